@@ -1,0 +1,110 @@
+"""The one tree of errors; each class knows the exit code of the command line.
+
+    StreammcError                70  internal
+    ├── ConfigError(ValueError)   2  usage: a value that can be checked before any work
+    ├── DataError(ValueError)    65  bad data, or a sampler that cannot be right on it
+    │   ├── StoreError               a store or run that is damaged or not ours
+    │   ├── ModelError               data outside the support of the model
+    │   └── RefusedError             an explicit sampler that would be wrong here
+    ├── MissingError             66  an input that does not exist
+    ├── OutOfMemoryError         71  needs more memory than there is
+    ├── OutputError              73  an output that cannot be created
+    ├── StorageIOError           74  input or output failed underneath
+    ├── BusyError                75  locked or transient: try again
+    ├── AccessError              77  permission
+    └── IdentityError            78  configuration or identity does not match
+
+A message has three parts: what was expected, what was found and where, what to do.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class StreammcError(Exception):
+    """Base of every deliberate error."""
+
+    exit_code: ClassVar[int] = 70
+    code: ClassVar[str] = "internal"
+
+
+class ConfigError(StreammcError, ValueError):
+    """An argument that is wrong whatever the data."""
+
+    exit_code = 2
+    code = "usage"
+
+
+class DataError(StreammcError, ValueError):
+    """Data that cannot be used as asked."""
+
+    exit_code = 65
+    code = "bad_data"
+
+
+class StoreError(DataError):
+    """A store, summary or run that is damaged, foreign or changed."""
+
+    code = "bad_store"
+
+
+class ModelError(DataError):
+    """Data outside the support of the model, or a posterior that is improper."""
+
+    code = "bad_model"
+
+
+class RefusedError(DataError):
+    """A sampler asked for by name that cannot be right on these data."""
+
+    code = "refused"
+
+
+class MissingError(StreammcError, FileNotFoundError):
+    """An input path that does not exist."""
+
+    exit_code = 66
+    code = "missing"
+
+
+class OutOfMemoryError(StreammcError, MemoryError):
+    """A request that needs more memory than the machine or the limit allows."""
+
+    exit_code = 71
+    code = "out_of_memory"
+
+
+class OutputError(StreammcError, OSError):
+    """An output that cannot be created."""
+
+    exit_code = 73
+    code = "cannot_create"
+
+
+class StorageIOError(StreammcError, OSError):
+    """The file system refused a read or a write."""
+
+    exit_code = 74
+    code = "io"
+
+
+class BusyError(StreammcError, OSError):
+    """Another process holds what is needed; the same command may work later."""
+
+    exit_code = 75
+    code = "busy"
+
+
+class AccessError(StreammcError, PermissionError):
+    """A path that may not be read or written."""
+
+    exit_code = 77
+    code = "permission"
+
+
+class IdentityError(StreammcError, ValueError):
+    """A run, summary or configuration made for something else."""
+
+    exit_code = 78
+    code = "identity"

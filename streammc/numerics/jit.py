@@ -1,0 +1,97 @@
+"""The only place that sets a numba option.
+
+numba's disk cache does not see edits to functions that a cached one calls from
+another file, so the cache lives in a folder named after a digest of all sources
+of this package. The folder is private (mode 0700): a cache entry is a pickle, and
+loading a planted one would run code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+from numba.core import config as numba_config
+from numba.core import types
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+f8: Any = types.float64
+i8: Any = types.int64
+vector: Any = types.Array(f8, 1, "C")
+matrix: Any = types.Array(f8, 2, "C")
+index_vector: Any = types.Array(i8, 1, "C")
+
+LINK_SIGNATURE: Any = types.void(matrix, vector, i8, matrix)
+"""``link(eta (p, m), y (m,), order, out (1 + p + p(p+1)/2, m))``; see ``protocols.Model``."""
+
+LINK_TYPE: Any = types.FunctionType(LINK_SIGNATURE)
+
+# Reassociation lets LLVM vectorise dot products; NaN and infinity keep their meaning.
+_REASSOCIATE = {"reassoc", "contract", "nsz"}
+
+
+@cache
+def cache_dir() -> str:
+    """Return the private cache folder of this version of the sources."""
+    package = Path(__file__).resolve().parent.parent
+    digest = hashlib.sha256()
+    folders = (package, package / "stores")  # a link in a checkout: rglob does not follow it
+    for source in sorted({path for folder in folders for path in folder.rglob("*.py")}):
+        digest.update(source.relative_to(package).as_posix().encode())
+        digest.update(source.read_bytes())
+    base = os.environ.get("STREAMMC_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
+    home = Path(base) if base else Path("~/.cache").expanduser()
+    folder = home / "streammc" / f"numba-{numba.__version__}-{digest.hexdigest()[:16]}"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        info = folder.stat()
+        private = info.st_uid == os.getuid() and not stat.S_IMODE(info.st_mode) & 0o022
+        if private and os.access(folder, os.W_OK):
+            return str(folder)
+    except (OSError, RuntimeError):
+        pass
+    return tempfile.mkdtemp(prefix="streammc-numba-")
+
+
+def jit(*signatures: Any, reassociate: bool = False) -> Callable[[F], F]:
+    """Compile a function: cached on disk, without the GIL, with NumPy's division.
+
+    Parameters
+    ----------
+    signatures
+        Explicit numba signatures: compiled (or loaded) at import. None: compiled
+        at the first call of each combination of types.
+    reassociate
+        Allow sums to be reordered. Never for the accumulators of a full pass.
+    """
+
+    def decorate(function: F) -> F:
+        saved = numba_config.CACHE_DIR
+        numba_config.CACHE_DIR = cache_dir()
+        try:
+            compiled: F = numba.njit(
+                list(signatures) if signatures else None,
+                cache=True,
+                nogil=True,
+                error_model="numpy",
+                fastmath=_REASSOCIATE if reassociate else False,
+            )(function)
+        finally:
+            numba_config.CACHE_DIR = saved
+        return compiled
+
+    return decorate
+
+
+def inline(function: F) -> F:
+    """Compile a leaf that callers absorb; it needs no signature of its own."""
+    compiled: F = numba.njit(nogil=True, error_model="numpy", inline="never")(function)
+    return compiled

@@ -1,0 +1,204 @@
+"""Interfaces between layers. Nothing here does any work.
+
+Every likelihood is seen through ``p`` predictors per row. The first ``n_linear``
+are linear, ``eta[a, i] = x_i . theta[a q : (a + 1) q]`` (plus the offset of the row
+where ``a == 0``), with ``q`` features; the other ``n_scalar`` are parameters that all
+rows share, ``eta[n_linear + s, i] = theta[n_linear q + s]``. A generalised linear
+model has one linear predictor, a scale parameter adds a scalar one, and a model
+without linear structure has only scalar ones. The compiled *link* turns
+predictors into log-likelihoods and their first two derivatives, so that a Taylor
+expansion costs ``1 + p + p(p+1)/2`` numbers a row and never a ``d x d`` matrix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+T = TypeVar("T")
+
+
+class Rows(NamedTuple):
+    """Rows in memory, float64, owned by the caller."""
+
+    X: Matrix
+    """(m, q) design matrix."""
+    y: Vector
+    """(m,) response."""
+    offset: Vector
+    """(m,) added to the first linear predictor; zeros where the store has none."""
+    weight: Vector
+    """(m,) the log-likelihood of a row counts this often; 0 for padding."""
+
+
+class RowBlock(NamedTuple):
+    """What one task of a full pass sees: contiguous rows, ``X`` in the store's dtype."""
+
+    index: int
+    """Index of the block: the key of the fixed combination tree."""
+    start: int
+    """First row."""
+    X: NDArray[Any]
+    """(m, q) float32 or float64."""
+    y: Vector
+    offset: Vector
+    weight: Vector
+
+
+class RowSource(Protocol):
+    """The rows of a data set, as a sampler sees them."""
+
+    n_rows: int
+    n_features: int
+    row_bytes: int
+    """Bytes of one row on disk, all arrays."""
+
+    def gather(self, starts: Index, unit_rows: int, out: Rows) -> None:
+        """Copy the runs ``[start, start + unit_rows)`` into ``out``, one after the other.
+
+        Rows at or past ``n_rows`` become zeros with weight 0. ``out`` has
+        ``len(starts) * unit_rows`` rows. Releases the GIL; safe from many threads.
+        """
+
+    def will_need(self, starts: Index, unit_rows: int) -> None:
+        """Tell the operating system that these runs are about to be gathered."""
+
+
+class PassTask(Protocol, Generic[T]):
+    """A reduction over all rows; ``map`` and ``combine`` must be picklable and pure."""
+
+    def map(self, block: RowBlock) -> T:
+        """Reduce one block."""
+
+    def combine(self, left: T, right: T) -> T:
+        """Merge two neighbours, ``left`` holding the earlier rows."""
+
+
+class Dataset(Protocol):
+    """A table that can be sampled and passed over: a store, or arrays in memory."""
+
+    n_rows: int
+    n_features: int
+    feature_names: tuple[str, ...]
+    response: str | None
+    fingerprint: str
+    address: str
+    """Path of the store; ``"memory"`` for arrays."""
+    attributes: Mapping[str, Any]
+    """The group attribute ``streammc``: standardisation, shuffle, sources."""
+
+    def rows(self) -> RowSource:
+        """Return the row source; cheap after the first call."""
+
+    def reduce(
+        self,
+        task: PassTask[T],
+        *,
+        scheduler: Any = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> T:
+        """Run ``task`` over every row once, in a fixed combination tree.
+
+        The result does not depend on the number of threads or workers, bit for bit.
+        ``scheduler``: ``None`` (local threads), ``"sync"``, an integer (that many
+        local threads), an address ``tcp://...`` or a ``distributed.Client``.
+        ``progress(done, total)`` is called per block.
+        """
+
+    def block_rows(self) -> int:
+        """Return the rows of one block of :meth:`reduce`."""
+
+
+class Prior(Protocol):
+    """A prior density over the coefficients, evaluated by ``numerics.prior``."""
+
+    def table(self, labels: Sequence[str]) -> Matrix:
+        """Return the (d, 4) table ``kind, location, scale, shape``, a row per label."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return a JSON description: part of every digest."""
+
+
+class Model(Protocol):
+    """One likelihood family with its prior."""
+
+    name: str
+    n_linear: int
+    n_scalar: int
+    prior: Prior
+
+    @property
+    def link(self) -> Any:
+        """Return the compiled link, of type ``numerics.jit.LINK_TYPE``.
+
+        ``link(eta (p, m), y (m,), order, out (1 + p + p(p+1)/2, m))`` writes the
+        log-likelihood, constants included, into ``out[0]``; for ``order >= 1`` its
+        ``p`` derivatives into ``out[1 : 1 + p]``; for ``order == 2`` the upper
+        triangle of the Hessian, row by row, into the rest.
+        """
+
+    def dim(self, n_features: int) -> int:
+        """Return the length of theta."""
+
+    def labels(self, feature_names: Sequence[str]) -> tuple[str, ...]:
+        """Return one ArviZ label per component of theta: ``beta[distance]``, ``log_sigma``."""
+
+    def response_fault(self, y: Vector) -> tuple[Index, str] | None:
+        """Return the offending positions in ``y`` and what was expected, or ``None``."""
+
+    def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
+        """Draw one response per column of ``eta`` (p, m)."""
+
+    def start(self, rows: Rows) -> Vector:
+        """Return a finite starting point for Newton's method from some rows."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return a JSON description: name, options, prior. Part of every digest."""
+
+
+class Sampler(Protocol):
+    """A sampler and its options, before it has seen data."""
+
+    name: str
+    target: str
+    """What it leaves invariant: exact, perturbed, signed, tempered or biased."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return a JSON description of every option. Part of the run's identity."""
+
+
+class Kernel(Protocol):
+    """One chain of a sampler on one data set: everything that changes is its own."""
+
+    def advance(self, n: int, warmup: bool) -> dict[str, NDArray[Any]]:
+        """Run ``n`` iterations; return ``theta (n, d)`` and the statistics (n,) by name."""
+
+    def get_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Return arrays and JSON from which :meth:`set_state` continues bit for bit."""
+
+    def set_state(self, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> None:
+        """Continue from :meth:`get_state`."""
+
+
+class Trace(Protocol):
+    """Draws on disk, committed interval by interval."""
+
+    def append(
+        self,
+        phase: str,
+        theta: NDArray[np.float64],
+        stats: Mapping[str, NDArray[Any]],
+        checkpoint: tuple[Mapping[str, NDArray[Any]], Mapping[str, Any]],
+    ) -> None:
+        """Commit one interval: ``theta`` (chain, K, d), ``stats`` each (chain, K).
+
+        ``phase`` is ``"warmup"`` or ``"draws"``. When this returns, the interval and
+        the checkpoint have survived a power cut, or an exception was raised.
+        """

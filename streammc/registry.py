@@ -1,0 +1,52 @@
+"""Names of models and samplers, and where each is built.
+
+Strings, so that nothing is imported (or compiled) before it is used. To add a
+model or sampler is to add a file and one line here; the contract tests run over
+these tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any, Final
+
+from streammc.errors import ConfigError
+
+MODELS: Final[dict[str, str]] = {
+    "logistic": "streammc.models.bernoulli_logit:logistic",
+    "poisson": "streammc.models.poisson_log:poisson",
+}
+
+SAMPLERS: Final[dict[str, str]] = {
+    "hmc": "streammc.samplers.full_data:hmc",
+    "hmc-ecs": "streammc.samplers.energy_conserving:hmc_ecs",
+}
+
+
+def resolve(table: dict[str, str], kind: str, name: str) -> Callable[..., Any]:
+    """Return the builder registered under ``name``.
+
+    Raises
+    ------
+    ConfigError
+        If ``name`` is not in ``table``; the message lists what is.
+    """
+    if name not in table:
+        near = get_close_matches(name, table, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(sorted(table))}"
+        raise ConfigError(f"unknown {kind} {name!r}: {hint}")
+    module, attribute = table[name].split(":")
+    builder: Callable[..., Any] = getattr(import_module(module), attribute)
+    return builder
+
+
+def model(name: str) -> Callable[..., Any]:
+    """Return the builder of the model ``name``."""
+    return resolve(MODELS, "model", name)
+
+
+def sampler(name: str) -> Callable[..., Any]:
+    """Return the builder of the sampler ``name``."""
+    return resolve(SAMPLERS, "sampler", name)
