@@ -1,0 +1,1 @@
+"""A real data set for the demo."""
