@@ -115,6 +115,12 @@ class Dataset(Protocol):
     def block_rows(self) -> int:
         """Return the rows of one block of :meth:`reduce`."""
 
+    def stamps(self) -> Index:
+        """Return (objects, 3) size, modification time in ns and inode; (0, 3) in memory."""
+
+    def recheck(self, stamps: Index) -> None:
+        """Raise StoreError if an object that changed since ``stamps`` fails its checksum."""
+
 
 class Prior(Protocol):
     """A prior density over the coefficients, evaluated by ``numerics.prior``."""
