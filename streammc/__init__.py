@@ -1,0 +1,63 @@
+"""streammc: Bayesian inference by MCMC on tables that do not fit in memory.
+
+Names are resolved when they are first used, so that importing the package costs
+nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from streammc import diagnostics, models, priors, samplers
+    from streammc.control_variates import compute as control_variates
+    from streammc.sampling.job import sample
+    from streammc.stores.ingest import from_table, ingest
+    from streammc.stores.memory import from_arrays
+    from streammc.stores.store import open_store
+    from streammc.trace import open_run
+
+__version__: Final = "0.1.0"
+
+_LAZY: Final[dict[str, str]] = {
+    "control_variates": "streammc.control_variates",
+    "diagnostics": "streammc.diagnostics",
+    "from_arrays": "streammc.stores.memory:from_arrays",
+    "from_table": "streammc.stores.ingest:from_table",
+    "ingest": "streammc.stores.ingest:ingest",
+    "models": "streammc.models",
+    "open_run": "streammc.trace:open_run",
+    "open_store": "streammc.stores.store:open_store",
+    "priors": "streammc.priors",
+    "sample": "streammc.sampling.job:sample",
+    "samplers": "streammc.samplers",
+}
+
+__all__ = [
+    "control_variates",
+    "diagnostics",
+    "from_arrays",
+    "from_table",
+    "ingest",
+    "models",
+    "open_run",
+    "open_store",
+    "priors",
+    "sample",
+    "samplers",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the public name ``name`` on first use."""
+    if name not in _LAZY:
+        raise AttributeError(f"module 'streammc' has no attribute {name!r}")
+    module, _, attribute = _LAZY[name].partition(":")
+    found = import_module(module)
+    return getattr(found, attribute) if attribute else found
+
+
+def __dir__() -> list[str]:
+    """List the public names."""
+    return sorted([*__all__, "__version__"])

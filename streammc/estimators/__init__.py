@@ -1,1 +1,1 @@
-"""TODO_DOC"""
+"""A sum over all units, estimated from the few that are in the subsample."""

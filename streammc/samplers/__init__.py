@@ -1,1 +1,26 @@
-"""TODO_DOC"""
+"""Samplers, one algorithm per file; builders are found through the registry."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from streammc.registry import SAMPLERS, sampler
+
+if TYPE_CHECKING:
+    from streammc.samplers.energy_conserving import hmc_ecs
+    from streammc.samplers.full_data import hmc
+
+__all__ = ["hmc", "hmc_ecs"]
+
+
+def __getattr__(name: str) -> Any:
+    """Return the builder of the sampler with that name, dashes written as underscores."""
+    registered = name.replace("_", "-")
+    if registered in SAMPLERS:
+        return sampler(registered)
+    raise AttributeError(f"module 'streammc.samplers' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """List the samplers."""
+    return sorted(name.replace("-", "_") for name in SAMPLERS)

@@ -1,1 +1,1 @@
-"""TODO_DOC"""
+"""Which units are in the subsample."""

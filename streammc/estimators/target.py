@@ -1,0 +1,228 @@
+"""The log density that HMC-ECS leaves invariant, and its gradient.
+
+With the certainty rows ``C``, ``k`` units out of ``U`` and the Taylor sums of the
+full pass,
+
+    l^(theta)   = sum_i q_i(theta) + sum_{i in C} r_i(theta) + (U/k) sum_{j in u} D_j(theta),
+    s^2(theta)  = c sum_{j in u} (D_j - mean D)^2,
+    log density = l^(theta) - s^2(theta) / 2 + log p(theta),
+
+where ``c = U^2 / (k (k - 1))``, or ``U^2 / k^2`` in Dang et al. 2019, eq. (10). The
+gradient goes through ``s^2``. Full-data HMC is the case of no units and every row in
+``C``. Positions are whitened: ``theta = theta_star + S z`` with ``S S'`` the inverse
+of minus the Hessian of the log posterior, so the mass matrix is the identity.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import types
+
+from streammc.estimators.blocks import BLOCK_TYPE
+from streammc.estimators.difference import (
+    SCRATCH_TYPE,
+    TILE,
+    Scratch,
+    allocate_scratch,
+    mean_and_scatter,
+    pull_back,
+    remainders,
+    unit_totals,
+)
+from streammc.numerics.jit import LINK_TYPE, f8, i8, jit, matrix, vector
+from streammc.numerics.prior import log_prior
+from streammc.protocols import Matrix, Vector
+
+
+class Base(NamedTuple):
+    """What does not depend on any row: Taylor sums, prior, scale. Shared by all chains."""
+
+    theta_star: Vector
+    log_lik: float
+    """Sum of the expansions at theta_star; 0 without control variates."""
+    gradient: Vector
+    hessian: Matrix
+    """(d, d) of the log-likelihood; zeros for order 1 and below."""
+    factor: Matrix
+    """(d, d) lower triangular ``S``."""
+    prior: Matrix
+    """(d, 4) prior table."""
+    n_linear: int
+    unit_rows: int
+    estimate_factor: float
+    """``U / k``; 0 without units."""
+    variance_factor: float
+    """``c``; 0 without units."""
+
+
+BASE_TYPE: Any = types.NamedTuple(
+    (vector, f8, vector, matrix, matrix, matrix, i8, i8, f8, f8), Base
+)
+
+
+class Point(NamedTuple):
+    """One position and everything evaluated there; the arrays are written in place."""
+
+    z: Vector
+    """(d,) whitened position."""
+    gradient: Vector
+    """(d,) of the log density, whitened."""
+    rest: Vector
+    """(d,) gradient of all but the subsample, in theta."""
+    totals: Vector
+    """(k,) unit totals D_j."""
+    value: Vector
+    """(m,) remainders of the subsample."""
+    slope: Matrix
+    """(p, m) their derivatives in the predictors."""
+    scalars: Vector
+    """(4,) log density without the subsample, remainder of C, s^2, log density."""
+
+
+POINT_TYPE: Any = types.NamedTuple((vector, vector, vector, vector, vector, matrix, vector), Point)
+REST, CERTAIN, VARIANCE, DENSITY = 0, 1, 2, 3
+
+
+class Work(NamedTuple):
+    """Scratch of one chain."""
+
+    delta: Vector
+    gradient: Vector
+    weighted: Matrix
+    """(p, m) slopes times their weights."""
+    value: Vector
+    """(TILE,) remainders of one tile of certainty rows."""
+    slope: Matrix
+    """(p, TILE)."""
+    scratch: Scratch
+
+
+WORK_TYPE: Any = types.NamedTuple((vector, vector, matrix, vector, matrix, SCRATCH_TYPE), Work)
+
+
+def allocate_point(d: int, k: int, m: int, p: int) -> Point:
+    """Return a point of zeros."""
+    return Point(
+        np.zeros(d),
+        np.zeros(d),
+        np.zeros(d),
+        np.zeros(k),
+        np.zeros(m),
+        np.zeros((p, m)),
+        np.zeros(4),
+    )
+
+
+def allocate_work(d: int, m: int, p: int, certain: int = 0) -> Work:
+    """Return scratch for one chain; ``certain`` is the number of certainty rows."""
+    return Work(
+        np.zeros(d),
+        np.zeros(d),
+        np.zeros((p, m)),
+        np.zeros(certain),
+        np.zeros((p, certain)),
+        allocate_scratch(p),
+    )
+
+
+@jit(types.void(BASE_TYPE, vector, vector))
+def displace(base, z, delta):  # type: ignore[no-untyped-def]
+    """Write ``delta = S z``."""
+    d = z.shape[0]
+    for i in range(d):
+        total = 0.0
+        for j in range(i + 1):
+            total += base.factor[i, j] * z[j]
+        delta[i] = total
+
+
+@jit(types.void(BASE_TYPE, BLOCK_TYPE, POINT_TYPE, WORK_TYPE), reassociate=True)
+def finish(base, sub, point, work):  # type: ignore[no-untyped-def]
+    """Combine unit totals into density and gradient; everything else is in ``point``.
+
+    The derivative of ``s^2 / 2`` is ``c sum_j (D_j - mean D) grad D_j``: the mean drops
+    out because the deviations sum to zero.
+    """
+    d = point.z.shape[0]
+    k = point.totals.shape[0]
+    m = point.value.shape[0]
+    p = sub.eta_star.shape[0]
+    work.gradient[:] = point.rest
+    variance = 0.0
+    estimate = 0.0
+    if k > 0:
+        mean, scatter = mean_and_scatter(point.totals)
+        variance = base.variance_factor * scatter
+        estimate = base.estimate_factor * mean * k
+        for a in range(p):
+            weighted = work.weighted[a]
+            slope = point.slope[a]
+            if base.unit_rows == 1:
+                for i in range(m):
+                    weighted[i] = slope[i] * (
+                        base.estimate_factor - base.variance_factor * (point.totals[i] - mean)
+                    )
+            else:
+                for j in range(k):
+                    unit_weight = base.estimate_factor - base.variance_factor * (
+                        point.totals[j] - mean
+                    )
+                    for i in range(j * base.unit_rows, (j + 1) * base.unit_rows):
+                        weighted[i] = slope[i] * unit_weight
+        for lo in range(0, m, TILE):
+            pull_back(sub, work.weighted, base.n_linear, lo, min(lo + TILE, m), work.gradient)
+    point.scalars[VARIANCE] = variance
+    point.scalars[DENSITY] = point.scalars[REST] + estimate - 0.5 * variance
+    for j in range(d):
+        point.gradient[j] = 0.0
+    for i in range(d):
+        g = work.gradient[i]
+        for j in range(i + 1):
+            point.gradient[j] += base.factor[i, j] * g
+
+
+@jit(types.void(LINK_TYPE, BASE_TYPE, BLOCK_TYPE, BLOCK_TYPE, POINT_TYPE, WORK_TYPE), reassociate=True)
+def evaluate(link, base, certain, sub, point, work):  # type: ignore[no-untyped-def]
+    """Evaluate log density and gradient at ``point.z``."""
+    d = point.z.shape[0]
+    displace(base, point.z, work.delta)
+    delta = work.delta
+    rest = point.rest
+    density = base.log_lik
+    for i in range(d):
+        curve = 0.0
+        for j in range(d):
+            curve += base.hessian[i, j] * delta[j]
+        rest[i] = base.gradient[i] + curve
+        density += delta[i] * (base.gradient[i] + 0.5 * curve)
+        work.gradient[i] = base.theta_star[i] + delta[i]
+    density += log_prior(work.gradient, base.prior, rest)
+    n_certain = certain.y.shape[0]
+    remainder = 0.0
+    for lo in range(0, n_certain, TILE):
+        hi = min(lo + TILE, n_certain)
+        remainders(
+            link, certain, delta, base.n_linear, lo, hi, work.scratch, work.value, work.slope
+        )
+        for i in range(lo, hi):
+            remainder += work.value[i]
+        pull_back(certain, work.slope, base.n_linear, lo, hi, rest)
+    point.scalars[CERTAIN] = remainder
+    point.scalars[REST] = density + remainder
+    m = point.value.shape[0]
+    for lo in range(0, m, TILE):
+        remainders(
+            link,
+            sub,
+            delta,
+            base.n_linear,
+            lo,
+            min(lo + TILE, m),
+            work.scratch,
+            point.value,
+            point.slope,
+        )
+    unit_totals(point.value, base.unit_rows, 0, 0, point.totals.shape[0], point.totals)
+    finish(base, sub, point, work)

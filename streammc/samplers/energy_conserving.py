@@ -1,0 +1,83 @@
+"""``hmc-ecs``: perturbed HMC with energy conserving subsampling (Dang et al. 2019)."""
+
+from __future__ import annotations
+
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from streammc.errors import ConfigError
+from streammc.samplers.full_data import check_dynamics
+
+
+@dataclass(frozen=True)
+class HmcEcs:
+    """Options of ``hmc-ecs``; ``None`` means chosen automatically."""
+
+    subsample_size: int | None = None
+    """Rows in the subsample, m."""
+    n_blocks: int | None = None
+    """Blocks of the subsample, G."""
+    unit_rows: int = 1
+    """Rows of a unit, b."""
+    step_size: float | None = None
+    trajectory_length: float | None = None
+    jitter: float | None = None
+    order: int = 2
+    """Order of the control variates."""
+    certainty: bool = True
+    """Whether rows with heavy remainders are always evaluated."""
+    target_acceptance: float = 0.8
+    variance: str = "unbiased"
+    """``unbiased`` divides by k (k - 1); ``paper`` by k^2, as eq. (10) is printed."""
+    allow_high_variance: bool = False
+
+    name = "hmc-ecs"
+    target = "perturbed"
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without data."""
+        check_dynamics(self.step_size, self.trajectory_length, self.jitter, self.target_acceptance)
+        for option in ("subsample_size", "n_blocks", "unit_rows"):
+            value = getattr(self, option)
+            if value is not None and (not isinstance(value, int) or value < 1):
+                raise ConfigError(f"{option} must be a positive whole number, found {value!r}")
+        if self.order not in (1, 2):
+            raise ConfigError(f"order must be 1 or 2 for hmc-ecs, found {self.order!r}")
+        if self.variance not in ("unbiased", "paper"):
+            raise ConfigError(f"variance must be 'unbiased' or 'paper', found {self.variance!r}")
+
+    def describe(self) -> dict[str, Any]:
+        """Return every option."""
+        return {"name": self.name, **asdict(self)}
+
+
+def hmc_ecs(**options: Any) -> HmcEcs:
+    """Return the ``hmc-ecs`` sampler with the given options.
+
+    It leaves ``exp(l^ - s^2 / 2) p(theta) p(u)`` invariant (Dang et al. 2019, eq. 12):
+    a perturbed posterior, whose distance from the posterior the audit measures.
+
+    Parameters
+    ----------
+    **options
+        Fields of :class:`HmcEcs`.
+
+    Raises
+    ------
+    ConfigError
+        If an option does not exist or has a value outside its range.
+
+    Examples
+    --------
+    >>> from streammc.samplers import hmc_ecs
+    >>> hmc_ecs(step_size=0.2, trajectory_length=1.2).step_size
+    0.2
+    """
+    unknown = sorted(set(options) - set(HmcEcs.__dataclass_fields__))
+    if unknown:
+        known = ", ".join(HmcEcs.__dataclass_fields__)
+        raise ConfigError(f"unknown option {unknown[0]!r} of hmc-ecs: choose from {known}")
+    return HmcEcs(**options)
+
+

@@ -1,0 +1,262 @@
+"""One chain of Hamiltonian Monte Carlo over the compiled transition.
+
+The chain draws its subsample proposals ahead, in batches, from a stream of their
+own: units do not depend on theta, so a batch can be sorted, hinted to the kernel and
+gathered at once. Not one bit of the draws depends on the size of a batch.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc import rng as streams
+from streammc.errors import ModelError
+from streammc.estimators.blocks import Block, allocate_block, allocate_rows, expand
+from streammc.estimators.target import (
+    DENSITY,
+    Base,
+    allocate_point,
+    allocate_work,
+    evaluate,
+)
+from streammc.protocols import Index, RowSource
+from streammc.samplers import dual_averaging
+from streammc.samplers.transition import STATISTICS, Dynamics, Proposal, run
+from streammc.subsampling.certainty import leave_out
+from streammc.subsampling.units import UnitDesign
+
+_INTEGERS = frozenset({"n_steps", "n_rows"})
+_BATCH_SECONDS = 0.1
+_BATCH_ROWS = 16_384
+
+
+class StoppedError(Exception):
+    """The chain was told to stop; the interval under way is lost, the last commit is not."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What all chains share: compiled link, Taylor sums, certainty rows, design."""
+
+    link: Any
+    base: Base
+    certain: Block
+    certainty_rows: Index
+    """Sorted; empty where the certainty block holds every row."""
+    design: UnitDesign | None
+    """``None`` for full-data HMC."""
+    source: RowSource
+    order: int
+    trajectory_length: float
+    jitter: float
+    target_acceptance: float
+    step_size: float | None
+    """Fixed by the user, or ``None`` for dual averaging."""
+
+    @property
+    def dim(self) -> int:
+        """Length of theta."""
+        return int(self.base.theta_star.shape[0])
+
+
+class HamiltonianKernel:
+    """State of one chain of ``hmc`` or ``hmc-ecs``."""
+
+    def __init__(
+        self, problem: Problem, seed: int, chain: int, *, batch_iterations: int = 4096
+    ) -> None:
+        self.problem = problem
+        self.batch_iterations = batch_iterations
+        self.iteration = 0
+        self.rows_gathered = 0
+        self._kernel_rng = streams.stream(seed, chain, streams.Role.KERNEL)
+        self._subsample_rng = streams.stream(seed, chain, streams.Role.SUBSAMPLE)
+        self._seconds_per_iteration = 0.0
+        d, p = problem.dim, problem.certain.eta_star.shape[0]
+        k = problem.design.subsample_units if problem.design else 0
+        m = problem.design.subsample_size if problem.design else 0
+        q = problem.source.n_features
+        self._sub = allocate_block(m, q, p)
+        self._units = np.zeros(k, dtype=np.int64)
+        self._bounds = (
+            problem.design.block_bounds() if problem.design else np.zeros(1, dtype=np.int64)
+        )
+        self._point = allocate_point(d, k, m, p)
+        self._trial = allocate_point(d, k, m, p)
+        self._work = allocate_work(d, m, p, problem.certain.y.shape[0])
+        self._tuning = dual_averaging.start(problem.step_size or min(1.0, 1.2 * d**-0.25))
+
+    def initialise(self) -> None:
+        """Draw a start from the Laplace approximation and the first subsample.
+
+        Raises
+        ------
+        ModelError
+            If the log density is not finite at any of 100 starts.
+        """
+        problem = self.problem
+        if problem.design:
+            self._units[:] = problem.design.draw(len(self._units), self._subsample_rng)
+            self._load_subsample(self._units, self._bounds, self._sub)
+        for _ in range(100):
+            self._point.z[:] = self._kernel_rng.standard_normal(problem.dim)
+            evaluate(
+                problem.link, problem.base, problem.certain, self._sub, self._point, self._work
+            )
+            if math.isfinite(self._point.scalars[DENSITY]):
+                return
+        raise ModelError(
+            "expected a finite log density at a start drawn around theta_star, found none in "
+            "100 tries; check the prior and the response, or rescale the features"
+        )
+
+    def advance(
+        self, n: int, warmup: bool, stop: Callable[[], bool] | None = None
+    ) -> dict[str, NDArray[Any]]:
+        """Run ``n`` iterations; see ``protocols.Kernel``."""
+        theta = np.empty((n, self.problem.dim))
+        statistics = np.empty((n, len(STATISTICS)))
+        done = 0
+        while done < n:
+            if stop is not None and stop():
+                raise StoppedError
+            count = min(n - done, self._batch())
+            begun = time.perf_counter()
+            self._run_batch(theta[done : done + count], statistics[done : done + count], warmup)
+            self._seconds_per_iteration = (time.perf_counter() - begun) / count
+            done += count
+        out: dict[str, NDArray[Any]] = {"theta": theta}
+        for column, name in enumerate(STATISTICS):
+            values = statistics[:, column]
+            if name == "diverging":
+                out[name] = values != 0.0
+            else:
+                out[name] = values.astype(np.int64) if name in _INTEGERS else values.copy()
+        return out
+
+    def get_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Return arrays and JSON; see ``protocols.Kernel``."""
+        arrays: dict[str, NDArray[Any]] = {
+            f"point_{name}": array.copy() for name, array in self._point._asdict().items()
+        }
+        arrays["units"] = self._units.copy()
+        arrays["weight"] = self._sub.weight.copy()
+        arrays["eta_star"] = self._sub.eta_star.copy()
+        arrays["expansion"] = self._sub.expansion.copy()
+        arrays["tuning"] = self._tuning.copy()
+        meta = {
+            "iteration": self.iteration,
+            "rows_gathered": self.rows_gathered,
+            "kernel_rng": streams.get_state(self._kernel_rng),
+            "subsample_rng": streams.get_state(self._subsample_rng),
+        }
+        return arrays, meta
+
+    def set_state(self, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> None:
+        """Continue from :meth:`get_state`, bit for bit.
+
+        The rows are gathered again; their expansions come from the checkpoint, since a
+        vectorised loop may round the same row differently at another position.
+        """
+        self._units[:] = arrays["units"]
+        if self.problem.design:
+            self._load_subsample(self._units, self._bounds, self._sub)
+        for name, array in self._point._asdict().items():
+            array[...] = arrays[f"point_{name}"]
+        self._sub.weight[:] = arrays["weight"]
+        self._sub.eta_star[...] = arrays["eta_star"]
+        self._sub.expansion[...] = arrays["expansion"]
+        self._tuning[:] = arrays["tuning"]
+        self.iteration = int(meta["iteration"])
+        self.rows_gathered = int(meta["rows_gathered"])
+        self._kernel_rng = streams.from_state(meta["kernel_rng"])
+        self._subsample_rng = streams.from_state(meta["subsample_rng"])
+
+    def _batch(self) -> int:
+        """Return how many iterations to hand over at once: about 0.1 s, bounded rows."""
+        count = self.batch_iterations
+        if self._seconds_per_iteration > 0.0:
+            count = min(count, int(_BATCH_SECONDS / self._seconds_per_iteration))
+        else:
+            count = min(count, 8)
+        if self.problem.design:
+            largest = int(np.diff(self._bounds).max()) * self.problem.design.unit_rows
+            count = min(count, _BATCH_ROWS // largest)
+        return max(count, 1)
+
+    def _run_batch(
+        self, theta: NDArray[np.float64], statistics: NDArray[np.float64], warmup: bool
+    ) -> None:
+        problem = self.problem
+        n = theta.shape[0]
+        if problem.design:
+            counts = problem.design.proposal_counts(self.iteration, n)
+            pieces = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+            units = problem.design.draw(int(pieces[-1]), self._subsample_rng)
+        else:
+            pieces = np.zeros(1, dtype=np.int64)
+            units = self._units
+        rows = int(pieces[-1]) * int(problem.base.unit_rows)
+        p, q = problem.certain.eta_star.shape[0], problem.source.n_features
+        fresh = allocate_block(rows, q, p)
+        if problem.design:
+            self._load_subsample(units, pieces, fresh)
+        proposal = Proposal(
+            np.empty(len(self._units)),
+            np.empty(rows),
+            np.empty((p, rows)),
+            self._bounds,
+            self._units,
+        )
+        adapt = warmup and problem.step_size is None
+        dynamics = Dynamics(
+            problem.trajectory_length, problem.jitter, problem.target_acceptance, int(adapt)
+        )
+        run(
+            problem.link,
+            problem.base,
+            problem.certain,
+            self._sub,
+            fresh,
+            units,
+            self.iteration,
+            self._point,
+            self._trial,
+            proposal,
+            self._work,
+            dynamics,
+            self._tuning,
+            self._kernel_rng,
+            theta,
+            statistics,
+        )
+        self.iteration += n
+
+    def _load_subsample(self, units: Index, pieces: Index, block: Block) -> None:
+        """Gather units and expand them, piece by piece (``pieces`` in units)."""
+        problem = self.problem
+        assert problem.design is not None
+        b = problem.design.unit_rows
+        rows = allocate_rows(len(units) * b, problem.source.n_features)
+        starts = problem.design.starts(units)
+        problem.source.will_need(np.sort(starts), b)
+        problem.source.gather(starts, b, rows)
+        leave_out(starts, b, problem.certainty_rows, rows.weight)
+        expand(
+            problem.link,
+            problem.base.theta_star,
+            problem.base.n_linear,
+            problem.order,
+            rows,
+            pieces * b,
+            block,
+            0,
+        )
+        self.rows_gathered += len(units) * b

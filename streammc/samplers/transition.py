@@ -1,0 +1,286 @@
+"""The compiled transition: a pseudo-marginal step for the subsample, then HMC.
+
+Algorithm 1 of Dang et al. 2019. The subsample proposal replaces one block of units
+and is accepted with the ratio of estimated likelihoods at the current position, the
+current estimate being carried and never refreshed; then the position moves by
+Hamiltonian dynamics with the subsample fixed, so that trajectory and acceptance see
+the same rows. Without units the first step is empty and this is full-data HMC.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+from numba import types
+
+from streammc.estimators.blocks import BLOCK_TYPE, copy_rows
+from streammc.estimators.difference import TILE, mean_and_scatter, remainders, unit_totals
+from streammc.estimators.target import (
+    BASE_TYPE,
+    CERTAIN,
+    DENSITY,
+    POINT_TYPE,
+    REST,
+    VARIANCE,
+    WORK_TYPE,
+    displace,
+    evaluate,
+    finish,
+)
+from streammc.numerics.jit import LINK_TYPE, f8, i8, index_vector, jit, matrix, vector
+from streammc.samplers.dual_averaging import LOG_AVERAGE, LOG_STEP, update
+from streammc.protocols import Index, Vector
+
+STATISTICS = (
+    "lp",
+    "acceptance_rate",
+    "diverging",
+    "energy",
+    "step_size",
+    "n_steps",
+    "log_lik_variance",
+    "subsample_accepted",
+    "n_rows",
+    "log_lik_remainder",
+)
+"""Columns of the statistics that :func:`run` writes, in order."""
+
+MAX_ENERGY_ERROR = 1000.0
+MAX_STEPS = 1024
+
+
+class Proposal(NamedTuple):
+    """Buffers of the subsample proposal."""
+
+    totals: Vector
+    """(k,) unit totals with one block replaced."""
+    value: Vector
+    """(f,) remainders of the freshly gathered rows."""
+    slope: Any
+    """(p, f) their derivatives."""
+    bounds: Index
+    """(G + 1,) block bounds in units."""
+    units: Index
+    """(k,) the units in the subsample."""
+
+
+PROPOSAL_TYPE: Any = types.NamedTuple((vector, vector, matrix, index_vector, index_vector), Proposal)
+
+
+class Dynamics(NamedTuple):
+    """Settings of the trajectory."""
+
+    trajectory_length: float
+    """In posterior standard deviations, ``step_size * n_steps``."""
+    jitter: float
+    """Half-width of the uniform factor on the length; 0 for a fixed length."""
+    target_acceptance: float
+    adapt: int
+    """1 while dual averaging moves the step size."""
+
+
+DYNAMICS_TYPE: Any = types.NamedTuple((f8, f8, f8, i8), Dynamics)
+GENERATOR_TYPE: Any = numba.typeof(np.random.Generator(np.random.PCG64(0)))
+
+
+@jit(types.void(POINT_TYPE, POINT_TYPE))
+def copy_point(source, target):  # type: ignore[no-untyped-def]
+    """Copy one point onto another."""
+    target.z[:] = source.z
+    target.gradient[:] = source.gradient
+    target.rest[:] = source.rest
+    target.totals[:] = source.totals
+    target.value[:] = source.value
+    target.slope[:, :] = source.slope
+    target.scalars[:] = source.scalars
+
+
+@jit(
+    i8(
+        LINK_TYPE,
+        BASE_TYPE,
+        BLOCK_TYPE,
+        BLOCK_TYPE,
+        index_vector,
+        i8,
+        i8,
+        POINT_TYPE,
+        PROPOSAL_TYPE,
+        WORK_TYPE,
+        GENERATOR_TYPE,
+    )
+)
+def update_subsample(  # type: ignore[no-untyped-def]
+    link, base, sub, fresh, fresh_units, position, block, point, proposal, work, rng
+):
+    """Propose new units for one block; return 1 if they were accepted.
+
+    ``position`` counts units already used from ``fresh``. The log ratio is
+    ``(U/k) (sum D' - sum D) - (s'^2 - s^2) / 2`` at the current theta.
+    """
+    b = base.unit_rows
+    first, last = proposal.bounds[block], proposal.bounds[block + 1]
+    count = last - first
+    displace(base, point.z, work.delta)
+    row = position * b
+    for lo in range(row, row + count * b, TILE):
+        hi = min(lo + TILE, row + count * b)
+        remainders(
+            link,
+            fresh,
+            work.delta,
+            base.n_linear,
+            lo,
+            hi,
+            work.scratch,
+            proposal.value,
+            proposal.slope,
+        )
+    proposal.totals[:] = point.totals
+    unit_totals(proposal.value, b, row, first, count, proposal.totals)
+    k = point.totals.shape[0]
+    mean_old, scatter_old = mean_and_scatter(point.totals)
+    mean_new, scatter_new = mean_and_scatter(proposal.totals)
+    log_ratio = base.estimate_factor * k * (mean_new - mean_old) - 0.5 * base.variance_factor * (
+        scatter_new - scatter_old
+    )
+    # Written so that a NaN ratio is a rejection.
+    accepted = math.log(rng.random()) < log_ratio
+    if accepted:
+        copy_rows(fresh, row, sub, first * b, count * b)
+        point.totals[:] = proposal.totals
+        for i in range(count * b):
+            point.value[first * b + i] = proposal.value[row + i]
+            for a in range(point.slope.shape[0]):
+                point.slope[a, first * b + i] = proposal.slope[a, row + i]
+        for u in range(count):
+            proposal.units[first + u] = fresh_units[position + u]
+        finish(base, sub, point, work)
+    return 1 if accepted else 0
+
+
+@jit(
+    types.void(
+        LINK_TYPE,
+        BASE_TYPE,
+        BLOCK_TYPE,
+        BLOCK_TYPE,
+        BLOCK_TYPE,
+        index_vector,
+        i8,
+        POINT_TYPE,
+        POINT_TYPE,
+        PROPOSAL_TYPE,
+        WORK_TYPE,
+        DYNAMICS_TYPE,
+        vector,
+        GENERATOR_TYPE,
+        matrix,
+        matrix,
+    )
+)
+def run(  # type: ignore[no-untyped-def]
+    link,
+    base,
+    certain,
+    sub,
+    fresh,
+    fresh_units,
+    iteration,
+    point,
+    trial,
+    proposal,
+    work,
+    dynamics,
+    tuning,
+    rng,
+    theta,
+    statistics,
+):
+    """Run ``theta.shape[0]`` iterations, writing positions and statistics.
+
+    ``point`` is the current state and holds the new one on return; ``iteration`` is
+    the number of iterations the chain has made, which fixes the block to update.
+    """
+    d = point.z.shape[0]
+    n_blocks = proposal.bounds.shape[0] - 1
+    rows_per_evaluation = certain.y.shape[0] + sub.y.shape[0]
+    momentum = np.empty(d)
+    used = 0
+    for t in range(theta.shape[0]):
+        subsample_accepted = 0
+        rows = 0
+        if n_blocks > 0:
+            block = (iteration + t) % n_blocks
+            subsample_accepted = update_subsample(
+                link, base, sub, fresh, fresh_units, used, block, point, proposal, work, rng
+            )
+            count = proposal.bounds[block + 1] - proposal.bounds[block]
+            used += count
+            rows += count * base.unit_rows
+
+        kinetic = 0.0
+        for j in range(d):
+            momentum[j] = rng.standard_normal()
+            kinetic += 0.5 * momentum[j] * momentum[j]
+        energy_start = kinetic - point.scalars[DENSITY]
+        length = dynamics.trajectory_length
+        if dynamics.jitter > 0.0:
+            length *= 1.0 + dynamics.jitter * (2.0 * rng.random() - 1.0)
+        log_step = tuning[LOG_STEP] if dynamics.adapt == 1 else tuning[LOG_AVERAGE]
+        # The tuned step is an upper bound: the length is kept, the step shrinks to fit.
+        n_steps = int(math.ceil(length / math.exp(log_step) - 1e-9))
+        n_steps = min(max(n_steps, 1), MAX_STEPS)
+        step = min(length / n_steps, math.exp(log_step) * (1.0 + 1e-9))
+        trial.z[:] = point.z
+        trial.gradient[:] = point.gradient
+        diverged = False
+        made = 0
+        for leap in range(n_steps):
+            for j in range(d):
+                momentum[j] += 0.5 * step * trial.gradient[j]
+                trial.z[j] += step * momentum[j]
+            evaluate(link, base, certain, sub, trial, work)
+            made += 1
+            kinetic = 0.0
+            for j in range(d):
+                momentum[j] += 0.5 * step * trial.gradient[j]
+                kinetic += 0.5 * momentum[j] * momentum[j]
+            error = kinetic - trial.scalars[DENSITY] - energy_start
+            if not error < MAX_ENERGY_ERROR:  # also where it is NaN
+                diverged = True
+                break
+        rows += made * rows_per_evaluation
+        acceptance = 0.0
+        energy = energy_start
+        if not diverged:
+            change = energy_start - (kinetic - trial.scalars[DENSITY])
+            acceptance = math.exp(min(0.0, change))
+            if rng.random() < acceptance:
+                copy_point(trial, point)
+                energy = energy_start - change
+        if dynamics.adapt == 1:
+            update(tuning, acceptance, dynamics.target_acceptance, dynamics.trajectory_length)
+
+        displace(base, point.z, work.delta)
+        for j in range(d):
+            theta[t, j] = base.theta_star[j] + work.delta[j]
+        row = statistics[t]
+        row[0] = point.scalars[DENSITY]
+        row[1] = acceptance
+        row[2] = 1.0 if diverged else 0.0
+        row[3] = energy
+        row[4] = step
+        row[5] = made
+        row[6] = point.scalars[VARIANCE]
+        row[7] = subsample_accepted
+        row[8] = rows
+        row[9] = (
+            point.scalars[DENSITY]
+            + 0.5 * point.scalars[VARIANCE]
+            - point.scalars[REST]
+            + point.scalars[CERTAIN]
+        )
