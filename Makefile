@@ -1,0 +1,76 @@
+# make demo: make .venv, install, run the main job on the data set that ships with the package.
+# make test: the same set-up if needed, then the tests.
+# Needs Python 3.11 or later with its venv module, and make. PYTHON=... chooses another Python.
+
+SHELL := /bin/sh
+VENV := .venv
+BIN := $(VENV)/bin
+
+ifndef PYTHON
+PYTHON := $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+endif
+
+NOTEBOOKS := $(wildcard notebooks/*.py)
+
+.PHONY: demo test test-fast lint format types contracts doctest notebook sync-notebooks docs dist clean
+
+demo: $(VENV)/.installed-run
+	$(BIN)/streammc demo
+
+test: $(VENV)/.installed-test
+	$(BIN)/python -m pytest $(PYTEST_OPTIONS)
+
+test-fast: $(VENV)/.installed-test
+	$(BIN)/python -m pytest -m "not slow" $(PYTEST_OPTIONS)
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(VENV)/.installed-dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: $(VENV)/.installed-dev
+	$(BIN)/mypy --strict
+
+contracts: $(VENV)/.installed-dev
+	$(BIN)/lint-imports
+
+doctest: $(VENV)/.installed-test
+	$(BIN)/python -m pytest --doctest-modules streammc
+
+# Executed in a copy, so that the committed notebooks keep no outputs.
+notebook: $(VENV)/.installed-dev
+	@for script in $(NOTEBOOKS); do \
+		copy=$$(mktemp -d)/$$(basename $$script .py).ipynb; \
+		echo "executing $$script"; \
+		$(BIN)/jupytext --quiet --to ipynb --output $$copy $$script && \
+		$(BIN)/jupyter-execute --timeout=300 $$copy || exit 1; \
+	done
+
+# After an edit of notebooks/*.py: write the paired .ipynb again, without outputs.
+sync-notebooks: $(VENV)/.installed-dev
+	@for script in $(NOTEBOOKS); do \
+		$(BIN)/jupytext --quiet --to ipynb --output $${script%.py}.ipynb $$script || exit 1; \
+	done
+
+docs: doctest notebook
+
+dist: $(VENV)/.installed-dev
+	$(BIN)/python -m build --outdir dist .
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+
+# One stamp for each set of dependencies; a change of pyproject.toml installs again.
+$(VENV)/.installed-run: EXTRAS :=
+$(VENV)/.installed-test: EXTRAS := [test]
+$(VENV)/.installed-dev: EXTRAS := [dev]
+$(VENV)/.installed-run $(VENV)/.installed-test $(VENV)/.installed-dev: pyproject.toml
+	@test -n "$(PYTHON)" || { echo "make: expected Python 3.11 or later, found none; \
+install it or name it: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.$(EXTRAS)'
+	@touch $@
