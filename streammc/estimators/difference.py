@@ -30,7 +30,7 @@ class Scratch(NamedTuple):
     """((1 + p) TILE,) value and derivatives from the link."""
 
 
-SCRATCH_TYPE: Any = types.NamedTuple((vector, vector, vector), Scratch)
+SCRATCH_TYPE: Any = types.NamedUniTuple(vector, 3, Scratch)
 
 
 def allocate_scratch(p: int) -> Scratch:

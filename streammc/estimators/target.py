@@ -183,7 +183,10 @@ def finish(base, sub, point, work):  # type: ignore[no-untyped-def]
             point.gradient[j] += base.factor[i, j] * g
 
 
-@jit(types.void(LINK_TYPE, BASE_TYPE, BLOCK_TYPE, BLOCK_TYPE, POINT_TYPE, WORK_TYPE), reassociate=True)
+@jit(
+    types.void(LINK_TYPE, BASE_TYPE, BLOCK_TYPE, BLOCK_TYPE, POINT_TYPE, WORK_TYPE),
+    reassociate=True,
+)
 def evaluate(link, base, certain, sub, point, work):  # type: ignore[no-untyped-def]
     """Evaluate log density and gradient at ``point.z``."""
     d = point.z.shape[0]

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from streammc.errors import ConfigError
-from streammc.samplers.full_data import check_dynamics
+from streammc.samplers.options import build, check_dynamics
 
 
 @dataclass(frozen=True)
@@ -74,10 +74,4 @@ def hmc_ecs(**options: Any) -> HmcEcs:
     >>> hmc_ecs(step_size=0.2, trajectory_length=1.2).step_size
     0.2
     """
-    unknown = sorted(set(options) - set(HmcEcs.__dataclass_fields__))
-    if unknown:
-        known = ", ".join(HmcEcs.__dataclass_fields__)
-        raise ConfigError(f"unknown option {unknown[0]!r} of hmc-ecs: choose from {known}")
-    return HmcEcs(**options)
-
-
+    return build(HmcEcs, "hmc-ecs", options)

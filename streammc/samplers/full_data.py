@@ -2,32 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from streammc.errors import ConfigError
-
-DEFAULT_LENGTH = math.pi / 2
-"""In a Gaussian posterior a quarter of a period forgets the start."""
-DEFAULT_JITTER = 0.2
-"""Half-width of the uniform factor on the default length, against resonances."""
-
-
-def check_dynamics(
-    step_size: float | None,
-    trajectory_length: float | None,
-    jitter: float | None,
-    target_acceptance: float,
-) -> None:
-    """Raise ConfigError unless the options of the trajectory make sense."""
-    for option, value in (("step_size", step_size), ("trajectory_length", trajectory_length)):
-        if value is not None and not (math.isfinite(value) and value > 0):
-            raise ConfigError(f"{option} must be a finite number above 0, found {value!r}")
-    if jitter is not None and not 0.0 <= jitter < 1.0:
-        raise ConfigError(f"jitter must be in [0, 1), found {jitter!r}")
-    if not 0.0 < target_acceptance < 1.0:
-        raise ConfigError(f"target_acceptance must be in (0, 1), found {target_acceptance!r}")
+from streammc.samplers.options import build, check_dynamics
 
 
 @dataclass(frozen=True)
@@ -73,8 +51,4 @@ def hmc(**options: Any) -> Hmc:
     >>> hmc().target
     'exact'
     """
-    unknown = sorted(set(options) - set(Hmc.__dataclass_fields__))
-    if unknown:
-        known = ", ".join(Hmc.__dataclass_fields__)
-        raise ConfigError(f"unknown option {unknown[0]!r} of hmc: choose from {known}")
-    return Hmc(**options)
+    return build(Hmc, "hmc", options)

@@ -31,8 +31,8 @@ from streammc.estimators.target import (
     finish,
 )
 from streammc.numerics.jit import LINK_TYPE, f8, i8, index_vector, jit, matrix, vector
-from streammc.samplers.dual_averaging import LOG_AVERAGE, LOG_STEP, update
 from streammc.protocols import Index, Vector
+from streammc.samplers.dual_averaging import LOG_AVERAGE, LOG_STEP, update
 
 STATISTICS = (
     "lp",
@@ -67,7 +67,9 @@ class Proposal(NamedTuple):
     """(k,) the units in the subsample."""
 
 
-PROPOSAL_TYPE: Any = types.NamedTuple((vector, vector, matrix, index_vector, index_vector), Proposal)
+PROPOSAL_TYPE: Any = types.NamedTuple(
+    (vector, vector, matrix, index_vector, index_vector), Proposal
+)
 
 
 class Dynamics(NamedTuple):
@@ -98,36 +100,21 @@ def copy_point(source, target):  # type: ignore[no-untyped-def]
     target.scalars[:] = source.scalars
 
 
-@jit(
-    i8(
-        LINK_TYPE,
-        BASE_TYPE,
-        BLOCK_TYPE,
-        BLOCK_TYPE,
-        index_vector,
-        i8,
-        i8,
-        POINT_TYPE,
-        PROPOSAL_TYPE,
-        WORK_TYPE,
-        GENERATOR_TYPE,
-    )
-)
-def update_subsample(  # type: ignore[no-untyped-def]
-    link, base, sub, fresh, fresh_units, position, block, point, proposal, work, rng
-):
-    """Propose new units for one block; return 1 if they were accepted.
+@jit(f8(LINK_TYPE, BASE_TYPE, BLOCK_TYPE, i8, i8, POINT_TYPE, PROPOSAL_TYPE, WORK_TYPE))
+def propose_subsample(link, base, fresh, position, block, point, proposal, work):  # type: ignore[no-untyped-def]
+    """Replace one block of units by fresh ones; return the log acceptance ratio.
 
-    ``position`` counts units already used from ``fresh``. The log ratio is
-    ``(U/k) (sum D' - sum D) - (s'^2 - s^2) / 2`` at the current theta.
+    ``position`` counts units already used from ``fresh``. The ratio of estimated
+    likelihoods is ``(U/k) (sum D' - sum D) - (s'^2 - s^2) / 2`` at the current theta:
+    all else cancels, and the current totals are those that were accepted.
     """
     b = base.unit_rows
     first, last = proposal.bounds[block], proposal.bounds[block + 1]
-    count = last - first
-    displace(base, point.z, work.delta)
     row = position * b
-    for lo in range(row, row + count * b, TILE):
-        hi = min(lo + TILE, row + count * b)
+    end = row + (last - first) * b
+    displace(base, point.z, work.delta)
+    for lo in range(row, end, TILE):
+        hi = min(lo + TILE, end)
         remainders(
             link,
             fresh,
@@ -140,26 +127,40 @@ def update_subsample(  # type: ignore[no-untyped-def]
             proposal.slope,
         )
     proposal.totals[:] = point.totals
-    unit_totals(proposal.value, b, row, first, count, proposal.totals)
-    k = point.totals.shape[0]
+    unit_totals(proposal.value, b, row, first, last - first, proposal.totals)
     mean_old, scatter_old = mean_and_scatter(point.totals)
     mean_new, scatter_new = mean_and_scatter(proposal.totals)
-    log_ratio = base.estimate_factor * k * (mean_new - mean_old) - 0.5 * base.variance_factor * (
-        scatter_new - scatter_old
+    shift = base.estimate_factor * point.totals.shape[0] * (mean_new - mean_old)
+    return shift - 0.5 * base.variance_factor * (scatter_new - scatter_old)
+
+
+@jit(
+    types.void(
+        BASE_TYPE,
+        BLOCK_TYPE,
+        BLOCK_TYPE,
+        index_vector,
+        i8,
+        i8,
+        POINT_TYPE,
+        PROPOSAL_TYPE,
+        WORK_TYPE,
     )
-    # Written so that a NaN ratio is a rejection.
-    accepted = math.log(rng.random()) < log_ratio
-    if accepted:
-        copy_rows(fresh, row, sub, first * b, count * b)
-        point.totals[:] = proposal.totals
-        for i in range(count * b):
-            point.value[first * b + i] = proposal.value[row + i]
-            for a in range(point.slope.shape[0]):
-                point.slope[a, first * b + i] = proposal.slope[a, row + i]
-        for u in range(count):
-            proposal.units[first + u] = fresh_units[position + u]
-        finish(base, sub, point, work)
-    return 1 if accepted else 0
+)
+def accept_subsample(base, sub, fresh, fresh_units, position, block, point, proposal, work):  # type: ignore[no-untyped-def]
+    """Make the proposal of :func:`propose_subsample` the current subsample."""
+    b = base.unit_rows
+    first, last = proposal.bounds[block], proposal.bounds[block + 1]
+    row = position * b
+    copy_rows(fresh, row, sub, first * b, (last - first) * b)
+    point.totals[:] = proposal.totals
+    for i in range((last - first) * b):
+        point.value[first * b + i] = proposal.value[row + i]
+        for a in range(point.slope.shape[0]):
+            point.slope[a, first * b + i] = proposal.slope[a, row + i]
+    for u in range(last - first):
+        proposal.units[first + u] = fresh_units[position + u]
+    finish(base, sub, point, work)
 
 
 @jit(
@@ -215,9 +216,10 @@ def run(  # type: ignore[no-untyped-def]
         rows = 0
         if n_blocks > 0:
             block = (iteration + t) % n_blocks
-            subsample_accepted = update_subsample(
-                link, base, sub, fresh, fresh_units, used, block, point, proposal, work, rng
-            )
+            log_ratio = propose_subsample(link, base, fresh, used, block, point, proposal, work)
+            if math.log(rng.random()) < log_ratio:  # a NaN ratio is a rejection
+                accept_subsample(base, sub, fresh, fresh_units, used, block, point, proposal, work)
+                subsample_accepted = 1
             count = proposal.bounds[block + 1] - proposal.bounds[block]
             used += count
             rows += count * base.unit_rows

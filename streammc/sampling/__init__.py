@@ -1,1 +1,1 @@
-"""TODO_DOC"""
+"""From a data set and a model to a posterior on disk."""

@@ -1,0 +1,50 @@
+"""What all samplers with a trajectory share about their options."""
+
+from __future__ import annotations
+
+import math
+from difflib import get_close_matches
+from typing import Any, Final, TypeVar
+
+from streammc.errors import ConfigError
+
+T = TypeVar("T")
+
+DEFAULT_LENGTH: Final = math.pi / 2
+"""In a Gaussian posterior a quarter of a period forgets the start."""
+DEFAULT_JITTER: Final = 0.2
+"""Half-width of the uniform factor on the default length, against resonances."""
+
+
+def check_dynamics(
+    step_size: float | None,
+    trajectory_length: float | None,
+    jitter: float | None,
+    target_acceptance: float,
+) -> None:
+    """Raise ConfigError unless the options of the trajectory make sense."""
+    for option, value in (("step_size", step_size), ("trajectory_length", trajectory_length)):
+        if value is not None and not (math.isfinite(value) and value > 0):
+            raise ConfigError(f"{option} must be a finite number above 0, found {value!r}")
+    if jitter is not None and not 0.0 <= jitter < 1.0:
+        raise ConfigError(f"jitter must be in [0, 1), found {jitter!r}")
+    if not 0.0 < target_acceptance < 1.0:
+        raise ConfigError(f"target_acceptance must be in (0, 1), found {target_acceptance!r}")
+
+
+def trajectory(length: float | None, jitter: float | None) -> tuple[float, float]:
+    """Return length and jitter: a length given without a jitter is kept fixed."""
+    if length is None:
+        return DEFAULT_LENGTH, DEFAULT_JITTER if jitter is None else jitter
+    return length, 0.0 if jitter is None else jitter
+
+
+def build(cls: type[T], name: str, options: dict[str, Any]) -> T:
+    """Return ``cls(**options)``; an unknown option is an error that names the known ones."""
+    known = list(cls.__dataclass_fields__)  # type: ignore[attr-defined]
+    for option in options:
+        if option not in known:
+            near = get_close_matches(option, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(known)}"
+            raise ConfigError(f"unknown option {option!r} of {name}: {hint}")
+    return cls(**options)

@@ -1,0 +1,125 @@
+"""The problem that all chains share, from the control variates and the plan."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streammc.control_variates.expansion import ControlVariates
+from streammc.control_variates.plan import Plan
+from streammc.errors import OutOfMemoryError
+from streammc.estimators.blocks import Block, allocate_block, allocate_rows, expand
+from streammc.estimators.target import Base
+from streammc.protocols import Dataset, Index, Model
+from streammc.samplers.energy_conserving import HmcEcs
+from streammc.samplers.full_data import Hmc
+from streammc.samplers.hamiltonian import Problem
+from streammc.samplers.options import trajectory
+from streammc.subsampling.units import UnitDesign
+
+_SLICE = 8192
+_NOTHING = -1
+
+
+def memory_limit() -> int:
+    """Return the bytes that rows held in memory may take: half of what is available."""
+    with open("/proc/meminfo") as lines:
+        for line in lines:
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024 // 2
+    return 4 * 2**30
+
+
+def load_block(
+    dataset: Dataset, model: Model, rows: Index, theta_star: np.ndarray, order: int
+) -> Block:
+    """Gather ``rows`` and expand them; ``order`` -1 keeps the log-likelihoods themselves.
+
+    Raises
+    ------
+    OutOfMemoryError
+        If the rows need more than half of the memory that is available.
+    """
+    p = model.n_linear + model.n_scalar
+    needed = 8 * len(rows) * (dataset.n_features + 6 + 3 * p)
+    if needed > memory_limit():
+        raise OutOfMemoryError(
+            f"{len(rows)} rows x {dataset.n_features} features in memory need "
+            f"{needed / 1e9:.1f} GB, more than half of what is available; use hmc-ecs"
+        )
+    block = allocate_block(len(rows), dataset.n_features, p)
+    source = dataset.rows()
+    for start in range(0, len(rows), _SLICE):
+        piece = rows[start : start + _SLICE]
+        buffer = allocate_rows(len(piece), dataset.n_features)
+        source.gather(piece, 1, buffer)
+        bounds = np.array([0, len(piece)], dtype=np.int64)
+        expand(model.link, theta_star, model.n_linear, order, buffer, bounds, block, start)
+    return block
+
+
+def full_data(dataset: Dataset, model: Model, cv: ControlVariates, sampler: Hmc) -> Problem:
+    """Return the problem of ``hmc``: every row certain, no Taylor sums, no subsample."""
+    d = len(cv.theta_star)
+    rows = np.arange(dataset.n_rows, dtype=np.int64)
+    base = Base(
+        cv.theta_star,
+        0.0,
+        np.zeros(d),
+        np.zeros((d, d)),
+        np.ascontiguousarray(cv.factor),
+        model.prior.table(cv.labels),
+        model.n_linear,
+        1,
+        0.0,
+        0.0,
+    )
+    length, jitter = trajectory(sampler.trajectory_length, sampler.jitter)
+    return Problem(
+        link=model.link,
+        base=base,
+        certain=load_block(dataset, model, rows, cv.theta_star, _NOTHING),
+        certainty_rows=np.zeros(0, dtype=np.int64),
+        design=None,
+        source=dataset.rows(),
+        order=_NOTHING,
+        trajectory_length=length,
+        jitter=jitter,
+        target_acceptance=sampler.target_acceptance,
+        step_size=sampler.step_size,
+    )
+
+
+def subsampled(
+    dataset: Dataset, model: Model, cv: ControlVariates, plan: Plan, sampler: HmcEcs
+) -> Problem:
+    """Return the problem of ``hmc-ecs``: Taylor sums, certainty rows and a subsample."""
+    k = plan.k
+    design = UnitDesign(dataset.n_rows, plan.unit_rows, k, plan.n_blocks)
+    divisor = k * (k - 1) if sampler.variance == "unbiased" else k * k
+    hessian = cv.hessian if cv.order == 2 else np.zeros_like(cv.hessian)
+    base = Base(
+        cv.theta_star,
+        float(cv.log_lik),
+        cv.gradient if cv.order >= 1 else np.zeros_like(cv.gradient),
+        np.ascontiguousarray(hessian),
+        np.ascontiguousarray(cv.factor),
+        model.prior.table(cv.labels),
+        model.n_linear,
+        plan.unit_rows,
+        design.n_units / k,
+        design.n_units**2 / divisor,
+    )
+    length, jitter = trajectory(sampler.trajectory_length, sampler.jitter)
+    return Problem(
+        link=model.link,
+        base=base,
+        certain=load_block(dataset, model, plan.certainty_rows, cv.theta_star, cv.order),
+        certainty_rows=plan.certainty_rows,
+        design=design,
+        source=dataset.rows(),
+        order=cv.order,
+        trajectory_length=length,
+        jitter=jitter,
+        target_acceptance=sampler.target_acceptance,
+        step_size=sampler.step_size,
+    )

@@ -1,0 +1,56 @@
+"""What makes two runs the same run."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from streammc.control_variates.expansion import ControlVariates
+from streammc.errors import ConfigError
+from streammc.protocols import Dataset, Model, Sampler
+
+MAX_SEED = 2**63 - 1
+MAX_COUNT = 10**9
+
+
+def check_counts(draws: int, warmup: int, chains: int, seed: int | None) -> None:
+    """Raise ConfigError unless the counts and the seed can be used."""
+    for name, value, least in (("draws", draws, 1), ("warmup", warmup, 0), ("chains", chains, 1)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise ConfigError(f"{name} must be a whole number of at least {least}, found {value!r}")
+        if value > MAX_COUNT:
+            raise ConfigError(f"{name} must be at most {MAX_COUNT}, found {value}")
+    if seed is not None and (
+        isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= MAX_SEED
+    ):
+        raise ConfigError(f"seed must be a whole number in [0, 2**63), found {seed!r}")
+
+
+def identity(
+    dataset: Dataset,
+    model: Model,
+    sampler: Sampler | None,
+    control_variates: ControlVariates | None,
+    *,
+    warmup: int,
+    chains: int,
+    seed: int,
+) -> dict[str, Any]:
+    """Return the JSON description that a run directory is bound to.
+
+    The number of draws is not part of it: more draws extend a run.
+    """
+    return {
+        "store": dataset.fingerprint,
+        "model": model.describe(),
+        "sampler": sampler.describe() if sampler is not None else {"name": "auto"},
+        "control_variates": control_variates.digest() if control_variates is not None else "auto",
+        "warmup": warmup,
+        "chains": chains,
+        "seed": seed,
+    }
+
+
+def finite_or_none(value: float) -> float | None:
+    """Return ``value`` as JSON can hold it."""
+    return float(value) if math.isfinite(value) else None

@@ -1,0 +1,231 @@
+"""What a finished run says about itself: parameters, audit, cost, warnings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streammc.control_variates.expansion import ControlVariates
+from streammc.diagnostics.original_scale import original_scale
+from streammc.diagnostics.summary import summarize
+from streammc.diagnostics.weights import audit_weights
+from streammc.protocols import Dataset, Model
+from streammc.samplers.energy_conserving import HmcEcs
+from streammc.samplers.full_data import Hmc
+from streammc.sampling.audit import log_weights, thin
+from streammc.trace.datatree import open_run
+from streammc.trace.run_directory import RunDirectory
+
+if TYPE_CHECKING:
+    from streammc.sampling.chains import Chains, Progress
+    from streammc.sampling.job import Setup
+
+AUDIT_DRAWS = 400
+DEFF_WARNING = 2.0
+R_HAT_WARNING = 1.01
+CORRECTION_WARNING = 0.1
+VARIANCE_WARNING = 1.0
+_CHEAP_SECONDS = 5.0
+
+
+def audit_due(
+    audit: bool | str, sampler: HmcEcs | Hmc, cv: ControlVariates, clock: dict[str, float]
+) -> bool:
+    """Whether to audit: never for ``hmc``; by default where it costs less than the draws."""
+    if isinstance(sampler, Hmc) or audit is False:
+        return False
+    if audit is True:
+        return True
+    passes = max(int(cv.certificate["passes"]), 1)
+    # A pass evaluates 8 draws beside its sums, the audit 400: about ten times the work.
+    expected = 10.0 * float(cv.certificate["seconds"]) / passes
+    return expected < max(clock["warmup"] + clock["draws"], _CHEAP_SECONDS)
+
+
+def run_audit(
+    run: RunDirectory,
+    dataset: Dataset,
+    model: Model,
+    cv: ControlVariates,
+    *,
+    draws: int = AUDIT_DRAWS,
+    scheduler: Any = None,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Audit a run and store weights and verdict in it.
+
+    Returns
+    -------
+    dict
+        Per parameter the paired correction (weighted minus plain mean of the same
+        draws) with its MCSE in posterior sd, the effective sample size of the weights
+        and their Pareto k.
+    """
+    tree = open_run(run.path)
+    stats = tree["sample_stats"]
+    chains, n = stats["lp"].shape
+    kept = thin(chains, n, draws)
+    theta = run.draws_matrix()[:, kept]
+
+    def column(name: str) -> np.ndarray:
+        return np.asarray(stats[name].values[:, kept], dtype=np.float64)
+
+    report = None
+    if progress is not None:
+        notify = progress
+
+        def report(done: int, total: int) -> None:
+            notify("audit", done, total, {})
+
+    logw = log_weights(
+        dataset,
+        model,
+        cv,
+        theta,
+        column("log_lik_remainder"),
+        column("log_lik_variance"),
+        scheduler=scheduler,
+        progress=report,
+    )
+    result = audit_weights(theta, logw, list(cv.labels))
+    run.add_group(
+        "audit",
+        {"log_weight": (("chain", "draw"), logw), "draw_index": (("draw",), kept)},
+    )
+    return result
+
+
+def finish_report(
+    run: RunDirectory,
+    dataset: Dataset,
+    model: Model,
+    setup: Setup,
+    team: Chains,
+    warnings: list[str],
+    audit: bool,
+    *,
+    scheduler: Any = None,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Audit if due, summarise, record the summary in the run and return it."""
+    verdict = None
+    if audit:
+        verdict = run_audit(run, dataset, model, setup.cv, scheduler=scheduler, progress=progress)
+    tree = open_run(run.path)
+    parameters = summarize(tree)
+    sampling = _sampling(run, dataset, setup, team, parameters)
+    summary = {
+        "parameters": parameters,
+        "parameters_original": original_scale(tree, dict(dataset.attributes)),
+        "audit": verdict,
+        "sampling": sampling,
+        "warnings": warnings + _warnings(parameters, sampling, verdict),
+    }
+    run.set_attributes({"summary": summary})
+    return summary
+
+
+def _sampling(
+    run: RunDirectory,
+    dataset: Dataset,
+    setup: Setup,
+    team: Chains,
+    parameters: dict[str, dict[str, float | None]],
+) -> dict[str, Any]:
+    """Return the ``sampling`` part of the summary."""
+    stats = open_run(run.path)["sample_stats"]
+    cv, plan = setup.cv, setup.plan
+    gathered = sum(kernel.rows_gathered for kernel in team.kernels)
+    certain = len(team.problem.certain.y) if plan is not None else 0
+    rows_read = int(cv.certificate["rows_read"]) + gathered + (certain or dataset.n_rows)
+    facts: dict[str, Any] = {
+        "sampler": setup.sampler.name,
+        "target": setup.sampler.target,
+        "reason": setup.reason,
+        "chains": len(team.kernels),
+        "seconds": team.clock["draws"],
+        "warmup_seconds": team.clock["warmup"],
+        "pass_seconds": float(cv.certificate["seconds"]),
+        "passes": int(cv.certificate["passes"]),
+        "iterations": int(stats["lp"].size),
+        "rows_read": rows_read,
+        "bytes_read": rows_read * dataset.rows().row_bytes,
+        "log_lik_variance_mean": float(stats["log_lik_variance"].mean()),
+        "acceptance_rate": float(stats["acceptance_rate"].mean()),
+        "subsample_acceptance_rate": float(stats["subsample_accepted"].mean()),
+        "divergences": int(stats["diverging"].sum()),
+        "step_size": float(stats["step_size"].mean()),
+        "n_steps": float(stats["n_steps"].mean()),
+        "rows_per_iteration": float(stats["n_rows"].mean()),
+        "certainty_rows": certain,
+        "subsample_size": None,
+        "n_blocks": None,
+        "unit_rows": None,
+        "deff": None,
+        "deff_rows": None,
+        "remainder_kurtosis": None,
+        "predicted_variance": None,
+        "laplace_gap": _laplace_gap(run, cv),
+    }
+    if plan is not None:
+        facts |= {
+            "subsample_size": plan.k * plan.unit_rows,
+            "n_blocks": plan.n_blocks,
+            "unit_rows": plan.unit_rows,
+            "deff": plan.deff,
+            "deff_rows": plan.deff_rows,
+            "remainder_kurtosis": plan.predicted.get("remainder_kurtosis"),
+            "predicted_variance": plan.predicted.get("variance"),
+        }
+    return facts
+
+
+def _laplace_gap(run: RunDirectory, cv: ControlVariates) -> dict[str, float]:
+    """Return how far the draws are from the Laplace approximation at theta_star.
+
+    ``mean`` is the largest ``|mean - theta_star|`` in Laplace sd, ``log_sd`` the
+    largest ``|log(sd / Laplace sd)|``.
+    """
+    theta = run.draws_matrix().reshape(-1, len(cv.theta_star))
+    laplace = np.sqrt((cv.factor**2).sum(axis=1))
+    if len(theta) < 2:
+        return {"mean": 0.0, "log_sd": 0.0}
+    shift = np.abs(theta.mean(axis=0) - cv.theta_star) / laplace
+    spread = np.abs(np.log(np.maximum(theta.std(axis=0, ddof=1), 1e-300) / laplace))
+    return {"mean": float(shift.max()), "log_sd": float(spread.max())}
+
+
+def _warnings(
+    parameters: dict[str, dict[str, float | None]],
+    sampling: dict[str, Any],
+    audit: dict[str, Any] | None,
+) -> list[str]:
+    """Return what a reader of the summary should know, one line each."""
+    lines = []
+    if sampling["divergences"]:
+        lines.append(f"{sampling['divergences']} divergent transitions: use a smaller step size")
+    rhats = [p["r_hat"] for p in parameters.values() if p["r_hat"] is not None]
+    if rhats and max(rhats) > R_HAT_WARNING:
+        lines.append(f"largest r_hat is {max(rhats):.3f}, above {R_HAT_WARNING}: draw more")
+    if sampling["log_lik_variance_mean"] > VARIANCE_WARNING:
+        lines.append(
+            f"mean log_lik_variance is {sampling['log_lik_variance_mean']:.2f}, above "
+            f"{VARIANCE_WARNING}: use a larger --subsample-size"
+        )
+    if sampling["deff"] is not None and sampling["deff"] > DEFF_WARNING:
+        lines.append(
+            f"runs of {sampling['deff_rows']} rows have design effect {sampling['deff']:.1f}, "
+            f"above {DEFF_WARNING:g}: the rows are ordered; ingest with --shuffle"
+        )
+    if audit is not None and audit["largest_correction"] > CORRECTION_WARNING:
+        lines.append(
+            f"the audit corrects a mean by {audit['largest_correction']:.2f} posterior sd, above "
+            f"{CORRECTION_WARNING}: use the audit's weights, a larger --subsample-size, or hmc"
+        )
+    if audit is not None and audit["pareto_k"] is not None and audit["pareto_k"] > 0.7:
+        lines.append(
+            f"the audit's weights are heavy-tailed (Pareto k {audit['pareto_k']:.2f}): its "
+            "correction cannot be trusted; use a larger --subsample-size or hmc"
+        )
+    return lines
