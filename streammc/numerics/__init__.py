@@ -1,0 +1,1 @@
+"""Compiled arithmetic that every other layer builds on."""

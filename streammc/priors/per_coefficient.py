@@ -1,0 +1,130 @@
+"""A number for every coefficient: one for all, one each, or by label."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from numbers import Real
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from streammc.errors import ConfigError
+from streammc.protocols import Vector
+
+Setting: TypeAlias = float | tuple[float, ...] | tuple[tuple[str, float], ...]
+"""A number, numbers in the order of the coefficients, or (label, number) pairs."""
+
+Option: TypeAlias = float | Sequence[float] | Mapping[str, float]
+"""What a user may write: see :func:`freeze`."""
+
+REST: Final = "*"
+"""The label that stands for every coefficient not named."""
+
+
+def _number(what: str, value: object, *, positive: bool) -> float:
+    """Return ``value`` as a finite float."""
+    expected = "a finite number above 0" if positive else "a finite number"
+    number = float(value) if isinstance(value, Real | np.ndarray) and np.ndim(value) == 0 else None
+    if number is None or isinstance(value, bool):
+        raise ConfigError(f"{what} must be {expected}, found {value!r}")
+    if not math.isfinite(number) or (positive and number <= 0.0):
+        raise ConfigError(f"{what} must be {expected}, found {number!r}")
+    return number
+
+
+def freeze(what: str, value: Option, *, positive: bool = False) -> Setting:
+    """Check an option and return it in a form that does not change.
+
+    Parameters
+    ----------
+    what
+        Name of the option, for messages: ``"prior scale"``.
+    value
+        A number; a sequence with one number per coefficient; or a mapping from label
+        (``"beta[distance]"``, or ``"distance"``) to number, where ``"*"`` stands for
+        every other.
+    positive
+        Refuse numbers that are not above 0.
+
+    Raises
+    ------
+    ConfigError
+        If a number is not finite, not positive where it must be, or there is none.
+    """
+    if isinstance(value, Mapping):
+        pairs = [
+            (str(label), _number(f"{what} of {label!r}", each, positive=positive))
+            for label, each in value.items()
+        ]
+        if not pairs:
+            raise ConfigError(f"{what} must name at least one label, found an empty mapping")
+        return tuple(sorted(pairs))
+    if isinstance(value, str | bytes):
+        raise ConfigError(f"{what} must be a number, a sequence or a mapping, found {value!r}")
+    if isinstance(value, Sequence) or (isinstance(value, np.ndarray) and value.ndim == 1):
+        if not len(value):
+            raise ConfigError(f"{what} must have one number per coefficient, found none")
+        return tuple(
+            _number(f"{what} number {j}", each, positive=positive) for j, each in enumerate(value)
+        )
+    return _number(what, value, positive=positive)
+
+
+def expand(what: str, setting: Setting, labels: Sequence[str], default: float | None) -> Vector:
+    """Return the number of every label, (d,).
+
+    ``default`` is used for labels that a mapping without ``"*"`` does not name; ``None``
+    requires all of them.
+
+    Raises
+    ------
+    ConfigError
+        If a sequence has another length, a mapping names a label that does not exist
+        or names one twice, or a label is left without a number.
+    """
+    if isinstance(setting, float):
+        return np.full(len(labels), setting)
+    if not isinstance(setting[0], tuple):
+        if len(setting) != len(labels):
+            raise ConfigError(
+                f"{what} must have {len(labels)} numbers, one for each of "
+                f"{_list(labels)}, found {len(setting)}"
+            )
+        return np.array(setting, dtype=np.float64)
+    pairs: dict[str, float] = dict(setting)  # type: ignore[misc]
+    rest = pairs.pop(REST, default)
+    short = {label.partition("[")[2][:-1]: label for label in labels if label.endswith("]")}
+    chosen: dict[str, float] = {}
+    for name, number in pairs.items():
+        label = name if name in labels else short.get(name, "")
+        if not label:
+            near = get_close_matches(name, [*labels, *short], n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {_list(labels)}"
+            raise ConfigError(f"{what} names {name!r}, which is not a coefficient: {hint}")
+        if label in chosen:
+            raise ConfigError(f"{what} names {label!r} twice: keep one of them")
+        chosen[label] = number
+    missing = [label for label in labels if label not in chosen]
+    if rest is None and missing:
+        raise ConfigError(
+            f"{what} must cover every coefficient, found nothing for {_list(missing)}: "
+            f'name them, or give "{REST}" for the rest'
+        )
+    return np.array([chosen.get(label, rest) for label in labels], dtype=np.float64)
+
+
+def describe(setting: Setting) -> object:
+    """Return the setting as JSON types."""
+    if isinstance(setting, float):
+        return setting
+    if isinstance(setting[0], tuple):
+        return dict(setting)  # type: ignore[misc]
+    return list(setting)
+
+
+def _list(labels: Sequence[str]) -> str:
+    """Join labels for a message, the first few."""
+    shown = ", ".join(repr(label) for label in labels[:5])
+    return shown if len(labels) <= 5 else f"{shown} and {len(labels) - 5} more"
