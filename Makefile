@@ -53,7 +53,7 @@ notebook: $(VENV)/.installed-dev
 # After an edit of notebooks/*.py: write the paired .ipynb again, without outputs.
 sync-notebooks: $(VENV)/.installed-dev
 	@for script in $(NOTEBOOKS); do \
-		$(BIN)/jupytext --quiet --to ipynb --output $${script%.py}.ipynb $$script || exit 1; \
+		$(BIN)/jupytext --quiet --update --to ipynb --output $${script%.py}.ipynb $$script || exit 1; \
 	done
 
 docs: doctest notebook
