@@ -66,7 +66,8 @@ class Logistic(LinearModel):
     def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
         """Draw 0 or 1 per column of ``eta`` (1, m)."""
         # P(u < expit(eta)) without forming expit: a logistic variate below eta.
-        return (rng.logistic(size=eta.shape[1]) < eta[0]).astype(np.float64)
+        y: Vector = (rng.logistic(size=eta.shape[1]) < eta[0]).astype(np.float64)
+        return y
 
 
 def logistic(prior: Prior | None = None) -> Logistic:

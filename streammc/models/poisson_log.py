@@ -75,7 +75,8 @@ class Poisson(LinearModel):
     def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
         """Draw a count per column of ``eta`` (1, m); rates are capped at 1e18."""
         rate = np.exp(np.minimum(eta[0], math.log(_MAX_RATE)))
-        return rng.poisson(rate).astype(np.float64)
+        counts: Vector = rng.poisson(rate).astype(np.float64)
+        return counts
 
     def start(self, rows: Rows) -> Vector:
         """Return the best of three starts, (q,).
@@ -117,7 +118,8 @@ def _constant_predictor(rows: Rows) -> Vector:
 def _least_squares(X: Matrix, target: Vector, weight: Vector) -> Vector:
     """Return the shortest minimiser of ``sum w (target - X beta)^2``, (q,)."""
     weighted = X * weight[:, None]
-    return np.linalg.lstsq(X.T @ weighted, weighted.T @ target, rcond=1e-12)[0]
+    beta = np.linalg.lstsq(X.T @ weighted, weighted.T @ target, rcond=1e-12)[0]
+    return beta.astype(np.float64)
 
 
 def poisson(prior: Prior | None = None) -> Poisson:

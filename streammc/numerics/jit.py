@@ -15,13 +15,11 @@ import tempfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numba
 from numba.core import config as numba_config
 from numba.core import types
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 f8: Any = types.float64
 i8: Any = types.int64
@@ -61,7 +59,7 @@ def cache_dir() -> str:
     return tempfile.mkdtemp(prefix="streammc-numba-")
 
 
-def jit(*signatures: Any, reassociate: bool = False) -> Callable[[F], F]:
+def jit(*signatures: Any, reassociate: bool = False) -> Callable[[Callable[..., Any]], Any]:
     """Compile a function: cached on disk, without the GIL, with NumPy's division.
 
     Parameters
@@ -73,11 +71,11 @@ def jit(*signatures: Any, reassociate: bool = False) -> Callable[[F], F]:
         Allow sums to be reordered. Never for the accumulators of a full pass.
     """
 
-    def decorate(function: F) -> F:
+    def decorate(function: Callable[..., Any]) -> Any:
         saved = numba_config.CACHE_DIR
         numba_config.CACHE_DIR = cache_dir()
         try:
-            compiled: F = numba.njit(
+            compiled = numba.njit(
                 list(signatures) if signatures else None,
                 cache=True,
                 nogil=True,
@@ -91,7 +89,6 @@ def jit(*signatures: Any, reassociate: bool = False) -> Callable[[F], F]:
     return decorate
 
 
-def inline(function: F) -> F:
+def inline(function: Callable[..., Any]) -> Any:
     """Compile a leaf that callers absorb; it needs no signature of its own."""
-    compiled: F = numba.njit(nogil=True, error_model="numpy", inline="never")(function)
-    return compiled
+    return numba.njit(nogil=True, error_model="numpy", inline="never")(function)

@@ -14,7 +14,7 @@ import math
 from typing import Any, Final
 
 import numpy as np
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic
 
@@ -59,7 +59,7 @@ LOG_FACTORIALS: Final[Vector] = np.array([math.lgamma(k + 1.0) for k in range(TA
 """``log k!`` for ``k < 256``."""
 
 
-@intrinsic
+@intrinsic  # type: ignore[untyped-decorator]
 def multiply_add(_context: Any, a: Any, b: Any, c: Any) -> Any:
     """Return ``a * b + c``, rounded once where the processor can."""
 
@@ -72,7 +72,7 @@ def multiply_add(_context: Any, a: Any, b: Any, c: Any) -> Any:
     return types.float64(types.float64, types.float64, types.float64), generate
 
 
-@intrinsic
+@intrinsic  # type: ignore[untyped-decorator]
 def _bits(_context: Any, x: Any) -> Any:
     """Return the bits of a float64 as an int64."""
 
@@ -82,7 +82,7 @@ def _bits(_context: Any, x: Any) -> Any:
     return types.int64(types.float64), generate
 
 
-@intrinsic
+@intrinsic  # type: ignore[untyped-decorator]
 def _from_bits(_context: Any, x: Any) -> Any:
     """Return the float64 with these bits."""
 

@@ -26,9 +26,10 @@ REST: Final = "*"
 def _number(what: str, value: object, *, positive: bool) -> float:
     """Return ``value`` as a finite float."""
     expected = "a finite number above 0" if positive else "a finite number"
-    number = float(value) if isinstance(value, Real | np.ndarray) and np.ndim(value) == 0 else None
-    if number is None or isinstance(value, bool):
-        raise ConfigError(f"{what} must be {expected}, found {value!r}")
+    if isinstance(value, bool) or not isinstance(value, Real):
+        shown = " ".join(repr(value).split())[:60]  # an array's repr has many lines
+        raise ConfigError(f"{what} must be {expected}, found {shown}")
+    number = float(value)
     if not math.isfinite(number) or (positive and number <= 0.0):
         raise ConfigError(f"{what} must be {expected}, found {number!r}")
     return number
@@ -93,7 +94,7 @@ def expand(what: str, setting: Setting, labels: Sequence[str], default: float | 
                 f"{_list(labels)}, found {len(setting)}"
             )
         return np.array(setting, dtype=np.float64)
-    pairs: dict[str, float] = dict(setting)  # type: ignore[misc]
+    pairs: dict[str, float] = dict(setting)
     rest = pairs.pop(REST, default)
     short = {label.partition("[")[2][:-1]: label for label in labels if label.endswith("]")}
     chosen: dict[str, float] = {}
@@ -120,7 +121,7 @@ def describe(setting: Setting) -> object:
     if isinstance(setting, float):
         return setting
     if isinstance(setting[0], tuple):
-        return dict(setting)  # type: ignore[misc]
+        return dict(setting)
     return list(setting)
 
 
