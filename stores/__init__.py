@@ -1,4 +1,29 @@
-"""streammc.stores."""
+"""Data on disk: the store's format, its reader and writer, and the full pass over it."""
 
 if not __name__.startswith("streammc."):
     raise ImportError("import streammc.stores; a top-level package 'stores' is not installed")
+
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from streammc.stores.memory import MemoryStore, from_arrays
+    from streammc.stores.store import Store, open_store
+    from streammc.stores.writer import StoreWriter
+
+_LAZY: Final[dict[str, str]] = {
+    "MemoryStore": "streammc.stores.memory",
+    "Store": "streammc.stores.store",
+    "StoreWriter": "streammc.stores.writer",
+    "from_arrays": "streammc.stores.memory",
+    "open_store": "streammc.stores.store",
+}
+
+__all__ = ["MemoryStore", "Store", "StoreWriter", "from_arrays", "open_store"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the public name ``name`` on first use."""
+    if name not in _LAZY:
+        raise AttributeError(f"module 'streammc.stores' has no attribute {name!r}")
+    return getattr(_import_module(_LAZY[name]), name)

@@ -7,6 +7,7 @@
     │   ├── ModelError               data outside the support of the model
     │   └── RefusedError             an explicit sampler that would be wrong here
     ├── MissingError             66  an input that does not exist
+    ├── UnavailableError         69  a remote service that does not answer
     ├── OutOfMemoryError         71  needs more memory than there is
     ├── OutputError              73  an output that cannot be created
     ├── StorageIOError           74  input or output failed underneath
@@ -66,6 +67,13 @@ class MissingError(StreammcError, FileNotFoundError):
 
     exit_code = 66
     code = "missing"
+
+
+class UnavailableError(StreammcError, OSError):
+    """A remote service that does not answer."""
+
+    exit_code = 69
+    code = "unavailable"
 
 
 class OutOfMemoryError(StreammcError, MemoryError):

@@ -1,0 +1,185 @@
+"""Running a reduction over all rows on dask, in a fixed tree.
+
+Block ``i`` is combined with its neighbour in the binary tree over block indices
+(neighbours pairwise, level by level; an odd last one moves up), so that any number
+of threads or workers, finishing in any order, gives the same bits. Dask starts a
+map task only when a thread is free and combines depth first: besides the blocks
+being worked on, only the frontier of the tree is in memory.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from threading import Lock
+from typing import Any, Generic, TypeVar
+from uuid import uuid4
+
+import dask
+from dask.callbacks import Callback
+from dask.delayed import delayed
+from threadpoolctl import threadpool_limits
+
+from streammc.errors import ConfigError, UnavailableError
+from streammc.protocols import PassTask
+from streammc.stores.blocks import Block
+
+T = TypeVar("T")
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, eq=False)
+class _Map(Generic[T]):
+    """One map task; safe to run twice."""
+
+    block: Block
+    topic: str | None = None
+    home: int = 0
+    """Process that asked; a worker elsewhere pins its own BLAS."""
+
+    def __call__(self, task: PassTask[T]) -> T:
+        if self.topic is not None and os.getpid() != self.home:
+            _pin_blas()
+        result = task.map(self.block.read())
+        if self.topic is not None:
+            from distributed import get_worker
+
+            get_worker().log_event(self.topic, self.block.index)
+        return result
+
+
+def _combine(task: PassTask[T], left: T, right: T) -> T:
+    return task.combine(left, right)
+
+
+@cache
+def _pin_blas() -> Any:
+    # Kept alive for the life of the worker: leaving it would restore the old limit.
+    return threadpool_limits(limits=1)
+
+
+def run(
+    task: PassTask[T],
+    blocks: Sequence[Block],
+    *,
+    scheduler: Any = None,
+    progress: Progress | None = None,
+) -> T:
+    """Map every block and combine the results; see ``protocols.Dataset.reduce``.
+
+    Raises
+    ------
+    ConfigError
+        If ``scheduler`` is none of the accepted kinds.
+    UnavailableError
+        If there is no scheduler at the address.
+    """
+    if scheduler is None:
+        scheduler = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
+    if scheduler == "sync" or (type(scheduler) is int and scheduler >= 1):
+        return _run_here(task, blocks, scheduler, progress)
+    if isinstance(scheduler, str) and scheduler.startswith(("tcp://", "tls://")):
+        with _connect(scheduler) as client:
+            return _run_there(task, blocks, client, progress)
+    if hasattr(scheduler, "compute") and hasattr(scheduler, "subscribe_topic"):
+        return _run_there(task, blocks, scheduler, progress)
+    raise ConfigError(
+        "expected a scheduler None, 'sync', a positive number of threads, 'tcp://HOST:PORT' or a "
+        f"distributed.Client, found {repr(scheduler)[:100]}"
+    )
+
+
+def _graph(task: PassTask[T], blocks: Sequence[Block], name: str, topic: str | None) -> Any:
+    """Return the root of the tree as a ``Delayed``."""
+    options = {"pure": False, "traverse": False}
+    shared = delayed(task, name=f"{name}-task", **options)
+    combine = delayed(_combine, name=f"{name}-combine", **options)
+    level = [
+        delayed(_Map(block, topic, os.getpid()), name=f"{name}-read-{block.index}", **options)(
+            shared, dask_key_name=f"{name}-map-{block.index}"
+        )
+        for block in blocks
+    ]
+    height = 0
+    while len(level) > 1:
+        height += 1
+        pairs = [
+            combine(shared, left, right, dask_key_name=f"{name}-level{height}-{position}")
+            for position, (left, right) in enumerate(zip(level[::2], level[1::2], strict=False))
+        ]
+        level = pairs + level[len(pairs) * 2 :]
+    return level[0]
+
+
+def _run_here(
+    task: PassTask[T], blocks: Sequence[Block], scheduler: Any, progress: Progress | None
+) -> T:
+    name = f"streammc-{uuid4().hex[:8]}"
+    root = _graph(task, blocks, name, None)
+    done = 0
+
+    def count(key: Any, *_: Any) -> None:
+        nonlocal done
+        if isinstance(key, str) and key.startswith(f"{name}-map-"):
+            done += 1
+            if progress is not None:
+                progress(done, len(blocks))
+
+    # One BLAS thread per task: as many as cores would fight, and change the last bits.
+    with threadpool_limits(limits=1), Callback(posttask=count):
+        if scheduler == "sync":
+            (result,) = dask.compute(root, scheduler="sync", optimize_graph=False)
+            return result  # type: ignore[no-any-return]
+        pool = ThreadPoolExecutor(scheduler, thread_name_prefix="streammc-pass")
+        try:
+            (result,) = dask.compute(root, scheduler="threads", pool=pool, optimize_graph=False)
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+    return result  # type: ignore[no-any-return]
+
+
+def _run_there(
+    task: PassTask[T], blocks: Sequence[Block], client: Any, progress: Progress | None
+) -> T:
+    name = f"streammc-{uuid4().hex[:8]}"
+    seen: set[int] = set()
+    lock = Lock()
+
+    def count(event: tuple[float, int]) -> None:
+        with lock:
+            if event[1] not in seen:  # a task may run twice
+                seen.add(event[1])
+                if progress is not None:
+                    progress(len(seen), len(blocks))
+
+    client.subscribe_topic(name, count)
+    try:
+        future = client.compute(_graph(task, blocks, name, name), optimize_graph=False)
+        return future.result()  # type: ignore[no-any-return]
+    finally:
+        client.unsubscribe_topic(name)
+
+
+@contextmanager
+def _connect(address: str) -> Iterator[Any]:
+    """Use the cluster at ``address``; start none."""
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise ConfigError(
+            "a scheduler address needs the package distributed: pip install distributed"
+        ) from error
+    try:
+        client = Client(address, timeout="10s", set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise UnavailableError(
+            f"expected a dask scheduler at {address!r}, found none: start one, or omit --scheduler"
+        ) from error
+    try:
+        yield client
+    finally:
+        client.close()

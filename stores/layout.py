@@ -1,0 +1,223 @@
+"""Format 1: which files a store has, how long each is, and how rows are cut into chunks.
+
+Every row array is cut into the same chunks of whole rows, and a chunk file is the
+raw little-endian block, the last one padded with zeros to full length (zarr's
+regular grid). ``chunk_rows`` is a multiple of 4096 unless there is one chunk, so
+that a chunk file is whole pages whatever the element size and all files of an
+array can be mapped one after the other into one address range.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from streammc.errors import ConfigError
+
+FORMAT: Final = 1
+MANIFEST: Final = "streammc-manifest.json"
+METADATA: Final = "zarr.json"
+ATTRIBUTE: Final = "streammc"
+
+ROW_MULTIPLE: Final = 4096
+TARGET_CHUNK_BYTES: Final = 8 << 20
+MAX_CHUNK_BYTES: Final = 256 << 20
+MAX_ROWS: Final = 1 << 48
+MAX_FEATURES: Final = 1 << 16
+# Each chunk file is one mapping and Linux allows 65,530 of them in a process.
+MAX_CHUNKS: Final = 60_000
+
+BLOCK_BYTES: Final = 128 << 20
+BLOCK_ROWS: Final = 4_000_000
+BLOCKS_WANTED: Final = 8
+
+X_DTYPES: Final = ("float32", "float64")
+Y_DTYPES: Final = ("uint8", "int32", "int64", "float32", "float64")
+VECTOR_DTYPES: Final = ("float64",)
+MEMBER_DTYPES: Final[dict[str, tuple[str, ...]]] = {
+    "X": X_DTYPES,
+    "y": Y_DTYPES,
+    "offset": VECTOR_DTYPES,
+    "weight": VECTOR_DTYPES,
+}
+FEATURE_KEY: Final = "feature/c.0"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One array with a value, or a row of values, for every row of the table."""
+
+    name: str
+    dtype: str
+    columns: int | None = None
+    """Columns of a matrix; ``None`` for a vector."""
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row."""
+        return np.dtype(self.dtype).itemsize * (self.columns or 1)
+
+    def key(self, chunk: int) -> str:
+        """Return the key, a relative path, of chunk number ``chunk``."""
+        return f"{self.name}/c.{chunk}" + ("" if self.columns is None else ".0")
+
+    def shape(self, rows: int) -> tuple[int, ...]:
+        """Return the shape of ``rows`` rows."""
+        return (rows,) if self.columns is None else (rows, self.columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The arrays of a store and their common chunks."""
+
+    n_rows: int
+    chunk_rows: int
+    members: tuple[Member, ...]
+
+    @property
+    def n_chunks(self) -> int:
+        """Chunks of each row array."""
+        return -(-self.n_rows // self.chunk_rows)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row on disk, all arrays."""
+        return sum(member.row_bytes for member in self.members)
+
+    def member(self, name: str) -> Member | None:
+        """Return the array called ``name``, or ``None``."""
+        return next((member for member in self.members if member.name == name), None)
+
+    def chunk_bytes(self, member: Member) -> int:
+        """Return the length of one chunk file of ``member``."""
+        return member.row_bytes * self.chunk_rows
+
+    def chunk_sizes(self) -> dict[str, int]:
+        """Return the length of every chunk file by key."""
+        return {
+            member.key(chunk): self.chunk_bytes(member)
+            for member in self.members
+            for chunk in range(self.n_chunks)
+        }
+
+    def metadata_keys(self) -> tuple[str, ...]:
+        """Return the keys of the documents and of the feature names."""
+        arrays = (*(member.name for member in self.members), "feature")
+        return (METADATA, *(f"{name}/{METADATA}" for name in arrays), FEATURE_KEY)
+
+
+def round_chunk_rows(rows: int) -> int:
+    """Return ``rows`` rounded up to whole pages of every array.
+
+    Raises
+    ------
+    ConfigError
+        If ``rows`` is not positive.
+    """
+    if rows < 1:
+        raise ConfigError(f"expected at least 1 row per chunk, found {rows}: omit chunk_rows")
+    return -(-rows // ROW_MULTIPLE) * ROW_MULTIPLE
+
+
+def choose_chunk_rows(row_bytes: int, n_rows: int | None = None, n_members: int = 2) -> int:
+    """Return rows per chunk: about 8 MB of ``X``, more where there would be too many files.
+
+    Parameters
+    ----------
+    row_bytes
+        Bytes of one row of ``X``.
+    n_rows
+        Rows of the table, where known.
+    n_members
+        Row arrays of the store.
+    """
+    rows = max(1, TARGET_CHUNK_BYTES // row_bytes // ROW_MULTIPLE) * ROW_MULTIPLE
+    if n_rows is not None:
+        rows = max(rows, round_chunk_rows(-(-n_rows * n_members // MAX_CHUNKS) or 1))
+    return rows
+
+
+def chunks_per_block(n_rows: int, chunk_rows: int, n_features: int, itemsize: int) -> int:
+    """Return how many chunks one task of a full pass reads.
+
+    At most 128 MB with the response, offset and weight as float64, at most 4 million
+    rows, and few enough for a small table to keep two cores busy. A function of the
+    data alone, so that the blocks, and with them every bit of a sum, are the same
+    for any number of workers.
+    """
+    cap = min(BLOCK_ROWS, BLOCK_BYTES // (n_features * itemsize + 24))
+    wanted = min(cap, -(-n_rows // BLOCKS_WANTED))
+    return max(1, min(cap // chunk_rows, -(-wanted // chunk_rows)))
+
+
+def array_document(member: Member, layout: Layout) -> dict[str, Any]:
+    """Return the ``zarr.json`` of a row array."""
+    dtype = np.dtype(member.dtype)
+    codec: dict[str, Any] = {"name": "bytes"}
+    if dtype.itemsize > 1:
+        codec["configuration"] = {"endian": "little"}
+    names = ["row"] if member.columns is None else ["row", "feature"]
+    return _document(
+        shape=list(member.shape(layout.n_rows)),
+        chunk=list(member.shape(layout.chunk_rows)),
+        data_type=member.dtype,
+        fill=0.0 if dtype.kind == "f" else 0,
+        codecs=[codec],
+        names=names,
+    )
+
+
+def feature_document(n_features: int) -> dict[str, Any]:
+    """Return the ``zarr.json`` of the coordinate ``feature``."""
+    return _document(
+        shape=[n_features],
+        chunk=[n_features],
+        data_type="string",
+        fill="",
+        codecs=[{"name": "vlen-utf8", "configuration": {}}, {"name": "crc32c"}],
+        names=["feature"],
+    )
+
+
+def group_document(attributes: dict[str, Any], layout: Layout) -> dict[str, Any]:
+    """Return the root ``zarr.json`` with the other documents consolidated into it."""
+    columns = layout.members[0].columns or 0
+    return {
+        "zarr_format": 3,
+        "node_type": "group",
+        "attributes": {ATTRIBUTE: attributes},
+        "consolidated_metadata": {
+            "kind": "inline",
+            "must_understand": False,
+            "metadata": {
+                **{member.name: array_document(member, layout) for member in layout.members},
+                "feature": feature_document(columns),
+            },
+        },
+    }
+
+
+def _document(
+    shape: list[int],
+    chunk: list[int],
+    data_type: str,
+    fill: Any,
+    codecs: list[dict[str, Any]],
+    names: list[str],
+) -> dict[str, Any]:
+    return {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": shape,
+        "data_type": data_type,
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": chunk}},
+        # One folder per array: a folder per chunk would double the directory entries.
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}},
+        "fill_value": fill,
+        "codecs": codecs,
+        "attributes": {},
+        "dimension_names": names,
+        "storage_transformers": [],
+    }

@@ -1,0 +1,243 @@
+"""Arrays in memory as a data set, through the same interface as a store."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from streammc.errors import DataError
+from streammc.protocols import Index, PassTask
+from streammc.stores.blocks import MemoryBlock
+from streammc.stores.layout import (
+    FORMAT,
+    MAX_FEATURES,
+    choose_chunk_rows,
+    chunks_per_block,
+    round_chunk_rows,
+)
+
+if TYPE_CHECKING:
+    from streammc.stores.row_source import MemoryRows
+
+T = TypeVar("T")
+
+
+class MemoryStore:
+    """Arrays in memory: a ``Dataset``. Make it with :func:`from_arrays`.
+
+    Parameters
+    ----------
+    X
+        (n, q) float32 or float64.
+    y, offset, weight
+        (n,) or empty.
+    attributes
+        As the group attribute of a store.
+    chunk_rows
+        Unit of the blocks of a full pass.
+    """
+
+    address = "memory"
+
+    def __init__(
+        self,
+        X: NDArray[Any],
+        y: NDArray[Any],
+        offset: NDArray[np.float64],
+        weight: NDArray[np.float64],
+        attributes: dict[str, Any],
+        chunk_rows: int,
+    ) -> None:
+        self.attributes: Mapping[str, Any] = MappingProxyType(attributes)
+        self.feature_names: tuple[str, ...] = tuple(attributes["features"])
+        self.n_rows, self.n_features = X.shape
+        self.response: str | None = attributes["response"]
+        self._arrays = (X, y, offset, weight)
+        self._chunk_rows = chunk_rows
+        self._rows: MemoryRows | None = None
+        self.fingerprint = self._digest(attributes)
+
+    def __repr__(self) -> str:
+        """Return one line for a notebook."""
+        return f"<MemoryStore: {self.n_rows} rows, {self.n_features} features>"
+
+    def _digest(self, attributes: dict[str, Any]) -> str:
+        """Return SHA-256 over a JSON header and the bytes of the arrays."""
+        shapes = [(array.dtype.str, array.shape) for array in self._arrays]
+        header = json.dumps([attributes, shapes, self._chunk_rows], sort_keys=True)
+        digest = hashlib.sha256(header.encode())
+        for array in self._arrays:
+            digest.update(array.reshape(-1).view(np.uint8).data)
+        return digest.hexdigest()
+
+    def rows(self) -> MemoryRows:
+        """Return the rows; nothing is copied."""
+        from streammc.stores.row_source import MemoryRows
+
+        if self._rows is None:
+            self._rows = MemoryRows(*self._arrays, self.n_rows)
+        return self._rows
+
+    def block_rows(self) -> int:
+        """Return the rows of one block of :meth:`reduce`."""
+        itemsize = self._arrays[0].itemsize
+        chunks = chunks_per_block(self.n_rows, self._chunk_rows, self.n_features, itemsize)
+        return self._chunk_rows * chunks
+
+    def blocks(self) -> list[MemoryBlock]:
+        """Return what the tasks of a full pass read, in the order of the rows."""
+        step = self.block_rows()
+        return [
+            MemoryBlock(
+                index,
+                start,
+                min(step, self.n_rows - start),
+                *(array[start : start + step] for array in self._arrays),
+            )
+            for index, start in enumerate(range(0, self.n_rows, step))
+        ]
+
+    def reduce(
+        self,
+        task: PassTask[T],
+        *,
+        scheduler: Any = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> T:
+        """Run ``task`` over every row once; see ``protocols.Dataset.reduce``."""
+        from streammc.stores.full_pass import run
+
+        return run(task, self.blocks(), scheduler=scheduler, progress=progress)
+
+    def stamps(self) -> Index:
+        """Return an empty (0, 3) array: there are no files."""
+        return np.empty((0, 3), np.int64)
+
+    def recheck(self, stamps: Index) -> None:
+        """Do nothing: the fingerprint was computed from these very arrays."""
+
+
+def from_arrays(
+    X: ArrayLike,
+    y: ArrayLike | None,
+    *,
+    offset: ArrayLike | None = None,
+    weight: ArrayLike | None = None,
+    feature_names: Sequence[str] | None = None,
+    response: str | None = None,
+    chunk_rows: int | None = None,
+) -> MemoryStore:
+    """Use arrays as a data set: no intercept is added and nothing is standardised.
+
+    Parameters
+    ----------
+    X
+        (n, q) design matrix. float32 and float64 are used as they are, without a copy
+        where C-contiguous: do not change them afterwards. Other numbers become float64.
+    y
+        (n,) response, numbers or truth values.
+    offset, weight
+        (n,) optional: added to the linear predictor; frequency weight, at least 0.
+    feature_names
+        Names of the columns; ``x0, x1, ...`` by default.
+    response
+        Name of the response; ``"y"`` by default.
+    chunk_rows
+        Unit of the blocks of a full pass; rounded up to 4096.
+
+    Raises
+    ------
+    DataError
+        If shapes disagree, or a value is NaN, infinite or not a number: the message
+        names the column, the first row and the count.
+    """
+    matrix = _numbers(X, "X", 2)
+    rows, columns = matrix.shape
+    if rows < 1 or not 0 < columns <= MAX_FEATURES:
+        raise DataError(f"expected at least one row and column in X, found shape {matrix.shape}")
+    names = (
+        [f"x{column}" for column in range(columns)]
+        if feature_names is None
+        else [str(name) for name in feature_names]
+    )
+    if len(names) != columns or len(set(names)) != columns:
+        raise DataError(f"expected {columns} different feature_names, found {names[:20]!r}")
+    check_finite(matrix, names)
+    vectors: list[NDArray[Any]] = []
+    for label, value in (("y", y), ("offset", offset), ("weight", weight)):
+        if value is None:
+            vectors.append(np.empty(0))
+            continue
+        vector = _numbers(value, label, 1)
+        if vector.shape[0] != rows:
+            raise DataError(f"expected {rows} values of {label}, as X has, found {vector.shape[0]}")
+        check_finite(vector[:, np.newaxis], [label])
+        vectors.append(vector.astype(np.float64) if label != "y" else vector)
+    if vectors[2].size and vectors[2].min() < 0:
+        row = int(vectors[2].argmin())
+        raise DataError(f"expected weight of at least 0, found {vectors[2][row]} in row {row}")
+    step = choose_chunk_rows(columns * matrix.itemsize) if chunk_rows is None else chunk_rows
+    attributes = {
+        "format": FORMAT,
+        "n_rows": rows,
+        "response": None if y is None else (response or "y"),
+        "features": names,
+        "intercept": bool(np.all(matrix[:, 0] == 1)),
+        "standardization": None,
+        "formula": None,
+        "shuffle_seed": False,
+        "sources": [],
+        "dtype": matrix.dtype.name,
+    }
+    response_values, offsets, weights = vectors
+    chunk = min(round_chunk_rows(step), rows)
+    return MemoryStore(matrix, response_values, offsets, weights, attributes, chunk)
+
+
+def _numbers(value: ArrayLike, label: str, ndim: int) -> NDArray[Any]:
+    array = np.asarray(value)
+    if array.ndim != ndim:
+        raise DataError(f"expected {label} with {ndim} dimensions, found shape {array.shape}")
+    if array.dtype.kind not in "biuf":
+        raise DataError(f"expected numbers in {label}, found dtype {array.dtype}: encode them")
+    if array.dtype.kind in "iu" and array.size and max(-int(array.min()), int(array.max())) > 2**53:
+        raise DataError(f"expected integers up to 2**53 in {label}: float64 would round others")
+    keep = (np.float32, np.float64) if ndim == 2 else (np.float64,)
+    return np.ascontiguousarray(array, None if array.dtype in keep else np.float64)
+
+
+def check_finite(matrix: NDArray[Any], names: Sequence[str], start: int = 0) -> None:
+    """Refuse NaN and infinities.
+
+    Parameters
+    ----------
+    matrix
+        (m, q) floats.
+    names
+        Names of the columns.
+    start
+        Number of the first row, for the message.
+
+    Raises
+    ------
+    DataError
+        Naming the first column that has one, its first row and how many there are.
+    """
+    step = max(1, (1 << 20) // matrix.shape[1])
+    for low in range(0, matrix.shape[0], step):
+        if np.isfinite(matrix[low : low + step]).all():
+            continue
+        for column, name in enumerate(names):
+            bad = np.flatnonzero(~np.isfinite(matrix[:, column]))
+            if bad.size:
+                raise DataError(
+                    f"expected finite numbers in column {name!r}, found "
+                    f"{matrix[bad[0], column]} in row {start + int(bad[0])} "
+                    f"({bad.size} such rows): remove or impute them"
+                )

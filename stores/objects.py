@@ -1,0 +1,233 @@
+"""Reading one file of a store that nobody vouches for.
+
+A file is opened without following a link and without waiting for a FIFO, must be
+regular and of the expected length, and is checked against its crc32c.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import stat
+from pathlib import Path
+from typing import Any, Final
+
+import google_crc32c
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.errors import (
+    AccessError,
+    ConfigError,
+    MissingError,
+    OutOfMemoryError,
+    StorageIOError,
+    StoreError,
+    StreammcError,
+)
+
+Bytes = NDArray[np.uint8]
+
+MAX_JSON_BYTES: Final = 64 << 20
+_PIECE: Final = 8 << 20
+_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_SCHEME: Final = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
+
+
+def local_path(path: str | os.PathLike[str]) -> Path:
+    """Return ``path`` made absolute.
+
+    Raises
+    ------
+    ConfigError
+        If it is a URL (whose credentials are not repeated) or cannot be a path.
+    """
+    text = os.fspath(path)
+    scheme = _SCHEME.match(text)
+    if scheme:
+        raise ConfigError(
+            f"expected a path on this machine, found a URL {scheme.group(1)}://...: "
+            "copy the data to a local disk"
+        )
+    if not text or "\0" in text:
+        raise ConfigError(f"expected a path, found {text[:200]!r}: give the path of a store")
+    return Path(os.path.abspath(text))
+
+
+def translate(error: OSError, what: str) -> StreammcError:
+    """Return our error for an operating system's ``error`` about ``what``."""
+    reason = error.strerror or str(error)
+    if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        return StoreError(f"expected {what}, found nothing: copy or make the store again")
+    if error.errno == errno.ELOOP:
+        return StoreError(f"expected {what} to be a file, found a link: copy the store again")
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return AccessError(f"expected to read {what}: {reason}; check the permissions")
+    if error.errno == errno.ENOMEM:
+        return OutOfMemoryError(f"no memory to read {what}: {reason}")
+    return StorageIOError(f"cannot read {what}: {reason}; check the disk")
+
+
+def open_object(root: Path, key: str, size: int | None) -> int:
+    """Return a descriptor of the regular file ``key``, ``size`` bytes long.
+
+    Raises
+    ------
+    StoreError
+        If it is missing, a link, not a regular file, or of another length.
+    AccessError, StorageIOError
+        If the system refuses.
+    """
+    what = f"{key!r} in store {str(root)!r}"
+    try:
+        descriptor = os.open(root / key, _FLAGS)
+    except OSError as error:
+        raise translate(error, what) from error
+    found = os.fstat(descriptor)
+    if stat.S_ISREG(found.st_mode) and size in (None, found.st_size):
+        return descriptor
+    os.close(descriptor)
+    if not stat.S_ISREG(found.st_mode):
+        raise StoreError(f"expected {what} to be a regular file: copy or make the store again")
+    raise StoreError(
+        f"expected {what} to have {size} bytes, found {found.st_size}: copy or make the store again"
+    )
+
+
+def read_object(root: Path, key: str, into: Bytes, crc: int | None = None) -> int:
+    """Fill ``into`` with the whole file ``key``; return its crc32c.
+
+    Raises
+    ------
+    StoreError
+        As :func:`open_object`, or if the checksum is not ``crc``.
+    """
+    descriptor = open_object(root, key, into.nbytes)
+    try:
+        _fill(descriptor, into, f"{key!r} in store {str(root)!r}")
+    finally:
+        os.close(descriptor)
+    # The C extension takes a NumPy array but not a memoryview; no copy is made.
+    found = int(google_crc32c.value(into))
+    if crc is not None and found != crc:
+        raise damaged(root, key, crc, found)
+    return found
+
+
+def checksum_object(root: Path, key: str, size: int) -> int:
+    """Return the crc32c of the file ``key`` in bounded memory.
+
+    Raises
+    ------
+    StoreError
+        As :func:`open_object`.
+    """
+    descriptor = open_object(root, key, size)
+    buffer, done, crc = np.empty(min(size, _PIECE), np.uint8), 0, 0
+    try:
+        while done < size:
+            piece = buffer[: min(size - done, _PIECE)]
+            _fill(descriptor, piece, f"{key!r} in store {str(root)!r}")
+            crc = int(google_crc32c.extend(crc, piece))
+            done += piece.nbytes
+    finally:
+        os.close(descriptor)
+    return crc
+
+
+def damaged(root: Path, key: str, expected: int, found: int) -> StoreError:
+    """Return the error for an object whose checksum is wrong."""
+    return StoreError(
+        f"expected crc32c {expected:08x} of {key!r} in store {str(root)!r}, found {found:08x}: "
+        "the file is damaged; copy or make the store again"
+    )
+
+
+def _fill(descriptor: int, into: Bytes, what: str) -> None:
+    view, done = into.data, 0
+    try:
+        while done < into.nbytes:
+            count = os.readv(descriptor, [view[done:]])
+            if count == 0:
+                raise StoreError(f"expected {into.nbytes - done} more bytes in {what}: truncated")
+            done += count
+    except OSError as error:
+        raise translate(error, what) from error
+
+
+def read_small(root: Path, key: str, limit: int = MAX_JSON_BYTES) -> bytes:
+    """Return the whole file ``key``, refused above ``limit`` bytes."""
+    descriptor = open_object(root, key, None)
+    try:
+        size = os.fstat(descriptor).st_size
+    finally:
+        os.close(descriptor)
+    if size > limit:
+        raise StoreError(
+            f"expected at most {limit} bytes in {key!r} of store {str(root)!r}, found {size}"
+        )
+    content = np.empty(size, np.uint8)
+    read_object(root, key, content)
+    return content.tobytes()
+
+
+def parse_json(content: bytes, what: str) -> dict[str, Any]:
+    """Return a JSON object: UTF-8, no repeated key, no NaN, of sane depth.
+
+    Raises
+    ------
+    StoreError
+        If ``content`` is anything else.
+    """
+    try:
+        document = json.loads(
+            content.decode("utf-8"),
+            object_pairs_hook=_unique,
+            parse_constant=_refuse_constant,
+        )
+    except (ValueError, RecursionError) as error:
+        reason = str(error) if isinstance(error, ValueError) else "nested too deeply"
+        reason = re.sub(r"\s+", " ", reason)[:200]
+        raise StoreError(f"expected JSON in {what}, found {reason}: make it again") from error
+    if not isinstance(document, dict):
+        raise StoreError(f"expected a JSON object in {what}, found {type(document).__name__}")
+    return document
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    document = dict(pairs)
+    if len(document) != len(pairs):
+        raise ValueError("a repeated key")
+    return document
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"the constant {name}")
+
+
+def require_directory(path: Path) -> None:
+    """Refuse a path that is not a readable directory.
+
+    Raises
+    ------
+    MissingError, StoreError, AccessError, ConfigError
+        If it does not exist, is something else, may not be read, or is no path.
+    """
+    try:
+        mode = path.stat().st_mode
+        if not stat.S_ISDIR(mode):
+            raise StoreError(f"expected a directory at {str(path)!r}, found a file: give a store")
+        if not os.access(path, os.R_OK | os.X_OK):
+            raise AccessError(f"expected to read {str(path)!r}: permission denied")
+    except OSError as error:
+        if isinstance(error, StreammcError):
+            raise
+        if error.errno == errno.ENOENT:
+            raise MissingError(f"expected a store at {str(path)!r}, found nothing") from error
+        if error.errno == errno.ENAMETOOLONG:
+            raise ConfigError("expected a path, found a name that is too long") from error
+        if error.errno == errno.ENOTDIR:
+            raise StoreError(f"expected a store at {str(path)!r}: a parent is a file") from error
+        raise translate(error, repr(str(path))) from error

@@ -1,0 +1,199 @@
+"""A directory that is written beside its final place and appears by one rename."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.errors import (
+    AccessError,
+    BusyError,
+    ConfigError,
+    IdentityError,
+    OutputError,
+    StorageIOError,
+    StreammcError,
+)
+from streammc.stores.layout import MANIFEST
+
+
+def refuse_existing(path: Path) -> None:
+    """Refuse a path that exists or lies inside a store.
+
+    Raises
+    ------
+    IdentityError, ConfigError
+        As said.
+    """
+    try:
+        exists = os.path.lexists(path)
+        inside = next((p for p in path.parents if os.path.lexists(p / MANIFEST)), None)
+    except OSError as error:
+        raise _refused(error, path) from error
+    if exists:
+        raise IdentityError(
+            f"expected no file at {str(path)!r}, but it exists: choose another path or delete it"
+        )
+    if inside is not None:
+        raise ConfigError(
+            f"expected an output outside every store, found {str(path)!r} inside "
+            f"{str(inside)!r}: choose another path"
+        )
+
+
+class PartialDirectory:
+    """``<name>.partial-<pid>`` beside ``path``, locked while it is being written.
+
+    Parameters
+    ----------
+    path
+        Where the directory will appear.
+    folders
+        Its subdirectories.
+
+    Raises
+    ------
+    BusyError
+        If another process is writing the same path.
+    OutputError, AccessError, StorageIOError
+        If it cannot be created.
+    """
+
+    def __init__(self, path: Path, folders: Sequence[str]) -> None:
+        self._path = path
+        self._folders = folders
+        self._root = path.with_name(f"{path.name}.partial-{os.getpid()}")
+        self._lock = -1
+        try:
+            _collect_debris(path)
+            self._root.mkdir()
+            self._lock = os.open(self._root, os.O_RDONLY | os.O_CLOEXEC)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for folder in folders:
+                (self._root / folder).mkdir()
+        except OSError as error:
+            if self._lock >= 0:
+                self.discard()
+            if isinstance(error, StreammcError):
+                raise
+            raise _refused(error, path) from error
+
+    @property
+    def root(self) -> Path:
+        """Where the files are until they appear at their place."""
+        return self._root
+
+    def write(self, key: str, content: bytes | NDArray[np.uint8]) -> None:
+        """Write one new file.
+
+        Raises
+        ------
+        StorageIOError
+            If the disk is full or refuses.
+        """
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        try:
+            descriptor = os.open(self._root / key, flags, 0o666)
+            try:
+                view = memoryview(content) if isinstance(content, bytes) else content.data
+                while view:
+                    view = view[os.write(descriptor, view) :]
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def commit(self, keys: Iterable[str], last_key: str, last: bytes) -> None:
+        """Sync ``keys``, write and sync ``last_key``, then rename.
+
+        Raises
+        ------
+        IdentityError
+            If the path has come to exist.
+        StorageIOError
+            If the disk is full or refuses.
+        """
+        try:
+            for key in keys:
+                _sync(self._root / key)
+            for folder in self._folders:
+                _sync(self._root / folder)
+            self.write(last_key, last)
+            _sync(self._root / last_key)
+            _sync(self._root)
+            refuse_existing(self._path)
+            os.rename(self._root, self._path)
+            _sync(self._path.parent)
+        except OSError as error:
+            if isinstance(error, StreammcError):
+                raise
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                refuse_existing(self._path)
+            raise self._failed(error) from error
+        self._release()
+
+    def discard(self) -> None:
+        """Remove what was written; after :meth:`commit`, nothing."""
+        if self._lock >= 0:
+            shutil.rmtree(self._root, ignore_errors=True)
+            self._release()
+
+    def _release(self) -> None:
+        os.close(self._lock)
+        self._lock = -1
+
+    def _failed(self, error: OSError) -> StorageIOError:
+        reason = error.strerror or str(error)
+        return StorageIOError(
+            f"cannot write store {str(self._path)!r}: {reason}; "
+            "free space or choose another path, nothing was kept"
+        )
+
+
+def _collect_debris(path: Path) -> None:
+    """Remove what killed writers of ``path`` left; refuse where one is alive."""
+    prefix = f"{path.name}.partial-"
+    for name in os.listdir(path.parent):
+        if not (name.startswith(prefix) and name[len(prefix) :].isdecimal()):
+            continue
+        debris = path.parent / name
+        try:
+            descriptor = os.open(debris, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(debris)
+        except BlockingIOError as error:
+            raise BusyError(
+                f"expected to be alone in writing {str(path)!r}, found {name!r} in use: "
+                "wait for the other process"
+            ) from error
+        finally:
+            os.close(descriptor)
+
+
+def _refused(error: OSError, path: Path) -> StreammcError:
+    reason = error.strerror or str(error)
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return AccessError(f"expected to create {str(path)!r}: {reason}; check the permissions")
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+        return StorageIOError(f"cannot create {str(path)!r}: {reason}; free space")
+    return OutputError(
+        f"cannot create {str(path)!r}: {reason}; give a path in an existing, writable folder"
+    )
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

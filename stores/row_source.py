@@ -1,0 +1,157 @@
+"""Rows for a sampler, from mapped files or from memory, by one compiled gather."""
+
+from __future__ import annotations
+
+import mmap
+from typing import Any
+
+import numpy as np
+from numba.core import types
+from numpy.typing import NDArray
+
+from streammc.errors import ConfigError
+from streammc.numerics.jit import jit
+from streammc.protocols import Index, Rows
+
+# Resolved by the loader: called without the interpreter, and the compiled code is cached.
+_madvise: Any = types.ExternalFunction("madvise", types.intc(types.uintp, types.uintp, types.intc))
+
+
+@jit()
+def gather_rows(
+    X: NDArray[Any],
+    y: NDArray[Any],
+    offset: NDArray[np.float64],
+    weight: NDArray[np.float64],
+    n_rows: int,
+    starts: Index,
+    unit_rows: int,
+    out_X: NDArray[np.float64],
+    out_y: NDArray[np.float64],
+    out_offset: NDArray[np.float64],
+    out_weight: NDArray[np.float64],
+) -> None:
+    """Copy runs of rows as float64; an empty array stands for one the data do not have."""
+    columns = X.shape[1]
+    for unit in range(starts.shape[0]):
+        for step in range(unit_rows):
+            row = starts[unit] + step
+            to = unit * unit_rows + step
+            if 0 <= row < n_rows:
+                for column in range(columns):
+                    out_X[to, column] = X[row, column]
+                out_y[to] = y[row] if y.shape[0] > 0 else 0.0
+                out_offset[to] = offset[row] if offset.shape[0] > 0 else 0.0
+                out_weight[to] = weight[row] if weight.shape[0] > 0 else 1.0
+            else:
+                for column in range(columns):
+                    out_X[to, column] = 0.0
+                out_y[to] = 0.0
+                out_offset[to] = 0.0
+                out_weight[to] = 0.0
+
+
+@jit()
+def advise_rows(
+    address: int, row_bytes: int, n_rows: int, starts: Index, unit_rows: int, page: int
+) -> int:
+    """Ask for the pages of some runs; neighbouring runs are merged. Return the requests."""
+    requests = 0
+    first = 0
+    last = 0
+    for unit in range(starts.shape[0]):
+        start = starts[unit]
+        stop = min(start + unit_rows, n_rows)
+        if start < 0 or start >= stop:
+            continue
+        low = (address + start * row_bytes) // page * page
+        high = (address + stop * row_bytes + page - 1) // page * page
+        if first <= low <= last:
+            last = max(last, high)
+            continue
+        if last > first:
+            _madvise(first, last - first, 3)
+            requests += 1
+        first = low
+        last = high
+    if last > first:
+        _madvise(first, last - first, 3)
+        requests += 1
+    return requests
+
+
+class MemoryRows:
+    """Rows of arrays in memory: a ``RowSource``.
+
+    Parameters
+    ----------
+    X
+        (n, q) float32 or float64, C-contiguous; rows past ``n_rows`` are padding.
+    y, offset, weight
+        (n,) or empty: response 0, offset 0, weight 1.
+    n_rows
+        Rows of the table.
+    """
+
+    def __init__(
+        self,
+        X: NDArray[Any],
+        y: NDArray[Any],
+        offset: NDArray[np.float64],
+        weight: NDArray[np.float64],
+        n_rows: int,
+    ) -> None:
+        self.n_rows = n_rows
+        self.n_features = int(X.shape[1])
+        self.arrays = tuple(_read_only(array) for array in (X, y, offset, weight))
+        self.row_bytes = sum(_row_bytes(array) for array in self.arrays)
+
+    def gather(self, starts: Index, unit_rows: int, out: Rows) -> None:
+        """Copy the runs ``[start, start + unit_rows)`` into ``out``, one after the other."""
+        starts = np.ascontiguousarray(starts, dtype=np.int64)
+        rows = starts.size * unit_rows
+        if unit_rows < 1 or out.X.shape != (rows, self.n_features):
+            raise ConfigError(
+                f"expected out.X of shape {(rows, self.n_features)}, found {out.X.shape}"
+            )
+        if any(vector.shape != (rows,) for vector in out[1:]):
+            raise ConfigError(f"expected out.y, out.offset and out.weight of shape {(rows,)}")
+        gather_rows(*self.arrays, self.n_rows, starts, unit_rows, *out)
+
+    def will_need(self, starts: Index, unit_rows: int) -> None:
+        """Do nothing: the rows are in memory."""
+
+
+class MappedRows(MemoryRows):
+    """Rows of mapped chunk files: a ``RowSource``."""
+
+    def will_need(self, starts: Index, unit_rows: int) -> None:
+        """Start reading the pages of these runs; sorted starts need the fewest requests.
+
+        ``MADV_WILLNEED`` on a mapped file is ``posix_fadvise(WILLNEED)`` on the same
+        range, without keeping a descriptor open per chunk.
+        """
+        starts = np.ascontiguousarray(starts, dtype=np.int64)
+        for array in self.arrays:
+            if array.size:
+                advise_rows(
+                    array.ctypes.data,
+                    _row_bytes(array),
+                    self.n_rows,
+                    starts,
+                    unit_rows,
+                    mmap.PAGESIZE,
+                )
+
+
+def _read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """Return a read-only view: one type, so that one gather is compiled."""
+    view = np.ascontiguousarray(array).view()
+    view.flags.writeable = False
+    return view
+
+
+def _row_bytes(array: NDArray[Any]) -> int:
+    if array.size == 0:
+        return 0
+    return int(array.itemsize) * (int(array.shape[1]) if array.ndim == 2 else 1)

@@ -1,0 +1,243 @@
+"""A store on disk, opened for reading."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from threading import Lock
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.errors import StoreError
+from streammc.protocols import Index, PassTask
+from streammc.stores.blocks import StoreBlock, store_blocks
+from streammc.stores.layout import FEATURE_KEY, MANIFEST, METADATA, Layout, chunks_per_block
+from streammc.stores.manifest import Manifest, check_object, read_manifest
+from streammc.stores.mapping import map_member
+from streammc.stores.objects import local_path, read_object, require_directory, translate
+from streammc.stores.schema import encode_features, read_schema
+
+if TYPE_CHECKING:
+    from streammc.stores.row_source import MappedRows
+
+T = TypeVar("T")
+
+
+class Store:
+    """A format 1 store: a ``Dataset``. Make it with :func:`open_store`.
+
+    Parameters
+    ----------
+    root
+        Absolute path.
+    attributes, layout, manifest
+        Its metadata, already checked.
+    """
+
+    def __init__(
+        self, root: Path, attributes: dict[str, Any], layout: Layout, manifest: Manifest
+    ) -> None:
+        self.address = str(root)
+        self.attributes: Mapping[str, Any] = MappingProxyType(attributes)
+        self.feature_names: tuple[str, ...] = tuple(attributes["features"])
+        self.fingerprint = manifest.fingerprint
+        self.layout = layout
+        self.manifest = manifest
+        self.n_features = len(self.feature_names)
+        self.n_rows = layout.n_rows
+        self.response: str | None = attributes["response"]
+        self._lock = Lock()
+        self._root = root
+        self._rows: MappedRows | None = None
+
+    def __repr__(self) -> str:
+        """Return one line for a notebook."""
+        return f"<Store {self.address!r}: {self.n_rows} rows, {self.n_features} features>"
+
+    def rows(self) -> MappedRows:
+        """Return the mapped rows; every file is mapped at the first call.
+
+        Raises
+        ------
+        StoreError
+            If a chunk file is not as the manifest says.
+        OutOfMemoryError
+            If the system allows no further mapping.
+        """
+        from streammc.stores.row_source import MappedRows
+
+        with self._lock:
+            if self._rows is None:
+                self._rows = MappedRows(
+                    self._map("X"),
+                    self._map("y"),
+                    self._map("offset"),
+                    self._map("weight"),
+                    self.n_rows,
+                )
+            return self._rows
+
+    def _map(self, name: str) -> NDArray[Any]:
+        member = self.layout.member(name)
+        return np.empty(0) if member is None else map_member(self._root, self.layout, member)
+
+    def block_rows(self) -> int:
+        """Return the rows of one block of :meth:`reduce`."""
+        itemsize = np.dtype(self.layout.members[0].dtype).itemsize
+        chunk = self.layout.chunk_rows
+        return chunk * chunks_per_block(self.n_rows, chunk, self.n_features, itemsize)
+
+    def blocks(self) -> list[StoreBlock]:
+        """Return what the tasks of a full pass read, in the order of the rows."""
+        return store_blocks(self._root, self.layout, self.manifest, self.block_rows())
+
+    def reduce(
+        self,
+        task: PassTask[T],
+        *,
+        scheduler: Any = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> T:
+        """Run ``task`` over every row once; see ``protocols.Dataset.reduce``.
+
+        Raises
+        ------
+        StoreError
+            Naming the chunk that is missing or fails its checksum.
+        """
+        from streammc.stores.full_pass import run
+
+        return run(task, self.blocks(), scheduler=scheduler, progress=progress)
+
+    def stamps(self) -> Index:
+        """Return (objects, 3) size, modification time in ns and inode, by sorted key.
+
+        Raises
+        ------
+        StoreError
+            If an object is missing.
+        """
+        stamps = np.empty((len(self.manifest.entries), 3), np.int64)
+        for position, key in enumerate(self.manifest.entries):
+            try:
+                found = os.lstat(self._root / key)
+            except OSError as error:
+                raise translate(error, f"{key!r} in store {self.address!r}") from error
+            # Some file systems number inodes with 64 bits.
+            stamps[position] = found.st_size, found.st_mtime_ns, found.st_ino & (2**63 - 1)
+        return stamps
+
+    def recheck(self, stamps: Index) -> None:
+        """Check the objects that changed since ``stamps`` against the manifest.
+
+        Raises
+        ------
+        StoreError
+            If one fails its checksum, or the stamps are of another store.
+        """
+        now = self.stamps()
+        if stamps.shape != now.shape:
+            raise StoreError(
+                f"expected stamps of {now.shape[0]} objects of store {self.address!r}, "
+                f"found {stamps.shape[0]}: they belong to another store"
+            )
+        changed = np.any(now != stamps, axis=1)
+        for position, (key, entry) in enumerate(self.manifest.entries.items()):
+            if changed[position]:
+                check_object(self._root, key, entry)
+
+
+def open_store(path: str | os.PathLike[str]) -> Store:
+    """Open the store at ``path`` and check that it is whole, without reading the rows.
+
+    Every document is read as untrusted JSON; the files present, their kinds and their
+    lengths must be those that shapes and manifest ask for. The checksums of the rows
+    are checked by :meth:`Store.reduce` and ``streammc.stores.verify.verify``.
+
+    Raises
+    ------
+    MissingError
+        If there is nothing at ``path``.
+    StoreError
+        If it is not a store, or a file in it is missing, foreign or of the wrong length.
+    AccessError
+        If it may not be read.
+    ConfigError
+        If ``path`` is a URL or no path.
+    """
+    root = local_path(path)
+    require_directory(root)
+    attributes, layout = read_schema(root)
+    manifest = read_manifest(root)
+    _check_keys(root, layout, manifest)
+    for key in layout.metadata_keys():
+        check_object(root, key, manifest.entries[key])
+    _check_features(root, attributes["features"])
+    return Store(root, attributes, layout, manifest)
+
+
+def list_files(root: Path) -> dict[str, os.stat_result]:
+    """Return every entry of a store by key, the manifest left out, without following links.
+
+    Names that start with a dot are left out: desktops and NFS make such files.
+    """
+    found: dict[str, os.stat_result] = {}
+    folders = [""]
+    for folder in folders:
+        try:
+            with os.scandir(root / folder) as entries:
+                for entry in entries:
+                    key = folder + entry.name
+                    if entry.name.startswith(".") or key == MANIFEST:
+                        continue
+                    if entry.is_dir(follow_symlinks=False) and folder.count("/") == 0:
+                        folders.append(key + "/")
+                    else:
+                        found[key] = entry.stat(follow_symlinks=False)
+        except OSError as error:
+            raise translate(error, repr(str(root / folder))) from error
+    return found
+
+
+def _check_keys(root: Path, layout: Layout, manifest: Manifest) -> None:
+    """Compare the shapes, the manifest and the directory with each other."""
+    sizes: dict[str, int | None] = dict.fromkeys(layout.metadata_keys())
+    sizes.update(layout.chunk_sizes())
+    entries = manifest.entries
+    for key in sorted({*sizes} ^ {*entries}):
+        where = "in the manifest" if key in sizes else "in the shapes"
+        raise StoreError(
+            f"expected {key[:100]!r} {where} of store {str(root)!r}, found none: "
+            "copy or make the store again"
+        )
+    found = list_files(root)
+    for key, entry in entries.items():
+        what = f"{key!r} in store {str(root)!r}"
+        if key not in found:
+            raise StoreError(f"expected {what}, found nothing: copy or make the store again")
+        if not stat.S_ISREG(found[key].st_mode):
+            raise StoreError(f"expected {what} to be a regular file: copy the store again")
+        for expected in (entry.size, sizes[key]):
+            if expected not in (None, found[key].st_size):
+                raise StoreError(
+                    f"expected {what} to have {expected} bytes, found {found[key].st_size}: "
+                    "copy or make the store again"
+                )
+
+
+def _check_features(root: Path, names: list[str]) -> None:
+    """Compare the names in the coordinate with those in the group attribute."""
+    payload = encode_features(names)
+    size = len(payload) + 4
+    content = np.empty(size, np.uint8)
+    read_object(root, FEATURE_KEY, content)
+    if content[:-4].tobytes() != payload:
+        raise StoreError(
+            f"expected the names in {FEATURE_KEY!r} of store {str(root)!r} to be those in "
+            f"{METADATA!r}: copy or make the store again"
+        )
