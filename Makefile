@@ -39,7 +39,7 @@ contracts: $(VENV)/.installed-dev
 	$(BIN)/lint-imports
 
 doctest: $(VENV)/.installed-test
-	$(BIN)/python -m pytest --doctest-modules streammc
+	$(BIN)/python -m pytest --doctest-modules --doctest-glob='*.md' streammc docs
 
 # Executed in a copy, so that the committed notebooks keep no outputs.
 notebook: $(VENV)/.installed-dev
