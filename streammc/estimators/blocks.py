@@ -60,9 +60,10 @@ def allocate_rows(m: int, q: int) -> Rows:
 def expand(link, theta_star, n_linear, order, rows, bounds, block, shift):  # type: ignore[no-untyped-def]
     """Expand the log-likelihoods of ``rows`` at ``theta_star`` (Dang et al. 2019, eq. 11).
 
-    Row ``i`` becomes row ``shift + i`` of ``block``. ``bounds`` cuts the rows into pieces that are evaluated one by one: the bits of a
-    row must not depend on which other pieces share the batch. ``order`` -1 expands
-    nothing (the remainder is then the log-likelihood itself).
+    Row ``i`` becomes row ``shift + i`` of ``block``. ``bounds`` cuts the rows into
+    pieces that are evaluated one by one: the bits of a row must not depend on which
+    other pieces share the batch. ``order`` -1 expands nothing (the remainder is then
+    the log-likelihood itself).
     """
     q = rows.X.shape[1]
     p = block.eta_star.shape[0]

@@ -13,7 +13,7 @@ from numba import types
 
 from streammc.estimators.blocks import BLOCK_TYPE
 from streammc.numerics.jit import LINK_TYPE, f8, i8, jit, matrix, vector
-from streammc.protocols import Matrix, Vector
+from streammc.protocols import Vector
 
 TILE = 512
 """Rows evaluated at once: their predictors and derivatives stay in the first-level cache."""

@@ -1,9 +1,9 @@
 """The only place that sets a numba option.
 
 numba's disk cache does not see edits to functions that a cached one calls from
-another file, so the cache lives in a folder named after a digest of all sources
-of this package. The folder is private (mode 0700): a cache entry is a pickle, and
-loading a planted one would run code.
+another file, so the cache lives in a folder named after a digest of every source of
+this package that compiles anything. The folder is private (mode 0700): a cache
+entry is a pickle, and loading a planted one would run code.
 """
 
 from __future__ import annotations
@@ -43,8 +43,10 @@ def cache_dir() -> str:
     digest = hashlib.sha256()
     folders = (package, package / "stores")  # a link in a checkout: rglob does not follow it
     for source in sorted({path for folder in folders for path in folder.rglob("*.py")}):
-        digest.update(source.relative_to(package).as_posix().encode())
-        digest.update(source.read_bytes())
+        text = source.read_bytes()
+        if b"numerics.jit" in text or source.parent.name == "numerics":
+            digest.update(source.relative_to(package).as_posix().encode())
+            digest.update(text)
     base = os.environ.get("STREAMMC_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
     home = Path(base) if base else Path("~/.cache").expanduser()
     folder = home / "streammc" / f"numba-{numba.__version__}-{digest.hexdigest()[:16]}"

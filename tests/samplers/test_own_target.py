@@ -1,0 +1,108 @@
+"""hmc-ecs against the density it leaves invariant, by quadrature over theta and all u."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from problems import Small, batch_z, kernel_problem
+
+from streammc.samplers.hamiltonian import HamiltonianKernel
+from streammc.sampling.audit import log_weights
+
+DRAWS = 1_000_000
+GRID = np.linspace(-8.0, 8.0, 4001)
+
+
+def make():
+    """Six rows, two of them drawn, a first-order expansion away from the mode."""
+    return Small(n=6, d=1, k=2, order=1, seed=0)
+
+
+def exact(small):
+    """Marginal moments of theta and the variance of the estimate, in plain NumPy."""
+    rows = np.array([small.remainder_rows(np.array([t])) for t in GRID])  # (grid, n)
+    full = np.array([small.log_lik_rows(np.array([t])).sum() for t in GRID])
+    taylor = full - rows.sum(axis=1)
+    prior = -0.5 * GRID**2 / 100.0
+    n, k = small.n, small.k
+    log, variances = [], []
+    for u in itertools.product(range(n), repeat=k):
+        d = rows[:, list(u)]
+        s2 = n**2 / (k * (k - 1)) * ((d - d.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)
+        log.append(taylor + n / k * d.sum(axis=1) - 0.5 * s2 + prior)
+        variances.append(s2)
+    log = np.array(log)
+    joint = np.exp(log - log.max())
+    mass = joint.sum()
+    posterior = np.exp(full + prior - (full + prior).max())
+    return {
+        "mean": (joint * GRID).sum() / mass,
+        "square": (joint * GRID**2).sum() / mass,
+        "variance": (joint * np.array(variances)).sum() / mass,
+        "posterior_mean": (posterior * GRID).sum() / posterior.sum(),
+        "posterior_square": (posterior * GRID**2).sum() / posterior.sum(),
+        "largest": np.array(variances)[joint > 1e-3 * joint.max()].max(),
+    }
+
+
+def run(small, base=None):
+    kernel = HamiltonianKernel(kernel_problem(small, base=base), seed=11, chain=0)
+    kernel.initialise()
+    kernel.advance(1000, True)
+    return kernel.advance(DRAWS, False)
+
+
+@pytest.fixture(scope="module")
+def case():
+    small = make()
+    return small, exact(small), run(small)
+
+
+def test_the_case_is_a_hard_one(case):
+    _, truth, _ = case
+    assert truth["largest"] > 3.0
+    assert abs(truth["mean"] - truth["posterior_mean"]) > 0.02
+
+
+def test_draws_match_the_perturbed_target(case):
+    _, truth, draws = case
+    theta = draws["theta"][:, 0]
+    assert abs(batch_z(theta, truth["mean"])) < 4.5
+    assert abs(batch_z(theta**2, truth["square"])) < 4.5
+    assert abs(batch_z(draws["log_lik_variance"], truth["variance"])) < 4.5
+
+
+def test_dropping_the_variance_from_the_acceptance_is_caught(case):
+    small, truth, _ = case
+    theta = run(small, small.base._replace(variance_factor=0.0))["theta"][:, 0]
+    assert abs(batch_z(theta**2, truth["square"])) > 10
+
+
+def test_audit_weights_lead_back_to_the_posterior(case):
+    from streammc.stores.memory import from_arrays
+
+    small, truth, draws = case
+    store = from_arrays(small.X, small.y, offset=small.offset, weight=small.weight)
+
+    class Expansion:
+        theta_star = small.theta_star
+        order = small.order
+
+    kept = slice(None, None, 10)
+    theta = draws["theta"][kept]
+    logw = log_weights(
+        store,
+        small.model,
+        Expansion,
+        theta,
+        draws["log_lik_remainder"][kept],
+        draws["log_lik_variance"][kept],
+    )
+    w = np.exp(logw - logw.max())
+    w /= w.mean()
+    x = theta[:, 0]
+    for value, wanted in ((x, truth["posterior_mean"]), (x**2, truth["posterior_square"])):
+        assert abs(batch_z(w * (value - wanted), 0.0)) < 4.5
+        assert abs(batch_z(value - wanted, 0.0)) > 5
