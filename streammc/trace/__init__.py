@@ -1,1 +1,32 @@
-"""TODO_DOC"""
+"""Draws on disk: the run directory, its commits, and the way back to xarray.
+
+Nothing is imported before it is used: xarray and zarr are only needed to read.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from streammc.trace.arrays import read_arrays, write_arrays
+    from streammc.trace.datatree import open_run
+    from streammc.trace.identity import check_identity
+    from streammc.trace.run_directory import RunDirectory
+
+__all__ = ["RunDirectory", "check_identity", "open_run", "read_arrays", "write_arrays"]
+
+_LAZY: Final[dict[str, str]] = {
+    "RunDirectory": "streammc.trace.run_directory",
+    "check_identity": "streammc.trace.identity",
+    "open_run": "streammc.trace.datatree",
+    "read_arrays": "streammc.trace.arrays",
+    "write_arrays": "streammc.trace.arrays",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import the public name ``name`` on first use."""
+    if name not in _LAZY:
+        raise AttributeError(f"module 'streammc.trace' has no attribute {name!r}")
+    return getattr(import_module(_LAZY[name]), name)

@@ -1,0 +1,188 @@
+"""A few arrays and some JSON in one zarr group, written whole or not at all.
+
+For results that are computed once and then only read, such as control variates. Each
+array is one chunk with its checksum; the group document lists all of them.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Mapping, Sequence
+from math import prod
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.errors import ConfigError, MissingError, OutputError, StoreError
+from streammc.trace.codec import (
+    NUMERIC,
+    STRING,
+    ArraySpec,
+    check_name,
+    chunk_checksum,
+    chunk_key,
+    consolidated,
+    decode,
+    document,
+    document_bytes,
+    dtype_name,
+    encode,
+)
+from streammc.trace.durable import read_file, reporting, sync_directory, write_file
+from streammc.trace.sealed import DOCUMENT_LIMIT, plain, seal, unseal
+
+KIND: Final = "arrays"
+_FORMAT: Final = 1
+
+
+def write_arrays(
+    path: str | os.PathLike[str],
+    arrays: Mapping[str, NDArray[Any]],
+    meta: Mapping[str, Any],
+    *,
+    dims: Mapping[str, Sequence[str]] | None = None,
+) -> None:
+    """Write arrays and JSON as a zarr v3 group at ``path``, replacing one of ours.
+
+    The group is built beside ``path``, fsynced and renamed: a reader finds the old
+    one, the new one or (for an instant, when an old one is replaced) none.
+
+    Parameters
+    ----------
+    path
+        Directory to make; what is there must be absent, empty or written by this.
+    arrays
+        Numbers, truth values or text by name.
+    meta
+        JSON; becomes the group's attributes. NaN and infinities become null.
+    dims
+        Dimension names of an array; default ``<name>_dim_0``, ...
+
+    Raises
+    ------
+    ConfigError
+        For a dtype or a name that cannot be stored.
+    OutputError
+        If ``path`` holds something else, or cannot be created.
+    StorageIOError, AccessError
+        If the file system refuses.
+    """
+    target = Path(path)
+    if "streammc" in meta:
+        raise ConfigError("expected meta without the reserved key 'streammc': rename it")
+    if target.exists() and not _replaceable(target):
+        raise OutputError(f"expected nothing or an older result at {target}, found something else")
+    partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        partial.mkdir()
+    except OSError as error:
+        raise OutputError(f"expected to create {target}, found {error.strerror}") from error
+    try:
+        listed, metadata = {}, {}
+        for name, values in sorted(arrays.items()):
+            check_name(name)
+            array = np.asarray(values)
+            names = (dims or {}).get(name) or [f"{name}_dim_{axis}" for axis in range(array.ndim)]
+            spec = ArraySpec(array.shape, array.shape, dtype_name(array.dtype), tuple(names))
+            chunk = encode(array, spec.dtype)
+            listed[name] = {
+                "shape": list(spec.shape),
+                "dtype": spec.dtype,
+                "size": len(chunk),
+                "crc32c": chunk_checksum(chunk),
+            }
+            metadata[name] = document(spec)
+            folder = partial / name
+            folder.mkdir()
+            write_file(folder / "zarr.json", document_bytes(spec))
+            write_file(folder / chunk_key((0,) * array.ndim), chunk)
+            sync_directory(folder)
+        own = {"format": _FORMAT, "kind": KIND, "arrays": listed}
+        write_file(partial / "zarr.json", seal(plain(meta), own, consolidated(metadata)))
+        sync_directory(partial)
+        _swap(partial, target)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def read_arrays(
+    path: str | os.PathLike[str],
+) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """Return ``(arrays, meta)`` of :func:`write_arrays`, every checksum verified.
+
+    Raises
+    ------
+    MissingError
+        If there is nothing at ``path``.
+    StoreError
+        If it is foreign or damaged; the message names the file.
+    """
+    source = Path(path)
+    if not source.exists():
+        raise MissingError(f"expected a result of streammc at {source}, found nothing")
+    meta, listed = _read_group(source)
+    arrays = {}
+    for name, entry in listed.items():
+        where = source / name / chunk_key((0,) * len(entry["shape"]))
+        try:
+            chunk = read_file(where, limit=entry["size"])
+        except MissingError:
+            raise StoreError(f"expected {where}, found none: the result is incomplete") from None
+        if len(chunk) != entry["size"] or chunk_checksum(chunk) != entry["crc32c"]:
+            raise StoreError(
+                f"expected {where} as it was written, found another size or checksum: the file "
+                "is damaged; delete the result and compute it again"
+            )
+        arrays[name] = decode(chunk, tuple(entry["shape"]), entry["dtype"], where)
+    return arrays, meta
+
+
+def _read_group(source: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    where = source / "zarr.json"
+    try:
+        meta, own = unseal(read_file(where, limit=DOCUMENT_LIMIT), where)
+    except MissingError:
+        raise StoreError(f"expected a zarr group at {source}, found no zarr.json") from None
+    if own.get("kind") != KIND or own.get("format") != _FORMAT:
+        raise StoreError(
+            f"expected format {_FORMAT} of kind {KIND!r} in {where}, found "
+            f"format {own.get('format')} of kind {own.get('kind')!r}: update streammc or choose "
+            "another path"
+        )
+    for name, entry in own["arrays"].items():
+        check_name(name, StoreError)
+        shape, dtype = entry["shape"], entry["dtype"]
+        sizes = all(isinstance(n, int) and n >= 0 for n in shape)
+        if not sizes or dtype not in (*NUMERIC, STRING):
+            raise StoreError(f"expected an array of numbers or text, found {entry} in {where}")
+        if dtype != STRING and prod(shape) * np.dtype(dtype).itemsize + 4 != entry["size"]:
+            raise StoreError(f"expected sizes that agree in {where}, found {name} {entry}")
+    return meta, own["arrays"]
+
+
+def _replaceable(target: Path) -> bool:
+    """Tell whether ``target`` is an empty directory or an older result."""
+    if not target.is_dir():
+        return False
+    if not any(target.iterdir()):
+        return True
+    try:
+        _read_group(target)
+    except StoreError:
+        return False
+    return True
+
+
+def _swap(partial: Path, target: Path) -> None:
+    old = partial.with_name(f"{partial.name}.old")
+    with reporting("replace", target):
+        if target.exists():
+            os.rename(target, old)
+        os.rename(partial, target)
+    sync_directory(target.parent)
+    shutil.rmtree(old, ignore_errors=True)

@@ -1,0 +1,195 @@
+"""One array as zarr v3 stores it: its metadata document, and a chunk as bytes.
+
+A chunk is raw little-endian values in C order (strings: ``vlen-utf8``) and four bytes
+of crc32c, which is exactly zarr's codec chain ``bytes, crc32c``. zarr's defaults carry
+no checksum of the data, and a flipped bit then reads as a number.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.errors import ConfigError, StoreError, StreammcError
+from streammc.trace.sealed import crc32c
+
+STRING: Final = "string"
+NUMERIC: Final = (
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float32", "float64"),
+)
+_STRING_LIMIT: Final = 256 * 2**20
+_CRC_BYTES: Final = 4
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,199}")
+
+
+@dataclass(frozen=True)
+class ArraySpec:
+    """Shape, chunks, dtype name and dimension names of one array on disk."""
+
+    shape: tuple[int, ...]
+    chunk: tuple[int, ...]
+    dtype: str
+    dims: tuple[str, ...]
+
+    def chunk_bytes(self) -> int:
+        """Return the size of a chunk file; numbers only."""
+        return prod(self.chunk) * np.dtype(self.dtype).itemsize + _CRC_BYTES
+
+
+def dtype_name(dtype: Any) -> str:
+    """Return the zarr name of a dtype.
+
+    Raises
+    ------
+    ConfigError
+        If it is not a number, a truth value or text.
+    """
+    kind = np.dtype(dtype)
+    if kind.kind in "UT":
+        return STRING
+    if kind.name not in NUMERIC:
+        raise ConfigError(f"expected numbers, truth values or text, found dtype {kind}: convert it")
+    return str(kind.name)
+
+
+def check_name(name: str, error: type[StreammcError] = ConfigError) -> None:
+    """Raise ``error`` unless ``name`` can be a directory and a node of a zarr group."""
+    if not _NAME.fullmatch(name):
+        raise error(
+            f"expected a name of letters, digits, '_', '-' and '.', found {name!r:.80}: rename it"
+        )
+
+
+def chunk_key(index: tuple[int, ...]) -> str:
+    """Return the file name of a chunk."""
+    return ".".join(["c", *map(str, index)])
+
+
+def fill_value(dtype: str) -> Any:
+    """Return what an absent value reads as, in JSON."""
+    return {"bool": False, STRING: "", "float32": "NaN", "float64": "NaN"}.get(dtype, 0)
+
+
+def document(spec: ArraySpec) -> dict[str, Any]:
+    """Return the ``zarr.json`` of an array."""
+    serializer: dict[str, Any] = {"name": "bytes"}
+    if spec.dtype == STRING:
+        serializer = {"name": "vlen-utf8"}
+    elif np.dtype(spec.dtype).itemsize > 1:
+        serializer["configuration"] = {"endian": "little"}
+    return {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": list(spec.shape),
+        "data_type": spec.dtype,
+        # zarr rejects a chunk of length zero, also where the array is empty.
+        "chunk_grid": {
+            "name": "regular",
+            "configuration": {"chunk_shape": [max(1, length) for length in spec.chunk]},
+        },
+        # "." keeps the chunks of an array in one directory: one fsync for all.
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}},
+        "fill_value": fill_value(spec.dtype),
+        "codecs": [serializer, {"name": "crc32c"}],
+        "attributes": {},
+        "dimension_names": list(spec.dims),
+        "storage_transformers": [],
+    }
+
+
+def document_bytes(spec: ArraySpec) -> bytes:
+    """Return the content of an array's own ``zarr.json``."""
+    return json.dumps(document(spec)).encode()
+
+
+def consolidated(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of a group document that lists the nodes below it."""
+    inline = {"kind": "inline", "must_understand": False, "metadata": dict(metadata)}
+    return {"consolidated_metadata": inline}
+
+
+def encode(array: NDArray[Any], dtype: str) -> bytes:
+    """Return one whole chunk as the bytes of its file."""
+    if dtype == STRING:
+        texts = [str(text).encode() for text in array.ravel().tolist()]
+        body = struct.pack("<I", len(texts)) + b"".join(
+            struct.pack("<I", len(text)) + text for text in texts
+        )
+    else:
+        body = np.ascontiguousarray(array, np.dtype(dtype).newbyteorder("<")).tobytes()
+    return body + struct.pack("<I", crc32c(body))
+
+
+def chunk_checksum(data: bytes) -> int:
+    """Return the checksum that a chunk file carries.
+
+    Never the crc32c of the whole file: of a text followed by its crc32c, that is a
+    constant.
+    """
+    return int.from_bytes(data[-_CRC_BYTES:], "little")
+
+
+def checked_body(data: bytes, where: Any) -> bytes:
+    """Return the chunk without its checksum.
+
+    Raises
+    ------
+    StoreError
+        If the checksum does not agree.
+    """
+    body = data[:-_CRC_BYTES]
+    if len(data) < _CRC_BYTES or struct.pack("<I", crc32c(body)) != data[-_CRC_BYTES:]:
+        raise StoreError(
+            f"expected {where} as it was written, found another checksum: the file is damaged; "
+            "restore it from a copy, or delete the whole output and run again"
+        )
+    return body
+
+
+def decode(data: bytes, shape: tuple[int, ...], dtype: str, where: Any) -> NDArray[Any]:
+    """Return the array of one chunk file; text as ``<U``, never as objects.
+
+    Raises
+    ------
+    StoreError
+        If checksum, size or text do not agree with the metadata.
+    """
+    body = checked_body(data, where)
+    if dtype == STRING:
+        return _decode_text(body, shape, where)
+    kind = np.dtype(dtype)
+    if len(body) != prod(shape) * kind.itemsize:
+        raise StoreError(
+            f"expected {prod(shape) * kind.itemsize} bytes for shape {list(shape)} in {where}, "
+            f"found {len(body)}: the file is damaged; restore it from a copy"
+        )
+    values = np.frombuffer(body, kind.newbyteorder("<")).reshape(shape)
+    return values.astype(kind, copy=True)
+
+
+def _decode_text(body: bytes, shape: tuple[int, ...], where: Any) -> NDArray[Any]:
+    texts = []
+    try:
+        (count,) = struct.unpack_from("<I", body)
+        position = 4
+        for _ in range(count):
+            (length,) = struct.unpack_from("<I", body, position)
+            position += 4 + length
+            texts.append(body[position - length : position].decode())
+        whole = position == len(body) and count == prod(shape)
+    except (struct.error, UnicodeDecodeError):
+        whole = False
+    if not whole:
+        raise StoreError(f"expected {prod(shape)} texts in {where}, found something else")
+    if 4 * len(texts) * max(map(len, texts), default=0) > _STRING_LIMIT:
+        raise StoreError(f"expected texts of at most {_STRING_LIMIT} bytes in {where}, found more")
+    return np.array(texts, dtype=np.str_).reshape(shape)

@@ -1,0 +1,203 @@
+"""The steps of a commit, in the order in which a power cut must find them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.errors import BusyError, IdentityError, MissingError
+from streammc.trace import checkpoint as checkpoints
+from streammc.trace.codec import (
+    ArraySpec,
+    chunk_checksum,
+    chunk_key,
+    document_bytes,
+    dtype_name,
+    encode,
+    fill_value,
+)
+from streammc.trace.contents import chunk_path, draw_axis, fold, interval_checksum, read_chunk
+from streammc.trace.durable import (
+    read_file,
+    replace_file,
+    reporting,
+    sync_directory,
+    write_file,
+)
+from streammc.trace.lock import FOLDER
+from streammc.trace.sealed import DOCUMENT_LIMIT
+from streammc.trace.state import FixedArray, Mark, RunState, root_document
+
+ROOT: Final = "zarr.json"
+
+# To zarr the folder of the checkpoints is an empty array, so that a reader without
+# consolidated metadata does not warn about files it does not know.
+_OPAQUE: Final = ArraySpec((0,), (1,), "uint8", ("checkpoint_byte",))
+_GROUP: Final = json.dumps({"zarr_format": 3, "node_type": "group", "attributes": {}}).encode()
+_CHECKPOINT: Final = re.compile(r"(\d{1,18})\.npz")
+
+Stamp = tuple[int, int, int]
+
+
+def make_folders(path: Path, state: RunState) -> None:
+    """Make the folders and own documents of every group and array."""
+    for group in state.groups():
+        with reporting("create", path / group):
+            (path / group).mkdir(exist_ok=True)
+        write_file(path / group / ROOT, _GROUP)
+    for key in state.specs():
+        with reporting("create", path / key):
+            (path / key).mkdir(exist_ok=True)
+    write_file(path / FOLDER / ROOT, document_bytes(_OPAQUE))
+    write_documents(path, state)
+    for folder in (FOLDER, *state.groups()):
+        sync_directory(path / folder)
+    sync_directory(path)
+    sync_directory(path.parent)
+
+
+def write_documents(path: Path, state: RunState) -> None:
+    """Bring the arrays' own documents up to the last commit, where they are not."""
+    for key, spec in state.specs().items():
+        where, wanted = path / key / ROOT, document_bytes(spec)
+        try:
+            current = read_file(where, limit=DOCUMENT_LIMIT) == wanted
+        except MissingError:
+            current = False
+        if not current:
+            replace_file(where, wanted, path / FOLDER)
+
+
+def write_fixed(path: Path, key: str, dims: Sequence[str], values: NDArray[Any]) -> FixedArray:
+    """Write an array of one chunk, fsynced; return its entry in the state."""
+    spec = ArraySpec(values.shape, values.shape, dtype_name(values.dtype), tuple(dims))
+    data = encode(values, spec.dtype)
+    folder = path / key
+    with reporting("create", folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    write_file(folder / ROOT, document_bytes(spec))
+    write_file(folder / chunk_key((0,) * values.ndim), data)
+    sync_directory(folder)
+    return FixedArray(spec, len(data), chunk_checksum(data))
+
+
+def write_group_document(path: Path, group: str) -> None:
+    """Write the own document of a group and make the group's names durable."""
+    write_file(path / group / ROOT, _GROUP)
+    sync_directory(path / group)
+    sync_directory(path)
+
+
+def write_interval(
+    path: Path, state: RunState, arrays: Mapping[str, NDArray[Any]], start: int
+) -> dict[str, tuple[int, int]]:
+    """Write one chunk of every array that grows in this phase; return the new checksums.
+
+    Raises
+    ------
+    IdentityError
+        If committed draws are computed again and come out otherwise.
+    """
+    specs = state.growing()
+    number, there = divmod(start, state.layout.interval)[0], {}
+    for key, values in arrays.items():
+        spec = specs[key]
+        if spec.shape[draw_axis(spec)] > start:
+            there[key] = _check_same(path, key, spec, number, values)
+    sums = dict(state.sums)
+    for key, values in arrays.items():
+        spec = specs[key]
+        axis = draw_axis(spec)
+        missing = spec.chunk[axis] - values.shape[axis]
+        whole = np.asarray(values, dtype=spec.dtype)
+        part = interval_checksum(whole)
+        if missing:
+            fill = np.array(fill_value(spec.dtype), dtype=spec.dtype)
+            padding = [(0, missing if i == axis else 0) for i in range(whole.ndim)]
+            whole = np.pad(whole, padding, constant_values=fill)
+        data = encode(whole, spec.dtype)
+        where = chunk_path(path / key, spec, number)
+        if key in there:
+            replace_file(where, data, path / FOLDER)
+        else:
+            write_file(where, data)
+        full = state.sums[key][0]
+        every = fold(full, part)
+        sums[key] = (full, every) if missing else (every, every)
+    for key in arrays:
+        sync_directory(path / key)
+    return sums
+
+
+def _check_same(path: Path, key: str, spec: ArraySpec, number: int, values: NDArray[Any]) -> bool:
+    old = read_chunk(path, key, spec, number)
+    axis = draw_axis(spec)
+    new = np.asarray(values, dtype=spec.dtype).take(range(old.shape[axis]), axis=axis)
+    if old.tobytes() != new.tobytes():
+        raise IdentityError(
+            f"expected the draws from {number * spec.chunk[axis]} on to come out as they are in "
+            f"{path / key}, found others: continue on the machine and with the versions that "
+            "started this run, or choose another output"
+        )
+    return True
+
+
+def write_checkpoint(path: Path, state: RunState, checkpoint: tuple[Any, Any]) -> Mark:
+    """Write and fsync the checkpoint of the generation ``state`` is about to become."""
+    data = checkpoints.encode(*checkpoint)
+    write_file(checkpoint_path(path, state.generation), data)
+    sync_directory(path / FOLDER)
+    done = state.committed
+    return Mark(
+        state.generation, done["warmup"], done["draws"], len(data), checkpoints.checksum(data)
+    )
+
+
+def checkpoint_path(path: Path, generation: int) -> Path:
+    """Return the file of a checkpoint."""
+    return path / FOLDER / f"{generation}.npz"
+
+
+def root_stamp(path: Path) -> Stamp:
+    """Return what changes whenever somebody commits."""
+    with reporting("read", path / ROOT):
+        info = (path / ROOT).stat()
+    return info.st_ino, info.st_mtime_ns, info.st_size
+
+
+def commit_root(
+    path: Path, state: RunState, attributes: Mapping[str, Any], expected: Stamp | None
+) -> Stamp:
+    """Make ``state`` the committed one.
+
+    Raises
+    ------
+    BusyError
+        If somebody else has committed since ``expected``: a lock that does not lock,
+        as on some network file systems.
+    """
+    if expected is not None and root_stamp(path) != expected:
+        raise BusyError(
+            f"expected no other writer in {path}, found another commit: its file system does not "
+            "honour locks; stop the other process"
+        )
+    replace_file(path / ROOT, root_document(state, attributes), path / FOLDER)
+    return root_stamp(path)
+
+
+def remove_old_checkpoints(path: Path, state: RunState) -> None:
+    """Delete older checkpoints that the state no longer names."""
+    kept = {mark.generation for mark in state.marks}
+    with suppress(OSError), os.scandir(path / FOLDER) as entries:
+        for entry in entries:
+            found = _CHECKPOINT.fullmatch(entry.name)
+            if found and int(found[1]) <= state.generation and int(found[1]) not in kept:
+                os.unlink(entry.path)

@@ -1,0 +1,45 @@
+"""A run as an ``xarray.DataTree``, read lazily."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import xarray as xr
+
+from streammc.trace.run_directory import RunDirectory
+
+
+def open_run(path: str | os.PathLike[str], *, verify: bool = True) -> xr.DataTree:
+    """Open the committed draws of a run, finished or still growing.
+
+    Groups ``posterior``, ``sample_stats``, ``constant_data`` and, where there was a
+    warm-up, ``warmup_posterior`` and ``warmup_sample_stats``; dimensions ``chain``,
+    ``draw`` and those of the parameters. The tree is what was committed when it was
+    opened; it does not grow.
+
+    Parameters
+    ----------
+    path
+        Directory of the run.
+    verify
+        Check every committed byte first. Without it, damage shows as a ``ValueError``
+        of zarr when the values are read, and a missing file as NaN or zeros.
+
+    Returns
+    -------
+    xarray.DataTree
+        Values are read when they are used.
+
+    Raises
+    ------
+    MissingError
+        If there is nothing at ``path``.
+    StoreError
+        If it is no run, or damaged.
+    """
+    run = RunDirectory.open(path, verify=verify)
+    tree: xr.DataTree = xr.open_datatree(
+        Path(run.path).as_posix(), engine="zarr", consolidated=True, chunks=None
+    )
+    return tree

@@ -1,0 +1,115 @@
+"""Files that survive a power cut, and reads that cannot hang or overrun.
+
+A rename is atomic but says nothing about content: without fsync a file can be there
+after a power cut and be empty. Every write here is fsynced, the directory after it,
+and a failed fsync is never tried again: the kernel may have dropped the pages, so
+that a second call would succeed without having written them.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from streammc.errors import AccessError, MissingError, StorageIOError, StoreError, StreammcError
+
+_WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+# Without O_NONBLOCK, a FIFO planted in a store would hang the reader.
+_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+@contextmanager
+def reporting(action: str, path: Path) -> Iterator[None]:
+    """Turn an ``OSError`` into the error of this package that it means."""
+    try:
+        yield
+    except StreammcError:  # some of ours are OSErrors, and say more
+        raise
+    except PermissionError as error:
+        raise AccessError(
+            f"expected to {action} {path}, found {error.strerror}: change its permissions "
+            "or choose another place"
+        ) from error
+    except OSError as error:
+        raise StorageIOError(
+            f"expected to {action} {path}, found {error.strerror or error}: "
+            "check the disk and its free space, then run the same command again"
+        ) from error
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Write and fsync a file that no reader knows yet; its directory is the caller's."""
+    with reporting(f"write {len(data)} bytes to", path):
+        descriptor = os.open(path, _WRITE, 0o666)
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(descriptor, view) :]
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def replace_file(path: Path, data: bytes, staging: Path) -> None:
+    """Replace a file that readers may hold: write in ``staging``, fsync, rename, fsync."""
+    partial = staging / f"{path.name}.partial"
+    write_file(partial, data)
+    with reporting("replace", path):
+        os.replace(partial, path)
+    sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in a directory durable."""
+    with reporting("fsync", path):
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def read_file(path: Path, *, limit: int) -> bytes:
+    """Return the content of a regular file of at most ``limit`` bytes.
+
+    Raises
+    ------
+    MissingError
+        If there is no such file.
+    StoreError
+        If it is a link, a directory, a device or larger than ``limit``; nothing is
+        allocated before that is known.
+    AccessError, StorageIOError
+        If the system refuses.
+    """
+    try:
+        with reporting("read", path):
+            try:
+                descriptor = os.open(path, _READ)
+            except (FileNotFoundError, NotADirectoryError):
+                raise MissingError(f"expected a file at {path}, found none") from None
+            try:
+                info = os.fstat(descriptor)
+                if not stat.S_ISREG(info.st_mode):
+                    raise StoreError(f"expected a regular file at {path}, found something else")
+                if info.st_size > limit:
+                    raise StoreError(
+                        f"expected at most {limit} bytes in {path}, found {info.st_size}: "
+                        "the file is damaged or foreign"
+                    )
+                pieces = []
+                while piece := os.read(descriptor, info.st_size + 1):
+                    pieces.append(piece)
+                    if sum(map(len, pieces)) > limit:
+                        raise StoreError(f"expected a file that does not grow, found {path}")
+                return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            finally:
+                os.close(descriptor)
+    except StorageIOError as error:
+        if isinstance(error.__cause__, OSError) and os.path.islink(path):
+            raise StoreError(f"expected a regular file at {path}, found a link") from error
+        raise

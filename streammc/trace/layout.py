@@ -1,0 +1,201 @@
+"""Which arrays a run holds: parameters by ArviZ's naming, statistics, coordinates.
+
+``beta[Intercept], beta[distance], sigma`` becomes the variables ``beta`` (chain, draw,
+feature) and ``sigma`` (chain, draw), so that labels made by ArviZ are the model's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.errors import ConfigError, StoreError
+from streammc.trace.codec import ArraySpec, check_name, dtype_name
+
+PHASES: Final = ("warmup", "draws")
+GROUPS: Final[Mapping[str, tuple[str, str]]] = {
+    "warmup": ("warmup_posterior", "warmup_sample_stats"),
+    "draws": ("posterior", "sample_stats"),
+}
+"""Groups of a phase: parameters, statistics."""
+SAMPLES: Final = (*GROUPS["draws"], *GROUPS["warmup"])
+SAMPLE_DIMS: Final = ("chain", "draw")
+FEATURE: Final = "feature"
+
+_LABEL: Final = re.compile(r"([^\[\]]+)\[(.*)\]", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One posterior variable and its place in theta."""
+
+    name: str
+    columns: tuple[int, ...]
+    dim: str | None
+    """Name of its own dimension; ``None`` for a scalar."""
+    coordinate: tuple[str, ...]
+    """Labels along ``dim``."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Everything about a run's arrays that does not change while it grows."""
+
+    labels: tuple[str, ...]
+    features: tuple[str, ...]
+    chains: int
+    interval: int
+    stats: Mapping[str, str]
+    """Statistic -> dtype name."""
+    variables: tuple[Variable, ...]
+
+    def coordinates(self) -> dict[str, tuple[str, ...]]:
+        """Return the text coordinates of the parameter groups."""
+        return {v.dim: v.coordinate for v in self.variables if v.dim is not None}
+
+    def growing(self, phase: str, length: int) -> dict[str, ArraySpec]:
+        """Return ``group/name`` -> spec of the arrays of a phase with ``length`` draws."""
+        parameters, statistics = GROUPS[phase]
+        c, k = self.chains, self.interval
+        specs = {}
+        for variable in self.variables:
+            inner = (len(variable.columns),) if variable.dim else ()
+            dims = (*SAMPLE_DIMS, variable.dim) if variable.dim else SAMPLE_DIMS
+            specs[f"{parameters}/{variable.name}"] = ArraySpec(
+                (c, length, *inner), (c, k, *inner), "float64", dims
+            )
+        for name, dtype in self.stats.items():
+            specs[f"{statistics}/{name}"] = ArraySpec((c, length), (c, k), dtype, SAMPLE_DIMS)
+        for group in GROUPS[phase]:
+            specs[f"{group}/draw"] = ArraySpec((length,), (k,), "int64", ("draw",))
+        return specs
+
+    def fixed(self, phase: str) -> dict[str, NDArray[Any]]:
+        """Return ``group/name`` -> values of the coordinates written once."""
+        parameters, _ = GROUPS[phase]
+        arrays: dict[str, NDArray[Any]] = {
+            f"{group}/chain": np.arange(self.chains) for group in GROUPS[phase]
+        }
+        for dim, texts in self.coordinates().items():
+            arrays[f"{parameters}/{dim}"] = np.array(texts, dtype=np.str_)
+        return arrays
+
+    def interval_arrays(
+        self, phase: str, start: int, theta: NDArray[np.float64], stats: Mapping[str, Any]
+    ) -> dict[str, NDArray[Any]]:
+        """Return ``group/name`` -> values of one interval, draws along the draw axis."""
+        parameters, statistics = GROUPS[phase]
+        arrays: dict[str, NDArray[Any]] = {}
+        for variable in self.variables:
+            block = theta[:, :, variable.columns]
+            arrays[f"{parameters}/{variable.name}"] = block if variable.dim else block[:, :, 0]
+        for name in self.stats:
+            arrays[f"{statistics}/{name}"] = np.asarray(stats[name])
+        for group in GROUPS[phase]:
+            arrays[f"{group}/draw"] = np.arange(start, start + theta.shape[1])
+        return arrays
+
+
+def make_layout(
+    labels: Sequence[str],
+    features: Sequence[str],
+    chains: int,
+    interval: int,
+    stats: Mapping[str, Any],
+) -> Layout:
+    """Return the layout of a run.
+
+    Parameters
+    ----------
+    labels
+        One ArviZ label per component of theta; ``name[entry]`` or ``name``.
+    features
+        Feature names: a variable whose entries are exactly these has dimension
+        ``feature``, any other ``<name>_dim``.
+    chains
+        Number of chains.
+    interval
+        Draws of one commit.
+    stats
+        dtype per statistic.
+
+    Raises
+    ------
+    ConfigError
+        For names that cannot be stored or that collide.
+    """
+    if chains < 1 or interval < 1:
+        raise ConfigError(f"expected chains and interval >= 1, found {chains} and {interval}")
+    entries: dict[str, list[tuple[int, str | None]]] = {}
+    for column, label in enumerate(labels):
+        found = _LABEL.fullmatch(label)
+        name, entry = (found[1], found[2]) if found else (label, None)
+        entries.setdefault(name, []).append((column, entry))
+    variables = tuple(_variable(name, found, tuple(features)) for name, found in entries.items())
+    taken = [v.name for v in variables] + [v.dim for v in variables if v.dim]
+    for name in (*taken, *stats):
+        check_name(name)
+    for names in (taken, list(stats)):
+        reserved = {*SAMPLE_DIMS} & {*names}
+        if reserved:
+            raise ConfigError(f"expected a name other than {reserved.pop()!r}: rename it")
+    if {v.name for v in variables} & {v.dim for v in variables}:
+        raise ConfigError(f"expected parameters named unlike dimensions, found {taken}")
+    kinds = {name: dtype_name(dtype) for name, dtype in stats.items()}
+    return Layout(tuple(labels), tuple(features), chains, interval, kinds, variables)
+
+
+def _variable(
+    name: str, found: Sequence[tuple[int, str | None]], features: tuple[str, ...]
+) -> Variable:
+    columns = tuple(column for column, _ in found)
+    texts = tuple(entry for _, entry in found if entry is not None)
+    if not texts and len(found) == 1:
+        return Variable(name, columns, None, ())
+    if len(texts) != len(found) or len({*texts}) != len(texts):
+        raise ConfigError(
+            f"expected labels {name}[...] that differ, or {name} once, found {len(found)} of "
+            f"which {len({*texts})} differ: rename the features"
+        )
+    return Variable(name, columns, FEATURE if texts == features else f"{name}_dim", texts)
+
+
+def layout_from_json(stored: Mapping[str, Any]) -> Layout:
+    """Return the layout that :func:`layout_to_json` described, or raise StoreError."""
+    try:
+        return make_layout(
+            stored["labels"],
+            stored["features"],
+            stored["chains"],
+            stored["interval"],
+            stored["stats"],
+        )
+    except (ConfigError, KeyError, TypeError, AttributeError) as error:
+        raise StoreError(f"expected a run written by streammc, found {error}") from error
+
+
+def layout_to_json(layout: Layout) -> dict[str, Any]:
+    """Return the JSON from which the layout is rebuilt."""
+    return {
+        "labels": list(layout.labels),
+        "features": list(layout.features),
+        "chains": layout.chains,
+        "interval": layout.interval,
+        "stats": dict(layout.stats),
+    }
+
+
+def fixed_dims(name: str, values: Any, layout: Layout) -> tuple[Sequence[str], NDArray[Any]]:
+    """Return ``(dims, values)``; without dims, a vector over the features is known as one."""
+    if isinstance(values, tuple):
+        dims, array = values
+        return tuple(dims), np.asarray(array)
+    array = np.asarray(values)
+    if array.shape == (len(layout.features),):
+        return (FEATURE,), array
+    return tuple(f"{name}_dim_{axis}" for axis in range(array.ndim)), array

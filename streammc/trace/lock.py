@@ -1,0 +1,98 @@
+"""One writer per run: a ``flock`` that dies with its process."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from streammc.errors import BusyError, MissingError, OutputError, StoreError
+from streammc.trace.durable import read_file, reporting
+from streammc.trace.sealed import DOCUMENT_LIMIT, is_sealed
+
+FOLDER: Final = "checkpoint"
+FILE: Final = "lock"
+
+_held: set[tuple[int, int]] = set()
+
+
+def is_locked_here(path: Path) -> bool:
+    """Tell whether this process holds the lock of the run at ``path``."""
+    try:
+        info = path.stat()
+    except OSError:
+        return False
+    return (info.st_dev, info.st_ino) in _held
+
+
+@contextmanager
+def run_lock(path: Path) -> Iterator[None]:
+    """Hold the run at ``path``, whose directory is made if need be, for writing.
+
+    The lock file stays: to delete it would let two processes lock two files.
+
+    Raises
+    ------
+    BusyError
+        If another process (or another thread of this one) holds it.
+    OutputError
+        If the directory cannot be made, or holds something that is no run.
+    """
+    make_run_folder(path)
+    where = path / FOLDER / FILE
+    with reporting("open", where):
+        descriptor = os.open(where, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise
+            raise BusyError(
+                f"expected the run at {path} to be free, found it locked by another process: "
+                "wait until that has ended, or stop it"
+            ) from None
+        info = path.stat()
+        key = (info.st_dev, info.st_ino)
+        _held.add(key)
+        try:
+            yield
+        finally:
+            _held.discard(key)
+    finally:
+        os.close(descriptor)
+
+
+def make_run_folder(path: Path) -> None:
+    """Make the directory of a run, or check that what is there is one."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        known = _is_run_folder(path)
+        if known:
+            (path / FOLDER).mkdir(exist_ok=True)
+    except FileExistsError:
+        raise OutputError(f"expected a directory at {path}, found a file: choose another") from None
+    except OSError as error:
+        raise OutputError(f"expected to create {path}, found {error.strerror}") from error
+    if not known:
+        raise OutputError(
+            f"expected a new or empty directory, or a run of streammc, found other files in {path}:"
+            " choose another output"
+        )
+
+
+def _is_run_folder(path: Path) -> bool:
+    """Tell whether ``path`` is empty, a run, or what an interrupted start left of one."""
+    if (path / FOLDER / FILE).exists():
+        return True
+    names = {entry.name for entry in path.iterdir()}
+    if names <= {FOLDER}:
+        return not names or not any((path / FOLDER).iterdir())
+    try:
+        return is_sealed(read_file(path / "zarr.json", limit=DOCUMENT_LIMIT))
+    except (MissingError, StoreError):
+        return False

@@ -1,0 +1,323 @@
+"""A run on disk: a zarr group that grows by whole intervals, or not at all.
+
+Order of a commit: chunk files (new ones; nothing committed is written over), the
+checkpoint, each fsynced, their directories fsynced, then the root ``zarr.json`` by
+rename. The root alone says how many draws there are, in its consolidated metadata:
+whatever an interrupted interval leaves behind is beyond the committed shape, and the
+next attempt writes over it.
+
+A reader that ignores the consolidated metadata sees the arrays' own documents. They
+are brought up to the last commit when the writer lets go of the run, so that they may
+show fewer draws than there are, never draws that are not committed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.errors import ConfigError, OutputError, StorageIOError, StreammcError
+from streammc.trace import commit
+from streammc.trace.codec import check_name
+from streammc.trace.identity import check_identity
+from streammc.trace.layout import FEATURE, SAMPLES, fixed_dims, make_layout
+from streammc.trace.lock import is_locked_here, run_lock
+from streammc.trace.run_view import RunView, read_root
+from streammc.trace.sealed import plain
+from streammc.trace.state import RunState, new_state
+
+__all__ = ["RunDirectory", "check_identity"]
+
+Dimensioned = tuple[Sequence[str], NDArray[Any]]
+
+
+class RunDirectory(RunView):
+    """The trace of a run; see the module's text. Made by :meth:`create` or :meth:`open`.
+
+    Every method that writes needs :meth:`lock`.
+    """
+
+    def __init__(self, path: Path, state: RunState, attributes: dict[str, Any]) -> None:
+        super().__init__(path, state, attributes)
+        self._stamp: commit.Stamp | None = None
+        self._failed = False
+
+    @classmethod
+    def create(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        identity: Mapping[str, Any],
+        labels: Sequence[str],
+        feature_names: Sequence[str],
+        chains: int,
+        draws: int,
+        warmup: int,
+        stat_dtypes: Mapping[str, Any],
+        interval: int,
+        attributes: Mapping[str, Any] | None = None,
+        constant_data: Mapping[str, Any] | None = None,
+        prepare: Callable[[Path], None] | None = None,
+    ) -> RunDirectory:
+        """Start a run at ``path``, with nothing committed.
+
+        Parameters
+        ----------
+        path
+            A directory that is absent, empty, or left by an interrupted start.
+        identity
+            JSON of everything that decides the draws, the number of draws excepted.
+        labels, feature_names
+            Names of the components of theta, and of the features.
+        chains, draws, warmup
+            The plan; ``draws`` can be changed by :meth:`extend`.
+        stat_dtypes
+            dtype of each statistic in ``sample_stats``.
+        interval
+            Draws of one commit (K); only the last of a phase may have fewer.
+        attributes
+            JSON attributes of the root group.
+        constant_data
+            Arrays of the group ``constant_data``: values, or ``(dims, values)``.
+        prepare
+            Called with ``path`` to write what belongs to the run, before it exists for
+            readers: if it fails, there is no run.
+
+        Raises
+        ------
+        ConfigError
+            For names, dtypes or counts that cannot be stored.
+        OutputError
+            If something else is at ``path``.
+        BusyError
+            If another process holds it.
+        """
+        where = Path(path)
+        if draws < 0 or warmup < 0:
+            raise ConfigError(f"expected draws and warmup >= 0, found {draws} and {warmup}")
+        layout = make_layout(labels, feature_names, chains, interval, stat_dtypes)
+        state = new_state(layout, identity, warmup, draws)
+        run = cls(where, state, _user_attributes(attributes or {}))
+        with nullcontext() if is_locked_here(where) else run_lock(where):
+            run._start(constant_data or {}, prepare)
+        return run
+
+    def _start(
+        self, constant_data: Mapping[str, Any], prepare: Callable[[Path], None] | None
+    ) -> None:
+        """Write everything but the root, then the root."""
+        path, state = self.path, self._state
+        if self.exists(path):
+            raise OutputError(f"expected no run at {path} yet, found one: open it instead")
+        commit.make_folders(path, state)
+        arrays: dict[str, Dimensioned] = {
+            key: ((key.rpartition("/")[2],), values)
+            for phase in state.phases()
+            for key, values in state.layout.fixed(phase).items()
+        }
+        for name, values in constant_data.items():
+            check_name(name)
+            dims, array = fixed_dims(name, values, state.layout)
+            arrays[f"constant_data/{name}"] = dims, array
+            if FEATURE in dims:
+                texts = np.array(state.layout.features, np.str_)
+                arrays[f"constant_data/{FEATURE}"] = (FEATURE,), texts
+        if prepare is not None:
+            prepare(path)
+        self._commit(self._with_fixed(arrays))
+
+    @contextmanager
+    def lock(self) -> Iterator[RunDirectory]:
+        """Hold the run for writing, seen as it is on disk now.
+
+        Raises
+        ------
+        BusyError
+            If another process, or another thread of this one, holds it.
+        """
+        with run_lock(self.path):
+            self._state, self._attributes = read_root(self.path)
+            with self._held():
+                yield self
+
+    @classmethod
+    @contextmanager
+    def hold(
+        cls, path: str | os.PathLike[str], *, identity: Mapping[str, Any], **plan: Any
+    ) -> Iterator[RunDirectory]:
+        """Open the run at ``path``, or :meth:`create` it, and hold it for writing.
+
+        Of several processes that start the same job at once, one gets the run and the
+        others a ``BusyError``.
+
+        Raises
+        ------
+        IdentityError
+            If another job's run is there.
+        """
+        where = Path(path)
+        if cls.exists(where):
+            check_identity(cls.open(where, verify=False).identity, identity)
+        with run_lock(where):
+            if cls.exists(where):
+                run = cls.open(where)
+                check_identity(run.identity, identity)
+            else:
+                run = cls.create(where, identity=identity, **plan)
+            with run._held():
+                yield run
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        """Watch for other writers, and leave the arrays' own documents as committed."""
+        self._stamp, self._failed = commit.root_stamp(self.path), False
+        commit.write_documents(self.path, self._state)
+        try:
+            yield
+        finally:
+            if not self._failed:
+                commit.write_documents(self.path, self._state)
+
+    def append(
+        self,
+        phase: str,
+        theta: NDArray[np.float64],
+        stats: Mapping[str, NDArray[Any]],
+        checkpoint: tuple[Mapping[str, NDArray[Any]], Mapping[str, Any]],
+    ) -> None:
+        """Commit one interval; see ``protocols.Trace``.
+
+        Parameters
+        ----------
+        phase
+            :attr:`phase`.
+        theta
+            (chain, :attr:`next_length`, d), finite.
+        stats
+            (chain, :attr:`next_length`) each, the names of ``create``.
+        checkpoint
+            Arrays and JSON from which the next interval follows.
+
+        Raises
+        ------
+        StreammcError
+            If an argument is not what comes next: an error of the caller.
+        IdentityError
+            If draws that are computed again come out otherwise.
+        StorageIOError, AccessError
+            If the file system refuses; nothing is committed, and the run must be
+            opened anew to go on.
+        BusyError
+            If another process has committed in spite of the lock.
+        """
+        state = self._state
+        start, length = self.next_start, self.next_length
+        shape = (self.chains, length, len(self.labels))
+        if phase != self.phase or theta.shape != shape or not length:
+            raise StreammcError(
+                f"expected an interval of {self.phase} of shape {shape}, found {phase} "
+                f"{theta.shape}"
+            )
+        wrong = set(stats) ^ set(state.layout.stats)
+        wrong |= {name for name in stats if np.shape(stats[name]) != shape[:2]}
+        if wrong:
+            raise StreammcError(f"expected statistics of shape {shape[:2]}, found {sorted(wrong)}")
+        if not np.isfinite(theta).all():
+            raise StreammcError("expected finite draws, found NaN or infinity in theta")
+        arrays = state.layout.interval_arrays(phase, start, theta, stats)
+        with self._writing():
+            sums = commit.write_interval(self.path, state, arrays, start)
+            done = {**state.committed, phase: start + length}
+            new = replace(state, generation=state.generation + 1, committed=done, sums=sums)
+            new = new.with_mark(commit.write_checkpoint(self.path, new, checkpoint))
+        self._commit(new)
+        commit.remove_old_checkpoints(self.path, new)
+
+    def extend(self, draws: int) -> None:
+        """Change the number of planned draws; atomic.
+
+        Afterwards :attr:`next_start` and :meth:`checkpoint` say where to go on.
+
+        Raises
+        ------
+        ConfigError
+            If more draws are committed already.
+        """
+        if draws < self.committed_draws:
+            raise ConfigError(f"expected at least {self.committed_draws} draws, found {draws}")
+        if draws != self.draws:
+            self._commit(replace(self._state, draws=draws))
+
+    def set_attributes(self, attributes: Mapping[str, Any]) -> None:
+        """Add or replace attributes of the root group; atomic. NaN becomes null."""
+        old = self._attributes
+        self._attributes = {**old, **_user_attributes(attributes)}
+        try:
+            self._commit(self._state)
+        except BaseException:
+            self._attributes = old
+            raise
+
+    def add_group(self, name: str, arrays: Mapping[str, Dimensioned]) -> None:
+        """Add a group of whole arrays, replacing an older one of that name.
+
+        Parameters
+        ----------
+        name
+            Name of the group.
+        arrays
+            ``(dims, values)`` by name.
+        """
+        if name in SAMPLES or name == "checkpoint":
+            raise ConfigError(f"expected a name other than {name!r}: it is the run's own")
+        for part in (name, *arrays):
+            check_name(part)
+        others = {k: v for k, v in self._state.fixed.items() if not k.startswith(f"{name}/")}
+        if len(others) < len(self._state.fixed):
+            # Readers see the old arrays, then none, then the new: never a mixture.
+            self._commit(replace(self._state, fixed=others))
+        keyed = {f"{name}/{key}": (dims, np.asarray(v)) for key, (dims, v) in arrays.items()}
+        self._commit(self._with_fixed(keyed))
+
+    def _with_fixed(self, arrays: Mapping[str, Dimensioned]) -> RunState:
+        with self._writing():
+            fixed = dict(self._state.fixed)
+            for key, (dims, values) in arrays.items():
+                fixed[key] = commit.write_fixed(self.path, key, dims, values)
+            for group in {key.partition("/")[0] for key in arrays}:
+                commit.write_group_document(self.path, group)
+        return replace(self._state, fixed=fixed)
+
+    def _commit(self, state: RunState) -> None:
+        with self._writing():
+            self._stamp = commit.commit_root(self.path, state, self._attributes, self._stamp)
+        self._state = state
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Refuse to write without the lock, or after a write has failed."""
+        if not is_locked_here(self.path):
+            raise StreammcError(f"expected the lock of {self.path} to be held, found it free")
+        if self._failed:
+            raise StorageIOError(
+                f"expected every write to {self.path} to succeed, found that an earlier one failed:"
+                " run the same command again"
+            )
+        try:
+            yield
+        except BaseException:
+            self._failed = True
+            raise
+
+
+def _user_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    if "streammc" in attributes:
+        raise ConfigError("expected attributes without the reserved key 'streammc': rename it")
+    return dict(plain(attributes))

@@ -1,0 +1,191 @@
+"""A run on disk as its readers see it: what the last commit says."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.errors import MissingError, StoreError
+from streammc.trace import checkpoint as checkpoints
+from streammc.trace import commit, contents
+from streammc.trace.durable import read_file
+from streammc.trace.sealed import DOCUMENT_LIMIT, unseal
+from streammc.trace.state import RunState, state_from_json
+
+
+class RunView:
+    """The committed part of a run. Made by :meth:`open`."""
+
+    def __init__(self, path: Path, state: RunState, attributes: dict[str, Any]) -> None:
+        self.path = path
+        self._state = state
+        self._attributes = attributes
+
+    @staticmethod
+    def exists(path: str | os.PathLike[str]) -> bool:
+        """Tell whether a run has been started at ``path``."""
+        return (Path(path) / commit.ROOT).exists()
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], *, verify: bool = True) -> Self:
+        """Open a run, finished or not.
+
+        Parameters
+        ----------
+        path
+            Its directory.
+        verify
+            Read every committed byte and check it; otherwise the root alone.
+
+        Raises
+        ------
+        MissingError
+            If there is nothing at ``path``.
+        StoreError
+            If it is foreign or damaged; the message names the file.
+        """
+        where = Path(path)
+        if not where.exists():
+            raise MissingError(f"expected a run at {where}, found nothing: check the path")
+        run = cls(where, *read_root(where))
+        if verify:
+            contents.check_contents(where, run._state)
+        return run
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """JSON of everything that decides the draws."""
+        return dict(self._state.identity)
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """Attributes of the root group, ours excepted."""
+        return dict(self._attributes)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """One label per component of theta."""
+        return self._state.layout.labels
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the features."""
+        return self._state.layout.features
+
+    @property
+    def chains(self) -> int:
+        """Number of chains."""
+        return self._state.layout.chains
+
+    @property
+    def interval(self) -> int:
+        """Draws of one commit."""
+        return self._state.layout.interval
+
+    @property
+    def draws(self) -> int:
+        """Planned draws."""
+        return self._state.draws
+
+    @property
+    def warmup(self) -> int:
+        """Planned warm-up iterations."""
+        return self._state.warmup
+
+    @property
+    def generation(self) -> int:
+        """Number of commits so far that changed the arrays."""
+        return self._state.generation
+
+    @property
+    def phase(self) -> str:
+        """``warmup`` or ``draws``: the phase of the next interval."""
+        return self._state.phase()
+
+    @property
+    def committed_warmup(self) -> int:
+        """Warm-up iterations that readers see."""
+        return self._state.committed["warmup"]
+
+    @property
+    def committed_draws(self) -> int:
+        """Draws that readers see."""
+        return self._state.committed["draws"]
+
+    @property
+    def next_start(self) -> int:
+        """Index in :attr:`phase` at which the next interval starts.
+
+        Less than what is committed where the last chunk is short and the run was
+        extended: those draws are computed again and must come out the same.
+        """
+        return self._state.next_start(self.phase)
+
+    @property
+    def next_length(self) -> int:
+        """Draws of the next interval; 0 when all is done."""
+        left = self._state.planned(self.phase) - self.next_start
+        return min(self.interval, left)
+
+    def finished(self, draws: int | None = None) -> bool:
+        """Tell whether ``draws`` (default: those planned) are committed."""
+        wanted = self.draws if draws is None else draws
+        return self.committed_warmup >= self.warmup and self.committed_draws >= wanted
+
+    def checkpoint(self) -> checkpoints.State | None:
+        """Return the verified state from which the next interval continues.
+
+        That of the last commit, or, where an extended run must compute its last short
+        chunk again, that of the commit before; ``None`` at the very start.
+
+        Raises
+        ------
+        StoreError
+            If the file is missing, damaged or not the one that was committed.
+        """
+        mark = self._state.mark()
+        if mark is not None:
+            where = commit.checkpoint_path(self.path, mark.generation)
+            return checkpoints.decode(where, mark.size, mark.crc32c)
+        if self.committed_warmup or self.next_start:
+            raise StoreError(f"expected a checkpoint in {self.path}, found none: start again")
+        return None
+
+    def read_group(self, name: str) -> dict[str, NDArray[Any]]:
+        """Return the committed arrays of a group by name, every checksum verified."""
+        return contents.read_group(self.path, self._state, name)
+
+    def digest(self) -> str:
+        """Return the SHA-256 of all committed draws and statistics, warm-up included."""
+        return contents.digest(self.path, self._state)
+
+    def constant_data(self, name: str) -> NDArray[Any]:
+        """Return one array of the group ``constant_data``.
+
+        Raises
+        ------
+        MissingError
+            If there is none of that name.
+        """
+        key = f"constant_data/{name}"
+        if key not in self._state.fixed:
+            raise MissingError(f"expected constant data {name!r} in {self.path}, found none")
+        return contents.read_fixed(self.path, self._state, key)
+
+    def draws_matrix(self, phase: str = "draws") -> NDArray[np.float64]:
+        """Return the committed draws of theta (chain, draw, d), columns as :attr:`labels`."""
+        return contents.read_theta(self.path, self._state, phase)
+
+
+def read_root(path: Path) -> tuple[RunState, dict[str, Any]]:
+    """Return state and attributes of the root document of a run."""
+    where = path / commit.ROOT
+    try:
+        attributes, own = unseal(read_file(where, limit=DOCUMENT_LIMIT), where)
+    except MissingError:
+        raise StoreError(f"expected a run of streammc at {path}, found no {commit.ROOT}") from None
+    return state_from_json(own, where), attributes
