@@ -22,9 +22,8 @@ def _row(eta, y):  # type: ignore[no-untyped-def]
     a = sign * eta
     e = exp(-abs(a))
     value = -((0.0 if a < 0.0 else a) + log1p_unit(e))
-    upper = 1.0 / (1.0 + e)
-    lower = e * upper
-    return value, -sign * (lower if a < 0.0 else upper), -upper * lower
+    u = 1.0 + e
+    return value, -sign * ((e if a < 0.0 else 1.0) / u), -e / (u * u)
 
 
 @jit(LINK_SIGNATURE)

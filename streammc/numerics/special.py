@@ -135,17 +135,23 @@ def log1p_unit(x):  # type: ignore[no-untyped-def]
 
 
 @jit(f8(f8))
-def log_factorial(y):  # type: ignore[no-untyped-def]
-    """Return ``log y!`` of a whole number ``y >= 0``.
-
-    From a table below 256, by Stirling's series above (Abramowitz and Stegun 1964,
-    6.1.41), whose first term left out is 1e-18 there. NaN and negative numbers
-    return NaN.
-    """
-    if y < TABLE_SIZE:
-        return LOG_FACTORIALS[int(y)] if y >= 0.0 else math.nan
+def _stirling(y):  # type: ignore[no-untyped-def]
+    """Return ``log y!`` for ``y >= 256``: the first term left out is 1e-20. NaN below 0."""
+    if not y >= 0.0:
+        return math.nan
     x = y + 1.0
     inverse = 1.0 / x
     square = inverse * inverse
     series = inverse * (1.0 / 12.0 - square * (1.0 / 360.0 - square / 1260.0))
     return (x - 0.5) * math.log(x) - x + 0.9189385332046728 + series
+
+
+@inline
+def log_factorial(y):  # type: ignore[no-untyped-def]
+    """Return ``log y!`` of a whole number ``y >= 0``; NaN for NaN and below 0.
+
+    From a table below 256, by Stirling's series from there on (Abramowitz and Stegun
+    1964, 6.1.41).
+    """
+    # An unsigned index needs no test for counting from the end.
+    return LOG_FACTORIALS[np.uint64(y)] if 0.0 <= y < TABLE_SIZE else _stirling(y)
