@@ -1,0 +1,246 @@
+"""Find the expansion point and make the pass that certifies it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from streammc import rng
+from streammc.control_variates.block_kernel import tile_rows
+from streammc.control_variates.block_pass import (
+    SUMMARY_COLUMNS,
+    BlockSums,
+    ExpansionPass,
+    raise_fault,
+)
+from streammc.control_variates.expansion import ControlVariates, model_digest
+from streammc.control_variates.newton import (
+    NotPositiveDefiniteError,
+    Objective,
+    Point,
+    damped_point,
+    flat_message,
+    maximise,
+    posterior_point,
+)
+from streammc.control_variates.subset import draw_subset, gather, in_memory
+from streammc.errors import ConfigError, ModelError
+from streammc.numerics.blas import single_threaded
+from streammc.protocols import Dataset, Matrix, Model, Vector
+
+N_DRAWS = 8
+LARGEST_DECREMENT = 0.1
+MAX_PASSES = 12
+
+
+def compute(
+    dataset: Dataset,
+    model: Model,
+    *,
+    order: int = 2,
+    passes: int | None = None,
+    theta_star: Vector | None = None,
+    scheduler: Any = None,
+    progress: Callable[[int, int], None] | None = None,
+    candidate_rows: int = 20_000,
+    memory_limit: int = 2**27,
+) -> ControlVariates:
+    """Return control variates around the posterior mode, certified by a full pass.
+
+    Newton's method on rows in memory gives the first centre. Each pass evaluates
+    sums and scores there; while Newton's decrement is 0.1 posterior sd or more, the
+    centre moves to the maximum of: the expansion for all rows, corrected by the exact
+    remainder of the rows with the highest scores.
+
+    Parameters
+    ----------
+    dataset, model
+        The rows and their likelihood with its prior.
+    order
+        Order of the control variates: 0, 1 or 2.
+    passes
+        At most this many full passes; ``None``: until certified, at most 12. 1 keeps
+        the first centre whatever its certificate says, as in the papers.
+    theta_star
+        (d,) first centre instead of the mode of a subset.
+    scheduler, progress
+        As in ``Dataset.reduce``; progress starts again with every pass.
+    candidate_rows, memory_limit
+        Cap on the rows with the highest scores: rows, and bytes in memory.
+
+    Raises
+    ------
+    ConfigError
+        If an option is out of range.
+    ModelError
+        If a response is outside the support, or the posterior has no mode.
+    """
+    started = time.perf_counter()
+    theta, table, labels = _check(dataset, model, order, passes, theta_star)
+    cap = max(0, min(candidate_rows, memory_limit // (8 * (dataset.n_features + 3))))
+    subset = draw_subset(dataset, memory_limit)
+    rows_read = len(subset.y)
+    known_bad = model.response_fault(subset.y) is not None
+    limit = passes or MAX_PASSES
+    decisive = passes == 1 or theta is not None or len(subset.y) == dataset.n_rows
+    shift, inflation = np.zeros(len(labels)), 1.0
+    with single_threaded():
+        if known_bad:  # the pass below finds all of them, and raises
+            point = _origin(theta, len(labels))
+        else:
+            objective = in_memory(model, subset, dataset.n_rows / len(subset.y))
+            softened = _soften(table) if len(subset.y) < dataset.n_rows else table
+            if theta is None or passes == 1:
+                mode = maximise(objective, model.start(subset), softened)
+                theta = mode.theta if theta is None else theta
+                if passes == 1:  # the posterior lies at the mode, known as well as the subset does
+                    shift = mode.theta - theta
+                    inflation = np.sqrt(dataset.n_rows / len(subset.y))
+            point = damped_point(theta, objective(theta), softened)
+        best: Point | None = None
+        for done in range(1, limit + 1):
+            last = done == limit
+            n_draws = N_DRAWS if decisive or last else 2
+            xi = rng.stream(0, 0, rng.Role.PLAN).standard_normal((N_DRAWS, len(labels)))
+            deltas = shift + inflation * (xi[:n_draws] @ point.factor.T)
+            task = ExpansionPass(model, point.theta, deltas, order, cap, done == 1)
+            sums = dataset.reduce(task, scheduler=scheduler, progress=progress)
+            rows_read += dataset.n_rows
+            if sums.fault is not None:
+                raise_fault(sums.fault, model, dataset.response)
+            at = _at(sums, point.theta, table)
+            converged = at.decrement < LARGEST_DECREMENT
+            if last or (converged and n_draws == N_DRAWS):
+                break
+            decisive = True
+            if converged:
+                point = at
+            elif best is not None and at.log_posterior < best.log_posterior - 1e-9 * abs(
+                best.log_posterior
+            ):
+                point = damped_point(
+                    best.theta + 0.25 * (point.theta - best.theta), _quadratic(sums, at), table
+                )
+            else:
+                best = at
+                surrogate, read = _surrogate(dataset, model, sums, at.theta)
+                rows_read += read
+                point = maximise(surrogate, at.theta, table)
+    if not converged and np.any(table[:, 0] == 0.0) and passes is None:
+        raise ModelError(flat_message(table))
+    log_lik, rest, gradient, hessian = sums.totals(len(labels))
+    certificate = {
+        "decrement": at.decrement,
+        "passes": done,
+        "rows_read": rows_read,
+        "bytes_read": rows_read * dataset.rows().row_bytes,
+        "seconds": time.perf_counter() - started,
+        "converged": bool(converged),
+    }
+    return ControlVariates(
+        theta_star=at.theta,
+        log_lik=log_lik,
+        log_lik_remainder=rest,
+        gradient=gradient,
+        hessian=hessian,
+        order=order,
+        factor=at.factor,
+        newton_step=at.step,
+        n_rows=dataset.n_rows,
+        labels=labels,
+        fingerprint=dataset.fingerprint,
+        model_digest=model_digest(model),
+        certificate=certificate,
+        score_draws=deltas,
+        candidates=sums.rows,
+        scores=sums.scores,
+        histogram=sums.histogram,
+        chunk_summaries=dict(zip(SUMMARY_COLUMNS, sums.summaries.T.copy(), strict=True)),
+        row_order=_row_order(sums, tile_rows(dataset.n_features)),
+        row_order_rows=tile_rows(dataset.n_features),
+        stamps=dataset.stamps(),
+    )
+
+
+def _check(
+    dataset: Dataset, model: Model, order: int, passes: int | None, theta_star: Vector | None
+) -> tuple[Vector | None, Matrix, tuple[str, ...]]:
+    if order not in (0, 1, 2):
+        raise ConfigError(f"expected order 0, 1 or 2, found {order!r}; choose 2 if in doubt")
+    if passes is not None and passes < 1:
+        raise ConfigError(f"expected passes >= 1, found {passes}; leave it out to certify")
+    if dataset.n_rows < 1:
+        raise ModelError(f"expected rows, found none in {dataset.address}; ingest a table first")
+    labels = tuple(model.labels(dataset.feature_names))
+    table = np.ascontiguousarray(model.prior.table(labels), dtype=np.float64)
+    if theta_star is None:
+        return None, table, labels
+    theta = np.array(theta_star, dtype=np.float64)
+    if theta.shape != (len(labels),) or not np.all(np.isfinite(theta)):
+        raise ConfigError(
+            f"expected theta_star of {len(labels)} finite numbers, found shape {theta.shape}; "
+            f"the parameters are {', '.join(labels[:6])}{', ...' if len(labels) > 6 else ''}"
+        )
+    return theta, table, labels
+
+
+def _origin(theta: Vector | None, dim: int) -> Point:
+    at = np.zeros(dim) if theta is None else theta
+    return Point(at, 0.0, np.zeros((dim, dim)), np.zeros(dim), np.inf)
+
+
+def _soften(table: Matrix) -> Matrix:
+    """Replace flat priors by Normal(0, 10): a subset may be separated where all rows are not."""
+    soft = table.copy()
+    soft[table[:, 0] == 0.0] = (1.0, 0.0, 10.0, 0.0)
+    return soft
+
+
+def _at(sums: BlockSums, theta: Vector, table: Matrix) -> Point:
+    log_lik, _, gradient, hessian = sums.totals(len(theta))
+    try:
+        return posterior_point(theta, (log_lik, gradient, hessian), table)
+    except NotPositiveDefiniteError:
+        raise ModelError(flat_message(table)) from None
+
+
+def _quadratic(sums: BlockSums, at: Point) -> tuple[float, Vector, Matrix]:
+    log_lik, _, gradient, hessian = sums.totals(len(at.theta))
+    return log_lik, gradient, hessian
+
+
+def _surrogate(
+    dataset: Dataset, model: Model, sums: BlockSums, centre: Vector
+) -> tuple[Objective, int]:
+    """Return the expansion at ``centre`` plus the exact remainder of the candidates."""
+    log_lik, _, gradient, hessian = sums.totals(len(centre))
+    if len(sums.rows) == 0:
+        base, exact = (0.0, np.zeros_like(gradient), np.zeros_like(hessian)), None
+    else:
+        exact = in_memory(model, gather(dataset, np.sort(sums.rows)), 1.0)
+        base = exact(centre)
+
+    def objective(theta: Vector) -> tuple[float, Vector, Matrix]:
+        shift = theta - centre
+        bend = (hessian - base[2]) @ shift
+        value = log_lik - base[0] + (gradient - base[1]) @ shift + 0.5 * shift @ bend
+        slope = gradient - base[1] + bend
+        if exact is None:
+            return float(value), slope, hessian
+        more = exact(theta)
+        return float(value + more[0]), slope + more[1], hessian - base[2] + more[2]
+
+    return objective, len(sums.rows)
+
+
+def _row_order(sums: BlockSums, rows: int) -> float:
+    """Return the median over draws of Var(sum over a tile) / (tile Var(one row))."""
+    if sums.tiles < 30:
+        return float("nan")
+    with np.errstate(invalid="ignore", divide="ignore"):
+        one = sums.slopes[1] / sums.n_rows - (sums.slopes[0] / sums.n_rows) ** 2
+        many = sums.slopes[2] / sums.tiles - (sums.slopes[3] / sums.tiles) ** 2
+        return float(np.median(many / (rows * one)))

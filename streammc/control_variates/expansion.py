@@ -1,0 +1,237 @@
+"""The result of the full pass: everything about the data that a sampler needs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.control_variates.block_pass import SUMMARY_COLUMNS
+from streammc.control_variates.scores import Histogram
+from streammc.errors import IdentityError, StoreError
+from streammc.protocols import Dataset, Index, Matrix, Model, Vector
+
+FORMAT = 1
+
+
+def model_digest(model: Model) -> str:
+    """Return the sha256 of the canonical JSON of ``model.describe()``."""
+    text = json.dumps(model.describe(), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class ControlVariates:
+    """Taylor expansion of the log-likelihood at ``theta_star``, and what certifies it.
+
+    Attributes
+    ----------
+    theta_star
+        (d,) expansion point.
+    log_lik, log_lik_remainder
+        Sum of l_i at ``theta_star``, and what rounding that sum to float64 left out.
+    gradient, hessian
+        (d,), (d, d) of the log-likelihood at ``theta_star``, without the prior.
+    order
+        0, 1 or 2: the order of the control variates that the sampler uses.
+    factor
+        (d, d) lower triangular S; S S' is the inverse of minus the Hessian of the log
+        posterior at ``theta_star``.
+    newton_step
+        (d,) from ``theta_star`` to the mode, to first order.
+    certificate
+        ``decrement`` (posterior sd), ``passes``, ``rows_read``, ``bytes_read``,
+        ``seconds``, ``converged``.
+    score_draws
+        (S, d) shifts from ``theta_star`` at which rows were scored.
+    candidates, scores
+        (c,) rows of the highest scores, best first, and these.
+    histogram
+        Power sums of the remainders by score.
+    chunk_summaries
+        One array per name, an entry per block of the pass.
+    row_order
+        Variance of the first-order terms summed over runs of ``row_order_rows``
+        neighbours, over what rows in random order would give; 1 when shuffled.
+    """
+
+    theta_star: Vector
+    log_lik: float
+    log_lik_remainder: float
+    gradient: Vector
+    hessian: Matrix
+    order: int
+    factor: Matrix
+    newton_step: Vector
+    n_rows: int
+    labels: tuple[str, ...]
+    fingerprint: str
+    model_digest: str
+    certificate: Mapping[str, Any]
+    score_draws: Matrix
+    candidates: Index
+    scores: Vector
+    histogram: Histogram
+    chunk_summaries: Mapping[str, Vector]
+    row_order: float
+    row_order_rows: int
+    stamps: Index = field(repr=False)
+
+    @property
+    def dim(self) -> int:
+        """Length of theta."""
+        return len(self.theta_star)
+
+    def posterior_sd(self) -> Vector:
+        """Return (d,) the standard deviations of the Laplace approximation."""
+        return np.sqrt(np.sum(self.factor**2, axis=1))
+
+    def to_arrays(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Return plain arrays and JSON from which :meth:`from_arrays` restores it."""
+        arrays: dict[str, NDArray[Any]] = {
+            "theta_star": self.theta_star,
+            "gradient": self.gradient,
+            "hessian": self.hessian,
+            "factor": self.factor,
+            "newton_step": self.newton_step,
+            "score_draws": self.score_draws,
+            "candidates": self.candidates,
+            "scores": self.scores,
+            "histogram_counts": self.histogram.counts,
+            "histogram_moments": self.histogram.moments,
+            "histogram_maxima": self.histogram.maxima,
+            "chunk_summaries": np.stack([self.chunk_summaries[c] for c in SUMMARY_COLUMNS]),
+            "stamps": self.stamps,
+        }
+        meta = {
+            "kind": "control-variates",
+            "format": FORMAT,
+            "log_lik": self.log_lik,
+            "log_lik_remainder": self.log_lik_remainder,
+            "order": self.order,
+            "n_rows": self.n_rows,
+            "labels": list(self.labels),
+            "fingerprint": self.fingerprint,
+            "model_digest": self.model_digest,
+            "certificate": dict(self.certificate),
+            "row_order": self.row_order,
+            "row_order_rows": self.row_order_rows,
+        }
+        return arrays, meta
+
+    @classmethod
+    def from_arrays(
+        cls, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]
+    ) -> ControlVariates:
+        """Restore from :meth:`to_arrays`.
+
+        Raises
+        ------
+        StoreError
+            If they are not control variates of this format, or do not fit together.
+        """
+        if meta.get("kind") != "control-variates" or meta.get("format") != FORMAT:
+            raise StoreError(
+                f"expected control variates of format {FORMAT}, found kind "
+                f"{meta.get('kind')!r}, format {meta.get('format')!r}; "
+                "make them again with `streammc summarize`"
+            )
+        try:
+            summaries = np.asarray(arrays["chunk_summaries"], np.float64)
+            result = cls(
+                theta_star=np.asarray(arrays["theta_star"], np.float64),
+                log_lik=float(meta["log_lik"]),
+                log_lik_remainder=float(meta["log_lik_remainder"]),
+                gradient=np.asarray(arrays["gradient"], np.float64),
+                hessian=np.ascontiguousarray(arrays["hessian"], np.float64),
+                order=int(meta["order"]),
+                factor=np.ascontiguousarray(arrays["factor"], np.float64),
+                newton_step=np.asarray(arrays["newton_step"], np.float64),
+                n_rows=int(meta["n_rows"]),
+                labels=tuple(str(label) for label in meta["labels"]),
+                fingerprint=str(meta["fingerprint"]),
+                model_digest=str(meta["model_digest"]),
+                certificate=dict(meta["certificate"]),
+                score_draws=np.asarray(arrays["score_draws"], np.float64),
+                candidates=np.asarray(arrays["candidates"], np.int64),
+                scores=np.asarray(arrays["scores"], np.float64),
+                histogram=Histogram(
+                    np.asarray(arrays["histogram_counts"], np.int64),
+                    np.asarray(arrays["histogram_moments"], np.float64),
+                    np.asarray(arrays["histogram_maxima"], np.float64),
+                ),
+                chunk_summaries=dict(zip(SUMMARY_COLUMNS, summaries, strict=True)),
+                row_order=float(meta["row_order"]),
+                row_order_rows=int(meta["row_order_rows"]),
+                stamps=np.asarray(arrays["stamps"], np.int64),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise StoreError(
+                f"expected complete control variates, found {error}; "
+                "make them again with `streammc summarize`"
+            ) from None
+        d = result.dim
+        fits = (
+            result.hessian.shape == result.factor.shape == (d, d)
+            and result.gradient.shape == result.newton_step.shape == (d,)
+            and len(result.labels) == d
+            and len(result.candidates) == len(result.scores)
+            and int(result.histogram.counts.sum()) == result.n_rows
+        )
+        if not fits:
+            raise StoreError(
+                f"expected arrays for {d} parameters and {result.n_rows} rows, found other "
+                "shapes; make the control variates again with `streammc summarize`"
+            )
+        return result
+
+    def save(self, path: str | Path) -> None:
+        """Write a zarr group with a checksum on every array; never a partial one."""
+        from streammc.trace.arrays import write_arrays
+
+        arrays, meta = self.to_arrays()
+        write_arrays(Path(path), arrays, meta)
+
+    @classmethod
+    def open(
+        cls, path: str | Path, dataset: Dataset | None = None, model: Model | None = None
+    ) -> ControlVariates:
+        """Read what :meth:`save` wrote, and check that it belongs to ``dataset`` and ``model``.
+
+        Raises
+        ------
+        IdentityError
+            If it was made for another store or model; the message says which.
+        StoreError
+            If it is damaged, or a chunk of the store has changed since.
+        """
+        from streammc.trace.arrays import read_arrays
+
+        result = cls.from_arrays(*read_arrays(Path(path)))
+        result.require(dataset, model, f"control variates {path}")
+        return result
+
+    def require(
+        self, dataset: Dataset | None, model: Model | None, name: str = "control variates"
+    ) -> None:
+        """Raise IdentityError unless these belong to ``dataset`` and ``model``."""
+        if dataset is not None and dataset.fingerprint != self.fingerprint:
+            raise IdentityError(
+                f"expected {name} for the store {dataset.address} (fingerprint "
+                f"{dataset.fingerprint[:12]}), found fingerprint {self.fingerprint[:12]}; "
+                "make them again with `streammc summarize`"
+            )
+        if model is not None and model_digest(model) != self.model_digest:
+            raise IdentityError(
+                f"expected {name} for the model {model.name} with this prior (digest "
+                f"{model_digest(model)[:12]}), found digest {self.model_digest[:12]}; "
+                "make them again with `streammc summarize`"
+            )
+        if dataset is not None:
+            dataset.recheck(self.stamps)

@@ -1,0 +1,156 @@
+"""Newton's method for the posterior mode, on sums that fit in memory.
+
+The objective returns the log-likelihood with its gradient and Hessian; the prior is
+added here. Steps are damped until the log posterior rises (Armijo), and the Hessian
+must be positive definite once its sign is turned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from streammc.errors import ModelError
+from streammc.numerics.prior import log_prior, prior_curvature
+from streammc.protocols import Matrix, Vector
+
+Objective = Callable[[Vector], tuple[float, Vector, Matrix]]
+"""theta -> log-likelihood, gradient (d,), Hessian (d, d)."""
+
+# Below this relative pivot a factorisation has lost all its digits.
+_LOWEST_PIVOT = 1e-13
+
+
+@dataclass(frozen=True)
+class Point:
+    """The log posterior and its expansion at one theta.
+
+    ``factor`` S is lower triangular with S S' the inverse of minus the Hessian of the
+    log posterior, ``step`` Newton's step S S' g and ``decrement`` its length in
+    posterior standard deviations, sqrt(g' S S' g).
+    """
+
+    theta: Vector
+    log_posterior: float
+    factor: Matrix
+    step: Vector
+    decrement: float
+
+
+class NotPositiveDefiniteError(ArithmeticError):
+    """The posterior has no finite curvature in some direction."""
+
+
+def posterior_factor(precision: Matrix) -> Matrix:
+    """Return S, lower triangular, with S S' = precision^-1.
+
+    ``precision`` is scaled to a unit diagonal first, so that columns of very
+    different sizes do not look singular.
+    """
+    diagonal = np.diag(precision)
+    if not np.all(np.isfinite(precision)) or not np.all(diagonal > 0.0):
+        raise NotPositiveDefiniteError
+    scale = 1.0 / np.sqrt(diagonal)
+    scaled = precision * scale[:, None] * scale
+    try:
+        # Cholesky of the reversed matrix is U U' of the matrix; S = U^-T.
+        reversed_factor = np.linalg.cholesky(scaled[::-1, ::-1])
+    except np.linalg.LinAlgError:
+        raise NotPositiveDefiniteError from None
+    if np.min(np.diag(reversed_factor)) ** 2 < _LOWEST_PIVOT:
+        raise NotPositiveDefiniteError
+    upper = reversed_factor[::-1, ::-1]
+    inverse = solve_triangular(upper, np.eye(len(scale)), lower=False)
+    return np.ascontiguousarray(scale[:, None] * inverse.T)
+
+
+def posterior_point(
+    theta: Vector, sums: tuple[float, Vector, Matrix], table: Matrix, damping: float = 0.0
+) -> Point:
+    """Add the prior to the sums of the log-likelihood at ``theta``."""
+    log_lik, gradient, hessian = sums
+    total = gradient.copy()
+    value = log_lik + log_prior(theta, table, total)
+    curvature = np.empty_like(theta)
+    prior_curvature(theta, table, curvature)
+    precision = np.diag(curvature) - hessian
+    if damping > 0.0:
+        precision += damping * np.diag(np.abs(np.diag(precision)) + 1e-300)
+    factor = posterior_factor(precision)
+    whitened = factor.T @ total
+    return Point(theta, value, factor, factor @ whitened, float(np.linalg.norm(whitened)))
+
+
+def damped_point(theta: Vector, sums: tuple[float, Vector, Matrix], table: Matrix) -> Point:
+    """Return :func:`posterior_point`, its diagonal raised as far as it takes."""
+    for damping in (0.0, 1e-9, 1e-6, 1e-3, 0.1, 1.0, 10.0, 1e3):
+        try:
+            return posterior_point(theta, sums, table, damping)
+        except NotPositiveDefiniteError:
+            continue
+    raise ModelError(
+        "expected a log posterior with finite curvature, found none at the starting point; "
+        "check the columns for huge values or give a tighter prior"
+    )
+
+
+def maximise(
+    objective: Objective, theta: Vector, table: Matrix, *, max_iterations: int = 200
+) -> Point:
+    """Return the mode by damped Newton steps.
+
+    Raises
+    ------
+    ModelError
+        If the log posterior is not finite at the start, or flat in some direction
+        at the end (separation or collinear columns under a flat prior).
+    """
+    sums = objective(theta)
+    point = damped_point(theta, sums, table)
+    if not np.isfinite(point.log_posterior):
+        raise ModelError(
+            f"expected a finite log posterior at the starting point, found {point.log_posterior}; "
+            "check the response, or give theta_star"
+        )
+    for _ in range(max_iterations):
+        gain = 0.5 * point.decrement**2
+        if gain <= 1e-14 * (1.0 + abs(point.log_posterior)):
+            break
+        length = 1.0
+        while True:
+            trial = point.theta + length * point.step
+            sums = objective(trial)
+            if np.isfinite(sums[0]) and all(np.all(np.isfinite(part)) for part in sums[1:]):
+                after = damped_point(trial, sums, table)
+                slack = 1e-12 * abs(point.log_posterior)
+                if after.log_posterior >= point.log_posterior + 1e-4 * length * gain - slack:
+                    break
+            length *= 0.5
+            if length < 1e-10:
+                return _checked(point, objective, table)
+        point = after
+    return _checked(point, objective, table)
+
+
+def _checked(point: Point, objective: Objective, table: Matrix) -> Point:
+    try:
+        return posterior_point(point.theta, objective(point.theta), table)
+    except NotPositiveDefiniteError:
+        raise ModelError(flat_message(table)) from None
+
+
+def flat_message(table: Matrix) -> str:
+    """Return the message for a posterior without a mode."""
+    if np.any(table[:, 0] == 0.0):
+        return (
+            "expected a posterior with a mode, found none: under a flat prior the response is "
+            "separated by the columns, or columns are collinear; give a proper prior "
+            "(--prior-scale 10)"
+        )
+    return (
+        "expected a log posterior of positive definite curvature, found a singular one: columns "
+        "are too large or too collinear for float64; standardise them (ingest --standardize)"
+    )

@@ -1,0 +1,256 @@
+"""Which rows are certain, and how many units are sampled from the rest.
+
+With V the variance of the log-likelihood estimate and gamma the skewness of D, the
+plan is the cheapest (fewest rows an iteration) such that, at draws from the Laplace
+approximation,
+
+- V <= 0.1 at the 90th percentile of the draws, from at least 30 units;
+- no unit moves the estimate by more than (U/k) max abs(D_j - mean D) = 0.5;
+- the log of the perturbation, V^2 / (4k) - gamma V^1.5 / (3 sqrt k), varies by less
+  than 0.02 over the draws (Dang et al. 2019, eq. 12, to third order in D).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from streammc.control_variates.expansion import ControlVariates
+from streammc.control_variates.pilot import Pilot, evaluate
+from streammc.control_variates.remainder_moments import (
+    LARGEST_JUMP,
+    RemainderMoments,
+    required_rows,
+)
+from streammc.errors import ConfigError
+from streammc.protocols import Dataset, Index, Model
+
+VARIANCE_TARGET = 0.1
+MOST_BLOCKS = 100
+ROW_ORDER_WARNING = 2.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The design of the subsample, frozen before the first iteration.
+
+    Attributes
+    ----------
+    certainty_rows
+        (c,) sorted rows that are always evaluated.
+    unit_rows, n_units, k, n_blocks
+        b, U, units in the subsample, G.
+    reasons
+        One sentence for each choice.
+    predicted
+        ``variance`` (90th percentile), ``variance_by_draw``, ``skewness``,
+        ``remainder_kurtosis``, ``perturbation_range``, ``max_jump``,
+        ``needed_without_certainty`` (rows).
+    deff, deff_rows
+        Design effect of runs of ``deff_rows`` rows, without the certainty rows.
+    refused
+        Why subsampling is refused, and what to do; ``None`` if it is not.
+    """
+
+    certainty_rows: Index
+    unit_rows: int
+    n_units: int
+    k: int
+    n_blocks: int
+    reasons: tuple[str, ...]
+    predicted: dict[str, Any]
+    deff: float
+    deff_rows: int
+    refused: str | None
+
+    @property
+    def subsample_size(self) -> int:
+        """m = k b rows."""
+        return self.k * self.unit_rows
+
+
+def plan(
+    cv: ControlVariates,
+    dataset: Dataset,
+    model: Model,
+    *,
+    subsample_size: int | None = None,
+    unit_rows: int | None = None,
+    n_blocks: int | None = None,
+    certainty: bool = True,
+    variance_target: float = VARIANCE_TARGET,
+    memory_limit: int = 2**27,
+) -> Plan:
+    """Choose the certainty rows, k and G.
+
+    Parameters
+    ----------
+    subsample_size
+        m rows, as given; ``None``: the fewest that keep the bounds above.
+    unit_rows
+        b; ``None``: 1.
+    n_blocks
+        G; ``None``: the smaller of 100 and k.
+    certainty
+        ``False``: no certainty rows.
+    variance_target
+        Bound on V.
+    memory_limit
+        Bytes that the certainty rows may take.
+
+    Raises
+    ------
+    ConfigError
+        If an option is out of range.
+    """
+    n = dataset.n_rows
+    b = 1 if unit_rows is None else unit_rows
+    _require("unit_rows", b, 1, n)
+    if subsample_size is not None:
+        _require("subsample_size", subsample_size, 1, n)
+    if not variance_target > 0.0:
+        raise ConfigError(f"expected variance_target > 0, found {variance_target}; 0.1 is usual")
+    pilot = evaluate(cv, dataset, model, b)
+    by_pass, sizes = RemainderMoments.of_histogram(cv.histogram, len(cv.candidates))
+    allowed = sizes <= min(memory_limit // (8 * (dataset.n_features + 3)), n)
+    if not certainty:
+        allowed &= sizes == 0
+    by_pilot = RemainderMoments.of_pilot(pilot, cv.candidates, sizes)
+    deff = 1.0
+    for _ in range(1 if b == 1 else 3):
+        needed = np.maximum(
+            required_rows(by_pass, deff, b, variance_target),
+            required_rows(by_pilot, deff, b, variance_target),
+        )
+        at = _choose(sizes, needed, allowed, None if subsample_size is None else subsample_size)
+        certain = np.sort(cv.candidates[: sizes[at]])
+        rest = pilot.without(certain)
+        if b > 1:
+            deff = max(rest.deff(b), 1e-3)
+            needed[at] = max(needed[at], b * np.ceil(n * rest.largest_jump(b) / LARGEST_JUMP / b))
+    bare = needed[sizes == 0][0]
+    wanted = float(needed[at]) if subsample_size is None else float(subsample_size)
+    k = math.ceil(min(wanted, float(n)) / b)
+    refused = None
+    cost = sizes[at] + wanted
+    if subsample_size is None and not cost <= n / 2:
+        refused = (
+            f"hmc-ecs needs {_count(cost)} rows an iteration ({sizes[at]} certainty rows and "
+            f"{_count(wanted)} sampled) to be right here, more than half of the {n} rows; "
+            "use --sampler hmc"
+        )
+    if n_blocks is not None:
+        _require("n_blocks", n_blocks, 1, k)
+    predicted = _predict(by_pass, by_pilot, rest, at, k, b, deff)
+    predicted["needed_without_certainty"] = float(bare)
+    deff_rows = pilot.run_rows
+    run_effect = rest.deff(deff_rows)
+    reasons = _reasons(cv, sizes[at], k, b, predicted, subsample_size, variance_target)
+    if run_effect > ROW_ORDER_WARNING:
+        reasons.append(
+            f"rows are ordered: runs of {deff_rows} rows have design effect {run_effect:.1f}; "
+            "for runs, ingest with --shuffle"
+        )
+    return Plan(
+        certainty_rows=certain,
+        unit_rows=b,
+        n_units=-(-n // b),
+        k=k,
+        n_blocks=n_blocks or min(MOST_BLOCKS, k),
+        reasons=tuple(reasons),
+        predicted=predicted,
+        deff=run_effect,
+        deff_rows=deff_rows,
+        refused=refused,
+    )
+
+
+def _require(name: str, value: int, low: int, high: int) -> None:
+    if isinstance(value, bool) or int(value) != value or not low <= value <= high:
+        raise ConfigError(
+            f"expected {name} from {low} to {high}, found {value}; leave it out for the default"
+        )
+
+
+def _choose(sizes: Index, needed: np.ndarray, allowed: np.ndarray, given: int | None) -> int:
+    """Return the index of the cheapest set of certainty rows."""
+    cost = np.where(allowed, sizes + needed, np.inf)
+    if given is None:
+        return int(np.argmin(np.where(np.isfinite(cost), cost, 1e300 + sizes * allowed)))
+    enough = allowed & (needed <= given)
+    if enough.any():
+        return int(np.argmin(np.where(enough, sizes, np.iinfo(np.int64).max)))
+    return int(np.argmin(np.where(allowed, needed, np.inf)))
+
+
+def _predict(
+    by_pass: RemainderMoments,
+    by_pilot: RemainderMoments,
+    rest: Pilot,
+    at: int,
+    k: int,
+    b: int,
+    deff: float,
+) -> dict[str, Any]:
+    m = k * b
+    pilot_variance = deff * by_pilot.variance[at] / m
+    pass_variance = deff * by_pass.variance[at] / m
+    units = rest.totals(b)
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        centred = units - units.mean(axis=1, keepdims=True)
+        second = np.mean(centred**2, axis=1)
+        skewness = np.median(np.mean(centred**3, axis=1) / second**1.5)
+        kurtosis = np.median(np.mean(centred**4, axis=1) / second**2)
+    return {
+        "variance": float(max(np.quantile(pilot_variance, 0.9), np.quantile(pass_variance, 0.9))),
+        "variance_by_draw": [float(v) for v in pilot_variance],
+        "skewness": float(np.nan_to_num(skewness)),
+        "remainder_kurtosis": float(np.nan_to_num(kurtosis)),
+        "perturbation_range": float(
+            max(
+                by_pass.perturbation_range(deff, b, m)[at],
+                by_pilot.perturbation_range(deff, b, m)[at],
+            )
+        ),
+        "max_jump": float(
+            max(by_pass.largest[at], by_pilot.largest[at], rest.n_rows * rest.largest_jump(b)) / m
+        ),
+    }
+
+
+def _reasons(
+    cv: ControlVariates,
+    certain: int,
+    k: int,
+    b: int,
+    predicted: dict[str, Any],
+    given: int | None,
+    target: float,
+) -> list[str]:
+    reasons = [
+        f"{certain} certainty rows and {k} units of {b} row{'s' if b > 1 else ''}: predicted "
+        f"log_lik_variance {predicted['variance']:.2g} (target {target:g}), largest jump "
+        f"{predicted['max_jump']:.2g}",
+    ]
+    if given is not None and not predicted["variance"] <= target:
+        reasons.append(
+            f"subsample_size {given} was given and is too small for the target of {target:g}"
+        )
+    if certain:
+        reasons.append(
+            f"without certainty rows {_count(predicted['needed_without_certainty'])} rows "
+            "would be needed"
+        )
+    if not cv.certificate["converged"]:
+        reasons.append(
+            f"theta_star is {cv.certificate['decrement']:.2g} posterior sd from the mode; "
+            "leave out passes to certify it"
+        )
+    return reasons
+
+
+def _count(rows: float) -> str:
+    return f"{rows:.0f}" if rows < 1e9 else f"{rows:.1e}"

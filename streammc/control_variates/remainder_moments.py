@@ -1,0 +1,137 @@
+"""What is left to sample for each set of certainty rows, and how many rows that needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.control_variates.block_kernel import N_BINS
+from streammc.control_variates.pilot import Pilot
+from streammc.control_variates.scores import Histogram
+from streammc.protocols import Index, Matrix, Vector
+
+LEAST_UNITS = 30
+LARGEST_JUMP = 0.5
+LARGEST_PERTURBATION_RANGE = 0.02
+
+
+@dataclass(frozen=True)
+class RemainderMoments:
+    """Per threshold (first axis) and draw (second): rows without the certain ones.
+
+    Attributes
+    ----------
+    variance
+        (t, S) n^2 Var(d): variance of the log-likelihood estimate times m, b = 1.
+    third
+        (t, S) n^3 E(d - mean)^3: its third cumulant times m^2.
+    largest
+        (t,) n max abs(D - mean D): the largest jump times m, over the draws.
+    """
+
+    variance: Matrix
+    third: Matrix
+    largest: Vector
+
+    @staticmethod
+    def of_histogram(histogram: Histogram, n_candidates: int) -> tuple[RemainderMoments, Index]:
+        """Return the moments for each threshold, and the certainty rows (t,) it leaves.
+
+        Only thresholds whose rows are all among the candidates; the candidates are the
+        rows of highest score, so these are the first ``sizes[t]`` of them.
+        """
+        counts, moments, maxima = histogram.below()
+        n = int(counts[-1])
+        sizes = n - counts
+        keep = np.flatnonzero((sizes <= n_candidates) & np.append(True, np.diff(counts) > 0))
+        if not len(keep) or sizes[keep[-1]] != 0:
+            keep = np.append(keep, N_BINS)
+        result = RemainderMoments.from_sums(moments[keep, :, :3], maxima[keep], n, n)
+        return result, sizes[keep]
+
+    @staticmethod
+    def of_pilot(pilot: Pilot, candidates: Index, sizes: Index) -> RemainderMoments:
+        """Return the same from the rows of the pilot, for ``sizes`` of the candidates."""
+        rows = pilot.rows.ravel()
+        inside = rows < pilot.n_rows
+        order = np.argsort(candidates, kind="stable")
+        ranked = candidates[order]
+        place = np.searchsorted(ranked, rows)
+        place_in = np.minimum(place, max(len(ranked) - 1, 0))
+        rank = np.full(len(rows), np.iinfo(np.int64).max)
+        if len(ranked):
+            hit = ranked[place_in] == rows
+            rank[hit] = order[place_in[hit]]
+        # A row is certain for every size above its rank: group by how many sizes leave it in.
+        ascending = np.sort(sizes)
+        group = np.searchsorted(ascending, rank, side="right")
+        n_groups = len(ascending) + 1
+        values = pilot.values.reshape(len(pilot.values), -1)
+        sums = np.zeros((n_groups, len(values), 3))
+        maxima = np.zeros((n_groups, len(values)))
+        with np.errstate(over="ignore", invalid="ignore"):
+            for s, r in enumerate(values):
+                for power in range(3):
+                    sums[:, s, power] = np.bincount(group, r ** (power + 1), n_groups)
+                np.maximum.at(maxima[:, s], group, np.abs(r))
+            # size ascending[g] keeps the groups g + 1 and above
+            sums = np.cumsum(sums[::-1], axis=0)[::-1][1:]
+        maxima = np.maximum.accumulate(maxima[::-1], axis=0)[::-1][1:]
+        where = np.searchsorted(ascending, sizes)
+        return RemainderMoments.from_sums(
+            sums[where], maxima[where], int(inside.sum()), pilot.n_rows
+        )
+
+    @staticmethod
+    def from_sums(
+        sums: NDArray[np.float64], maxima: Matrix, counted: int, n: int
+    ) -> RemainderMoments:
+        """Return the moments of ``n`` rows from power sums (t, S, 3) over ``counted`` of them."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean, square, cube = np.moveaxis(sums / counted, 2, 0)
+            variance = n * (n * np.maximum(square - mean**2, 0.0))
+            third = float(n) ** 3 * (cube - 3.0 * mean * square + 2.0 * mean**3)
+            largest = np.max(n * (maxima + np.abs(mean)), axis=1)
+        return RemainderMoments(
+            np.nan_to_num(variance, nan=np.inf, posinf=np.inf),
+            np.nan_to_num(third, nan=np.inf, posinf=np.inf, neginf=-np.inf),
+            np.nan_to_num(largest, nan=np.inf, posinf=np.inf),
+        )
+
+    def perturbation_range(self, deff: float, b: int, m: float | Vector) -> Vector:
+        """Return (t,) the range over draws of V^2 / (4k) - gamma V^1.5 / (3 sqrt k).
+
+        gamma V^1.5 / sqrt(k) is the third cumulant of the estimate; a run of b equal
+        rows multiplies it by b^2, which is the square of its design effect.
+        """
+        m = np.asarray(m, np.float64)
+        per_draw = m[..., None]
+        with np.errstate(over="ignore", invalid="ignore"):
+            v = deff * self.variance / per_draw
+            value = v * v * b / (4.0 * per_draw) - deff**2 * self.third / (3.0 * per_draw**2)
+            spread = value.max(axis=1) - value.min(axis=1)
+        return np.nan_to_num(spread, nan=np.inf, posinf=np.inf)
+
+
+def required_rows(moments: RemainderMoments, deff: float, b: int, variance_target: float) -> Vector:
+    """Return (t,) the fewest rows m = k b that keep every bound; ``inf`` where none does."""
+    with np.errstate(invalid="ignore"):
+        variance = np.nan_to_num(np.quantile(moments.variance, 0.9, axis=1), nan=np.inf)
+    m = np.maximum(LEAST_UNITS * b, deff * variance / variance_target)
+    m = np.maximum(m, moments.largest / LARGEST_JUMP)
+    m = np.maximum(m, _rows_for_perturbation(moments, deff, b))
+    return b * np.ceil(m / b)
+
+
+def _rows_for_perturbation(moments: RemainderMoments, deff: float, b: int) -> Vector:
+    """Return (t,) m by bisection: from there on the perturbation's range stays below 0.02."""
+    low = np.zeros(len(moments.variance))
+    high = np.full(len(low), 62.0)
+    for _ in range(30):
+        middle = 0.5 * (low + high)
+        good = moments.perturbation_range(deff, b, 2.0**middle) < LARGEST_PERTURBATION_RANGE
+        high = np.where(good, middle, high)
+        low = np.where(good, low, middle)
+    return np.where(high >= 61.9, np.inf, 2.0**high)
