@@ -24,6 +24,7 @@ from pathlib import Path
 import arviz_stats
 import matplotlib.pyplot as plt
 import pandas as pd
+
 import streammc
 from streammc.demo_data import path
 
@@ -73,8 +74,7 @@ beta.sel(feature=features).stack(sample=("chain", "draw")).transpose().to_pandas
     ax=axes[1], vert=False, showfliers=False
 )
 axes[0].set_title("four chains of one coefficient")
-axes[1].set_title("coefficients of standardised features");
-
+axes[1].set_title("coefficients of standardised features")
 # %% [markdown]
 # ## Did subsampling do harm?
 #

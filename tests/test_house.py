@@ -15,9 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 HEAVY = ("numba", "dask", "zarr", "xarray", "pyarrow", "scipy", "pandas", "distributed")
 PAPERS = sorted(
-    path
-    for pattern in ("*.md", "docs/**/*.md", "streammc/**/*.md")
-    for path in ROOT.glob(pattern)
+    path for pattern in ("*.md", "docs/**/*.md", "streammc/**/*.md") for path in ROOT.glob(pattern)
 )
 
 
