@@ -1,0 +1,252 @@
+"""Does a model agree with itself? Derivatives, simulator, support, stability.
+
+A wrong derivative does not stop a sampler; it makes it slow, or biased where control
+variates use it. So every family, shipped or written by a user, goes through the same
+checks: derivatives against differences of the value, the simulator against the
+likelihood by the identities of Bartlett (1953), and probabilities against one.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from streammc.protocols import Matrix, Model, Rows, Vector
+
+STEP: Final = 2.0**-10
+"""Of the differences, relative to ``max(1, |eta|)``: truncation and rounding both 1e-12."""
+DERIVATIVE_LIMIT: Final = 1e-9
+"""Largest error of a derivative, relative to the largest of value, derivative and 1."""
+Z_LIMIT: Final = 4.5
+SIZES: Final = (0.0, 1e-300, 1.0, 37.0, 709.0, 746.0, 1e4)
+"""Predictors at which stability is checked: a zero, where sums round, where ``exp`` does."""
+MOST_COMBINATIONS: Final = 4096
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check: the worst case against its limit."""
+
+    name: str
+    worst: float
+    limit: float
+    detail: str
+
+    @property
+    def passed(self) -> bool:
+        """Whether the worst case is within the limit; NaN is not."""
+        return self.worst <= self.limit
+
+
+@dataclass(frozen=True)
+class Report:
+    """What :func:`check_model` found."""
+
+    model: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether every check passed."""
+        return all(finding.passed for finding in self.findings)
+
+    def __str__(self) -> str:
+        """Return one line per check."""
+        lines = [
+            f"{'ok  ' if f.passed else 'FAIL'} {f.name}: {f.worst:.2g} (limit {f.limit:.2g}) "
+            f"{f.detail}".rstrip()
+            for f in self.findings
+        ]
+        return "\n".join([f"model {self.model}", *lines])
+
+
+def check_model(
+    model: Model,
+    *,
+    support: Vector | None = None,
+    points: int = 16,
+    draws: int = 20_000,
+    seed: int = 0,
+) -> Report:
+    """Check a model against itself.
+
+    Parameters
+    ----------
+    model
+        Any :class:`streammc.protocols.Model`.
+    support
+        Values that carry all but 1e-9 of the probability at predictors of size 3, for
+        a discrete response: their probabilities must sum to one.
+    points
+        Number of predictor values, standard normal, at which derivatives and moments
+        are checked.
+    draws
+        Simulated responses at each of them.
+    seed
+        Seed of everything random here.
+
+    Returns
+    -------
+    Report
+        One finding per check; ``report.passed`` is whether all hold.
+
+    Examples
+    --------
+    >>> from streammc.models import check_model, logistic
+    >>> check_model(logistic(), support=[0.0, 1.0]).passed
+    True
+    """
+    rng = np.random.default_rng(seed)
+    p = model.n_linear + model.n_scalar
+    eta = rng.standard_normal((p, points))
+    y = model.simulate(eta, rng)
+    findings = [
+        _interface(model, y, rng),
+        _slopes(model, eta, y),
+        _curvatures(model, eta, y),
+        _orders(model, eta, y),
+        _extremes(model, y, rng),
+        *_moments(model, eta, draws, rng),
+    ]
+    if support is not None:
+        findings.append(_total_probability(model, eta, np.asarray(support, dtype=np.float64)))
+    return Report(model.name, tuple(findings))
+
+
+def evaluate(model: Model, eta: Matrix, y: Vector, order: int = 2) -> Matrix:
+    """Return ``out`` (1 + p + p(p+1)/2, m) of the link; NaN where it writes nothing."""
+    p, m = eta.shape
+    out = np.full((1 + p + p * (p + 1) // 2, m), np.nan)
+    model.link(
+        np.ascontiguousarray(eta, dtype=np.float64),
+        np.ascontiguousarray(y, dtype=np.float64),
+        order,
+        out,
+    )
+    return out
+
+
+def _interface(model: Model, y: Vector, rng: np.random.Generator) -> Finding:
+    """Count what does not follow ``protocols.Model``."""
+    names = ("first", "second")
+    labels = model.labels(names)
+    rows = Rows(rng.standard_normal((len(y), 2)), y, np.zeros(len(y)), np.ones(len(y)))
+    start = model.start(rows)
+    faults = {
+        "dim": model.dim(2) != 2 * model.n_linear + model.n_scalar,
+        "labels": len(labels) != model.dim(2) or len(set(labels)) != len(labels),
+        "response_fault": model.response_fault(y) is not None,
+        "start": start.shape != (model.dim(2),) or not np.isfinite(start).all(),
+        "describe": json.loads(json.dumps(model.describe())) != model.describe(),
+        "prior": model.prior.table(labels).shape != (model.dim(2), 4),
+    }
+    wrong = [name for name, fault in faults.items() if fault]
+    return Finding("interface", len(wrong), 0, ", ".join(wrong))
+
+
+def _difference(model: Model, eta: Matrix, y: Vector, a: int, row: int) -> Vector:
+    """Return d out[row] / d eta[a] (m,) by differences of fourth order."""
+    h = STEP * np.maximum(1.0, np.abs(eta[a]))
+    total: Vector = np.zeros(eta.shape[1])
+    for step, factor in ((1, 8.0), (-1, -8.0), (2, -1.0), (-2, 1.0)):
+        moved = eta.copy()
+        moved[a] += step * h
+        total += factor * evaluate(model, moved, y)[row]
+    total /= 12.0 * h
+    return total
+
+
+def _worst(name: str, eta: Matrix, y: Vector, error: Matrix) -> Finding:
+    """Return the finding for errors (k, m) of derivatives."""
+    error = np.where(np.isnan(error), np.inf, error)
+    i = int(np.argmax(error.max(axis=0)))
+    return Finding(
+        name, float(error.max()), DERIVATIVE_LIMIT, f"at eta {eta[:, i].tolist()}, y {y[i]:g}"
+    )
+
+
+def _slopes(model: Model, eta: Matrix, y: Vector) -> Finding:
+    """Compare first derivatives with differences of the value."""
+    out = evaluate(model, eta, y)
+    scale = np.maximum(1.0, np.abs(out).max(axis=0))
+    error = [abs(out[1 + a] - _difference(model, eta, y, a, 0)) / scale for a in range(len(eta))]
+    return _worst("first derivatives", eta, y, np.array(error))
+
+
+def _curvatures(model: Model, eta: Matrix, y: Vector) -> Finding:
+    """Compare second derivatives with differences of the first, both ways round."""
+    out = evaluate(model, eta, y)
+    scale = np.maximum(1.0, np.abs(out).max(axis=0))
+    error = []
+    row = 1 + len(eta)
+    for a in range(len(eta)):
+        for b in range(a, len(eta)):
+            error.append(abs(out[row] - _difference(model, eta, y, a, 1 + b)) / scale)
+            error.append(abs(out[row] - _difference(model, eta, y, b, 1 + a)) / scale)
+            row += 1
+    return _worst("second derivatives", eta, y, np.array(error))
+
+
+def _orders(model: Model, eta: Matrix, y: Vector) -> Finding:
+    """Count rows whose bits depend on the order asked for or on their neighbours."""
+    full = evaluate(model, eta, y)
+    p = len(eta)
+    alone = np.hstack([evaluate(model, eta[:, i : i + 1], y[i : i + 1]) for i in range(len(y))])
+    wrong = (
+        (evaluate(model, eta, y, 0)[0] != full[0])
+        | (evaluate(model, eta, y, 1)[: 1 + p] != full[: 1 + p]).any(axis=0)
+        | (alone != full).any(axis=0)
+    )
+    return Finding("same bits for every order and place", float(wrong.sum()), 0, "rows differ")
+
+
+def _extremes(model: Model, y: Vector, rng: np.random.Generator) -> Finding:
+    """Count NaN, and densities of +inf, for predictors up to 1e4."""
+    p = model.n_linear + model.n_scalar
+    grid = np.array([*(-size for size in SIZES), *SIZES])
+    if len(grid) ** p <= MOST_COMBINATIONS:
+        axes = np.array(np.meshgrid(*[grid] * p, indexing="ij")).reshape(p, -1)
+    else:
+        axes = rng.choice(grid, size=(p, MOST_COMBINATIONS))
+    responses = np.unique(y)
+    eta = np.tile(axes, len(responses))
+    out = evaluate(model, eta, np.repeat(responses, axes.shape[1]))
+    wrong = np.isnan(out).any(axis=0) | (out[0] == np.inf)
+    where = f"first at eta {eta[:, int(np.argmax(wrong))].tolist()}" if wrong.any() else ""
+    return Finding("NaN or +inf for predictors up to 1e4", float(wrong.sum()), 0, where)
+
+
+def _moments(model: Model, eta: Matrix, draws: int, rng: np.random.Generator) -> list[Finding]:
+    """Check ``E[l_a] = 0`` and ``E[l_a l_b + l_ab] = 0`` under the simulator."""
+    p, points = eta.shape
+    repeated = np.repeat(eta, draws, axis=1)
+    out = evaluate(model, repeated, model.simulate(repeated, rng)).reshape(-1, points, draws)
+    slope = out[1 : 1 + p]
+    pairs = [(a, b) for a in range(p) for b in range(a, p)]
+    second = np.array([slope[a] * slope[b] + out[1 + p + k] for k, (a, b) in enumerate(pairs)])
+    return [
+        Finding("simulated mean of the score", _largest_z(slope), Z_LIMIT, "z"),
+        Finding("simulated mean of score squared plus curvature", _largest_z(second), Z_LIMIT, "z"),
+    ]
+
+
+def _largest_z(samples: Matrix) -> float:
+    """Return the largest |mean| in standard errors over (k, points, draws)."""
+    mean = samples.mean(axis=-1)
+    error = samples.std(axis=-1, ddof=1) / np.sqrt(samples.shape[-1])
+    # Samples that are all alike have no error: their mean must be zero.
+    z = np.where(np.abs(mean) < 1e-12, 0.0, np.abs(mean) / np.maximum(error, 1e-300))
+    return float(np.where(np.isnan(z), np.inf, z).max())
+
+
+def _total_probability(model: Model, eta: Matrix, support: Vector) -> Finding:
+    """Compare the sum over ``support`` of ``exp(l)`` with one."""
+    worst = 0.0
+    for i in range(eta.shape[1]):
+        column = np.repeat(eta[:, i : i + 1], len(support), axis=1)
+        total = float(np.exp(evaluate(model, column, support, 0)[0]).sum())
+        worst = max(worst, abs(total - 1.0))
+    return Finding("probabilities sum to one", worst, 1e-9, "error of the sum")
