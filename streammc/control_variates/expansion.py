@@ -191,6 +191,15 @@ class ControlVariates:
             )
         return result
 
+    def digest(self) -> str:
+        """Return the SHA-256 of what a sampler sees: the expansion, not how it was made."""
+        parts = [self.theta_star, self.gradient, self.hessian, self.factor, self.score_draws]
+        text = f"{self.fingerprint} {self.model_digest} {self.order} {self.log_lik!r}"
+        joined = hashlib.sha256(text.encode())
+        for part in parts:
+            joined.update(np.ascontiguousarray(part).tobytes())
+        return joined.hexdigest()
+
     def save(self, path: str | Path) -> None:
         """Write a zarr group with a checksum on every array; never a partial one."""
         from streammc.trace.arrays import write_arrays

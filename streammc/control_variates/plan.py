@@ -13,7 +13,8 @@ approximation,
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,20 @@ class Plan:
     def subsample_size(self) -> int:
         """m = k b rows."""
         return self.k * self.unit_rows
+
+    def describe(self) -> dict[str, Any]:
+        """Return everything but the certainty rows as JSON."""
+        facts = asdict(self)
+        del facts["certainty_rows"]
+        return facts
+
+    @classmethod
+    def from_description(cls, facts: Mapping[str, Any], certainty_rows: Index) -> Plan:
+        """Return the plan of :meth:`describe`."""
+        return cls(
+            certainty_rows=np.ascontiguousarray(certainty_rows, dtype=np.int64),
+            **{**facts, "reasons": tuple(facts["reasons"])},
+        )
 
 
 def plan(

@@ -99,7 +99,7 @@ def subsampled(
     hessian = cv.hessian if cv.order == 2 else np.zeros_like(cv.hessian)
     base = Base(
         cv.theta_star,
-        float(cv.log_lik),
+        float(cv.log_lik + cv.log_lik_remainder),
         cv.gradient if cv.order >= 1 else np.zeros_like(cv.gradient),
         np.ascontiguousarray(hessian),
         np.ascontiguousarray(cv.factor),
@@ -123,3 +123,17 @@ def subsampled(
         target_acceptance=sampler.target_acceptance,
         step_size=sampler.step_size,
     )
+
+
+def problem(
+    dataset: Dataset,
+    model: Model,
+    cv: ControlVariates,
+    plan: Plan | None,
+    sampler: HmcEcs | Hmc,
+) -> Problem:
+    """Return what the chains of ``sampler`` share."""
+    if isinstance(sampler, Hmc):
+        return full_data(dataset, model, cv, sampler)
+    assert plan is not None
+    return subsampled(dataset, model, cv, plan, sampler)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import secrets
-import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streammc.control_variates import compute
+from streammc.control_variates.certify import compute
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.plan import Plan, plan
 from streammc.errors import IdentityError, RefusedError
@@ -28,8 +27,8 @@ from streammc.trace.run_directory import RunDirectory, check_identity
 if TYPE_CHECKING:
     import xarray
 
-VARIANCE_WARNING = 1.0
 VARIANCE_REFUSAL = 3.0
+CONTROL_VARIATES = "control-variates.zarr"
 _DTYPES = {"diverging": "bool", "n_steps": "int64", "n_rows": "int64"}
 
 
@@ -175,8 +174,8 @@ def run_job(
     """
     check_counts(draws, warmup, chains, seed)
     folder = Path(path) if path is not None else Path(tempfile.mkdtemp(prefix="streammc-run-"))
-    never = stop if stop is not None else _never
-    existing = RunDirectory.open(folder) if _holds_run(folder) else None
+    polled = stop if stop is not None else _never
+    existing = RunDirectory.open(folder) if RunDirectory.exists(folder) else None
     if seed is None:
         seed = int(existing.identity["seed"]) if existing else secrets.randbits(63)
     key = identity(
@@ -186,26 +185,26 @@ def run_job(
         check_identity(existing.identity, key)
         if existing.finished(draws) and "summary" in existing.attributes:
             kept = existing.attributes["summary"]
-            return RunReport(folder, kept, True, False, kept.get("warnings", []))
+            return RunReport(folder, kept, True, False, kept["warnings"])
         setup = _load_setup(existing, dataset, model)
-        run = existing
     else:
         setup = decide(
             dataset, model, sampler, control_variates, scheduler=scheduler, progress=progress
         )
-        if never():
-            return RunReport(folder, {}, False, False)
-        run = _create(folder, key, setup, dataset, chains, draws, warmup, attributes or {})
-    with run.lock():
-        if existing is not None and draws > run.draws:
+    if polled():
+        return RunReport(folder, {}, False, False)
+    shape = {"chains": chains, "draws": draws, "warmup": warmup}
+    with RunDirectory.hold(
+        folder, identity=key, **shape, **_contents(setup, dataset, draws, attributes or {})
+    ) as run:
+        if draws > run.draws:
             run.extend(draws)
-        if isinstance(setup.sampler, Hmc):
-            problem = build.full_data(dataset, model, setup.cv, setup.sampler)
-        else:
-            assert setup.plan is not None
-            problem = build.subsampled(dataset, model, setup.cv, setup.plan, setup.sampler)
         team = Chains(
-            problem, seed=seed, chains=chains, threads=threads, batch_iterations=batch_iterations
+            build.problem(dataset, model, setup.cv, setup.plan, setup.sampler),
+            seed=seed,
+            chains=chains,
+            threads=threads,
+            batch_iterations=batch_iterations,
         )
         try:
             saved = run.checkpoint()
@@ -213,14 +212,14 @@ def run_job(
                 team.initialise()
             else:
                 team.restore(saved)
-            warnings = _drive(run, team, setup, draws, warmup, progress, never)
+            _drive(run, team, setup, progress, polled)
         except StoppedError:
             return RunReport(folder, {}, False, True)
         finally:
             team.close()
         due = audit_due(audit, setup.sampler, setup.cv, team.clock)
         summary = finish_report(
-            run, dataset, model, setup, team, warnings, due, scheduler=scheduler, progress=progress
+            run, dataset, model, setup, team, due, scheduler=scheduler, progress=progress
         )
     return RunReport(folder, summary, True, True, summary["warnings"])
 
@@ -278,7 +277,7 @@ def sample(
     finally:
         if main:
             signal.signal(signal.SIGINT, before)
-    if not report.finished and not _holds_run(report.path):
+    if not RunDirectory.exists(report.path):
         raise KeyboardInterrupt
     return open_run(report.path)
 
@@ -287,55 +286,33 @@ def _never() -> bool:
     return False
 
 
-def _holds_run(folder: Path) -> bool:
-    """Whether ``folder`` exists and is not empty: then it must be a run of ours."""
-    return folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
-
-
-def _create(
-    folder: Path,
-    key: dict[str, Any],
-    setup: Setup,
-    dataset: Dataset,
-    chains: int,
-    draws: int,
-    warmup: int,
-    attributes: dict[str, Any],
-) -> RunDirectory:
-    """Create the run directory with what was decided, or nothing at all."""
+def _contents(
+    setup: Setup, dataset: Dataset, draws: int, attributes: dict[str, Any]
+) -> dict[str, Any]:
+    """Return what a new run directory starts with."""
     constant = {"theta_star": setup.cv.theta_star}
     if setup.plan is not None:
         constant["certainty_rows"] = setup.plan.certainty_rows
-    run = RunDirectory.create(
-        folder,
-        identity=key,
-        labels=list(setup.cv.labels),
-        feature_names=list(dataset.feature_names),
-        chains=chains,
-        draws=draws,
-        warmup=warmup,
-        stat_dtypes={name: _DTYPES.get(name, "float64") for name in STATISTICS},
-        interval=interval_length(draws),
-        attributes={
+    return {
+        "labels": list(setup.cv.labels),
+        "feature_names": list(dataset.feature_names),
+        "stat_dtypes": {name: _DTYPES.get(name, "float64") for name in STATISTICS},
+        "interval": interval_length(draws),
+        "attributes": {
             **attributes,
             "store": dataset.address,
             "sampler": setup.sampler.describe(),
             "sampler_reason": setup.reason,
             "plan": setup.plan.describe() if setup.plan is not None else None,
         },
-        constant_data=constant,
-    )
-    try:
-        setup.cv.save(folder / "control-variates.zarr")
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    return run
+        "constant_data": constant,
+        "prepare": lambda folder: setup.cv.save(folder / CONTROL_VARIATES),
+    }
 
 
 def _load_setup(run: RunDirectory, dataset: Dataset, model: Model) -> Setup:
     """Read back what was decided when the run began."""
-    cv = ControlVariates.open(run.path / "control-variates.zarr", dataset, model)
+    cv = ControlVariates.open(run.path / CONTROL_VARIATES, dataset, model)
     options = dict(run.attributes["sampler"])
     name = options.pop("name")
     sampler: HmcEcs | Hmc = Hmc(**options) if name == "hmc" else HmcEcs(**options)
@@ -350,44 +327,37 @@ def _drive(
     run: RunDirectory,
     team: Chains,
     setup: Setup,
-    draws: int,
-    warmup: int,
     progress: Progress | None,
     stop: Callable[[], bool],
-) -> list[str]:
-    """Run every interval that is missing; return warnings."""
-    warnings = []
-    blocks = setup.plan.n_blocks if setup.plan is not None else 0
-    if warmup < 5 * blocks:
-        warnings.append(
-            f"warmup of {warmup} is shorter than 5 x {blocks} blocks: the first subsample may "
-            "still be felt"
-        )
+) -> None:
+    """Run every interval that is missing; refuse to go on where the variance is too high."""
     total, count = 0.0, 0
-    for phase, wanted in (("warmup", warmup), ("draws", draws)):
-        done = run.committed_warmup if phase == "warmup" else run.committed_draws
-        while done < wanted:
-            n = min(run.interval, wanted - done)
-            statistics = team.advance(run, phase, n, stop)
-            done += n
-            variance = statistics["log_lik_variance"]
-            if phase == "draws" or done >= wanted:
-                total += float(variance.sum()) if phase == "draws" else 0.0
-                count += variance.size if phase == "draws" else 0
-                mean = total / count if count else float(variance.mean())
-                allowed = isinstance(setup.sampler, Hmc) or setup.sampler.allow_high_variance
-                if mean > VARIANCE_REFUSAL and not allowed:
-                    raise RefusedError(
-                        f"log_lik_variance should stay near 0.1, its mean is {mean:.3g}: the "
-                        "draws would be biased; use --sampler hmc, a larger --subsample-size, "
-                        "or more passes for theta_star"
-                    )
-            if progress is not None:
-                facts = {
-                    "log_lik_variance": float(variance.mean()),
-                    "acceptance_rate": float(statistics["acceptance_rate"].mean()),
-                    "step_size": float(statistics["step_size"].mean()),
-                    "rows": int(statistics["n_rows"].sum()),
-                }
-                progress(phase, done, wanted, facts)
-    return warnings
+    while n := run.next_length:
+        phase, done = run.phase, run.next_start + n
+        wanted = run.warmup if phase == "warmup" else run.draws
+        statistics = team.advance(run, phase, n, stop)
+        variance = statistics["log_lik_variance"]
+        if phase == "draws":
+            total, count = total + float(variance.sum()), count + variance.size
+            _check_variance(total / count, setup.sampler)
+        elif done == wanted:
+            _check_variance(float(variance.mean()), setup.sampler)
+        if progress is not None:
+            facts = {
+                "log_lik_variance": float(variance.mean()),
+                "acceptance_rate": float(statistics["acceptance_rate"].mean()),
+                "step_size": float(statistics["step_size"].mean()),
+                "rows": int(statistics["n_rows"].sum()),
+            }
+            progress(phase, done, wanted, facts)
+
+
+def _check_variance(mean: float, sampler: HmcEcs | Hmc) -> None:
+    """Refuse to go on where the draws would be biased without a sign of it."""
+    if isinstance(sampler, Hmc) or sampler.allow_high_variance:
+        return
+    if not mean <= VARIANCE_REFUSAL:
+        raise RefusedError(
+            f"log_lik_variance should stay near 0.1, its mean is {mean:.3g}: the draws would be "
+            "biased; use --sampler hmc, a larger --subsample-size, or more passes for theta_star"
+        )

@@ -102,7 +102,6 @@ def finish_report(
     model: Model,
     setup: Setup,
     team: Chains,
-    warnings: list[str],
     audit: bool,
     *,
     scheduler: Any = None,
@@ -120,7 +119,7 @@ def finish_report(
         "parameters_original": original_scale(tree, dict(dataset.attributes)),
         "audit": verdict,
         "sampling": sampling,
-        "warnings": warnings + _warnings(parameters, sampling, verdict),
+        "warnings": _warnings(parameters, sampling, verdict),
     }
     run.set_attributes({"summary": summary})
     return summary
@@ -143,7 +142,9 @@ def _sampling(
         "sampler": setup.sampler.name,
         "target": setup.sampler.target,
         "reason": setup.reason,
-        "chains": len(team.kernels),
+        "chains": run.chains,
+        "draws": run.draws,
+        "warmup": run.warmup,
         "seconds": team.clock["draws"],
         "warmup_seconds": team.clock["warmup"],
         "pass_seconds": float(cv.certificate["seconds"]),
@@ -203,6 +204,12 @@ def _warnings(
 ) -> list[str]:
     """Return what a reader of the summary should know, one line each."""
     lines = []
+    blocks = sampling["n_blocks"] or 0
+    if sampling["warmup"] < 5 * blocks:
+        lines.append(
+            f"warmup of {sampling['warmup']} is shorter than 5 x {blocks} blocks: the first "
+            "subsample may still be felt"
+        )
     if sampling["divergences"]:
         lines.append(f"{sampling['divergences']} divergent transitions: use a smaller step size")
     rhats = [p["r_hat"] for p in parameters.values() if p["r_hat"] is not None]
