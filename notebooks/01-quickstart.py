@@ -26,7 +26,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 
 import streammc
-from streammc.demo_data import path
+from streammc import demo_data
 
 folder = Path(tempfile.mkdtemp(prefix="quickstart-"))
 
@@ -37,7 +37,7 @@ folder = Path(tempfile.mkdtemp(prefix="quickstart-"))
 
 # %%
 features = ["lepton_pT", "missing_energy_magnitude", "m_jj", "m_jlv", "m_bb", "m_wwbb"]
-table = pd.read_csv(path())[["signal", *features]]
+table = pd.read_csv(demo_data.path())[["signal", *features]]
 table.describe().T
 
 # %% [markdown]
@@ -47,7 +47,7 @@ table.describe().T
 # ordinary zarr group, so xarray opens it.
 
 # %%
-store = streammc.from_table(table, folder / "higgs.zarr", response="signal", seed=1)
+store = streammc.from_table(table, response="signal", seed=1, path=folder / "higgs.zarr")
 store.n_rows, store.feature_names
 
 # %% [markdown]
