@@ -1,0 +1,105 @@
+"""The command ``streammc``: its subcommands by name, imported when they are called."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Final
+
+import click
+
+import streammc
+from streammc.cli.output import close_streams, prepare_streams
+from streammc.cli.signals import interruptible
+
+COMMANDS: Final[dict[str, tuple[str, str]]] = {
+    "demo": ("streammc.cli.demo:demo", "Sample a data set that ships with the package."),
+    "simulate": ("streammc.cli.simulate:simulate", "Write a store of simulated rows."),
+    "ingest": ("streammc.cli.ingest:ingest", "Make a store from CSV, Parquet or Arrow files."),
+    "info": ("streammc.cli.inspect:info", "Describe a store, a run or control variates."),
+    "verify": ("streammc.cli.inspect:verify", "Check every byte of a store or run."),
+    "summarize": ("streammc.cli.summarize:summarize", "Compute control variates in a full pass."),
+    "sample": ("streammc.cli.sample:sample", "Sample a posterior, or resume where it stopped."),
+    "resume": ("streammc.cli.resume:resume", "Continue an interrupted run."),
+    "diagnose": ("streammc.cli.diagnose:diagnose", "Summarise the draws of a run."),
+    "audit": ("streammc.cli.audit:audit", "Measure what subsampling did to a run."),
+    "models": ("streammc.cli.listings:models", "List the models."),
+    "samplers": ("streammc.cli.listings:samplers", "List the samplers and what they target."),
+}
+"""Name -> where the command is, and its line of help: known without importing it."""
+
+
+class Application(click.Group):
+    """A group whose commands are imported on first use, so that ``--help`` stays quick."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the commands in the order of the work."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command ``cmd_name``."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, attribute = COMMANDS[cmd_name][0].split(":")
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or say which one was probably meant."""
+        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], COMMANDS, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(COMMANDS)}"
+            raise click.UsageError(f"unknown command {args[0]!r}: {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands from the table alone."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+application: Final = Application(
+    name="streammc",
+    help="Bayesian inference by MCMC on tables that do not fit in memory.",
+    epilog="Start with `streammc demo`. Every command has --json, --quiet and --help.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    params=[
+        click.Option(
+            ["--version"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            help="Print the version and exit.",
+            callback=lambda ctx, _, value: _print_version(ctx) if value else None,
+        )
+    ],
+)
+
+
+def _print_version(ctx: click.Context) -> None:
+    click.echo(f"streammc {streammc.__version__}")
+    ctx.exit()
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit code; every error becomes one line."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    prepare_streams()
+    try:
+        with interruptible() as interruption:
+            context = application.make_context("streammc", list(words), obj=interruption)
+            with context:
+                result = application.invoke(context)
+        code = result if isinstance(result, int) else 0
+        sys.stdout.flush()
+    except BaseException as error:
+        from streammc.cli.run_errors import report
+
+        code = report(error, words)
+    close_streams()
+    return code

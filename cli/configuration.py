@@ -1,0 +1,138 @@
+"""The TOML file of ``--config``, and the resolved settings written beside a result."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from streammc.errors import IdentityError, MissingError
+
+_LIMIT: Final = 1 << 20
+
+
+def read_configuration(
+    path: str, command: click.Command, *, except_for: Collection[str] = ()
+) -> dict[str, Any]:
+    """Return the settings in a TOML file, as the texts that the command line would hold.
+
+    Top-level keys are the long names of the options (dashes or underscores) or of the
+    arguments; a table with the command's name holds settings of that command alone and
+    wins, tables of other commands are left to those.
+
+    Raises
+    ------
+    MissingError
+        If there is no such file.
+    IdentityError
+        For a file that is not TOML, an unknown key (with a suggestion) or one given twice.
+    """
+    from streammc.cli.app import COMMANDS
+
+    document = _parse(path)
+    known = {
+        param.name: param
+        for param in command.params
+        if param.name is not None and param.name not in except_for
+    }
+    names = {_long_name(param): param for param in known.values()}
+    settings: dict[str, Any] = {}
+    tables = [{key: value for key, value in document.items() if key not in COMMANDS}]
+    own = document.get(command.name or "", {})
+    for key in COMMANDS:
+        if not isinstance(document.get(key, {}), dict):
+            raise IdentityError(f"expected a table [{key}] in {path!r}, found a value: remove it")
+    tables.append(own)
+    for table in tables:
+        seen: dict[str, str] = {}
+        for key, value in table.items():
+            name = key.replace("_", "-")
+            if name not in names:
+                raise IdentityError(_unknown(key, path, names, command))
+            if name in seen:
+                raise IdentityError(
+                    f"expected {key!r} once in {path!r}, found it also as {seen[name]!r}: keep one"
+                )
+            seen[name] = key
+            param = names[name]
+            settings[param.name or ""] = _texts(key, value, param, path)
+    return settings
+
+
+def _parse(path: str) -> dict[str, Any]:
+    import tomllib
+
+    try:
+        with open(path, "rb") as file:
+            data = file.read(_LIMIT + 1)
+    except FileNotFoundError:
+        raise MissingError(f"expected a configuration at {path!r}, found nothing") from None
+    if len(data) > _LIMIT:
+        raise IdentityError(f"expected a configuration under 1 MB, found more in {path!r}")
+    try:
+        return tomllib.loads(data.decode("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise IdentityError(f"expected TOML in {path!r}, found {error}: mend the file") from None
+
+
+def _long_name(param: click.Parameter) -> str:
+    options = [name for name in param.opts if name.startswith("--")]
+    return options[0].lstrip("-") if options else str(param.name).replace("_", "-")
+
+
+def _unknown(key: str, path: str, names: Collection[str], command: click.Command) -> str:
+    near = get_close_matches(key.replace("_", "-"), names, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(sorted(names))}"
+    return f"unknown key {key!r} for {command.name} in {path!r}: {hint}"
+
+
+def _texts(key: str, value: Any, param: click.Parameter, path: str) -> Any:
+    """Return ``value`` as the words of a command line, so that both are checked alike."""
+    many = param.nargs == -1 or getattr(param, "multiple", False)
+    if isinstance(value, dict) and many:
+        return [f"{name}={_text(item)}" for name, item in value.items()]
+    if isinstance(value, dict):
+        raise IdentityError(f"expected a value for {key!r} in {path!r}, found a table")
+    if isinstance(value, list):
+        if not many:
+            return ",".join(_quoted(_text(item)) for item in value)
+        return [_text(item) for item in value]
+    return [_text(value)] if many else _text(value)
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _quoted(text: str) -> str:
+    if "," not in text and '"' not in text:
+        return text
+    doubled = text.replace('"', '""')
+    return f'"{doubled}"'
+
+
+def write_json(path: Path, document: Mapping[str, Any]) -> None:
+    """Write a JSON file whole or not at all; leave it alone if it says the same already."""
+    from streammc.cli.output import plain
+
+    text = json.dumps(plain(document), indent=2) + "\n"
+    try:
+        if path.read_text(encoding="utf-8") == text:
+            return
+    except (OSError, UnicodeDecodeError):
+        pass
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

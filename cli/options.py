@@ -1,0 +1,144 @@
+"""What all commands share: printing options, the environment and the configuration file.
+
+A setting is looked up as flag, then ``STREAMMC_<NAME>``, then the file of
+``--config``, then its default.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import click
+
+from streammc.cli.configuration import read_configuration
+from streammc.cli.output import Output
+from streammc.cli.values import LocalPath, PositiveNumber, WholeNumber
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+PRINTING: Final = ("json", "quiet", "log_format", "debug")
+SEED: Final = WholeNumber(0, 2**63 - 1)
+
+
+class Command(click.Command):
+    """A command with the shared options, which reach its body as an ``Output``."""
+
+    def __init__(self, *args: Any, configurable: bool = False, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if configurable:
+            self.params.append(_config())
+        self.params += _printing()
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the body with an ``Output`` made from the shared options."""
+        chosen = {name: ctx.params.pop(name) for name in PRINTING}
+        ctx.params.pop("config", None)
+        ctx.obj = output = Output(**chosen)
+        with warnings.catch_warnings():
+            if not output.debug:
+                # Warnings of other libraries say nothing to the user of a command line.
+                warnings.showwarning = lambda *_, **__: None
+            return super().invoke(ctx)
+
+
+def command(name: str, *, configurable: bool = False, **kwargs: Any) -> Callable[[F], Command]:
+    """Declare a command of ``streammc``."""
+    return click.command(name, cls=Command, configurable=configurable, **kwargs)
+
+
+def setting(*declarations: str, **kwargs: Any) -> Callable[[F], F]:
+    """Declare an option that can also come from ``STREAMMC_<NAME>`` or the file."""
+    return click.option(*declarations, envvar=_variable(declarations), **kwargs)
+
+
+def path_argument(name: str, **kwargs: Any) -> Callable[[F], F]:
+    """Declare a positional path."""
+    return click.argument(name, type=LocalPath(), **kwargs)
+
+
+def model_options(function: F) -> F:
+    """Add ``--model`` and ``--prior-scale``."""
+    from streammc.registry import MODELS
+
+    model = setting(
+        "--model", required=True, metavar="NAME", help=f"Likelihood: {', '.join(MODELS)}."
+    )
+    scale = setting(
+        "--prior-scale",
+        type=PositiveNumber(),
+        default=10.0,
+        show_default=True,
+        help="Normal(0, S) on every coefficient, on the store's scale.",
+    )
+    return model(scale(function))
+
+
+def scheduler_option(function: F) -> F:
+    """Add ``--scheduler``."""
+    return setting(
+        "--scheduler",
+        metavar="S",
+        help="Where full passes run: sync, a number of local threads, or tcp://host:port.",
+    )(function)
+
+
+def parse_scheduler(text: str | None) -> Any:
+    """Return a scheduler as ``Dataset.reduce`` takes it."""
+    if text is None or text in {"sync", "threads"}:
+        return None if text == "threads" else text
+    if text.isdecimal() and int(text) > 0:
+        return int(text)
+    if text.startswith(("tcp://", "tls://")):
+        return text
+    raise click.BadParameter(
+        f"expected sync, threads, a number of threads or tcp://host:port, found {text!r}",
+        param_hint="'--scheduler'",
+    )
+
+
+def _printing() -> list[click.Parameter]:
+    flags = {
+        "json": "Print one JSON object on stdout.",
+        "quiet": "No progress and no messages but warnings and errors.",
+        "debug": "Show tracebacks.",
+    }
+    options: list[click.Parameter] = [
+        click.Option([f"--{name}"], is_flag=True, envvar=f"STREAMMC_{name.upper()}", help=text)
+        for name, text in flags.items()
+    ]
+    options.insert(
+        2,
+        click.Option(
+            ["--log-format"],
+            type=click.Choice(["text", "json"]),
+            default="text",
+            show_default=True,
+            envvar="STREAMMC_LOG_FORMAT",
+            help="Form of the lines on stderr.",
+        ),
+    )
+    return options
+
+
+def _config() -> click.Parameter:
+    return click.Option(
+        ["--config"],
+        type=LocalPath(),
+        is_eager=True,
+        envvar="STREAMMC_CONFIG",
+        help="TOML file with settings by their long names.",
+        callback=_load,
+    )
+
+
+def _load(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    if value is not None:
+        ctx.default_map = read_configuration(value, ctx.command, except_for=(*PRINTING, "config"))
+    return value
+
+
+def _variable(declarations: tuple[str, ...]) -> str:
+    long = next(name for name in declarations if name.startswith("--"))
+    return "STREAMMC_" + long.split("/")[0].lstrip("-").replace("-", "_").upper()

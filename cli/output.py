@@ -1,0 +1,153 @@
+"""What a command prints: one result on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+
+def prepare_streams() -> None:
+    """Make the streams usable whatever the environment: closed, or not UTF-8."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def close_streams() -> None:
+    """Flush; where the reader has gone, leave nothing for the interpreter to flush."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            try:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            except (OSError, ValueError):
+                continue
+
+
+def one_line(text: str) -> str:
+    """Return ``text`` with line breaks and control characters escaped."""
+    import unicodedata
+
+    return "".join(
+        repr(c)[1:-1] if unicodedata.category(c) in {"Cc", "Cf", "Zl", "Zp", "Cs"} else c
+        for c in text.strip()
+    )
+
+
+def plain(value: Any) -> Any:
+    """Return ``value`` as JSON holds it: no NumPy, no NaN, text for paths."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, PurePath):
+        return str(value)
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    raise TypeError(f"no JSON for {type(value).__name__}")
+
+
+def write_log(level: str, message: str, *, as_json: bool, **facts: Any) -> None:
+    """Write one line on stderr."""
+    if as_json:
+        import json
+        import time
+
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        line = json.dumps({"time": stamp, "level": level, "message": message, **plain(facts)})
+    elif level == "info":
+        line = message
+    else:
+        line = f"streammc: {'warning: ' if level == 'warning' else ''}{message}"
+    print(line, file=sys.stderr, flush=True)
+
+
+@dataclass
+class Output:
+    """How one command prints."""
+
+    json: bool = False
+    quiet: bool = False
+    log_format: str = "text"
+    debug: bool = False
+    live: Callable[[str], None] | None = None
+    """Prints a line above a progress bar while there is one."""
+
+    def log(self, level: str, message: str, **facts: Any) -> None:
+        """Write a line on stderr, above the progress bar if there is one."""
+        if self.live is not None and self.log_format == "text":
+            self.live(("warning: " if level == "warning" else "") + one_line(message))
+        else:
+            write_log(level, one_line(message), as_json=self.log_format == "json", **facts)
+
+    def note(self, message: str, **facts: Any) -> None:
+        """Tell what is being done; silent under ``--quiet``."""
+        if not self.quiet:
+            self.log("info", message, **facts)
+
+    def warn(self, message: str, **facts: Any) -> None:
+        """Tell what the user should know even under ``--quiet``."""
+        self.log("warning", message, **facts)
+
+    def result(self, document: Mapping[str, Any], human: str) -> None:
+        """Print the result: ``document`` under ``--json``, else ``human``.
+
+        ``human`` is what the command is for, so that ``--quiet`` does not silence it.
+        """
+        if self.json:
+            import json
+
+            human = json.dumps(plain(document), allow_nan=False)
+        print(human, flush=True)
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return aligned columns: the first to the left, the others to the right."""
+    lines = [list(header), *(list(row) for row in rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
+    text = []
+    for line in lines:
+        cells = [line[0].ljust(widths[0])]
+        cells += [cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True)]
+        text.append("  ".join(cells).rstrip())
+    return "\n".join(text)
+
+
+def fields(pairs: Mapping[str, Any]) -> str:
+    """Return ``name  value`` lines, aligned, without those that are ``None``."""
+    shown = {name: _text(value) for name, value in pairs.items() if value is not None}
+    width = max((len(name) for name in shown), default=0)
+    return "\n".join(f"{name.ljust(width)}  {value}" for name, value in shown.items())
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """Return a number with ``digits`` significant digits, ``-`` for none."""
+    if value is None or not math.isfinite(value):
+        return "-"
+    return f"{value:.{digits}g}"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return number(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, list | tuple):
+        shown = ", ".join(_text(item) for item in value[:8])
+        return shown + (f", ... ({len(value)} in all)" if len(value) > 8 else "")
+    return one_line(str(value))

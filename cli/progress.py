@@ -1,0 +1,132 @@
+"""Progress on stderr: a bar on a terminal, one line every few seconds elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Final
+
+from streammc.cli.output import Output, number
+from streammc.cli.signals import Interruption
+
+_SECONDS: Final = 5.0
+_UNITS: Final = {"pass": " blocks", "audit": " blocks", "warmup": " iterations"}
+_WORDS: Final = {"pass": "full pass", "warmup": "warm-up"}
+_POLLED: Final = ("warmup", "draws")
+"""Phases in which the chains look at the interruption themselves."""
+
+
+class Progress:
+    """``progress(phase, done, total, facts)``, as ``sampling`` and the passes call it.
+
+    Parameters
+    ----------
+    output
+        How to print; nothing is shown under ``--quiet``.
+    interruption
+        Checked at every call, so that a pass ends between two blocks.
+    """
+
+    def __init__(self, output: Output, interruption: Interruption | None = None) -> None:
+        self._output = output
+        self._interruption = interruption
+        self._lock = threading.RLock()
+        self._phase = ""
+        self._done = 0
+        self._began = self._said = 0.0
+        self._bar: Any = None
+        self._task: Any = None
+
+    def __enter__(self) -> Progress:
+        """Start the bar on a terminal."""
+        plain = self._output.quiet or self._output.log_format == "json"
+        if not plain and sys.stderr.isatty():
+            self._bar = _terminal_bar()
+            self._bar.start()
+            console = self._bar.console
+            self._output.live = lambda line: console.print(line, markup=False, highlight=False)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Leave the terminal as it was."""
+        if self._bar is not None:
+            self._output.live = None
+            self._bar.stop()
+            self._bar = None
+
+    def __call__(
+        self, phase: str, done: int, total: int, facts: Mapping[str, Any] | None = None
+    ) -> None:
+        """Show that ``done`` of ``total`` are done."""
+        if self._interruption is not None and phase not in _POLLED:
+            self._interruption.check()
+        if self._output.quiet:
+            return
+        with self._lock:
+            now = time.monotonic()
+            fresh = phase != self._phase or done < self._done
+            if fresh:
+                self._phase, self._began, self._said = phase, now, now
+            self._done = done
+            if self._bar is not None:
+                self._show(fresh, done, total, facts or {})
+            elif now - self._said >= _SECONDS or (done >= total and now - self._began >= 1.0):
+                self._said = now
+                self._say(now - self._began, done, total, facts or {})
+
+    def of(self, phase: str) -> Callable[[int, int], None]:
+        """Return ``progress(done, total)`` for one phase."""
+        return lambda done, total: self(phase, done, total)
+
+    def _show(self, fresh: bool, done: int, total: int, facts: Mapping[str, Any]) -> None:
+        words = _WORDS.get(self._phase, self._phase)
+        if fresh:
+            self._task = self._bar.add_task(words, total=total, facts="")
+        self._bar.update(self._task, completed=done, total=total, facts=_brief(facts))
+
+    def _say(self, seconds: float, done: int, total: int, facts: Mapping[str, Any]) -> None:
+        words, unit = _WORDS.get(self._phase, self._phase), _UNITS.get(self._phase, "")
+        left = seconds * (total - done) / done if done else None
+        rest = f", about {left:.0f} s left" if left else ""
+        details = f", {_brief(facts)}" if facts else ""
+        self._output.note(
+            f"{words} {done:,}/{total:,}{unit}, {seconds:.0f} s{rest}{details}",
+            phase=self._phase,
+            done=done,
+            total=total,
+            seconds=round(seconds, 1),
+            **facts,
+        )
+
+
+def _brief(facts: Mapping[str, Any]) -> str:
+    shown = ("log_lik_variance", "acceptance_rate", "step_size")
+    return ", ".join(f"{name} {number(facts[name], 3)}" for name in shown if name in facts)
+
+
+def _terminal_bar() -> Any:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[facts]}", markup=False),
+        console=Console(stderr=True),
+    )

@@ -1,0 +1,98 @@
+"""Every way to fail: an exit code, a code in words, and one line."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import traceback
+from collections.abc import Sequence
+from typing import Final
+
+import click
+
+from streammc.cli.output import one_line, write_log
+from streammc.cli.signals import Interrupted
+from streammc.errors import OutputError, StreammcError
+
+BROKEN_PIPE: Final = 141
+"""What a shell reports of a program that SIGPIPE ended."""
+_CANNOT_CREATE: Final = (errno.EROFS, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG)
+
+
+def classify(error: BaseException) -> tuple[int, str, str]:
+    """Return exit code, code in words and message; an empty message prints nothing."""
+    match error:
+        case click.exceptions.Exit():
+            return error.exit_code, "", ""
+        case SystemExit():
+            code = error.code
+            return (code if isinstance(code, int) else 0 if code is None else 70), "", ""
+        case Interrupted():
+            return error.exit_code, "interrupted", f"{error}; the same command goes on"
+        case KeyboardInterrupt() | click.Abort():
+            return 130, "interrupted", "interrupted; the same command goes on"
+        case click.UsageError():
+            path = error.ctx.command_path if error.ctx else "streammc"
+            message = error.format_message().rstrip(".")
+            return 2, "usage", f"{message} (see '{path} --help')"
+        case click.ClickException():
+            return 2, "usage", error.format_message()
+        case StreammcError():
+            return error.exit_code, error.code, str(error)
+        case BrokenPipeError():
+            return BROKEN_PIPE, "broken_pipe", ""
+        case FileNotFoundError():
+            return 66, "missing", f"expected {_name(error)}, found nothing: check the path"
+        case PermissionError():
+            return 77, "permission", f"{error.strerror}: {_name(error)}; check the permissions"
+        case MemoryError():
+            return 71, "out_of_memory", f"out of memory: {error or 'allocation failed'}"
+        case OSError() if error.errno in _CANNOT_CREATE:
+            where = f"cannot create {_name(error)}: {error.strerror}"
+            return OutputError.exit_code, OutputError.code, f"{where}; choose another output"
+        case OSError():
+            return 74, "io", f"{error.strerror or error}: {_name(error)}; check the disk"
+        case _:
+            what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            return 70, "internal", f"internal error: {what}; rerun with --debug and report it"
+
+
+def _name(error: OSError) -> str:
+    return repr(os.fsdecode(error.filename)) if error.filename is not None else "a file"
+
+
+def report(error: BaseException, words: Sequence[str]) -> int:
+    """Print ``error`` as the command line ``words`` asks, and return the exit code."""
+    code, name, message = classify(error)
+    if asked(words, "--debug"):
+        traceback.print_exception(error)
+    if message:
+        message = one_line(message)
+        try:
+            write_log("error", message, as_json=_log_format(words) == "json")
+            if asked(words, "--json"):
+                body = {"error": {"exit_code": code, "code": name, "message": message}}
+                print(json.dumps(body), flush=True)
+        except (OSError, ValueError, AttributeError):
+            pass  # nowhere to print to; the exit code still tells
+    return code
+
+
+def asked(words: Sequence[str], flag: str) -> bool:
+    """Return whether a flag is given, on the line or in the environment.
+
+    Read here again, because the error may be that the line cannot be parsed.
+    """
+    before_end = words[: list(words).index("--")] if "--" in words else words
+    value = os.environ.get(f"STREAMMC_{flag.lstrip('-').upper()}", "")
+    return flag in before_end or value.strip().lower() in {"1", "true", "t", "yes", "y", "on"}
+
+
+def _log_format(words: Sequence[str]) -> str:
+    for position, word in enumerate(words):
+        if word == "--log-format" and position + 1 < len(words):
+            return words[position + 1]
+        if word.startswith("--log-format="):
+            return word.partition("=")[2]
+    return os.environ.get("STREAMMC_LOG_FORMAT", "text")

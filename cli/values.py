@@ -1,0 +1,157 @@
+"""What an option accepts, checked before any work: exit code 2."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+if TYPE_CHECKING:
+    ParamType = click.ParamType[Any]
+else:
+    ParamType = click.ParamType  # generic in recent versions of click only
+
+_SCHEME: Final = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
+_WORDS: Final = {"true": True, "false": False, "none": None, "auto": None}
+
+
+class WholeNumber(ParamType):
+    """A whole number in a range; ``auto`` is ``None`` where allowed."""
+
+    name = "number"
+
+    def __init__(self, least: int, most: int = 10**9, *, auto: bool = False) -> None:
+        self.least, self.most, self.auto = least, most, auto
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> int | None:
+        """Return the number."""
+        text = str(value).strip()
+        if self.auto and text == "auto":
+            return None
+        if not re.fullmatch(r"[+-]?[0-9]{1,25}", text):
+            self.fail(f"expected a whole number, found {text!r}", param, ctx)
+        found = int(text)
+        if found < self.least:
+            self.fail(f"expected at least {self.least}, found {text}", param, ctx)
+        if found > self.most:
+            self.fail(f"expected at most {self.most}, found {text}", param, ctx)
+        return found
+
+
+class PositiveNumber(ParamType):
+    """A finite number above 0; ``auto`` is ``None`` where allowed."""
+
+    name = "number"
+
+    def __init__(self, *, auto: bool = False) -> None:
+        self.auto = auto
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float | None:
+        """Return the number."""
+        text = str(value).strip()
+        if self.auto and text == "auto":
+            return None
+        try:
+            found = float(text)
+        except ValueError:
+            found = math.nan
+        if not (math.isfinite(found) and found > 0.0):
+            self.fail(f"expected a finite number above 0, found {text!r}", param, ctx)
+        return found
+
+
+class LocalPath(ParamType):
+    """A path on this machine; a URL is refused without repeating its credentials."""
+
+    name = "path"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> str:
+        """Return the path as text."""
+        text = str(value)
+        scheme = _SCHEME.match(text)
+        if scheme:
+            self.fail(
+                f"expected a path on this machine, found a URL {scheme.group(1)}://...: "
+                "copy the data to a local disk",
+                param,
+                ctx,
+            )
+        if not text or "\0" in text:
+            self.fail(f"expected a path, found {text!r}", param, ctx)
+        if len(text) > 4095:
+            self.fail(f"expected a path of at most 4095 characters, found {len(text)}", param, ctx)
+        return text
+
+
+class Names(ParamType):
+    """Column names separated by commas; a name with a comma in double quotes."""
+
+    name = "a,b,c"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, ...]:
+        """Return the names."""
+        if isinstance(value, tuple):
+            return value
+        rows = list(csv.reader([str(value)], skipinitialspace=True))
+        names = tuple(name.strip() for name in rows[0]) if rows else ()
+        if not names or "" in names:
+            self.fail(f"expected names separated by commas, found {value!r}", param, ctx)
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            self.fail(f"expected each name once, found {twice[0]!r} again", param, ctx)
+        return names
+
+
+class KeyValue(ParamType):
+    """``KEY=VALUE``: true, false, none, a number, or text."""
+
+    name = "key=value"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, Any]:
+        """Return the key, dashes written as underscores, and the value."""
+        if isinstance(value, tuple):
+            return value
+        key, equals, text = str(value).partition("=")
+        key = key.strip().replace("-", "_")
+        if not equals or not key:
+            self.fail(f"expected KEY=VALUE, found {value!r}", param, ctx)
+        return key, _literal(text.strip())
+
+
+class Limits(ParamType):
+    """``rhat=1.01,ess=400``: what a finished run must reach."""
+
+    name = "limits"
+    known = ("rhat", "ess")
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> dict[str, float]:
+        """Return the limits by name."""
+        if isinstance(value, dict):
+            return value
+        limits: dict[str, float] = {}
+        for part in str(value).split(","):
+            key, _, text = part.partition("=")
+            key = key.strip()
+            if key not in self.known:
+                known = ", ".join(f"{name}=..." for name in self.known)
+                self.fail(f"expected {known}, found {part!r}", param, ctx)
+            if key in limits:
+                self.fail(f"expected {key} once, found it again", param, ctx)
+            found = PositiveNumber().convert(text, param, ctx)
+            assert found is not None
+            limits[key] = found
+        return limits
+
+
+def _literal(text: str) -> Any:
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
