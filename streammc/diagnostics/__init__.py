@@ -1,1 +1,28 @@
-"""TODO_DOC"""
+"""What draws say about themselves: summaries, original scale, importance weights.
+
+Nothing is imported before it is used: ArviZ takes a second.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from streammc.diagnostics.summary import summarize
+    from streammc.diagnostics.weights import audit_weights, pareto_k
+
+__all__ = ["audit_weights", "pareto_k", "summarize"]
+
+_LAZY: Final[dict[str, str]] = {
+    "audit_weights": "streammc.diagnostics.weights",
+    "pareto_k": "streammc.diagnostics.weights",
+    "summarize": "streammc.diagnostics.summary",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import the public name ``name`` on first use."""
+    if name not in _LAZY:
+        raise AttributeError(f"module 'streammc.diagnostics' has no attribute {name!r}")
+    return getattr(import_module(_LAZY[name]), name)

@@ -1,0 +1,103 @@
+"""One line per parameter: moments, quantiles, Monte Carlo errors and R-hat.
+
+R-hat is the larger of the rank-normalised and the folded split R-hat, the effective
+sample sizes are those of Vehtari et al. 2021 (Bayesian Analysis 16, 667-718). All are
+computed by ArviZ, with its defaults, so that ``arviz_stats.summary`` on the same run
+shows the same numbers. Where it calls a constant a perfect sample, we say nothing:
+what cannot be known is ``None``, and ``None`` never counts as converged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+Statistics = dict[str, float | None]
+
+_FEWEST_DRAWS = 4  # fewer leave nothing to split, and ArviZ says NaN
+
+
+def summarize(tree: xr.DataTree) -> dict[str, Statistics]:
+    """Return the statistics of every parameter of a run, by ArviZ label.
+
+    Parameters
+    ----------
+    tree
+        A tree with a group ``posterior`` of dimensions (chain, draw, ...).
+
+    Returns
+    -------
+    dict
+        label -> ``mean, sd, mcse_mean, ess_bulk, ess_tail, r_hat, q5, median, q95``;
+        ``None`` where a statistic does not exist: R-hat of one chain, any of a
+        constant, of fewer than four draws, or of values that are not finite.
+    """
+    theta, labels = draws_and_labels(tree)
+    return summarize_draws(theta, labels)
+
+
+def draws_and_labels(tree: xr.DataTree) -> tuple[NDArray[np.float64], list[str]]:
+    """Return the posterior as (chain, draw, d) and one label per column.
+
+    In the order of the model's theta where the run recorded it, else as stored.
+    """
+    columns: dict[str, NDArray[np.float64]] = {}
+    posterior = tree["posterior"]
+    for name, variable in posterior.data_vars.items():
+        inner = [dim for dim in variable.dims if dim not in ("chain", "draw")]
+        values = variable.transpose("chain", "draw", *inner).to_numpy()
+        coordinates = [
+            variable.coords[dim].to_numpy() if dim in variable.coords else np.arange(n)
+            for dim, n in zip(inner, values.shape[2:], strict=True)
+        ]
+        for place in np.ndindex(values.shape[2:]):
+            entry = ", ".join(str(c[i]) for c, i in zip(coordinates, place, strict=True))
+            columns[f"{name}[{entry}]" if inner else str(name)] = values[(..., *place)]
+    recorded = tree.attrs.get("streammc", {}).get("labels", ())
+    labels = list(recorded) if {*recorded} == {*columns} else list(columns)
+    chains, draws = posterior.sizes["chain"], posterior.sizes["draw"]
+    theta = np.empty((chains, draws, len(labels)))
+    for column, label in enumerate(labels):
+        theta[:, :, column] = columns[label]
+    return theta, labels
+
+
+def summarize_draws(theta: NDArray[np.float64], labels: Sequence[str]) -> dict[str, Statistics]:
+    """Return :func:`summarize` of draws (chain, draw, d)."""
+    return {
+        label: _statistics(np.ascontiguousarray(theta[:, :, column]))
+        for column, label in enumerate(labels)
+    }
+
+
+def _statistics(draws: NDArray[np.float64]) -> Statistics:
+    """Return the statistics of one parameter (chain, draw)."""
+    from arviz_base import rcParams
+    from arviz_stats.base import array_stats
+
+    found: dict[str, Any] = {}
+    if draws.size and np.isfinite(draws).all():
+        found = {"mean": draws.mean(), "median": np.quantile(draws, 0.5)}
+        found |= {"q5": np.quantile(draws, 0.05), "q95": np.quantile(draws, 0.95)}
+        if draws.size > 1:
+            found["sd"] = draws.std()  # divisor n, as ArviZ
+        if draws.shape[1] >= _FEWEST_DRAWS and draws.min() < draws.max():
+            tail = float(rcParams["stats.ci_prob"])
+            with np.errstate(all="ignore"):
+                found["mcse_mean"] = array_stats.mcse(draws, method="mean")
+                found["ess_bulk"] = array_stats.ess(draws, method="bulk")
+                found["ess_tail"] = array_stats.ess(draws, method="tail", prob=tail)
+                if len(draws) > 1:
+                    found["r_hat"] = array_stats.rhat(draws, method="rank")
+    names = ("mean", "sd", "mcse_mean", "ess_bulk", "ess_tail", "r_hat", "q5", "median", "q95")
+    return {name: _number(found.get(name)) for name in names}
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if value is not None and np.isfinite(value) else None

@@ -1,0 +1,124 @@
+"""What importance weights say about the draws they belong to.
+
+With weights w of a target relative to what was sampled, the paired correction of a
+mean is ``sum w x / sum w - mean x`` over the same draws: most of the Monte Carlo error
+of the two means is common and cancels. To first order it is the mean of
+
+    h = v (x - sum v x / S) - (x - mean x),    v = w / mean w,
+
+(the influence terms of the two means), whose standard error is sd(h) / sqrt(ESS(h)),
+with the effective sample size of h over the chains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.errors import StreammcError
+
+_FEWEST_TAIL = 25  # a fifth of the draws is the tail, and its fit needs five
+_FEWEST_DRAWS = 4
+_ROUNDING = 1e-12  # in posterior sd: an error below this is that of the arithmetic
+
+
+def audit_weights(
+    theta: NDArray[np.float64], log_weight: NDArray[np.float64], labels: Sequence[str]
+) -> dict[str, Any]:
+    """Return how far plain means are from weighted ones, and whether that is known.
+
+    Parameters
+    ----------
+    theta
+        (chain, draw, d) draws.
+    log_weight
+        (chain, draw) logarithms of the weights, up to a constant; ``-inf`` is weight 0.
+    labels
+        One per column of theta.
+
+    Returns
+    -------
+    dict
+        ``draws``; ``ess``, the effective sample size (sum w)^2 / sum w^2 of the weights;
+        ``pareto_k`` of their right tail (``None`` if all are equal or there are fewer
+        than 25); ``largest_correction`` in posterior sd and ``largest_z``; and
+        ``parameters``: label -> ``mean`` (weighted), ``correction``, ``mcse``, both
+        also in posterior sd as ``correction_sd`` and ``mcse_sd``, and ``sd_ratio``,
+        weighted over plain.
+
+    Raises
+    ------
+    StreammcError
+        If a weight is NaN or infinite, or all are zero.
+    """
+    weight = _relative(log_weight)
+    parameters = {
+        label: _correction(theta[:, :, column], weight) for column, label in enumerate(labels)
+    }
+    corrections = [p["correction_sd"] for p in parameters.values()]
+    scores = []
+    for p in parameters.values():
+        moved, error = p["correction_sd"], p["mcse_sd"]
+        if moved is not None and error is not None and error > _ROUNDING:
+            scores.append(abs(moved) / error)
+    return {
+        "draws": int(weight.size),
+        "ess": float(weight.sum() ** 2 / (weight**2).sum()),
+        "pareto_k": pareto_k(log_weight),
+        "largest_correction": max((abs(c) for c in corrections if c is not None), default=0.0),
+        "largest_z": max(scores, default=0.0),
+        "parameters": parameters,
+    }
+
+
+def pareto_k(log_weight: NDArray[np.float64]) -> float | None:
+    """Return the shape of a generalised Pareto fit to the largest weights.
+
+    Vehtari et al. 2024 (JMLR 25): above 0.7, averages with these weights cannot be
+    relied on. ``None`` where there is no tail: equal weights, or fewer than 25.
+    """
+    from arviz_stats.base import array_stats
+
+    flat = np.asarray(log_weight, dtype=np.float64).ravel()
+    tail = np.sort(flat)[-max(5, len(flat) // 5) :]
+    if len(flat) < _FEWEST_TAIL or not np.exp(tail[-1] - flat.max()) > np.exp(tail[0] - flat.max()):
+        return None
+    with np.errstate(all="ignore"):
+        _, k = array_stats.psislw(-flat)
+    return float(k) if np.isfinite(k) else None
+
+
+def _relative(log_weight: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return weights with mean 1."""
+    highest = log_weight.max(initial=-np.inf)
+    if not np.isfinite(highest):
+        raise StreammcError(f"expected finite log weights, found a largest of {highest}")
+    weight = np.exp(log_weight - highest)
+    return np.asarray(weight / weight.mean())
+
+
+def _correction(draws: NDArray[np.float64], weight: NDArray[np.float64]) -> dict[str, float | None]:
+    """Return the paired correction of one parameter (chain, draw)."""
+    from arviz_stats.base import array_stats
+
+    names = ("mean", "correction", "mcse", "correction_sd", "mcse_sd", "sd_ratio")
+    center, sd = draws.mean(), draws.std(ddof=1) if draws.size > 1 else 0.0
+    if not (np.isfinite(sd) and sd > 0):
+        return dict.fromkeys(names)
+    x = (draws - center) / sd  # in posterior sd: no cancellation against the mean
+    moved = float((weight * x).mean())
+    influence = weight * (x - moved) - x
+    if draws.shape[1] >= _FEWEST_DRAWS:
+        with np.errstate(all="ignore"):
+            error = float(array_stats.mcse(influence, method="mean"))
+    else:
+        error = float(influence.std(ddof=1) / np.sqrt(influence.size))
+    spread = np.sqrt((weight * (x - moved) ** 2).mean() / (x**2).mean())
+    values = (center + sd * moved, sd * moved, sd * error, moved, error, float(spread))
+    return {
+        name: float(value) if np.isfinite(value) else None
+        for name, value in zip(names, values, strict=True)
+    }
