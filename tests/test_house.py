@@ -102,6 +102,7 @@ def test_python_in_the_papers_runs(name: str, tmp_path: Path) -> None:
 
 def links(path: Path) -> Iterator[str]:
     text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.M | re.S)
+    text = re.sub(r"^    .*$", "", text, flags=re.M)  # indented code
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
         if not target.startswith(("http://", "https://", "mailto:", "#")):
             yield target.split("#")[0]
