@@ -1,0 +1,170 @@
+"""Parquet files, Arrow IPC files and streams, and tables in memory, as record batches."""
+
+from __future__ import annotations
+
+import json
+import mmap
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from streammc.errors import DataError
+
+
+@contextmanager
+def translated(label: str, what: str) -> Iterator[None]:
+    """Turn Arrow's errors about the content of ``label`` into ours."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        raise _damaged(label, what, error) from error
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        raise _damaged(label, what, error) from error
+
+
+def _damaged(label: str, what: str, error: Exception) -> DataError:
+    reason = " ".join(str(error).split())[:200]
+    return DataError(f"expected {what} in {label}, found {reason}: make the file again")
+
+
+class _ArrowSchema:
+    """What all sources with an Arrow schema have in common."""
+
+    integers: frozenset[str] = frozenset()
+    booleans: frozenset[str] = frozenset()
+    spool = False
+
+    def _use(self, schema: Any) -> None:
+        self.names: tuple[str, ...] = tuple(schema.names)
+        self.types: tuple[Any, ...] = tuple(schema.types)
+        self.hidden = _index_columns(schema.metadata or {})
+
+
+def _index_columns(metadata: Mapping[bytes, bytes]) -> frozenset[str]:
+    """Return the columns that hold a pandas index: no columns of the table to its owner."""
+    try:
+        columns = json.loads(metadata.get(b"pandas", b"{}")).get("index_columns", [])
+        return frozenset(name for name in columns if isinstance(name, str))
+    except (ValueError, AttributeError, TypeError):
+        return frozenset()
+
+
+class ParquetSource(_ArrowSchema):
+    """One Parquet file: a ``stores.sources.Source``."""
+
+    def __init__(self, path: str) -> None:
+        self.label = repr(path)
+        self.path: str | None = path
+        with self._file() as file:
+            self._use(file.schema_arrow)
+            self.n_rows: int | None = file.metadata.num_rows
+
+    @contextmanager
+    def _file(self) -> Iterator[Any]:
+        # Buffered reads of single pages: pre_buffer would load whole row groups.
+        with (
+            translated(self.label, "a Parquet file"),
+            open(self.path or "", "rb") as raw,
+            pq.ParquetFile(raw, pre_buffer=False, buffer_size=1 << 20) as file,
+        ):
+            yield file
+
+    def batches(self, columns: Sequence[str], rows: int, *, text: bool = False) -> Iterator[Any]:
+        """Yield record batches of at most ``rows`` rows."""
+        with self._file() as file:
+            for batch in file.iter_batches(rows, columns=list(columns)):
+                # The reader takes "a" to mean the column "a.b" as well.
+                yield batch.select(list(columns))
+
+
+class IpcSource(_ArrowSchema):
+    """One Arrow IPC file (Feather version 2) or stream: a ``stores.sources.Source``.
+
+    The file is mapped, so that a record batch of any size can be read slice by
+    slice; only a compressed batch must fit into memory.
+    """
+
+    n_rows: int | None = None
+
+    def __init__(self, path: str) -> None:
+        self.label = repr(path)
+        self.path: str | None = path
+        with self._reader(None) as (reader, _):
+            self._use(reader.schema)
+
+    @contextmanager
+    def _reader(self, fields: list[int] | None) -> Iterator[tuple[Any, mmap.mmap]]:
+        options = pa.ipc.IpcReadOptions(included_fields=fields)
+        with translated(self.label, "an Arrow file"), open(self.path or "", "rb") as file:
+            mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+            buffer = pa.py_buffer(mapped)
+            if mapped[:6] == b"ARROW1":
+                yield pa.ipc.open_file(buffer, options=options), mapped
+            else:
+                yield pa.ipc.open_stream(buffer, options=options), mapped
+
+    def batches(self, columns: Sequence[str], rows: int, *, text: bool = False) -> Iterator[Any]:
+        """Yield record batches of at most ``rows`` rows; each is valid until the next."""
+        fields = sorted(self.names.index(name) for name in columns)
+        with self._reader(fields) as (reader, mapped):
+            for batch in _record_batches(reader):
+                batch.validate()
+                chosen = batch.select(list(columns))
+                for start in range(0, batch.num_rows, rows):
+                    yield chosen.slice(start, rows)
+                    # Pages that were read stay resident otherwise.
+                    mapped.madvise(mmap.MADV_DONTNEED)
+
+
+def _record_batches(reader: Any) -> Iterator[Any]:
+    if isinstance(reader, pa.ipc.RecordBatchFileReader):
+        for index in range(reader.num_record_batches):
+            yield reader.get_batch(index)
+    else:
+        yield from reader
+
+
+class MemorySource(_ArrowSchema):
+    """A table in memory, or an Arrow stream that can be read once.
+
+    Parameters
+    ----------
+    table
+        A ``pyarrow`` table or record batch, a pandas or polars data frame, a mapping
+        of names to arrays, or any object with ``__arrow_c_stream__``.
+    """
+
+    label = "the table"
+    path: str | None = None
+
+    def __init__(self, table: Any) -> None:
+        self.n_rows: int | None = None
+        with translated(self.label, "columns of one type each"):
+            if isinstance(table, Mapping):
+                table = pa.table(dict(table))
+            if isinstance(table, pa.RecordBatch):
+                table = pa.Table.from_batches([table])
+            reader: Any = pa.RecordBatchReader.from_stream(table)
+            # Anything else may be gone after one pass, or differ in the next.
+            package = type(table).__module__.partition(".")[0]
+            whole = package in {"pyarrow", "pandas", "polars"} and hasattr(table, "__len__")
+            self.spool = not whole
+            if not self.spool:
+                reader = reader.read_all()
+                self.n_rows = reader.num_rows
+        self._table = reader
+        self._use(reader.schema)
+
+    def batches(self, columns: Sequence[str], rows: int, *, text: bool = False) -> Iterator[Any]:
+        """Yield record batches of at most ``rows`` rows."""
+        with translated(self.label, "a readable stream"):
+            chunks = self._table if self.spool else self._table.to_batches(max_chunksize=rows)
+            for batch in chunks:
+                chosen = batch.select(list(columns))
+                for start in range(0, batch.num_rows, rows):
+                    yield chosen.slice(start, rows)

@@ -1,0 +1,125 @@
+"""Which columns of a table become the response, the features, the offset and the weight."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Final
+
+from streammc.errors import ConfigError, DataError
+from streammc.stores.sources import Table
+from streammc.stores.values import kind
+
+INTERCEPT: Final = "Intercept"
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns in use, each once."""
+
+    response: str | None
+    features: tuple[str, ...]
+    offset: str | None
+    weight: str | None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All columns: features, response, offset, weight."""
+        others = (self.response, self.offset, self.weight)
+        return (*self.features, *(name for name in others if name is not None))
+
+    def index(self, name: str | None) -> int | None:
+        """Return the position of ``name`` in :attr:`names`; ``None`` for ``None``."""
+        return None if name is None else self.names.index(name)
+
+
+def choose_columns(
+    table: Table,
+    response: str | None,
+    features: Sequence[str] | None,
+    offset: str | None,
+    weight: str | None,
+    intercept: bool,
+) -> Columns:
+    """Choose the columns; by default every other column is a feature.
+
+    Raises
+    ------
+    ConfigError
+        If a column is asked for twice, or nothing would be left.
+    DataError
+        If a column does not exist (with the nearest name), or is of a type that is
+        neither a number nor text. Text is left to the caller, who can say where it is.
+    """
+    roles = {"response": response, "offset": offset, "weight": weight}
+    taken: dict[str, str] = {}
+    for role, name in roles.items():
+        if name is None:
+            continue
+        _require(table, name, role)
+        if name in taken:
+            raise ConfigError(
+                f"expected different columns, found {name!r} as {taken[name]} and {role}"
+            )
+        taken[name] = role
+    if features is None:
+        chosen = [name for name in table.names if name not in taken and name not in table.hidden]
+    else:
+        chosen = [features] if isinstance(features, str) else list(features)
+        for position, name in enumerate(chosen):
+            _require(table, name, "a feature")
+            if name in taken or name in chosen[:position]:
+                role = taken.get(name, "a feature")
+                raise ConfigError(
+                    f"expected different columns, found {name!r} as {role} and again as a feature"
+                )
+    if intercept and INTERCEPT in chosen:
+        raise ConfigError(
+            f"expected no column {INTERCEPT!r} beside the intercept that is added: "
+            "use --no-intercept, or leave the column out with --features"
+        )
+    if not chosen and not intercept:
+        raise ConfigError("expected at least one feature or the intercept, found neither")
+    columns = Columns(response, tuple(chosen), offset, weight)
+    _check_types(table, columns)
+    return columns
+
+
+def text_columns(table: Table, columns: Columns) -> list[str]:
+    """Return the chosen columns that hold text in some source."""
+    return [
+        name
+        for name in columns.names
+        if any(kind(type_) == "text" for type_ in table.types_of(name))
+    ]
+
+
+def _require(table: Table, name: str, role: str) -> None:
+    if name in table.names:
+        return
+    near = get_close_matches(str(name), table.names, n=1)
+    if near:
+        hint = f"did you mean {near[0]!r}?"
+    else:
+        shown = ", ".join(table.names[:8]) + (", ..." if len(table.names) > 8 else "")
+        hint = f"choose among {shown}"
+    raise DataError(
+        f"expected the column {name!r} as {role} in {table.sources[0].label}, found none: {hint}"
+    )
+
+
+def _check_types(table: Table, columns: Columns) -> None:
+    bad = []
+    for name in columns.names:
+        for source, type_ in zip(table.sources, table.types_of(name), strict=True):
+            if kind(type_) == "other":
+                bad.append((name, source.label, type_))
+                break
+    if bad:
+        name, label, type_ = bad[0]
+        more = f" (and {len(bad) - 1} more columns)" if len(bad) > 1 else ""
+        raise DataError(
+            f"expected numbers in column {name!r} of {label}, found the type {type_}{more}: "
+            "leave it out with --features, or encode it as numbers"
+        )

@@ -1,0 +1,220 @@
+"""CSV files as record batches, in bounded memory.
+
+Arrow infers types from the first block; here every number is then read as float64,
+so that a column may turn from integers to decimals anywhere in the file. What cannot
+be read as a number stops the reader, which does not say where it was;
+:meth:`CsvSource.batches` with ``text`` gives the same rows as text, to look for it.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import pyarrow as pa
+from pyarrow import csv
+
+from streammc.errors import DataError
+
+_COMPRESSION: Final[dict[bytes, Any]] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
+_SAMPLE: Final = 1 << 16
+_BLOCK: Final = 1 << 20
+_DECIMAL: Final = re.compile(r"^[+-]?(\d*\.\d+|\d+\.?)([eE][+-]?\d+)?$")
+
+
+class NotANumberError(Exception):
+    """A CSV value that is no number."""
+
+
+class CsvSource:
+    """One CSV file, compressed or not: a ``stores.sources.Source``.
+
+    The separator is the one of ``, tab ; |`` that the header has most of. Blanks
+    around column names are dropped.
+
+    Parameters
+    ----------
+    path
+        As the user gave it.
+
+    Raises
+    ------
+    DataError
+        If it is empty, no CSV, not UTF-8, or has no header.
+    """
+
+    n_rows: int | None = None
+    spool = True  # reading a copy of float64 is many times faster than parsing again
+
+    def __init__(self, path: str) -> None:
+        self.label = repr(path)
+        self.path: str | None = path
+        self._raw: list[str] = []
+        header = self._header()
+        self._delimiter = max(",\t;|", key=header.count)
+        self._single = self._delimiter not in header
+        self._block = max(_BLOCK, 64 * len(header))  # a line must fit into a block
+        with self._translated(), self._reader({}, None) as reader:
+            try:
+                self._raw = list(reader.schema.names)
+            except UnicodeDecodeError as error:
+                raise self._wrong("column names in UTF-8", "other bytes") from error
+            self.types: tuple[Any, ...] = tuple(reader.schema.types)
+        self.names = tuple(name.strip() for name in self._raw)
+        # Spreadsheets, pandas and R write row numbers under an empty name.
+        self.hidden = frozenset({""} & set(self.names))
+        self.integers = self._named(pa.types.is_integer)
+        self.booleans = self._named(pa.types.is_boolean)
+        # pandas numbers the columns of an unnamed matrix: distinct integers are names.
+        numbers = all(_DECIMAL.match(name) for name in self.names)
+        if numbers and (
+            len(set(self.names)) < len(self.names)
+            or not all(name.isdecimal() for name in self.names)
+        ):
+            found = f"numbers ({', '.join(self.names[:3])})"
+            raise self._wrong("a first line with the names of the columns", found)
+
+    def batches(self, columns: Sequence[str], rows: int, *, text: bool = False) -> Iterator[Any]:
+        """Yield record batches of ``columns``: numbers as float64, or everything as text.
+
+        Raises
+        ------
+        NotANumberError
+            If a value is no number; read again with ``text``.
+        DataError
+            Naming the line whose length is wrong, or what else is no CSV.
+        """
+        raw = dict(zip(self.names, self._raw, strict=True))
+        wanted = [raw[name] for name in columns]
+        types: dict[str, Any] = {}
+        for name in columns:
+            number = pa.bool_() if name in self.booleans else pa.float64()
+            types[raw[name]] = pa.binary() if text else number
+        last = self._raw[-1]
+        if last not in wanted:  # read only for the check of its last value
+            wanted.append(last)
+            types[last] = pa.binary()
+        tail = None
+        with self._translated(), self._reader(types, wanted) as reader:
+            for batch in reader:
+                if batch.num_rows:
+                    tail = batch.column(wanted.index(last))[-1].as_py()
+                    yield batch.select(list(range(len(columns)))).rename_columns(list(columns))
+        self._check_tail(tail)
+
+    def _named(self, test: Any) -> frozenset[str]:
+        pairs = zip(self.names, self.types, strict=True)
+        return frozenset(name for name, type_ in pairs if test(type_))
+
+    @contextmanager
+    def _open(self) -> Iterator[Any]:
+        """Open the decompressed bytes as an Arrow stream."""
+        with open(self.path or "", "rb") as file:
+            start = file.read(4)
+            file.seek(0)
+            stream: Any = pa.PythonFile(file, mode="r")
+            for magic, name in _COMPRESSION.items():
+                if start.startswith(magic):
+                    stream = pa.CompressedInputStream(stream, name)
+            yield stream
+
+    @contextmanager
+    def _reader(
+        self, types: dict[str, Any], wanted: list[str] | None, on_ragged: Any = None
+    ) -> Iterator[Any]:
+        with self._open() as stream:
+            # Arrow numbers the rows for the handler only when it uses one thread.
+            reader = csv.open_csv(
+                stream,
+                csv.ReadOptions(block_size=self._block, use_threads=on_ragged is None),
+                csv.ParseOptions(
+                    delimiter=self._delimiter,
+                    newlines_in_values=True,
+                    # In a single column a blank line is a missing value.
+                    ignore_empty_lines=not self._single,
+                    invalid_row_handler=on_ragged,
+                ),
+                csv.ConvertOptions(
+                    column_types=types, include_columns=wanted, strings_can_be_null=True
+                ),
+            )
+            with reader:
+                yield reader
+
+    def _header(self) -> str:
+        """Return the header, at most 64 kB of it, without what is quoted."""
+        with self._translated(), self._open() as stream:
+            head: bytes = stream.read(_SAMPLE)
+        if b"\0" in head:
+            raise self._wrong("a table as CSV, Parquet or Arrow", "binary data or UTF-16")
+        if not head.strip(b"\r\n\t ,;\xef\xbb\xbf"):
+            raise self._wrong("a header and rows", "an empty file")
+        text = re.sub(r'"[^"]*"', '""', head.decode("utf-8", "replace"))
+        return re.split("[\r\n]", text.lstrip("\ufeff\r\n"), maxsplit=1)[0]
+
+    def _check_tail(self, value: Any) -> None:
+        """Refuse an unclosed quote: it swallows the last lines into the last column."""
+        lines = value.split(b"\n")[1:] if isinstance(value, bytes) else []
+        mark = self._delimiter.encode()
+        if any(line.strip() and line.count(mark) >= len(self._raw) - 1 for line in lines):
+            raise self._wrong("every quote closed", "one that is not")
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Turn Arrow's errors into ours; those of the operating system pass."""
+        try:
+            yield
+        except pa.ArrowInvalid as error:
+            text = " ".join(str(error).split())
+            if re.search(r"Expected \d+ columns, got \d+", text):
+                raise self._ragged() from error
+            if "conversion error" in text:
+                raise NotANumberError(text) from error
+            if "Empty CSV" in text:
+                raise self._wrong("a header and rows", "no rows") from error
+            if "straddl" in text or "out of sync" in text:
+                expected = f"lines below {self._block >> 20} MB"
+                raise self._wrong(expected, "a longer one, or an open quote") from error
+            raise self._wrong("a table as CSV", text[:200]) from error
+        except OSError as error:
+            if error.errno is not None:
+                raise
+            raise self._wrong("a whole compressed file", str(error)) from error
+
+    def _ragged(self) -> DataError:
+        """Find the first line of a wrong length: one slow pass, for the message alone."""
+        bad: list[Any] = []
+
+        def keep(row: Any) -> str:
+            bad.append(row)
+            return "error"
+
+        try:
+            with self._reader({}, self._raw[:1] or None, keep) as reader:
+                for _ in reader:
+                    pass
+        except pa.ArrowInvalid:
+            pass
+        if not bad:
+            return self._wrong("lines of equal length", "unequal ones")
+        row = bad[0]
+        line = self._line(row.text, row.number or 1)
+        return DataError(
+            f"expected {row.expected_columns} columns in line {line} of {self.label}, as in its "
+            f"header, found {row.actual_columns}: correct the line"
+        )
+
+    def _line(self, text: str, number: int) -> int:
+        """Return the line of the file; Arrow's ``number`` leaves out blank lines."""
+        wanted = text.split("\n", 1)[0].rstrip("\r").encode()
+        with self._open() as stream, io.BufferedReader(stream) as lines:
+            for line, content in enumerate(lines, 1):
+                if line >= number and content.rstrip(b"\r\n") == wanted:
+                    return line
+        return number
+
+    def _wrong(self, expected: str, found: str) -> DataError:
+        return DataError(f"expected {expected} in {self.label}, found {found}: correct the file")

@@ -1,0 +1,99 @@
+"""What is wrong with the values of a table: collected over a whole pass, refused at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.errors import DataError
+
+# In the order in which they are reported; the name, what was expected, the advice.
+_KINDS: Final[dict[str, tuple[str, str]]] = {
+    "text": ("numbers", "leave the column out with --features, or encode it as numbers"),
+    "large integers": (
+        "integers up to 2**53",
+        "float64 would round them: leave the column out with --features, or rescale it",
+    ),
+    "infinite values": ("finite numbers", "remove or replace them"),
+    "negative weights": ("weights of at least 0", "correct the column given to --weight"),
+    "missing values": (
+        "a number in every row",
+        "--drop-missing leaves such rows out, or fill them in",
+    ),
+}
+
+
+@dataclass
+class Fault:
+    """One kind of fault in one column."""
+
+    count: int
+    row: int
+    """The first such row, from 0, over all sources."""
+    example: str
+
+
+class Faults:
+    """Faults by kind and column."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str], Fault] = {}
+
+    def __bool__(self) -> bool:
+        """Return whether anything is wrong."""
+        return bool(self._found)
+
+    def add(
+        self, kind: str, column: str, start: int, bad: NDArray[np.bool_], values: object
+    ) -> None:
+        """Count the rows where ``bad`` (m,), ``start`` being the number of the first.
+
+        ``values`` is indexed by position for an example.
+        """
+        positions = np.flatnonzero(bad)
+        if positions.size == 0:
+            return
+        first = int(positions[0])
+        key = (kind, column)
+        if key in self._found:
+            self._found[key].count += int(positions.size)
+        else:
+            example = str(values[first])  # type: ignore[index]
+            self._found[key] = Fault(int(positions.size), start + first, example)
+
+    def refuse(self, locate: Callable[[int], str]) -> None:
+        """Raise if anything was found: the first kind, its first column, and how many more.
+
+        Parameters
+        ----------
+        locate
+            Turns a row number into ``"row 3 of flights.csv"``.
+
+        Raises
+        ------
+        DataError
+            Naming kind, column, first row, count and an example.
+        """
+        for kind, (expected, advice) in _KINDS.items():
+            columns = {
+                column: fault for (what, column), fault in self._found.items() if what == kind
+            }
+            if not columns:
+                continue
+            column, fault = next(iter(columns.items()))
+            shown = "" if kind == "missing values" else f" ({_short(fault.example)})"
+            others = [repr(name) for name in columns if name != column]
+            more = f"; also in {', '.join(others[:3])}" if others else ""
+            more += f" and {len(others) - 3} more columns" if len(others) > 3 else ""
+            raise DataError(
+                f"expected {expected} in column {column!r}, found {fault.count} {kind}, "
+                f"the first in data {locate(fault.row)}{shown}{more}: {advice}"
+            )
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 40 else text[:37] + "...")

@@ -1,0 +1,276 @@
+"""From a table to a store: one pass to look at the values, one to write them."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streammc.errors import ConfigError, StorageIOError, StreammcError
+from streammc.stores.layout import FORMAT, choose_chunk_rows, round_chunk_rows
+from streammc.stores.objects import local_path
+from streammc.stores.partial import PartialDirectory, refuse_existing
+from streammc.stores.prepare import Options, Prepared, Progress
+from streammc.stores.sources import open_table
+from streammc.stores.writer import StoreWriter
+
+if TYPE_CHECKING:
+    from streammc.stores.memory import MemoryStore
+    from streammc.stores.store import Store
+
+
+def ingest(
+    sources: Any,
+    path: str | os.PathLike[str],
+    *,
+    response: str | None = None,
+    features: Sequence[str] | None = None,
+    offset: str | None = None,
+    weight: str | None = None,
+    shuffle: bool = True,
+    seed: int = 0,
+    dtype: str = "float32",
+    standardize: bool = True,
+    intercept: bool = True,
+    drop_missing: bool = False,
+    chunk_rows: int | None = None,
+    layout: str = "local",
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Make a store from a table, in memory that does not grow with it.
+
+    Parameters
+    ----------
+    sources
+        One or several files or tables; see ``stores.sources.open_table``.
+    path
+        The new store; must not exist. Temporary files go beside it: at most the
+        size of the store, and for CSV a copy of the columns in use as float64.
+    response
+        Column ``y``. Stored as integers where every value is a whole number (whatever
+        the type of the column), else as floating point numbers; always exactly.
+    features
+        Columns of ``X``, in this order; all others by default, an index excepted.
+    offset
+        Column added to the linear predictor as it is: for an exposure, its logarithm.
+    weight
+        Column of frequency weights, at least 0. Means and standard deviations of the
+        features are not weighted.
+    shuffle
+        Put the rows into a uniformly random order.
+    seed
+        Of the shuffle, in ``[0, 2**64)``.
+    dtype
+        ``float32`` or ``float64``: how ``X`` is stored.
+    standardize
+        Store ``(x - mean) / sd`` (divisor n). A constant column is only centred.
+    intercept
+        Put a column ``Intercept`` of ones first.
+    drop_missing
+        Leave out rows with a missing value in a column that is used; else refuse them.
+    chunk_rows
+        Rows per chunk, rounded up to 4096.
+    layout
+        ``local``: uncompressed chunks that are memory-mapped.
+    progress
+        Called as ``progress(rows done, rows in all or None, phase)``; the phases are
+        ``scan``, ``shuffle`` (only where rows are shuffled on disk) and ``write``.
+
+    Returns
+    -------
+    dict
+        JSON: ``path``, the store's attributes (``n_rows``, ``features``, ``response``,
+        ``standardization``, ``n_dropped``, ...), ``y_dtype``, ``chunk_rows``,
+        ``row_bytes``, ``bytes``, ``fingerprint``, ``warnings`` and ``seconds``.
+
+    Raises
+    ------
+    ConfigError
+        If an option is wrong, or the output is an input or inside one.
+    IdentityError
+        If ``path`` exists.
+    MissingError, AccessError
+        If a source does not exist or may not be read.
+    DataError
+        If a column does not exist or is of the wrong type, or a value is missing,
+        infinite, text, or not exact in float64: the message names column, first row
+        (from 1, the header not counted) and count. If float32 would round a column by
+        more than 1e-6 of its standard deviation (root mean square).
+    StorageIOError
+        If the disk is full or refuses.
+
+    Notes
+    -----
+    After any error, and after Ctrl-C, nothing is left on disk.
+    """
+    started = monotonic()
+    if layout != "local":
+        raise ConfigError(f"expected the layout 'local', found {layout!r}")
+    options = Options(
+        response=response,
+        features=features,
+        offset=offset,
+        weight=weight,
+        shuffle=shuffle,
+        seed=seed,
+        dtype=dtype,
+        standardize=standardize,
+        intercept=intercept,
+        drop_missing=drop_missing,
+    )
+    target = local_path(path)
+    _check_output(target, sources)
+    refuse_existing(target)
+    table = open_table(sources)
+    with _scratch(target) as folder:
+        prepared = Prepared(table, options, folder, progress)
+        with StoreWriter(
+            target,
+            features=prepared.feature_names,
+            dtype=dtype,
+            y_dtype=prepared.found.y_dtype,
+            offset=offset is not None,
+            weight=weight is not None,
+            chunk_rows=chunk_rows,
+            n_rows=prepared.found.n_rows,
+        ) as writer:
+            for records in prepared.records():
+                fields = {name: records[name] for name in records.dtype.names or ()}
+                writer.append(fields.pop("X"), fields.pop("y", None), **fields)
+            writer.commit(prepared.attributes())
+    from streammc.stores.store import open_store
+
+    store = open_store(target)
+    return {
+        "path": str(target),
+        **store.attributes,
+        "y_dtype": prepared.found.y_dtype,
+        "chunk_rows": store.layout.chunk_rows,
+        "row_bytes": store.layout.row_bytes,
+        "bytes": sum(entry.size for entry in store.manifest.entries.values()),
+        "fingerprint": store.fingerprint,
+        "warnings": prepared.warnings,
+        "seconds": monotonic() - started,
+    }
+
+
+def from_table(
+    table: Any,
+    *,
+    response: str | None = None,
+    features: Sequence[str] | None = None,
+    offset: str | None = None,
+    weight: str | None = None,
+    shuffle: bool = True,
+    seed: int = 0,
+    dtype: str = "float32",
+    standardize: bool = True,
+    intercept: bool = True,
+    drop_missing: bool = False,
+    chunk_rows: int | None = None,
+    path: str | os.PathLike[str] | None = None,
+) -> Store | MemoryStore:
+    """Use a data frame, an Arrow table or files as a data set.
+
+    The rows are those that :func:`ingest` would store, bit for bit: in memory, or in
+    a new store at ``path``. Parameters and errors are those of :func:`ingest`; its
+    warnings are issued as ``UserWarning``.
+    """
+    options = Options(
+        response=response,
+        features=features,
+        offset=offset,
+        weight=weight,
+        shuffle=shuffle,
+        seed=seed,
+        dtype=dtype,
+        standardize=standardize,
+        intercept=intercept,
+        drop_missing=drop_missing,
+    )
+    if path is not None:
+        from streammc.stores.store import open_store
+
+        report = ingest(table, path, chunk_rows=chunk_rows, **vars(options))
+        _warn(report["warnings"])
+        return open_store(path)
+    with tempfile.TemporaryDirectory(prefix="streammc-") as folder:
+        prepared = Prepared(open_table(table), options, Path(folder), None)
+        store = _in_memory(prepared, chunk_rows)
+    _warn(prepared.warnings)
+    return store
+
+
+def _in_memory(prepared: Prepared, chunk_rows: int | None) -> MemoryStore:
+    from streammc.stores.memory import MemoryStore
+
+    rows, dtype = prepared.found.n_rows, prepared.encoding.dtype
+    assert dtype.fields is not None
+    arrays = {name: np.empty(rows, field[0]) for name, field in dtype.fields.items()}
+    done = 0
+    for records in prepared.records():
+        for name, array in arrays.items():
+            array[done : done + records.size] = records[name]
+        done += records.size
+    X = arrays.pop("X")
+    empty = np.empty(0)
+    attributes = {
+        "format": FORMAT,
+        "n_rows": rows,
+        "features": prepared.feature_names,
+        **prepared.attributes(),
+        "dtype": X.dtype.name,
+    }
+    step = choose_chunk_rows(X.shape[1] * X.itemsize) if chunk_rows is None else chunk_rows
+    return MemoryStore(
+        X,
+        arrays.get("y", empty),
+        arrays.get("offset", empty),
+        arrays.get("weight", empty),
+        attributes,
+        min(round_chunk_rows(step), rows),
+    )
+
+
+def _warn(messages: list[str]) -> None:
+    for message in messages:
+        warnings.warn(message, stacklevel=3)
+
+
+def _check_output(target: Path, sources: Any) -> None:
+    """Refuse an output that is an input or inside one."""
+    for source in sources if isinstance(sources, (list, tuple)) else [sources]:
+        if not isinstance(source, (str, os.PathLike)):
+            continue
+        given = os.path.realpath(local_path(source))
+        real = os.path.realpath(target)
+        if real == given or real.startswith(given + os.sep):
+            raise ConfigError(
+                f"expected an output outside the input {str(source)!r}, found {str(target)!r}: "
+                "choose another path"
+            )
+
+
+@contextmanager
+def _scratch(target: Path) -> Iterator[Path]:
+    """Make a directory for temporary files beside ``target``; remove it on any exit."""
+    partial = PartialDirectory(target.with_name(f"{target.name}.scratch"), [])
+    try:
+        yield partial.root
+    except OSError as error:
+        if isinstance(error, StreammcError):
+            raise
+        reason = error.strerror or str(error)
+        raise StorageIOError(
+            f"cannot write temporary files beside {str(target)!r}: {reason}; "
+            "free space or choose another path, nothing was kept"
+        ) from error
+    finally:
+        partial.discard()

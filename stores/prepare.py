@@ -1,0 +1,244 @@
+"""A table that has been looked at once, and how its rows become those of a store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.errors import ConfigError, DataError
+from streammc.rng import Role, stream
+from streammc.stores.columns import INTERCEPT, Columns, choose_columns, text_columns
+from streammc.stores.csv_source import NotANumberError
+from streammc.stores.faults import Faults
+from streammc.stores.records import Encoding
+from streammc.stores.scan import Scan, drop_missing_rows, scan
+from streammc.stores.shuffle import LEAF_BYTES, shuffled
+from streammc.stores.sources import Table
+from streammc.stores.table_blocks import TableBlocks
+
+Progress = Callable[[int, "int | None", str], None]
+
+_SLICE_BYTES: Final = 8 << 20
+# Of a standard deviation: what float32 may round off, or the table may have lost already.
+_ROUNDING: Final = 1e-6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The options of ``ingest`` that decide which rows a store has.
+
+    Raises
+    ------
+    ConfigError
+        If the seed or the dtype is wrong.
+    """
+
+    response: str | None
+    features: Sequence[str] | None
+    offset: str | None
+    weight: str | None
+    shuffle: bool
+    seed: int
+    dtype: str
+    standardize: bool
+    intercept: bool
+    drop_missing: bool
+
+    def __post_init__(self) -> None:
+        if isinstance(self.seed, bool) or not isinstance(self.seed, (int, np.integer)):
+            raise ConfigError(f"expected an integer as seed, found {self.seed!r}")
+        if not 0 <= self.seed < 2**64:
+            raise ConfigError(f"expected a seed from 0 to 2**64 - 1, found {self.seed}")
+        if self.dtype not in ("float32", "float64"):
+            raise ConfigError(f"expected the dtype float32 or float64, found {self.dtype!r}")
+
+
+class Prepared:
+    """The rows to be stored, after the first pass over the table.
+
+    Parameters
+    ----------
+    table, options
+        What to read, and how.
+    folder
+        An existing directory of ours for temporary files.
+    progress
+        See ``ingest``.
+
+    Raises
+    ------
+    ConfigError, DataError
+        See ``ingest``.
+    """
+
+    def __init__(
+        self, table: Table, options: Options, folder: Path, progress: Progress | None
+    ) -> None:
+        self._table = table
+        self._options = options
+        self._folder = folder
+        self._progress = progress
+        self.columns: Columns = choose_columns(
+            table,
+            options.response,
+            options.features,
+            options.offset,
+            options.weight,
+            options.intercept,
+        )
+        self._blocks = TableBlocks(table, self.columns.names, folder / "table")
+        text = text_columns(table, self.columns)
+        if text:
+            raise self._text(text, "text")
+        self.found = self._scan()
+        self.warnings: list[str] = []
+        self._check()
+        n_features = len(self.columns.features)
+        mean, scale = np.zeros(n_features), np.ones(n_features)
+        if options.standardize:
+            mean, scale = self.found.mean[:n_features], self.found.sd[:n_features]
+            scale = np.where(scale == 0, 1.0, scale)
+        self.encoding = Encoding(
+            self.columns, options.intercept, options.dtype, self.found.y_dtype, mean, scale
+        )
+
+    @property
+    def feature_names(self) -> list[str]:
+        """Names of the columns of ``X``."""
+        return [INTERCEPT] * self._options.intercept + list(self.columns.features)
+
+    def records(self) -> Iterator[NDArray[Any]]:
+        """Yield the rows as records, a few megabytes at a time: the second pass."""
+        rows = self.found.n_rows
+        dtype = self.encoding.dtype
+        parts = self._encoded()
+        if self._options.shuffle:
+            (self._folder / "buckets").mkdir()
+            in_memory = rows * dtype.itemsize <= LEAF_BYTES
+            parts = shuffled(
+                parts,
+                rows,
+                dtype,
+                self._folder / "buckets",
+                stream(int(self._options.seed), 0, Role.SHUFFLE),
+                progress=None if in_memory else lambda done: self._report(done, rows, "shuffle"),
+            )
+        step = max(1, _SLICE_BYTES // dtype.itemsize)
+        done = 0
+        for part in parts:
+            for start in range(0, part.size, step):
+                piece = part[start : start + step]
+                yield piece
+                done += piece.size
+                self._report(done, rows, "write")
+        if done != rows:
+            raise DataError(f"expected {rows} rows in the second pass, found {done}: try again")
+        self._table.check_unchanged()
+
+    def attributes(self) -> dict[str, Any]:
+        """Return what the group attribute of a store says about its origin."""
+        options = self._options
+        standardization = None
+        if options.standardize:
+            first = [0.0] * options.intercept, [1.0] * options.intercept
+            standardization = {
+                "mean": [*first[0], *self.encoding.mean.tolist()],
+                "scale": [*first[1], *self.encoding.scale.tolist()],
+            }
+        return {
+            "response": self.columns.response,
+            "offset": self.columns.offset,
+            "weight": self.columns.weight,
+            "intercept": options.intercept,
+            "standardization": standardization,
+            "formula": None,
+            "shuffle_seed": int(options.seed) if options.shuffle else False,
+            "sources": self._table.paths,
+            "n_dropped": self.found.n_dropped,
+        }
+
+    def _report(self, done: int, total: int | None, phase: str) -> None:
+        if self._progress is not None:
+            self._progress(done, total, phase)
+
+    def _encoded(self) -> Iterator[NDArray[Any]]:
+        for _, values in self._blocks.again():
+            kept = drop_missing_rows(values) if self._options.drop_missing else values
+            yield self.encoding.encode(kept)
+
+    def _scan(self) -> Scan:
+        options, faults = self._options, Faults()
+        try:
+            found = scan(
+                self._blocks.first(faults),
+                self.columns,
+                faults,
+                drop_missing=options.drop_missing,
+                rounding=options.dtype == "float32" and not options.standardize,
+                progress=lambda done: self._report(done, self._table.n_rows, "scan"),
+            )
+        except NotANumberError as error:
+            raise self._text(self.columns.names, str(error)) from error
+        faults.refuse(self._table.locate)
+        if found.n_rows == 0:
+            lost = f"{found.n_dropped} rows, all with missing values" * bool(found.n_dropped)
+            raise DataError(
+                f"expected at least one row in {self._table.sources[0].label}, "
+                f"found {lost or 'none'}"
+            )
+        return found
+
+    def _text(self, names: Sequence[str], found: str) -> DataError:
+        """Return the error for text in one of ``names``, having looked where it is."""
+        faults = Faults()
+        self._blocks.find_text(names, faults)
+        try:
+            faults.refuse(self._table.locate)
+        except DataError as error:
+            return error
+        return DataError(
+            f"expected numbers in column {names[0]!r} of {self._table.sources[0].label}, found "
+            f"{found}: leave it out with --features, or convert it to numbers"
+        )
+
+    def _check(self) -> None:
+        """Refuse what cannot be represented; collect warnings."""
+        found, options = self.found, self._options
+        if self._table.hidden - set(self.columns.names):
+            shown = ", ".join(map(repr, sorted(self._table.hidden)))
+            self.warnings.append(f"not used, as an index: column {shown}")
+        if found.n_dropped:
+            self.warnings.append(f"left out {found.n_dropped} rows with missing values")
+        weight = self.columns.index(self.columns.weight)
+        if weight is not None and found.maximum[weight] == 0:
+            raise DataError(f"expected a positive weight in {self.columns.weight!r}, found only 0")
+        for index, name in enumerate(self.columns.features):
+            low, high, sd = found.minimum[index], found.maximum[index], found.sd[index]
+            with np.errstate(over="ignore"):
+                span = high - low
+            if options.standardize and not np.isfinite([span, found.mean[index], sd]).all():
+                raise DataError(
+                    f"expected the range of column {name!r} within float64, found {low:g} to "
+                    f"{high:g}: rescale it, or leave it out with --features"
+                )
+            rounding = found.rounding[index]
+            if not np.isfinite(rounding) or rounding > _ROUNDING * sd > 0:
+                raise DataError(
+                    f"expected column {name!r} to fit into float32, found values up to "
+                    f"{max(-low, high):g} with sd {sd:g}, of which rounding takes {rounding:.1g}: "
+                    "use --dtype float64, or --standardize"
+                )
+            if sd == 0:
+                self.warnings.append(
+                    f"column {name!r} is constant ({low:g}): only the prior informs its coefficient"
+                )
+            elif 2.0**-53 * max(-low, high) > _ROUNDING * sd:
+                self.warnings.append(
+                    f"column {name!r} has sd {sd:.3g} around {found.mean[index]:.6g}: "
+                    "float64 holds few digits of its variation; subtract a constant before"
+                )

@@ -1,0 +1,139 @@
+"""The first pass over a table: what its values are, and whether they can be used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from streammc.protocols import Matrix, Vector
+from streammc.stores.columns import Columns
+from streammc.stores.faults import Faults
+from streammc.stores.moments import Moments
+from streammc.stores.values import LIMIT
+
+
+@dataclass
+class Scan:
+    """What the first pass found; vectors are by column of ``Columns.names``."""
+
+    n_rows: int
+    """Rows that will be kept."""
+    n_dropped: int
+    mean: Vector
+    sd: Vector
+    """Standard deviation with divisor n; exactly 0 for a constant column."""
+    minimum: Vector
+    maximum: Vector
+    rounding: Vector
+    """Root mean square of what float32 would round off, in the unit of the column."""
+    y_dtype: str | None
+    """Smallest type that holds the response exactly."""
+
+
+def scan(
+    blocks: Iterable[tuple[int, Matrix]],
+    columns: Columns,
+    faults: Faults,
+    *,
+    drop_missing: bool,
+    rounding: bool,
+    progress: Callable[[int], None] | None = None,
+) -> Scan:
+    """Read every block once.
+
+    Missing values, infinities and negative weights are recorded in ``faults``; the
+    moments mean something only where there are none.
+
+    Parameters
+    ----------
+    blocks
+        ``(first row, values (c, m))``, NaN for missing.
+    columns
+        The c columns.
+    drop_missing
+        Leave out rows with a missing value, and count them.
+    rounding
+        Find out what float32 would round off; 0 otherwise.
+    progress
+        Called with the number of rows read so far.
+    """
+    names = columns.names
+    moments = Moments(len(names))
+    response, weight = columns.index(columns.response), columns.index(columns.weight)
+    checked = range(len(names)) if rounding else [] if response is None else [response]
+    lost_squares = np.zeros(len(names))
+    whole, single, seen = True, True, 0
+    for start, values in blocks:
+        m = values.shape[1]
+        seen += m
+        if weight is not None:
+            faults.add("negative weights", names[weight], start, values[weight] < 0, values[weight])
+        values = _clean(start, values, names, faults, drop_missing)
+        moments.add(values)
+        for index in checked:
+            with np.errstate(over="ignore"):
+                lost = values[index].astype(np.float32) - values[index]
+                lost_squares[index] += np.dot(lost, lost)
+            if index == response:
+                single = single and not lost.any()
+                whole = whole and bool(np.array_equal(values[index], np.rint(values[index])))
+        if progress is not None:
+            progress(seen)
+    if moments.count:
+        mean, sd = moments.finish()
+    else:
+        mean = sd = np.zeros(len(names))
+    y_dtype = None
+    if response is not None:
+        bounds = moments.minimum[response], moments.maximum[response]
+        y_dtype = response_dtype(*bounds, whole, single)
+    return Scan(
+        moments.count,
+        seen - moments.count if drop_missing else 0,
+        mean,
+        sd,
+        moments.minimum,
+        moments.maximum,
+        np.sqrt(lost_squares / max(1, moments.count)),
+        y_dtype,
+    )
+
+
+def response_dtype(low: float, high: float, whole: bool, single: bool) -> str:
+    """Return the smallest dtype of the store that is exact.
+
+    Integers wherever every value is one, whatever the type of the column: counts and
+    classes often come as decimals.
+    """
+    if whole and low >= -LIMIT and high <= LIMIT:
+        if low >= 0 and high <= 255:
+            return "uint8"
+        return "int32" if low >= -(2**31) and high < 2**31 else "int64"
+    return "float32" if single else "float64"
+
+
+def drop_missing_rows(values: Matrix) -> Matrix:
+    """Return the rows of a block (c, m) that have no missing value."""
+    missing = np.isnan(values)
+    return values[:, ~missing.any(axis=0)] if missing.any() else values
+
+
+def _clean(
+    start: int, values: Matrix, names: tuple[str, ...], faults: Faults, drop_missing: bool
+) -> Matrix:
+    """Record what is not finite; return the finite numbers to compute with."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        sums = values.sum(axis=1)  # a sum that is finite has finite terms
+    if np.isfinite(sums).all():
+        return values
+    missing = np.isnan(values)
+    for index in np.flatnonzero(~np.isfinite(sums)):
+        if not drop_missing:
+            faults.add("missing values", names[index], start, missing[index], values[index])
+        infinite = np.isinf(values[index])
+        faults.add("infinite values", names[index], start, infinite, values[index])
+    if drop_missing:
+        values = drop_missing_rows(values)
+    return np.where(np.isfinite(values), values, 0.0)
