@@ -18,7 +18,9 @@ def models(output: Output) -> None:
     for name in registry.MODELS:
         text = (registry.model(name).__doc__ or "").strip().splitlines()[0]
         rows.append({"name": name, "description": text})
-    human = table(["model", "what it is"], [[row["name"], row["description"]] for row in rows])
+    human = table(
+        ["model", "what it is"], [[row["name"], row["description"]] for row in rows], words=True
+    )
     output.result({"models": rows}, human)
 
 
@@ -35,5 +37,6 @@ def samplers(output: Output) -> None:
     human = table(
         ["sampler", "target", "paper"],
         [[row["name"], row["target"], row["paper"]] for row in rows],
+        words=True,
     )
     output.result({"samplers": rows}, human)

@@ -114,21 +114,22 @@ class Output:
         print(human, flush=True)
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return aligned columns: the first to the left, the others to the right."""
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, words: bool = False) -> str:
+    """Return aligned columns: the first to the left, the others to the right or as words."""
     lines = [list(header), *(list(row) for row in rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
     text = []
     for line in lines:
         cells = [line[0].ljust(widths[0])]
-        cells += [cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True)]
+        for cell, width in zip(line[1:], widths[1:], strict=True):
+            cells.append(cell.ljust(width) if words else cell.rjust(width))
         text.append("  ".join(cells).rstrip())
     return "\n".join(text)
 
 
 def fields(pairs: Mapping[str, Any]) -> str:
     """Return ``name  value`` lines, aligned, without those that are ``None``."""
-    shown = {name: _text(value) for name, value in pairs.items() if value is not None}
+    shown = {name: _text(value) for name, value in pairs.items() if value not in (None, [], ())}
     width = max((len(name) for name in shown), default=0)
     return "\n".join(f"{name.ljust(width)}  {value}" for name, value in shown.items())
 

@@ -63,9 +63,9 @@ class Progress:
             self._bar = None
 
     def __call__(
-        self, phase: str, done: int, total: int, facts: Mapping[str, Any] | None = None
+        self, phase: str, done: int, total: int | None, facts: Mapping[str, Any] | None = None
     ) -> None:
-        """Show that ``done`` of ``total`` are done."""
+        """Show that ``done`` of ``total`` (``None``: unknown) are done."""
         if self._interruption is not None and phase not in _POLLED:
             self._interruption.check()
         if self._output.quiet:
@@ -78,7 +78,7 @@ class Progress:
             self._done = done
             if self._bar is not None:
                 self._show(fresh, done, total, facts or {})
-            elif now - self._said >= _SECONDS or (done >= total and now - self._began >= 1.0):
+            elif now - self._said >= _SECONDS or (done == total and now - self._began >= 1.0):
                 self._said = now
                 self._say(now - self._began, done, total, facts or {})
 
@@ -86,19 +86,20 @@ class Progress:
         """Return ``progress(done, total)`` for one phase."""
         return lambda done, total: self(phase, done, total)
 
-    def _show(self, fresh: bool, done: int, total: int, facts: Mapping[str, Any]) -> None:
+    def _show(self, fresh: bool, done: int, total: int | None, facts: Mapping[str, Any]) -> None:
         words = _WORDS.get(self._phase, self._phase)
         if fresh:
             self._task = self._bar.add_task(words, total=total, facts="")
         self._bar.update(self._task, completed=done, total=total, facts=_brief(facts))
 
-    def _say(self, seconds: float, done: int, total: int, facts: Mapping[str, Any]) -> None:
+    def _say(self, seconds: float, done: int, total: int | None, facts: Mapping[str, Any]) -> None:
         words, unit = _WORDS.get(self._phase, self._phase), _UNITS.get(self._phase, "")
-        left = seconds * (total - done) / done if done else None
+        left = seconds * (total - done) / done if done and total else None
+        of = f"/{total:,}" if total else ""
         rest = f", about {left:.0f} s left" if left else ""
         details = f", {_brief(facts)}" if facts else ""
         self._output.note(
-            f"{words} {done:,}/{total:,}{unit}, {seconds:.0f} s{rest}{details}",
+            f"{words} {done:,}{of}{unit}, {seconds:.0f} s{rest}{details}",
             phase=self._phase,
             done=done,
             total=total,

@@ -1,0 +1,76 @@
+"""``streammc ingest``: files become a store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from streammc.cli.options import SEED, command, path_argument, setting
+from streammc.cli.output import Output, fields
+from streammc.cli.progress import Progress
+from streammc.cli.receipt import Receipt, describe_inputs, make_once, require_apart
+from streammc.cli.values import Names, WholeNumber
+
+
+@command("ingest", configurable=True, short_help="Make a store from CSV, Parquet or Arrow files.")
+@path_argument("sources", nargs=-1, required=True)
+@path_argument("store")
+@setting("--response", metavar="COLUMN", help="Column y.")
+@setting("--features", type=Names(), help="Columns of X; default: all others.")
+@setting("--offset", metavar="COLUMN", help="Added to the linear predictor (log exposure).")
+@setting("--weight", metavar="COLUMN", help="Frequency weights.")
+@setting("--shuffle/--no-shuffle", default=True, help="Random row order, exact.  [default: yes]")
+@setting("--seed", type=SEED, default=0, show_default=True, help="Seed of the shuffle.")
+@setting(
+    "--dtype",
+    type=click.Choice(["float32", "float64"]),
+    default="float32",
+    show_default=True,
+    help="How the design is stored.",
+)
+@setting("--standardize/--no-standardize", default=True, help="Mean 0 and sd 1.  [default: yes]")
+@setting("--intercept/--no-intercept", default=True, help="First a column of ones.  [default: yes]")
+@setting("--drop-missing", is_flag=True, help="Leave out rows with missing values.")
+@setting("--chunk-rows", type=WholeNumber(1, 10**12), help="Rows per chunk.")
+@setting(
+    "--layout",
+    type=click.Choice(["local"]),
+    default="local",
+    show_default=True,
+    help="Chunks as files that are mapped into memory.",
+)
+@click.pass_obj
+def ingest(output: Output, /, sources: tuple[str, ...], store: str, **options: Any) -> None:
+    """Make STORE from the files SOURCE..., read twice, in constant memory."""
+    from streammc.stores.ingest import ingest as write
+    from streammc.stores.verify import info
+
+    require_apart(store, sources)
+    asked = {"command": "ingest", **options, "sources": describe_inputs(sources)}
+    with Progress(output) as progress:
+
+        def make() -> dict[str, Any]:
+            return write(
+                list(sources),
+                store,
+                **options,
+                progress=lambda done, total, phase: progress(phase, done, total),
+            )
+
+        result, new = make_once(Receipt(store, asked), lambda: info(store), make)
+    if not new:
+        output.note(f"{store} is already there, made by the same command: nothing to do")
+    for line in result.get("warnings", []):
+        output.warn(line)
+    facts = {
+        "store": result["path"],
+        "rows": result["n_rows"],
+        "dropped": result.get("n_dropped") or None,
+        "response": result["response"],
+        "features": result["features"],
+        "megabytes": result["bytes"] / 1e6,
+        "shuffled": result.get("shuffle_seed") is not False,
+        "fingerprint": result["fingerprint"],
+    }
+    output.result(result, fields(facts))

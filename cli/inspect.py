@@ -1,0 +1,172 @@
+"""``streammc info`` and ``streammc verify``: what is at a path, and is it whole."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from streammc.cli.options import command, path_argument
+from streammc.cli.output import Output, fields, table
+from streammc.cli.progress import Progress
+
+
+@command("info", short_help="Describe a store, a run or control variates.")
+@path_argument("path")
+@click.pass_obj
+def info(output: Output, path: str) -> None:
+    """Describe the store, run or control variates at PATH without reading the rows."""
+    kind = kind_of(path)
+    document = {"kind": kind, **_DESCRIBE[kind](path)}
+    shown = {
+        name: value
+        for name, value in document.items()
+        if not isinstance(value, dict) and value is not None
+    }
+    output.result(document, fields(shown))
+
+
+@command("verify", short_help="Check every byte of a store or run.")
+@path_argument("path")
+@click.pass_obj
+def verify(output: Output, path: str) -> int:
+    """Compare every byte at PATH with its checksums; exit 65 if one differs."""
+    kind = kind_of(path)
+    with Progress(output) as progress:
+        document = {"kind": kind, **_VERIFY[kind](path, progress)}
+    if document["ok"]:
+        human = f"{path}: {kind} as it was written"
+    else:
+        rows = [[fault["key"], fault["kind"], fault["detail"]] for fault in document["faults"]]
+        human = table(["file", "fault", "detail"], rows, words=True)
+    output.result(document, human)
+    if document["ok"]:
+        return 0
+    output.log("error", f"{path}: {len(document['faults'])} faults; copy or make it again")
+    return 65
+
+
+def kind_of(path: str) -> str:
+    """Return ``store``, ``run`` or ``control-variates``; a store where in doubt."""
+    from streammc.stores.layout import MANIFEST
+    from streammc.trace.durable import read_file
+    from streammc.trace.sealed import DOCUMENT_LIMIT, is_sealed, unseal
+
+    root = os.path.join(path, "zarr.json")
+    if os.path.lexists(os.path.join(path, MANIFEST)) or not os.path.isfile(root):
+        return "store"
+    from pathlib import Path
+
+    data = read_file(Path(root), limit=DOCUMENT_LIMIT)
+    if not is_sealed(data):
+        return "store"
+    _, own = unseal(data, Path(root))
+    return "run" if own.get("kind") == "run" else "control-variates"
+
+
+def describe_store(path: str) -> dict[str, Any]:
+    """Return what a store holds."""
+    from streammc.stores.verify import info as describe
+
+    return describe(path)
+
+
+def describe_run(path: str) -> dict[str, Any]:
+    """Return what a run holds, from its root document alone."""
+    from streammc.trace.run_directory import RunDirectory
+
+    run = RunDirectory.open(path, verify=False)
+    attributes = run.attributes
+    return {
+        "path": os.path.abspath(path),
+        "finished": run.finished() and "summary" in attributes,
+        "store": attributes.get("store"),
+        "model": run.identity.get("model", {}).get("name"),
+        "sampler": attributes.get("sampler", {}).get("name"),
+        "chains": run.chains,
+        "draws": run.committed_draws,
+        "draws_planned": run.draws,
+        "warmup": run.committed_warmup,
+        "warmup_planned": run.warmup,
+        "seed": run.identity.get("seed"),
+        "parameters": list(run.labels),
+        "identity": run.identity,
+        "plan": attributes.get("plan"),
+    }
+
+
+def describe_control_variates(path: str) -> dict[str, Any]:
+    """Return what control variates hold."""
+    from streammc.control_variates.expansion import ControlVariates
+
+    cv = ControlVariates.open(path)
+    return {"path": os.path.abspath(path), **control_variates_document(cv)}
+
+
+def control_variates_document(cv: Any) -> dict[str, Any]:
+    """Return control variates as JSON types: centre, Laplace sd, certificate."""
+    return {
+        "order": cv.order,
+        "n_rows": cv.n_rows,
+        "log_lik": cv.log_lik,
+        "theta_star": dict(zip(cv.labels, cv.theta_star.tolist(), strict=True)),
+        "laplace_sd": dict(zip(cv.labels, cv.posterior_sd().tolist(), strict=True)),
+        "certificate": dict(cv.certificate),
+        "candidates": len(cv.candidates),
+        "row_order": cv.row_order,
+        "store_fingerprint": cv.fingerprint,
+        "fingerprint": fingerprint_of(cv),
+    }
+
+
+def fingerprint_of(cv: Any) -> str:
+    """Return a digest of control variates."""
+    return str(cv.digest())
+
+
+def _verify_store(path: str, progress: Progress) -> dict[str, Any]:
+    from streammc.stores.verify import verify as check
+
+    return check(path, progress.of("verify"))
+
+
+def _verify_run(path: str, progress: Progress) -> dict[str, Any]:
+    from streammc.errors import StoreError
+    from streammc.trace.run_directory import RunDirectory
+
+    report: dict[str, Any] = {"path": os.path.abspath(path), "ok": True, "faults": []}
+    try:
+        run = RunDirectory.open(path)
+        run.checkpoint()
+    except StoreError as error:
+        report["ok"] = False
+        report["faults"].append({"key": "", "kind": "changed", "detail": str(error)})
+    else:
+        report["digest"] = run.digest()
+    return report
+
+
+def _verify_control_variates(path: str, progress: Progress) -> dict[str, Any]:
+    from streammc.control_variates.expansion import ControlVariates
+    from streammc.errors import StoreError
+
+    report: dict[str, Any] = {"path": os.path.abspath(path), "ok": True, "faults": []}
+    try:
+        ControlVariates.open(path)
+    except StoreError as error:
+        report["ok"] = False
+        report["faults"].append({"key": "", "kind": "changed", "detail": str(error)})
+    return report
+
+
+_DESCRIBE = {
+    "store": describe_store,
+    "run": describe_run,
+    "control-variates": describe_control_variates,
+}
+_VERIFY = {
+    "store": _verify_store,
+    "run": _verify_run,
+    "control-variates": _verify_control_variates,
+}

@@ -1,0 +1,134 @@
+"""``<output>.config.json``: what an output was made from, so that a rerun is recognised."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from streammc.cli.configuration import write_json
+from streammc.cli.output import plain
+from streammc.errors import ConfigError, IdentityError
+
+
+def require_apart(output: str, inputs: Sequence[str]) -> None:
+    """Raise ConfigError if ``output`` is one of the inputs or inside one."""
+    target = os.path.realpath(output)
+    for name in inputs:
+        source = os.path.realpath(name)
+        if target == source or target.startswith(source.rstrip(os.sep) + os.sep):
+            raise ConfigError(
+                f"expected an output outside the input {name!r}, found {output!r}: "
+                "choose another output"
+            )
+
+
+def describe_inputs(paths: Sequence[str]) -> list[dict[str, Any]]:
+    """Return path, size and time of change of every input that exists."""
+    found = []
+    for path in paths:
+        entry: dict[str, Any] = {"path": os.path.abspath(path)}
+        try:
+            info = os.stat(path)
+        except OSError:
+            pass  # whoever reads it says what is wrong
+        else:
+            entry |= {"bytes": info.st_size, "modified_ns": info.st_mtime_ns}
+        found.append(entry)
+    return found
+
+
+class Receipt:
+    """The file beside an output that says what was asked for and what came out.
+
+    Parameters
+    ----------
+    output
+        The store or result.
+    asked
+        The resolved settings and the inputs, as JSON types.
+    """
+
+    def __init__(self, output: str, asked: Mapping[str, Any]) -> None:
+        place = Path(os.path.abspath(output))
+        self.path = place.with_name(f"{place.name}.config.json")
+        self._output = output
+        self._asked = plain(asked)
+
+    def kept(self, describe: Callable[[], Mapping[str, Any]]) -> dict[str, Any] | None:
+        """Return the result of an earlier, equal command; ``None`` if there is no output.
+
+        Parameters
+        ----------
+        describe
+            Describes what is there, with its ``fingerprint``.
+
+        Raises
+        ------
+        IdentityError
+            If what is there was made from something else.
+        """
+        if not os.path.lexists(self._output):
+            return None
+        try:
+            with open(self.path, encoding="utf-8") as file:
+                kept = json.load(file)
+            asked, result = kept["asked"], kept["result"]
+        except (OSError, ValueError, KeyError, TypeError):
+            raise IdentityError(
+                f"expected nothing at {self._output!r}, but it exists, and not from this "
+                "command: choose another path or delete it"
+            ) from None
+        if asked != self._asked:
+            raise IdentityError(
+                f"expected {self._output!r} to be made by the same command, found other "
+                f"{_differences(asked, self._asked)}: choose another path or delete it"
+            )
+        there = dict(describe())
+        if result is None:
+            return there
+        if there.get("fingerprint") != result.get("fingerprint"):
+            raise IdentityError(
+                f"expected {self._output!r} as it was made, found another fingerprint: choose "
+                "another path or delete it"
+            )
+        return dict(result)
+
+    def write(self, result: Mapping[str, Any] | None) -> None:
+        """Write the file; before the work without a result."""
+        write_json(self.path, {"asked": self._asked, "result": result})
+
+    def remove(self) -> None:
+        """Take the file back after a failure."""
+        self.path.unlink(missing_ok=True)
+
+
+def make_once(
+    receipt: Receipt,
+    describe: Callable[[], Mapping[str, Any]],
+    make: Callable[[], Mapping[str, Any]],
+) -> tuple[dict[str, Any], bool]:
+    """Return the result of ``make``, or of the command before, and whether it is new.
+
+    The receipt is written first: a kill between output and receipt must not make the
+    output look foreign to the same command.
+    """
+    kept = receipt.kept(describe)
+    if kept is not None:
+        return kept, False
+    try:
+        receipt.write(None)
+        result = plain(make())
+        receipt.write(result)
+    except BaseException:
+        receipt.remove()
+        raise
+    return result, True
+
+
+def _differences(before: Any, now: Mapping[str, Any]) -> str:
+    before = before if isinstance(before, dict) else {}
+    names = [key for key in {**before, **now} if before.get(key) != now.get(key)]
+    return ", ".join(repr(name) for name in names[:4]) or "settings"

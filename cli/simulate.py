@@ -1,0 +1,70 @@
+"""``streammc simulate``: a store with a known truth."""
+
+from __future__ import annotations
+
+import click
+
+from streammc.cli.options import SEED, command, path_argument, setting
+from streammc.cli.output import Output, fields
+from streammc.cli.progress import Progress
+from streammc.cli.receipt import Receipt, make_once
+from streammc.cli.values import WholeNumber
+
+
+@command("simulate", configurable=True, short_help="Write a store of simulated rows.")
+@click.argument("kind")
+@path_argument("store")
+@setting("--rows", type=WholeNumber(1, 10**12), required=True, help="Number of rows.")
+@setting(
+    "--dim", type=WholeNumber(1, 10**6), required=True, help="Columns, the intercept included."
+)
+@setting("--seed", type=SEED, required=True, help="Seed of truth and rows.")
+@setting("--chunk-rows", type=WholeNumber(1, 10**12), help="Rows per chunk.")
+@setting(
+    "--dtype",
+    type=click.Choice(["float32", "float64"]),
+    default="float32",
+    show_default=True,
+    help="How the design is stored.",
+)
+@click.pass_obj
+def simulate(
+    output: Output,
+    kind: str,
+    store: str,
+    rows: int,
+    dim: int,
+    seed: int,
+    chunk_rows: int | None,
+    dtype: str,
+) -> None:
+    """Write rows of KIND (logistic, poisson) with a true theta that is kept in STORE."""
+    from streammc.stores.simulate import simulate as write
+    from streammc.stores.verify import info
+
+    asked = {
+        "command": "simulate",
+        "kind": kind,
+        "rows": rows,
+        "dim": dim,
+        "seed": seed,
+        "chunk_rows": chunk_rows,
+        "dtype": dtype,
+    }
+    with Progress(output) as progress:
+
+        def make() -> dict[str, object]:
+            write(kind, store, rows, dim, seed, chunk_rows, dtype, progress.of("write"))
+            return info(store)
+
+        result, new = make_once(Receipt(store, asked), lambda: info(store), make)
+    if not new:
+        output.note(f"{store} is already there, made by the same command: nothing to do")
+    facts = {
+        "store": result["path"],
+        "rows": result["n_rows"],
+        "features": result["n_features"],
+        "megabytes": result["bytes"] / 1e6,
+        "fingerprint": result["fingerprint"],
+    }
+    output.result(result, fields(facts))

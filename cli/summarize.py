@@ -1,0 +1,111 @@
+"""``streammc summarize``: the full pass, kept for later runs."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from streammc.cli.options import (
+    command,
+    model_options,
+    parse_scheduler,
+    path_argument,
+    scheduler_option,
+    setting,
+)
+from streammc.cli.output import Output, fields, number, table
+from streammc.cli.progress import Progress
+from streammc.cli.receipt import Receipt, make_once, require_apart
+from streammc.cli.signals import Interruption
+from streammc.cli.values import LocalPath, WholeNumber
+
+
+@command("summarize", configurable=True, short_help="Compute control variates in a full pass.")
+@path_argument("store")
+@model_options
+@setting("--output", "-o", type=LocalPath(), help="Where to keep them; default: STORE.cv.zarr.")
+@setting("--passes", type=WholeNumber(1, 1000), help="Full passes; default: until certified.")
+@setting(
+    "--order",
+    type=click.Choice(["0", "1", "2"]),
+    default="2",
+    show_default=True,
+    help="Order of the control variates.",
+)
+@scheduler_option
+@click.pass_context
+def summarize(
+    ctx: click.Context,
+    store: str,
+    model: str,
+    prior_scale: float,
+    output: str | None,
+    passes: int | None,
+    order: str,
+    scheduler: str | None,
+) -> None:
+    """Find the posterior mode of STORE and the expansion there, in one or a few passes."""
+    from streammc.cli.build import make_model
+    from streammc.cli.inspect import control_variates_document, describe_control_variates
+    from streammc.control_variates.certify import compute
+    from streammc.control_variates.expansion import ControlVariates
+    from streammc.stores.store import open_store
+
+    printer: Output = ctx.obj
+    interruption: Interruption = ctx.find_root().obj
+    where = parse_scheduler(scheduler)
+    target = output if output is not None else f"{store.rstrip(os.sep)}.cv.zarr"
+    require_apart(target, [store])
+    built = make_model(model, prior_scale)
+    dataset = open_store(store)
+    asked = {
+        "command": "summarize",
+        "store": dataset.address,
+        "store_fingerprint": dataset.fingerprint,
+        "model": built.describe(),
+        "passes": passes,
+        "order": int(order),
+    }
+    with Progress(printer, interruption) as progress:
+
+        def describe() -> dict[str, Any]:
+            ControlVariates.open(target, dataset, built)
+            return describe_control_variates(target)
+
+        def make() -> dict[str, Any]:
+            cv = compute(
+                dataset,
+                built,
+                order=int(order),
+                passes=passes,
+                scheduler=where,
+                progress=progress.of("pass"),
+            )
+            cv.save(target)
+            return {"path": os.path.abspath(target), **control_variates_document(cv)}
+
+        result, new = make_once(Receipt(target, asked), describe, make)
+    if not new:
+        printer.note(f"{target} is already there, made by the same command: nothing to do")
+    certificate = result["certificate"]
+    if not certificate["converged"]:
+        printer.warn(
+            f"theta_star is {certificate['decrement']:.3g} posterior sd from the mode, above "
+            "0.1: leave out --passes to certify it"
+        )
+    rows = [
+        [label, number(value), number(result["laplace_sd"][label])]
+        for label, value in result["theta_star"].items()
+    ]
+    facts = {
+        "control variates": result["path"],
+        "order": result["order"],
+        "decrement": certificate["decrement"],
+        "passes": certificate["passes"],
+        "rows read": certificate["rows_read"],
+        "seconds": certificate["seconds"],
+    }
+    human = table(["parameter", "theta_star", "laplace sd"], rows)
+    printer.result(result, f"{human}\n\n{fields(facts)}")
