@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -34,6 +33,7 @@ class HmcEcs:
 
     name = "hmc-ecs"
     target = "perturbed"
+    paper = "Dang, Quiroz, Kohn, Tran and Villani 2019, HMC with energy conserving subsampling"
 
     def __post_init__(self) -> None:
         """Check what can be checked without data."""

@@ -19,6 +19,7 @@ class Hmc:
 
     name = "hmc"
     target = "exact"
+    paper = "Duane, Kennedy, Pendleton and Roweth 1987, Hybrid Monte Carlo"
 
     def __post_init__(self) -> None:
         """Check what can be checked without data."""
