@@ -50,9 +50,15 @@ def read_schema(root: Path) -> tuple[dict[str, Any], Layout]:
     group = _read(root, METADATA)
     attributes = _attributes(group, root)
     members = []
-    for name in MEMBER_DTYPES:
-        if name == "X" or os.path.lexists(root / name):
-            members.append(_member(_read(root, f"{name}/{METADATA}"), name, root))
+    present = [name for name in MEMBER_DTYPES if name == "X" or os.path.lexists(root / name)]
+    for name in (*present, "feature"):
+        if (root / name).is_symlink() or not (root / name).is_dir():
+            raise StoreError(
+                f"expected {name!r} in store {str(root)!r} to be a directory of its own: "
+                "copy or make the store again"
+            )
+    for name in present:
+        members.append(_member(_read(root, f"{name}/{METADATA}"), name, root))
     layout = _combine(members, root)
     columns = members[0][0].columns or 0
     for member in layout.members:

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from streammc.errors import ConfigError
+from streammc.stores import open_store
+from streammc.stores.simulate import simulate
+from streammc.stores.verify import verify
+
+
+def _arrays(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    store = open_store(path)
+    X, y = store.rows().arrays[:2]
+    return np.array(X[: store.n_rows], float), np.array(y[: store.n_rows], float)
+
+
+def _score(path: Path, kind: str) -> np.ndarray:
+    """z-scores of the gradient at the truth: N(0, 1) each if the response is right."""
+    X, y = _arrays(path)
+    eta = X @ np.array(open_store(path).attributes["simulation"]["theta"])
+    mean = np.exp(eta) if kind == "poisson" else 1 / (1 + np.exp(-eta))
+    variance = mean if kind == "poisson" else mean * (1 - mean)
+    return X.T @ (y - mean) / np.sqrt((X**2).T @ variance)
+
+
+@pytest.mark.parametrize("kind", ["logistic", "poisson"])
+def test_response_follows_the_recorded_truth(tmp_path: Path, kind: str) -> None:
+    record = simulate(kind, tmp_path / "s", 200_000, 5, 3)
+    assert open_store(tmp_path / "s").attributes["simulation"] == record
+    assert np.abs(_score(tmp_path / "s", kind)).max() < 4.5
+
+
+def test_a_wrong_truth_would_be_seen(tmp_path: Path, edit) -> None:
+    simulate("logistic", tmp_path / "s", 200_000, 5, 3)
+
+    def move(group: dict) -> None:
+        group["attributes"]["streammc"]["simulation"]["theta"][2] += 0.05
+
+    edit(tmp_path / "s", "zarr.json", move)
+    assert np.abs(_score(tmp_path / "s", "logistic")).max() > 4.5
+
+
+def test_features_are_an_intercept_and_standard_normals(tmp_path: Path) -> None:
+    simulate("logistic", tmp_path / "s", 200_000, 4, 5)
+    X, _ = _arrays(tmp_path / "s")
+    store = open_store(tmp_path / "s")
+    assert ("Intercept", "x1", "x2", "x3") == store.feature_names
+    assert store.attributes["intercept"] is True
+    assert (X[:, 0] == 1).all()
+    n = len(X)
+    assert np.abs(X[:, 1:].mean(0)).max() < 4.5 / np.sqrt(n)
+    assert np.abs(X[:, 1:].var(0) - 1).max() < 4.5 * np.sqrt(2 / n)
+
+
+def test_rows_depend_on_the_seed_alone(tmp_path: Path) -> None:
+    simulate("poisson", tmp_path / "a", 70_000, 3, 9)
+    simulate("poisson", tmp_path / "b", 70_000, 3, 9, chunk_rows=5_000)
+    simulate("poisson", tmp_path / "c", 140_000, 3, 9)
+    simulate("poisson", tmp_path / "d", 70_000, 3, 10)
+    arrays = {name: _arrays(tmp_path / name) for name in "abcd"}
+    for one in "bc":
+        for wanted, found in zip(arrays["a"], arrays[one], strict=True):
+            assert np.array_equal(wanted, found[:70_000])
+    assert not np.array_equal(arrays["a"][0], arrays["d"][0])
+
+
+def test_same_command_gives_the_same_store(tmp_path: Path) -> None:
+    for name in "ab":
+        simulate("logistic", tmp_path / name, 1_000, 3, 1)
+    assert 1 == len({verify(tmp_path / name)["fingerprint"] for name in "ab"})
+
+
+def test_progress_ends_with_all_rows(tmp_path: Path) -> None:
+    calls: list[tuple[int, int]] = []
+    simulate("logistic", tmp_path / "s", 70_000, 2, 1, progress=lambda *call: calls.append(call))
+    assert [(65_536, 70_000), (70_000, 70_000)] == calls
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("gaussian-ish", 10, 2, 1),
+        ("logistic", 0, 2, 1),
+        ("logistic", 10, 0, 1),
+        ("logistic", 10, 2, -1),
+        ("logistic", 10, 2, 2**64),
+        ("logistic", 10.0, 2, 1),
+        ("logistic", 10**18, 2, 1),
+    ],
+)
+def test_wrong_arguments_are_refused_before_anything_is_written(
+    tmp_path: Path, arguments: tuple
+) -> None:
+    kind, rows, dim, seed = arguments
+    with pytest.raises(ConfigError):
+        simulate(kind, tmp_path / "s", rows, dim, seed)
+    assert [] == list(tmp_path.iterdir())
