@@ -28,7 +28,7 @@ def translated(label: str, what: str) -> Iterator[None]:
 
 
 def _damaged(label: str, what: str, error: Exception) -> DataError:
-    reason = " ".join(str(error).split())[:200]
+    reason = " ".join("; ".join(map(str, error.args)).split())[:200].rstrip(".")
     return DataError(f"expected {what} in {label}, found {reason}: make the file again")
 
 

@@ -19,7 +19,11 @@ from pyarrow import csv
 
 from streammc.errors import DataError
 
-_COMPRESSION: Final[dict[bytes, Any]] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
+_COMPRESSION: Final[dict[bytes, Any]] = {
+    b"\x1f\x8b": "gzip",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"BZh": "bz2",
+}
 _SAMPLE: Final = 1 << 16
 _BLOCK: Final = 1 << 20
 _DECIMAL: Final = re.compile(r"^[+-]?(\d*\.\d+|\d+\.?)([eE][+-]?\d+)?$")

@@ -11,17 +11,20 @@ from numpy.typing import NDArray
 
 from streammc.errors import DataError
 
+_OMIT: Final = "leave the column out with --features"
+
 # In the order in which they are reported; the name, what was expected, the advice.
 _KINDS: Final[dict[str, tuple[str, str]]] = {
-    "text": ("numbers", "leave the column out with --features, or encode it as numbers"),
+    "text": ("numbers", _OMIT + ", or encode it as numbers"),
+    "something else": ("true or false", "write the column in one way"),
     "large integers": (
         "integers up to 2**53",
-        "float64 would round them: leave the column out with --features, or rescale it",
+        f"float64 would round them: {_OMIT}, or rescale it",
     ),
     "infinite values": ("finite numbers", "remove or replace them"),
     "negative weights": ("weights of at least 0", "correct the column given to --weight"),
     "missing values": (
-        "a number in every row",
+        "no missing values",
         "--drop-missing leaves such rows out, or fill them in",
     ),
 }
@@ -62,7 +65,7 @@ class Faults:
         if key in self._found:
             self._found[key].count += int(positions.size)
         else:
-            example = str(values[first])  # type: ignore[index]
+            example = str(values[first]).removesuffix(".0")  # type: ignore[index]
             self._found[key] = Fault(int(positions.size), start + first, example)
 
     def refuse(self, locate: Callable[[int], str]) -> None:
@@ -85,13 +88,14 @@ class Faults:
             if not columns:
                 continue
             column, fault = next(iter(columns.items()))
+            rows = "1 row" if fault.count == 1 else f"{fault.count} rows"
             shown = "" if kind == "missing values" else f" ({_short(fault.example)})"
             others = [repr(name) for name in columns if name != column]
             more = f"; also in {', '.join(others[:3])}" if others else ""
             more += f" and {len(others) - 3} more columns" if len(others) > 3 else ""
             raise DataError(
-                f"expected {expected} in column {column!r}, found {fault.count} {kind}, "
-                f"the first in data {locate(fault.row)}{shown}{more}: {advice}"
+                f"expected {expected} in column {column!r}, found {kind} in {rows}, "
+                f"first in data {locate(fault.row)}{shown}{more}: {advice}"
             )
 
 

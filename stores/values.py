@@ -88,7 +88,7 @@ def find_text(
     pattern = _BOOLEAN if boolean else _NUMBER
     numeric = pc.fill_null(pc.match_substring_regex(array, pattern), True)
     bad = ~numeric.to_numpy(zero_copy_only=False)
-    faults.add("text", column, start, bad, _Decoded(array))
+    faults.add("something else" if boolean else "text", column, start, bad, _Decoded(array))
 
 
 class _Decoded:
