@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -19,7 +20,7 @@ def default_prior() -> Prior:
 
 
 @dataclass(frozen=True)
-class LinearModel:
+class LinearModel(ABC):
     """One linear predictor ``eta_i = offset_i + x_i . beta`` and a link.
 
     A family sets ``name`` and ``link_kernel``, and defines :meth:`response_fault`,
@@ -54,13 +55,13 @@ class LinearModel:
         """Return ``beta[feature]`` for every feature."""
         return tuple(f"beta[{feature}]" for feature in feature_names)
 
+    @abstractmethod
     def response_fault(self, y: Vector) -> tuple[Index, str] | None:
         """Return the offending positions and what was expected, or ``None``."""
-        raise NotImplementedError
 
+    @abstractmethod
     def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
         """Draw one response per column of ``eta`` (1, m)."""
-        raise NotImplementedError
 
     def start(self, rows: Rows) -> Vector:
         """Return zeros (q,): finite for every bounded link."""

@@ -101,7 +101,7 @@ class Poisson(LinearModel):
         with np.errstate(over="ignore", invalid="ignore"):
             eta = np.ascontiguousarray((rows.X @ beta + rows.offset)[None, :])
         out = np.empty((3, rows.y.shape[0]))
-        self.link(eta, rows.y, 0, out)
+        self.link(eta, np.ascontiguousarray(rows.y), 0, out)
         used = rows.weight > 0.0
         total = float(rows.weight[used] @ out[0, used])
         return total if math.isfinite(total) else -math.inf

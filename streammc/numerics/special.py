@@ -55,7 +55,7 @@ _L8: Final = 0.04400369243072337
 _L9: Final = 0.08082022805971766
 
 TABLE_SIZE: Final = 256
-LOG_FACTORIALS: Final[Vector] = np.array([math.lgamma(k + 1.0) for k in range(TABLE_SIZE)])
+LOG_FACTORIALS: Final[Vector] = np.array([math.log(math.factorial(k)) for k in range(TABLE_SIZE)])
 """``log k!`` for ``k < 256``."""
 
 

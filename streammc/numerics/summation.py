@@ -119,9 +119,9 @@ def _column_moments(X: Any, pivot: Any, shift: Any, scatter: Any) -> None:
                 rest[j] += x
                 spread[j] += x * x
         for j in range(q):
-            # The second term is what the rounding of the mean left (Chan et al., 1.7).
-            spread[j] -= rest[j] * rest[j] / n
-            delta = mean[j] - shift[j]
+            # ``rest`` is what the rounding of the mean left (Chan et al. 1983, eq. 1.7).
+            spread[j] -= rest[j] * (rest[j] / n)
+            delta = (mean[j] - shift[j]) + rest[j] / n
             scatter[j] += spread[j] + delta * delta * (start * (n / stop))
             shift[j] += delta * (n / stop)
 
