@@ -24,9 +24,8 @@ from streammc.stores.layout import Layout, Member
 from streammc.stores.objects import open_object, read_object
 
 _MAP_FIXED: Final = 0x10
-_MAP_NORESERVE: Final = 0x4000
+_MAP_NORESERVE: Final = getattr(mmap, "MAP_NORESERVE", 0)
 _PROT_NONE: Final = 0
-_MADV_RANDOM: Final = 1
 _MAP_FAILED: Final = ctypes.c_void_p(-1).value
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -61,7 +60,7 @@ class _Range:
         """Map the whole file ``descriptor`` at ``start`` bytes into the range."""
         at = self.address + start
         _map(at, size, mmap.PROT_READ, mmap.MAP_SHARED | _MAP_FIXED, descriptor)
-        _libc.madvise(at, size, _MADV_RANDOM)
+        _libc.madvise(at, size, mmap.MADV_RANDOM)
 
 
 def map_member(root: Path, layout: Layout, member: Member) -> NDArray[Any]:

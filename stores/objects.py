@@ -219,7 +219,9 @@ def require_directory(path: Path) -> None:
         mode = path.stat().st_mode
         if not stat.S_ISDIR(mode):
             raise StoreError(f"expected a directory at {str(path)!r}, found a file: give a store")
-        if not os.access(path, os.R_OK | os.X_OK):
+        # Otherwise what is inside would look absent rather than forbidden.
+        effective = os.access in os.supports_effective_ids
+        if not os.access(path, os.R_OK | os.X_OK, effective_ids=effective):
             raise AccessError(f"expected to read {str(path)!r}: permission denied")
     except OSError as error:
         if isinstance(error, StreammcError):

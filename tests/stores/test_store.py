@@ -12,10 +12,19 @@ import numpy as np
 import pytest
 
 from streammc.errors import AccessError, ConfigError, MissingError, StoreError
+from streammc.protocols import RowBlock
 from streammc.stores import open_store
 from streammc.stores.layout import MANIFEST
 
 Mutate = Callable[[dict[str, Any]], Any]
+
+
+class Rows:
+    def map(self, block: RowBlock) -> float:
+        return float(block.weight.sum())
+
+    def combine(self, left: float, right: float) -> float:
+        return left + right
 
 
 def _set(*path: Any, value: Any) -> Mutate:
@@ -208,11 +217,16 @@ def test_a_path_of_4096_characters_is_refused() -> None:
         open_store("x" * 4096)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read anything")
-def test_a_store_that_may_not_be_read(sample) -> None:
-    sample.path.chmod(0)
-    with pytest.raises(AccessError):
-        open_store(sample.path)
+@pytest.mark.parametrize("key", ["", "zarr.json", "X", "X/c.0.0", MANIFEST])
+def test_what_may_not_be_read_is_an_access_error(
+    write_store: Callable, open_folder: Path, unprivileged: Callable, key: str
+) -> None:
+    path = write_store(open_folder / "s").path
+    open_store(path).reduce(Rows())
+    (path / key).chmod(0)
+    with unprivileged(), pytest.raises(AccessError, match=r"[Pp]ermission"):
+        open_store(path).reduce(Rows())
+    (path / key).chmod(0o700)
 
 
 NAMES = ["a b", "a\nb", "🎲", "-x", "a%2eb", b"\xff".decode(errors="surrogateescape")]

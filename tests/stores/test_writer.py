@@ -143,11 +143,11 @@ def test_a_missing_folder_is_refused(tmp_path: Path) -> None:
         StoreWriter(tmp_path / "no" / "s", features=["a"])
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_read_only_folder_is_refused(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    with pytest.raises(AccessError):
-        StoreWriter(tmp_path / "s", features=["a"])
+def test_a_read_only_folder_is_refused(open_folder: Path, unprivileged: Callable) -> None:
+    (open_folder / "closed").mkdir()
+    (open_folder / "closed").chmod(0o555)
+    with unprivileged(), pytest.raises(AccessError, match="check the permissions"):
+        StoreWriter(open_folder / "closed" / "s", features=["a"])
 
 
 def test_two_writers_of_one_path_are_refused(tmp_path: Path) -> None:
