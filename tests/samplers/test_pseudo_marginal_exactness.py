@@ -21,10 +21,7 @@ def space(problem):
 def density_matrix(problem, states):
     """exp(l^ - s^2/2) p(theta) on the grid of theta (rows) and subsamples (columns)."""
     log = np.array(
-        [
-            [problem.point_at([t], np.array(u))[0].scalars[DENSITY] for u in states]
-            for t in GRID
-        ]
+        [[problem.point_at([t], np.array(u))[0].scalars[DENSITY] for u in states] for t in GRID]
     )
     return np.exp(log - log.max())
 
@@ -35,7 +32,7 @@ def subsample_kernel(problem, theta, states, block):
     index = {u: i for i, u in enumerate(states)}
     bounds = np.array([0, 1, 2], dtype=np.int64)
     for u in states:
-        point, sub, work = problem.point_at([theta], np.array(u))
+        point, _, work = problem.point_at([theta], np.array(u))
         for new in range(problem.n_units):
             fresh = problem.subsample([new])
             proposal = Proposal(

@@ -1,0 +1,272 @@
+"""Joint-distribution invariance: (theta, y) from the joint stays in the joint.
+
+theta from the prior, y from the likelihood, then a few iterations of the production
+transition given y. Afterwards theta must still be a draw from the prior, jointly with
+y; the smallest likelihood power that a million pairs catch is about 1.01.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from streammc.estimators.blocks import allocate_block, allocate_rows, expand
+from streammc.estimators.target import Base, allocate_point, allocate_work, evaluate
+from streammc.models import logistic
+from streammc.numerics.jit import LINK_SIGNATURE, jit
+from streammc.samplers.dual_averaging import start
+from streammc.samplers.transition import Dynamics, Proposal, run
+
+PAIRS = 1_000_000
+STEPS = 3
+
+
+@jit(LINK_SIGNATURE)
+def gaussian_link(eta, y, order, out):
+    for i in range(y.shape[0]):
+        residual = y[i] - eta[0, i]
+        out[0, i] = -0.5 * residual * residual - 0.5 * np.log(2 * np.pi)
+        if order >= 1:
+            out[1, i] = residual
+        if order >= 2:
+            out[2, i] = -1.0
+
+
+@jit(LINK_SIGNATURE)
+def sharpened_link(eta, y, order, out):
+    gaussian_link(eta, y, order, out)
+    for i in range(y.shape[0]):
+        out[0, i] *= 1.05
+        out[1, i] *= 1.05
+
+
+@numba.njit
+def hmc_pairs(
+    link, base, certain, sub, fresh, point, trial, proposal, work, dynamics, tuning, rng, X, out
+):
+    d = X.shape[1]
+    theta = np.empty((STEPS, d))
+    statistics = np.empty((STEPS, 10))
+    units = np.zeros(0, np.int64)
+    for pair in range(out.shape[0]):
+        for j in range(d):
+            point.z[j] = rng.standard_normal()  # the prior is standard normal, S = identity
+        for i in range(X.shape[0]):
+            eta = 0.0
+            for j in range(d):
+                eta += X[i, j] * point.z[j]
+            certain.y[i] = 1.0 if rng.random() < 1.0 / (1.0 + np.exp(-eta)) else 0.0
+        evaluate(link, base, certain, sub, point, work)
+        run(
+            link,
+            base,
+            certain,
+            sub,
+            fresh,
+            units,
+            0,
+            point,
+            trial,
+            proposal,
+            work,
+            dynamics,
+            tuning,
+            rng,
+            theta,
+            statistics,
+        )
+        dot = 0.0
+        for j in range(d):
+            out[pair, j] = theta[STEPS - 1, j]
+            for i in range(X.shape[0]):
+                dot += (certain.y[i] - 0.5) * X[i, j] * theta[STEPS - 1, j]
+        out[pair, d] = dot
+
+
+@numba.njit
+def ecs_pairs(
+    link,
+    theta_star,
+    gradient,
+    hessian,
+    factor,
+    prior,
+    estimate_factor,
+    variance_factor,
+    X,
+    k,
+    fresh,
+    sub,
+    certain,
+    point,
+    trial,
+    proposal,
+    work,
+    dynamics,
+    tuning,
+    rng,
+    rows,
+    fresh_rows,
+    bounds,
+    out,
+):
+    """A Gaussian mean with known variance: second-order remainders are zero."""
+    n = X.shape[0]
+    y = np.empty(n)
+    theta = np.empty((STEPS, 1))
+    statistics = np.empty((STEPS, 10))
+    fresh_units = np.empty(STEPS, np.int64)
+    for pair in range(out.shape[0]):
+        truth = rng.standard_normal()
+        log_lik = 0.0
+        gradient[0] = 0.0
+        for i in range(n):
+            y[i] = X[i, 0] * truth + rng.standard_normal()
+            residual = y[i] - X[i, 0] * theta_star[0]
+            log_lik += -0.5 * residual * residual - 0.5 * np.log(2 * np.pi)
+            gradient[0] += X[i, 0] * residual
+        base = Base(
+            theta_star,
+            log_lik,
+            gradient,
+            hessian,
+            factor,
+            prior,
+            1,
+            1,
+            estimate_factor,
+            variance_factor,
+        )
+        for u in range(k):
+            proposal.units[u] = rng.integers(0, n)
+            rows.X[u, 0] = X[proposal.units[u], 0]
+            rows.y[u] = y[proposal.units[u]]
+        expand(link, theta_star, 1, 2, rows, bounds, sub, 0)
+        for s in range(STEPS):
+            fresh_units[s] = rng.integers(0, n)
+            fresh_rows.X[s, 0] = X[fresh_units[s], 0]
+            fresh_rows.y[s] = y[fresh_units[s]]
+        expand(link, theta_star, 1, 2, fresh_rows, np.arange(STEPS + 1), fresh, 0)
+        point.z[0] = (truth - theta_star[0]) / factor[0, 0]
+        evaluate(link, base, certain, sub, point, work)
+        run(
+            link,
+            base,
+            certain,
+            sub,
+            fresh,
+            fresh_units,
+            0,
+            point,
+            trial,
+            proposal,
+            work,
+            dynamics,
+            tuning,
+            rng,
+            theta,
+            statistics,
+        )
+        out[pair, 0] = theta[STEPS - 1, 0]
+        out[pair, 1] = theta[STEPS - 1, 0] * (y.sum() - X[:, 0].sum() * theta[STEPS - 1, 0])
+
+
+def z_scores(values, exact):
+    error = values.std(axis=0, ddof=1) / np.sqrt(len(values))
+    return (values.mean(axis=0) - exact) / error
+
+
+def hmc_case(link_owner, seed):
+    rng = np.random.default_rng(seed)
+    n, d = 5, 2
+    X = np.random.default_rng(1).normal(size=(n, d)) * 1.5
+    certain = allocate_block(n, d, 1)
+    certain.design[:] = X.T
+    certain.weight[:] = 1.0
+    prior = np.tile([1.0, 0.0, 1.0, 0.0], (d, 1))
+    base = Base(np.zeros(d), 0.0, np.zeros(d), np.zeros((d, d)), np.eye(d), prior, 1, 1, 0.0, 0.0)
+    nothing = np.zeros(0, np.int64)
+    proposal = Proposal(np.zeros(0), np.zeros(0), np.zeros((1, 0)), np.zeros(1, np.int64), nothing)
+    out = np.empty((PAIRS, d + 1))
+    hmc_pairs(
+        link_owner,
+        base,
+        certain,
+        allocate_block(0, d, 1),
+        allocate_block(0, d, 1),
+        allocate_point(d, 0, 0, 1),
+        allocate_point(d, 0, 0, 1),
+        proposal,
+        allocate_work(d, 0, 1, n),
+        Dynamics(1.2, 0.2, 0.8, 0),
+        start(0.9),
+        rng,
+        X,
+        out,
+    )
+    # Exact: E theta = 0, E theta^2 = 1; the data-dependent quantity by fresh joint draws.
+    theta = rng.standard_normal((PAIRS, d))
+    y = rng.random((PAIRS, n)) < 1 / (1 + np.exp(-theta @ X.T))
+    dot = ((y - 0.5) * (theta @ X.T)).sum(axis=1)
+    first = z_scores(np.c_[out[:, :d], out[:, :d] ** 2], np.r_[np.zeros(d), np.ones(d)])
+    spread = np.sqrt((out[:, d].var() + dot.var()) / PAIRS)
+    return np.r_[first, (out[:, d].mean() - dot.mean()) / spread]
+
+
+def ecs_case(link, seed, pairs=PAIRS):
+    rng = np.random.default_rng(seed)
+    n, k = 6, 3
+    X = np.random.default_rng(2).uniform(0.5, 1.5, size=(n, 1))
+    hessian = -(X.T @ X)
+    factor = np.array([[1.0 / np.sqrt(1.0 - hessian[0, 0])]])
+    rows, fresh_rows = allocate_rows(k, 1), allocate_rows(STEPS, 1)
+    rows.weight[:] = 1.0
+    fresh_rows.weight[:] = 1.0
+    proposal = Proposal(
+        np.zeros(k),
+        np.zeros(STEPS),
+        np.zeros((1, STEPS)),
+        np.arange(k + 1),
+        np.zeros(k, np.int64),
+    )
+    out = np.empty((pairs, 2))
+    ecs_pairs(
+        link,
+        np.array([0.3]),
+        np.zeros(1),
+        hessian,
+        factor,
+        np.array([[1.0, 0.0, 1.0, 0.0]]),
+        n / k,
+        n**2 / (k * (k - 1)),
+        X,
+        k,
+        allocate_block(STEPS, 1, 1),
+        allocate_block(k, 1, 1),
+        allocate_block(0, 1, 1),
+        allocate_point(1, k, k, 1),
+        allocate_point(1, k, k, 1),
+        proposal,
+        allocate_work(1, k, 1, 0),
+        Dynamics(1.2, 0.2, 0.8, 0),
+        start(0.9),
+        rng,
+        rows,
+        fresh_rows,
+        np.arange(k + 1),
+        out,
+    )
+    # E[theta (sum y - theta sum x)] = E[theta sum noise] = 0.
+    return z_scores(np.c_[out[:, 0], out[:, 0] ** 2, out[:, 1]], np.array([0.0, 1.0, 0.0]))
+
+
+def test_hmc_keeps_the_joint_distribution():
+    assert np.abs(hmc_case(logistic().link, seed=1)).max() < 4.5
+
+
+def test_hmc_ecs_keeps_the_joint_distribution_without_remainders():
+    assert np.abs(ecs_case(gaussian_link, seed=2)).max() < 4.5
+
+
+def test_a_likelihood_to_the_power_1_05_is_caught():
+    assert np.abs(ecs_case(sharpened_link, seed=2, pairs=PAIRS // 4)).max() > 4.5
