@@ -1,0 +1,74 @@
+"""``streammc diagnose``: what the draws of a run are worth."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from streammc.cli.options import command, path_argument, setting
+from streammc.cli.output import Output
+from streammc.cli.values import Limits
+
+
+@command("diagnose", short_help="Summarise the draws of a run.")
+@path_argument("run")
+@setting("--check", type=Limits(), help="rhat=1.01,ess=400: exit 1 if the run misses them.")
+@click.pass_obj
+def diagnose(output: Output, run: str, check: dict[str, float] | None) -> int:
+    """Summarise the committed draws of RUN, finished or not, every checksum verified."""
+    from streammc.cli.report import run_document, show_run
+
+    return show_run(output, run_document(run, diagnosis(run)), check)
+
+
+def diagnosis(path: str) -> dict[str, Any]:
+    """Return the summary of a run, made anew from the draws where the run is unfinished.
+
+    Raises
+    ------
+    DataError
+        If there are no draws yet.
+    """
+    from streammc.cli.recorded import store_of_run
+    from streammc.diagnostics.original_scale import original_scale
+    from streammc.diagnostics.summary import summarize
+    from streammc.errors import DataError, MissingError
+    from streammc.trace.datatree import open_run
+    from streammc.trace.run_directory import RunDirectory
+
+    run = RunDirectory.open(path)
+    kept = run.attributes.get("summary")
+    if kept is not None and kept["sampling"]["draws"] == run.committed_draws:
+        return dict(kept)
+    if not run.committed_draws:
+        raise DataError(
+            f"expected draws in {path!r}, found a run still in its warm-up "
+            f"({run.committed_warmup} of {run.warmup} iterations): resume it"
+        )
+    tree = open_run(path, verify=False)
+    stats = tree["sample_stats"]
+    parameters = summarize(tree)
+    try:
+        original = original_scale(tree, dict(store_of_run(run).attributes))
+    except (MissingError, DataError):
+        original = None
+    return {
+        "parameters": parameters,
+        "parameters_original": original,
+        "audit": None,
+        "sampling": {
+            "sampler": run.attributes.get("sampler", {}).get("name"),
+            "iterations": int(stats["lp"].size),
+            "log_lik_variance_mean": float(stats["log_lik_variance"].mean()),
+            "acceptance_rate": float(stats["acceptance_rate"].mean()),
+            "subsample_acceptance_rate": float(stats["subsample_accepted"].mean()),
+            "divergences": int(stats["diverging"].sum()),
+            "step_size": float(stats["step_size"].mean()),
+            "n_steps": float(stats["n_steps"].mean()),
+            "rows_per_iteration": float(stats["n_rows"].mean()),
+        },
+        "warnings": [
+            f"the run is unfinished: {run.committed_draws} of {run.draws} draws; resume it"
+        ],
+    }

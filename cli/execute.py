@@ -1,0 +1,148 @@
+"""Running a job: checks before any row is read, then chains until done or told to stop."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from streammc.cli.configuration import write_json
+from streammc.cli.output import Output
+from streammc.cli.progress import Progress
+from streammc.cli.signals import Interrupted, Interruption
+from streammc.errors import ConfigError, OutputError, StorageIOError
+
+_STATISTICS: Final = 10
+CONFIGURATION: Final = "config.json"
+
+
+@dataclass(frozen=True)
+class Job:
+    """Everything that ``run_job`` needs, resolved."""
+
+    dataset: Any
+    model: Any
+    sampler: Any
+    """``None`` for ``auto``."""
+    control_variates: Any
+    """``None`` to compute them."""
+    path: str
+    draws: int
+    warmup: int
+    chains: int
+    seed: int | None
+    """``None`` for that of the run in ``path``."""
+    audit: bool | str = "auto"
+    scheduler: Any = None
+    settings: Mapping[str, Any] | None = None
+    """Resolved settings of the command, recorded with the run."""
+
+    @property
+    def disk_bytes(self) -> int:
+        """Bytes that draws, warm-up and control variates take."""
+        d = int(self.model.dim(self.dataset.n_features))
+        iterations = self.chains * (self.draws + self.warmup)
+        return 8 * (iterations * (d + _STATISTICS) + 4 * d * d + 60_000) + 2**18
+
+
+def check_job(job: Job) -> None:
+    """Raise for what can be known before a row is read.
+
+    Raises
+    ------
+    ConfigError
+        If the subsample does not fit the rows.
+    OutputError
+        If something that is no run is at the output.
+    StorageIOError
+        If the draws do not fit the disk.
+    """
+    check_place(job.path)
+    n = job.dataset.n_rows
+    m = getattr(job.sampler, "subsample_size", None)
+    b = getattr(job.sampler, "unit_rows", None) or 1
+    blocks = getattr(job.sampler, "n_blocks", None)
+    for name, value in (("--subsample-size", m), ("--unit-rows", b)):
+        if value is not None and value > n:
+            raise ConfigError(f"expected {name} of at most {n}, the rows, found {value}")
+    if m is not None and blocks is not None and blocks > -(-m // b):
+        raise ConfigError(f"expected --n-blocks of at most {-(-m // b)} units, found {blocks}")
+    folder = Path(os.path.abspath(job.path))
+    while not folder.exists():
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free
+    if job.disk_bytes > free:
+        raise StorageIOError(
+            f"expected {job.disk_bytes / 1e9:.3g} GB of free disk for {job.chains} chains of "
+            f"{job.draws} draws, found {free / 1e9:.3g} GB at {str(folder)!r}: ask for fewer draws"
+        )
+
+
+def check_place(path: str) -> None:
+    """Raise OutputError if a run cannot be at ``path``."""
+    from streammc.trace.run_directory import RunDirectory
+
+    if not os.path.lexists(path) or RunDirectory.exists(path):
+        return
+    if not os.path.isdir(path):
+        raise OutputError(f"expected a directory for the run at {path!r}, found a file")
+    if os.listdir(path) and not os.path.isdir(os.path.join(path, "checkpoint")):
+        raise OutputError(
+            f"expected a new or empty directory, or a run, found other files in {path!r}: "
+            "choose another output"
+        )
+
+
+def execute(output: Output, interruption: Interruption, job: Job) -> dict[str, Any]:
+    """Start, resume or extend the run; return what it has to say.
+
+    Raises
+    ------
+    Interrupted
+        If a signal came; what was committed before it stays.
+    """
+    from streammc.sampling.job import run_job
+    from streammc.trace.run_directory import RunDirectory
+
+    check_job(job)
+    try:
+        with Progress(output, interruption) as progress:
+            report = run_job(
+                job.dataset,
+                job.model,
+                job.sampler,
+                control_variates=job.control_variates,
+                draws=job.draws,
+                warmup=job.warmup,
+                chains=job.chains,
+                seed=job.seed,
+                path=job.path,
+                audit=job.audit,
+                progress=progress,
+                stop=interruption.requested,
+                scheduler=job.scheduler,
+                attributes={"settings": dict(job.settings or {})},
+            )
+    finally:
+        if RunDirectory.exists(job.path):
+            record_settings(job)
+    if not report.finished:
+        assert interruption.signum is not None
+        raise Interrupted(interruption.signum)
+    if not report.changed:
+        output.note(f"{job.path} is finished: nothing to do")
+    return report.summary
+
+
+def record_settings(job: Job) -> None:
+    """Write the resolved settings into the run, unless it is another job's."""
+    from streammc.trace.run_directory import RunDirectory
+
+    run = RunDirectory.open(job.path, verify=False)
+    if run.attributes.get("settings") is None or job.settings is None:
+        return
+    settings = {**run.attributes["settings"], "draws": run.draws, "seed": run.identity["seed"]}
+    write_json(Path(job.path) / CONFIGURATION, settings)

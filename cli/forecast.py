@@ -1,0 +1,79 @@
+"""``--dry-run``: what a run would take, from the full pass and a few iterations."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any, Final
+
+from streammc.cli.execute import Job
+from streammc.cli.output import Output
+from streammc.cli.progress import Progress
+from streammc.cli.signals import Interruption
+
+_SECONDS: Final = 2.0
+
+
+def forecast(output: Output, interruption: Interruption, job: Job) -> dict[str, Any]:
+    """Return sampler, sizes, passes, minutes and disk of a run, and write nothing.
+
+    The full passes are made, since sizes follow from them.
+
+    Raises
+    ------
+    RefusedError
+        If the sampler was asked for by name and cannot be right here.
+    """
+    from streammc.sampling.job import decide
+
+    with Progress(output, interruption) as progress:
+        setup = decide(
+            job.dataset,
+            job.model,
+            job.sampler,
+            job.control_variates,
+            scheduler=job.scheduler,
+            progress=progress,
+        )
+    interruption.check()
+    seconds = _seconds_per_iteration(job, setup)
+    rounds = -(-job.chains // min(job.chains, os.cpu_count() or 1))
+    draws = rounds * seconds * (job.draws + job.warmup)
+    plan = setup.plan
+    sizes: dict[str, Any] = {
+        "certainty_rows": None if plan is None else len(plan.certainty_rows),
+        "subsample_size": None if plan is None else plan.subsample_size,
+        "n_blocks": None if plan is None else plan.n_blocks,
+        "unit_rows": None if plan is None else plan.unit_rows,
+    }
+    certificate = setup.cv.certificate
+    return {
+        "dry_run": True,
+        "sampler": setup.sampler.name,
+        "target": setup.sampler.target,
+        "reason": setup.reason,
+        "n_rows": job.dataset.n_rows,
+        **sizes,
+        "predicted_variance": None if plan is None else plan.predicted["variance"],
+        "passes": int(certificate["passes"]),
+        "pass_seconds": float(certificate["seconds"]),
+        "seconds_per_iteration": seconds,
+        "minutes": (draws + float(certificate["seconds"])) / 60.0,
+        "disk_bytes": job.disk_bytes,
+    }
+
+
+def _seconds_per_iteration(job: Job, setup: Any) -> float:
+    """Time one chain at the start of its warm-up; 0.0 is never returned."""
+    from streammc.samplers.hamiltonian import HamiltonianKernel
+    from streammc.sampling import build
+
+    problem = build.problem(job.dataset, job.model, setup.cv, setup.plan, setup.sampler)
+    kernel = HamiltonianKernel(problem, job.seed or 0, 0, batch_iterations=16)
+    kernel.initialise()
+    kernel.advance(4, True)
+    began, made = time.perf_counter(), 0
+    while made < 500 and time.perf_counter() - began < _SECONDS:
+        kernel.advance(16, True)
+        made += 16
+    return (time.perf_counter() - began) / made

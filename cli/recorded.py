@@ -1,0 +1,88 @@
+"""A job rebuilt from what a run directory records."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from streammc.cli.build import model_of_run, sampler_of_run
+from streammc.cli.execute import Job
+from streammc.errors import DataError, IdentityError, MissingError
+
+
+def recorded_job(path: str, *, draws: int | None = None, scheduler: Any = None) -> Job:
+    """Return the job that began the run at ``path``.
+
+    Parameters
+    ----------
+    path
+        The run.
+    draws
+        More draws than were planned; ``None`` for those planned.
+    scheduler
+        Where full passes run.
+
+    Raises
+    ------
+    MissingError
+        If the run or its store is not there.
+    IdentityError
+        If the store is another one now.
+    """
+    from streammc.control_variates.expansion import ControlVariates
+    from streammc.sampling.job import CONTROL_VARIATES
+    from streammc.trace.run_directory import RunDirectory
+
+    run = RunDirectory.open(path, verify=False)
+    identity, attributes = run.identity, run.attributes
+    dataset = store_of_run(run)
+    model = model_of_run(identity)
+    kept = None
+    if identity["control_variates"] != "auto":
+        kept = ControlVariates.open(os.path.join(path, CONTROL_VARIATES), dataset, model)
+    settings = attributes.get("settings") or None
+    audit = (settings or {}).get("audit")
+    return Job(
+        dataset=dataset,
+        model=model,
+        sampler=sampler_of_run(identity),
+        control_variates=kept,
+        path=path,
+        draws=run.draws if draws is None else draws,
+        warmup=identity["warmup"],
+        chains=identity["chains"],
+        seed=identity["seed"],
+        audit="auto" if audit is None else audit,
+        scheduler=scheduler,
+        settings=settings,
+    )
+
+
+def store_of_run(run: Any) -> Any:
+    """Open the store that a run was sampled from.
+
+    Raises
+    ------
+    MissingError, IdentityError, DataError
+        If it is gone, another one, or was never on disk.
+    """
+    from streammc.stores.store import open_store
+
+    address = run.attributes.get("store")
+    if not isinstance(address, str) or address == "memory":
+        raise DataError(
+            f"expected {str(run.path)!r} to be a run on a store, found one on arrays in memory: "
+            "continue it from Python, with the arrays"
+        )
+    try:
+        dataset = open_store(address)
+    except MissingError:
+        raise MissingError(
+            f"expected the store of {str(run.path)!r} at {address!r}, found nothing: put it back"
+        ) from None
+    if dataset.fingerprint != run.identity["store"]:
+        raise IdentityError(
+            f"expected the store of {str(run.path)!r} at {address!r} (fingerprint "
+            f"{run.identity['store'][:12]}), found {dataset.fingerprint[:12]}: put it back"
+        )
+    return dataset

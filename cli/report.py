@@ -1,0 +1,150 @@
+"""What ``sample``, ``resume``, ``diagnose`` and ``audit`` print about a run."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from typing import Any, Final
+
+from streammc.cli.output import Output, fields, number, table
+
+COLUMNS: Final = ("mean", "sd", "mcse_mean", "ess_bulk", "ess_tail", "r_hat", "q5", "median", "q95")
+CHECK_FAILED: Final = 1
+
+
+def run_document(path: str, summary: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what ``--json`` prints about a run: where it is, of what, and its summary."""
+    from streammc.trace.run_directory import RunDirectory
+
+    run = RunDirectory.open(path, verify=False)
+    return {
+        "run": os.path.abspath(path),
+        "store": run.attributes.get("store"),
+        "model": run.identity["model"]["name"],
+        "sampler": run.attributes.get("sampler", {}).get("name"),
+        "seed": run.identity["seed"],
+        "chains": run.chains,
+        "draws": run.committed_draws,
+        "warmup": run.committed_warmup,
+        **summary,
+    }
+
+
+def check_limits(
+    parameters: Mapping[str, Mapping[str, float | None]], limits: Mapping[str, float]
+) -> dict[str, Any]:
+    """Return whether every parameter keeps the limits; what is unknown does not.
+
+    Parameters
+    ----------
+    parameters
+        Label -> statistics.
+    limits
+        ``rhat``: largest R-hat; ``ess``: smallest effective sample size, bulk and tail.
+    """
+    result: dict[str, Any] = {"passed": True}
+    for name, limit in limits.items():
+        columns = ("r_hat",) if name == "rhat" else ("ess_bulk", "ess_tail")
+        values = [p[column] for p in parameters.values() for column in columns]
+        known = [v for v in values if v is not None and math.isfinite(v)]
+        worst = (max if name == "rhat" else min)(known, default=None)
+        kept = len(known) == len(values)
+        gap = math.nan if worst is None else (worst - limit) * (-1 if name == "rhat" else 1)
+        passed = kept and gap >= 0.0
+        result[name] = {"limit": limit, "found": worst, "passed": passed}
+        result["passed"] = result["passed"] and passed
+    return result
+
+
+def show_run(
+    output: Output, document: dict[str, Any], limits: Mapping[str, float] | None = None
+) -> int:
+    """Print a run and return the exit code: 1 if it misses ``limits``."""
+    code = 0
+    if limits:
+        document = {**document, "check": check_limits(document["parameters"], limits)}
+    for line in document.get("warnings", []):
+        output.warn(line)
+    output.result(document, human_run(document))
+    if limits and not document["check"]["passed"]:
+        code = CHECK_FAILED
+        missed = [
+            f"{name} {number(entry['found'])}, asked for {number(entry['limit'])}"
+            for name, entry in document["check"].items()
+            if isinstance(entry, dict) and not entry["passed"]
+        ]
+        output.log(
+            "error", f"--check failed: {'; '.join(missed)}: the same command with more --draws"
+        )
+    return code
+
+
+def human_run(document: Mapping[str, Any]) -> str:
+    """Return the posterior table, the audit and the cost as text."""
+    parts = [parameter_table(document["parameters"])]
+    original = document.get("parameters_original")
+    if original and original != document["parameters"]:
+        parts.append("on the table's own scale:\n" + parameter_table(original))
+    if document.get("audit"):
+        parts.append(audit_text(document["audit"]))
+    if document.get("sampling"):
+        parts.append(cost_text(document["sampling"]))
+    where = {name: document.get(name) for name in ("run", "store", "seed")}
+    parts.append(fields({**where, "seed": str(document.get("seed"))}))
+    return "\n\n".join(parts)
+
+
+def parameter_table(parameters: Mapping[str, Mapping[str, float | None]]) -> str:
+    """Return one line per parameter."""
+    rows = [
+        [label, *(_cell(name, entry.get(name)) for name in COLUMNS)]
+        for label, entry in parameters.items()
+    ]
+    return table(["parameter", *COLUMNS], rows)
+
+
+def _cell(column: str, value: float | None) -> str:
+    if value is None:
+        return "-"
+    if column.startswith("ess"):
+        return f"{value:.0f}"
+    if column == "r_hat":
+        return f"{value:.3f}"
+    return number(value, 2 if column == "mcse_mean" else 4)
+
+
+def audit_text(audit: Mapping[str, Any]) -> str:
+    """Return the verdict of the audit in a few lines."""
+    label, worst = max(
+        audit["parameters"].items(), key=lambda item: abs(item[1]["correction_sd"] or 0.0)
+    )
+    return fields(
+        {
+            "audit": f"{audit['draws']} draws weighted against the exact posterior",
+            "largest correction": f"{number(abs(worst['correction_sd'] or 0.0), 2)} posterior sd "
+            f"({label}, mcse {number(worst['mcse_sd'], 2)})",
+            "ess of the weights": number(audit["ess"]),
+            "pareto k": number(audit["pareto_k"], 2),
+        }
+    )
+
+
+def cost_text(sampling: Mapping[str, Any]) -> str:
+    """Return what the run did and what it cost."""
+    names = {
+        "sampler": "sampler",
+        "target": "target",
+        "reason": "reason",
+        "certainty rows": "certainty_rows",
+        "subsample size": "subsample_size",
+        "blocks": "n_blocks",
+        "log_lik_variance": "log_lik_variance_mean",
+        "acceptance rate": "acceptance_rate",
+        "rows read": "rows_read",
+        "bytes read": "bytes_read",
+        "seconds: passes": "pass_seconds",
+        "seconds: warm-up": "warmup_seconds",
+        "seconds: draws": "seconds",
+    }
+    return fields({shown: sampling.get(name) for shown, name in names.items()})

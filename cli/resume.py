@@ -1,0 +1,33 @@
+"""``streammc resume``: a run knows what it was asked for."""
+
+from __future__ import annotations
+
+import click
+
+from streammc.cli.options import command, parse_scheduler, path_argument, scheduler_option, setting
+from streammc.cli.output import Output
+from streammc.cli.values import Limits, WholeNumber
+
+
+@command("resume", short_help="Continue an interrupted run.")
+@path_argument("run")
+@setting("--draws", type=WholeNumber(1), help="More draws per chain than were asked for.")
+@scheduler_option
+@setting("--check", type=Limits(), help="rhat=1.01,ess=400: exit 1 if the run misses them.")
+@click.pass_context
+def resume(
+    ctx: click.Context,
+    run: str,
+    draws: int | None,
+    scheduler: str | None,
+    check: dict[str, float] | None,
+) -> int:
+    """Continue RUN from its last commit, as the command that began it would."""
+    from streammc.cli.execute import execute
+    from streammc.cli.recorded import recorded_job
+    from streammc.cli.report import run_document, show_run
+
+    printer: Output = ctx.obj
+    job = recorded_job(run, draws=draws, scheduler=parse_scheduler(scheduler))
+    summary = execute(printer, ctx.find_root().obj, job)
+    return show_run(printer, run_document(run, summary), check)

@@ -1,0 +1,142 @@
+"""``streammc sample``: from a store and a model to a posterior on disk."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from typing import Any
+
+import click
+
+from streammc.cli.options import (
+    SEED,
+    command,
+    model_options,
+    parse_scheduler,
+    path_argument,
+    scheduler_option,
+    setting,
+)
+from streammc.cli.output import Output, fields
+from streammc.cli.values import KeyValue, Limits, LocalPath, PositiveNumber, WholeNumber
+
+SAMPLER_FLAGS = ("subsample_size", "n_blocks", "unit_rows", "step_size", "trajectory_length")
+
+
+@command("sample", configurable=True, short_help="Sample a posterior, or resume where it stopped.")
+@path_argument("store")
+@setting("--output", "-o", type=LocalPath(), required=True, help="Directory of the run.")
+@model_options
+@setting("--sampler", default="auto", show_default=True, help="auto, hmc-ecs or hmc.")
+@setting("--control-variates", type=LocalPath(), help="Those of `streammc summarize`.")
+@setting("--draws", type=WholeNumber(1), default=1000, show_default=True, help="Per chain.")
+@setting("--warmup", type=WholeNumber(1), default=1000, show_default=True, help="Per chain.")
+@setting("--chains", type=WholeNumber(1, 1024), default=4, show_default=True, help="Chains.")
+@setting("--seed", type=SEED, help="Default: a new one, printed and kept with the run.")
+@setting("--temperature", type=PositiveNumber(), default=1.0, help="1 is the posterior.")
+@setting("--subsample-size", type=WholeNumber(1, auto=True), help="Rows m; default: automatic.")
+@setting("--n-blocks", type=WholeNumber(1, auto=True), help="Blocks G; default: automatic.")
+@setting("--unit-rows", type=WholeNumber(1, auto=True), help="Rows b of a unit; default: 1.")
+@setting("--step-size", type=PositiveNumber(auto=True), help="Default: adapted in warm-up.")
+@setting("--trajectory-length", type=PositiveNumber(auto=True), help="In posterior sd; fixed.")
+@setting("--option", type=KeyValue(), multiple=True, help="Any other option of sampler or model.")
+@setting("--audit/--no-audit", default=None, help="Default: where it costs less than the draws.")
+@scheduler_option
+@click.option("--dry-run", is_flag=True, help="Print what it would take; draw nothing.")
+@setting("--check", type=Limits(), help="rhat=1.01,ess=400: exit 1 if the run misses them.")
+@click.pass_context
+def sample(
+    ctx: click.Context,
+    /,
+    store: str,
+    output: str,
+    model: str,
+    prior_scale: float,
+    sampler: str,
+    control_variates: str | None,
+    draws: int,
+    warmup: int,
+    chains: int,
+    seed: int | None,
+    temperature: float,
+    option: tuple[tuple[str, Any], ...],
+    audit: bool | None,
+    scheduler: str | None,
+    dry_run: bool,
+    check: dict[str, float] | None,
+    **flags: Any,
+) -> int:
+    """Sample the posterior of a model on STORE into the run of --output.
+
+    The same command again resumes an interrupted run, leaves a finished one as it is,
+    and with more --draws extends it.
+    """
+    from streammc.cli.build import make_model, make_sampler, split_options
+    from streammc.cli.execute import Job, check_job, execute
+    from streammc.cli.receipt import require_apart
+    from streammc.cli.report import run_document, show_run
+    from streammc.control_variates.expansion import ControlVariates
+    from streammc.stores.store import open_store
+    from streammc.trace.run_directory import RunDirectory
+
+    printer: Output = ctx.obj
+    if temperature != 1.0:
+        raise click.BadParameter(
+            f"{temperature:g} is not available for this sampler: leave it at 1",
+            param_hint="'--temperature'",
+        )
+    where = parse_scheduler(scheduler)
+    require_apart(output, [store])
+    of_model, of_sampler = split_options(model, option)
+    built = make_model(model, prior_scale, of_model)
+    chosen = make_sampler(sampler, flags, of_sampler)
+    if sampler == "auto" and chosen is not None:
+        printer.note(f"sampler {chosen.name}: the options given are its own")
+    dataset = open_store(store)
+    kept = None
+    if control_variates is not None:
+        kept = ControlVariates.open(control_variates, dataset, built)
+    if seed is None and not RunDirectory.exists(output) and not dry_run:
+        seed = secrets.randbits(32)
+        printer.note(f"seed {seed}: new, kept with the run", seed=seed)
+    settings = {
+        "store": os.path.abspath(store),
+        "model": model,
+        "prior_scale": prior_scale,
+        "sampler": sampler,
+        "control_variates": control_variates and os.path.abspath(control_variates),
+        "draws": draws,
+        "warmup": warmup,
+        "chains": chains,
+        "seed": seed,
+        "temperature": temperature,
+        **flags,
+        "option": dict(option),
+        "audit": audit,
+        "scheduler": scheduler,
+        "check": check,
+    }
+    job = Job(
+        dataset=dataset,
+        model=built,
+        sampler=chosen,
+        control_variates=kept,
+        path=output,
+        draws=draws,
+        warmup=warmup,
+        chains=chains,
+        seed=seed,
+        audit="auto" if audit is None else audit,
+        scheduler=where,
+        settings=settings,
+    )
+    interruption = ctx.find_root().obj
+    if dry_run:
+        from streammc.cli.forecast import forecast
+
+        check_job(job)
+        document = forecast(printer, interruption, job)
+        printer.result(document, fields(document))
+        return 0
+    summary = execute(printer, interruption, job)
+    return show_run(printer, run_document(output, summary), check)
