@@ -9,6 +9,7 @@ likelihood by the identities of Bartlett (1953), and probabilities against one.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -66,7 +67,7 @@ class Report:
 def check_model(
     model: Model,
     *,
-    support: Vector | None = None,
+    support: Vector | Sequence[float] | None = None,
     points: int = 16,
     draws: int = 20_000,
     seed: int = 0,
