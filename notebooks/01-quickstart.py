@@ -57,7 +57,7 @@ store.n_rows, store.feature_names
 
 # %%
 model = streammc.models.logistic(prior=streammc.priors.normal(scale=10.0))
-run = streammc.sample(store, model, draws=1000, warmup=1000, chains=4, seed=1)
+run = streammc.sample(store, model, chains=4, seed=1, audit=True)
 run
 
 # %%
@@ -75,11 +75,7 @@ beta.sel(feature=features).stack(sample=("chain", "draw")).transpose().to_pandas
 )
 axes[0].set_title("four chains of one coefficient")
 axes[1].set_title("coefficients of standardised features")
-# %% [markdown]
-# ## Did subsampling do harm?
-#
-# The audit compares the draws with the full-data posterior by exact importance weights. The
-# correction is in posterior standard deviations.
+plt.show()
 
 # %%
 summary = run.attrs["summary"]
