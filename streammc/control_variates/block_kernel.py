@@ -1,8 +1,9 @@
-"""The compiled pass over one block: sums of the expansion, remainders, histogram.
+"""The compiled pass over rows: sums of the expansion, remainders, histogram.
 
-Rows are taken in tiles, converted to float64 and multiplied by BLAS; each tile's
-sums enter compensated totals (two-sum), so that the error does not grow with the
-number of tiles. Nothing is reassociated and nothing runs in parallel inside.
+Rows are taken in tiles and multiplied by BLAS; each tile's sums enter compensated
+totals, so that the error does not grow with the number of tiles. Nothing is
+reassociated and nothing runs in parallel inside. One function for everything:
+compiling a second one for the remainders alone doubled the time of a cold start.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 from numba.core import types
 
 from streammc.numerics.jit import LINK_TYPE, f8, i8, index_vector, inline, jit, matrix, vector
+from streammc.numerics.summation import add_compensated
 
 BINS_PER_OCTAVE = 4
 LOWEST_OCTAVE = -60
@@ -22,9 +24,6 @@ N_BINS = BINS_PER_OCTAVE * (HIGHEST_OCTAVE - LOWEST_OCTAVE) + 2
 """Bins of log2 score; the first takes what is smaller, the last what is larger or not finite."""
 
 _cube: Any = types.Array(f8, 3, "C")
-_frozen: Any = types.Array(f8, 1, "C", readonly=True)
-_single: Any = types.Array(types.float32, 2, "C", readonly=True)
-_double: Any = types.Array(f8, 2, "C", readonly=True)
 
 
 def tile_rows(n_features: int) -> int:
@@ -44,28 +43,6 @@ def score_bin(score: float) -> int:
 
 
 @inline
-def _two_sum_into(high: Any, low: Any, values: Any) -> None:
-    """Add ``values`` to ``high``, and the rounding error of each addition to ``low``."""
-    for i in range(values.shape[0]):
-        before = high[i]
-        total = before + values[i]
-        virtual = total - before
-        low[i] += (before - (total - virtual)) + (values[i] - virtual)
-        high[i] = total
-
-
-@inline
-def _fill(X: Any, y: Any, offset: Any, weight: Any, start: int, Z: Any, side: Any) -> None:
-    """Copy one tile: ``Z`` (m, q) float64, ``side`` (3, m) response, offset, weight."""
-    for i in range(Z.shape[0]):
-        for j in range(Z.shape[1]):
-            Z[i, j] = X[start + i, j]
-        side[0, i] = y[start + i]
-        side[1, i] = offset[start + i]
-        side[2, i] = weight[start + i]
-
-
-@inline
 def _expand(
     link: Any,
     Z: Any,
@@ -74,7 +51,6 @@ def _expand(
     columns: Any,
     n_linear: int,
     n_scalar: int,
-    order: int,
     products: Any,
     eta: Any,
     out: Any,
@@ -88,10 +64,10 @@ def _expand(
     for i in range(m):
         if n_linear > 0:
             eta[0, i] += side[1, i]
-    for s in range(n_scalar):
+    for c in range(n_scalar):
         for i in range(m):
-            eta[n_linear + s, i] = theta[n_linear * q + s]
-    link(eta, side[0], order, out)
+            eta[n_linear + c, i] = theta[n_linear * q + c]
+    link(eta, side[0], 2, out)
 
 
 @inline
@@ -110,10 +86,11 @@ def _remainder(
     out: Any,
     out_moved: Any,
     step: Any,
-    remainder: Any,
     slope: Any,
+    bend: Any,
+    remainders: Any,
 ) -> None:
-    """Write ``w (l - q)`` at theta + shift of draw ``s``, and the slope ``w dl.shift``."""
+    """Write ``w (l - q)`` at theta + shift of draw ``s``; ``slope``, ``bend`` are its two terms."""
     m = side.shape[1]
     p = n_linear + n_scalar
     for a in range(n_linear):
@@ -125,26 +102,23 @@ def _remainder(
             step[n_linear + c, i] = shift[n_linear * q + c]
             moved[n_linear + c, i] = eta[n_linear + c, i] + step[n_linear + c, i]
     link(moved, side[0], 0, out_moved)
-    for i in range(m):
-        remainder[i] = out_moved[0, i] - out[0, i]
-        slope[i] = 0.0
+    slope[:] = 0.0
+    bend[:] = 0.0
     for a in range(p):
         for i in range(m):
             slope[i] += out[1 + a, i] * step[a, i]
-    if order >= 1:
-        for i in range(m):
-            remainder[i] -= slope[i]
-    if order == 2:
-        pair = 1 + p
-        for a in range(p):
-            for b in range(a, p):
-                factor = 0.5 if a == b else 1.0
-                for i in range(m):
-                    remainder[i] -= factor * out[pair, i] * step[a, i] * step[b, i]
-                pair += 1
+    pair = 1 + p
+    for a in range(p):
+        for b in range(a, p):
+            factor = 0.5 if a == b else 1.0
+            for i in range(m):
+                bend[i] += factor * out[pair, i] * step[a, i] * step[b, i]
+            pair += 1
+    with_slope = 1.0 if order >= 1 else 0.0
+    with_bend = 1.0 if order == 2 else 0.0
     for i in range(m):
-        remainder[i] *= side[2, i]
-        slope[i] *= side[2, i]
+        difference = out_moved[0, i] - out[0, i]
+        remainders[i, s] = side[2, i] * (difference - with_slope * slope[i] - with_bend * bend[i])
 
 
 @inline
@@ -159,57 +133,63 @@ def _add_tile(
     for i in range(m):
         v[0] += side[2, i] * out[0, i]
     for a in range(p):
+        at = 1 + a * q if a < n_linear else 1 + n_linear * q + a - n_linear
         for i in range(m):
             c = side[2, i] * out[1 + a, i]
-            if a >= n_linear:
-                v[1 + n_linear * q + a - n_linear] += c
-            else:
+            if a < n_linear:
                 for j in range(q):
-                    v[1 + a * q + j] += c * Z[i, j]
-    _two_sum_into(totals[0, : 1 + d], totals[1, : 1 + d], v[: 1 + d])
+                    v[at + j] += c * Z[i, j]
+            else:
+                v[at] += c
+    add_compensated(totals[0, : 1 + d], totals[1, : 1 + d], v[: 1 + d])
     pair = 1 + p
     for a in range(p):
         for b in range(a, p):
-            if b < n_linear:
+            row = a * q if a < n_linear else n_linear * q + a - n_linear
+            column = b * q if b < n_linear else n_linear * q + b - n_linear
+            height = q if a < n_linear else 1
+            width = q if b < n_linear else 1
+            if width == q and b < n_linear:
                 for i in range(m):
                     c = side[2, i] * out[pair, i]
                     for j in range(q):
                         W[i, j] = c * Z[i, j]
                 np.dot(Z.T, W, G)
-                for j in range(q):
-                    at = 1 + d + (a * q + j) * d + b * q
-                    _two_sum_into(totals[0, at : at + q], totals[1, at : at + q], G[j])
             else:
-                width = q if a < n_linear else 1
-                row = a * q if a < n_linear else n_linear * q + a - n_linear
-                column = n_linear * q + b - n_linear
-                v[:width] = 0.0
+                G[:, 0] = 0.0
                 for i in range(m):
                     c = side[2, i] * out[pair, i]
                     if a < n_linear:
                         for j in range(q):
-                            v[j] += c * Z[i, j]
+                            G[j, 0] += c * Z[i, j]
                     else:
-                        v[0] += c
-                for j in range(width):
-                    at = 1 + d + (row + j) * d + column
-                    _two_sum_into(totals[0, at : at + 1], totals[1, at : at + 1], v[j : j + 1])
+                        G[0, 0] += c
+            for j in range(height):
+                at = 1 + d + (row + j) * d + column
+                add_compensated(
+                    totals[0, at : at + width], totals[1, at : at + width], G[j, :width]
+                )
             pair += 1
 
 
-def _signatures(*rest: Any) -> list[Any]:
-    """Return the signature for float32 and for float64 rows."""
-    shared = (_frozen, _frozen, _frozen, vector, _cube, matrix, i8, i8)
-    return [types.void(LINK_TYPE, X, *shared, *rest) for X in (_single, _double)]
+@jit(*[types.void(types.Array(t, 2, "C", readonly=True), matrix) for t in (types.float32, f8)])
+def widen(X: Any, dense: Any) -> None:
+    """Write ``X`` (m, q) as float64; NumPy's cast is four times slower."""
+    for i in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            dense[i, j] = X[i, j]
 
 
-@jit(*_signatures(i8, i8, matrix, vector, index_vector, _cube, matrix, matrix, index_vector))
-def reduce_block(
+@jit(
+    types.void(
+        LINK_TYPE, matrix, matrix, vector, _cube, matrix, i8, i8, i8, i8, i8,
+        matrix, matrix, vector, index_vector, _cube, matrix, matrix, index_vector,
+    )
+)  # fmt: skip
+def reduce_rows(
     link: Any,
     X: Any,
-    y: Any,
-    offset: Any,
-    weight: Any,
+    side: Any,
     theta: Any,
     columns: Any,
     shifts: Any,
@@ -217,91 +197,103 @@ def reduce_block(
     n_scalar: int,
     order: int,
     tile: int,
+    with_sums: int,
     totals: Any,
+    remainders: Any,
     scores: Any,
     counts: Any,
     moments: Any,
     maxima: Any,
-    slopes: Any,
-    faults: Any,
+    terms: Any,
+    flags: Any,
 ) -> None:
-    """Add one block to the sums at ``theta`` and score its rows at ``theta + shifts``.
+    """Add rows to the sums at ``theta`` and score them at ``theta + shifts``.
 
     Parameters
     ----------
+    X, side
+        (m, q) design and (3, m) response, offset, weight.
     columns
         (n_linear, q, 1 + S): theta and the S shifts of each linear predictor.
     shifts
-        (S, d); S = 0 leaves everything about remainders untouched.
+        (S, d).
+    with_sums
+        0 leaves ``totals`` alone.
     totals
         (2, 1 + d + d d) log-likelihood, gradient, Hessian: high parts, low parts.
-    scores
-        (rows,) root mean square over the shifts of the remainder; written.
+    remainders, scores
+        (m, S), and (m,) root mean square over the shifts; written.
     counts, moments, maxima
         Histogram by score: rows (bins,), sums of r, r^2, r^3, r^4 (bins, S, 4) and
         largest abs(r) (bins, S); added to.
-    slopes
-        (4, S): sums of z, z^2, (sum of z over a full tile)^2, that sum, for the first-order
-        term z of each row; added to.
-    faults
-        (3,) rows whose log-likelihood or derivatives at theta are not finite, first
-        such row, full tiles.
+    terms
+        (4, S), added to: sum of the first-order terms; of the second-order terms c; of
+        c^2; of (sum of c over a full tile)^2.
+    flags
+        (3,) added to: rows whose log-likelihood or derivatives at theta are not finite,
+        full tiles; and the first such row of this call.
     """
     rows, q = X.shape
     p = n_linear + n_scalar
-    d = n_linear * q + n_scalar
     n_shifts = shifts.shape[0]
     width = 1 + p + p * (p + 1) // 2
     G = np.empty((q, q))
-    v = np.empty(max(1 + d, q))
+    v = np.empty(1 + theta.shape[0])
     m = 0
+    flags[2] = -1
     for start in range(0, rows, tile):
         if min(tile, rows - start) != m:
             m = min(tile, rows - start)
-            Z = np.empty((m, q))
             W = np.empty((m, q))
-            side = np.empty((3, m))
+            near = np.empty((3, m))
             products = np.empty((n_linear, m, 1 + n_shifts))
             eta = np.empty((p, m))
             moved = np.empty((p, m))
             step = np.empty((p, m))
             out = np.empty((width, m))
             out_moved = np.empty((width, m))
-            remainders = np.empty((n_shifts, m))
             slope = np.empty(m)
-        _fill(X, y, offset, weight, start, Z, side)
-        _expand(link, Z, side, theta, columns, n_linear, n_scalar, 2, products, eta, out)
-        for i in range(m):
-            total = 0.0
-            for j in range(width):
-                total += out[j, i]
-            if not math.isfinite(total) and side[2, i] != 0.0:
-                if faults[0] == 0:
-                    faults[1] = start + i
-                faults[0] += 1
-        _add_tile(Z, side, out, n_linear, n_scalar, totals, W, G, v)
-        if n_shifts == 0:
-            continue
-        for s in range(n_shifts):
-            r = remainders[s]
-            _remainder(
-                link, s, side, shifts[s], q, n_linear, n_scalar, order,
-                products, eta, moved, out, out_moved, step, r, slope,
-            )  # fmt: skip
-            inside = 0.0
+            bend = np.empty(m)
+        Z = X[start : start + m]
+        near[:] = side[:, start : start + m]
+        _expand(link, Z, near, theta, columns, n_linear, n_scalar, products, eta, out)
+        if with_sums:
             for i in range(m):
-                inside += slope[i]
-                slopes[1, s] += slope[i] * slope[i]
-            slopes[0, s] += inside
-            if m == tile:
-                slopes[2, s] += inside * inside
-                slopes[3, s] += inside
+                total = 0.0
+                for j in range(width):
+                    total += out[j, i]
+                if not math.isfinite(total) and near[2, i] != 0.0:
+                    if flags[2] < 0:
+                        flags[2] = start + i
+                    flags[0] += 1
+            _add_tile(Z, near, out, n_linear, n_scalar, totals, W, G, v)
         if m == tile:
-            faults[2] += 1
+            flags[1] += 1
+        R = remainders[start : start + m]
+        for s in range(n_shifts):
+            _remainder(
+                link, s, near, shifts[s], q, n_linear, n_scalar, order, products, eta,
+                moved, out, out_moved, step, slope, bend, R,
+            )  # fmt: skip
+            first = 0.0
+            second = 0.0
+            square = 0.0
+            for i in range(m):
+                c = near[2, i] * bend[i]
+                first += near[2, i] * slope[i]
+                second += c
+                square += c * c
+            terms[0, s] += first
+            terms[1, s] += second
+            terms[2, s] += square
+            if m == tile:
+                terms[3, s] += second * second
         for i in range(m):
+            if n_shifts == 0:
+                break
             square = 0.0
             for s in range(n_shifts):
-                square += remainders[s, i] * remainders[s, i]
+                square += R[i, s] * R[i, s]
             score = math.sqrt(square / n_shifts)
             if not score < np.inf:
                 score = np.inf
@@ -309,53 +301,11 @@ def reduce_block(
             place = score_bin(score)
             counts[place] += 1
             for s in range(n_shifts):
-                r1 = remainders[s, i]
+                r1 = R[i, s]
                 r2 = r1 * r1
                 moments[place, s, 0] += r1
                 moments[place, s, 1] += r2
                 moments[place, s, 2] += r2 * r1
                 moments[place, s, 3] += r2 * r2
-                maxima[place, s] = max(maxima[place, s], abs(r1))
-
-
-@jit(*_signatures(i8, i8, matrix))
-def remainders_at(
-    link: Any,
-    X: Any,
-    y: Any,
-    offset: Any,
-    weight: Any,
-    theta: Any,
-    columns: Any,
-    shifts: Any,
-    n_linear: int,
-    n_scalar: int,
-    order: int,
-    tile: int,
-    result: Any,
-) -> None:
-    """Write ``result`` (S, rows): the remainder of each row at each ``theta + shift``."""
-    rows, q = X.shape
-    p = n_linear + n_scalar
-    n_shifts = shifts.shape[0]
-    width = 1 + p + p * (p + 1) // 2
-    m = 0
-    for start in range(0, rows, tile):
-        if min(tile, rows - start) != m:
-            m = min(tile, rows - start)
-            Z = np.empty((m, q))
-            side = np.empty((3, m))
-            products = np.empty((n_linear, m, 1 + n_shifts))
-            eta = np.empty((p, m))
-            moved = np.empty((p, m))
-            step = np.empty((p, m))
-            out = np.empty((width, m))
-            out_moved = np.empty((width, m))
-            slope = np.empty(m)
-        _fill(X, y, offset, weight, start, Z, side)
-        _expand(link, Z, side, theta, columns, n_linear, n_scalar, 2, products, eta, out)
-        for s in range(n_shifts):
-            _remainder(
-                link, s, side, shifts[s], q, n_linear, n_scalar, order,
-                products, eta, moved, out, out_moved, step, result[s, start : start + m], slope,
-            )  # fmt: skip
+                if not abs(r1) <= maxima[place, s]:
+                    maxima[place, s] = abs(r1)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from streammc.control_variates.block_kernel import reduce_block, tile_rows
+from streammc.control_variates.row_sums import RowSums
 from streammc.control_variates.scores import Histogram, top
 from streammc.errors import ModelError
-from streammc.numerics.blas import single_threaded
+from streammc.numerics.summation import merge_compensated
 from streammc.protocols import Index, Matrix, Model, RowBlock, Vector
 
 SUMMARY_COLUMNS = ("start", "rows", "mean_response", "mean_log_lik", "gradient", "mean_square")
@@ -39,32 +40,31 @@ class BlockSums:
     """Everything a pass learns from some rows."""
 
     n_rows: int
-    high: Vector
-    low: Vector
+    totals: Matrix
     histogram: Histogram
     rows: Index
     scores: Vector
-    slopes: Matrix
+    terms: Matrix
     tiles: int
     summaries: Matrix
     fault: Fault | None
 
-    def totals(self, dim: int) -> tuple[float, float, Vector, Matrix]:
-        """Return log-likelihood (sum, what rounding left out), gradient, Hessian."""
-        with np.errstate(invalid="ignore"):
-            both = self.high + self.low
-        hessian = both[1 + dim :].reshape(dim, dim)
-        upper = np.triu(hessian)
-        remainder = float(self.high[0] - both[0] + self.low[0])
-        return float(both[0]), remainder, both[1 : 1 + dim], upper + np.triu(upper, 1).T
+    def expansion(self, dim: int) -> tuple[float, Vector, Matrix]:
+        """Return the log-likelihood, its gradient and its Hessian."""
+        return expansion_of(self.totals, dim)
+
+    def log_lik_remainder(self) -> float:
+        """Return what rounding the log-likelihood to float64 left out."""
+        high, low = float(self.totals[0, 0]), float(self.totals[1, 0])
+        return (high - (high + low)) + low
 
 
-def columns_of(model: Model, theta: Vector, shifts: Matrix, n_features: int) -> np.ndarray:
-    """Return (n_linear, q, 1 + S): theta and the shifts, per linear predictor."""
-    n = model.n_linear * n_features
-    stacked = np.concatenate([theta[None, :n], shifts[:, :n]])
-    shaped = stacked.reshape(len(stacked), model.n_linear, n_features)
-    return np.ascontiguousarray(shaped.transpose(1, 2, 0))
+def expansion_of(totals: NDArray[np.float64], dim: int) -> tuple[float, Vector, Matrix]:
+    """Return log-likelihood, gradient and Hessian from compensated totals."""
+    with np.errstate(invalid="ignore"):
+        both = totals[0] + totals[1]
+    upper = np.triu(both[1 + dim :].reshape(dim, dim))
+    return float(both[0]), both[1 : 1 + dim], upper + np.triu(upper, 1).T
 
 
 @dataclass(frozen=True)
@@ -80,74 +80,59 @@ class ExpansionPass:
 
     def map(self, block: RowBlock) -> BlockSums:
         """Reduce one block; a response outside the support is counted, not evaluated."""
-        X = np.ascontiguousarray(block.X)
-        rows, q = X.shape
-        dim, n_shifts = len(self.theta), len(self.shifts)
-        high_low = np.zeros((2, 1 + dim + dim * dim))
-        histogram = Histogram.empty(n_shifts)
-        slopes = np.zeros((4, n_shifts))
-        flags = np.zeros(3, np.int64)
-        scores = np.zeros(rows if n_shifts else 0)
+        n = len(block.y)
+        sums = RowSums(self.model, self.theta, self.shifts, self.order, block.X.shape[1])
+        scores = np.zeros(n)
         fault = self._fault(block) if self.check_response else None
         if fault is None:
-            with single_threaded():
-                reduce_block(
-                    self.model.link,
-                    X,
-                    np.ascontiguousarray(block.y, dtype=np.float64),
-                    np.ascontiguousarray(block.offset, dtype=np.float64),
-                    np.ascontiguousarray(block.weight, dtype=np.float64),
-                    self.theta,
-                    columns_of(self.model, self.theta, self.shifts, q),
-                    np.ascontiguousarray(self.shifts),
-                    self.model.n_linear,
-                    self.model.n_scalar,
-                    self.order,
-                    tile_rows(q),
-                    high_low,
-                    scores,
-                    histogram.counts,
-                    histogram.moments,
-                    histogram.maxima,
-                    slopes,
-                    flags,
-                )
-            if flags[0]:
-                first = int(flags[1])
+            bad = sums.add(block.X, block.y, block.offset, block.weight, scores)
+            if sums.flags[0]:
                 fault = Fault(
-                    block.start + first,
-                    int(flags[0]),
-                    f"response {block.y[first]:g}",
+                    block.start + bad,
+                    int(sums.flags[0]),
+                    f"response {block.y[bad]:g}",
                     "a finite log-likelihood at the expansion point",
                 )
-        found, best = top(np.flatnonzero(scores > 0.0), scores[scores > 0.0], self.cap)
+        found = np.flatnonzero(scores > 0.0)
+        rows, best = top(found, scores[found], self.cap)
+        some = len(self.shifts) > 0
         with np.errstate(invalid="ignore", over="ignore"):
-            mean_square = float(np.mean(scores * scores)) if n_shifts else 0.0
-            size = float(np.sqrt(np.mean(slopes[0] ** 2))) if n_shifts else 0.0
-        summary = [block.start, rows, block.y.mean(), high_low[0, 0] / rows, size, mean_square]
+            size = float(np.sqrt(np.mean(sums.terms[0] ** 2))) if some else 0.0
+            mean_square = float(np.mean(scores * scores))
+        log_lik = sums.totals[0, 0] / n
+        summary = [block.start, n, float(np.mean(block.y)), log_lik, size, mean_square]
         return BlockSums(
-            rows, high_low[0], high_low[1], histogram, found + block.start, best,
-            slopes, int(flags[2]), np.array([summary], dtype=np.float64), fault,
-        )  # fmt: skip
+            n_rows=n,
+            totals=sums.totals,
+            histogram=Histogram(sums.counts, sums.moments, sums.maxima),
+            rows=rows + block.start,
+            scores=best,
+            terms=sums.terms,
+            tiles=int(sums.flags[1]),
+            summaries=np.array([summary], dtype=np.float64),
+            fault=fault,
+        )
 
     def combine(self, left: BlockSums, right: BlockSums) -> BlockSums:
         """Merge two neighbours."""
-        with np.errstate(invalid="ignore", over="ignore"):
-            high = left.high + right.high
-            virtual = high - left.high
-            error = (left.high - (high - virtual)) + (right.high - virtual)
-            low = left.low + right.low + error
         rows, scores = top(
             np.concatenate([left.rows, right.rows]),
             np.concatenate([left.scores, right.scores]),
             self.cap,
         )
+        with np.errstate(invalid="ignore", over="ignore"):
+            terms = left.terms + right.terms
         return BlockSums(
-            left.n_rows + right.n_rows, high, low, left.histogram + right.histogram, rows, scores,
-            left.slopes + right.slopes, left.tiles + right.tiles,
-            np.concatenate([left.summaries, right.summaries]),
-            Fault.merge(left.fault, right.fault),
-        )  # fmt: skip
+            n_rows=left.n_rows + right.n_rows,
+            totals=merge_compensated(left.totals, right.totals),
+            histogram=left.histogram + right.histogram,
+            rows=rows,
+            scores=scores,
+            terms=terms,
+            tiles=left.tiles + right.tiles,
+            summaries=np.concatenate([left.summaries, right.summaries]),
+            fault=Fault.merge(left.fault, right.fault),
+        )
 
     def _fault(self, block: RowBlock) -> Fault | None:
         found = self.model.response_fault(block.y)

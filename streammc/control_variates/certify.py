@@ -122,7 +122,9 @@ def compute(
                 best.log_posterior
             ):
                 point = damped_point(
-                    best.theta + 0.25 * (point.theta - best.theta), _quadratic(sums, at), table
+                    best.theta + 0.25 * (point.theta - best.theta),
+                    sums.expansion(len(labels)),
+                    table,
                 )
             else:
                 best = at
@@ -131,7 +133,7 @@ def compute(
                 point = maximise(surrogate, at.theta, table)
     if not converged and np.any(table[:, 0] == 0.0) and passes is None:
         raise ModelError(flat_message(table))
-    log_lik, rest, gradient, hessian = sums.totals(len(labels))
+    log_lik, gradient, hessian = sums.expansion(len(labels))
     certificate = {
         "decrement": at.decrement,
         "passes": done,
@@ -143,7 +145,7 @@ def compute(
     return ControlVariates(
         theta_star=at.theta,
         log_lik=log_lik,
-        log_lik_remainder=rest,
+        log_lik_remainder=sums.log_lik_remainder(),
         gradient=gradient,
         hessian=hessian,
         order=order,
@@ -200,23 +202,17 @@ def _soften(table: Matrix) -> Matrix:
 
 
 def _at(sums: BlockSums, theta: Vector, table: Matrix) -> Point:
-    log_lik, _, gradient, hessian = sums.totals(len(theta))
     try:
-        return posterior_point(theta, (log_lik, gradient, hessian), table)
+        return posterior_point(theta, sums.expansion(len(theta)), table)
     except NotPositiveDefiniteError:
         raise ModelError(flat_message(table)) from None
-
-
-def _quadratic(sums: BlockSums, at: Point) -> tuple[float, Vector, Matrix]:
-    log_lik, _, gradient, hessian = sums.totals(len(at.theta))
-    return log_lik, gradient, hessian
 
 
 def _surrogate(
     dataset: Dataset, model: Model, sums: BlockSums, centre: Vector
 ) -> tuple[Objective, int]:
     """Return the expansion at ``centre`` plus the exact remainder of the candidates."""
-    log_lik, _, gradient, hessian = sums.totals(len(centre))
+    log_lik, gradient, hessian = sums.expansion(len(centre))
     if len(sums.rows) == 0:
         base, exact = (0.0, np.zeros_like(gradient), np.zeros_like(hessian)), None
     else:
@@ -241,6 +237,6 @@ def _row_order(sums: BlockSums, rows: int) -> float:
     if sums.tiles < 30:
         return float("nan")
     with np.errstate(invalid="ignore", divide="ignore"):
-        one = sums.slopes[1] / sums.n_rows - (sums.slopes[0] / sums.n_rows) ** 2
-        many = sums.slopes[2] / sums.tiles - (sums.slopes[3] / sums.tiles) ** 2
+        one = sums.terms[2] / sums.n_rows - (sums.terms[1] / sums.n_rows) ** 2
+        many = sums.terms[3] / sums.tiles - (rows * sums.terms[1] / sums.n_rows) ** 2
         return float(np.median(many / (rows * one)))

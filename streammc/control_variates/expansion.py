@@ -90,7 +90,8 @@ class ControlVariates:
 
     def posterior_sd(self) -> Vector:
         """Return (d,) the standard deviations of the Laplace approximation."""
-        return np.sqrt(np.sum(self.factor**2, axis=1))
+        sd: Vector = np.sqrt(np.sum(self.factor**2, axis=1))
+        return sd
 
     def to_arrays(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Return plain arrays and JSON from which :meth:`from_arrays` restores it."""
@@ -167,7 +168,8 @@ class ControlVariates:
                     np.asarray(arrays["histogram_maxima"], np.float64),
                 ),
                 chunk_summaries=dict(zip(SUMMARY_COLUMNS, summaries, strict=True)),
-                row_order=float(meta["row_order"]),
+                # JSON has no NaN: too few rows to tell their order is null.
+                row_order=float("nan" if meta["row_order"] is None else meta["row_order"]),
                 row_order_rows=int(meta["row_order_rows"]),
                 stamps=np.asarray(arrays["stamps"], np.int64),
             )

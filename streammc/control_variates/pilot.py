@@ -13,11 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc import rng
-from streammc.control_variates.block_kernel import remainders_at, tile_rows
-from streammc.control_variates.block_pass import columns_of
 from streammc.control_variates.expansion import ControlVariates
+from streammc.control_variates.row_sums import RowSums
 from streammc.control_variates.subset import gather
-from streammc.numerics.blas import single_threaded
 from streammc.protocols import Dataset, Index, Matrix, Model, Rows, Vector
 
 PILOT_ROWS = 262_144
@@ -30,24 +28,10 @@ def remainders(
 ) -> NDArray[np.float64]:
     """Return (S, m): ``w (l - q)`` of each row at each ``theta + shift``."""
     m, q = rows.X.shape
-    result = np.empty((len(shifts), m))
-    with single_threaded():
-        remainders_at(
-            model.link,
-            rows.X,
-            rows.y,
-            rows.offset,
-            rows.weight,
-            theta,
-            columns_of(model, theta, shifts, q),
-            np.ascontiguousarray(shifts),
-            model.n_linear,
-            model.n_scalar,
-            order,
-            tile_rows(q),
-            result,
-        )
-    return result
+    result = np.empty((m, len(shifts)))
+    sums = RowSums(model, theta, shifts, order, q, with_sums=False)
+    sums.add(rows.X, rows.y, rows.offset, rows.weight, np.empty(m), result)
+    return np.ascontiguousarray(result.T)
 
 
 @dataclass(frozen=True)
@@ -90,8 +74,9 @@ class Pilot:
         """Return (S, units): D_j of the whole units of ``unit_rows`` rows."""
         whole = self.values[:, self.starts + self.run_rows <= self.n_rows]
         if whole.shape[1] == 0:
-            return self.values.sum(axis=2)
-        return whole.reshape(len(whole), -1, unit_rows).sum(axis=2)
+            whole = self.values
+        totals: Matrix = whole.reshape(len(whole), -1, unit_rows).sum(axis=2)
+        return totals
 
     def deff(self, unit_rows: int) -> float:
         """Return b Var(D_j / b) / Var(d_i), the median over draws."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from streammc.control_variates.remainder_moments import (
     RemainderMoments,
     required_rows,
 )
-from streammc.errors import ConfigError
+from streammc.errors import ConfigError, StoreError
 from streammc.protocols import Dataset, Index, Model
 
 VARIANCE_TARGET = 0.1
@@ -69,21 +69,44 @@ class Plan:
 
     @property
     def subsample_size(self) -> int:
-        """m = k b rows."""
+        """Rows of the subsample, m = k b."""
         return self.k * self.unit_rows
 
     def describe(self) -> dict[str, Any]:
-        """Return everything but the certainty rows as JSON."""
-        facts = asdict(self)
-        del facts["certainty_rows"]
-        return facts
+        """Return everything but the certainty rows as JSON; not finite becomes null."""
+        return {
+            "unit_rows": self.unit_rows,
+            "n_units": self.n_units,
+            "k": self.k,
+            "n_blocks": self.n_blocks,
+            "certainty_rows": len(self.certainty_rows),
+            "reasons": list(self.reasons),
+            "predicted": {name: _plain(value) for name, value in self.predicted.items()},
+            "deff": self.deff,
+            "deff_rows": self.deff_rows,
+            "refused": self.refused,
+        }
 
     @classmethod
-    def from_description(cls, facts: Mapping[str, Any], certainty_rows: Index) -> Plan:
-        """Return the plan of :meth:`describe`."""
+    def from_description(cls, described: Mapping[str, Any], certainty_rows: Index) -> Plan:
+        """Restore from :meth:`describe` and the certainty rows."""
+        rows = np.asarray(certainty_rows, np.int64)
+        if len(rows) != described["certainty_rows"]:
+            raise StoreError(
+                f"expected {described['certainty_rows']} certainty rows, found {len(rows)}; "
+                "the run is damaged: start it again"
+            )
         return cls(
-            certainty_rows=np.ascontiguousarray(certainty_rows, dtype=np.int64),
-            **{**facts, "reasons": tuple(facts["reasons"])},
+            certainty_rows=rows,
+            unit_rows=int(described["unit_rows"]),
+            n_units=int(described["n_units"]),
+            k=int(described["k"]),
+            n_blocks=int(described["n_blocks"]),
+            reasons=tuple(described["reasons"]),
+            predicted=dict(described["predicted"]),
+            deff=float(described["deff"]),
+            deff_rows=int(described["deff_rows"]),
+            refused=described["refused"],
         )
 
 
@@ -181,6 +204,13 @@ def plan(
         deff_rows=deff_rows,
         refused=refused,
     )
+
+
+def _plain(value: Any) -> Any:
+    """Return ``value`` as JSON can hold it."""
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value if math.isfinite(value) else None
 
 
 def _require(name: str, value: int, low: int, high: int) -> None:

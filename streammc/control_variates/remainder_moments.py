@@ -111,8 +111,9 @@ class RemainderMoments:
         with np.errstate(over="ignore", invalid="ignore"):
             v = deff * self.variance / per_draw
             value = v * v * b / (4.0 * per_draw) - deff**2 * self.third / (3.0 * per_draw**2)
-            spread = value.max(axis=1) - value.min(axis=1)
-        return np.nan_to_num(spread, nan=np.inf, posinf=np.inf)
+            spread: Vector = value.max(axis=1) - value.min(axis=1)
+            spread[~np.isfinite(spread)] = np.inf
+        return spread
 
 
 def required_rows(moments: RemainderMoments, deff: float, b: int, variance_target: float) -> Vector:
@@ -122,7 +123,8 @@ def required_rows(moments: RemainderMoments, deff: float, b: int, variance_targe
     m = np.maximum(LEAST_UNITS * b, deff * variance / variance_target)
     m = np.maximum(m, moments.largest / LARGEST_JUMP)
     m = np.maximum(m, _rows_for_perturbation(moments, deff, b))
-    return b * np.ceil(m / b)
+    rows: Vector = b * np.ceil(m / b)
+    return rows
 
 
 def _rows_for_perturbation(moments: RemainderMoments, deff: float, b: int) -> Vector:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from streammc import rng
-from streammc.control_variates.block_pass import ExpansionPass
+from streammc.control_variates.block_pass import expansion_of
 from streammc.control_variates.newton import Objective
-from streammc.protocols import Dataset, Index, Matrix, Model, RowBlock, Rows, Vector
+from streammc.control_variates.row_sums import RowSums
+from streammc.protocols import Dataset, Index, Matrix, Model, Rows, Vector
 
 SUBSET_ROWS = 65_536
 
@@ -35,12 +36,12 @@ def draw_subset(dataset: Dataset, memory_limit: int) -> Rows:
 
 def in_memory(model: Model, rows: Rows, scale: float) -> Objective:
     """Return the log-likelihood of ``rows``, times ``scale``, with two derivatives."""
-    block = RowBlock(0, 0, rows.X, rows.y, rows.offset, rows.weight * scale)
+    weight = rows.weight * scale
+    scores = np.empty(len(rows.y))
 
     def objective(theta: Vector) -> tuple[float, Vector, Matrix]:
-        at = np.ascontiguousarray(theta)
-        task = ExpansionPass(model, at, np.empty((0, len(at))), 2, 0, False)
-        log_lik, _, gradient, hessian = task.map(block).totals(len(at))
-        return log_lik, gradient, hessian
+        sums = RowSums(model, theta, np.empty((0, len(theta))), 2, rows.X.shape[1])
+        sums.add(rows.X, rows.y, rows.offset, weight, scores)
+        return expansion_of(sums.totals, len(theta))
 
     return objective
