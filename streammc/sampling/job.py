@@ -217,7 +217,7 @@ def run_job(
             return RunReport(folder, {}, False, True)
         finally:
             team.close()
-        due = audit_due(audit, setup.sampler, setup.cv, team.clock)
+        due = audit_due(audit, run, setup.sampler, team)
         summary = finish_report(
             run, dataset, model, setup, team, due, scheduler=scheduler, progress=progress
         )

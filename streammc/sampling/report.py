@@ -26,21 +26,21 @@ DEFF_WARNING = 2.0
 R_HAT_WARNING = 1.01
 CORRECTION_WARNING = 0.1
 VARIANCE_WARNING = 1.0
-_CHEAP_SECONDS = 5.0
+_CHEAP_SECONDS = 10.0
 
 
-def audit_due(
-    audit: bool | str, sampler: HmcEcs | Hmc, cv: ControlVariates, clock: dict[str, float]
-) -> bool:
-    """Whether to audit: never for ``hmc``; by default where it costs less than the draws."""
+def audit_due(audit: bool | str, run: RunDirectory, sampler: HmcEcs | Hmc, team: Chains) -> bool:
+    """Whether to audit: never for ``hmc``; by default where it costs less than the draws.
+
+    A row costs the audit what it cost the draws, whose evaluations were counted.
+    """
     if isinstance(sampler, Hmc) or audit is False:
         return False
     if audit is True:
         return True
-    passes = max(int(cv.certificate["passes"]), 1)
-    # A pass evaluates 8 draws beside its sums, the audit 400: about ten times the work.
-    expected = 10.0 * float(cv.certificate["seconds"]) / passes
-    return expected < max(clock["warmup"] + clock["draws"], _CHEAP_SECONDS)
+    evaluated = int(run.read_group("sample_stats")["n_rows"].sum())
+    expected = team.clock["draws"] / evaluated * team.problem.source.n_rows * AUDIT_DRAWS
+    return expected < max(team.clock["warmup"] + team.clock["draws"], _CHEAP_SECONDS)
 
 
 def run_audit(
@@ -119,7 +119,7 @@ def finish_report(
         "parameters_original": original_scale(tree, dict(dataset.attributes)),
         "audit": verdict,
         "sampling": sampling,
-        "warnings": _warnings(parameters, sampling, verdict),
+        "warnings": summary_warnings(parameters, sampling, verdict),
     }
     run.set_attributes({"summary": summary})
     return summary
@@ -197,7 +197,7 @@ def _laplace_gap(run: RunDirectory, cv: ControlVariates) -> dict[str, float]:
     return {"mean": float(shift.max()), "log_sd": float(spread.max())}
 
 
-def _warnings(
+def summary_warnings(
     parameters: dict[str, dict[str, float | None]],
     sampling: dict[str, Any],
     audit: dict[str, Any] | None,
