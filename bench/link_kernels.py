@@ -1,7 +1,7 @@
 """Nanoseconds and error of the links, against loops over the C library's functions.
 
 Run as ``python bench/link_kernels.py``. Prints one JSON object, then the tables of
-``docs/explanation/link-kernels.md``. Times are the least of 300 repetitions, one
+``docs/explanation/link-kernels.md``. Times are the least of 3000 repetitions, one
 core, warm, called from compiled code through a function pointer as a sampler does;
 errors are the largest over 20,000 predictors, against mpmath with 50 digits.
 """
@@ -26,7 +26,7 @@ from streammc.numerics.jit import LINK_SIGNATURE, LINK_TYPE, i8, inline, jit, ma
 from streammc.numerics.special import exp, log1p_unit, log_factorial
 
 SIZES = (100, 1300)
-REPETITIONS = 300
+REPETITIONS = 3000
 ROWS = 20_000
 
 
