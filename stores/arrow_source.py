@@ -94,24 +94,23 @@ class IpcSource(_ArrowSchema):
     def __init__(self, path: str) -> None:
         self.label = repr(path)
         self.path: str | None = path
-        with self._reader(None) as (reader, _):
+        with self._reader() as (reader, _):
             self._use(reader.schema)
 
     @contextmanager
-    def _reader(self, fields: list[int] | None) -> Iterator[tuple[Any, mmap.mmap]]:
-        options = pa.ipc.IpcReadOptions(included_fields=fields)
+    def _reader(self) -> Iterator[tuple[Any, mmap.mmap]]:
+        # Not included_fields: with it Arrow copies, without it the arrays are the map.
         with translated(self.label, "an Arrow file"), open(self.path or "", "rb") as file:
             mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
             buffer = pa.py_buffer(mapped)
             if mapped[:6] == b"ARROW1":
-                yield pa.ipc.open_file(buffer, options=options), mapped
+                yield pa.ipc.open_file(buffer), mapped
             else:
-                yield pa.ipc.open_stream(buffer, options=options), mapped
+                yield pa.ipc.open_stream(buffer), mapped
 
     def batches(self, columns: Sequence[str], rows: int, *, text: bool = False) -> Iterator[Any]:
         """Yield record batches of at most ``rows`` rows; each is valid until the next."""
-        fields = sorted(self.names.index(name) for name in columns)
-        with self._reader(fields) as (reader, mapped):
+        with self._reader() as (reader, mapped):
             for batch in _record_batches(reader):
                 batch.validate()
                 chosen = batch.select(list(columns))

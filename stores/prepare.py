@@ -126,6 +126,7 @@ class Prepared:
                 dtype,
                 self._folder / "buckets",
                 stream(int(self._options.seed), 0, Role.SHUFFLE),
+                leaf_bytes=LEAF_BYTES,
                 progress=None if in_memory else lambda done: self._report(done, rows, "shuffle"),
             )
         step = max(1, _SLICE_BYTES // dtype.itemsize)
@@ -213,7 +214,7 @@ class Prepared:
             shown = ", ".join(map(repr, sorted(self._table.hidden)))
             self.warnings.append(f"not used, as an index: column {shown}")
         if found.n_dropped:
-            self.warnings.append(f"left out {found.n_dropped} rows with missing values")
+            self.warnings.append(f"rows with missing values that were left out: {found.n_dropped}")
         weight = self.columns.index(self.columns.weight)
         if weight is not None and found.maximum[weight] == 0:
             raise DataError(f"expected a positive weight in {self.columns.weight!r}, found only 0")
