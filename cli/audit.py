@@ -1,0 +1,87 @@
+"""``streammc audit``: whether subsampling did any harm."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from streammc.cli.options import command, parse_scheduler, path_argument, scheduler_option
+from streammc.cli.output import Output, table
+from streammc.cli.signals import Interruption
+
+
+@command("audit", short_help="Measure what subsampling did to a run.")
+@path_argument("run")
+@scheduler_option
+@click.pass_context
+def audit(ctx: click.Context, run: str, scheduler: str | None) -> None:
+    """Weigh draws of RUN against the exact posterior in one more pass over its store.
+
+    The weights and the verdict are kept in the run; a run that has them is not audited
+    again.
+    """
+    printer: Output = ctx.obj
+    where = parse_scheduler(scheduler)
+    verdict, new = audit_once(printer, ctx.find_root().obj, run, where)
+    if verdict is None:
+        printer.note(f"{run}: hmc evaluates every row at every step, there is nothing to audit")
+        human = "nothing to audit: hmc targets the posterior itself"
+    else:
+        human = human_audit(verdict)
+        if not new:
+            printer.note(f"{run} has been audited: nothing to do")
+    printer.result({"run": run, "audit": verdict}, human)
+
+
+def audit_once(
+    output: Output, interruption: Interruption, path: str, scheduler: Any = None
+) -> tuple[dict[str, Any] | None, bool]:
+    """Return the verdict on a run, and whether it was made now; ``None`` for ``hmc``.
+
+    Raises
+    ------
+    DataError
+        If the run has no draws yet.
+    """
+    from streammc.cli.progress import Progress
+    from streammc.cli.recorded import recorded_job
+    from streammc.control_variates.expansion import ControlVariates
+    from streammc.errors import DataError
+    from streammc.sampling.job import CONTROL_VARIATES
+    from streammc.sampling.report import run_audit, summary_warnings
+    from streammc.trace.run_directory import RunDirectory
+
+    run = RunDirectory.open(path)
+    kept = run.attributes.get("summary")
+    if kept is not None and kept["audit"] is not None and run.finished():
+        return kept["audit"], False
+    if run.attributes["sampler"]["name"] == "hmc":
+        return None, False
+    if not run.committed_draws:
+        raise DataError(f"expected draws in {path!r}, found a run still in its warm-up: resume it")
+    job = recorded_job(path)
+    cv = ControlVariates.open(run.path / CONTROL_VARIATES, job.dataset, job.model)
+    with run.lock(), Progress(output, interruption) as progress:
+        verdict = run_audit(run, job.dataset, job.model, cv, scheduler=scheduler, progress=progress)
+        summary = run.attributes.get("summary")
+        if summary is not None:
+            summary = {**summary, "audit": verdict}
+            summary["warnings"] = summary_warnings(
+                summary["parameters"], summary["sampling"], verdict
+            )
+            run.set_attributes({"summary": summary})
+    return verdict, True
+
+
+def human_audit(verdict: dict[str, Any]) -> str:
+    """Return the verdict as text: the worst parameters first."""
+    from streammc.cli.output import number
+    from streammc.cli.report import audit_text
+
+    names = ("correction_sd", "mcse_sd", "sd_ratio", "mean")
+    ordered = sorted(
+        verdict["parameters"].items(), key=lambda item: -abs(item[1]["correction_sd"] or 0.0)
+    )
+    rows = [[label, *(number(entry[name], 3) for name in names)] for label, entry in ordered]
+    return f"{table(['parameter', *names], rows)}\n\n{audit_text(verdict)}"
