@@ -79,9 +79,7 @@ class Small:
         return block
 
     def unit_index(self, units):
-        return (
-            np.asarray(units)[:, None] * self.unit_rows + np.arange(self.unit_rows)
-        ).ravel()
+        return (np.asarray(units)[:, None] * self.unit_rows + np.arange(self.unit_rows)).ravel()
 
     def subsample(self, units) -> Block:
         return self.expanded(self.unit_index(units), self.order, leave=True)
@@ -117,7 +115,6 @@ class Small:
         taylor = value + (first * step if self.order >= 1 else 0)
         taylor = taylor + (0.5 * second * step**2 if self.order >= 2 else 0)
         return self.log_lik_rows(theta) - self.weight * taylor
-
 
 
 def kernel_problem(small, *, step_size=None, length=1.5, jitter=0.2, base=None):

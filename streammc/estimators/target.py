@@ -127,60 +127,56 @@ def allocate_work(d: int, m: int, p: int, certain: int = 0) -> Work:
     )
 
 
-@jit(types.void(BASE_TYPE, vector, vector))
+@jit(types.void(BASE_TYPE, vector, vector), absorb=True)
 def displace(base, z, delta):  # type: ignore[no-untyped-def]
     """Write ``delta = S z``."""
-    d = z.shape[0]
-    for i in range(d):
+    factor = base.factor
+    for i in range(z.shape[0]):
         total = 0.0
         for j in range(i + 1):
-            total += base.factor[i, j] * z[j]
+            total += factor[i, j] * z[j]
         delta[i] = total
 
 
-@jit(types.void(BASE_TYPE, BLOCK_TYPE, POINT_TYPE, WORK_TYPE), reassociate=True)
+@jit(types.void(BASE_TYPE, BLOCK_TYPE, POINT_TYPE, WORK_TYPE), reassociate=True, absorb=True)
 def finish(base, sub, point, work):  # type: ignore[no-untyped-def]
     """Combine unit totals into density and gradient; everything else is in ``point``.
 
     The derivative of ``s^2 / 2`` is ``c sum_j (D_j - mean D) grad D_j``: the mean drops
     out because the deviations sum to zero.
     """
-    d = point.z.shape[0]
-    k = point.totals.shape[0]
-    m = point.value.shape[0]
-    p = sub.eta_star.shape[0]
-    work.gradient[:] = point.rest
+    totals, slope, gradient = point.totals, point.slope, point.gradient
+    total_gradient, weighted, factor = work.gradient, work.weighted, base.factor
+    d = gradient.shape[0]
+    k = totals.shape[0]
+    p, m = slope.shape
+    b, scale, c = base.unit_rows, base.estimate_factor, base.variance_factor
+    total_gradient[:] = point.rest
     variance = 0.0
     estimate = 0.0
     if k > 0:
-        mean, scatter = mean_and_scatter(point.totals)
-        variance = base.variance_factor * scatter
-        estimate = base.estimate_factor * mean * k
+        mean, scatter = mean_and_scatter(totals)
+        variance = c * scatter
+        estimate = scale * mean * k
         for a in range(p):
-            weighted = work.weighted[a]
-            slope = point.slope[a]
-            if base.unit_rows == 1:
+            if b == 1:
                 for i in range(m):
-                    weighted[i] = slope[i] * (
-                        base.estimate_factor - base.variance_factor * (point.totals[i] - mean)
-                    )
+                    weighted[a, i] = slope[a, i] * (scale - c * (totals[i] - mean))
             else:
                 for j in range(k):
-                    unit_weight = base.estimate_factor - base.variance_factor * (
-                        point.totals[j] - mean
-                    )
-                    for i in range(j * base.unit_rows, (j + 1) * base.unit_rows):
-                        weighted[i] = slope[i] * unit_weight
+                    unit_weight = scale - c * (totals[j] - mean)
+                    for i in range(j * b, (j + 1) * b):
+                        weighted[a, i] = slope[a, i] * unit_weight
         for lo in range(0, m, TILE):
-            pull_back(sub, work.weighted, base.n_linear, lo, min(lo + TILE, m), work.gradient)
-    point.scalars[VARIANCE] = variance
-    point.scalars[DENSITY] = point.scalars[REST] + estimate - 0.5 * variance
-    for j in range(d):
-        point.gradient[j] = 0.0
+            pull_back(sub, weighted, base.n_linear, lo, min(lo + TILE, m), total_gradient)
+    scalars = point.scalars
+    scalars[VARIANCE] = variance
+    scalars[DENSITY] = scalars[REST] + estimate - 0.5 * variance
+    gradient[:] = 0.0
     for i in range(d):
-        g = work.gradient[i]
+        g = total_gradient[i]
         for j in range(i + 1):
-            point.gradient[j] += base.factor[i, j] * g
+            gradient[j] += factor[i, j] * g
 
 
 @jit(
@@ -189,43 +185,34 @@ def finish(base, sub, point, work):  # type: ignore[no-untyped-def]
 )
 def evaluate(link, base, certain, sub, point, work):  # type: ignore[no-untyped-def]
     """Evaluate log density and gradient at ``point.z``."""
-    d = point.z.shape[0]
-    displace(base, point.z, work.delta)
-    delta = work.delta
-    rest = point.rest
+    delta, rest, theta = work.delta, point.rest, work.gradient
+    scratch, value, slope = work.scratch, work.value, work.slope
+    hessian, gradient, theta_star = base.hessian, base.gradient, base.theta_star
+    n_linear = base.n_linear
+    d = delta.shape[0]
+    displace(base, point.z, delta)
     density = base.log_lik
     for i in range(d):
         curve = 0.0
         for j in range(d):
-            curve += base.hessian[i, j] * delta[j]
-        rest[i] = base.gradient[i] + curve
-        density += delta[i] * (base.gradient[i] + 0.5 * curve)
-        work.gradient[i] = base.theta_star[i] + delta[i]
-    density += log_prior(work.gradient, base.prior, rest)
+            curve += hessian[i, j] * delta[j]
+        rest[i] = gradient[i] + curve
+        density += delta[i] * (gradient[i] + 0.5 * curve)
+        theta[i] = theta_star[i] + delta[i]
+    density += log_prior(theta, base.prior, rest)
     n_certain = certain.y.shape[0]
     remainder = 0.0
     for lo in range(0, n_certain, TILE):
         hi = min(lo + TILE, n_certain)
-        remainders(
-            link, certain, delta, base.n_linear, lo, hi, work.scratch, work.value, work.slope
-        )
+        remainders(link, certain, delta, n_linear, lo, hi, scratch, value, slope)
         for i in range(lo, hi):
-            remainder += work.value[i]
-        pull_back(certain, work.slope, base.n_linear, lo, hi, rest)
+            remainder += value[i]
+        pull_back(certain, slope, n_linear, lo, hi, rest)
     point.scalars[CERTAIN] = remainder
     point.scalars[REST] = density + remainder
     m = point.value.shape[0]
+    value, slope = point.value, point.slope
     for lo in range(0, m, TILE):
-        remainders(
-            link,
-            sub,
-            delta,
-            base.n_linear,
-            lo,
-            min(lo + TILE, m),
-            work.scratch,
-            point.value,
-            point.slope,
-        )
-    unit_totals(point.value, base.unit_rows, 0, 0, point.totals.shape[0], point.totals)
+        remainders(link, sub, delta, n_linear, lo, min(lo + TILE, m), scratch, value, slope)
+    unit_totals(value, base.unit_rows, 0, 0, point.totals.shape[0], point.totals)
     finish(base, sub, point, work)

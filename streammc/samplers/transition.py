@@ -234,14 +234,14 @@ def run(  # type: ignore[no-untyped-def]
             length *= 1.0 + dynamics.jitter * (2.0 * rng.random() - 1.0)
         log_step = tuning[LOG_STEP] if dynamics.adapt == 1 else tuning[LOG_AVERAGE]
         # The tuned step is an upper bound: the length is kept, the step shrinks to fit.
-        n_steps = int(math.ceil(length / math.exp(log_step) - 1e-9))
+        n_steps = math.ceil(length / math.exp(log_step) - 1e-9)
         n_steps = min(max(n_steps, 1), MAX_STEPS)
         step = min(length / n_steps, math.exp(log_step) * (1.0 + 1e-9))
         trial.z[:] = point.z
         trial.gradient[:] = point.gradient
         diverged = False
         made = 0
-        for leap in range(n_steps):
+        for _ in range(n_steps):
             for j in range(d):
                 momentum[j] += 0.5 * step * trial.gradient[j]
                 trial.z[j] += step * momentum[j]

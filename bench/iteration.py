@@ -1,0 +1,243 @@
+"""How long does one iteration of hmc-ecs take, and how much of that is arithmetic?
+
+One core, warm, logistic regression with 29 columns, no certainty rows. The bare kernel
+does the same arithmetic in one function over plain arrays: no certainty rows, no
+units, one predictor, nothing recorded. Both run in turn in one process; medians of
+CPU time. Run ``python bench/iteration.py``; it prints a table and one line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+import time
+
+import numpy as np
+from numba import njit
+
+from streammc import from_arrays
+from streammc.control_variates.certify import compute
+from streammc.control_variates.plan import plan
+from streammc.models import logistic
+from streammc.priors import normal
+from streammc.samplers import hmc_ecs
+from streammc.samplers.hamiltonian import HamiltonianKernel
+from streammc.sampling.build import subsampled
+
+N_ROWS, DIM, ITERATIONS, REPEATS = 100_000, 29, 2000, 11
+
+
+@njit(nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
+def bare(
+    link, X, y, eta_star, taylor, all_X, all_y, units, star, g0, H, S, z, rng, steps, step, n
+):
+    """HMC-ECS on plain arrays: X (d, m), one row of the subsample proposed an iteration."""
+    d, m = X.shape
+    value, slope, weighted = np.zeros(m), np.zeros(m), np.zeros(m)
+    eta, shift, out = np.zeros((1, m)), np.zeros(m), np.zeros((3, m))
+    eta1, out1, y1 = np.zeros((1, 1)), np.zeros((3, 1)), np.zeros(1)
+    delta, g, gz, p, z0, gz0 = (
+        np.zeros(d),
+        np.zeros(d),
+        np.zeros(d),
+        np.zeros(d),
+        np.zeros(d),
+        np.zeros(d),
+    )
+    scale, c = N_ROWS / m, N_ROWS**2 / (m * (m - 1.0))
+    density = density0 = 0.0
+    for t in range(units.shape[0]):
+        # the subsample: expand one row at theta_star, remainder at theta, accept or not
+        row, slot = units[t], t % m
+        e_star = 0.0
+        s = 0.0
+        for i in range(d):
+            x = all_X[row, i]
+            e_star += x * star[i]
+            s += x * delta[i]
+        eta1[0, 0] = e_star
+        y1[0] = all_y[row]
+        link(eta1, y1, 2, out1)
+        l0, l1, l2 = out1[0, 0], out1[1, 0], out1[2, 0]
+        eta1[0, 0] = e_star + s
+        link(eta1, y1, 1, out1)
+        new = out1[0, 0] - l0 - l1 * s - 0.5 * l2 * s * s
+        new_slope = out1[1, 0] - l1 - l2 * s
+        total = squares = 0.0
+        for i in range(m):
+            total += value[i]
+        mean_old = total / m
+        mean_new = (total + new - value[slot]) / m
+        old_scatter = new_scatter = 0.0
+        for i in range(m):
+            old_scatter += (value[i] - mean_old) * (value[i] - mean_old)
+            v = new if i == slot else value[i]
+            new_scatter += (v - mean_new) * (v - mean_new)
+        ratio = scale * m * (mean_new - mean_old) - 0.5 * c * (new_scatter - old_scatter)
+        if math.log(rng.random()) < ratio:
+            for i in range(d):
+                X[i, slot] = all_X[row, i]
+            y[slot] = y1[0]
+            eta_star[slot] = e_star
+            taylor[0, slot], taylor[1, slot], taylor[2, slot] = l0, l1, l2
+            value[slot], slope[slot] = new, new_slope
+        kinetic = 0.0
+        for i in range(d):
+            p[i] = rng.standard_normal()
+            kinetic += 0.5 * p[i] * p[i]
+            z0[i], gz0[i] = z[i], gz[i]
+        density0 = density
+        for _ in range(steps):
+            for i in range(d):
+                p[i] += 0.5 * step * gz[i]
+                z[i] += step * p[i]
+            for i in range(d):
+                total = 0.0
+                for j in range(i + 1):
+                    total += S[i, j] * z[j]
+                delta[i] = total
+            density = 0.0
+            for i in range(d):
+                curve = 0.0
+                for j in range(d):
+                    curve += H[i, j] * delta[j]
+                theta = star[i] + delta[i]
+                g[i] = g0[i] + curve - theta / 100.0
+                density += delta[i] * (g0[i] + 0.5 * curve) - theta * theta / 200.0
+            shift[:] = 0.0
+            for i in range(d):
+                x = X[i]
+                w = delta[i]
+                for j in range(m):
+                    shift[j] += w * x[j]
+            for j in range(m):
+                eta[0, j] = eta_star[j] + shift[j]
+            link(eta, y, 1, out)
+            total = 0.0
+            for j in range(m):
+                s = shift[j]
+                value[j] = out[0, j] - taylor[0, j] - taylor[1, j] * s - 0.5 * taylor[2, j] * s * s
+                slope[j] = out[1, j] - taylor[1, j] - taylor[2, j] * s
+                total += value[j]
+            mean = total / m
+            scatter = 0.0
+            for j in range(m):
+                scatter += (value[j] - mean) * (value[j] - mean)
+                weighted[j] = slope[j] * (scale - c * (value[j] - mean))
+            density += scale * total - 0.5 * c * scatter
+            for i in range(d):
+                x = X[i]
+                total = 0.0
+                for j in range(m):
+                    total += weighted[j] * x[j]
+                g[i] += total
+            gz[:] = 0.0
+            for i in range(d):
+                w = g[i]
+                for j in range(i + 1):
+                    gz[j] += S[i, j] * w
+            moved = 0.0
+            for i in range(d):
+                p[i] += 0.5 * step * gz[i]
+                moved += 0.5 * p[i] * p[i]
+        if not math.log(rng.random()) < density - moved - density0 + kinetic:
+            z[:] = z0
+            gz[:] = gz0
+            density = density0
+    return density
+
+
+def problem(m: int, steps: int, step: float):
+    """Return the production chain and the arrays of the bare kernel."""
+    rng = np.random.default_rng(1)
+    X = np.c_[np.ones(N_ROWS), rng.standard_normal((N_ROWS, DIM - 1))]
+    y = (rng.random(N_ROWS) < 1 / (1 + np.exp(-X @ (0.3 * rng.standard_normal(DIM))))).astype(float)
+    store, model = from_arrays(X, y), logistic(prior=normal(scale=10.0))
+    cv = compute(store, model)
+    sampler = hmc_ecs(
+        subsample_size=m,
+        n_blocks=100,
+        certainty=False,
+        step_size=step,
+        trajectory_length=steps * step,
+    )
+    design = plan(cv, store, model, subsample_size=m, n_blocks=100, certainty=False)
+    chain = HamiltonianKernel(subsampled(store, model, cv, design, sampler), seed=1, chain=0)
+    chain.initialise()
+    return chain, (X, y, cv, model)
+
+
+def time_bare(arrays, m: int, steps: int, step: float, blocks: int):
+    """Return a function that times ``ITERATIONS`` iterations of the bare kernel."""
+    X, y, cv, model = arrays
+    rng = np.random.default_rng(3)
+    rows = rng.integers(0, N_ROWS, size=m)
+    eta = X[rows] @ cv.theta_star
+    taylor = np.zeros((3, m))
+    model.link(eta[None].copy(), y[rows], 2, taylor)
+    state = [
+        np.ascontiguousarray(X[rows].T),
+        y[rows].copy(),
+        eta,
+        taylor,
+    ]
+    per_iteration = max(m // blocks, 1)
+
+    def go() -> float:
+        units = rng.integers(0, N_ROWS, size=ITERATIONS)
+        begun = time.thread_time()
+        bare(
+            model.link,
+            *state,
+            X,
+            y,
+            units,
+            cv.theta_star,
+            cv.gradient,
+            cv.hessian,
+            np.ascontiguousarray(cv.factor),
+            np.zeros(DIM),
+            rng,
+            steps,
+            step,
+            per_iteration,
+        )
+        return (time.thread_time() - begun) / ITERATIONS * 1e6
+
+    return go
+
+
+def main() -> None:
+    """Print microseconds per iteration and their ratio."""
+    results = []
+    print(f"{'m':>6} {'L':>3} {'streammc us':>12} {'bare us':>9} {'ratio':>6}")
+    for m, steps, step in ((100, 3, 0.5), (1300, 6, 0.2)):
+        chain, arrays = problem(m, steps, step)
+        chain.advance(1000, True)
+        bare_time = time_bare(arrays, m, steps, step, 100)
+        bare_time()
+        ours, theirs = [], []
+        for _ in range(REPEATS):
+            begun = time.thread_time()
+            chain.advance(ITERATIONS, False)
+            ours.append((time.thread_time() - begun) / ITERATIONS * 1e6)
+            theirs.append(bare_time())
+        a, b = statistics.median(ours), statistics.median(theirs)
+        ratio = statistics.median(x / y for x, y in zip(ours, theirs, strict=True))
+        print(f"{m:>6} {steps:>3} {a:>12.1f} {b:>9.1f} {ratio:>6.2f}")
+        results.append(
+            {
+                "m": m,
+                "n_steps": steps,
+                "streammc_us": round(a, 2),
+                "fastest_us": round(min(ours), 2),
+                "bare_us": round(b, 2),
+                "ratio": round(ratio, 3),
+            }
+        )
+    print(json.dumps({"iteration": results}))
+
+
+if __name__ == "__main__":
+    main()
