@@ -29,7 +29,7 @@ from streammc.control_variates.newton import (
 from streammc.control_variates.subset import draw_subset, gather, in_memory
 from streammc.errors import ConfigError, ModelError
 from streammc.numerics.blas import single_threaded
-from streammc.protocols import Dataset, Matrix, Model, Vector
+from streammc.protocols import Dataset, Matrix, Model, Rows, Vector
 
 N_DRAWS = 8
 LARGEST_DECREMENT = 0.1
@@ -83,29 +83,16 @@ def compute(
     cap = max(0, min(candidate_rows, memory_limit // (8 * (dataset.n_features + 3))))
     subset = draw_subset(dataset, memory_limit)
     rows_read = len(subset.y)
-    known_bad = model.response_fault(subset.y) is not None
     limit = passes or MAX_PASSES
     decisive = passes == 1 or theta is not None or len(subset.y) == dataset.n_rows
-    shift, inflation = np.zeros(len(labels)), 1.0
+    xi = rng.stream(0, 0, rng.Role.PLAN).standard_normal((N_DRAWS, len(labels)))
     with single_threaded():
-        if known_bad:  # the pass below finds all of them, and raises
-            point = _origin(theta, len(labels))
-        else:
-            objective = in_memory(model, subset, dataset.n_rows / len(subset.y))
-            softened = _soften(table) if len(subset.y) < dataset.n_rows else table
-            if theta is None or passes == 1:
-                mode = maximise(objective, model.start(subset), softened)
-                theta = mode.theta if theta is None else theta
-                if passes == 1:  # the posterior lies at the mode, known as well as the subset does
-                    shift = mode.theta - theta
-                    inflation = np.sqrt(dataset.n_rows / len(subset.y))
-            point = damped_point(theta, objective(theta), softened)
+        point, shift, inflation = _first_centre(dataset, model, subset, theta, table, passes == 1)
         best: Point | None = None
         for done in range(1, limit + 1):
             last = done == limit
-            n_draws = N_DRAWS if decisive or last else 2
-            xi = rng.stream(0, 0, rng.Role.PLAN).standard_normal((N_DRAWS, len(labels)))
-            deltas = shift + inflation * (xi[:n_draws] @ point.factor.T)
+            deltas = xi if decisive or last else xi[:2]
+            deltas = shift + inflation * (deltas @ point.factor.T)
             task = ExpansionPass(model, point.theta, deltas, order, cap, done == 1)
             sums = dataset.reduce(task, scheduler=scheduler, progress=progress)
             rows_read += dataset.n_rows
@@ -113,26 +100,23 @@ def compute(
                 raise_fault(sums.fault, model, dataset.response)
             at = _at(sums, point.theta, table)
             converged = at.decrement < LARGEST_DECREMENT
-            if last or (converged and n_draws == N_DRAWS):
+            if last or (converged and len(deltas) == N_DRAWS):
                 break
             decisive = True
-            if converged:
+            if converged:  # the same point again, with all draws
                 point = at
             elif best is not None and at.log_posterior < best.log_posterior - 1e-9 * abs(
                 best.log_posterior
             ):
-                point = damped_point(
-                    best.theta + 0.25 * (point.theta - best.theta),
-                    sums.expansion(len(labels)),
-                    table,
-                )
+                back = best.theta + 0.25 * (point.theta - best.theta)
+                point = damped_point(back, sums.expansion(len(labels)), table)
             else:
                 best = at
-                surrogate, read = _surrogate(dataset, model, sums, at.theta)
-                rows_read += read
+                surrogate = _surrogate(dataset, model, sums, at.theta)
+                rows_read += len(sums.rows)
                 point = maximise(surrogate, at.theta, table)
-    if not converged and np.any(table[:, 0] == 0.0) and passes is None:
-        raise ModelError(flat_message(table))
+    if np.any(table[:, 0] == 0.0):
+        _refuse_separation(dataset, model, subset, sums, at, table)
     log_lik, gradient, hessian = sums.expansion(len(labels))
     certificate = {
         "decrement": at.decrement,
@@ -189,9 +173,30 @@ def _check(
     return theta, table, labels
 
 
-def _origin(theta: Vector | None, dim: int) -> Point:
-    at = np.zeros(dim) if theta is None else theta
-    return Point(at, 0.0, np.zeros((dim, dim)), np.zeros(dim), np.inf)
+def _first_centre(
+    dataset: Dataset, model: Model, subset: Rows, theta: Vector | None, table: Matrix, only: bool
+) -> tuple[Point, Vector, float]:
+    """Return the first centre, and where and how wide the posterior is around it.
+
+    Where it stays the only centre, the draws that score rows go where the subset puts
+    the posterior, as wide as the subset leaves that open.
+    """
+    dim = len(table)
+    if model.response_fault(subset.y) is not None:  # the first pass finds all, and raises
+        origin = np.zeros(dim)
+        return Point(origin, 0.0, np.zeros((dim, dim)), origin, np.inf), origin, 1.0
+    objective = in_memory(model, subset, dataset.n_rows / len(subset.y))
+    if len(subset.y) < dataset.n_rows:
+        table = _soften(table)
+    if theta is not None and not only:
+        return damped_point(theta, objective(theta), table), np.zeros(dim), 1.0
+    mode = maximise(objective, model.start(subset), table)
+    if not only:
+        return mode, np.zeros(dim), 1.0
+    inflation = float(np.sqrt(dataset.n_rows / len(subset.y)))
+    if theta is None:
+        return mode, np.zeros(dim), inflation
+    return damped_point(theta, objective(theta), table), mode.theta - theta, inflation
 
 
 def _soften(table: Matrix) -> Matrix:
@@ -208,9 +213,23 @@ def _at(sums: BlockSums, theta: Vector, table: Matrix) -> Point:
         raise ModelError(flat_message(table)) from None
 
 
-def _surrogate(
-    dataset: Dataset, model: Model, sums: BlockSums, centre: Vector
-) -> tuple[Objective, int]:
+def _refuse_separation(
+    dataset: Dataset, model: Model, subset: Rows, sums: BlockSums, at: Point, table: Matrix
+) -> None:
+    """Raise if Newton's step still moves a predictor by 0.5, however small its decrement.
+
+    Under a flat prior and separation the log-likelihood flattens as its coefficients run
+    away: every step moves the predictor by about 1 while the decrement goes to zero.
+    """
+    extreme = gather(dataset, np.sort(sums.rows[:1000]))
+    for rows in (subset, extreme):
+        for a in range(model.n_linear):
+            step = at.step[a * dataset.n_features : (a + 1) * dataset.n_features]
+            if len(rows.y) and np.max(np.abs(rows.X @ step)) > 0.5:
+                raise ModelError(flat_message(table))
+
+
+def _surrogate(dataset: Dataset, model: Model, sums: BlockSums, centre: Vector) -> Objective:
     """Return the expansion at ``centre`` plus the exact remainder of the candidates."""
     log_lik, gradient, hessian = sums.expansion(len(centre))
     if len(sums.rows) == 0:
@@ -229,7 +248,7 @@ def _surrogate(
         more = exact(theta)
         return float(value + more[0]), slope + more[1], hessian - base[2] + more[2]
 
-    return objective, len(sums.rows)
+    return objective
 
 
 def _row_order(sums: BlockSums, rows: int) -> float:

@@ -122,22 +122,22 @@ def maximise(
         length = 1.0
         while True:
             trial = point.theta + length * point.step
-            sums = objective(trial)
-            if np.isfinite(sums[0]) and all(np.all(np.isfinite(part)) for part in sums[1:]):
-                after = damped_point(trial, sums, table)
+            new = objective(trial)
+            if np.isfinite(new[0]) and all(np.all(np.isfinite(part)) for part in new[1:]):
+                after = damped_point(trial, new, table)
                 slack = 1e-12 * abs(point.log_posterior)
                 if after.log_posterior >= point.log_posterior + 1e-4 * length * gain - slack:
                     break
             length *= 0.5
             if length < 1e-10:
-                return _checked(point, objective, table)
-        point = after
-    return _checked(point, objective, table)
+                return _checked(point, sums, table)
+        point, sums = after, new
+    return _checked(point, sums, table)
 
 
-def _checked(point: Point, objective: Objective, table: Matrix) -> Point:
+def _checked(point: Point, sums: tuple[float, Vector, Matrix], table: Matrix) -> Point:
     try:
-        return posterior_point(point.theta, objective(point.theta), table)
+        return posterior_point(point.theta, sums, table)
     except NotPositiveDefiniteError:
         raise ModelError(flat_message(table)) from None
 

@@ -7,7 +7,7 @@ draws, around the mode that the last pass points to.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,17 @@ def remainders(
 
 
 @dataclass(frozen=True)
+class UnitMoments:
+    """Moments of D_j over the units of a pilot, one value per draw (S,)."""
+
+    variance: Vector
+    skewness: Vector
+    kurtosis: Vector
+    largest: Vector
+    """Largest abs(D_j - mean D)."""
+
+
+@dataclass(frozen=True)
 class Pilot:
     """Remainders of aligned runs.
 
@@ -48,52 +59,56 @@ class Pilot:
         (S, runs, run_rows).
     n_rows
         Rows of the data.
+    left_out
+        (runs, run_rows) whether a row is certain; its remainder counts as 0.
     """
 
     starts: Index
     run_rows: int
     values: NDArray[np.float64]
     n_rows: int
+    left_out: NDArray[np.bool_]
 
     @property
     def rows(self) -> Index:
         """(runs, run_rows) index of each value; at or past ``n_rows`` for padding."""
         return self.starts[:, None] + np.arange(self.run_rows)
 
-    @property
-    def is_everything(self) -> bool:
-        """Whether every row of the data is in it."""
-        return len(self.starts) * self.run_rows >= self.n_rows
-
     def without(self, certain: Index) -> Pilot:
-        """Return the pilot with the remainders of the rows ``certain`` (sorted) left out."""
-        keep = ~np.isin(self.rows, certain, assume_unique=True)
-        return Pilot(self.starts, self.run_rows, np.where(keep, self.values, 0.0), self.n_rows)
+        """Return the pilot with the rows ``certain`` left out."""
+        return replace(self, left_out=np.isin(self.rows, certain))
 
-    def totals(self, unit_rows: int) -> Matrix:
-        """Return (S, units): D_j of the whole units of ``unit_rows`` rows."""
-        whole = self.values[:, self.starts + self.run_rows <= self.n_rows]
-        if whole.shape[1] == 0:
-            whole = self.values
-        totals: Matrix = whole.reshape(len(whole), -1, unit_rows).sum(axis=2)
-        return totals
+    def units(self, unit_rows: int) -> UnitMoments:
+        """Return the moments of the totals of the whole units of ``unit_rows`` rows."""
+        whole = self.starts + self.run_rows <= self.n_rows
+        if unit_rows == 1 or not whole.any():
+            whole = self.rows < self.n_rows
+            unit_rows = min(unit_rows, int(whole.sum()))
+        moments = np.empty((4, len(self.values)))
+        for s, values in enumerate(self.values):  # draw by draw: a few MB at a time
+            kept = np.where(self.left_out, 0.0, values)[whole]
+            with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+                end = len(kept.ravel()) // unit_rows * unit_rows
+                totals = kept.ravel()[:end].reshape(-1, unit_rows).sum(axis=1)
+                totals -= totals.mean()
+                square = totals * totals
+                second = square.mean()
+                moments[:, s] = (
+                    second,
+                    (square * totals).mean() / second**1.5,
+                    (square * square).mean() / second**2,
+                    np.abs(totals).max(),
+                )
+        return UnitMoments(*moments)
 
     def deff(self, unit_rows: int) -> float:
-        """Return b Var(D_j / b) / Var(d_i), the median over draws."""
-        if unit_rows == 1:
-            return 1.0
-        units, single = self.totals(unit_rows), self.totals(1)
-        if units.shape[1] < 2:
+        """Return b Var(D_j / b) / Var(d_i), the median over draws; 1 where nothing varies."""
+        if unit_rows == 1 or len(self.starts) * self.run_rows < 2 * unit_rows:
             return 1.0
         with np.errstate(invalid="ignore", divide="ignore"):
-            ratio = units.var(axis=1) / (unit_rows * single.var(axis=1))
+            ratio = self.units(unit_rows).variance / (unit_rows * self.units(1).variance)
         ratio = ratio[np.isfinite(ratio)]
         return float(np.median(ratio)) if len(ratio) else 1.0
-
-    def largest_jump(self, unit_rows: int) -> float:
-        """Return max abs(D_j - mean D) over units and draws."""
-        units = self.totals(unit_rows)
-        return float(np.nan_to_num(np.max(np.abs(units - units.mean(axis=1, keepdims=True)))))
 
 
 def evaluate(cv: ControlVariates, dataset: Dataset, model: Model, unit_rows: int) -> Pilot:
@@ -120,4 +135,5 @@ def evaluate(cv: ControlVariates, dataset: Dataset, model: Model, unit_rows: int
         part[:, rows.weight == 0.0] = 0.0
         part[np.isnan(part)] = np.inf
         values[:, first : first + batch] = part.reshape(N_DRAWS, len(some), run_rows)
-    return Pilot(starts, run_rows, values, dataset.n_rows)
+    left_out = np.zeros((len(starts), run_rows), np.bool_)
+    return Pilot(starts, run_rows, values, dataset.n_rows, left_out)

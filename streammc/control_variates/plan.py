@@ -168,7 +168,8 @@ def plan(
         rest = pilot.without(certain)
         if b > 1:
             deff = max(rest.deff(b), 1e-3)
-            needed[at] = max(needed[at], b * np.ceil(n * rest.largest_jump(b) / LARGEST_JUMP / b))
+            jump = n * float(rest.units(b).largest.max()) / LARGEST_JUMP
+            needed[at] = max(needed[at], b * np.ceil(jump / b))
     bare = needed[sizes == 0][0]
     wanted = float(needed[at]) if subsample_size is None else float(subsample_size)
     k = math.ceil(min(wanted, float(n)) / b)
@@ -243,17 +244,12 @@ def _predict(
     m = k * b
     pilot_variance = deff * by_pilot.variance[at] / m
     pass_variance = deff * by_pass.variance[at] / m
-    units = rest.totals(b)
-    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        centred = units - units.mean(axis=1, keepdims=True)
-        second = np.mean(centred**2, axis=1)
-        skewness = np.median(np.mean(centred**3, axis=1) / second**1.5)
-        kurtosis = np.median(np.mean(centred**4, axis=1) / second**2)
+    units = rest.units(b)
     return {
         "variance": float(max(np.quantile(pilot_variance, 0.9), np.quantile(pass_variance, 0.9))),
         "variance_by_draw": [float(v) for v in pilot_variance],
-        "skewness": float(np.nan_to_num(skewness)),
-        "remainder_kurtosis": float(np.nan_to_num(kurtosis)),
+        "skewness": float(np.nan_to_num(np.median(units.skewness))),
+        "remainder_kurtosis": float(np.nan_to_num(np.median(units.kurtosis))),
         "perturbation_range": float(
             max(
                 by_pass.perturbation_range(deff, b, m)[at],
@@ -261,7 +257,7 @@ def _predict(
             )
         ),
         "max_jump": float(
-            max(by_pass.largest[at], by_pilot.largest[at], rest.n_rows * rest.largest_jump(b)) / m
+            max(by_pass.largest[at], by_pilot.largest[at], rest.n_rows * units.largest.max()) / m
         ),
     }
 

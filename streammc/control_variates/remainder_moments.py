@@ -73,8 +73,9 @@ class RemainderMoments:
         maxima = np.zeros((n_groups, len(values)))
         with np.errstate(over="ignore", invalid="ignore"):
             for s, r in enumerate(values):
-                for power in range(3):
-                    sums[:, s, power] = np.bincount(group, r ** (power + 1), n_groups)
+                square = r * r
+                for power, values_s in enumerate((r, square, square * r)):
+                    sums[:, s, power] = np.bincount(group, values_s, n_groups)
                 np.maximum.at(maxima[:, s], group, np.abs(r))
             # size ascending[g] keeps the groups g + 1 and above
             sums = np.cumsum(sums[::-1], axis=0)[::-1][1:]
