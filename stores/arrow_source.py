@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streammc.errors import DataError
+from streammc.errors import DataError, OutOfMemoryError
 
 
 @contextmanager
@@ -23,6 +23,10 @@ def translated(label: str, what: str) -> Iterator[None]:
         if error.errno is not None:
             raise
         raise _damaged(label, what, error) from error
+    except pa.ArrowMemoryError as error:
+        raise OutOfMemoryError(
+            f"no memory to read {label}: {error}; make the file again with smaller batches"
+        ) from error
     except (pa.ArrowException, UnicodeDecodeError) as error:
         raise _damaged(label, what, error) from error
 

@@ -67,13 +67,14 @@ def choose_columns(
         chosen = [name for name in table.names if name not in taken and name not in table.hidden]
     else:
         chosen = [features] if isinstance(features, str) else list(features)
-        for position, name in enumerate(chosen):
+        for name in chosen:
             _require(table, name, "a feature")
-            if name in taken or name in chosen[:position]:
-                role = taken.get(name, "a feature")
+            if name in taken:
                 raise ConfigError(
-                    f"expected different columns, found {name!r} as {role} and again as a feature"
+                    f"expected different columns, found {name!r} as {taken[name]} and again as "
+                    "a feature"
                 )
+            taken[name] = "a feature"
     if intercept and INTERCEPT in chosen:
         raise ConfigError(
             f"expected no column {INTERCEPT!r} beside the intercept that is added: "
@@ -96,7 +97,7 @@ def text_columns(table: Table, columns: Columns) -> list[str]:
 
 
 def _require(table: Table, name: str, role: str) -> None:
-    if name in table.names:
+    if name in table:
         return
     near = get_close_matches(str(name), table.names, n=1)
     if near:

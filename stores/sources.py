@@ -76,7 +76,7 @@ class Table:
         self.names = first.names
         for source in self.sources:
             _check_names(source, first)
-        self.types: dict[str, Any] = dict(zip(first.names, first.types, strict=True))
+        self._types = [dict(zip(source.names, source.types, strict=True)) for source in sources]
         self.hidden = frozenset[str]().union(*(source.hidden for source in self.sources))
         self.integers = frozenset[str]().union(*(source.integers for source in self.sources))
         self.booleans = frozenset[str]().union(*(source.booleans for source in self.sources))
@@ -93,7 +93,11 @@ class Table:
 
     def types_of(self, name: str) -> list[Any]:
         """Return the Arrow type of a column in every source."""
-        return [source.types[source.names.index(name)] for source in self.sources]
+        return [types[name] for types in self._types]
+
+    def __contains__(self, name: object) -> bool:
+        """Return whether there is a column ``name``."""
+        return name in self._types[0]
 
     def batches(self, columns: Sequence[str], rows: int, *, text: bool = False) -> Iterator[Any]:
         """Yield record batches of every source in turn."""

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from table_files import make_table
+
+PEAK = """
+import sys
+from streammc.stores.ingest import ingest
+ingest(sys.argv[1], sys.argv[2], response="late")
+status = open("/proc/self/status").read()
+print(status.split("VmHWM:")[1].split()[0])
+"""
+
+
+def peak_megabytes(source: Path, store: Path) -> float:
+    run = [sys.executable, "-c", PEAK, str(source), str(store)]
+    done = subprocess.run(run, capture_output=True, text=True, check=True)
+    return int(done.stdout) / 1024
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_peak_memory_does_not_grow_with_the_table(tmp_path: Path) -> None:
+    piece = make_table(250_000)
+    peaks = []
+    for pieces in (10, 30):  # 63 and 188 MB of rows: one leaf of the shuffle, and four
+        source = tmp_path / f"{pieces}.parquet"
+        with pq.ParquetWriter(source, piece.schema) as sink:
+            for _ in range(pieces):
+                sink.write_table(piece)
+        peaks.append(peak_megabytes(source, tmp_path / f"{pieces}.zarr"))
+    assert peaks[1] < 600
+    assert peaks[1] - peaks[0] < 60
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_one_huge_batch_of_an_arrow_file_is_read_in_slices(tmp_path: Path) -> None:
+    table = pa.concat_tables([make_table(250_000)] * 24).combine_chunks()
+    with pa.ipc.new_file(tmp_path / "t.arrow", table.schema) as sink:
+        sink.write_batch(table.to_batches()[0])
+    assert table.nbytes > 240e6
+    del table
+    assert peak_megabytes(tmp_path / "t.arrow", tmp_path / "s.zarr") < 500
