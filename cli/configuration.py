@@ -22,8 +22,8 @@ def read_configuration(
     """Return the settings in a TOML file, as the texts that the command line would hold.
 
     Top-level keys are the long names of the options (dashes or underscores) or of the
-    arguments; a table with the command's name holds settings of that command alone and
-    wins, tables of other commands are left to those.
+    arguments; one that only other commands know is left to them. A table with the
+    command's name holds settings of that command alone, and wins.
 
     Raises
     ------
@@ -42,17 +42,17 @@ def read_configuration(
     }
     names = {_long_name(param): param for param in known.values()}
     settings: dict[str, Any] = {}
-    tables = [{key: value for key, value in document.items() if key not in COMMANDS}]
-    own = document.get(command.name or "", {})
     for key in COMMANDS:
         if not isinstance(document.get(key, {}), dict):
             raise IdentityError(f"expected a table [{key}] in {path!r}, found a value: remove it")
-    tables.append(own)
-    for table in tables:
+    shared = {key: value for key, value in document.items() if key not in COMMANDS}
+    for table in (shared, document.get(command.name or "", {})):
         seen: dict[str, str] = {}
         for key, value in table.items():
             name = key.replace("_", "-")
             if name not in names:
+                if table is shared and name in _of_other_commands():
+                    continue
                 raise IdentityError(_unknown(key, path, names, command))
             if name in seen:
                 raise IdentityError(
@@ -78,6 +78,21 @@ def _parse(path: str) -> dict[str, Any]:
         return tomllib.loads(data.decode("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise IdentityError(f"expected TOML in {path!r}, found {error}: mend the file") from None
+
+
+def _of_other_commands() -> set[str]:
+    """Return the settings of every command that reads a configuration."""
+    from streammc.cli.app import COMMANDS, application
+
+    found: set[str] = set()
+    context = click.Context(application)
+    for name in COMMANDS:
+        command = application.get_command(context, name)
+        assert command is not None
+        names = {_long_name(param) for param in command.params}
+        if "config" in names:
+            found |= names
+    return found
 
 
 def _long_name(param: click.Parameter) -> str:

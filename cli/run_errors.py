@@ -29,9 +29,9 @@ def classify(error: BaseException) -> tuple[int, str, str]:
             code = error.code
             return (code if isinstance(code, int) else 0 if code is None else 70), "", ""
         case Interrupted():
-            return error.exit_code, "interrupted", f"{error}; the same command goes on"
+            return error.exit_code, "interrupted", f"{error}: run the same command again to go on"
         case KeyboardInterrupt() | click.Abort():
-            return 130, "interrupted", "interrupted; the same command goes on"
+            return 130, "interrupted", "interrupted: run the same command again to go on"
         case click.UsageError():
             path = error.ctx.command_path if error.ctx else "streammc"
             message = error.format_message().rstrip(".")

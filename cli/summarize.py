@@ -25,7 +25,12 @@ from streammc.cli.values import LocalPath, WholeNumber
 @command("summarize", configurable=True, short_help="Compute control variates in a full pass.")
 @path_argument("store")
 @model_options
-@setting("--output", "-o", type=LocalPath(), help="Where to keep them; default: STORE.cv.zarr.")
+@setting(
+    "--output",
+    "-o",
+    type=LocalPath(),
+    help="Where to keep them; default: beside STORE, as NAME.cv.zarr.",
+)
 @setting("--passes", type=WholeNumber(1, 1000), help="Full passes; default: until certified.")
 @setting(
     "--order",
@@ -56,7 +61,9 @@ def summarize(
     printer: Output = ctx.obj
     interruption: Interruption = ctx.find_root().obj
     where = parse_scheduler(scheduler)
-    target = output if output is not None else f"{store.rstrip(os.sep)}.cv.zarr"
+    target = (
+        output if output is not None else f"{store.rstrip(os.sep).removesuffix('.zarr')}.cv.zarr"
+    )
     require_apart(target, [store])
     built = make_model(model, prior_scale)
     dataset = open_store(store)
