@@ -15,7 +15,7 @@ NOTEBOOKS := $(wildcard notebooks/*.py)
 
 .PHONY: demo test test-fast lint format types contracts doctest notebook sync-notebooks docs dist clean
 
-demo: $(VENV)/.installed-run
+demo: $(VENV)/.compiled
 	$(BIN)/streammc demo
 
 test: $(VENV)/.installed-test
@@ -63,6 +63,14 @@ dist: $(VENV)/.installed-dev
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+
+# numba compiles each kernel once and keeps it in ~/.cache/streammc; done here, a command starts at
+# once. An edit of the sources compiles again by itself.
+$(VENV)/.compiled: $(VENV)/.installed-run
+	@echo "compiling once, about a minute"
+	@$(BIN)/python -c "import streammc.sampling.job, streammc.stores.row_source, \
+streammc.models.bernoulli_logit"
+	@touch $@
 
 # One stamp for each set of dependencies; a change of pyproject.toml installs again.
 $(VENV)/.installed-run: EXTRAS :=
