@@ -41,6 +41,7 @@ def read_configuration(
         if param.name is not None and param.name not in except_for
     }
     names = {_long_name(param): param for param in known.values()}
+    hidden = {name.replace("_", "-") for name in except_for}
     settings: dict[str, Any] = {}
     for key in COMMANDS:
         if not isinstance(document.get(key, {}), dict):
@@ -51,7 +52,7 @@ def read_configuration(
         for key, value in table.items():
             name = key.replace("_", "-")
             if name not in names:
-                if table is shared and name in _of_other_commands():
+                if table is shared and name in _of_other_commands() and name not in hidden:
                     continue
                 raise IdentityError(_unknown(key, path, names, command))
             if name in seen:

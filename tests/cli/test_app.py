@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import click
+import pytest
+from command_line import program, streammc
+
+import streammc as package
+from streammc.cli.app import COMMANDS, application
+
+ALL = [
+    *("demo", "simulate", "ingest", "info", "verify", "summarize"),
+    *("sample", "resume", "diagnose", "audit", "models", "samplers"),
+]
+
+
+def test_commands_are_those_of_the_design() -> None:
+    assert ALL == list(COMMANDS)
+    listed = streammc("--help").out
+    assert all(f"  {name} " in listed for name in ALL)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_line_of_help_is_that_of_the_command(name: str) -> None:
+    command = application.get_command(click.Context(application), name)
+    assert command is not None
+    assert command.name == name
+    assert COMMANDS[name][1] == command.short_help
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_command_has_help_and_the_shared_options(name: str) -> None:
+    done = streammc(name, "--help")
+    assert (0, "") == (done.code, done.err)
+    for option in ("--json", "--quiet", "--log-format", "--debug"):
+        assert option in done.out
+
+
+def test_version() -> None:
+    assert (0, f"streammc {package.__version__}\n", "") == streammc("--version")
+
+
+def test_unknown_command_is_answered_with_the_likely_one() -> None:
+    done = streammc("sampel")
+    assert 2 == done.code
+    assert "did you mean 'sample'?" in done.err
+    assert 1 == len(done.err.splitlines())
+
+
+def test_a_command_without_words_prints_help_or_says_what_is_missing() -> None:
+    assert "Usage" in streammc().out + streammc().err
+    done = streammc("info")
+    assert 2 == done.code
+    assert "PATH" in done.err
+
+
+def test_the_program_returns_its_exit_code() -> None:
+    assert 66 == program("info", "nowhere").code
+
+
+def test_models_and_samplers_list_the_registry() -> None:
+    from streammc.registry import MODELS, SAMPLERS
+
+    models = streammc("models", "--json").json["models"]
+    samplers = streammc("samplers", "--json").json["samplers"]
+    assert list(MODELS) == [entry["name"] for entry in models]
+    assert list(SAMPLERS) == [entry["name"] for entry in samplers]
+    assert all({"name", "target", "paper"} == set(entry) for entry in samplers)
+    assert all(entry["paper"] for entry in samplers)
+    assert "perturbed" in streammc("samplers").out

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from streammc.cli.output import Output, fields, number, one_line, plain, table, write_log
+
+
+def test_one_line_escapes_what_would_break_it() -> None:
+    assert "a\\nb\\x1b[31m\\u2028c" == one_line("a\nb\x1b[31m\u2028c ")
+    assert "naïve 😀" == one_line("naïve 😀")
+    assert one_line("bad \udcff").isprintable()
+
+
+def test_plain_makes_strict_json() -> None:
+    value = {
+        "a": np.float64(1.5),
+        "b": [math.nan, math.inf, np.int64(3)],
+        "c": Path("x"),
+        4: (True, None),
+        "d": np.array([1.0, math.nan]),
+    }
+    expected = {"a": 1.5, "b": [None, None, 3], "c": "x", "4": [True, None], "d": [1.0, None]}
+    assert expected == plain(value)
+    json.dumps(plain(value), allow_nan=False)
+
+
+def test_plain_refuses_what_json_cannot_hold() -> None:
+    with pytest.raises(TypeError):
+        plain({"a": object()})
+
+
+def test_result_is_one_json_object_or_text(capsys: pytest.CaptureFixture[str]) -> None:
+    Output(json=True).result({"x": math.nan}, "text")
+    assert {"x": None} == json.loads(capsys.readouterr().out)
+    Output(quiet=True).result({"x": 1}, "text")
+    assert "text\n" == capsys.readouterr().out
+
+
+def test_quiet_silences_notes_and_keeps_warnings(capsys: pytest.CaptureFixture[str]) -> None:
+    output = Output(quiet=True)
+    output.note("working")
+    output.warn("look")
+    assert "streammc: warning: look\n" == capsys.readouterr().err
+
+
+def test_log_lines_can_be_json(capsys: pytest.CaptureFixture[str]) -> None:
+    Output(log_format="json").note("half\nway", done=5)
+    line = json.loads(capsys.readouterr().err)
+    assert ("info", "half\\nway", 5) == (line["level"], line["message"], line["done"])
+    write_log("error", "x", as_json=True)
+    assert "error" == json.loads(capsys.readouterr().err)["level"]
+
+
+def test_table_aligns_numbers_right_and_words_left() -> None:
+    rows = [["a", "1"], ["long", "10"]]
+    assert "k      v\na      1\nlong  10" == table(["k", "v"], rows)
+    assert "k     v\na     1\nlong  10" == table(["k", "v"], rows, words=True)
+
+
+def test_fields_leave_out_what_is_not_there() -> None:
+    assert "a   1,000\nbc  yes" == fields({"a": 1000, "bc": True, "d": None, "e": []})
+
+
+def test_numbers_are_short() -> None:
+    assert ["0.3333", "-", "-"] == [number(1 / 3), number(None), number(math.nan)]
