@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from streammc import rng
 from streammc.control_variates.block_kernel import tile_rows
 from streammc.control_variates.block_pass import (
     SUMMARY_COLUMNS,
@@ -16,6 +15,7 @@ from streammc.control_variates.block_pass import (
     ExpansionPass,
     raise_fault,
 )
+from streammc.control_variates.draws import covering_draws
 from streammc.control_variates.expansion import ControlVariates, model_digest
 from streammc.control_variates.newton import (
     NotPositiveDefiniteError,
@@ -85,7 +85,7 @@ def compute(
     rows_read = len(subset.y)
     limit = passes or MAX_PASSES
     decisive = passes == 1 or theta is not None or len(subset.y) == dataset.n_rows
-    xi = rng.stream(0, 0, rng.Role.PLAN).standard_normal((N_DRAWS, len(labels)))
+    xi = covering_draws(N_DRAWS, len(labels), 0)
     with single_threaded():
         point, shift, inflation = _first_centre(dataset, model, subset, theta, table, passes == 1)
         best: Point | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,7 +59,8 @@ class ControlVariates:
         One array per name, an entry per block of the pass.
     row_order
         Variance of the first-order terms summed over runs of ``row_order_rows``
-        neighbours, over what rows in random order would give; 1 when shuffled.
+        neighbours, over what rows in random order would give; 1 when shuffled, NaN where
+        the runs are too few to tell.
     """
 
     theta_star: Vector
@@ -121,7 +123,7 @@ class ControlVariates:
             "fingerprint": self.fingerprint,
             "model_digest": self.model_digest,
             "certificate": dict(self.certificate),
-            "row_order": self.row_order,
+            "row_order": self.row_order if math.isfinite(self.row_order) else None,
             "row_order_rows": self.row_order_rows,
         }
         return arrays, meta

@@ -13,13 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc import rng
+from streammc.control_variates.draws import covering_draws
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.row_sums import RowSums
 from streammc.control_variates.subset import gather
 from streammc.protocols import Dataset, Index, Matrix, Model, Rows, Vector
 
 PILOT_ROWS = 262_144
-N_DRAWS = 32
+N_DRAWS = 64
 _BATCH_BYTES = 2**24
 
 
@@ -56,7 +57,7 @@ class Pilot:
     run_rows
         Rows of a run; the last run of the data may be short, its missing rows are 0.
     values
-        (S, runs, run_rows).
+        (S, runs, run_rows) float32: 64 MB for a pilot of full size; sums are float64.
     n_rows
         Rows of the data.
     left_out
@@ -65,7 +66,7 @@ class Pilot:
 
     starts: Index
     run_rows: int
-    values: NDArray[np.float64]
+    values: NDArray[np.float32]
     n_rows: int
     left_out: NDArray[np.bool_]
 
@@ -79,17 +80,13 @@ class Pilot:
         return replace(self, left_out=np.isin(self.rows, certain))
 
     def units(self, unit_rows: int) -> UnitMoments:
-        """Return the moments of the totals of the whole units of ``unit_rows`` rows."""
-        whole = self.starts + self.run_rows <= self.n_rows
-        if unit_rows == 1 or not whole.any():
-            whole = self.rows < self.n_rows
-            unit_rows = min(unit_rows, int(whole.sum()))
+        """Return the moments of the totals of the units of ``unit_rows`` rows."""
+        real = self.starts[:, None] + np.arange(0, self.run_rows, unit_rows) < self.n_rows
         moments = np.empty((4, len(self.values)))
         for s, values in enumerate(self.values):  # draw by draw: a few MB at a time
-            kept = np.where(self.left_out, 0.0, values)[whole]
+            kept = np.where(self.left_out, 0.0, values.astype(np.float64))
             with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-                end = len(kept.ravel()) // unit_rows * unit_rows
-                totals = kept.ravel()[:end].reshape(-1, unit_rows).sum(axis=1)
+                totals = kept.reshape(*real.shape, unit_rows).sum(axis=2)[real]
                 totals -= totals.mean()
                 square = totals * totals
                 second = square.mean()
@@ -103,7 +100,7 @@ class Pilot:
 
     def deff(self, unit_rows: int) -> float:
         """Return b Var(D_j / b) / Var(d_i), the median over draws; 1 where nothing varies."""
-        if unit_rows == 1 or len(self.starts) * self.run_rows < 2 * unit_rows:
+        if unit_rows == 1:
             return 1.0
         with np.errstate(invalid="ignore", divide="ignore"):
             ratio = self.units(unit_rows).variance / (unit_rows * self.units(1).variance)
@@ -123,9 +120,8 @@ def evaluate(cv: ControlVariates, dataset: Dataset, model: Model, unit_rows: int
         chosen = generator.choice(n_runs, size=wanted, replace=False, shuffle=False)
         runs = np.sort(chosen).astype(np.int64)
     starts = runs * run_rows
-    xi = rng.stream(0, 3, rng.Role.PLAN).standard_normal((N_DRAWS, cv.dim))
-    shifts = cv.newton_step + xi @ cv.factor.T
-    values = np.empty((N_DRAWS, len(starts), run_rows))
+    shifts = cv.newton_step + covering_draws(N_DRAWS, cv.dim, 3) @ cv.factor.T
+    values = np.empty((N_DRAWS, len(starts), run_rows), np.float32)
     batch = max(1, _BATCH_BYTES // (8 * run_rows * (dataset.n_features + 3)))
     for first in range(0, len(starts), batch):
         some = starts[first : first + batch]
@@ -133,7 +129,7 @@ def evaluate(cv: ControlVariates, dataset: Dataset, model: Model, unit_rows: int
         rows.y[rows.weight == 0.0] = rows.y[0]  # padding: any response the model can take
         part = remainders(model, rows, cv.theta_star, shifts, cv.order)
         part[:, rows.weight == 0.0] = 0.0
-        part[np.isnan(part)] = np.inf
+        part[~(np.abs(part) < 3e38)] = np.inf
         values[:, first : first + batch] = part.reshape(N_DRAWS, len(some), run_rows)
     left_out = np.zeros((len(starts), run_rows), np.bool_)
     return Pilot(starts, run_rows, values, dataset.n_rows, left_out)

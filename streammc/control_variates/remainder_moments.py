@@ -72,7 +72,8 @@ class RemainderMoments:
         sums = np.zeros((n_groups, len(values), 3))
         maxima = np.zeros((n_groups, len(values)))
         with np.errstate(over="ignore", invalid="ignore"):
-            for s, r in enumerate(values):
+            for s, value in enumerate(values):
+                r = value.astype(np.float64)
                 square = r * r
                 for power, values_s in enumerate((r, square, square * r)):
                     sums[:, s, power] = np.bincount(group, values_s, n_groups)
