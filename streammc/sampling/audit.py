@@ -26,7 +26,9 @@ from streammc.numerics.jit import LINK_TYPE, i8, jit, matrix, vector
 from streammc.protocols import Dataset, Matrix, Model, RowBlock, Rows, Vector
 
 
-@jit(types.void(LINK_TYPE, BLOCK_TYPE, matrix, i8, SCRATCH_TYPE, vector, matrix, matrix))
+@jit(
+    types.void(LINK_TYPE, BLOCK_TYPE, matrix, i8, SCRATCH_TYPE, vector, matrix, matrix),
+)
 def add_remainders(link, block, deltas, n_linear, scratch, value, slope, sums):  # type: ignore[no-untyped-def]
     """Add the remainders of one tile at every draw to ``sums`` (2, S), compensated."""
     w = block.y.shape[0]
