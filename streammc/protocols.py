@@ -41,7 +41,7 @@ class Rows(NamedTuple):
 class RowBlock(NamedTuple):
     """What one task of a full pass sees: contiguous rows, ``X`` in the store's dtype."""
 
-    index: int
+    index: int  # type: ignore[assignment]
     """Index of the block: the key of the fixed combination tree."""
     start: int
     """First row."""

@@ -49,5 +49,6 @@ def get_state(generator: np.random.Generator) -> dict[str, Any]:
 def from_state(state: dict[str, Any]) -> np.random.Generator:
     """Return a generator that continues from :func:`get_state`."""
     bits = np.random.PCG64(0)
-    bits.state = state
+    plain: Any = state
+    bits.state = plain
     return np.random.Generator(bits)

@@ -290,7 +290,7 @@ def _contents(
     setup: Setup, dataset: Dataset, draws: int, attributes: dict[str, Any]
 ) -> dict[str, Any]:
     """Return what a new run directory starts with."""
-    constant = {"theta_star": setup.cv.theta_star}
+    constant: dict[str, Any] = {"theta_star": setup.cv.theta_star}
     if setup.plan is not None:
         constant["certainty_rows"] = setup.plan.certainty_rows
     return {

@@ -63,7 +63,7 @@ def run_audit(
         and their Pareto k.
     """
     tree = open_run(run.path)
-    stats = tree["sample_stats"]
+    stats = tree["sample_stats"].to_dataset()
     chains, n = stats["lp"].shape
     kept = thin(chains, n, draws)
     theta = run.draws_matrix()[:, kept]
