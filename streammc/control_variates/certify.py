@@ -32,6 +32,10 @@ from streammc.numerics.blas import single_threaded
 from streammc.protocols import Dataset, Matrix, Model, Rows, Vector
 
 N_DRAWS = 8
+N_DRAWS_SMALL = 32
+"""Draws up to ``SMALL_ROWS`` rows, where time is no matter: with 32 draws instead of 8,
+covtype93k needs 2600 instead of 3100 rows an iteration, a9a 3800 instead of 5100."""
+SMALL_ROWS = 2**18
 LARGEST_DECREMENT = 0.1
 MAX_PASSES = 12
 
@@ -85,7 +89,8 @@ def compute(
     rows_read = len(subset.y)
     limit = passes or MAX_PASSES
     decisive = passes == 1 or theta is not None or len(subset.y) == dataset.n_rows
-    xi = covering_draws(N_DRAWS, len(labels), 0)
+    n_draws = N_DRAWS_SMALL if dataset.n_rows <= SMALL_ROWS else N_DRAWS
+    xi = covering_draws(n_draws, len(labels), 0)
     with single_threaded():
         point, shift, inflation = _first_centre(dataset, model, subset, theta, table, passes == 1)
         best: Point | None = None
@@ -100,7 +105,7 @@ def compute(
                 raise_fault(sums.fault, model, dataset.response)
             at = _at(sums, point.theta, table)
             converged = at.decrement < LARGEST_DECREMENT
-            if last or (converged and len(deltas) == N_DRAWS):
+            if last or (converged and len(deltas) == n_draws):
                 break
             decisive = True
             if converged:  # the same point again, with all draws

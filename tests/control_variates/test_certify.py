@@ -48,7 +48,7 @@ def test_more_rows_than_the_subset_take_another_pass(rows, reference, small_subs
     assert found.certificate["decrement"] < 0.1
     sd = reference.posterior_sd()
     assert np.linalg.norm((found.theta_star - reference.theta_star) / sd) < 0.3
-    assert found.score_draws.shape == (8, 5)
+    assert found.score_draws.shape == (32, 5)
 
 
 @pytest.mark.parametrize("away", [5.0, 25.0])
@@ -183,4 +183,4 @@ def test_passes_are_bounded(rows, small_subset, monkeypatch):
     monkeypatch.setattr(certify, "LARGEST_DECREMENT", 0.0)
     found = compute(rows.store, rows.model, passes=2)
     assert found.certificate["passes"] == 2
-    assert found.score_draws.shape == (8, 5)
+    assert found.score_draws.shape == (32, 5)
