@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +11,13 @@ from typing import Any
 
 from streammc.cli.configuration import write_json
 from streammc.cli.output import plain
-from streammc.errors import ConfigError, IdentityError
+from streammc.errors import (
+    AccessError,
+    ConfigError,
+    IdentityError,
+    OutputError,
+    StorageIOError,
+)
 
 
 def require_apart(output: str, inputs: Sequence[str]) -> None:
@@ -97,8 +104,26 @@ class Receipt:
         return dict(result)
 
     def write(self, result: Mapping[str, Any] | None) -> None:
-        """Write the file; before the work without a result."""
-        write_json(self.path, {"asked": self._asked, "result": result})
+        """Write the file; before the work without a result.
+
+        Raises
+        ------
+        OutputError, AccessError, StorageIOError
+            If it cannot be written.
+        """
+        try:
+            write_json(self.path, {"asked": self._asked, "result": result})
+        except PermissionError as error:
+            raise AccessError(
+                f"expected to write {str(self.path)!r}: {error.strerror}; check the permissions"
+            ) from error
+        except OSError as error:
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+            kind = StorageIOError if full else OutputError
+            raise kind(
+                f"cannot create {str(self.path)!r}: {error.strerror}; give a path in an existing, "
+                "writable folder"
+            ) from error
 
     def remove(self) -> None:
         """Take the file back after a failure."""

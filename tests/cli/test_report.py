@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streammc.cli.output import Output
+from streammc.cli.report import check_limits, parameter_table, show_run
+
+
+def parameters(r_hat: float | None = 1.004, ess: float | None = 500.0) -> dict[str, Any]:
+    names = ("mean", "sd", "mcse_mean", "q5", "median", "q95")
+    entry: dict[str, float | None] = dict.fromkeys(names, 0.25)
+    entry |= {"r_hat": r_hat, "ess_bulk": ess, "ess_tail": 450.0}
+    return {"beta[a]": entry, "beta[b]": dict(entry, r_hat=1.001)}
+
+
+@pytest.mark.parametrize(
+    ("limits", "passed"),
+    [
+        ({"rhat": 1.01}, True),
+        ({"rhat": 1.004}, True),
+        ({"rhat": 1.003}, False),
+        ({"ess": 450.0}, True),
+        ({"ess": 451.0}, False),
+        ({"rhat": 1.01, "ess": 451.0}, False),
+    ],
+)
+def test_limits_hold_for_the_worst_parameter(limits: dict[str, float], passed: bool) -> None:
+    assert passed == check_limits(parameters(), limits)["passed"]
+
+
+def test_what_is_not_known_never_passes() -> None:
+    assert not check_limits(parameters(r_hat=None), {"rhat": 2.0})["passed"]
+    assert not check_limits(parameters(ess=None), {"ess": 1.0})["passed"]
+    assert not check_limits({}, {"rhat": 2.0})["rhat"]["found"]
+
+
+def test_a_failed_check_exits_with_1_and_says_what(capsys: pytest.CaptureFixture[str]) -> None:
+    document = {"parameters": parameters(), "warnings": ["look"]}
+    assert 1 == show_run(Output(), document, {"ess": 9999.0})
+    captured = capsys.readouterr()
+    assert "beta[a]" in captured.out
+    assert "warning: look" in captured.err
+    assert "--check failed: ess 450, asked for 9999" in captured.err
+    assert 0 == show_run(Output(), document, {"ess": 9.0})
+
+
+def test_the_table_shows_gaps() -> None:
+    lines = parameter_table(parameters(r_hat=None)).splitlines()
+    assert "r_hat" in lines[0]
+    assert "-" in lines[1].split()
+    assert "1.001" in lines[2]
+    assert "500" in lines[1]

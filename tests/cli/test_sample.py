@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import snapshot, streammc
+
+SAMPLE = ("sample", "store.zarr", "-o", "run", "--model", "logistic", "--chains", "2")
+MADE = (*SAMPLE, "--seed", "1", "--warmup", "60")
+"""The command that made the run of the fixture, but for its draws."""
+
+
+def test_result_has_the_parts_of_the_design(run: Path) -> None:
+    done = streammc(*MADE, "--draws", "60", "--json")
+    assert 0 == done.code, done.err
+    found = done.json
+    labels = ["beta[Intercept]", "beta[x1]", "beta[x2]"]
+    assert labels == list(found["parameters"]) == list(found["parameters_original"])
+    assert {"mean", "sd", "mcse_mean", "ess_bulk", "ess_tail", "r_hat", "q5", "median", "q95"} == {
+        *found["parameters"]["beta[x1]"]
+    }
+    assert "audit" in found
+    for name in (
+        *("seconds", "warmup_seconds", "pass_seconds", "iterations", "rows_read", "bytes_read"),
+        *("log_lik_variance_mean", "certainty_rows", "subsample_size", "n_blocks", "unit_rows"),
+        *("deff", "remainder_kurtosis", "acceptance_rate", "subsample_acceptance_rate"),
+        "laplace_gap",
+    ):
+        assert name in found["sampling"], name
+    assert 120 == found["sampling"]["iterations"]
+
+
+def test_a_finished_run_answers_again_and_changes_nothing(run: Path) -> None:
+    words = (*MADE, "--draws", "60", "--json")
+    first = streammc(*words)
+    before = snapshot(run)
+    again = streammc(*words)
+    assert (0, first.out) == (again.code, again.out)
+    assert "nothing to do" in again.err
+    assert first.out == streammc(*words[:-3], "--draws", "30", "--json").out
+    assert first.out == streammc("resume", "run", "--json").out
+    assert first.out == streammc("diagnose", "run", "--json").out
+    assert before == snapshot(run)
+
+
+def test_a_run_supplies_its_own_seed(run: Path) -> None:
+    words = [word for word in MADE if word not in ("--seed", "1")]
+    assert 1 == streammc(*words, "--draws", "60", "--json").json["seed"]
+
+
+def test_a_new_seed_is_told_and_kept(store: Path) -> None:
+    words = (*SAMPLE, "--draws", "20", "--warmup", "20", "--json")
+    done = streammc(*words)
+    assert f"seed {done.json['seed']}: new" in done.err
+    assert done.out == streammc(*words).out
+    assert done.json["seed"] == json.loads(Path("run/config.json").read_text())["seed"]
+
+
+def test_settings_are_written_into_the_run(run: Path) -> None:
+    kept = json.loads((run / "config.json").read_text())
+    assert ("logistic", 60, 60, 2, 1) == tuple(
+        kept[name] for name in ("model", "draws", "warmup", "chains", "seed")
+    )
+    assert Path(kept["store"]).is_absolute()
+
+
+@pytest.mark.parametrize("extend", ["sample", "resume"])
+def test_more_draws_extend_with_the_same_prefix(run: Path, extend: str) -> None:
+    from streammc.trace.run_directory import RunDirectory
+
+    before = RunDirectory.open(run).draws_matrix()
+    words = MADE if extend == "sample" else ("resume", "run")
+    done = streammc(*words, "--draws", "100", "--json")
+    assert 0 == done.code, done.err
+    after = RunDirectory.open(run).draws_matrix()
+    assert (2, 100, 3) == after.shape
+    assert (before == after[:, :60]).all()
+    assert 100 == json.loads((run / "config.json").read_text())["draws"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("--seed", "2"),
+        ("--warmup", "61"),
+        ("--chains", "3"),
+        ("--prior-scale", "3"),
+        ("--sampler", "hmc"),
+        ("--subsample-size", "50"),
+        ("--step-size", "0.3"),
+    ],
+    ids=lambda change: change[0],
+)
+def test_another_job_does_not_touch_the_run(run: Path, change: tuple[str, str]) -> None:
+    before = snapshot(run.parent)
+    done = streammc(*MADE, "--draws", "60", "--quiet", *change)
+    assert 78 == done.code
+    assert 1 == len(done.err.splitlines())
+    assert before == snapshot(run.parent)
+
+
+def test_check_decides_the_exit_code(run: Path) -> None:
+    words = (*MADE, "--draws", "60", "--json", "--check")
+    good = streammc(*words, "rhat=9,ess=2")
+    assert (0, True) == (good.code, good.json["check"]["passed"])
+    bad = streammc(*words, "ess=100000")
+    assert (1, False) == (bad.code, bad.json["check"]["passed"])
+    assert 1 == streammc("diagnose", "run", "--check", "ess=100000").code
+
+
+def test_dry_run_says_what_it_would_take_and_writes_nothing(store: Path) -> None:
+    before = snapshot(store.parent)
+    done = streammc(*SAMPLE, "--dry-run", "--json", "--quiet")
+    assert 0 == done.code, done.err
+    found: dict[str, Any] = done.json
+    assert "hmc-ecs" == found["sampler"]
+    assert found["subsample_size"] >= 30
+    assert found["certainty_rows"] >= 0
+    assert found["passes"] >= 1
+    assert found["minutes"] > 0
+    assert found["disk_bytes"] > 2 * 2000 * 3 * 8
+    assert before == snapshot(store.parent)
+
+
+@pytest.mark.parametrize("sampler", ["hmc", "hmc-ecs"])
+def test_samplers_take_their_options(store: Path, sampler: str) -> None:
+    words = (*SAMPLE, "--draws", "20", "--warmup", "20", "--sampler", sampler, "--json")
+    done = streammc(*words, "--step-size", "0.2", "--option", "jitter=0.1")
+    assert (0, sampler) == (done.code, done.json["sampler"])
+    assert 0.2 >= done.json["sampling"]["step_size"]
+
+
+def test_an_unknown_option_lists_those_that_exist(store: Path) -> None:
+    done = streammc(*SAMPLE, "--sampler", "hmc", "--option", "zeal=1", "--quiet")
+    assert 2 == done.code
+    for name in ("zeal", "step_size", "trajectory_length", "jitter"):
+        assert name in done.err
+
+
+def test_an_option_given_twice_is_refused(store: Path) -> None:
+    done = streammc(*SAMPLE, "--step-size", "0.1", "--option", "step_size=0.2", "--quiet")
+    assert 2 == done.code
+    assert "step_size" in done.err
+
+
+def test_control_variates_are_used(store: Path) -> None:
+    streammc("summarize", store, "--model", "logistic", "-o", "cv.zarr", "--quiet")
+    words = (*SAMPLE, "--draws", "20", "--warmup", "20", "--seed", "1", "--json")
+    done = streammc(*words, "--control-variates", "cv.zarr")
+    assert 0 == done.code, done.err
+    assert 78 == streammc(*words).code
+    Path("cv.zarr").rename("moved.zarr")
+    assert done.out == streammc("resume", "run", "--json").out
+
+
+def test_a_run_whose_store_is_gone_says_so(run: Path) -> None:
+    attributes = json.loads((run / "zarr.json").read_text())["attributes"]
+    made = Path(attributes["store"])
+    moved = made.with_name("elsewhere.zarr")
+    made.rename(moved)
+    try:
+        done = streammc("resume", "run", "--draws", "100", "--quiet")
+    finally:
+        moved.rename(made)
+    assert 66 == done.code
+    assert str(made) in done.err
+
+
+def test_audit_is_made_once_and_kept(store: Path) -> None:
+    words = (*SAMPLE, "--draws", "40", "--warmup", "40", "--seed", "1", "--no-audit", "--json")
+    assert streammc(*words).json["audit"] is None
+    done = streammc("audit", "run", "--json")
+    assert 0 == done.code, done.err
+    assert {"beta[Intercept]", "beta[x1]", "beta[x2]"} == set(done.json["audit"]["parameters"])
+    before = snapshot(Path("run"))
+    again = streammc("audit", "run", "--json")
+    assert done.out == again.out
+    assert before == snapshot(Path("run"))
+    assert done.json["audit"] == streammc("diagnose", "run", "--json").json["audit"]
+    assert "largest correction" in streammc("audit", "run").out
+
+
+def test_there_is_nothing_to_audit_in_hmc(store: Path) -> None:
+    words = (*SAMPLE, "--draws", "20", "--warmup", "20", "--sampler", "hmc", "--quiet")
+    assert 0 == streammc(*words).code
+    done = streammc("audit", "run", "--json")
+    assert (0, None) == (done.code, done.json["audit"])
+
+
+def test_the_text_shows_posterior_cost_and_place(run: Path) -> None:
+    text = streammc(*MADE, "--draws", "60").out
+    for word in ("beta[x1]", "mean", "r_hat", "hmc-ecs", "seconds: draws", str(run)):
+        assert word in text

@@ -1,0 +1,130 @@
+"""Signals and pipes, as a shell or a batch system sends them."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from command_line import PROGRAM, program, streammc
+
+from streammc.cli import signals
+from streammc.cli.signals import Interrupted, Interruption, interruptible
+
+LONG = ("sample", "store.zarr", "-o", "run", "--model", "logistic", "--sampler", "hmc", "--json")
+SIZE = ("--seed", "3", "--chains", "2", "--warmup", "100", "--draws", "4000")
+
+
+def test_a_signal_raises_where_nobody_polls() -> None:
+    with interruptible() as interruption, pytest.raises(Interrupted):
+        signal.raise_signal(signal.SIGTERM)
+    assert interruption.signum == signal.SIGTERM
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_a_signal_waits_for_those_who_poll() -> None:
+    with interruptible() as interruption:
+        assert not interruption.requested()
+        signal.raise_signal(signal.SIGTERM)
+        assert interruption.requested()
+        with pytest.raises(Interrupted):
+            interruption.check()
+
+
+def test_a_second_signal_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[int] = []
+    monkeypatch.setattr(signals.os, "_exit", ended.append)
+    interruption = Interruption()
+    interruption.requested()
+    interruption.handle(signal.SIGINT, None)
+    interruption.handle(signal.SIGTERM, None)
+    assert [143] == ended
+
+
+def test_a_signal_that_the_parent_ignores_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with interruptible():
+            assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def start(*words: str) -> subprocess.Popen[str]:
+    pipe = subprocess.PIPE
+    return subprocess.Popen([*PROGRAM, *words], stdout=pipe, stderr=pipe, text=True)
+
+
+def committed() -> int:
+    done = streammc("info", "run", "--json")
+    return int(done.json["draws"] + done.json["warmup"]) if done.code == 0 else 0
+
+
+def wait_for(draws: int, process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 240.0
+    while committed() < draws:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_checkpoints_and_the_same_command_resumes(
+    store: Path, signum: signal.Signals, code: int
+) -> None:
+    process = start(*LONG, *SIZE)
+    wait_for(100, process)
+    sent = time.monotonic()
+    process.send_signal(signum)
+    out, err = process.communicate(timeout=60)
+    assert time.monotonic() - sent < 10.0
+    assert code == process.returncode, err
+    assert code == json.loads(out)["error"]["exit_code"]
+    assert "Traceback" not in err
+    assert 100 <= committed() < 4100
+    assert 0 == streammc(*LONG, *SIZE).code
+    Path("run").rename("resumed")
+    assert 0 == streammc(*LONG, *SIZE).code
+    digests = [streammc("verify", name, "--json").json["digest"] for name in ("run", "resumed")]
+    assert digests[0] == digests[1]
+    assert 4100 == committed()
+
+
+@pytest.mark.slow
+def test_only_one_process_works_on_a_run(store: Path) -> None:
+    process = start(*LONG, *SIZE)
+    wait_for(100, process)
+    second = streammc(*LONG, *SIZE)
+    process.kill()
+    process.communicate()
+    assert 75 == second.code
+    assert committed() >= 100
+
+
+def test_a_reader_that_goes_away_is_no_error(made: Path) -> None:
+    process = start("info", str(made / "run"), "--json")
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    err = process.stderr.read()
+    process.wait(60)
+    process.stderr.close()
+    assert "" == err
+    assert process.returncode in (0, 141)
+
+
+@pytest.mark.parametrize("closed", [1, 2])
+def test_closed_streams_are_no_error(made: Path, closed: int) -> None:
+    words = " ".join([*PROGRAM, "info", str(made / "run")])
+    done = subprocess.run(["sh", "-c", f"{words} {closed}>&-"], capture_output=True, timeout=60)
+    assert 0 == done.returncode
+    assert b"Traceback" not in done.stderr
+
+
+def test_a_plain_locale_and_no_home_are_no_error(made: Path) -> None:
+    bare = {"LC_ALL": "C", "PYTHONUTF8": "0", "HOME": "/nonexistent"}
+    assert 0 == program("info", made / "run", env=bare).code

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from pathlib import Path
+
+import pytest
+from command_line import snapshot, streammc
+
+WORDS = ("simulate", "poisson", "s.zarr", "--rows", "500", "--dim", "3", "--seed", "2")
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def table(path: Path, rows: int = 50) -> Path:
+    lines = [f"{i % 2},{i * 0.5 + i % 3},{(i * 7) % 11}" for i in range(rows)]
+    path.write_text("\n".join(["late,distance,hour", *lines]) + "\n")
+    return path
+
+
+def flip_a_bit(folder: Path) -> Path:
+    """Change one bit of the first chunk below a folder."""
+    files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name != "zarr.json")
+    data = bytearray(files[0].read_bytes())
+    data[20] ^= 1
+    files[0].write_bytes(data)
+    return files[0]
+
+
+def test_simulate_twice_is_one_store(here: Path) -> None:
+    first = streammc(*WORDS, "--json")
+    before = snapshot(here)
+    second = streammc(*WORDS, "--json")
+    assert (0, 0) == (first.code, second.code)
+    assert first.out == second.out
+    assert "nothing to do" in second.err
+    assert before == snapshot(here)
+
+
+def test_simulated_store_says_its_truth(here: Path) -> None:
+    found = streammc(*WORDS, "--json").json
+    assert (500, 3) == (found["n_rows"], found["n_features"])
+    assert 3 == len(found["simulation"]["theta"])
+    assert {"kind": "store", **found} == streammc("info", "s.zarr", "--json").json
+
+
+def test_another_simulation_does_not_touch_the_first(here: Path) -> None:
+    streammc(*WORDS)
+    before = snapshot(here)
+    other = streammc(*WORDS[:-1], "3", "--quiet")
+    assert 78 == other.code
+    assert "'seed'" in other.err
+    assert before == snapshot(here)
+
+
+def test_a_killed_command_finds_its_own_store_again(here: Path) -> None:
+    first = streammc(*WORDS, "--json")
+    receipt = here / "s.zarr.config.json"
+    kept = json.loads(receipt.read_text())
+    receipt.write_text(json.dumps(kept | {"result": None}))  # killed after the store's rename
+    again = streammc(*WORDS, "--json")
+    assert 0 == again.code
+    assert first.json["fingerprint"] == again.json["fingerprint"]
+
+
+def test_a_store_that_was_replaced_is_not_mistaken(here: Path) -> None:
+    streammc(*WORDS)
+    (here / "s.zarr").rename(here / "old.zarr")
+    (here / "s.zarr.config.json").rename(here / "kept.json")
+    streammc(*WORDS[:-1], "3")
+    (here / "kept.json").rename(here / "s.zarr.config.json")
+    done = streammc(*WORDS, "--quiet")
+    assert 78 == done.code
+    assert "fingerprint" in done.err
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_ingest_csv(here: Path, compressed: bool) -> None:
+    source = table(here / "t.csv")
+    if compressed:
+        source = here / "t.csv.gz"
+        source.write_bytes(gzip.compress((here / "t.csv").read_bytes()))
+    words = ("ingest", source, "t.zarr", "--response", "late")
+    done = streammc(*words, "--json")
+    assert 0 == done.code, done.err
+    assert ["Intercept", "distance", "hour"] == done.json["features"]
+    assert (50, "late", 0) == (done.json["n_rows"], done.json["response"], done.json["n_dropped"])
+    before = snapshot(here)
+    again = streammc(*words, "--json")
+    assert done.out == again.out
+    assert before == snapshot(here)
+    assert "rows" in streammc(*words).out
+
+
+def test_ingest_of_a_changed_table_is_another_job(here: Path) -> None:
+    source = table(here / "t.csv")
+    streammc("ingest", source, "t.zarr", "--response", "late")
+    table(source, rows=60)
+    assert 78 == streammc("ingest", source, "t.zarr", "--response", "late").code
+
+
+def test_ingest_joins_sources_and_counts_what_it_drops(here: Path) -> None:
+    first, second = table(here / "a.csv"), table(here / "b.csv")
+    second.write_text(second.read_text() + "1,,3\n")
+    words = ("ingest", first, second, "t.zarr", "--response", "late", "--json")
+    refused = streammc(*words)
+    assert 65 == refused.code
+    assert "distance" in refused.err
+    assert {"a.csv", "b.csv"} == set(os.listdir(here))
+    done = streammc(*words, "--drop-missing")
+    assert (100, 1) == (done.json["n_rows"], done.json["n_dropped"])
+
+
+def test_verify_finds_one_flipped_bit(here: Path) -> None:
+    streammc(*WORDS)
+    good = streammc("verify", "s.zarr", "--json")
+    assert 0 == good.code
+    assert good.json["ok"]
+    flip_a_bit(here / "s.zarr" / "X")
+    bad = streammc("verify", "s.zarr", "--json")
+    assert 65 == bad.code
+    assert not bad.json["ok"]
+    assert bad.json["faults"][0]["key"].startswith("X/")
+    assert "X/" in streammc("verify", "s.zarr").out
+
+
+def test_info_and_verify_know_runs_and_control_variates(run: Path) -> None:
+    found = streammc("info", run, "--json").json
+    assert ("run", True, 60, 2, 1) == tuple(
+        found[name] for name in ("kind", "finished", "draws", "chains", "seed")
+    )
+    assert ["beta[Intercept]", "beta[x1]", "beta[x2]"] == found["parameters"]
+    kept = run / "control-variates.zarr"
+    described = streammc("info", kept, "--json").json
+    assert ("control-variates", 2, 3000) == tuple(
+        described[name] for name in ("kind", "order", "n_rows")
+    )
+    assert 0 == streammc("verify", run).code
+    assert 0 == streammc("verify", kept).code
+
+
+@pytest.mark.parametrize("name", ["posterior", "control-variates.zarr"])
+def test_verify_finds_damage_in_runs_and_control_variates(run: Path, name: str) -> None:
+    chunk = flip_a_bit(run / name)
+    target = run if name == "posterior" else run / name
+    bad = streammc("verify", target, "--json")
+    assert 65 == bad.code
+    assert not bad.json["ok"]
+    assert chunk.name in bad.json["faults"][0]["detail"]
