@@ -21,6 +21,9 @@ from numpy.typing import NDArray
 from streammc.errors import StreammcError
 
 _FEWEST_TAIL = 25  # a fifth of the draws is the tail, and its fit needs five
+_SMALL_SAMPLE = 225  # ArviZ's sizes of the tail: n / 5, then 3 sqrt(n)
+_UNDERFLOW = 600.0
+_LARGEST_K = 1000.0
 _FEWEST_DRAWS = 4
 _ROUNDING = 1e-12  # in posterior sd: an error below this is that of the arithmetic
 
@@ -78,14 +81,24 @@ def pareto_k(log_weight: NDArray[np.float64]) -> float | None:
     """Return the shape of a generalised Pareto fit to the largest weights.
 
     Vehtari et al. 2024 (JMLR 25): above 0.7, averages with these weights cannot be
-    relied on. ``None`` where there is no tail: equal weights, or fewer than 25.
+    relied on. Computed by ArviZ, except where the largest weight exceeds the smallest
+    of the tail by more than e^600: there its fit underflows and reports next to
+    nothing (0.025 for a shape of 100), and Hill's estimate, the mean excess of the
+    logarithms, is given, at most 1000. ``None`` where there is no tail: equal weights,
+    or fewer than 25.
     """
     from arviz_stats.base import array_stats
 
-    flat = np.asarray(log_weight, dtype=np.float64).ravel()
-    tail = np.sort(flat)[-max(5, len(flat) // 5) :]
-    if len(flat) < _FEWEST_TAIL or not np.exp(tail[-1] - flat.max()) > np.exp(tail[0] - flat.max()):
+    flat = np.sort(np.asarray(log_weight, dtype=np.float64), axis=None)
+    n = len(flat)
+    if n < _FEWEST_TAIL:
         return None
+    count = n // 5 if n <= _SMALL_SAMPLE else int(3.0 * np.sqrt(n))
+    cutoff, tail = flat[-count - 1], flat[-count:]
+    if np.exp(tail[0] - tail[-1]) == 1.0:
+        return None
+    if tail[-1] - cutoff > _UNDERFLOW:
+        return float(min(tail.mean() - cutoff, _LARGEST_K)) if cutoff > -np.inf else _LARGEST_K
     with np.errstate(all="ignore"):
         _, k = array_stats.psislw(-flat)
     return float(k) if np.isfinite(k) else None

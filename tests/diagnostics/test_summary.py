@@ -1,0 +1,127 @@
+import json
+
+import numpy as np
+import pytest
+import xarray as xr
+from arviz_stats import ess, mcse, rhat, summary
+
+from streammc.diagnostics.summary import draws_and_labels, summarize, summarize_draws
+
+NAMES = ("mean", "sd", "mcse_mean", "ess_bulk", "ess_tail", "r_hat", "q5", "median", "q95")
+
+
+def ar1(rho, shape, seed):
+    rng = np.random.default_rng(seed)
+    noise = rng.normal(size=shape)
+    values = np.empty(shape)
+    values[:, 0] = noise[:, 0]
+    for i in range(1, shape[1]):
+        values[:, i] = rho * values[:, i - 1] + np.sqrt(1 - rho**2) * noise[:, i]
+    return values
+
+
+ARRAYS = {
+    "iid": ar1(0.0, (4, 500), 1),
+    "slow": ar1(0.9, (4, 500), 2),
+    "negative": ar1(-0.7, (4, 500), 3),
+    "heavy tails": np.random.default_rng(4).standard_cauchy((4, 500)),
+    "two chains": ar1(0.3, (2, 101), 5),
+    "one chain": ar1(0.3, (1, 500), 6),
+    "four draws": ar1(0.3, (4, 4), 7),
+    "odd": ar1(0.3, (3, 77), 8),
+    "counts": np.random.default_rng(9).poisson(2.0, (4, 300)).astype(float),
+    "large mean": 1e9 + ar1(0.5, (4, 300), 10),
+    "tiny": 1e-200 * ar1(0.5, (4, 300), 11),
+    "one chain apart": ar1(0.0, (4, 300), 12) + np.array([[3.0], [0], [0], [0]]),
+    "one chain stuck": np.where(np.arange(4)[:, None] == 2, 0.5, ar1(0.0, (4, 300), 13)),
+    "drift": np.linspace(0, 5, 400) + ar1(0.0, (4, 400), 14),
+}
+
+
+def tree_of(draws):
+    data = xr.Dataset({"x": (("chain", "draw"), draws)})
+    return xr.DataTree.from_dict({"posterior": data})
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", ARRAYS)
+def test_the_numbers_are_arvizs(name):
+    tree = tree_of(ARRAYS[name])
+    found = summarize(tree)["x"]
+    table = summary(tree, round_to="none").loc["x"]
+    expected = {key: float(table[key]) for key in NAMES[:6]}
+    expected |= {
+        "ess_bulk": float(ess(tree, method="bulk")["x"]),
+        "ess_tail": float(ess(tree, method="tail")["x"]),
+        "mcse_mean": float(mcse(tree)["x"]),
+        "r_hat": float(rhat(tree)["x"]),
+        "median": float(np.median(ARRAYS[name])),
+        "q5": float(np.quantile(ARRAYS[name], 0.05)),
+        "q95": float(np.quantile(ARRAYS[name], 0.95)),
+    }
+    for key in NAMES:
+        if np.isnan(expected[key]):
+            assert found[key] is None
+        else:
+            assert found[key] == pytest.approx(expected[key], rel=1e-10, abs=0)
+
+
+@pytest.mark.parametrize(
+    "draws",
+    [
+        np.full((4, 100), 3.0),
+        np.full((1, 100), 0.0),
+        np.full((4, 100), np.nan),
+        np.where(np.arange(400).reshape(4, 100) == 17, np.nan, ARRAYS["iid"][:, :100]),
+        np.where(np.arange(400).reshape(4, 100) == 17, np.inf, ARRAYS["iid"][:, :100]),
+        np.where(np.arange(400).reshape(4, 100) == 17, -np.inf, ARRAYS["iid"][:, :100]),
+        ARRAYS["iid"][:, :1],
+        ARRAYS["iid"][:, :3],
+        ARRAYS["iid"][:, :0],
+    ],
+    ids=["constant", "zero", "nan", "one nan", "inf", "-inf", "one draw", "three", "none"],
+)
+def test_nothing_unknown_looks_converged(draws):
+    found = summarize_draws(draws[:, :, None], ["x"])["x"]
+    assert tuple(found) == NAMES
+    assert found["r_hat"] is found["ess_bulk"] is found["ess_tail"] is found["mcse_mean"] is None
+    json.dumps(found, allow_nan=False)
+
+
+def test_one_chain_has_an_effective_sample_size_and_no_r_hat():
+    found = summarize(tree_of(ARRAYS["one chain"]))["x"]
+    assert found["r_hat"] is None
+    assert found["ess_bulk"] > 100
+
+
+def test_a_chain_elsewhere_is_seen():
+    assert summarize(tree_of(ARRAYS["one chain apart"]))["x"]["r_hat"] > 1.3
+    assert summarize(tree_of(ARRAYS["iid"]))["x"]["r_hat"] < 1.01
+
+
+def test_labels_are_in_the_order_of_theta():
+    features = ["Intercept", "a b"]
+    data = xr.Dataset(
+        {
+            "beta": (("chain", "draw", "feature"), ar1(0.0, (2, 10, 2), 1)),
+            "alpha": (("chain", "draw"), ar1(0.0, (2, 10), 2)),
+            "w": (("chain", "draw", "i", "j"), ar1(0.0, (2, 10, 2, 1), 3)),
+        },
+        coords={"feature": features},
+    )
+    tree = xr.DataTree.from_dict({"posterior": data})
+    labels = ["beta[Intercept]", "beta[a b]", "alpha", "w[0, 0]", "w[1, 0]"]
+    assert draws_and_labels(tree)[1] == labels
+    shuffled = [labels[i] for i in (2, 4, 1, 0, 3)]
+    tree.attrs["streammc"] = {"labels": shuffled}
+    theta, found = draws_and_labels(tree)
+    assert found == shuffled
+    np.testing.assert_array_equal(data["beta"][:, :, 1], theta[:, :, 2])
+    assert list(summary(tree).index) == labels
+
+
+def test_effective_sample_size_of_a_known_process():
+    rho, total = 0.9, 0.0
+    for seed in range(20):
+        total += summarize(tree_of(ar1(rho, (4, 1000), 100 + seed)))["x"]["ess_bulk"]
+    assert total / 20 == pytest.approx(4000 * (1 - rho) / (1 + rho), rel=0.08)
