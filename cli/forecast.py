@@ -24,7 +24,7 @@ def forecast(output: Output, interruption: Interruption, job: Job) -> dict[str, 
     RefusedError
         If the sampler was asked for by name and cannot be right here.
     """
-    from streammc.sampling.job import decide
+    from streammc.sampling.setup import decide
 
     with Progress(output, interruption) as progress:
         setup = decide(

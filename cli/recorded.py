@@ -30,7 +30,7 @@ def recorded_job(path: str, *, draws: int | None = None, scheduler: Any = None) 
         If the store is another one now.
     """
     from streammc.control_variates.expansion import ControlVariates
-    from streammc.sampling.job import CONTROL_VARIATES
+    from streammc.sampling.setup import CONTROL_VARIATES
     from streammc.trace.run_directory import RunDirectory
 
     run = RunDirectory.open(path, verify=False)

@@ -23,25 +23,20 @@ from streammc.control_variates.expansion import ControlVariates
 from streammc.estimators.blocks import BLOCK_TYPE, allocate_block, expand
 from streammc.estimators.difference import SCRATCH_TYPE, TILE, allocate_scratch, remainders
 from streammc.numerics.jit import LINK_TYPE, i8, jit, matrix, vector
+from streammc.numerics.summation import merge_compensated
 from streammc.protocols import Dataset, Matrix, Model, RowBlock, Rows, Vector
 
 
-@jit(
-    types.void(LINK_TYPE, BLOCK_TYPE, matrix, i8, SCRATCH_TYPE, vector, matrix, matrix),
-)
-def add_remainders(link, block, deltas, n_linear, scratch, value, slope, sums):  # type: ignore[no-untyped-def]
-    """Add the remainders of one tile at every draw to ``sums`` (2, S), compensated."""
+@jit(types.void(LINK_TYPE, BLOCK_TYPE, matrix, i8, SCRATCH_TYPE, vector, matrix, vector))
+def tile_remainders(link, block, deltas, n_linear, scratch, value, slope, totals):  # type: ignore[no-untyped-def]
+    """Write the summed remainders of one tile at every draw into ``totals`` (S,)."""
     w = block.y.shape[0]
     for s in range(deltas.shape[0]):
         remainders(link, block, deltas[s], n_linear, 0, w, scratch, value, slope)
         total = 0.0
         for i in range(w):
             total += value[i]
-        old = sums[0, s]
-        new = old + total
-        back = new - old
-        sums[1, s] += (old - (new - back)) + (total - back)
-        sums[0, s] = new
+        totals[s] = total
 
 
 @dataclass(frozen=True)
@@ -75,15 +70,14 @@ class RemainderTask:
             link, n_linear = self.model.link, self.model.n_linear
             expand(link, self.theta_star, n_linear, self.order, rows, bounds, tile, 0)
             value, slope = np.empty(hi - lo), np.empty((p, hi - lo))
-            add_remainders(link, tile, self.deltas, n_linear, scratch, value, slope, sums)
+            totals = np.zeros((2, len(self.deltas)))
+            tile_remainders(link, tile, self.deltas, n_linear, scratch, value, slope, totals[0])
+            sums = merge_compensated(sums, totals)
         return sums
 
     def combine(self, left: Matrix, right: Matrix) -> Matrix:
         """Merge two neighbours."""
-        new = left[0] + right[0]
-        back = new - left[0]
-        lost = (left[0] - (new - back)) + (right[0] - back)
-        return np.stack([new, left[1] + right[1] + lost])
+        return merge_compensated(left, right)
 
 
 def thin(chains: int, draws: int, wanted: int) -> NDArray[np.int64]:

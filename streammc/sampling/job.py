@@ -9,27 +9,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streammc.control_variates.certify import compute
 from streammc.control_variates.expansion import ControlVariates
-from streammc.control_variates.plan import Plan, plan
-from streammc.errors import IdentityError, RefusedError
+from streammc.errors import RefusedError
 from streammc.protocols import Dataset, Model, Sampler
 from streammc.samplers.energy_conserving import HmcEcs
 from streammc.samplers.full_data import Hmc
 from streammc.samplers.hamiltonian import StoppedError
-from streammc.samplers.transition import STATISTICS
 from streammc.sampling import build
 from streammc.sampling.chains import Chains, Progress
 from streammc.sampling.identity import check_counts, identity
 from streammc.sampling.report import audit_due, finish_report
+from streammc.sampling.setup import Setup, contents, decide, load
 from streammc.trace.run_directory import RunDirectory, check_identity
 
 if TYPE_CHECKING:
     import xarray
 
 VARIANCE_REFUSAL = 3.0
-CONTROL_VARIATES = "control-variates.zarr"
-_DTYPES = {"diverging": "bool", "n_steps": "int64", "n_rows": "int64"}
 
 
 @dataclass
@@ -43,71 +39,6 @@ class RunReport:
     changed: bool
     """Whether anything was drawn or written."""
     warnings: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Setup:
-    """What is decided from the data before the first draw."""
-
-    sampler: HmcEcs | Hmc
-    cv: ControlVariates
-    plan: Plan | None
-    reason: str
-
-
-def interval_length(n: int) -> int:
-    """Return the iterations between commits: eight or more commits a phase, 50 to 1000 each."""
-    return min(max(-(-n // 8), 50), 1000)
-
-
-def decide(
-    dataset: Dataset,
-    model: Model,
-    sampler: Sampler | None,
-    cv: ControlVariates | None,
-    *,
-    scheduler: Any = None,
-    progress: Progress | None = None,
-) -> Setup:
-    """Compute what is missing and choose the sampler; the reason is in words.
-
-    Raises
-    ------
-    RefusedError
-        If ``hmc-ecs`` was asked for by name and cannot be right on these data.
-    """
-    report = None
-    if progress is not None:
-        notify = progress
-
-        def report(done: int, total: int) -> None:
-            notify("pass", done, total, {})
-
-    order = sampler.order if isinstance(sampler, HmcEcs) else 2
-    if cv is None:
-        cv = compute(dataset, model, order=order, scheduler=scheduler, progress=report)
-    elif isinstance(sampler, HmcEcs) and cv.order != order:
-        raise IdentityError(
-            f"the sampler asks for control variates of order {order}, these have order "
-            f"{cv.order}; compute them again or set the order of the sampler"
-        )
-    if isinstance(sampler, Hmc):
-        return Setup(sampler, cv, None, "asked for by name")
-    wanted = sampler if isinstance(sampler, HmcEcs) else HmcEcs()
-    chosen = plan(
-        cv,
-        dataset,
-        model,
-        subsample_size=wanted.subsample_size,
-        unit_rows=wanted.unit_rows,
-        n_blocks=wanted.n_blocks,
-        certainty=wanted.certainty,
-    )
-    if chosen.refused is None or wanted.allow_high_variance:
-        return Setup(wanted, cv, chosen, "; ".join(chosen.reasons))
-    if sampler is None:
-        return Setup(Hmc(), cv, None, f"hmc, because {chosen.refused}")
-    raise RefusedError(chosen.refused)
 
 
 def run_job(
@@ -183,10 +114,11 @@ def run_job(
     )
     if existing is not None:
         check_identity(existing.identity, key)
-        if existing.finished(draws) and "summary" in existing.attributes:
-            kept = existing.attributes["summary"]
+        kept = existing.attributes.get("summary")
+        # A run killed after its last draw still has the summary of what it extended.
+        if existing.finished(draws) and kept and kept["sampling"]["draws"] >= draws:
             return RunReport(folder, kept, True, False, kept["warnings"])
-        setup = _load_setup(existing, dataset, model)
+        setup = load(existing, dataset, model)
     else:
         setup = decide(
             dataset, model, sampler, control_variates, scheduler=scheduler, progress=progress
@@ -195,7 +127,7 @@ def run_job(
         return RunReport(folder, {}, False, False)
     shape = {"chains": chains, "draws": draws, "warmup": warmup}
     with RunDirectory.hold(
-        folder, identity=key, **shape, **_contents(setup, dataset, draws, attributes or {})
+        folder, identity=key, **shape, **contents(setup, dataset, draws, attributes or {})
     ) as run:
         if draws > run.draws:
             run.extend(draws)
@@ -286,43 +218,6 @@ def _never() -> bool:
     return False
 
 
-def _contents(
-    setup: Setup, dataset: Dataset, draws: int, attributes: dict[str, Any]
-) -> dict[str, Any]:
-    """Return what a new run directory starts with."""
-    constant: dict[str, Any] = {"theta_star": setup.cv.theta_star}
-    if setup.plan is not None:
-        constant["certainty_rows"] = setup.plan.certainty_rows
-    return {
-        "labels": list(setup.cv.labels),
-        "feature_names": list(dataset.feature_names),
-        "stat_dtypes": {name: _DTYPES.get(name, "float64") for name in STATISTICS},
-        "interval": interval_length(draws),
-        "attributes": {
-            **attributes,
-            "store": dataset.address,
-            "sampler": setup.sampler.describe(),
-            "sampler_reason": setup.reason,
-            "plan": setup.plan.describe() if setup.plan is not None else None,
-        },
-        "constant_data": constant,
-        "prepare": lambda folder: setup.cv.save(folder / CONTROL_VARIATES),
-    }
-
-
-def _load_setup(run: RunDirectory, dataset: Dataset, model: Model) -> Setup:
-    """Read back what was decided when the run began."""
-    cv = ControlVariates.open(run.path / CONTROL_VARIATES, dataset, model)
-    options = dict(run.attributes["sampler"])
-    name = options.pop("name")
-    sampler: HmcEcs | Hmc = Hmc(**options) if name == "hmc" else HmcEcs(**options)
-    described = run.attributes["plan"]
-    kept = None
-    if described is not None:
-        kept = Plan.from_description(described, run.constant_data("certainty_rows"))
-    return Setup(sampler, cv, kept, run.attributes["sampler_reason"])
-
-
 def _drive(
     run: RunDirectory,
     team: Chains,
@@ -331,7 +226,7 @@ def _drive(
     stop: Callable[[], bool],
 ) -> None:
     """Run every interval that is missing; refuse to go on where the variance is too high."""
-    total, count = 0.0, 0
+    total, count = _variance_so_far(run, setup.sampler)
     while n := run.next_length:
         phase, done = run.phase, run.next_start + n
         wanted = run.warmup if phase == "warmup" else run.draws
@@ -350,6 +245,23 @@ def _drive(
                 "rows": int(statistics["n_rows"].sum()),
             }
             progress(phase, done, wanted, facts)
+
+
+def _variance_so_far(run: RunDirectory, sampler: HmcEcs | Hmc) -> tuple[float, int]:
+    """Return sum and count over the committed draws; what was refused is refused again."""
+    if run.phase == "warmup":
+        return 0.0, 0
+    if run.committed_draws:
+        seen = run.read_group("sample_stats")["log_lik_variance"]
+        _check_variance(float(seen.mean()), sampler)
+        if run.next_length:
+            seen = seen[:, : run.next_start]
+        return float(seen.sum()), seen.size
+    if run.warmup:
+        last = (run.warmup - 1) // run.interval * run.interval
+        seen = run.read_group("warmup_sample_stats")["log_lik_variance"]
+        _check_variance(float(seen[:, last:].mean()), sampler)
+    return 0.0, 0
 
 
 def _check_variance(mean: float, sampler: HmcEcs | Hmc) -> None:

@@ -19,7 +19,7 @@ from streammc.trace.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from streammc.sampling.chains import Chains, Progress
-    from streammc.sampling.job import Setup
+    from streammc.sampling.setup import Setup
 
 AUDIT_DRAWS = 400
 DEFF_WARNING = 2.0

@@ -1,0 +1,122 @@
+"""What is decided from the data before the first draw, and kept with the run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from streammc.control_variates.certify import compute
+from streammc.control_variates.expansion import ControlVariates
+from streammc.control_variates.plan import Plan, plan
+from streammc.errors import IdentityError, RefusedError
+from streammc.protocols import Dataset, Model, Sampler
+from streammc.samplers.energy_conserving import HmcEcs
+from streammc.samplers.full_data import Hmc
+from streammc.samplers.transition import STATISTICS
+from streammc.sampling.chains import Progress
+from streammc.trace.run_directory import RunDirectory
+
+CONTROL_VARIATES: Final = "control-variates.zarr"
+_DTYPES: Final = {"diverging": "bool", "n_steps": "int64", "n_rows": "int64"}
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What is decided from the data before the first draw."""
+
+    sampler: HmcEcs | Hmc
+    cv: ControlVariates
+    plan: Plan | None
+    reason: str
+
+
+def decide(
+    dataset: Dataset,
+    model: Model,
+    sampler: Sampler | None,
+    cv: ControlVariates | None,
+    *,
+    scheduler: Any = None,
+    progress: Progress | None = None,
+) -> Setup:
+    """Compute what is missing and choose the sampler; the reason is in words.
+
+    Raises
+    ------
+    RefusedError
+        If ``hmc-ecs`` was asked for by name and cannot be right on these data.
+    """
+    report = None
+    if progress is not None:
+        notify = progress
+
+        def report(done: int, total: int) -> None:
+            notify("pass", done, total, {})
+
+    order = sampler.order if isinstance(sampler, HmcEcs) else 2
+    if cv is None:
+        cv = compute(dataset, model, order=order, scheduler=scheduler, progress=report)
+    elif isinstance(sampler, HmcEcs) and cv.order != order:
+        raise IdentityError(
+            f"the sampler asks for control variates of order {order}, these have order "
+            f"{cv.order}; compute them again or set the order of the sampler"
+        )
+    if isinstance(sampler, Hmc):
+        return Setup(sampler, cv, None, "asked for by name")
+    wanted = sampler if isinstance(sampler, HmcEcs) else HmcEcs()
+    chosen = plan(
+        cv,
+        dataset,
+        model,
+        subsample_size=wanted.subsample_size,
+        unit_rows=wanted.unit_rows,
+        n_blocks=wanted.n_blocks,
+        certainty=wanted.certainty,
+    )
+    if chosen.refused is None or wanted.allow_high_variance:
+        return Setup(wanted, cv, chosen, "; ".join(chosen.reasons))
+    if sampler is None:
+        return Setup(Hmc(), cv, None, f"hmc, because {chosen.refused}")
+    raise RefusedError(chosen.refused)
+
+
+def interval_length(n: int) -> int:
+    """Return the iterations between commits: eight or more commits a phase, 50 to 1000 each."""
+    return min(max(-(-n // 8), 50), 1000)
+
+
+def contents(
+    setup: Setup, dataset: Dataset, draws: int, attributes: dict[str, Any]
+) -> dict[str, Any]:
+    """Return what a new run directory starts with."""
+    constant: dict[str, Any] = {"theta_star": setup.cv.theta_star}
+    if setup.plan is not None:
+        constant["certainty_rows"] = setup.plan.certainty_rows
+    return {
+        "labels": list(setup.cv.labels),
+        "feature_names": list(dataset.feature_names),
+        "stat_dtypes": {name: _DTYPES.get(name, "float64") for name in STATISTICS},
+        "interval": interval_length(draws),
+        "attributes": {
+            **attributes,
+            "store": dataset.address,
+            "sampler": setup.sampler.describe(),
+            "sampler_reason": setup.reason,
+            "plan": setup.plan.describe() if setup.plan is not None else None,
+        },
+        "constant_data": constant,
+        "prepare": lambda folder: setup.cv.save(folder / CONTROL_VARIATES),
+    }
+
+
+def load(run: RunDirectory, dataset: Dataset, model: Model) -> Setup:
+    """Read back what was decided when the run began."""
+    cv = ControlVariates.open(run.path / CONTROL_VARIATES, dataset, model)
+    options = dict(run.attributes["sampler"])
+    name = options.pop("name")
+    sampler: HmcEcs | Hmc = Hmc(**options) if name == "hmc" else HmcEcs(**options)
+    described = run.attributes["plan"]
+    kept = None
+    if described is not None:
+        kept = Plan.from_description(described, run.constant_data("certainty_rows"))
+    return Setup(sampler, cv, kept, run.attributes["sampler_reason"])
