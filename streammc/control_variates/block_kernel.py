@@ -15,7 +15,7 @@ import numpy as np
 from numba.core import types
 
 from streammc.numerics.jit import LINK_TYPE, f8, i8, index_vector, inline, jit, matrix, vector
-from streammc.numerics.summation import add_compensated
+from streammc.numerics.summation import two_sum
 
 BINS_PER_OCTAVE = 4
 LOWEST_OCTAVE = -60
@@ -74,8 +74,9 @@ def _expand(
 def _remainder(
     link: Any,
     s: int,
+    start: int,
     side: Any,
-    shift: Any,
+    shifts: Any,
     q: int,
     n_linear: int,
     n_scalar: int,
@@ -99,11 +100,12 @@ def _remainder(
             moved[a, i] = eta[a, i] + step[a, i]
     for c in range(n_scalar):
         for i in range(m):
-            step[n_linear + c, i] = shift[n_linear * q + c]
+            step[n_linear + c, i] = shifts[s, n_linear * q + c]
             moved[n_linear + c, i] = eta[n_linear + c, i] + step[n_linear + c, i]
     link(moved, side[0], 0, out_moved)
-    slope[:] = 0.0
-    bend[:] = 0.0
+    for i in range(m):
+        slope[i] = 0.0
+        bend[i] = 0.0
     for a in range(p):
         for i in range(m):
             slope[i] += out[1 + a, i] * step[a, i]
@@ -118,7 +120,9 @@ def _remainder(
     with_bend = 1.0 if order == 2 else 0.0
     for i in range(m):
         difference = out_moved[0, i] - out[0, i]
-        remainders[i, s] = side[2, i] * (difference - with_slope * slope[i] - with_bend * bend[i])
+        remainders[start + i, s] = side[2, i] * (
+            difference - with_slope * slope[i] - with_bend * bend[i]
+        )
 
 
 @inline
@@ -129,7 +133,8 @@ def _add_tile(
     m, q = Z.shape
     p = n_linear + n_scalar
     d = n_linear * q + n_scalar
-    v[: 1 + d] = 0.0
+    for j in range(1 + d):
+        v[j] = 0.0
     for i in range(m):
         v[0] += side[2, i] * out[0, i]
     for a in range(p):
@@ -141,7 +146,9 @@ def _add_tile(
                     v[at + j] += c * Z[i, j]
             else:
                 v[at] += c
-    add_compensated(totals[0, : 1 + d], totals[1, : 1 + d], v[: 1 + d])
+    for j in range(1 + d):
+        totals[0, j], error = two_sum(totals[0, j], v[j])
+        totals[1, j] += error
     pair = 1 + p
     for a in range(p):
         for b in range(a, p):
@@ -156,7 +163,8 @@ def _add_tile(
                         W[i, j] = c * Z[i, j]
                 np.dot(Z.T, W, G)
             else:
-                G[:, 0] = 0.0
+                for j in range(q):
+                    G[j, 0] = 0.0
                 for i in range(m):
                     c = side[2, i] * out[pair, i]
                     if a < n_linear:
@@ -164,11 +172,11 @@ def _add_tile(
                             G[j, 0] += c * Z[i, j]
                     else:
                         G[0, 0] += c
-            for j in range(height):
-                at = 1 + d + (row + j) * d + column
-                add_compensated(
-                    totals[0, at : at + width], totals[1, at : at + width], G[j, :width]
-                )
+            for i in range(height):
+                at = 1 + d + (row + i) * d + column
+                for j in range(width):
+                    totals[0, at + j], error = two_sum(totals[0, at + j], G[i, j])
+                    totals[1, at + j] += error
             pair += 1
 
 
@@ -255,7 +263,9 @@ def reduce_rows(
             slope = np.empty(m)
             bend = np.empty(m)
         Z = X[start : start + m]
-        near[:] = side[:, start : start + m]
+        for i in range(m):
+            for j in range(3):
+                near[j, i] = side[j, start + i]
         _expand(link, Z, near, theta, columns, n_linear, n_scalar, products, eta, out)
         if with_sums:
             for i in range(m):
@@ -269,12 +279,10 @@ def reduce_rows(
             _add_tile(Z, near, out, n_linear, n_scalar, totals, W, G, v)
         if m == tile:
             flags[1] += 1
-        R = remainders[start : start + m]
         for s in range(n_shifts):
             _remainder(
-                link, s, near, shifts[s], q, n_linear, n_scalar, order, products, eta,
-                moved, out, out_moved, step, slope, bend, R,
-            )  # fmt: skip
+                link, s, start, near, shifts, q, n_linear, n_scalar, order, products, eta,
+                moved, out, out_moved, step, slope, bend, remainders, )  # fmt: skip
             first = 0.0
             second = 0.0
             square = 0.0
@@ -293,7 +301,7 @@ def reduce_rows(
                 break
             square = 0.0
             for s in range(n_shifts):
-                square += R[i, s] * R[i, s]
+                square += remainders[start + i, s] * remainders[start + i, s]
             score = math.sqrt(square / n_shifts)
             if not score < np.inf:
                 score = np.inf
@@ -301,7 +309,7 @@ def reduce_rows(
             place = score_bin(score)
             counts[place] += 1
             for s in range(n_shifts):
-                r1 = R[i, s]
+                r1 = remainders[start + i, s]
                 r2 = r1 * r1
                 moments[place, s, 0] += r1
                 moments[place, s, 1] += r2

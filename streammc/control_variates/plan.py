@@ -163,7 +163,7 @@ def plan(
             required_rows(by_pass, deff, b, variance_target),
             required_rows(by_pilot, deff, b, variance_target),
         )
-        at = _choose(sizes, needed, allowed, None if subsample_size is None else subsample_size)
+        at = _choose(sizes, needed, allowed, subsample_size)
         certain = np.sort(cv.candidates[: sizes[at]])
         rest = pilot.without(certain)
         if b > 1:
@@ -222,14 +222,15 @@ def _require(name: str, value: int, low: int, high: int) -> None:
 
 
 def _choose(sizes: Index, needed: np.ndarray, allowed: np.ndarray, given: int | None) -> int:
-    """Return the index of the cheapest set of certainty rows."""
-    cost = np.where(allowed, sizes + needed, np.inf)
-    if given is None:
-        return int(np.argmin(np.where(np.isfinite(cost), cost, 1e300 + sizes * allowed)))
-    enough = allowed & (needed <= given)
-    if enough.any():
-        return int(np.argmin(np.where(enough, sizes, np.iinfo(np.int64).max)))
-    return int(np.argmin(np.where(allowed, needed, np.inf)))
+    """Return the index of the cheapest set of certainty rows; without any if none will do."""
+    if given is not None:
+        enough = allowed & (needed <= given)
+        if enough.any():
+            return int(np.argmin(np.where(enough, sizes, np.iinfo(np.int64).max)))
+        best = np.where(allowed, needed, np.inf)
+    else:
+        best = np.where(allowed, sizes + needed, np.inf)
+    return int(np.argmin(best)) if np.isfinite(best).any() else int(np.argmin(sizes))
 
 
 def _predict(
@@ -294,4 +295,6 @@ def _reasons(
 
 
 def _count(rows: float) -> str:
+    if not math.isfinite(rows):
+        return "unboundedly many"
     return f"{rows:.0f}" if rows < 1e9 else f"{rows:.1e}"

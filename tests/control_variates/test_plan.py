@@ -226,3 +226,13 @@ def test_a_plan_survives_json(case):
 def test_a_memory_limit_bounds_the_certainty_rows(case):
     found = case.plan(memory_limit=8 * 6 * 5)
     assert len(found.certainty_rows) <= 5
+
+
+def test_remainders_beyond_any_subsample_are_refused_without_certainty_rows():
+    rows = outliers()
+    rows.X[17, 2] = 400.0  # exp(0.5 x 400) at a draw, and infinite at some
+    rows.y[17] = 0.0
+    rows.offset[17] = -220.0
+    found = Case(rows).plan(certainty=False)
+    assert len(found.certainty_rows) == 0
+    assert "--sampler hmc" in found.refused
