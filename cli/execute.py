@@ -13,7 +13,7 @@ from streammc.cli.configuration import write_json
 from streammc.cli.output import Output
 from streammc.cli.progress import Progress
 from streammc.cli.signals import Interrupted, Interruption
-from streammc.errors import ConfigError, OutputError, StorageIOError
+from streammc.errors import AccessError, ConfigError, OutputError, StorageIOError
 
 _STATISTICS: Final = 10
 CONFIGURATION: Final = "config.json"
@@ -82,10 +82,22 @@ def check_job(job: Job) -> None:
 
 
 def check_place(path: str) -> None:
-    """Raise OutputError if a run cannot be at ``path``."""
+    """Raise an error of ours if a run cannot be at ``path``."""
+    from streammc.stores.partial import refuse_existing
     from streammc.trace.run_directory import RunDirectory
 
-    if not os.path.lexists(path) or RunDirectory.exists(path):
+    if not os.path.lexists(path):
+        place = Path(os.path.abspath(path))
+        refuse_existing(place)
+        folder = next(parent for parent in place.parents if parent.exists())
+        if not folder.is_dir():
+            raise OutputError(f"expected to create {path!r}, found a file at {str(folder)!r}")
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise AccessError(
+                f"expected to create {path!r}, found no permission to write in {str(folder)!r}"
+            )
+        return
+    if RunDirectory.exists(path):
         return
     if not os.path.isdir(path):
         raise OutputError(f"expected a directory for the run at {path!r}, found a file")

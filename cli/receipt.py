@@ -6,6 +6,7 @@ import errno
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +60,8 @@ class Receipt:
     """
 
     def __init__(self, output: str, asked: Mapping[str, Any]) -> None:
-        place = Path(os.path.abspath(output))
-        self.path = place.with_name(f"{place.name}.config.json")
+        self.output = Path(os.path.abspath(output))
+        self.path = self.output.with_name(f"{self.output.name}.config.json")
         self._output = output
         self._asked = plain(asked)
 
@@ -126,8 +127,9 @@ class Receipt:
             ) from error
 
     def remove(self) -> None:
-        """Take the file back after a failure."""
-        self.path.unlink(missing_ok=True)
+        """Take the file back after a failure, whose own error is the one to report."""
+        with suppress(OSError):
+            self.path.unlink()
 
 
 def make_once(
@@ -140,9 +142,12 @@ def make_once(
     The receipt is written first: a kill between output and receipt must not make the
     output look foreign to the same command.
     """
+    from streammc.stores.partial import refuse_existing
+
     kept = receipt.kept(describe)
     if kept is not None:
         return kept, False
+    refuse_existing(receipt.output)
     try:
         receipt.write(None)
         result = plain(make())
