@@ -29,7 +29,8 @@ class Bounds:
 def difference_mcse(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
     """Return the largest MCSE of a difference of means, in sd of ``other``."""
     return max(
-        math.hypot(one[label]["mcse_mean"], b["mcse_mean"]) / b["sd"] for label, b in other.items()
+        float(math.hypot(one[label]["mcse_mean"], b["mcse_mean"]) / b["sd"])
+        for label, b in other.items()
     )
 
 

@@ -90,10 +90,11 @@ def agreement_table(results: list[dict[str, Any]]) -> str:
 
 COST_NOTE = """
 Certainty rows |C|, subsample size m, blocks G. The variance is the mean of `log_lik_variance` over
-the draws; kurtosis is that of the remainders without C; deff is of runs of 64 rows. Rows and bytes
+the draws; kurtosis is that of the remainders without C; deff is that of runs of 64 rows, which these
+runs of single rows do not use: it says that flights and bikes are ordered by time. Rows and bytes
 are those gathered from the data, the full passes included, without the audit: rows held in memory
-(C, and all rows under `hmc`) count once. Rows per iteration are rows evaluated, leapfrog steps
-included. Seconds: full passes + warm-up + draws, wall-clock.
+(C, and all rows under `hmc`) count once. Rows per iteration are those evaluated, at every leapfrog
+step. Seconds: full passes + warm-up + draws, wall-clock.
 """
 
 
