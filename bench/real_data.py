@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from agreement import Bounds, compare, difference_mcse, own_mcse
-from real_data_report import PAGE, RESULTS, markdown
+from real_data_report import MEASURED, NO_CERTAINTY, PAGE, RESULTS, markdown
 from real_data_sets import REAL_DATA, Design
 
 import streammc
@@ -118,7 +118,7 @@ def without_certainty(work: Path) -> dict[str, Any]:
         path=work.parent / "covtype93k" / "hmc", audit=False,
     ).summary  # fmt: skip
     return {
-        "name": "covtype93k, no certainty rows",
+        "name": NO_CERTAINTY,
         "refused": message,
         "forced": compare(forced, reference, WIDE),
         "forced_variance": forced["sampling"]["log_lik_variance_mean"],
@@ -161,16 +161,14 @@ def main() -> None:
     if len(sys.argv) < 2:
         raise SystemExit("usage: python bench/real_data.py WORK [name ...]")
     work = Path(sys.argv[1])
-    measured = [name for name in REAL_DATA if name != "mnist_1v7"]
-    every = [*measured[:6], "covtype93k, no certainty rows", "mnist_1v7", *measured[6:]]
-    for name in sys.argv[2:] or every:
+    for name in sys.argv[2:] or MEASURED:
         folder = work / name.replace(", ", "-").replace(" ", "-")
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / CACHED).exists():
             log(name)
             if name == "mnist_1v7":
                 result = too_many_pixels(folder)
-            elif "no certainty" in name:
+            elif name == NO_CERTAINTY:
                 result = without_certainty(folder)
             else:
                 result = measure(name, folder)
@@ -178,7 +176,7 @@ def main() -> None:
             (folder / CACHED).write_text(json.dumps(result))
         print((folder / CACHED).read_text(), flush=True)
         results = [json.loads(path.read_text()) for path in work.glob(f"*/{CACHED}")]
-        results.sort(key=lambda result: every.index(result["name"]))
+        results.sort(key=lambda result: MEASURED.index(result["name"]))
         RESULTS.parent.mkdir(exist_ok=True)
         RESULTS.write_text("".join(json.dumps(result) + "\n" for result in results))
         PAGE.write_text(markdown(results))
