@@ -32,7 +32,7 @@ from streammc.trace.codec import (
     dtype_name,
     encode,
 )
-from streammc.trace.durable import read_file, reporting, sync_directory, write_file
+from streammc.trace.durable import read_file, reporting, sync_directory, write_files
 from streammc.trace.sealed import DOCUMENT_LIMIT, plain, seal, unseal
 
 KIND: Final = "arrays"
@@ -83,6 +83,7 @@ def write_arrays(
     except OSError as error:
         raise OutputError(f"expected to create {target}, found {error.strerror}") from error
     try:
+        files: dict[Path, bytes] = {}
         listed, metadata = {}, {}
         for name, values in sorted(arrays.items()):
             check_name(name)
@@ -97,14 +98,12 @@ def write_arrays(
                 "crc32c": chunk_checksum(chunk),
             }
             metadata[name] = document(spec)
-            folder = partial / name
-            folder.mkdir()
-            write_file(folder / "zarr.json", document_bytes(spec))
-            write_file(folder / chunk_key((0,) * array.ndim), chunk)
-            sync_directory(folder)
+            (partial / name).mkdir()
+            files[partial / name / "zarr.json"] = document_bytes(spec)
+            files[partial / name / chunk_key((0,) * array.ndim)] = chunk
         own = {"format": _FORMAT, "kind": KIND, "arrays": listed}
-        write_file(partial / "zarr.json", seal(plain(meta), own, consolidated(metadata)))
-        sync_directory(partial)
+        files[partial / "zarr.json"] = seal(plain(meta), own, consolidated(metadata))
+        write_files(files)
         _swap(partial, target)
     finally:
         shutil.rmtree(partial, ignore_errors=True)

@@ -27,10 +27,10 @@ from streammc.trace.codec import (
 from streammc.trace.contents import chunk_path, draw_axis, fold, interval_checksum, read_chunk
 from streammc.trace.durable import (
     read_file,
-    replace_file,
+    replace_files,
     reporting,
     sync_directory,
-    write_file,
+    write_files,
 )
 from streammc.trace.lock import FOLDER
 from streammc.trace.sealed import DOCUMENT_LIMIT
@@ -47,59 +47,66 @@ _CHECKPOINT: Final = re.compile(r"(\d{1,18})\.npz")
 Stamp = tuple[int, int, int]
 
 
+Files = dict[Path, bytes]
+
+
 def make_folders(path: Path, state: RunState) -> None:
-    """Make the folders and own documents of every group and array."""
-    for group in state.groups():
-        with reporting("create", path / group):
-            (path / group).mkdir(exist_ok=True)
-        write_file(path / group / ROOT, _GROUP)
-    for key in state.specs():
-        with reporting("create", path / key):
-            (path / key).mkdir(exist_ok=True)
-    write_file(path / FOLDER / ROOT, document_bytes(_OPAQUE))
-    write_documents(path, state)
-    for folder in (FOLDER, *state.groups()):
-        sync_directory(path / folder)
+    """Make the folders of every group and array, and the documents of the groups."""
+    for name in (*state.groups(), *state.specs()):
+        with reporting("create", path / name):
+            (path / name).mkdir(exist_ok=True)
+    files = {path / group / ROOT: _GROUP for group in state.groups()}
+    files[path / FOLDER / ROOT] = document_bytes(_OPAQUE)
+    files |= {path / key / ROOT: document_bytes(spec) for key, spec in state.specs().items()}
+    write_files(files)
     sync_directory(path)
     sync_directory(path.parent)
 
 
 def write_documents(path: Path, state: RunState) -> None:
     """Bring the arrays' own documents up to the last commit, where they are not."""
+    stale: Files = {}
     for key, spec in state.specs().items():
         where, wanted = path / key / ROOT, document_bytes(spec)
         try:
-            current = read_file(where, limit=DOCUMENT_LIMIT) == wanted
+            current = read_file(where, limit=DOCUMENT_LIMIT)
         except MissingError:
-            current = False
-        if not current:
-            replace_file(where, wanted, path / FOLDER)
+            current = b""
+        if current != wanted:
+            stale[where] = wanted
+    if stale:
+        replace_files(stale, path / FOLDER)
 
 
-def write_fixed(path: Path, key: str, dims: Sequence[str], values: NDArray[Any]) -> FixedArray:
-    """Write an array of one chunk, fsynced; return its entry in the state."""
-    spec = ArraySpec(values.shape, values.shape, dtype_name(values.dtype), tuple(dims))
-    data = encode(values, spec.dtype)
-    folder = path / key
-    with reporting("create", folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    write_file(folder / ROOT, document_bytes(spec))
-    write_file(folder / chunk_key((0,) * values.ndim), data)
-    sync_directory(folder)
-    return FixedArray(spec, len(data), chunk_checksum(data))
-
-
-def write_group_document(path: Path, group: str) -> None:
-    """Write the own document of a group and make the group's names durable."""
-    write_file(path / group / ROOT, _GROUP)
-    sync_directory(path / group)
+def write_fixed(
+    path: Path, arrays: Mapping[str, tuple[Sequence[str], NDArray[Any]]]
+) -> dict[str, FixedArray]:
+    """Write arrays of one chunk, ``group/name`` -> (dims, values); return their entries."""
+    files: Files = {}
+    entries = {}
+    for key, (dims, values) in arrays.items():
+        spec = ArraySpec(values.shape, values.shape, dtype_name(values.dtype), tuple(dims))
+        data = encode(values, spec.dtype)
+        with reporting("create", path / key):
+            (path / key).mkdir(parents=True, exist_ok=True)
+        files[(path / key).parent / ROOT] = _GROUP
+        files[path / key / ROOT] = document_bytes(spec)
+        files[path / key / chunk_key((0,) * values.ndim)] = data
+        entries[key] = FixedArray(spec, len(data), chunk_checksum(data))
+    write_files(files)
     sync_directory(path)
+    return entries
 
 
-def write_interval(
+def encode_interval(
     path: Path, state: RunState, arrays: Mapping[str, NDArray[Any]], start: int
-) -> dict[str, tuple[int, int]]:
-    """Write one chunk of every array that grows in this phase; return the new checksums.
+) -> tuple[Files, Files, dict[str, tuple[int, int]]]:
+    """Return one chunk of every array that grows in this phase.
+
+    Returns
+    -------
+    tuple
+        New files; files that replace a short last chunk; the new checksums.
 
     Raises
     ------
@@ -107,37 +114,30 @@ def write_interval(
         If committed draws are computed again and come out otherwise.
     """
     specs = state.growing()
-    number, there = divmod(start, state.layout.interval)[0], {}
-    for key, values in arrays.items():
-        spec = specs[key]
-        if spec.shape[draw_axis(spec)] > start:
-            there[key] = _check_same(path, key, spec, number, values)
-    sums = dict(state.sums)
+    number = start // state.layout.interval
+    new, again, sums = Files(), Files(), dict(state.sums)
     for key, values in arrays.items():
         spec = specs[key]
         axis = draw_axis(spec)
-        missing = spec.chunk[axis] - values.shape[axis]
         whole = np.asarray(values, dtype=spec.dtype)
         part = interval_checksum(whole)
+        missing = spec.chunk[axis] - values.shape[axis]
+        full = state.sums[key][0]
+        every = fold(full, part)
+        sums[key] = (full, every) if missing else (every, every)
+        files = new
+        if spec.shape[axis] > start:
+            _check_same(path, key, spec, number, values)
+            files = again
         if missing:
             fill = np.array(fill_value(spec.dtype), dtype=spec.dtype)
             padding = [(0, missing if i == axis else 0) for i in range(whole.ndim)]
             whole = np.pad(whole, padding, constant_values=fill)
-        data = encode(whole, spec.dtype)
-        where = chunk_path(path / key, spec, number)
-        if key in there:
-            replace_file(where, data, path / FOLDER)
-        else:
-            write_file(where, data)
-        full = state.sums[key][0]
-        every = fold(full, part)
-        sums[key] = (full, every) if missing else (every, every)
-    for key in arrays:
-        sync_directory(path / key)
-    return sums
+        files[chunk_path(path / key, spec, number)] = encode(whole, spec.dtype)
+    return new, again, sums
 
 
-def _check_same(path: Path, key: str, spec: ArraySpec, number: int, values: NDArray[Any]) -> bool:
+def _check_same(path: Path, key: str, spec: ArraySpec, number: int, values: NDArray[Any]) -> None:
     old = read_chunk(path, key, spec, number)
     axis = draw_axis(spec)
     new = np.asarray(values, dtype=spec.dtype).take(range(old.shape[axis]), axis=axis)
@@ -147,16 +147,13 @@ def _check_same(path: Path, key: str, spec: ArraySpec, number: int, values: NDAr
             f"{path / key}, found others: continue on the machine and with the versions that "
             "started this run, or choose another output"
         )
-    return True
 
 
-def write_checkpoint(path: Path, state: RunState, checkpoint: tuple[Any, Any]) -> Mark:
-    """Write and fsync the checkpoint of the generation ``state`` is about to become."""
+def encode_checkpoint(state: RunState, checkpoint: tuple[Any, Any]) -> tuple[bytes, Mark]:
+    """Return the checkpoint of the generation ``state`` is about to become."""
     data = checkpoints.encode(*checkpoint)
-    write_file(checkpoint_path(path, state.generation), data)
-    sync_directory(path / FOLDER)
     done = state.committed
-    return Mark(
+    return data, Mark(
         state.generation, done["warmup"], done["draws"], len(data), checkpoints.checksum(data)
     )
 
@@ -189,7 +186,7 @@ def commit_root(
             f"expected no other writer in {path}, found another commit: its file system does not "
             "honour locks; stop the other process"
         )
-    replace_file(path / ROOT, root_document(state, attributes), path / FOLDER)
+    replace_files({path / ROOT: root_document(state, attributes)}, path / FOLDER)
     return root_stamp(path)
 
 

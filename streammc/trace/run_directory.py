@@ -24,11 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.errors import ConfigError, OutputError, StorageIOError, StreammcError
-from streammc.trace import commit
+from streammc.trace import commit, durable
 from streammc.trace.codec import check_name
 from streammc.trace.identity import check_identity
 from streammc.trace.layout import FEATURE, SAMPLES, fixed_dims, make_layout
-from streammc.trace.lock import is_locked_here, run_lock
+from streammc.trace.lock import FOLDER, is_locked_here, run_lock
 from streammc.trace.run_view import RunView, read_root
 from streammc.trace.sealed import plain
 from streammc.trace.state import RunState, new_state
@@ -233,10 +233,15 @@ class RunDirectory(RunView):
             raise StreammcError("expected finite draws, found NaN or infinity in theta")
         arrays = state.layout.interval_arrays(phase, start, theta, stats)
         with self._writing():
-            sums = commit.write_interval(self.path, state, arrays, start)
+            files, again, sums = commit.encode_interval(self.path, state, arrays, start)
             done = {**state.committed, phase: start + length}
             new = replace(state, generation=state.generation + 1, committed=done, sums=sums)
-            new = new.with_mark(commit.write_checkpoint(self.path, new, checkpoint))
+            saved, mark = commit.encode_checkpoint(new, checkpoint)
+            new = new.with_mark(mark)
+            files[commit.checkpoint_path(self.path, mark.generation)] = saved
+            durable.write_files(files)
+            if again:
+                durable.replace_files(again, self.path / FOLDER)
         self._commit(new)
         commit.remove_old_checkpoints(self.path, new)
 
@@ -288,12 +293,8 @@ class RunDirectory(RunView):
 
     def _with_fixed(self, arrays: Mapping[str, Dimensioned]) -> RunState:
         with self._writing():
-            fixed = dict(self._state.fixed)
-            for key, (dims, values) in arrays.items():
-                fixed[key] = commit.write_fixed(self.path, key, dims, values)
-            for group in {key.partition("/")[0] for key in arrays}:
-                commit.write_group_document(self.path, group)
-        return replace(self._state, fixed=fixed)
+            new = commit.write_fixed(self.path, arrays)
+        return replace(self._state, fixed={**self._state.fixed, **new})
 
     def _commit(self, state: RunState) -> None:
         with self._writing():

@@ -5,6 +5,7 @@ A program of its own, because it forks. Prints one JSON object: kills per job.
 ``python crash_points.py FOLDER SECONDS...`` kills after that time.
 """
 
+import itertools
 import json
 import os
 import shutil
@@ -30,13 +31,11 @@ def die():
 
 def die_at(n):
     """Make the ``n``-th call that changes the disk the last; a write is torn in two."""
-    count = 0
+    count = itertools.count(1)  # files are written by threads
 
     def counted(name, call):
         def wrapper(*args, **kwargs):
-            nonlocal count
-            count += 1
-            if count == n:
+            if next(count) == n:
                 if name == "write":
                     call(args[0], bytes(args[1])[: len(args[1]) // 2])
                 die()

@@ -1,4 +1,5 @@
 import errno
+import itertools
 import os
 import subprocess
 import sys
@@ -93,13 +94,14 @@ def test_a_commit_without_fsync_is_noticed(job, tmp_path, monkeypatch):
 
 def test_a_failed_fsync_commits_nothing_and_is_not_tried_again(job, tmp_path, monkeypatch):
     run = job.create(tmp_path / "run")
-    real, calls = os.fsync, 0
+    real, calls = os.fsync, []
 
     def fail_at(number):
+        counter = itertools.count(1)  # files are synced by threads
+
         def failing(descriptor):
-            nonlocal calls
-            calls += 1
-            if calls == number:
+            calls.append(descriptor)
+            if next(counter) == number:
                 raise OSError(errno.EIO, "Input/output error")
             real(descriptor)
 
@@ -107,20 +109,20 @@ def test_a_failed_fsync_commits_nothing_and_is_not_tried_again(job, tmp_path, mo
 
     with run.lock():
         job.step(run)
-    for number in range(1, 19):
+    for number in range(1, 20):
         with run.lock():
-            calls = 0
+            calls.clear()
             monkeypatch.setattr(os, "fsync", fail_at(number))
             with pytest.raises(StorageIOError, match="Input/output error"):
                 job.step(run)
-            before = calls
+            before = len(calls)
             with pytest.raises(StorageIOError, match="earlier one failed"):
                 job.step(run)
-            assert calls == before == number
+            assert len(calls) == before >= number
             monkeypatch.setattr(os, "fsync", real)
         seen = RunDirectory.open(run.path)
         # The last fsync is that of the folder after the root's rename.
-        assert seen.committed_warmup == (20 if number == 18 else 10)
+        assert seen.committed_warmup == (20 if number == 19 else 10)
         job.check_prefix(seen)
     assert job.sample(run.path).finished()
     job.check_prefix(RunDirectory.open(run.path))
@@ -255,7 +257,9 @@ def test_a_writer_that_lost_the_run_to_another_cannot_commit(job, tmp_path):
     run = job.create(tmp_path / "run")
     with run.lock():
         root = run.path / "zarr.json"
-        durable.replace_file(root, root.read_bytes(), run.path / "checkpoint")  # without the lock
+        durable.replace_files(
+            {root: root.read_bytes()}, run.path / "checkpoint"
+        )  # without the lock
         with pytest.raises(BusyError, match="another commit"):
             job.step(run)
 

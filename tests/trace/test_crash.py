@@ -20,7 +20,7 @@ def crash(folder, *arguments):
 
 def test_a_kill_at_any_system_call_leaves_a_whole_generation(tmp_path):
     # All of them (1, 1) take minutes.
-    killed = crash(tmp_path, 5, 13)
+    killed = crash(tmp_path, 5, 17)
     assert killed["fresh"] >= 20
     assert killed["extended"] >= 8
 
