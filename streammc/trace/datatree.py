@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from typing import Any
 
 import xarray as xr
+from zarr.storage import LocalStore
 
 from streammc.trace.run_directory import RunDirectory
 
@@ -39,7 +40,7 @@ def open_run(path: str | os.PathLike[str], *, verify: bool = True) -> xr.DataTre
         If it is no run, or damaged.
     """
     run = RunDirectory.open(path, verify=verify)
-    tree: xr.DataTree = xr.open_datatree(
-        Path(run.path).as_posix(), engine="zarr", consolidated=True, chunks=None
-    )
+    # A store, not a path: "~" or "s3::x" in the name of a directory is only a name.
+    store: Any = LocalStore(run.path, read_only=True)
+    tree: xr.DataTree = xr.open_datatree(store, engine="zarr", consolidated=True, chunks=None)
     return tree

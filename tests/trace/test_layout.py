@@ -51,6 +51,14 @@ def test_an_unfinished_run_can_be_opened(job, tmp_path):
         assert tree["warmup_posterior"].sizes["draw"] == 20
 
 
+@pytest.mark.parametrize("name", ["~", "s3::x", "a b", "%2e%2e", "#f?q", "日本", "\udcff"])
+def test_a_directory_may_have_any_name(job, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    job.sample(name, 5)
+    assert open_run(name).load()["posterior"].sizes["draw"] == 5
+    assert [p.name for p in tmp_path.iterdir()] == [name]
+
+
 def test_a_tree_does_not_grow_after_it_was_opened(job, tmp_path):
     run = job.create(tmp_path / "run")
     with run.lock():
