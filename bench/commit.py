@@ -1,4 +1,4 @@
-"""How long does the commit of one interval take, and does it grow with the run?
+"""Time the commit of one interval, and whether it grows with the run.
 
 Four chains, 29 coefficients, 26 statistics, 100 draws an interval. Each commit is made
 twice: with its fsyncs in threads, as ``streammc.trace.durable`` does, and one after the
