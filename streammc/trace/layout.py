@@ -27,6 +27,9 @@ SAMPLES: Final = (*GROUPS["draws"], *GROUPS["warmup"])
 SAMPLE_DIMS: Final = ("chain", "draw")
 FEATURE: Final = "feature"
 
+Dimensioned = tuple[Sequence[str], NDArray[Any]]
+"""Names of the dimensions, and values."""
+
 _LABEL: Final = re.compile(r"([^\[\]]+)\[(.*)\]", re.DOTALL)
 
 
@@ -190,7 +193,29 @@ def layout_to_json(layout: Layout) -> dict[str, Any]:
     }
 
 
-def fixed_dims(name: str, values: Any, layout: Layout) -> tuple[Sequence[str], NDArray[Any]]:
+def initial_arrays(
+    layout: Layout, phases: Sequence[str], constant_data: Mapping[str, Any]
+) -> dict[str, Dimensioned]:
+    """Return ``group/name`` -> (dims, values) of everything written when a run starts.
+
+    ``constant_data`` maps names to values or to ``(dims, values)``.
+    """
+    arrays: dict[str, Dimensioned] = {
+        key: ((key.rpartition("/")[2],), values)
+        for phase in phases
+        for key, values in layout.fixed(phase).items()
+    }
+    for name, values in constant_data.items():
+        check_name(name)
+        dims, array = _dimensioned(name, values, layout)
+        arrays[f"constant_data/{name}"] = dims, array
+        if FEATURE in dims:
+            texts = np.array(layout.features, dtype=np.str_)
+            arrays[f"constant_data/{FEATURE}"] = (FEATURE,), texts
+    return arrays
+
+
+def _dimensioned(name: str, values: Any, layout: Layout) -> Dimensioned:
     """Return ``(dims, values)``; without dims, a vector over the features is known as one."""
     if isinstance(values, tuple):
         dims, array = values

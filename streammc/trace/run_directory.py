@@ -9,6 +9,8 @@ next attempt writes over it.
 A reader that ignores the consolidated metadata sees the arrays' own documents. They
 are brought up to the last commit when the writer lets go of the run, so that they may
 show fewer draws than there are, never draws that are not committed.
+
+Longer than other files, because every method that writes shares the same guard.
 """
 
 from __future__ import annotations
@@ -27,15 +29,13 @@ from streammc.errors import ConfigError, OutputError, StorageIOError, StreammcEr
 from streammc.trace import commit, durable
 from streammc.trace.codec import check_name
 from streammc.trace.identity import check_identity
-from streammc.trace.layout import FEATURE, SAMPLES, fixed_dims, make_layout
+from streammc.trace.layout import SAMPLES, Dimensioned, initial_arrays, make_layout
 from streammc.trace.lock import FOLDER, is_locked_here, run_lock
 from streammc.trace.run_view import RunView, read_root
 from streammc.trace.sealed import plain
 from streammc.trace.state import RunState, new_state
 
 __all__ = ["RunDirectory", "check_identity"]
-
-Dimensioned = tuple[Sequence[str], NDArray[Any]]
 
 
 class RunDirectory(RunView):
@@ -117,20 +117,9 @@ class RunDirectory(RunView):
         if self.exists(path):
             raise OutputError(f"expected no run at {path} yet, found one: open it instead")
         commit.make_folders(path, state)
-        arrays: dict[str, Dimensioned] = {
-            key: ((key.rpartition("/")[2],), values)
-            for phase in state.phases()
-            for key, values in state.layout.fixed(phase).items()
-        }
-        for name, values in constant_data.items():
-            check_name(name)
-            dims, array = fixed_dims(name, values, state.layout)
-            arrays[f"constant_data/{name}"] = dims, array
-            if FEATURE in dims:
-                texts = np.array(state.layout.features, np.str_)
-                arrays[f"constant_data/{FEATURE}"] = (FEATURE,), texts
         if prepare is not None:
             prepare(path)
+        arrays = initial_arrays(state.layout, state.phases(), constant_data)
         self._commit(self._with_fixed(arrays))
 
     @contextmanager
