@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import time
@@ -15,6 +16,7 @@ from streammc.cli import signals
 from streammc.cli.signals import Interrupted, Interruption, interruptible
 
 LONG = ("sample", "store.zarr", "-o", "run", "--model", "logistic", "--sampler", "hmc", "--json")
+REST = ("--dim", "9", "--seed", "1", "--json")
 SIZE = ("--seed", "3", "--chains", "2", "--warmup", "100", "--draws", "4000")
 
 
@@ -92,6 +94,24 @@ def test_a_signal_checkpoints_and_the_same_command_resumes(
     digests = [streammc("verify", name, "--json").json["digest"] for name in ("run", "resumed")]
     assert digests[0] == digests[1]
     assert 4100 == committed()
+
+
+def test_a_signal_leaves_no_half_written_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    process = start("simulate", "logistic", "s.zarr", "--rows", "50000000", *REST)
+    deadline = time.monotonic() + 120.0
+    while not list(tmp_path.glob("s.zarr.partial-*/X/*")):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=60)
+    assert 143 == process.returncode
+    assert 143 == json.loads(out)["error"]["exit_code"]
+    assert "Traceback" not in err
+    assert [] == os.listdir(tmp_path)
 
 
 @pytest.mark.slow
