@@ -129,7 +129,7 @@ def run_job(
     with RunDirectory.hold(
         folder, identity=key, **shape, **contents(setup, dataset, draws, attributes or {})
     ) as run:
-        if draws > run.draws:
+        if draws != run.draws and draws > run.committed_draws:
             run.extend(draws)
         team = Chains(
             build.problem(dataset, model, setup.cv, setup.plan, setup.sampler),
