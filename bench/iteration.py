@@ -1,4 +1,4 @@
-"""How long does one iteration of hmc-ecs take, and how much of that is arithmetic?
+"""How long one iteration of hmc-ecs takes, and how much of that is arithmetic.
 
 One core, warm, logistic regression with 29 columns, no certainty rows. The bare kernel
 does the same arithmetic in one function over plain arrays: no certainty rows, no
