@@ -17,6 +17,7 @@ def models(output: Output) -> None:
     rows = []
     for name in registry.MODELS:
         text = (registry.model(name).__doc__ or "").strip().splitlines()[0]
+        text = text.removeprefix("Return ").replace("``", "").rstrip(".")
         rows.append({"name": name, "description": text})
     human = table(
         ["model", "what it is"], [[row["name"], row["description"]] for row in rows], words=True

@@ -132,6 +132,20 @@ def test_samplers_take_their_options(store: Path, sampler: str) -> None:
     assert 0.2 >= done.json["sampling"]["step_size"]
 
 
+def test_hmc_ecs_is_refused_by_name_and_replaced_by_auto(store: Path) -> None:
+    few = ("--rows", "80", "--dim", "20", "--seed", "1", "--quiet")
+    assert 0 == streammc("simulate", "logistic", "few.zarr", *few).code
+    words = ("sample", "few.zarr", "-o", "run", "--model", "logistic", "--quiet", "--json")
+    before = snapshot(store.parent)
+    refused = streammc(*words, "--sampler", "hmc-ecs")
+    assert (65, "refused") == (refused.code, refused.json["error"]["code"])
+    assert "use --sampler hmc" in refused.err
+    assert before == snapshot(store.parent)
+    done = streammc(*words, "--draws", "20", "--warmup", "20")
+    assert (0, "hmc") == (done.code, done.json["sampler"])
+    assert "because" in done.json["sampling"]["reason"]
+
+
 def test_an_unknown_option_lists_those_that_exist(store: Path) -> None:
     done = streammc(*SAMPLE, "--sampler", "hmc", "--option", "zeal=1", "--quiet")
     assert 2 == done.code
