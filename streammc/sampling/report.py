@@ -149,6 +149,8 @@ def _sampling(
         "warmup_seconds": team.clock["warmup"],
         "pass_seconds": float(cv.certificate["seconds"]),
         "passes": int(cv.certificate["passes"]),
+        "decrement": float(cv.certificate["decrement"]),
+        "theta_star_certified": bool(cv.certificate["converged"]) if plan is not None else None,
         "iterations": int(stats["lp"].size),
         "rows_read": rows_read,
         "bytes_read": rows_read * dataset.rows().row_bytes,
@@ -209,6 +211,11 @@ def summary_warnings(
         lines.append(
             f"warmup of {sampling['warmup']} is shorter than 5 x {blocks} blocks: the first "
             "subsample may still be felt"
+        )
+    if sampling["theta_star_certified"] is False:
+        lines.append(
+            f"theta_star is {sampling['decrement']:.2g} posterior sd from the mode: trust the "
+            "audit, or leave out the limit on passes"
         )
     if sampling["divergences"]:
         lines.append(f"{sampling['divergences']} divergent transitions: use a smaller step size")
