@@ -55,9 +55,16 @@ def test_a_signal_that_the_parent_ignores_stays_ignored() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
+def listen() -> None:
+    """Undo what a shell does to its background jobs: they ignore Ctrl-C, and so would children."""
+    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signum, signal.SIG_DFL)
+
+
 def start(*words: str) -> subprocess.Popen[str]:
     pipe = subprocess.PIPE
-    return subprocess.Popen([*PROGRAM, *words], stdout=pipe, stderr=pipe, text=True)
+    command = [*PROGRAM, *words]
+    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, preexec_fn=listen)
 
 
 def committed() -> int:
