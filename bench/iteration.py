@@ -1,8 +1,8 @@
 """How long one iteration of hmc-ecs takes, and how much of that is arithmetic.
 
 One core, warm, logistic regression with 29 columns, no certainty rows. The bare kernel
-does the same arithmetic in one function over plain arrays: no certainty rows, no
-units, one predictor, nothing recorded. Both run in turn in one process; medians of
+does the same arithmetic over plain arrays: no certainty rows, no units, one predictor,
+nothing recorded. Both run in turn in one process; medians of
 CPU time. Run ``python bench/iteration.py``; it prints a table and one line of JSON.
 """
 
@@ -29,6 +29,67 @@ N_ROWS, DIM, ITERATIONS, REPEATS = 100_000, 29, 2000, 11
 
 
 @njit(nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
+def pull(value, slope, weighted, X, scale, c, sums):
+    """Write the gradient of the estimate; return the total and the scatter."""
+    d, m = X.shape
+    total = 0.0
+    for j in range(m):
+        total += value[j]
+    mean = total / m
+    scatter = 0.0
+    for j in range(m):
+        scatter += (value[j] - mean) * (value[j] - mean)
+        weighted[j] = slope[j] * (scale - c * (value[j] - mean))
+    i = 0
+    while i + 4 <= d:
+        s0 = s1 = s2 = s3 = 0.0
+        for j in range(m):
+            w = weighted[j]
+            s0 += w * X[i, j]
+            s1 += w * X[i + 1, j]
+            s2 += w * X[i + 2, j]
+            s3 += w * X[i + 3, j]
+        sums[i], sums[i + 1], sums[i + 2], sums[i + 3] = s0, s1, s2, s3
+        i += 4
+    while i < d:
+        s0 = 0.0
+        for j in range(m):
+            s0 += weighted[j] * X[i, j]
+        sums[i] = s0
+        i += 1
+    return total, scatter
+
+
+@njit(nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
+def push(X, delta, shift):
+    """Write ``shift = delta' X``."""
+    d, m = X.shape
+    for j in range(m):
+        shift[j] = 0.0
+    i = 0
+    while i + 4 <= d:
+        w0, w1, w2, w3 = delta[i], delta[i + 1], delta[i + 2], delta[i + 3]
+        for j in range(m):
+            shift[j] += w0 * X[i, j] + w1 * X[i + 1, j] + w2 * X[i + 2, j] + w3 * X[i + 3, j]
+        i += 4
+    while i < d:
+        w0 = delta[i]
+        for j in range(m):
+            shift[j] += w0 * X[i, j]
+        i += 1
+
+
+@njit(nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
+def whiten(S, rest, sums, gz):
+    """Write ``S' (rest + sums)``."""
+    gz[:] = 0.0
+    for i in range(gz.shape[0]):
+        w = rest[i] + sums[i]
+        for j in range(i + 1):
+            gz[j] += S[i, j] * w
+
+
+@njit(nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
 def bare(link, X, y, eta_star, taylor, all_X, all_y, units, star, g0, H, S, z, rng, steps, step, n):
     """HMC-ECS on plain arrays: X (d, m), n rows of the subsample proposed an iteration."""
     d, m = X.shape
@@ -36,16 +97,12 @@ def bare(link, X, y, eta_star, taylor, all_X, all_y, units, star, g0, H, S, z, r
     eta, shift, out = np.zeros((1, m)), np.zeros(m), np.zeros((3, m))
     eta1, out1, y1 = np.zeros((1, 1)), np.zeros((3, 1)), np.zeros(1)
     trial, fresh = np.zeros(m), np.zeros((n, 5))
-    delta, g, gz, p, z0, gz0 = (
-        np.zeros(d),
-        np.zeros(d),
-        np.zeros(d),
-        np.zeros(d),
-        np.zeros(d),
-        np.zeros(d),
-    )
+    value0, slope0 = np.zeros(m), np.zeros(m)
+    p, sums = np.zeros(d), np.zeros(d)
+    delta, rest, gz = np.zeros(d), np.zeros(d), np.zeros(d)
+    delta0, rest0, gz0, z0 = np.zeros(d), np.zeros(d), np.zeros(d), np.zeros(d)
     scale, c = N_ROWS / m, N_ROWS**2 / (m * (m - 1.0))
-    density = density0 = 0.0
+    density = quadratic = 0.0
     for t in range(units.shape[0] // n):
         # the subsample: expand n rows at theta_star, remainders at theta, accept or not
         trial[:] = value
@@ -83,12 +140,18 @@ def bare(link, X, y, eta_star, taylor, all_X, all_y, units, star, g0, H, S, z, r
                 for i in range(3):
                     taylor[i, slot] = fresh[f, 1 + i]
                 slope[slot] = fresh[f, 4]
+            # the new rows enter the density and the gradient at the same position
+            total, scatter = pull(value, slope, weighted, X, scale, c, sums)
+            density = quadratic + scale * total - 0.5 * c * scatter
+            whiten(S, rest, sums, gz)
         kinetic = 0.0
         for i in range(d):
             p[i] = rng.standard_normal()
             kinetic += 0.5 * p[i] * p[i]
-            z0[i], gz0[i] = z[i], gz[i]
-        density0 = density
+            z0[i], gz0[i], delta0[i], rest0[i] = z[i], gz[i], delta[i], rest[i]
+        for j in range(m):
+            value0[j], slope0[j] = value[j], slope[j]
+        density0, quadratic0 = density, quadratic
         for _ in range(steps):
             for i in range(d):
                 p[i] += 0.5 * step * gz[i]
@@ -98,54 +161,35 @@ def bare(link, X, y, eta_star, taylor, all_X, all_y, units, star, g0, H, S, z, r
                 for j in range(i + 1):
                     total += S[i, j] * z[j]
                 delta[i] = total
-            density = 0.0
+            quadratic = 0.0
             for i in range(d):
                 curve = 0.0
                 for j in range(d):
                     curve += H[i, j] * delta[j]
                 theta = star[i] + delta[i]
-                g[i] = g0[i] + curve - theta / 100.0
-                density += delta[i] * (g0[i] + 0.5 * curve) - theta * theta / 200.0
-            shift[:] = 0.0
-            for i in range(d):
-                x = X[i]
-                w = delta[i]
-                for j in range(m):
-                    shift[j] += w * x[j]
+                rest[i] = g0[i] + curve - theta / 100.0
+                quadratic += delta[i] * (g0[i] + 0.5 * curve) - theta * theta / 200.0
+            push(X, delta, shift)
             for j in range(m):
                 eta[0, j] = eta_star[j] + shift[j]
             link(eta, y, 1, out)
-            total = 0.0
             for j in range(m):
                 s = shift[j]
                 value[j] = out[0, j] - taylor[0, j] - taylor[1, j] * s - 0.5 * taylor[2, j] * s * s
                 slope[j] = out[1, j] - taylor[1, j] - taylor[2, j] * s
-                total += value[j]
-            mean = total / m
-            scatter = 0.0
-            for j in range(m):
-                scatter += (value[j] - mean) * (value[j] - mean)
-                weighted[j] = slope[j] * (scale - c * (value[j] - mean))
-            density += scale * total - 0.5 * c * scatter
-            for i in range(d):
-                x = X[i]
-                total = 0.0
-                for j in range(m):
-                    total += weighted[j] * x[j]
-                g[i] += total
-            gz[:] = 0.0
-            for i in range(d):
-                w = g[i]
-                for j in range(i + 1):
-                    gz[j] += S[i, j] * w
+            total, scatter = pull(value, slope, weighted, X, scale, c, sums)
+            density = quadratic + scale * total - 0.5 * c * scatter
+            whiten(S, rest, sums, gz)
             moved = 0.0
             for i in range(d):
                 p[i] += 0.5 * step * gz[i]
                 moved += 0.5 * p[i] * p[i]
         if not math.log(rng.random()) < density - moved - density0 + kinetic:
-            z[:] = z0
-            gz[:] = gz0
-            density = density0
+            for i in range(d):
+                z[i], gz[i], delta[i], rest[i] = z0[i], gz0[i], delta0[i], rest0[i]
+            for j in range(m):
+                value[j], slope[j] = value0[j], slope0[j]
+            density, quadratic = density0, quadratic0
     return density
 
 

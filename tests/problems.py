@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from streammc.estimators.blocks import Block, allocate_block, allocate_rows, expand
+from streammc.estimators.blocks import Block, allocate_block, allocate_rows, expanded
 from streammc.estimators.target import Base, allocate_point, allocate_work, evaluate
 from streammc.models import logistic, poisson
-from streammc.protocols import Rows
 from streammc.samplers.hamiltonian import Problem
 from streammc.stores.memory import from_arrays
 from streammc.subsampling.certainty import leave_out
@@ -37,7 +36,7 @@ class Small:
         self.n_units = -(-n // unit_rows)
         self.certain_rows = np.array(sorted(certain), dtype=np.int64)
         self.labels = [f"beta[x{j}]" for j in range(d)]
-        everything = self.expanded(np.arange(n), order)
+        everything = self.expanded(self.rows(np.arange(n)), order)
         g, h = self.sums()
         self.base = Base(
             self.theta_star,
@@ -47,17 +46,18 @@ class Small:
             np.ascontiguousarray(np.linalg.cholesky(np.linalg.inv(np.eye(d) - h))),
             self.model.prior.table(self.labels),
             1,
+            order,
             unit_rows,
             self.n_units / k,
             self.n_units**2 / (k * (k - 1)),
         )
-        self.certain = self.expanded(self.certain_rows, order)
+        self.certain = self.expanded(self.rows(self.certain_rows), order)
 
     def sums(self):
-        full = self.expanded(np.arange(self.n), 2)
+        full = self.expanded(self.rows(np.arange(self.n)), 2)
         return self.X.T @ full.expansion[1], (self.X.T * full.expansion[2]) @ self.X
 
-    def rows(self, index, weight=None):
+    def rows(self, index):
         index = np.asarray(index, dtype=np.int64)
         inside = index < self.n
         safe = np.where(inside, index, 0)
@@ -68,21 +68,21 @@ class Small:
         out.weight[:] = self.weight[safe] * inside
         return out
 
-    def expanded(self, index, order, leave=False) -> Block:
-        rows = self.rows(index)
-        if leave:
-            starts = np.asarray(index)[:: self.unit_rows].astype(np.int64).copy()
-            leave_out(starts, self.unit_rows, self.certain_rows, rows.weight)
-        block = allocate_block(len(index), self.d, 1)
-        bounds = np.array([0, len(index)], dtype=np.int64)
-        expand(self.model.link, self.theta_star, 1, order, Rows(*rows), bounds, block, 0)
-        return block
+    def expanded(self, rows, order) -> Block:
+        return expanded(self.model.link, self.theta_star, 1, order, rows, 1)
 
     def unit_index(self, units):
         return (np.asarray(units)[:, None] * self.unit_rows + np.arange(self.unit_rows)).ravel()
 
+    def unit_rows_of(self, units):
+        """Return the rows of units; certainty rows count 0 times."""
+        starts = np.asarray(units, dtype=np.int64) * self.unit_rows
+        rows = self.rows(self.unit_index(units))
+        leave_out(starts, self.unit_rows, self.certain_rows, rows.weight)
+        return rows
+
     def subsample(self, units) -> Block:
-        return self.expanded(self.unit_index(units), self.order, leave=True)
+        return self.expanded(self.unit_rows_of(units), self.order)
 
     def point_at(self, theta, units, base=None):
         base = base or self.base
@@ -128,7 +128,6 @@ def kernel_problem(small, *, step_size=None, length=1.5, jitter=0.2, base=None):
         certainty_rows=small.certain_rows,
         design=UnitDesign(small.n, small.unit_rows, small.k, small.k) if k else None,
         source=store.rows(),
-        order=small.order,
         trajectory_length=length,
         jitter=jitter,
         target_acceptance=0.8,

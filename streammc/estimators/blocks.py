@@ -12,8 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import types
 
-from streammc.numerics.jit import LINK_TYPE, i8, index_vector, jit, matrix, vector
+from streammc.numerics.jit import LINK_TYPE, i8, jit, matrix, vector
 from streammc.protocols import Matrix, Rows, Vector
+
+TILE = 512
+"""Rows evaluated at once: their predictors and derivatives stay in the first-level cache."""
 
 
 class Block(NamedTuple):
@@ -40,6 +43,26 @@ def expansion_size(p: int) -> int:
     return 1 + p + p * (p + 1) // 2
 
 
+class Scratch(NamedTuple):
+    """Flat buffers for one tile; views of the exact width are cut from them."""
+
+    eta: Vector
+    """(p TILE,) predictors."""
+    step: Vector
+    """(p TILE,) predictors minus those at the expansion point."""
+    out: Vector
+    """((1 + p) TILE,) value and derivatives from the link."""
+
+
+SCRATCH_TYPE: Any = types.NamedUniTuple(vector, 3, Scratch)
+
+
+def allocate_scratch(p: int) -> Scratch:
+    """Return buffers for ``p`` predictors."""
+    size = expansion_size(p) * TILE
+    return Scratch(np.zeros(p * TILE), np.zeros(p * TILE), np.zeros(size))
+
+
 def allocate_block(m: int, q: int, p: int) -> Block:
     """Return a block of zeros."""
     return Block(
@@ -56,56 +79,66 @@ def allocate_rows(m: int, q: int) -> Rows:
     return Rows(np.zeros((m, q)), np.zeros(m), np.zeros(m), np.zeros(m))
 
 
-@jit(types.void(LINK_TYPE, vector, i8, i8, ROWS_TYPE, index_vector, BLOCK_TYPE, i8))
-def expand(link, theta_star, n_linear, order, rows, bounds, block, shift):  # type: ignore[no-untyped-def]
-    """Expand the log-likelihoods of ``rows`` at ``theta_star`` (Dang et al. 2019, eq. 11).
+@jit(
+    types.void(LINK_TYPE, vector, i8, i8, ROWS_TYPE, i8, i8, BLOCK_TYPE, i8, SCRATCH_TYPE),
+    reassociate=True,
+    borrow=True,
+)
+def expand(link, theta_star, n_linear, order, rows, start, count, block, shift, scratch):  # type: ignore[no-untyped-def]
+    """Expand the log-likelihoods of rows at ``theta_star`` (Dang et al. 2019, eq. 11).
 
-    Row ``i`` becomes row ``shift + i`` of ``block``. ``bounds`` cuts the rows into
-    pieces that are evaluated one by one: the bits of a row must not depend on which
-    other pieces share the batch. ``order`` -1 expands nothing (the remainder is then
-    the log-likelihood itself).
+    Row ``start + i`` of ``rows`` becomes row ``shift + i`` of ``block``, for ``count``
+    rows. ``order`` -1 expands nothing: the remainder is then the log-likelihood itself.
+    The bits of a row may depend on the rows expanded with it, by vectorisation.
     """
-    q = rows.X.shape[1]
-    p = block.eta_star.shape[0]
-    size = block.expansion.shape[0]
-    for piece in range(bounds.shape[0] - 1):
-        first = bounds[piece]
-        w = bounds[piece + 1] - first
-        lo = shift + first
-        hi = lo + w
+    if start < 0 or shift < 0:  # never: tells the compiler that no index counts from the end
+        return
+    X, offset, row_weight = rows.X, rows.offset, rows.weight
+    design, weight, eta_star, expansion = (
+        block.design,
+        block.weight,
+        block.eta_star,
+        block.expansion,
+    )
+    q = X.shape[1]
+    p = eta_star.shape[0]
+    size = expansion.shape[0]
+    used = size
+    if order < 2:
+        used = 0 if order < 0 else (1 if order == 0 else 1 + p)
+    for done in range(0, count, TILE):
+        w = min(TILE, count - done)
+        first = start + done
+        lo = shift + done
         for i in range(w):
             for j in range(q):
-                block.design[j, lo + i] = rows.X[first + i, j]
+                design[j, lo + i] = X[first + i, j]
             block.y[lo + i] = rows.y[first + i]
-            block.weight[lo + i] = rows.weight[first + i]
-        eta = np.zeros((p, w))
-        out = np.zeros((size, w))
+            weight[lo + i] = row_weight[first + i]
+        eta = scratch.eta[: p * w].reshape((p, w))
+        out = scratch.out[: size * w].reshape((size, w))
         for a in range(p):
-            if a < n_linear:
-                for j in range(q):
-                    coefficient = theta_star[a * q + j]
-                    for i in range(w):
-                        eta[a, i] += coefficient * block.design[j, lo + i]
-                if a == 0:
-                    for i in range(w):
-                        eta[a, i] += rows.offset[first + i]
-            else:
-                for i in range(w):
-                    eta[a, i] = theta_star[n_linear * q + a - n_linear]
             for i in range(w):
-                block.eta_star[a, lo + i] = eta[a, i]
-        used = 0
+                total = 0.0
+                if a < n_linear:
+                    for j in range(q):
+                        total += theta_star[a * q + j] * X[first + i, j]
+                    if a == 0:
+                        total += offset[first + i]
+                else:
+                    total = theta_star[n_linear * q + a - n_linear]
+                eta[a, i] = total
+                eta_star[a, lo + i] = total
         if order >= 0:
-            link(eta, block.y[lo:hi], order, out)
-            used = 1 if order == 0 else (1 + p if order == 1 else size)
+            link(eta, block.y[lo : lo + w], order, out)
         for s in range(size):
             for i in range(w):
-                value = out[s, i] * block.weight[lo + i] if s < used else 0.0
+                value = out[s, i] * weight[lo + i] if s < used else 0.0
                 # A row that counts 0 times must not turn inf * 0 into NaN.
-                block.expansion[s, lo + i] = value if block.weight[lo + i] != 0.0 else 0.0
+                expansion[s, lo + i] = value if weight[lo + i] != 0.0 else 0.0
 
 
-@jit(types.void(BLOCK_TYPE, i8, BLOCK_TYPE, i8, i8))
+@jit(types.void(BLOCK_TYPE, i8, BLOCK_TYPE, i8, i8), borrow=True)
 def copy_rows(source, source_start, target, target_start, count):  # type: ignore[no-untyped-def]
     """Copy ``count`` expanded rows from one block to another."""
     for i in range(count):
@@ -118,3 +151,11 @@ def copy_rows(source, source_start, target, target_start, count):  # type: ignor
             target.eta_star[a, t] = source.eta_star[a, s]
         for a in range(source.expansion.shape[0]):
             target.expansion[a, t] = source.expansion[a, s]
+
+
+def expanded(link: Any, theta_star: Vector, n_linear: int, order: int, rows: Rows, p: int) -> Block:
+    """Return all ``rows`` expanded at ``theta_star``; see :func:`expand`."""
+    m, q = rows.X.shape
+    block = allocate_block(m, q, p)
+    expand(link, theta_star, n_linear, order, rows, 0, m, block, 0, allocate_scratch(p))
+    return block

@@ -20,12 +20,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import types
 
-from streammc.estimators.blocks import BLOCK_TYPE
-from streammc.estimators.difference import (
+from streammc.estimators.blocks import (
+    BLOCK_TYPE,
     SCRATCH_TYPE,
     TILE,
     Scratch,
     allocate_scratch,
+)
+from streammc.estimators.difference import (
     mean_and_scatter,
     pull_back,
     remainders,
@@ -50,6 +52,8 @@ class Base(NamedTuple):
     prior: Matrix
     """(d, 4) prior table."""
     n_linear: int
+    order: int
+    """Of the expansions of the rows; -1: none, the remainder is the log-likelihood."""
     unit_rows: int
     estimate_factor: float
     """``U / k``; 0 without units."""
@@ -58,7 +62,7 @@ class Base(NamedTuple):
 
 
 BASE_TYPE: Any = types.NamedTuple(
-    (vector, f8, vector, matrix, matrix, matrix, i8, i8, f8, f8), Base
+    (vector, f8, vector, matrix, matrix, matrix, i8, i8, i8, f8, f8), Base
 )
 
 
@@ -88,6 +92,7 @@ REST, CERTAIN, VARIANCE, DENSITY = 0, 1, 2, 3
 class Work(NamedTuple):
     """Scratch of one chain."""
 
+    momentum: Vector
     delta: Vector
     gradient: Vector
     weighted: Matrix
@@ -99,7 +104,9 @@ class Work(NamedTuple):
     scratch: Scratch
 
 
-WORK_TYPE: Any = types.NamedTuple((vector, vector, matrix, vector, matrix, SCRATCH_TYPE), Work)
+WORK_TYPE: Any = types.NamedTuple(
+    (vector, vector, vector, matrix, vector, matrix, SCRATCH_TYPE), Work
+)
 
 
 def allocate_point(d: int, k: int, m: int, p: int) -> Point:
@@ -120,6 +127,7 @@ def allocate_work(d: int, m: int, p: int, certain: int = 0) -> Work:
     return Work(
         np.zeros(d),
         np.zeros(d),
+        np.zeros(d),
         np.zeros((p, m)),
         np.zeros(certain),
         np.zeros((p, certain)),
@@ -127,10 +135,9 @@ def allocate_work(d: int, m: int, p: int, certain: int = 0) -> Work:
     )
 
 
-@jit(types.void(BASE_TYPE, vector, vector), absorb=True)
-def displace(base, z, delta):  # type: ignore[no-untyped-def]
+@jit(types.void(matrix, vector, vector), reassociate=True, borrow=True)
+def displace(factor, z, delta):  # type: ignore[no-untyped-def]
     """Write ``delta = S z``."""
-    factor = base.factor
     for i in range(z.shape[0]):
         total = 0.0
         for j in range(i + 1):
@@ -138,7 +145,7 @@ def displace(base, z, delta):  # type: ignore[no-untyped-def]
         delta[i] = total
 
 
-@jit(types.void(BASE_TYPE, BLOCK_TYPE, POINT_TYPE, WORK_TYPE), reassociate=True, absorb=True)
+@jit(types.void(BASE_TYPE, BLOCK_TYPE, POINT_TYPE, WORK_TYPE), reassociate=True, borrow=True)
 def finish(base, sub, point, work):  # type: ignore[no-untyped-def]
     """Combine unit totals into density and gradient; everything else is in ``point``.
 
@@ -151,7 +158,10 @@ def finish(base, sub, point, work):  # type: ignore[no-untyped-def]
     k = totals.shape[0]
     p, m = slope.shape
     b, scale, c = base.unit_rows, base.estimate_factor, base.variance_factor
-    total_gradient[:] = point.rest
+    rest = point.rest
+    for i in range(d):
+        total_gradient[i] = rest[i]
+        gradient[i] = 0.0
     variance = 0.0
     estimate = 0.0
     if k > 0:
@@ -172,7 +182,6 @@ def finish(base, sub, point, work):  # type: ignore[no-untyped-def]
     scalars = point.scalars
     scalars[VARIANCE] = variance
     scalars[DENSITY] = scalars[REST] + estimate - 0.5 * variance
-    gradient[:] = 0.0
     for i in range(d):
         g = total_gradient[i]
         for j in range(i + 1):
@@ -182,6 +191,7 @@ def finish(base, sub, point, work):  # type: ignore[no-untyped-def]
 @jit(
     types.void(LINK_TYPE, BASE_TYPE, BLOCK_TYPE, BLOCK_TYPE, POINT_TYPE, WORK_TYPE),
     reassociate=True,
+    borrow=True,
 )
 def evaluate(link, base, certain, sub, point, work):  # type: ignore[no-untyped-def]
     """Evaluate log density and gradient at ``point.z``."""
@@ -190,7 +200,7 @@ def evaluate(link, base, certain, sub, point, work):  # type: ignore[no-untyped-
     hessian, gradient, theta_star = base.hessian, base.gradient, base.theta_star
     n_linear = base.n_linear
     d = delta.shape[0]
-    displace(base, point.z, delta)
+    displace(base.factor, point.z, delta)
     density = base.log_lik
     for i in range(d):
         curve = 0.0
@@ -214,5 +224,5 @@ def evaluate(link, base, certain, sub, point, work):  # type: ignore[no-untyped-
     value, slope = point.value, point.slope
     for lo in range(0, m, TILE):
         remainders(link, sub, delta, n_linear, lo, min(lo + TILE, m), scratch, value, slope)
-    unit_totals(value, base.unit_rows, 0, 0, point.totals.shape[0], point.totals)
+    unit_totals(value, base.unit_rows, 0, point.totals.shape[0], point.totals)
     finish(base, sub, point, work)

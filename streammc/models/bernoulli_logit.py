@@ -26,7 +26,7 @@ def _row(eta, y):  # type: ignore[no-untyped-def]
     return value, -sign * ((e if a < 0.0 else 1.0) / u), -e / (u * u)
 
 
-@jit(LINK_SIGNATURE)
+@jit(LINK_SIGNATURE, borrow=True)
 def link(eta, y, order, out):  # type: ignore[no-untyped-def]
     """Write ``y eta - log(1 + exp(eta))`` and its derivatives; see ``protocols.Model``.
 

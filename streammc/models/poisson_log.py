@@ -28,7 +28,7 @@ def _row(eta, y):  # type: ignore[no-untyped-def]
     return (0.0 if y == 0.0 else y * bounded) - rate, rate
 
 
-@jit(LINK_SIGNATURE)
+@jit(LINK_SIGNATURE, borrow=True)
 def link(eta, y, order, out):  # type: ignore[no-untyped-def]
     """Write ``y eta - exp(eta) - log y!`` and its derivatives; see ``protocols.Model``.
 

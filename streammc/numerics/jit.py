@@ -62,7 +62,7 @@ def cache_dir() -> str:
 
 
 def jit(
-    *signatures: Any, reassociate: bool = False, absorb: bool = False
+    *signatures: Any, reassociate: bool = False, absorb: bool = False, borrow: bool = False
 ) -> Callable[[Callable[..., Any]], Any]:
     """Compile a function: cached on disk, without the GIL, with NumPy's division.
 
@@ -90,6 +90,7 @@ def jit(
                 error_model="numpy",
                 fastmath=_REASSOCIATE if reassociate else False,
                 inline="always" if absorb else "never",
+                _nrt=not borrow,
             )(function)
         finally:
             numba_config.CACHE_DIR = saved

@@ -26,7 +26,7 @@ SHAPE: Final = 3
 _HALF_LOG_2PI: Final = 0.9189385332046728
 
 
-@jit(f8(vector, matrix, vector))
+@jit(f8(vector, matrix, vector), borrow=True)
 def log_prior(theta, table, gradient):  # type: ignore[no-untyped-def]
     """Return the log density at ``theta`` (d,), constants included.
 
@@ -45,7 +45,7 @@ def log_prior(theta, table, gradient):  # type: ignore[no-untyped-def]
     return total
 
 
-@jit(types.void(vector, matrix, vector))
+@jit(types.void(vector, matrix, vector), borrow=True)
 def prior_curvature(theta, table, out):  # type: ignore[no-untyped-def]
     """Write minus the second derivative of each log density into ``out`` (d,).
 

@@ -23,7 +23,7 @@ def start(step_size: float) -> Vector:
     return np.array([log_step, log_step, 0.0, 0.0, math.log(3.0) + log_step])
 
 
-@jit("void(float64[::1], float64, float64, float64)")
+@jit("void(float64[::1], float64, float64, float64)", borrow=True)
 def update(state, acceptance, target, largest):  # type: ignore[no-untyped-def]
     """Move the step size after an iteration with the given acceptance probability.
 

@@ -26,9 +26,9 @@ from streammc.estimators.target import (
     allocate_work,
     evaluate,
 )
-from streammc.protocols import Index, RowSource
+from streammc.protocols import Index, Rows, RowSource
 from streammc.samplers import dual_averaging
-from streammc.samplers.transition import STATISTICS, Dynamics, Proposal, run
+from streammc.samplers.transition import STATISTICS, Dynamics, allocate_proposal, run
 from streammc.subsampling.certainty import leave_out
 from streammc.subsampling.units import UnitDesign
 
@@ -53,7 +53,6 @@ class Problem:
     design: UnitDesign | None
     """``None`` for full-data HMC."""
     source: RowSource
-    order: int
     trajectory_length: float
     jitter: float
     target_acceptance: float
@@ -85,9 +84,9 @@ class HamiltonianKernel:
         q = problem.source.n_features
         self._sub = allocate_block(m, q, p)
         self._units = np.zeros(k, dtype=np.int64)
-        self._bounds = (
-            problem.design.block_bounds() if problem.design else np.zeros(1, dtype=np.int64)
-        )
+        bounds = problem.design.block_bounds() if problem.design else np.zeros(1, dtype=np.int64)
+        unit_rows = problem.base.unit_rows
+        self._proposal = allocate_proposal(q, p, unit_rows, bounds, self._units)
         self._point = allocate_point(d, k, m, p)
         self._trial = allocate_point(d, k, m, p)
         self._work = allocate_work(d, m, p, problem.certain.y.shape[0])
@@ -104,7 +103,7 @@ class HamiltonianKernel:
         problem = self.problem
         if problem.design:
             self._units[:] = problem.design.draw(len(self._units), self._subsample_rng)
-            self._load_subsample(self._units, self._bounds, self._sub)
+            self._load_subsample()
         for _ in range(100):
             self._point.z[:] = self._kernel_rng.standard_normal(problem.dim)
             evaluate(
@@ -167,7 +166,7 @@ class HamiltonianKernel:
         """
         self._units[:] = arrays["units"]
         if self.problem.design:
-            self._load_subsample(self._units, self._bounds, self._sub)
+            self._load_subsample()
         for name, array in self._point._asdict().items():
             array[...] = arrays[f"point_{name}"]
         self._sub.weight[:] = arrays["weight"]
@@ -187,7 +186,7 @@ class HamiltonianKernel:
         else:
             count = min(count, 8)
         if self.problem.design:
-            largest = int(np.diff(self._bounds).max()) * self.problem.design.unit_rows
+            largest = int(np.diff(self._proposal.bounds).max()) * self.problem.design.unit_rows
             count = min(count, _BATCH_ROWS // largest)
         return max(count, 1)
 
@@ -198,23 +197,10 @@ class HamiltonianKernel:
         n = theta.shape[0]
         if problem.design:
             counts = problem.design.proposal_counts(self.iteration, n)
-            pieces = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-            units = problem.design.draw(int(pieces[-1]), self._subsample_rng)
+            units = problem.design.draw(int(counts.sum()), self._subsample_rng)
         else:
-            pieces = np.zeros(1, dtype=np.int64)
             units = self._units
-        rows = int(pieces[-1]) * int(problem.base.unit_rows)
-        p, q = problem.certain.eta_star.shape[0], problem.source.n_features
-        fresh = allocate_block(rows, q, p)
-        if problem.design:
-            self._load_subsample(units, pieces, fresh)
-        proposal = Proposal(
-            np.empty(len(self._units)),
-            np.empty(rows),
-            np.empty((p, rows)),
-            self._bounds,
-            self._units,
-        )
+        ahead = self._gather(units)
         adapt = warmup and problem.step_size is None
         dynamics = Dynamics(
             problem.trajectory_length, problem.jitter, problem.target_acceptance, int(adapt)
@@ -224,12 +210,12 @@ class HamiltonianKernel:
             problem.base,
             problem.certain,
             self._sub,
-            fresh,
+            ahead,
             units,
             self.iteration,
             self._point,
             self._trial,
-            proposal,
+            self._proposal,
             self._work,
             dynamics,
             self._tuning,
@@ -239,24 +225,22 @@ class HamiltonianKernel:
         )
         self.iteration += n
 
-    def _load_subsample(self, units: Index, pieces: Index, block: Block) -> None:
-        """Gather units and expand them, piece by piece (``pieces`` in units)."""
+    def _gather(self, units: Index) -> Rows:
+        """Return the rows of ``units``; certainty rows count 0 times."""
         problem = self.problem
-        assert problem.design is not None
-        b = problem.design.unit_rows
+        b = problem.base.unit_rows
         rows = allocate_rows(len(units) * b, problem.source.n_features)
-        starts = problem.design.starts(units)
-        problem.source.will_need(np.sort(starts), b)
-        problem.source.gather(starts, b, rows)
-        leave_out(starts, b, problem.certainty_rows, rows.weight)
-        expand(
-            problem.link,
-            problem.base.theta_star,
-            problem.base.n_linear,
-            problem.order,
-            rows,
-            pieces * b,
-            block,
-            0,
-        )
-        self.rows_gathered += len(units) * b
+        if problem.design:
+            starts = problem.design.starts(units)
+            problem.source.will_need(np.sort(starts), b)
+            problem.source.gather(starts, b, rows)
+            leave_out(starts, b, problem.certainty_rows, rows.weight)
+            self.rows_gathered += len(units) * b
+        return rows
+
+    def _load_subsample(self) -> None:
+        """Gather and expand the units of the subsample."""
+        problem, base, rows = self.problem, self.problem.base, self._gather(self._units)
+        m, scratch = len(rows.y), self._work.scratch
+        star, order = base.theta_star, base.order
+        expand(problem.link, star, base.n_linear, order, rows, 0, m, self._sub, 0, scratch)

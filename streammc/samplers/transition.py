@@ -16,8 +16,16 @@ import numba
 import numpy as np
 from numba import types
 
-from streammc.estimators.blocks import BLOCK_TYPE, copy_rows
-from streammc.estimators.difference import TILE, mean_and_scatter, remainders, unit_totals
+from streammc.estimators.blocks import (
+    BLOCK_TYPE,
+    ROWS_TYPE,
+    TILE,
+    Block,
+    allocate_block,
+    copy_rows,
+    expand,
+)
+from streammc.estimators.difference import mean_and_scatter, remainders, unit_totals
 from streammc.estimators.target import (
     BASE_TYPE,
     CERTAIN,
@@ -31,7 +39,7 @@ from streammc.estimators.target import (
     finish,
 )
 from streammc.numerics.jit import LINK_TYPE, f8, i8, index_vector, jit, matrix, vector
-from streammc.protocols import Index, Vector
+from streammc.protocols import Index, Matrix, Vector
 from streammc.samplers.dual_averaging import LOG_AVERAGE, LOG_STEP, update
 
 STATISTICS = (
@@ -57,10 +65,12 @@ class Proposal(NamedTuple):
 
     totals: Vector
     """(k,) unit totals with one block replaced."""
+    rows: Block
+    """The rows of the new block, as many as the largest block has."""
     value: Vector
-    """(f,) remainders of the freshly gathered rows."""
-    slope: Any
-    """(p, f) their derivatives."""
+    """(r,) their remainders."""
+    slope: Matrix
+    """(p, r) the derivatives of those in the predictors."""
     bounds: Index
     """(G + 1,) block bounds in units."""
     units: Index
@@ -68,8 +78,21 @@ class Proposal(NamedTuple):
 
 
 PROPOSAL_TYPE: Any = types.NamedTuple(
-    (vector, vector, matrix, index_vector, index_vector), Proposal
+    (vector, BLOCK_TYPE, vector, matrix, index_vector, index_vector), Proposal
 )
+
+
+def allocate_proposal(q: int, p: int, unit_rows: int, bounds: Index, units: Index) -> Proposal:
+    """Return buffers for blocks of units cut at ``bounds``; ``units`` (k,) is kept."""
+    largest = int(np.diff(bounds).max(initial=0)) * unit_rows
+    return Proposal(
+        np.zeros(len(units)),
+        allocate_block(largest, q, p),
+        np.zeros(largest),
+        np.zeros((p, largest)),
+        bounds,
+        units,
+    )
 
 
 class Dynamics(NamedTuple):
@@ -88,7 +111,7 @@ DYNAMICS_TYPE: Any = types.NamedTuple((f8, f8, f8, i8), Dynamics)
 GENERATOR_TYPE: Any = numba.typeof(np.random.Generator(np.random.PCG64(0)))
 
 
-@jit(types.void(POINT_TYPE, POINT_TYPE))
+@jit(types.void(POINT_TYPE, POINT_TYPE), borrow=True)
 def copy_point(source, target):  # type: ignore[no-untyped-def]
     """Copy one point onto another; loops, since slice assignment costs three times as much."""
     for j in range(source.z.shape[0]):
@@ -107,69 +130,58 @@ def copy_point(source, target):  # type: ignore[no-untyped-def]
 
 
 @jit(
-    f8(LINK_TYPE, BASE_TYPE, BLOCK_TYPE, i8, i8, POINT_TYPE, PROPOSAL_TYPE, WORK_TYPE),
+    f8(LINK_TYPE, BASE_TYPE, ROWS_TYPE, i8, i8, POINT_TYPE, PROPOSAL_TYPE, WORK_TYPE),
     reassociate=True,
+    borrow=True,
 )
-def propose_subsample(link, base, fresh, position, block, point, proposal, work):  # type: ignore[no-untyped-def]
+def propose_subsample(link, base, ahead, position, block, point, proposal, work):  # type: ignore[no-untyped-def]
     """Replace one block of units by fresh ones; return the log acceptance ratio.
 
-    ``position`` counts units already used from ``fresh``. The ratio of estimated
+    ``ahead`` holds the rows of units drawn ahead, ``position`` counts those used.
+    ``work.delta`` is the displacement of ``point.z``. The ratio of estimated
     likelihoods is ``(U/k) (sum D' - sum D) - (s'^2 - s^2) / 2`` at the current theta:
     all else cancels, and the current totals are those that were accepted.
     """
     b = base.unit_rows
     first, last = proposal.bounds[block], proposal.bounds[block + 1]
-    row = position * b
-    end = row + (last - first) * b
-    displace(base, point.z, work.delta)
-    for lo in range(row, end, TILE):
-        hi = min(lo + TILE, end)
-        remainders(
-            link,
-            fresh,
-            work.delta,
-            base.n_linear,
-            lo,
-            hi,
-            work.scratch,
-            proposal.value,
-            proposal.slope,
-        )
-    proposal.totals[:] = point.totals
-    unit_totals(proposal.value, b, row, first, last - first, proposal.totals)
-    mean_old, scatter_old = mean_and_scatter(point.totals)
-    mean_new, scatter_new = mean_and_scatter(proposal.totals)
-    shift = base.estimate_factor * point.totals.shape[0] * (mean_new - mean_old)
+    count = (last - first) * b
+    rows, value, scratch = proposal.rows, proposal.value, work.scratch
+    order, n_linear = base.order, base.n_linear
+    expand(link, base.theta_star, n_linear, order, ahead, position * b, count, rows, 0, scratch)
+    for lo in range(0, count, TILE):
+        hi = min(lo + TILE, count)
+        remainders(link, rows, work.delta, n_linear, lo, hi, scratch, value, proposal.slope)
+    totals, proposed = point.totals, proposal.totals
+    for j in range(totals.shape[0]):
+        proposed[j] = totals[j]
+    unit_totals(value, b, first, last - first, proposed)
+    mean_old, scatter_old = mean_and_scatter(totals)
+    mean_new, scatter_new = mean_and_scatter(proposed)
+    shift = base.estimate_factor * totals.shape[0] * (mean_new - mean_old)
     return shift - 0.5 * base.variance_factor * (scatter_new - scatter_old)
 
 
 @jit(
-    types.void(
-        BASE_TYPE,
-        BLOCK_TYPE,
-        BLOCK_TYPE,
-        index_vector,
-        i8,
-        i8,
-        POINT_TYPE,
-        PROPOSAL_TYPE,
-        WORK_TYPE,
-    ),
+    types.void(BASE_TYPE, BLOCK_TYPE, index_vector, i8, i8, POINT_TYPE, PROPOSAL_TYPE, WORK_TYPE),
     reassociate=True,
+    borrow=True,
 )
-def accept_subsample(base, sub, fresh, fresh_units, position, block, point, proposal, work):  # type: ignore[no-untyped-def]
+def accept_subsample(base, sub, units_ahead, position, block, point, proposal, work):  # type: ignore[no-untyped-def]
     """Make the proposal of :func:`propose_subsample` the current subsample."""
     b = base.unit_rows
     first, last = proposal.bounds[block], proposal.bounds[block + 1]
-    row = position * b
-    copy_rows(fresh, row, sub, first * b, (last - first) * b)
-    point.totals[:] = proposal.totals
-    for i in range((last - first) * b):
-        point.value[first * b + i] = proposal.value[row + i]
+    if first < 0 or b < 0:
+        return
+    row, count = first * b, (last - first) * b
+    copy_rows(proposal.rows, 0, sub, row, count)
+    for j in range(point.totals.shape[0]):
+        point.totals[j] = proposal.totals[j]
+    for i in range(count):
+        point.value[row + i] = proposal.value[i]
         for a in range(point.slope.shape[0]):
-            point.slope[a, first * b + i] = proposal.slope[a, row + i]
+            point.slope[a, row + i] = proposal.slope[a, i]
     for u in range(last - first):
-        proposal.units[first + u] = fresh_units[position + u]
+        proposal.units[first + u] = units_ahead[position + u]
     finish(base, sub, point, work)
 
 
@@ -179,7 +191,7 @@ def accept_subsample(base, sub, fresh, fresh_units, position, block, point, prop
         BASE_TYPE,
         BLOCK_TYPE,
         BLOCK_TYPE,
-        BLOCK_TYPE,
+        ROWS_TYPE,
         index_vector,
         i8,
         POINT_TYPE,
@@ -191,15 +203,17 @@ def accept_subsample(base, sub, fresh, fresh_units, position, block, point, prop
         GENERATOR_TYPE,
         matrix,
         matrix,
-    )
+    ),
+    reassociate=True,
+    borrow=True,
 )
 def run(  # type: ignore[no-untyped-def]
     link,
     base,
     certain,
     sub,
-    fresh,
-    fresh_units,
+    ahead,
+    units_ahead,
     iteration,
     point,
     trial,
@@ -213,22 +227,24 @@ def run(  # type: ignore[no-untyped-def]
 ):
     """Run ``theta.shape[0]`` iterations, writing positions and statistics.
 
-    ``point`` is the current state and holds the new one on return; ``iteration`` is
+    ``point`` is the current state and holds the new one on return; ``ahead`` and
+    ``units_ahead`` are the units proposed, in order, and their rows; ``iteration`` is
     the number of iterations the chain has made, which fixes the block to update.
     """
     d = point.z.shape[0]
     n_blocks = proposal.bounds.shape[0] - 1
     rows_per_evaluation = certain.y.shape[0] + sub.y.shape[0]
-    momentum = np.empty(d)
+    momentum = work.momentum
     used = 0
+    displace(base.factor, point.z, work.delta)
     for t in range(theta.shape[0]):
         subsample_accepted = 0
         rows = 0
         if n_blocks > 0:
             block = (iteration + t) % n_blocks
-            log_ratio = propose_subsample(link, base, fresh, used, block, point, proposal, work)
+            log_ratio = propose_subsample(link, base, ahead, used, block, point, proposal, work)
             if math.log(rng.random()) < log_ratio:  # a NaN ratio is a rejection
-                accept_subsample(base, sub, fresh, fresh_units, used, block, point, proposal, work)
+                accept_subsample(base, sub, units_ahead, used, block, point, proposal, work)
                 subsample_accepted = 1
             count = proposal.bounds[block + 1] - proposal.bounds[block]
             used += count
@@ -247,8 +263,9 @@ def run(  # type: ignore[no-untyped-def]
         n_steps = math.ceil(length / math.exp(log_step) - 1e-9)
         n_steps = min(max(n_steps, 1), MAX_STEPS)
         step = min(length / n_steps, math.exp(log_step) * (1.0 + 1e-9))
-        trial.z[:] = point.z
-        trial.gradient[:] = point.gradient
+        for j in range(d):
+            trial.z[j] = point.z[j]
+            trial.gradient[j] = point.gradient[j]
         diverged = False
         made = 0
         for _ in range(n_steps):
@@ -277,7 +294,7 @@ def run(  # type: ignore[no-untyped-def]
         if dynamics.adapt == 1:
             update(tuning, acceptance, dynamics.target_acceptance, dynamics.trajectory_length)
 
-        displace(base, point.z, work.delta)
+        displace(base.factor, point.z, work.delta)
         for j in range(d):
             theta[t, j] = base.theta_star[j] + work.delta[j]
         row = statistics[t]

@@ -20,14 +20,23 @@ from numba import types
 from numpy.typing import NDArray
 
 from streammc.control_variates.expansion import ControlVariates
-from streammc.estimators.blocks import BLOCK_TYPE, allocate_block, expand
-from streammc.estimators.difference import SCRATCH_TYPE, TILE, allocate_scratch, remainders
+from streammc.estimators.blocks import (
+    BLOCK_TYPE,
+    SCRATCH_TYPE,
+    TILE,
+    allocate_scratch,
+    expanded,
+)
+from streammc.estimators.difference import remainders
 from streammc.numerics.jit import LINK_TYPE, i8, jit, matrix, vector
 from streammc.numerics.summation import merge_compensated
 from streammc.protocols import Dataset, Matrix, Model, RowBlock, Rows, Vector
 
 
-@jit(types.void(LINK_TYPE, BLOCK_TYPE, matrix, i8, SCRATCH_TYPE, vector, matrix, vector))
+@jit(
+    types.void(LINK_TYPE, BLOCK_TYPE, matrix, i8, SCRATCH_TYPE, vector, matrix, vector),
+    borrow=True,
+)
 def tile_remainders(link, block, deltas, n_linear, scratch, value, slope, totals):  # type: ignore[no-untyped-def]
     """Write the summed remainders of one tile at every draw into ``totals`` (S,)."""
     w = block.y.shape[0]
@@ -52,23 +61,18 @@ class RemainderTask:
     def map(self, block: RowBlock) -> Matrix:
         """Return (2, S): sums and their compensations."""
         p = self.model.n_linear + self.model.n_scalar
-        q = block.X.shape[1]
         sums = np.zeros((2, len(self.deltas)))
         scratch = allocate_scratch(p)
-        tile = allocate_block(TILE, q, p)
         for lo in range(0, len(block.y), TILE):
             hi = min(lo + TILE, len(block.y))
-            if hi - lo < TILE:
-                tile = allocate_block(hi - lo, q, p)
             rows = Rows(
                 np.ascontiguousarray(block.X[lo:hi], dtype=np.float64),
                 np.ascontiguousarray(block.y[lo:hi], dtype=np.float64),
                 np.ascontiguousarray(block.offset[lo:hi], dtype=np.float64),
                 np.ascontiguousarray(block.weight[lo:hi], dtype=np.float64),
             )
-            bounds = np.array([0, hi - lo], dtype=np.int64)
             link, n_linear = self.model.link, self.model.n_linear
-            expand(link, self.theta_star, n_linear, self.order, rows, bounds, tile, 0)
+            tile = expanded(link, self.theta_star, n_linear, self.order, rows, p)
             value, slope = np.empty(hi - lo), np.empty((p, hi - lo))
             totals = np.zeros((2, len(self.deltas)))
             tile_remainders(link, tile, self.deltas, n_linear, scratch, value, slope, totals[0])

@@ -7,7 +7,13 @@ import numpy as np
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.plan import Plan
 from streammc.errors import OutOfMemoryError
-from streammc.estimators.blocks import Block, allocate_block, allocate_rows, expand
+from streammc.estimators.blocks import (
+    Block,
+    allocate_block,
+    allocate_rows,
+    allocate_scratch,
+    expand,
+)
 from streammc.estimators.target import Base
 from streammc.protocols import Dataset, Index, Model
 from streammc.samplers.energy_conserving import HmcEcs
@@ -47,13 +53,13 @@ def load_block(
             f"{needed / 1e9:.1f} GB, more than half of what is available; use hmc-ecs"
         )
     block = allocate_block(len(rows), dataset.n_features, p)
-    source = dataset.rows()
+    source, scratch = dataset.rows(), allocate_scratch(p)
     for start in range(0, len(rows), _SLICE):
         piece = rows[start : start + _SLICE]
         buffer = allocate_rows(len(piece), dataset.n_features)
         source.gather(piece, 1, buffer)
-        bounds = np.array([0, len(piece)], dtype=np.int64)
-        expand(model.link, theta_star, model.n_linear, order, buffer, bounds, block, start)
+        m, n_linear = len(piece), model.n_linear
+        expand(model.link, theta_star, n_linear, order, buffer, 0, m, block, start, scratch)
     return block
 
 
@@ -69,6 +75,7 @@ def full_data(dataset: Dataset, model: Model, cv: ControlVariates, sampler: Hmc)
         np.ascontiguousarray(cv.factor),
         model.prior.table(cv.labels),
         model.n_linear,
+        _NOTHING,
         1,
         0.0,
         0.0,
@@ -81,7 +88,6 @@ def full_data(dataset: Dataset, model: Model, cv: ControlVariates, sampler: Hmc)
         certainty_rows=np.zeros(0, dtype=np.int64),
         design=None,
         source=dataset.rows(),
-        order=_NOTHING,
         trajectory_length=length,
         jitter=jitter,
         target_acceptance=sampler.target_acceptance,
@@ -105,6 +111,7 @@ def subsampled(
         np.ascontiguousarray(cv.factor),
         model.prior.table(cv.labels),
         model.n_linear,
+        cv.order,
         plan.unit_rows,
         design.n_units / k,
         design.n_units**2 / divisor,
@@ -117,7 +124,6 @@ def subsampled(
         certainty_rows=plan.certainty_rows,
         design=design,
         source=dataset.rows(),
-        order=cv.order,
         trajectory_length=length,
         jitter=jitter,
         target_acceptance=sampler.target_acceptance,

@@ -43,14 +43,14 @@ def test_estimate_is_unbiased_in_any_row_order():
     order = np.random.default_rng(0).permutation(problem.n)
     for name in ("X", "y", "offset", "weight"):
         setattr(problem, name, getattr(problem, name)[order].copy())
-    problem.certain = problem.expanded(problem.certain_rows, problem.order)
+    problem.certain = problem.expanded(problem.rows(problem.certain_rows), problem.order)
     exact = problem.log_lik_rows(THETA).sum() + log_prior(problem)
     assert estimates(problem)[:, 0].mean() == pytest.approx(exact, rel=1e-12)
 
 
 def test_estimate_is_biased_if_certainty_rows_are_sampled_as_well():
     problem = Small(certain=(2, 5))
-    problem.subsample = lambda units: problem.expanded(problem.unit_index(units), problem.order)
+    problem.unit_rows_of = lambda units: problem.rows(problem.unit_index(units))
     exact = problem.log_lik_rows(THETA).sum() + log_prior(problem)
     assert abs(estimates(problem)[:, 0].mean() - exact) > 1e-3
 

@@ -15,7 +15,7 @@ from streammc.estimators.target import Base, allocate_point, allocate_work, eval
 from streammc.models import logistic
 from streammc.numerics.jit import LINK_SIGNATURE, jit
 from streammc.samplers.dual_averaging import start
-from streammc.samplers.transition import Dynamics, Proposal, run
+from streammc.samplers.transition import Dynamics, allocate_proposal, run
 
 PAIRS = 1_000_000
 STEPS = 3
@@ -42,7 +42,7 @@ def sharpened_link(eta, y, order, out):
 
 @numba.njit
 def hmc_pairs(
-    link, base, certain, sub, fresh, point, trial, proposal, work, dynamics, tuning, rng, X, out
+    link, base, certain, sub, ahead, point, trial, proposal, work, dynamics, tuning, rng, X, out
 ):
     d = X.shape[1]
     theta = np.empty((STEPS, d))
@@ -62,7 +62,7 @@ def hmc_pairs(
             base,
             certain,
             sub,
-            fresh,
+            ahead,
             units,
             0,
             point,
@@ -95,7 +95,6 @@ def ecs_pairs(
     variance_factor,
     X,
     k,
-    fresh,
     sub,
     certain,
     point,
@@ -106,8 +105,7 @@ def ecs_pairs(
     tuning,
     rng,
     rows,
-    fresh_rows,
-    bounds,
+    ahead,
     out,
 ):
     """A Gaussian mean with known variance: second-order remainders are zero."""
@@ -115,7 +113,7 @@ def ecs_pairs(
     y = np.empty(n)
     theta = np.empty((STEPS, 1))
     statistics = np.empty((STEPS, 10))
-    fresh_units = np.empty(STEPS, np.int64)
+    units_ahead = np.empty(STEPS, np.int64)
     for pair in range(out.shape[0]):
         truth = rng.standard_normal()
         log_lik = 0.0
@@ -133,6 +131,7 @@ def ecs_pairs(
             factor,
             prior,
             1,
+            2,
             1,
             estimate_factor,
             variance_factor,
@@ -141,12 +140,11 @@ def ecs_pairs(
             proposal.units[u] = rng.integers(0, n)
             rows.X[u, 0] = X[proposal.units[u], 0]
             rows.y[u] = y[proposal.units[u]]
-        expand(link, theta_star, 1, 2, rows, bounds, sub, 0)
+        expand(link, theta_star, 1, 2, rows, 0, k, sub, 0, work.scratch)
         for s in range(STEPS):
-            fresh_units[s] = rng.integers(0, n)
-            fresh_rows.X[s, 0] = X[fresh_units[s], 0]
-            fresh_rows.y[s] = y[fresh_units[s]]
-        expand(link, theta_star, 1, 2, fresh_rows, np.arange(STEPS + 1), fresh, 0)
+            units_ahead[s] = rng.integers(0, n)
+            ahead.X[s, 0] = X[units_ahead[s], 0]
+            ahead.y[s] = y[units_ahead[s]]
         point.z[0] = (truth - theta_star[0]) / factor[0, 0]
         evaluate(link, base, certain, sub, point, work)
         run(
@@ -154,8 +152,8 @@ def ecs_pairs(
             base,
             certain,
             sub,
-            fresh,
-            fresh_units,
+            ahead,
+            units_ahead,
             0,
             point,
             trial,
@@ -184,16 +182,18 @@ def hmc_case(link_owner, seed):
     certain.design[:] = X.T
     certain.weight[:] = 1.0
     prior = np.tile([1.0, 0.0, 1.0, 0.0], (d, 1))
-    base = Base(np.zeros(d), 0.0, np.zeros(d), np.zeros((d, d)), np.eye(d), prior, 1, 1, 0.0, 0.0)
+    base = Base(
+        np.zeros(d), 0.0, np.zeros(d), np.zeros((d, d)), np.eye(d), prior, 1, -1, 1, 0.0, 0.0
+    )
     nothing = np.zeros(0, np.int64)
-    proposal = Proposal(np.zeros(0), np.zeros(0), np.zeros((1, 0)), np.zeros(1, np.int64), nothing)
+    proposal = allocate_proposal(d, 1, 1, np.zeros(1, np.int64), nothing)
     out = np.empty((PAIRS, d + 1))
     hmc_pairs(
         link_owner,
         base,
         certain,
         allocate_block(0, d, 1),
-        allocate_block(0, d, 1),
+        allocate_rows(0, d),
         allocate_point(d, 0, 0, 1),
         allocate_point(d, 0, 0, 1),
         proposal,
@@ -219,16 +219,10 @@ def ecs_case(link, seed, pairs=PAIRS):
     X = np.random.default_rng(2).uniform(0.5, 1.5, size=(n, 1))
     hessian = -(X.T @ X)
     factor = np.array([[1.0 / np.sqrt(1.0 - hessian[0, 0])]])
-    rows, fresh_rows = allocate_rows(k, 1), allocate_rows(STEPS, 1)
+    rows, ahead = allocate_rows(k, 1), allocate_rows(STEPS, 1)
     rows.weight[:] = 1.0
-    fresh_rows.weight[:] = 1.0
-    proposal = Proposal(
-        np.zeros(k),
-        np.zeros(STEPS),
-        np.zeros((1, STEPS)),
-        np.arange(k + 1),
-        np.zeros(k, np.int64),
-    )
+    ahead.weight[:] = 1.0
+    proposal = allocate_proposal(1, 1, 1, np.arange(k + 1), np.zeros(k, np.int64))
     out = np.empty((pairs, 2))
     ecs_pairs(
         link,
@@ -241,7 +235,6 @@ def ecs_case(link, seed, pairs=PAIRS):
         n**2 / (k * (k - 1)),
         X,
         k,
-        allocate_block(STEPS, 1, 1),
         allocate_block(k, 1, 1),
         allocate_block(0, 1, 1),
         allocate_point(1, k, k, 1),
@@ -252,8 +245,7 @@ def ecs_case(link, seed, pairs=PAIRS):
         start(0.9),
         rng,
         rows,
-        fresh_rows,
-        np.arange(k + 1),
+        ahead,
         out,
     )
     # E[theta (sum y - theta sum x)] = E[theta sum noise] = 0.

@@ -9,7 +9,7 @@ import pytest
 from problems import Small
 
 from streammc.estimators.target import DENSITY
-from streammc.samplers.transition import Proposal, propose_subsample
+from streammc.samplers.transition import allocate_proposal, propose_subsample
 
 GRID = np.linspace(-1.5, 1.5, 5)
 
@@ -34,16 +34,11 @@ def subsample_kernel(problem, theta, states, block):
     for u in states:
         point, _, work = problem.point_at([theta], np.array(u))
         for new in range(problem.n_units):
-            fresh = problem.subsample([new])
-            proposal = Proposal(
-                np.empty(problem.k),
-                np.empty(problem.unit_rows),
-                np.empty((1, problem.unit_rows)),
-                bounds,
-                np.array(u, dtype=np.int64),
-            )
+            ahead = problem.unit_rows_of([new])
+            units = np.array(u, dtype=np.int64)
+            proposal = allocate_proposal(problem.d, 1, problem.unit_rows, bounds, units)
             log_ratio = propose_subsample(
-                problem.model.link, problem.base, fresh, 0, block, point, proposal, work
+                problem.model.link, problem.base, ahead, 0, block, point, proposal, work
             )
             target = list(u)
             target[block] = new
