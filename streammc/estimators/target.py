@@ -145,6 +145,20 @@ def displace(factor, z, delta):  # type: ignore[no-untyped-def]
         delta[i] = total
 
 
+@jit(f8(vector, matrix, vector, vector), reassociate=True, borrow=True)
+def quadratic(gradient, hessian, delta, out):  # type: ignore[no-untyped-def]
+    """Return ``g' delta + delta' H delta / 2`` and write ``g + H delta``."""
+    d = delta.shape[0]
+    value = 0.0
+    for i in range(d):
+        curve = 0.0
+        for j in range(d):
+            curve += hessian[i, j] * delta[j]
+        out[i] = gradient[i] + curve
+        value += delta[i] * (gradient[i] + 0.5 * curve)
+    return value
+
+
 @jit(types.void(BASE_TYPE, BLOCK_TYPE, POINT_TYPE, WORK_TYPE), reassociate=True, borrow=True)
 def finish(base, sub, point, work):  # type: ignore[no-untyped-def]
     """Combine unit totals into density and gradient; everything else is in ``point``.
@@ -197,17 +211,12 @@ def evaluate(link, base, certain, sub, point, work):  # type: ignore[no-untyped-
     """Evaluate log density and gradient at ``point.z``."""
     delta, rest, theta = work.delta, point.rest, work.gradient
     scratch, value, slope = work.scratch, work.value, work.slope
-    hessian, gradient, theta_star = base.hessian, base.gradient, base.theta_star
+    theta_star = base.theta_star
     n_linear = base.n_linear
     d = delta.shape[0]
     displace(base.factor, point.z, delta)
-    density = base.log_lik
+    density = base.log_lik + quadratic(base.gradient, base.hessian, delta, rest)
     for i in range(d):
-        curve = 0.0
-        for j in range(d):
-            curve += hessian[i, j] * delta[j]
-        rest[i] = gradient[i] + curve
-        density += delta[i] * (gradient[i] + 0.5 * curve)
         theta[i] = theta_star[i] + delta[i]
     density += log_prior(theta, base.prior, rest)
     n_certain = certain.y.shape[0]
