@@ -90,12 +90,32 @@ def whiten(S, rest, sums, gz):
 
 
 @njit(nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
-def bare(link, X, y, eta_star, taylor, all_X, all_y, units, star, g0, H, S, z, rng, steps, step, n):
+def bare(
+    link,
+    constants,
+    X,
+    y,
+    eta_star,
+    taylor,
+    all_X,
+    all_y,
+    units,
+    star,
+    g0,
+    H,
+    S,
+    z,
+    rng,
+    steps,
+    step,
+    n,
+):
     """HMC-ECS on plain arrays: X (d, m), n rows of the subsample proposed an iteration."""
     d, m = X.shape
     value, slope, weighted = np.zeros(m), np.zeros(m), np.zeros(m)
     eta, shift, out = np.zeros((1, m)), np.zeros(m), np.zeros((3, m))
     eta1, out1, y1 = np.zeros((1, 1)), np.zeros((3, 1)), np.zeros(1)
+    X1 = np.zeros((d, 1))
     trial, fresh = np.zeros(m), np.zeros((n, 5))
     value0, slope0 = np.zeros(m), np.zeros(m)
     p, sums = np.zeros(d), np.zeros(d)
@@ -115,10 +135,10 @@ def bare(link, X, y, eta_star, taylor, all_X, all_y, units, star, g0, H, S, z, r
                 s += x * delta[i]
             eta1[0, 0] = e_star
             y1[0] = all_y[row]
-            link(eta1, y1, 2, out1)
+            link(eta1, X1, y1, constants, 2, out1)
             l0, l1, l2 = out1[0, 0], out1[1, 0], out1[2, 0]
             eta1[0, 0] = e_star + s
-            link(eta1, y1, 1, out1)
+            link(eta1, X1, y1, constants, 1, out1)
             trial[slot] = out1[0, 0] - l0 - l1 * s - 0.5 * l2 * s * s
             fresh[f, 0], fresh[f, 1], fresh[f, 2], fresh[f, 3] = e_star, l0, l1, l2
             fresh[f, 4] = out1[1, 0] - l1 - l2 * s
@@ -172,7 +192,7 @@ def bare(link, X, y, eta_star, taylor, all_X, all_y, units, star, g0, H, S, z, r
             push(X, delta, shift)
             for j in range(m):
                 eta[0, j] = eta_star[j] + shift[j]
-            link(eta, y, 1, out)
+            link(eta, X, y, constants, 1, out)
             for j in range(m):
                 s = shift[j]
                 value[j] = out[0, j] - taylor[0, j] - taylor[1, j] * s - 0.5 * taylor[2, j] * s * s
@@ -220,7 +240,7 @@ def time_bare(arrays, m: int, steps: int, step: float, blocks: int):
     rows = rng.integers(0, N_ROWS, size=m)
     eta = X[rows] @ cv.theta_star
     taylor = np.zeros((3, m))
-    model.link(eta[None].copy(), y[rows], 2, taylor)
+    model.link(eta[None].copy(), X[rows].T, y[rows], model.constants, 2, taylor)
     state = [
         np.ascontiguousarray(X[rows].T),
         y[rows].copy(),
@@ -234,6 +254,7 @@ def time_bare(arrays, m: int, steps: int, step: float, blocks: int):
         begun = time.thread_time()
         bare(
             model.link,
+            model.constants,
             *state,
             X,
             y,

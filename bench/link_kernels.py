@@ -31,7 +31,7 @@ ROWS = 20_000
 
 
 @jit(LINK_SIGNATURE)
-def logistic_libm(eta, y, order, out):  # type: ignore[no-untyped-def]
+def logistic_libm(eta, X, y, constants, order, out):  # type: ignore[no-untyped-def]
     predictor, value, slope, curve = eta[0], out[0], out[1], out[2]
     for i in range(y.shape[0]):
         sign = 1.0 - 2.0 * y[i]
@@ -45,7 +45,7 @@ def logistic_libm(eta, y, order, out):  # type: ignore[no-untyped-def]
 
 
 @jit(LINK_SIGNATURE)
-def poisson_libm(eta, y, order, out):  # type: ignore[no-untyped-def]
+def poisson_libm(eta, X, y, constants, order, out):  # type: ignore[no-untyped-def]
     predictor, value, slope, curve = eta[0], out[0], out[1], out[2]
     for i in range(y.shape[0]):
         rate = math.exp(predictor[i])
@@ -59,10 +59,10 @@ def poisson_libm(eta, y, order, out):  # type: ignore[no-untyped-def]
 LIBM = {"logistic": logistic_libm, "poisson": poisson_libm}
 
 
-@jit(types.void(LINK_TYPE, matrix, vector, i8, matrix, i8))
-def repeat(link, eta, y, order, out, times):  # type: ignore[no-untyped-def]
+@jit(types.void(LINK_TYPE, matrix, matrix, vector, vector, i8, matrix, i8))
+def repeat(link, eta, X, y, constants, order, out, times):  # type: ignore[no-untyped-def]
     for _ in range(times):
-        link(eta, y, order, out)
+        link(eta, X, y, constants, order, out)
 
 
 def nanoseconds(links: tuple[Any, ...], eta: Any, y: Any, order: int) -> list[float]:
@@ -74,7 +74,7 @@ def nanoseconds(links: tuple[Any, ...], eta: Any, y: Any, order: int) -> list[fl
     for _ in range(REPETITIONS):
         for k, link in enumerate(links):
             began = time.perf_counter()
-            repeat(link, eta, y, order, out, times)
+            repeat(link, eta, np.zeros((0, m)), y, np.zeros(0), order, out, times)
             best[k] = min(best[k], time.perf_counter() - began)
     return [seconds / (times * m) * 1e9 for seconds in best]
 

@@ -125,8 +125,12 @@ class Dataset(Protocol):
 class Prior(Protocol):
     """A prior density over the coefficients, evaluated by ``numerics.prior``."""
 
-    def table(self, labels: Sequence[str]) -> Matrix:
-        """Return the (d, 4) table ``kind, location, scale, shape``, a row per label."""
+    def table(self, labels: Sequence[str], positive: Sequence[bool] = ()) -> Matrix:
+        """Return the (d, 5) table ``kind, location, scale, shape, constant``, a row per label.
+
+        ``positive`` marks scale parameters, sampled as their logarithms: the Jacobian
+        is part of the density. Empty means none.
+        """
 
     def describe(self) -> dict[str, Any]:
         """Return a JSON description: part of every digest."""
@@ -144,17 +148,42 @@ class Model(Protocol):
     def link(self) -> Any:
         """Return the compiled link, of type ``numerics.jit.LINK_TYPE``.
 
-        ``link(eta (p, m), y (m,), order, out (1 + p + p(p+1)/2, m))`` writes the
-        log-likelihood, constants included, into ``out[0]``; for ``order >= 1`` its
-        ``p`` derivatives into ``out[1 : 1 + p]``; for ``order == 2`` the upper
-        triangle of the Hessian, row by row, into the rest.
+        ``link(eta (p, m), X (q, m), y (m,), constants (c,), order,
+        out (1 + p + p(p+1)/2, m))`` writes the log-likelihood, normalised, into
+        ``out[0]``; for ``order >= 1`` its ``p`` derivatives into ``out[1 : 1 + p]``;
+        for ``order == 2`` the upper triangle of the Hessian, row by row, into the
+        rest. ``X`` is the design with its rows along the second axis; a generalised
+        linear model does not look at it.
+        """
+
+    @property
+    def constants(self) -> Vector:
+        """Return (c,) numbers that the link needs and nobody estimates."""
+
+    @property
+    def exact_sums(self) -> Any:
+        """Return the compiled log-likelihood in terms of its Taylor sums, or ``None``.
+
+        Of type ``numerics.jit.SUMS_TYPE``, for likelihoods with sufficient
+        statistics: ``f(log_lik, gradient (d,), hessian (d, d), theta_star (d,),
+        delta (d,), out (d,))`` returns the exact log-likelihood of all rows at
+        ``theta_star + delta`` and writes its gradient.
         """
 
     def dim(self, n_features: int) -> int:
         """Return the length of theta."""
 
     def labels(self, feature_names: Sequence[str]) -> tuple[str, ...]:
-        """Return one ArviZ label per component of theta: ``beta[distance]``, ``log_sigma``."""
+        """Return one ArviZ label per component of theta: ``beta[distance]``, ``sigma``."""
+
+    def constrain(self, theta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the reported parameters of theta (..., d): a scale is sampled as its log."""
+
+    def unconstrain(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return theta (..., d) of reported parameters: the inverse of :meth:`constrain`."""
+
+    def prior_table(self, labels: Sequence[str]) -> Matrix:
+        """Return the table of the prior over theta, Jacobians included; see ``Prior``."""
 
     def response_fault(self, y: Vector) -> tuple[Index, str] | None:
         """Return the offending positions in ``y`` and what was expected, or ``None``."""

@@ -16,7 +16,7 @@ from streammc.stores import from_arrays
 
 
 @jit(LINK_SIGNATURE)
-def gaussian_link(eta, y, order, out):
+def gaussian_link(eta, X, y, constants, order, out):
     """Normal response: the predictors are the mean and the log standard deviation."""
     for i in range(y.shape[0]):
         precision = math.exp(-2.0 * eta[1, i])
@@ -57,8 +57,19 @@ class Gaussian:
         wrong = np.flatnonzero(~np.isfinite(y))
         return (wrong, "finite numbers") if len(wrong) else None
 
+    constants = np.zeros(0)
+    exact_sums = None
+
     def start(self, rows):
         return np.zeros(self.dim(rows.X.shape[1]))
+
+    def constrain(self, theta):
+        return theta
+
+    unconstrain = constrain
+
+    def prior_table(self, labels):
+        return self.prior.table(labels)
 
     def describe(self):
         return {"name": self.name, "n_linear": self.n_linear, "prior": self.prior.describe()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from streammc.estimators.blocks import Block, allocate_block, allocate_rows, expanded
-from streammc.estimators.target import Base, allocate_point, allocate_work, evaluate
+from streammc.estimators.target import Base, allocate_point, allocate_work, evaluate, taylor
 from streammc.models import logistic, poisson
 from streammc.samplers.hamiltonian import Problem
 from streammc.stores.memory import from_arrays
@@ -44,7 +44,8 @@ class Small:
             g if order >= 1 else np.zeros(d),
             h if order >= 2 else np.zeros((d, d)),
             np.ascontiguousarray(np.linalg.cholesky(np.linalg.inv(np.eye(d) - h))),
-            self.model.prior.table(self.labels),
+            self.model.prior_table(self.labels),
+            self.model.constants,
             1,
             order,
             unit_rows,
@@ -69,7 +70,7 @@ class Small:
         return out
 
     def expanded(self, rows, order) -> Block:
-        return expanded(self.model.link, self.theta_star, 1, order, rows, 1)
+        return expanded(self.model, self.theta_star, order, rows)
 
     def unit_index(self, units):
         return (np.asarray(units)[:, None] * self.unit_rows + np.arange(self.unit_rows)).ravel()
@@ -91,13 +92,13 @@ class Small:
         point = allocate_point(self.d, len(units), m, 1)
         work = allocate_work(self.d, m, 1, len(self.certain.y))
         point.z[:] = np.linalg.solve(base.factor, np.asarray(theta) - base.theta_star)
-        evaluate(self.model.link, base, self.certain, sub, point, work)
+        evaluate(self.model.link, taylor, base, self.certain, sub, point, work)
         return point, sub, work
 
     def log_lik_rows(self, theta):
         eta = self.X @ theta + self.offset
         out = np.zeros((3, self.n))
-        self.model.link(eta[None].copy(), self.y, 0, out)
+        self.model.link(eta[None].copy(), self.X.T, self.y, self.model.constants, 0, out)
         return self.weight * out[0]
 
     def remainder_rows(self, theta):
@@ -123,6 +124,7 @@ def kernel_problem(small, *, step_size=None, length=1.5, jitter=0.2, base=None):
     k = len(small.certain_rows) < small.n
     return Problem(
         link=small.model.link,
+        sums=taylor,
         base=base or small.base,
         certain=small.certain,
         certainty_rows=small.certain_rows,
@@ -132,6 +134,7 @@ def kernel_problem(small, *, step_size=None, length=1.5, jitter=0.2, base=None):
         jitter=jitter,
         target_acceptance=0.8,
         step_size=step_size,
+        constrain=small.model.constrain,
     )
 
 

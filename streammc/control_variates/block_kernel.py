@@ -45,6 +45,7 @@ def score_bin(score: float) -> int:
 @inline
 def _expand(
     link: Any,
+    constants: Any,
     Z: Any,
     side: Any,
     theta: Any,
@@ -67,12 +68,14 @@ def _expand(
     for c in range(n_scalar):
         for i in range(m):
             eta[n_linear + c, i] = theta[n_linear * q + c]
-    link(eta, side[0], 2, out)
+    link(eta, Z.T, side[0], constants, 2, out)
 
 
 @inline
 def _remainder(
     link: Any,
+    constants: Any,
+    Z: Any,
     s: int,
     start: int,
     side: Any,
@@ -102,7 +105,7 @@ def _remainder(
         for i in range(m):
             step[n_linear + c, i] = shifts[s, n_linear * q + c]
             moved[n_linear + c, i] = eta[n_linear + c, i] + step[n_linear + c, i]
-    link(moved, side[0], 0, out_moved)
+    link(moved, Z.T, side[0], constants, 0, out_moved)
     for i in range(m):
         slope[i] = 0.0
         bend[i] = 0.0
@@ -190,12 +193,13 @@ def widen(X: Any, dense: Any) -> None:
 
 @jit(
     types.void(
-        LINK_TYPE, matrix, matrix, vector, _cube, matrix, i8, i8, i8, i8, i8,
+        LINK_TYPE, vector, matrix, matrix, vector, _cube, matrix, i8, i8, i8, i8, i8,
         matrix, matrix, vector, index_vector, _cube, matrix, matrix, index_vector,
     )
 )  # fmt: skip
 def reduce_rows(
     link: Any,
+    constants: Any,
     X: Any,
     side: Any,
     theta: Any,
@@ -219,6 +223,8 @@ def reduce_rows(
 
     Parameters
     ----------
+    constants
+        (c,) of the model.
     X, side
         (m, q) design and (3, m) response, offset, weight.
     columns
@@ -266,7 +272,7 @@ def reduce_rows(
         for i in range(m):
             for j in range(3):
                 near[j, i] = side[j, start + i]
-        _expand(link, Z, near, theta, columns, n_linear, n_scalar, products, eta, out)
+        _expand(link, constants, Z, near, theta, columns, n_linear, n_scalar, products, eta, out)
         if with_sums:
             for i in range(m):
                 total = 0.0
@@ -281,8 +287,8 @@ def reduce_rows(
             flags[1] += 1
         for s in range(n_shifts):
             _remainder(
-                link, s, start, near, shifts, q, n_linear, n_scalar, order, products, eta,
-                moved, out, out_moved, step, slope, bend, remainders, )  # fmt: skip
+                link, constants, Z, s, start, near, shifts, q, n_linear, n_scalar, order, products,
+                eta, moved, out, out_moved, step, slope, bend, remainders, )  # fmt: skip
             first = 0.0
             second = 0.0
             square = 0.0

@@ -166,7 +166,7 @@ def _check(
     if dataset.n_rows < 1:
         raise ModelError(f"expected rows, found none in {dataset.address}; ingest a table first")
     labels = tuple(model.labels(dataset.feature_names))
-    table = np.ascontiguousarray(model.prior.table(labels), dtype=np.float64)
+    table = np.ascontiguousarray(model.prior_table(labels), dtype=np.float64)
     if theta_star is None:
         return None, table, labels
     theta = np.array(theta_star, dtype=np.float64)

@@ -102,6 +102,7 @@ class RowSums:
                     part[:] = values[here]
                 reduce_rows(
                     self._model.link,
+                    self._model.constants,
                     dense[:m],
                     side,
                     self._theta,

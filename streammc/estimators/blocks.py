@@ -13,7 +13,7 @@ import numpy as np
 from numba import types
 
 from streammc.numerics.jit import LINK_TYPE, i8, jit, matrix, vector
-from streammc.protocols import Matrix, Rows, Vector
+from streammc.protocols import Matrix, Model, Rows, Vector
 
 TILE = 512
 """Rows evaluated at once: their predictors and derivatives stay in the first-level cache."""
@@ -80,11 +80,11 @@ def allocate_rows(m: int, q: int) -> Rows:
 
 
 @jit(
-    types.void(LINK_TYPE, vector, i8, i8, ROWS_TYPE, i8, i8, BLOCK_TYPE, i8, SCRATCH_TYPE),
+    types.void(LINK_TYPE, vector, vector, i8, i8, ROWS_TYPE, i8, i8, BLOCK_TYPE, i8, SCRATCH_TYPE),
     reassociate=True,
     borrow=True,
 )
-def expand(link, theta_star, n_linear, order, rows, start, count, block, shift, scratch):  # type: ignore[no-untyped-def]
+def expand(link, constants, theta_star, n_linear, order, rows, start, count, block, shift, scratch):  # type: ignore[no-untyped-def]
     """Expand the log-likelihoods of rows at ``theta_star`` (Dang et al. 2019, eq. 11).
 
     Row ``start + i`` of ``rows`` becomes row ``shift + i`` of ``block``, for ``count``
@@ -93,14 +93,14 @@ def expand(link, theta_star, n_linear, order, rows, start, count, block, shift, 
     """
     if start < 0 or shift < 0:  # never: tells the compiler that no index counts from the end
         return
-    X, offset, row_weight = rows.X, rows.offset, rows.weight
+    source, offset, row_weight = rows.X, rows.offset, rows.weight
     design, weight, eta_star, expansion = (
         block.design,
         block.weight,
         block.eta_star,
         block.expansion,
     )
-    q = X.shape[1]
+    q = source.shape[1]
     p = eta_star.shape[0]
     size = expansion.shape[0]
     used = size
@@ -112,7 +112,7 @@ def expand(link, theta_star, n_linear, order, rows, start, count, block, shift, 
         lo = shift + done
         for i in range(w):
             for j in range(q):
-                design[j, lo + i] = X[first + i, j]
+                design[j, lo + i] = source[first + i, j]
             block.y[lo + i] = rows.y[first + i]
             weight[lo + i] = row_weight[first + i]
         eta = scratch.eta[: p * w].reshape((p, w))
@@ -122,7 +122,7 @@ def expand(link, theta_star, n_linear, order, rows, start, count, block, shift, 
                 total = 0.0
                 if a < n_linear:
                     for j in range(q):
-                        total += theta_star[a * q + j] * X[first + i, j]
+                        total += theta_star[a * q + j] * source[first + i, j]
                     if a == 0:
                         total += offset[first + i]
                 else:
@@ -130,7 +130,8 @@ def expand(link, theta_star, n_linear, order, rows, start, count, block, shift, 
                 eta[a, i] = total
                 eta_star[a, lo + i] = total
         if order >= 0:
-            link(eta, block.y[lo : lo + w], order, out)
+            X = design[:, lo : lo + w]
+            link(eta, X, block.y[lo : lo + w], constants, order, out)
         for s in range(size):
             for i in range(w):
                 value = out[s, i] * weight[lo + i] if s < used else 0.0
@@ -153,9 +154,10 @@ def copy_rows(source, source_start, target, target_start, count):  # type: ignor
             target.expansion[a, t] = source.expansion[a, s]
 
 
-def expanded(link: Any, theta_star: Vector, n_linear: int, order: int, rows: Rows, p: int) -> Block:
+def expanded(model: Model, theta_star: Vector, order: int, rows: Rows) -> Block:
     """Return all ``rows`` expanded at ``theta_star``; see :func:`expand`."""
     m, q = rows.X.shape
-    block = allocate_block(m, q, p)
-    expand(link, theta_star, n_linear, order, rows, 0, m, block, 0, allocate_scratch(p))
+    p, n = model.n_linear + model.n_scalar, model.n_linear
+    block, scratch = allocate_block(m, q, p), allocate_scratch(p)
+    expand(model.link, model.constants, theta_star, n, order, rows, 0, m, block, 0, scratch)
     return block

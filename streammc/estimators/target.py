@@ -33,7 +33,7 @@ from streammc.estimators.difference import (
     remainders,
     unit_totals,
 )
-from streammc.numerics.jit import LINK_TYPE, f8, i8, jit, matrix, vector
+from streammc.numerics.jit import LINK_TYPE, SUMS_TYPE, f8, i8, jit, matrix, vector
 from streammc.numerics.prior import log_prior
 from streammc.protocols import Matrix, Vector
 
@@ -50,7 +50,9 @@ class Base(NamedTuple):
     factor: Matrix
     """(d, d) lower triangular ``S``."""
     prior: Matrix
-    """(d, 4) prior table."""
+    """(d, 5) prior table."""
+    constants: Vector
+    """(c,) of the model."""
     n_linear: int
     order: int
     """Of the expansions of the rows; -1: none, the remainder is the log-likelihood."""
@@ -62,7 +64,7 @@ class Base(NamedTuple):
 
 
 BASE_TYPE: Any = types.NamedTuple(
-    (vector, f8, vector, matrix, matrix, matrix, i8, i8, i8, f8, f8), Base
+    (vector, f8, vector, matrix, matrix, matrix, vector, i8, i8, i8, f8, f8), Base
 )
 
 
@@ -145,11 +147,11 @@ def displace(factor, z, delta):  # type: ignore[no-untyped-def]
         delta[i] = total
 
 
-@jit(f8(vector, matrix, vector, vector), reassociate=True, borrow=True)
-def quadratic(gradient, hessian, delta, out):  # type: ignore[no-untyped-def]
-    """Return ``g' delta + delta' H delta / 2`` and write ``g + H delta``."""
+@jit(f8(f8, vector, matrix, vector, vector, vector), reassociate=True, borrow=True)
+def taylor(log_lik, gradient, hessian, theta_star, delta, out):  # type: ignore[no-untyped-def]
+    """Return ``l + g' delta + delta' H delta / 2`` and write ``g + H delta``."""
     d = delta.shape[0]
-    value = 0.0
+    value = log_lik
     for i in range(d):
         curve = 0.0
         for j in range(d):
@@ -203,19 +205,23 @@ def finish(base, sub, point, work):  # type: ignore[no-untyped-def]
 
 
 @jit(
-    types.void(LINK_TYPE, BASE_TYPE, BLOCK_TYPE, BLOCK_TYPE, POINT_TYPE, WORK_TYPE),
+    types.void(LINK_TYPE, SUMS_TYPE, BASE_TYPE, BLOCK_TYPE, BLOCK_TYPE, POINT_TYPE, WORK_TYPE),
     reassociate=True,
     borrow=True,
 )
-def evaluate(link, base, certain, sub, point, work):  # type: ignore[no-untyped-def]
-    """Evaluate log density and gradient at ``point.z``."""
+def evaluate(link, sums, base, certain, sub, point, work):  # type: ignore[no-untyped-def]
+    """Evaluate log density and gradient at ``point.z``.
+
+    ``sums`` is :func:`taylor`, or a model's exact log-likelihood of all rows, where
+    there are neither certainty rows nor a subsample.
+    """
     delta, rest, theta = work.delta, point.rest, work.gradient
     scratch, value, slope = work.scratch, work.value, work.slope
-    theta_star = base.theta_star
+    theta_star, constants = base.theta_star, base.constants
     n_linear = base.n_linear
     d = delta.shape[0]
     displace(base.factor, point.z, delta)
-    density = base.log_lik + quadratic(base.gradient, base.hessian, delta, rest)
+    density = sums(base.log_lik, base.gradient, base.hessian, theta_star, delta, rest)
     for i in range(d):
         theta[i] = theta_star[i] + delta[i]
     density += log_prior(theta, base.prior, rest)
@@ -223,7 +229,7 @@ def evaluate(link, base, certain, sub, point, work):  # type: ignore[no-untyped-
     remainder = 0.0
     for lo in range(0, n_certain, TILE):
         hi = min(lo + TILE, n_certain)
-        remainders(link, certain, delta, n_linear, lo, hi, scratch, value, slope)
+        remainders(link, constants, certain, delta, n_linear, lo, hi, scratch, value, slope)
         for i in range(lo, hi):
             remainder += value[i]
         pull_back(certain, slope, n_linear, lo, hi, rest)
@@ -232,6 +238,8 @@ def evaluate(link, base, certain, sub, point, work):  # type: ignore[no-untyped-
     m = point.value.shape[0]
     value, slope = point.value, point.slope
     for lo in range(0, m, TILE):
-        remainders(link, sub, delta, n_linear, lo, min(lo + TILE, m), scratch, value, slope)
+        remainders(
+            link, base.constants, sub, delta, n_linear, lo, min(lo + TILE, m), scratch, value, slope
+        )
     unit_totals(value, base.unit_rows, 0, point.totals.shape[0], point.totals)
     finish(base, sub, point, work)

@@ -27,7 +27,7 @@ def _row(eta, y):  # type: ignore[no-untyped-def]
 
 
 @jit(LINK_SIGNATURE, borrow=True)
-def link(eta, y, order, out):  # type: ignore[no-untyped-def]
+def link(eta, X, y, constants, order, out):  # type: ignore[no-untyped-def]
     """Write ``y eta - log(1 + exp(eta))`` and its derivatives; see ``protocols.Model``.
 
     Stated for y in {0, 1}; relative error below 1e-15 for every eta.

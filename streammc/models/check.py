@@ -123,7 +123,9 @@ def evaluate(model: Model, eta: Matrix, y: Vector, order: int = 2) -> Matrix:
     out = np.full((1 + p + p * (p + 1) // 2, m), np.nan)
     model.link(
         np.ascontiguousarray(eta, dtype=np.float64),
+        np.zeros((0, m)),
         np.ascontiguousarray(y, dtype=np.float64),
+        model.constants,
         order,
         out,
     )
@@ -142,7 +144,7 @@ def _interface(model: Model, y: Vector, rng: np.random.Generator) -> Finding:
         "response_fault": model.response_fault(y) is not None,
         "start": start.shape != (model.dim(2),) or not np.isfinite(start).all(),
         "describe": json.loads(json.dumps(model.describe())) != model.describe(),
-        "prior": model.prior.table(labels).shape != (model.dim(2), 4),
+        "prior": model.prior_table(labels).shape[0] != model.dim(2),
     }
     wrong = [name for name, fault in faults.items() if fault]
     return Finding("interface", len(wrong), 0, ", ".join(wrong))

@@ -1,4 +1,4 @@
-"""What generalised linear models with one linear predictor share."""
+"""What regressions with one linear predictor share."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streammc.errors import ConfigError
 from streammc.priors import normal
@@ -21,9 +22,10 @@ def default_prior() -> Prior:
 
 @dataclass(frozen=True)
 class LinearModel(ABC):
-    """One linear predictor ``eta_i = offset_i + x_i . beta`` and a link.
+    """One linear predictor ``eta_i = offset_i + x_i . beta``, scale parameters, a link.
 
-    A family sets ``name`` and ``link_kernel``, and defines :meth:`response_fault`,
+    A family sets ``name`` and ``link_kernel``, names its ``scales`` (positive, shared by
+    all rows, sampled as their logarithms), and defines :meth:`response_fault`,
     :meth:`simulate` and, where zeros are a bad start, :meth:`start`.
     """
 
@@ -32,7 +34,7 @@ class LinearModel(ABC):
     name: ClassVar[str]
     link_kernel: ClassVar[Any]
     n_linear: ClassVar[int] = 1
-    n_scalar: ClassVar[int] = 0
+    exact_sums: ClassVar[Any] = None
 
     def __post_init__(self) -> None:
         """Refuse what is not a prior."""
@@ -47,13 +49,47 @@ class LinearModel(ABC):
         """Return the compiled link."""
         return type(self).link_kernel
 
+    @property
+    def scales(self) -> tuple[str, ...]:
+        """Return the names of the scale parameters."""
+        return ()
+
+    @property
+    def constants(self) -> Vector:
+        """Return (c,) numbers that the link needs; none here."""
+        return np.zeros(0)
+
+    @property
+    def n_scalar(self) -> int:
+        """Return the number of scale parameters."""
+        return len(self.scales)
+
     def dim(self, n_features: int) -> int:
-        """Return the number of coefficients: one per feature."""
-        return n_features
+        """Return the number of coefficients, one per feature, and scale parameters."""
+        return n_features + self.n_scalar
 
     def labels(self, feature_names: Sequence[str]) -> tuple[str, ...]:
-        """Return ``beta[feature]`` for every feature."""
-        return tuple(f"beta[{feature}]" for feature in feature_names)
+        """Return ``beta[feature]`` for every feature, then the scale parameters."""
+        return (*(f"beta[{feature}]" for feature in feature_names), *self.scales)
+
+    def constrain(self, theta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return theta (..., d) with the scale parameters exponentiated."""
+        values = np.array(theta, dtype=np.float64)
+        at = values.shape[-1] - self.n_scalar
+        np.exp(values[..., at:], out=values[..., at:])
+        return values
+
+    def unconstrain(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return theta (..., d): the logarithms of the scale parameters."""
+        theta = np.array(values, dtype=np.float64)
+        at = theta.shape[-1] - self.n_scalar
+        np.log(theta[..., at:], out=theta[..., at:])
+        return theta
+
+    def prior_table(self, labels: Sequence[str]) -> Matrix:
+        """Return the table of the prior, a row per label."""
+        n = len(labels) - self.n_scalar
+        return self.prior.table(labels, [False] * n + [True] * self.n_scalar)
 
     @abstractmethod
     def response_fault(self, y: Vector) -> tuple[Index, str] | None:
@@ -65,7 +101,7 @@ class LinearModel(ABC):
 
     def start(self, rows: Rows) -> Vector:
         """Return zeros (q,): finite for every bounded link."""
-        return np.zeros(rows.X.shape[1])
+        return np.zeros(self.dim(rows.X.shape[1]))
 
     def describe(self) -> dict[str, Any]:
         """Return the name and the prior as JSON types."""

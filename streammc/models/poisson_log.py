@@ -29,7 +29,7 @@ def _row(eta, y):  # type: ignore[no-untyped-def]
 
 
 @jit(LINK_SIGNATURE, borrow=True)
-def link(eta, y, order, out):  # type: ignore[no-untyped-def]
+def link(eta, X, y, constants, order, out):  # type: ignore[no-untyped-def]
     """Write ``y eta - exp(eta) - log y!`` and its derivatives; see ``protocols.Model``.
 
     Stated for whole ``y >= 0``. Absolute error below 1e-15 of the largest of the three
@@ -101,7 +101,7 @@ class Poisson(LinearModel):
         with np.errstate(over="ignore", invalid="ignore"):
             eta = np.ascontiguousarray((rows.X @ beta + rows.offset)[None, :])
         out = np.empty((3, rows.y.shape[0]))
-        self.link(eta, np.ascontiguousarray(rows.y), 0, out)
+        self.link(eta, rows.X.T, np.ascontiguousarray(rows.y), self.constants, 0, out)
         used = rows.weight > 0.0
         total = float(rows.weight[used] @ out[0, used])
         return total if math.isfinite(total) else -math.inf

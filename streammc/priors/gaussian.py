@@ -20,7 +20,7 @@ class NormalPrior:
     scale: Setting
     location: Setting
 
-    def table(self, labels: Sequence[str]) -> Matrix:
+    def table(self, labels: Sequence[str], positive: Sequence[bool] = ()) -> Matrix:
         """Return the (d, 4) table, a row per label.
 
         Raises

@@ -16,7 +16,7 @@ from streammc.protocols import Matrix
 class FlatPrior:
     """Density 1 everywhere; build it with :func:`flat`."""
 
-    def table(self, labels: Sequence[str]) -> Matrix:
+    def table(self, labels: Sequence[str], positive: Sequence[bool] = ()) -> Matrix:
         """Return the (d, 4) table, a row per label."""
         out = np.zeros((len(labels), 4))
         out[:, KIND] = FLAT

@@ -46,6 +46,8 @@ class Problem:
     """What all chains share: compiled link, Taylor sums, certainty rows, design."""
 
     link: Any
+    sums: Any
+    """Log-likelihood of the Taylor sums: ``taylor``, or exact where a model has one."""
     base: Base
     certain: Block
     certainty_rows: Index
@@ -58,6 +60,8 @@ class Problem:
     target_acceptance: float
     step_size: float | None
     """Fixed by the user, or ``None`` for dual averaging."""
+    constrain: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+    """theta (..., d) to the parameters that are reported."""
 
     @property
     def dim(self) -> int:
@@ -107,7 +111,13 @@ class HamiltonianKernel:
         for _ in range(100):
             self._point.z[:] = self._kernel_rng.standard_normal(problem.dim)
             evaluate(
-                problem.link, problem.base, problem.certain, self._sub, self._point, self._work
+                problem.link,
+                problem.sums,
+                problem.base,
+                problem.certain,
+                self._sub,
+                self._point,
+                self._work,
             )
             if math.isfinite(self._point.scalars[DENSITY]):
                 return
@@ -207,6 +217,7 @@ class HamiltonianKernel:
         )
         run(
             problem.link,
+            problem.sums,
             problem.base,
             problem.certain,
             self._sub,
@@ -242,5 +253,6 @@ class HamiltonianKernel:
         """Gather and expand the units of the subsample."""
         problem, base, rows = self.problem, self.problem.base, self._gather(self._units)
         m, scratch = len(rows.y), self._work.scratch
-        star, order = base.theta_star, base.order
-        expand(problem.link, star, base.n_linear, order, rows, 0, m, self._sub, 0, scratch)
+        star, order, n = base.theta_star, base.order, base.n_linear
+        link, constants = problem.link, base.constants
+        expand(link, constants, star, n, order, rows, 0, m, self._sub, 0, scratch)

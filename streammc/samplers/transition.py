@@ -38,7 +38,7 @@ from streammc.estimators.target import (
     evaluate,
     finish,
 )
-from streammc.numerics.jit import LINK_TYPE, f8, i8, index_vector, jit, matrix, vector
+from streammc.numerics.jit import LINK_TYPE, SUMS_TYPE, f8, i8, index_vector, jit, matrix, vector
 from streammc.protocols import Index, Matrix, Vector
 from streammc.samplers.dual_averaging import LOG_AVERAGE, LOG_STEP, update
 
@@ -147,10 +147,23 @@ def propose_subsample(link, base, ahead, position, block, point, proposal, work)
     count = (last - first) * b
     rows, value, scratch = proposal.rows, proposal.value, work.scratch
     order, n_linear = base.order, base.n_linear
-    expand(link, base.theta_star, n_linear, order, ahead, position * b, count, rows, 0, scratch)
+    star, constants = base.theta_star, base.constants
+    start = position * b
+    expand(link, constants, star, n_linear, order, ahead, start, count, rows, 0, scratch)
     for lo in range(0, count, TILE):
         hi = min(lo + TILE, count)
-        remainders(link, rows, work.delta, n_linear, lo, hi, scratch, value, proposal.slope)
+        remainders(
+            link,
+            constants,
+            rows,
+            work.delta,
+            n_linear,
+            lo,
+            hi,
+            scratch,
+            value,
+            proposal.slope,
+        )
     totals, proposed = point.totals, proposal.totals
     for j in range(totals.shape[0]):
         proposed[j] = totals[j]
@@ -188,6 +201,7 @@ def accept_subsample(base, sub, units_ahead, position, block, point, proposal, w
 @jit(
     types.void(
         LINK_TYPE,
+        SUMS_TYPE,
         BASE_TYPE,
         BLOCK_TYPE,
         BLOCK_TYPE,
@@ -209,6 +223,7 @@ def accept_subsample(base, sub, units_ahead, position, block, point, proposal, w
 )
 def run(  # type: ignore[no-untyped-def]
     link,
+    sums,
     base,
     certain,
     sub,
@@ -272,7 +287,7 @@ def run(  # type: ignore[no-untyped-def]
             for j in range(d):
                 momentum[j] += 0.5 * step * trial.gradient[j]
                 trial.z[j] += step * momentum[j]
-            evaluate(link, base, certain, sub, trial, work)
+            evaluate(link, sums, base, certain, sub, trial, work)
             made += 1
             kinetic = 0.0
             for j in range(d):

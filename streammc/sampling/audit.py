@@ -34,14 +34,14 @@ from streammc.protocols import Dataset, Matrix, Model, RowBlock, Rows, Vector
 
 
 @jit(
-    types.void(LINK_TYPE, BLOCK_TYPE, matrix, i8, SCRATCH_TYPE, vector, matrix, vector),
+    types.void(LINK_TYPE, vector, BLOCK_TYPE, matrix, i8, SCRATCH_TYPE, vector, matrix, vector),
     borrow=True,
 )
-def tile_remainders(link, block, deltas, n_linear, scratch, value, slope, totals):  # type: ignore[no-untyped-def]
+def tile_remainders(link, constants, block, deltas, n_linear, scratch, value, slope, totals):  # type: ignore[no-untyped-def]
     """Write the summed remainders of one tile at every draw into ``totals`` (S,)."""
     w = block.y.shape[0]
     for s in range(deltas.shape[0]):
-        remainders(link, block, deltas[s], n_linear, 0, w, scratch, value, slope)
+        remainders(link, constants, block, deltas[s], n_linear, 0, w, scratch, value, slope)
         total = 0.0
         for i in range(w):
             total += value[i]
@@ -71,11 +71,21 @@ class RemainderTask:
                 np.ascontiguousarray(block.offset[lo:hi], dtype=np.float64),
                 np.ascontiguousarray(block.weight[lo:hi], dtype=np.float64),
             )
-            link, n_linear = self.model.link, self.model.n_linear
-            tile = expanded(link, self.theta_star, n_linear, self.order, rows, p)
+            model = self.model
+            tile = expanded(model, self.theta_star, self.order, rows)
             value, slope = np.empty(hi - lo), np.empty((p, hi - lo))
             totals = np.zeros((2, len(self.deltas)))
-            tile_remainders(link, tile, self.deltas, n_linear, scratch, value, slope, totals[0])
+            tile_remainders(
+                model.link,
+                model.constants,
+                tile,
+                self.deltas,
+                model.n_linear,
+                scratch,
+                value,
+                slope,
+                totals[0],
+            )
             sums = merge_compensated(sums, totals)
         return sums
 

@@ -14,7 +14,7 @@ from streammc.estimators.blocks import (
     allocate_scratch,
     expand,
 )
-from streammc.estimators.target import Base
+from streammc.estimators.target import Base, taylor
 from streammc.protocols import Dataset, Index, Model
 from streammc.samplers.energy_conserving import HmcEcs
 from streammc.samplers.full_data import Hmc
@@ -58,22 +58,28 @@ def load_block(
         piece = rows[start : start + _SLICE]
         buffer = allocate_rows(len(piece), dataset.n_features)
         source.gather(piece, 1, buffer)
-        m, n_linear = len(piece), model.n_linear
-        expand(model.link, theta_star, n_linear, order, buffer, 0, m, block, start, scratch)
+        m, n, constants = len(piece), model.n_linear, model.constants
+        expand(model.link, constants, theta_star, n, order, buffer, 0, m, block, start, scratch)
     return block
 
 
 def full_data(dataset: Dataset, model: Model, cv: ControlVariates, sampler: Hmc) -> Problem:
-    """Return the problem of ``hmc``: every row certain, no Taylor sums, no subsample."""
+    """Return the problem of ``hmc``: no subsample, and every row certain.
+
+    Where the likelihood has sufficient statistics the sums of the pass hold them, and
+    no row is kept.
+    """
     d = len(cv.theta_star)
-    rows = np.arange(dataset.n_rows, dtype=np.int64)
+    exact = model.exact_sums is not None
+    rows = np.arange(0 if exact else dataset.n_rows, dtype=np.int64)
     base = Base(
         cv.theta_star,
-        0.0,
-        np.zeros(d),
-        np.zeros((d, d)),
+        float(cv.log_lik + cv.log_lik_remainder) if exact else 0.0,
+        cv.gradient if exact else np.zeros(d),
+        np.ascontiguousarray(cv.hessian) if exact else np.zeros((d, d)),
         np.ascontiguousarray(cv.factor),
-        model.prior.table(cv.labels),
+        model.prior_table(cv.labels),
+        model.constants,
         model.n_linear,
         _NOTHING,
         1,
@@ -83,6 +89,7 @@ def full_data(dataset: Dataset, model: Model, cv: ControlVariates, sampler: Hmc)
     length, jitter = trajectory(sampler.trajectory_length, sampler.jitter)
     return Problem(
         link=model.link,
+        sums=model.exact_sums if exact else taylor,
         base=base,
         certain=load_block(dataset, model, rows, cv.theta_star, _NOTHING),
         certainty_rows=np.zeros(0, dtype=np.int64),
@@ -92,6 +99,7 @@ def full_data(dataset: Dataset, model: Model, cv: ControlVariates, sampler: Hmc)
         jitter=jitter,
         target_acceptance=sampler.target_acceptance,
         step_size=sampler.step_size,
+        constrain=model.constrain,
     )
 
 
@@ -109,7 +117,8 @@ def subsampled(
         cv.gradient if cv.order >= 1 else np.zeros_like(cv.gradient),
         np.ascontiguousarray(hessian),
         np.ascontiguousarray(cv.factor),
-        model.prior.table(cv.labels),
+        model.prior_table(cv.labels),
+        model.constants,
         model.n_linear,
         cv.order,
         plan.unit_rows,
@@ -119,6 +128,7 @@ def subsampled(
     length, jitter = trajectory(sampler.trajectory_length, sampler.jitter)
     return Problem(
         link=model.link,
+        sums=taylor,
         base=base,
         certain=load_block(dataset, model, plan.certainty_rows, cv.theta_star, cv.order),
         certainty_rows=plan.certainty_rows,
@@ -128,6 +138,7 @@ def subsampled(
         jitter=jitter,
         target_acceptance=sampler.target_acceptance,
         step_size=sampler.step_size,
+        constrain=model.constrain,
     )
 
 

@@ -93,7 +93,7 @@ class Chains:
         results = [future.result() for future in futures]
         self.clock[phase] += time.perf_counter() - begun
         merged = {name: np.stack([result[name] for result in results]) for name in results[0]}
-        theta = merged.pop("theta")
+        theta = self.problem.constrain(merged.pop("theta"))
         trace.append(phase, theta, merged, self.checkpoint())
         return merged
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streammc.control_variates.expansion import ControlVariates
 from streammc.diagnostics.original_scale import original_scale
@@ -66,7 +67,8 @@ def run_audit(
     stats = tree["sample_stats"].to_dataset()
     chains, n = stats["lp"].shape
     kept = thin(chains, n, draws)
-    theta = run.draws_matrix()[:, kept]
+    reported = run.draws_matrix()[:, kept]
+    theta = model.unconstrain(reported)
 
     def column(name: str) -> np.ndarray:
         return np.asarray(stats[name].values[:, kept], dtype=np.float64)
@@ -88,7 +90,7 @@ def run_audit(
         scheduler=scheduler,
         progress=report,
     )
-    result = audit_weights(theta, logw, list(cv.labels))
+    result = audit_weights(reported, logw, list(cv.labels))
     run.add_group(
         "audit",
         {"log_weight": (("chain", "draw"), logw), "draw_index": (("draw",), kept)},
@@ -113,7 +115,7 @@ def finish_report(
         verdict = run_audit(run, dataset, model, setup.cv, scheduler=scheduler, progress=progress)
     tree = open_run(run.path)
     parameters = summarize(tree)
-    sampling = _sampling(run, dataset, setup, team, parameters)
+    sampling = _sampling(run, dataset, model, setup, team, parameters)
     summary = {
         "parameters": parameters,
         "parameters_original": original_scale(tree, dict(dataset.attributes)),
@@ -128,6 +130,7 @@ def finish_report(
 def _sampling(
     run: RunDirectory,
     dataset: Dataset,
+    model: Model,
     setup: Setup,
     team: Chains,
     parameters: dict[str, dict[str, float | None]],
@@ -136,8 +139,8 @@ def _sampling(
     stats = open_run(run.path)["sample_stats"]
     cv, plan = setup.cv, setup.plan
     gathered = sum(kernel.rows_gathered for kernel in team.kernels)
-    certain = len(team.problem.certain.y) if plan is not None else 0
-    rows_read = int(cv.certificate["rows_read"]) + gathered + (certain or dataset.n_rows)
+    kept = len(team.problem.certain.y)
+    rows_read = int(cv.certificate["rows_read"]) + gathered + kept
     facts: dict[str, Any] = {
         "sampler": setup.sampler.name,
         "target": setup.sampler.target,
@@ -161,7 +164,7 @@ def _sampling(
         "step_size": float(stats["step_size"].mean()),
         "n_steps": float(stats["n_steps"].mean()),
         "rows_per_iteration": float(stats["n_rows"].mean()),
-        "certainty_rows": certain,
+        "certainty_rows": kept if plan is not None else 0,
         "subsample_size": None,
         "n_blocks": None,
         "unit_rows": None,
@@ -169,7 +172,7 @@ def _sampling(
         "deff_rows": None,
         "remainder_kurtosis": None,
         "predicted_variance": None,
-        "laplace_gap": _laplace_gap(run, cv),
+        "laplace_gap": _laplace_gap(model.unconstrain(run.draws_matrix()), cv),
     }
     if plan is not None:
         facts |= {
@@ -184,13 +187,13 @@ def _sampling(
     return facts
 
 
-def _laplace_gap(run: RunDirectory, cv: ControlVariates) -> dict[str, float]:
-    """Return how far the draws are from the Laplace approximation at theta_star.
+def _laplace_gap(draws: NDArray[np.float64], cv: ControlVariates) -> dict[str, float]:
+    """Return how far draws of theta are from the Laplace approximation at theta_star.
 
     ``mean`` is the largest ``|mean - theta_star|`` in Laplace sd, ``log_sd`` the
     largest ``|log(sd / Laplace sd)|``.
     """
-    theta = run.draws_matrix().reshape(-1, len(cv.theta_star))
+    theta = draws.reshape(-1, len(cv.theta_star))
     laplace = np.sqrt((cv.factor**2).sum(axis=1))
     if len(theta) < 2:
         return {"mean": 0.0, "log_sd": 0.0}

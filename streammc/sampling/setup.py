@@ -63,6 +63,9 @@ def decide(
         )
     if isinstance(sampler, Hmc):
         return Setup(sampler, cv, None, "asked for by name")
+    if sampler is None and model.exact_sums is not None:
+        reason = "hmc, because the sums of one pass are sufficient statistics: exact, no row read"
+        return Setup(Hmc(), cv, None, reason)
     wanted = sampler if isinstance(sampler, HmcEcs) else HmcEcs()
     chosen = plan(
         cv,

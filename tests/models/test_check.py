@@ -17,8 +17,8 @@ from streammc.protocols import Matrix, Vector
 def broken(change: Callable[[Matrix, Vector, int, Matrix], None]) -> type[Poisson]:
     """Return the Poisson model with what its link wrote changed afterwards."""
 
-    def link(eta: Matrix, y: Vector, order: int, out: Matrix) -> None:
-        Poisson.link_kernel(eta, y, order, out)
+    def link(eta: Matrix, X: Matrix, y: Vector, constants: Vector, order: int, out: Matrix) -> None:
+        Poisson.link_kernel(eta, X, y, constants, order, out)
         change(eta, y, order, out)
 
     class Broken(Poisson):

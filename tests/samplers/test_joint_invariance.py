@@ -11,7 +11,7 @@ import numba
 import numpy as np
 
 from streammc.estimators.blocks import allocate_block, allocate_rows, expand
-from streammc.estimators.target import Base, allocate_point, allocate_work, evaluate
+from streammc.estimators.target import Base, allocate_point, allocate_work, evaluate, taylor
 from streammc.models import logistic
 from streammc.numerics.jit import LINK_SIGNATURE, jit
 from streammc.samplers.dual_averaging import start
@@ -22,7 +22,7 @@ STEPS = 3
 
 
 @jit(LINK_SIGNATURE)
-def gaussian_link(eta, y, order, out):
+def gaussian_link(eta, X, y, constants, order, out):
     for i in range(y.shape[0]):
         residual = y[i] - eta[0, i]
         out[0, i] = -0.5 * residual * residual - 0.5 * np.log(2 * np.pi)
@@ -33,8 +33,8 @@ def gaussian_link(eta, y, order, out):
 
 
 @jit(LINK_SIGNATURE)
-def sharpened_link(eta, y, order, out):
-    gaussian_link(eta, y, order, out)
+def sharpened_link(eta, X, y, constants, order, out):
+    gaussian_link(eta, X, y, constants, order, out)
     for i in range(y.shape[0]):
         out[0, i] *= 1.05
         out[1, i] *= 1.05
@@ -42,7 +42,21 @@ def sharpened_link(eta, y, order, out):
 
 @numba.njit
 def hmc_pairs(
-    link, base, certain, sub, ahead, point, trial, proposal, work, dynamics, tuning, rng, X, out
+    link,
+    sums,
+    base,
+    certain,
+    sub,
+    ahead,
+    point,
+    trial,
+    proposal,
+    work,
+    dynamics,
+    tuning,
+    rng,
+    X,
+    out,
 ):
     d = X.shape[1]
     theta = np.empty((STEPS, d))
@@ -56,9 +70,10 @@ def hmc_pairs(
             for j in range(d):
                 eta += X[i, j] * point.z[j]
             certain.y[i] = 1.0 if rng.random() < 1.0 / (1.0 + np.exp(-eta)) else 0.0
-        evaluate(link, base, certain, sub, point, work)
+        evaluate(link, sums, base, certain, sub, point, work)
         run(
             link,
+            sums,
             base,
             certain,
             sub,
@@ -86,6 +101,8 @@ def hmc_pairs(
 @numba.njit
 def ecs_pairs(
     link,
+    sums,
+    constants,
     theta_star,
     gradient,
     hessian,
@@ -130,6 +147,7 @@ def ecs_pairs(
             hessian,
             factor,
             prior,
+            constants,
             1,
             2,
             1,
@@ -140,15 +158,16 @@ def ecs_pairs(
             proposal.units[u] = rng.integers(0, n)
             rows.X[u, 0] = X[proposal.units[u], 0]
             rows.y[u] = y[proposal.units[u]]
-        expand(link, theta_star, 1, 2, rows, 0, k, sub, 0, work.scratch)
+        expand(link, constants, theta_star, 1, 2, rows, 0, k, sub, 0, work.scratch)
         for s in range(STEPS):
             units_ahead[s] = rng.integers(0, n)
             ahead.X[s, 0] = X[units_ahead[s], 0]
             ahead.y[s] = y[units_ahead[s]]
         point.z[0] = (truth - theta_star[0]) / factor[0, 0]
-        evaluate(link, base, certain, sub, point, work)
+        evaluate(link, sums, base, certain, sub, point, work)
         run(
             link,
+            sums,
             base,
             certain,
             sub,
@@ -182,14 +201,14 @@ def hmc_case(link_owner, seed):
     certain.design[:] = X.T
     certain.weight[:] = 1.0
     prior = np.tile([1.0, 0.0, 1.0, 0.0], (d, 1))
-    base = Base(
-        np.zeros(d), 0.0, np.zeros(d), np.zeros((d, d)), np.eye(d), prior, 1, -1, 1, 0.0, 0.0
-    )
+    nought, flat, none = np.zeros(d), np.zeros((d, d)), np.zeros(0)
+    base = Base(nought, 0.0, nought, flat, np.eye(d), prior, none, 1, -1, 1, 0.0, 0.0)
     nothing = np.zeros(0, np.int64)
     proposal = allocate_proposal(d, 1, 1, np.zeros(1, np.int64), nothing)
     out = np.empty((PAIRS, d + 1))
     hmc_pairs(
         link_owner,
+        taylor,
         base,
         certain,
         allocate_block(0, d, 1),
@@ -226,6 +245,8 @@ def ecs_case(link, seed, pairs=PAIRS):
     out = np.empty((pairs, 2))
     ecs_pairs(
         link,
+        taylor,
+        np.zeros(0),
         np.array([0.3]),
         np.zeros(1),
         hessian,

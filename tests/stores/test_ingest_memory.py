@@ -29,14 +29,15 @@ def peak_megabytes(source: Path, store: Path) -> float:
 def test_peak_memory_does_not_grow_with_the_table(tmp_path: Path) -> None:
     piece = make_table(250_000)
     peaks = []
-    for pieces in (10, 30):  # 63 and 188 MB of rows: one leaf of the shuffle, and four
+    for pieces in (20, 60):  # 125 and 375 MB of rows: two leaves of the shuffle, and six
         source = tmp_path / f"{pieces}.parquet"
         with pq.ParquetWriter(source, piece.schema) as sink:
             for _ in range(pieces):
                 sink.write_table(piece)
         peaks.append(peak_megabytes(source, tmp_path / f"{pieces}.zarr"))
     assert peaks[1] < 600
-    assert peaks[1] - peaks[0] < 60
+    # 250 MB more in the table; the buffers of more threads fill with chance.
+    assert peaks[1] - peaks[0] < 125
 
 
 @pytest.mark.slow
