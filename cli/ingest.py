@@ -19,7 +19,8 @@ from streammc.cli.values import Names, WholeNumber
 @setting("--response", metavar="COLUMN", help="Column y.")
 @setting("--features", type=Names(), help="Columns of X; default: all others.")
 @setting("--offset", metavar="COLUMN", help="Added to the linear predictor (log exposure).")
-@setting("--weight", metavar="COLUMN", help="Frequency weights.")
+@setting("--weight", metavar="COLUMN", help="Weights: powers of each row's likelihood.")
+@setting("--trials", metavar="COLUMN", help="Binomial trials; the response counts successes.")
 @setting("--shuffle/--no-shuffle", default=True, help="Random row order, exact.  [default: yes]")
 @setting("--seed", type=SEED, default=0, show_default=True, help="Seed of the shuffle.")
 @setting(

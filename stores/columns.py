@@ -22,11 +22,12 @@ class Columns:
     features: tuple[str, ...]
     offset: str | None
     weight: str | None
+    trials: str | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All columns: features, response, offset, weight."""
-        others = (self.response, self.offset, self.weight)
+        """All columns: features, response, offset, weight, trials."""
+        others = (self.response, self.offset, self.weight, self.trials)
         return (*self.features, *(name for name in others if name is not None))
 
     def index(self, name: str | None) -> int | None:
@@ -41,18 +42,23 @@ def choose_columns(
     offset: str | None,
     weight: str | None,
     intercept: bool,
+    trials: str | None = None,
 ) -> Columns:
     """Choose the columns; by default every other column is a feature.
 
     Raises
     ------
     ConfigError
-        If a column is asked for twice, or nothing would be left.
+        If a column is asked for twice, trials without a response, or nothing would be left.
     DataError
         If a column does not exist (with the nearest name), or is of a type that is
         neither a number nor text. Text is left to the caller, who can say where it is.
     """
-    roles = {"response": response, "offset": offset, "weight": weight}
+    roles = {"response": response, "offset": offset, "weight": weight, "trials": trials}
+    if trials is not None and response is None:
+        raise ConfigError(
+            f"expected the column of successes as --response with --trials {trials}, found none"
+        )
     taken: dict[str, str] = {}
     for role, name in roles.items():
         if name is None:
@@ -82,7 +88,7 @@ def choose_columns(
         )
     if not chosen and not intercept:
         raise ConfigError("expected at least one feature or the intercept, found neither")
-    columns = Columns(response, tuple(chosen), offset, weight)
+    columns = Columns(response, tuple(chosen), offset, weight, trials)
     _check_types(table, columns)
     return columns
 

@@ -23,6 +23,12 @@ _KINDS: Final[dict[str, tuple[str, str]]] = {
     ),
     "infinite values": ("finite numbers", "remove or replace them"),
     "negative weights": ("weights of at least 0", "correct the column given to --weight"),
+    "fractions or negative numbers": (
+        "whole numbers of at least 0",
+        "correct the counts; proportions go into --response with --weight, without --trials",
+    ),
+    "more successes than trials": ("at most as many successes as trials", "correct the counts"),
+    "huge weights": ("weights of at most 2**53", "rescale the column given to --weight"),
     "missing values": (
         "no missing values",
         "--drop-missing leaves such rows out, or fill them in",

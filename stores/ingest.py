@@ -34,6 +34,7 @@ def ingest(
     features: Sequence[str] | None = None,
     offset: str | None = None,
     weight: str | None = None,
+    trials: str | None = None,
     shuffle: bool = True,
     seed: int = 0,
     dtype: str = "float32",
@@ -61,8 +62,13 @@ def ingest(
     offset
         Column added to the linear predictor as it is: for an exposure, its logarithm.
     weight
-        Column of frequency weights, at least 0. Means and standard deviations of the
-        features are not weighted.
+        Column of weights, 0 to 2**53, such as frequencies or survey weights: powers of
+        the likelihood of each row. Means and standard deviations of the features are not
+        weighted.
+    trials
+        Column of binomial trials N, whole numbers of at least 0; the response holds the
+        successes C, whole numbers up to N. Stored are the proportion C/N as ``y`` (0
+        where N = 0) and N times the weight as ``weight``.
     shuffle
         Put the rows into a uniformly random order.
     seed
@@ -100,7 +106,8 @@ def ingest(
         If a source does not exist or may not be read.
     DataError
         If a column does not exist or is of the wrong type, or a value is missing,
-        infinite, text, or not exact in float64: the message names column, first row
+        infinite, text, or not exact in float64, or a weight or a count of trials cannot
+        be one: the message names column, first row
         (from 1, the header not counted) and count. If float32 would round a column by
         more than 1e-6 of its standard deviation (root mean square).
     StorageIOError
@@ -118,6 +125,7 @@ def ingest(
         features=features,
         offset=offset,
         weight=weight,
+        trials=trials,
         shuffle=shuffle,
         seed=seed,
         dtype=dtype,
@@ -137,7 +145,7 @@ def ingest(
             dtype=dtype,
             y_dtype=prepared.found.y_dtype,
             offset=offset is not None,
-            weight=weight is not None,
+            weight=(weight or trials) is not None,
             chunk_rows=chunk_rows,
             n_rows=prepared.found.n_rows,
         ) as writer:
@@ -168,6 +176,7 @@ def from_table(
     features: Sequence[str] | None = None,
     offset: str | None = None,
     weight: str | None = None,
+    trials: str | None = None,
     shuffle: bool = True,
     seed: int = 0,
     dtype: str = "float32",
@@ -188,6 +197,7 @@ def from_table(
         features=features,
         offset=offset,
         weight=weight,
+        trials=trials,
         shuffle=shuffle,
         seed=seed,
         dtype=dtype,

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streammc.errors import DataError
-from streammc.protocols import Index, PassTask
+from streammc.errors import ConfigError, DataError
+from streammc.protocols import Index, PassTask, Vector
 from streammc.stores.blocks import MemoryBlock
+from streammc.stores.faults import Faults
 from streammc.stores.layout import (
     FORMAT,
     MAX_FEATURES,
@@ -21,6 +22,7 @@ from streammc.stores.layout import (
     chunks_per_block,
     round_chunk_rows,
 )
+from streammc.stores.row_weights import find_trial_faults, find_weight_faults, proportions
 
 if TYPE_CHECKING:
     from streammc.stores.row_source import MemoryRows
@@ -129,6 +131,7 @@ def from_arrays(
     *,
     offset: ArrayLike | None = None,
     weight: ArrayLike | None = None,
+    trials: ArrayLike | None = None,
     feature_names: Sequence[str] | None = None,
     response: str | None = None,
     chunk_rows: int | None = None,
@@ -143,7 +146,11 @@ def from_arrays(
     y
         (n,) response, numbers or truth values.
     offset, weight
-        (n,) optional: added to the linear predictor; frequency weight, at least 0.
+        (n,) optional: added to the linear predictor; power of the likelihood of each row,
+        from 0 to 2**53, such as a frequency or a survey weight.
+    trials
+        (n,) optional: binomial trials N; ``y`` then counts successes, and becomes the
+        proportion y / N with the weight times N.
     feature_names
         Names of the columns; ``x0, x1, ...`` by default.
     response
@@ -170,7 +177,8 @@ def from_arrays(
         raise DataError(f"expected {columns} different feature_names, found {names[:20]!r}")
     check_finite(matrix, names)
     vectors: list[NDArray[Any]] = []
-    for label, value in (("y", y), ("offset", offset), ("weight", weight)):
+    given = {"y": y, "offset": offset, "weight": weight, "trials": trials}
+    for label, value in given.items():
         if value is None:
             vectors.append(np.empty(0))
             continue
@@ -179,9 +187,7 @@ def from_arrays(
             raise DataError(f"expected {rows} values of {label}, as X has, found {vector.shape[0]}")
         check_finite(vector[:, np.newaxis], [label])
         vectors.append(vector.astype(np.float64) if label != "y" else vector)
-    if vectors[2].size and vectors[2].min() < 0:
-        row = int(vectors[2].argmin())
-        raise DataError(f"expected weight of at least 0, found {vectors[2][row]} in row {row}")
+    response_values, offsets, weights = _weighted(*vectors)
     step = choose_chunk_rows(columns * matrix.itemsize) if chunk_rows is None else chunk_rows
     attributes = {
         "format": FORMAT,
@@ -195,9 +201,30 @@ def from_arrays(
         "sources": [],
         "dtype": matrix.dtype.name,
     }
-    response_values, offsets, weights = vectors
+    if trials is not None:
+        attributes["trials"] = "trials"
     chunk = min(round_chunk_rows(step), rows)
     return MemoryStore(matrix, response_values, offsets, weights, attributes, chunk)
+
+
+def _weighted(
+    y: NDArray[Any], offset: Vector, weight: Vector, trials: Vector
+) -> tuple[NDArray[Any], Vector, Vector]:
+    """Check weights and trials; return the response, the offset and what a row counts."""
+    faults = Faults()
+    find_weight_faults(faults, "weight", 0, weight)
+    if trials.size:
+        if not y.size:
+            raise ConfigError("expected the successes as y with trials, found no y")
+        find_trial_faults(faults, ("y", "trials"), 0, y, trials)
+    faults.refuse(lambda row: f"row {row} of the arrays, counted from 0")
+    if trials.size:
+        y, weight = proportions(y, trials), trials * weight if weight.size else trials
+        find_weight_faults(faults, "trials", 0, weight)
+        faults.refuse(lambda row: f"row {row} of the arrays, counted from 0")
+    if weight.size and not weight.any():
+        raise DataError("expected a positive weight in some row, found only 0")
+    return y, offset, weight
 
 
 def _numbers(value: ArrayLike, label: str, ndim: int) -> NDArray[Any]:

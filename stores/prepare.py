@@ -42,6 +42,7 @@ class Options:
     features: Sequence[str] | None
     offset: str | None
     weight: str | None
+    trials: str | None
     shuffle: bool
     seed: int
     dtype: str
@@ -90,6 +91,7 @@ class Prepared:
             options.offset,
             options.weight,
             options.intercept,
+            options.trials,
         )
         self._blocks = TableBlocks(table, self.columns.names, folder / "table")
         text = text_columns(table, self.columns)
@@ -155,6 +157,7 @@ class Prepared:
             "response": self.columns.response,
             "offset": self.columns.offset,
             "weight": self.columns.weight,
+            "trials": self.columns.trials,
             "intercept": options.intercept,
             "standardization": standardization,
             "formula": None,
@@ -215,9 +218,10 @@ class Prepared:
             self.warnings.append(f"not used, as an index: column {shown}")
         if found.n_dropped:
             self.warnings.append(f"rows with missing values that were left out: {found.n_dropped}")
-        weight = self.columns.index(self.columns.weight)
-        if weight is not None and found.maximum[weight] == 0:
-            raise DataError(f"expected a positive weight in {self.columns.weight!r}, found only 0")
+        for name, what in ((self.columns.weight, "weight"), (self.columns.trials, "count")):
+            index = self.columns.index(name)
+            if index is not None and found.maximum[index] == 0:
+                raise DataError(f"expected a positive {what} in {name!r}, found only 0")
         for index, name in enumerate(self.columns.features):
             low, high, sd = found.minimum[index], found.maximum[index], found.sd[index]
             with np.errstate(over="ignore"):

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from streammc.protocols import Matrix, Vector
 from streammc.stores.columns import Columns
+from streammc.stores.row_weights import proportions
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,8 @@ class Encoding:
     """How a block of a table becomes records.
 
     The record has the fields ``X`` (q,) and, where there are such columns, ``y``,
-    ``offset`` and ``weight``.
+    ``offset`` and ``weight``; with trials ``y`` is the proportion of successes and the
+    weight is times the trials.
     """
 
     columns: Columns
@@ -37,7 +39,7 @@ class Encoding:
         for name, column, dtype in (
             ("y", self.columns.response, self.y_dtype),
             ("offset", self.columns.offset, "float64"),
-            ("weight", self.columns.weight, "float64"),
+            ("weight", self.columns.weight or self.columns.trials, "float64"),
         ):
             if column is not None:
                 fields.append((name, dtype))
@@ -59,4 +61,12 @@ class Encoding:
             position = self.columns.index(column)
             if position is not None:
                 records[name] = values[position]
+        trials = self.columns.index(self.columns.trials)
+        if trials is not None:
+            records["y"] = proportions(
+                values[self.columns.index(self.columns.response)], values[trials]
+            )
+            records["weight"] = values[trials]
+            if self.columns.weight is not None:
+                records["weight"] *= values[self.columns.index(self.columns.weight)]
         return records

@@ -11,6 +11,7 @@ from streammc.protocols import Matrix, Vector
 from streammc.stores.columns import Columns
 from streammc.stores.faults import Faults
 from streammc.stores.moments import Moments
+from streammc.stores.row_weights import find_trial_faults, find_weight_faults
 from streammc.stores.values import LIMIT
 
 
@@ -43,7 +44,7 @@ def scan(
 ) -> Scan:
     """Read every block once.
 
-    Missing values, infinities and negative weights are recorded in ``faults``; the
+    Missing values, infinities, bad weights and bad counts of trials are recorded in ``faults``; the
     moments mean something only where there are none.
 
     Parameters
@@ -61,15 +62,14 @@ def scan(
     """
     names = columns.names
     moments = Moments(len(names))
-    response, weight = columns.index(columns.response), columns.index(columns.weight)
+    response = columns.index(columns.response)
     checked = range(len(names)) if rounding else [] if response is None else [response]
     lost_squares = np.zeros(len(names))
     whole, single, seen = True, True, 0
     for start, values in blocks:
         m = values.shape[1]
         seen += m
-        if weight is not None:
-            faults.add("negative weights", names[weight], start, values[weight] < 0, values[weight])
+        _check_weights(start, values, columns, faults)
         values = _clean(start, values, names, faults, drop_missing)
         moments.add(values)
         for index in checked:
@@ -88,7 +88,7 @@ def scan(
     y_dtype = None
     if response is not None:
         bounds = moments.minimum[response], moments.maximum[response]
-        y_dtype = response_dtype(*bounds, whole, single)
+        y_dtype = "float64" if columns.trials else response_dtype(*bounds, whole, single)
     return Scan(
         moments.count,
         seen - moments.count if drop_missing else 0,
@@ -118,6 +118,19 @@ def drop_missing_rows(values: Matrix) -> Matrix:
     """Return the rows of a block (c, m) that have no missing value."""
     missing = np.isnan(values)
     return values[:, ~missing.any(axis=0)] if missing.any() else values
+
+
+def _check_weights(start: int, values: Matrix, columns: Columns, faults: Faults) -> None:
+    """Record weights and counts of trials that cannot be."""
+    weight, trials = columns.index(columns.weight), columns.index(columns.trials)
+    if weight is not None:
+        find_weight_faults(faults, columns.names[weight], start, values[weight])
+    response = columns.index(columns.response)
+    if trials is not None and response is not None:
+        names = columns.names[response], columns.names[trials]
+        find_trial_faults(faults, names, start, values[response], values[trials])
+        total = values[trials] if weight is None else values[trials] * values[weight]
+        find_weight_faults(faults, names[1], start, np.maximum(total, 0.0))
 
 
 def _clean(

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.errors import ConfigError, DataError, StoreError
+from streammc.stores.faults import Faults
 from streammc.stores.layout import (
     FEATURE_KEY,
     FORMAT,
@@ -39,6 +40,7 @@ from streammc.stores.manifest import Entry, make_manifest
 from streammc.stores.memory import check_finite
 from streammc.stores.objects import local_path
 from streammc.stores.partial import PartialDirectory, refuse_existing
+from streammc.stores.row_weights import find_weight_faults
 from streammc.stores.schema import check_attributes, encode_features
 
 
@@ -156,7 +158,8 @@ class StoreWriter:
         Raises
         ------
         DataError
-            If a value is not finite or not representable in the store's dtype.
+            If a value is not finite or not representable in the store's dtype, or a
+            weight is negative or above 2**53.
         StorageIOError
             If the disk is full or refuses.
         """
@@ -168,6 +171,10 @@ class StoreWriter:
                 raise ConfigError(f"{state} {name} in a block of rows of store {str(self.path)!r}")
             if value is not None and value.shape != (count, *self._buffers[name].shape[1:]):
                 raise ConfigError(f"expected {count} rows of {name}, found shape {value.shape}")
+        if weight is not None:
+            faults = Faults()
+            find_weight_faults(faults, "weight", self.n_rows, weight)
+            faults.refuse(lambda row: f"row {row} of store {str(self.path)!r}, counted from 0")
         done = 0
         while done < count:
             step = min(count - done, self.chunk_rows - self._filled)

@@ -69,6 +69,10 @@ def _expand(
         for i in range(m):
             eta[n_linear + c, i] = theta[n_linear * q + c]
     link(eta, Z.T, side[0], constants, 2, out)
+    for i in range(m):
+        if side[2, i] == 0.0:  # counts 0 times: inf * 0 must not become NaN
+            for j in range(out.shape[0]):
+                out[j, i] = 0.0
 
 
 @inline
@@ -107,6 +111,8 @@ def _remainder(
             moved[n_linear + c, i] = eta[n_linear + c, i] + step[n_linear + c, i]
     link(moved, Z.T, side[0], constants, 0, out_moved)
     for i in range(m):
+        if side[2, i] == 0.0:
+            out_moved[0, i] = 0.0
         slope[i] = 0.0
         bend[i] = 0.0
     for a in range(p):
@@ -278,7 +284,7 @@ def reduce_rows(
                 total = 0.0
                 for j in range(width):
                     total += out[j, i]
-                if not math.isfinite(total) and near[2, i] != 0.0:
+                if not math.isfinite(total):
                     if flags[2] < 0:
                         flags[2] = start + i
                     flags[0] += 1

@@ -230,7 +230,7 @@ def _refuse_separation(
     for rows in (subset, extreme):
         for a in range(model.n_linear):
             step = at.step[a * dataset.n_features : (a + 1) * dataset.n_features]
-            if len(rows.y) and np.max(np.abs(rows.X @ step)) > 0.5:
+            if np.max(np.abs(rows.X[rows.weight > 0.0] @ step), initial=0.0) > 0.5:
                 raise ModelError(flat_message(table))
 
 

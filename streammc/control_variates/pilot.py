@@ -128,7 +128,6 @@ def evaluate(cv: ControlVariates, dataset: Dataset, model: Model, unit_rows: int
         rows = gather(dataset, some, run_rows)
         rows.y[rows.weight == 0.0] = rows.y[0]  # padding: any response the model can take
         part = remainders(model, rows, cv.theta_star, shifts, cv.order)
-        part[:, rows.weight == 0.0] = 0.0
         part[~(np.abs(part) < 3e38)] = np.inf
         values[:, first : first + batch] = part.reshape(N_DRAWS, len(some), run_rows)
     left_out = np.zeros((len(starts), run_rows), np.bool_)

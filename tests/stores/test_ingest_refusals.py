@@ -215,12 +215,47 @@ def test_a_column_called_intercept_beside_the_intercept(place: Path) -> None:
     ("weights", "message"),
     [
         ("1,-2,-1", "'w', found negative weights in 2 rows, first in data row 2 of"),
+        ("1,inf,inf", "'w', found infinite values in 2 rows, first in data row 2 of"),
+        ("1,,nan", "'w', found missing values in 2 rows, first in data row 2 of"),
+        ("1,1e16,1e300", "'w', found huge weights in 2 rows, first in data row 2 of"),
+        ("1,two,three", "'w', found text in 2 rows, first in data row 2 of"),
         ("0,0,0", "positive weight"),
     ],
 )
 def test_weights(weights: str, message: str, place: Path) -> None:
     lines = "".join(f"{index},{value},1\n" for index, value in enumerate(weights.split(",")))
-    assert message in str(csv_refusal("a,w,y\n" + lines, place, weight="w"))
+    error = csv_refusal("a,w,y\n" + lines, place, weight="w")
+    assert 65 == error.exit_code
+    assert message in str(error)
+
+
+@pytest.mark.parametrize(
+    ("counts", "message"),
+    [
+        ("1/2,3/2,9/8", "'c', found more successes than trials in 2 rows, first in data row 2 of"),
+        ("1/2,3/2", "('3 of 2')"),
+        ("1/2,1/0", "('1 of 0')"),
+        ("1/2,-1/2", "'c', found fractions or negative numbers in 1 row, first in data row 2 of"),
+        ("1/2,0.5/2,1/3.5", "('0.5'); also in 'n': "),
+        ("1/2,0/-2,1/3.5", "'n', found fractions or negative numbers in 2 rows, first in data row"),
+        ("1/2,1/2.5", "('2.5')"),
+        ("1/2,/2,/3", "'c', found missing values in 2 rows"),
+        ("1/2,1/inf", "'n', found infinite values in 1 row"),
+        ("0/0,0/0", "expected a positive count in 'n', found only 0"),
+        ("1/2,1/1e17", "'n', found huge weights in 1 row, first in data row 2 of"),
+    ],
+)
+def test_trials(counts: str, message: str, place: Path) -> None:
+    lines = "".join(f"{i},{pair.replace('/', ',')}\n" for i, pair in enumerate(counts.split(",")))
+    error = csv_refusal("a,c,n\n" + lines, place, response="c", trials="n")
+    assert 65 == error.exit_code
+    assert message in str(error)
+
+
+def test_trials_without_a_response(place: Path) -> None:
+    error = csv_refusal("a,n\n1,2\n", place, response=None, trials="n")
+    assert isinstance(error, ConfigError)
+    assert "--response" in str(error)
 
 
 def test_a_column_that_float32_would_round(place: Path) -> None:

@@ -72,6 +72,9 @@ def test_a_vector_that_is_not_finite_is_named(label: str) -> None:
         from_arrays(X, **vectors)
 
 
+WITH = {"X": np.ones((5, 2)), "y": np.ones(5)}
+
+
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
@@ -80,7 +83,14 @@ def test_a_vector_that_is_not_finite_is_named(label: str) -> None:
         ({"X": np.ones((5, 0)), "y": np.ones(5)}, "at least one row and column"),
         ({"X": np.ones((5, 2)), "y": np.ones(4)}, "expected 5 values of y"),
         ({"X": np.ones((5, 2)), "y": np.ones((5, 1))}, "y with 1 dimensions"),
-        ({"X": np.ones((5, 2)), "y": np.ones(5), "weight": -np.ones(5)}, "weight of at least 0"),
+        (WITH | {"weight": -np.ones(5)}, r"negative weights in 5 rows, first in data row 0 of"),
+        (WITH | {"weight": [1, 2, 1e16, 3, 1e17]}, r"huge weights in 2 rows, first in data row 2"),
+        (WITH | {"weight": np.zeros(5)}, "positive weight"),
+        (WITH | {"trials": [1, 1, 0, 1, 0]}, r"more successes than trials in 2 rows, .* row 2 of"),
+        (WITH | {"trials": [1, 1.5, 1, 1, 1]}, r"'trials', found fractions .* in data row 1 of"),
+        (WITH | {"y": [1, 1, 1, -1, 0.5], "trials": np.ones(5)}, r"'y', found fractions .* 2 rows"),
+        (WITH | {"trials": np.full(5, 2**52), "weight": np.full(5, 4)}, "'trials', found huge"),
+        (WITH | {"trials": np.ones(4)}, "expected 5 values of trials"),
         ({"X": np.ones((5, 2)), "y": np.array(["a"] * 5)}, "numbers in y"),
         ({"X": np.ones((5, 2), dtype=object), "y": np.ones(5)}, "numbers in X"),
         ({"X": np.ones((5, 2), dtype=complex), "y": np.ones(5)}, "numbers in X"),
@@ -92,6 +102,11 @@ def test_a_vector_that_is_not_finite_is_named(label: str) -> None:
 def test_what_is_no_table_is_refused(inputs: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
         from_arrays(**inputs)
+
+
+def test_trials_without_successes_are_refused() -> None:
+    with pytest.raises(ConfigError, match="successes"):
+        from_arrays(np.ones((5, 2)), None, trials=np.ones(5))
 
 
 def test_no_rows_per_chunk_is_refused() -> None:

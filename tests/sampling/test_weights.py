@@ -1,0 +1,217 @@
+"""A weight is a power of the likelihood: a row of weight w counts as w rows.
+
+Every comparison has a partner with the weights thrown away, which must be far off.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from streammc.control_variates import compute
+from streammc.control_variates.block_pass import ExpansionPass
+from streammc.control_variates.plan import plan
+from streammc.estimators.blocks import allocate_block
+from streammc.estimators.target import DENSITY, allocate_point, allocate_work, evaluate
+from streammc.models import logistic, poisson
+from streammc.samplers import hmc, hmc_ecs
+from streammc.sampling import build
+from streammc.sampling.audit import log_weights
+from streammc.sampling.job import run_job
+from streammc.stores import MemoryStore, from_arrays
+from streammc.trace.datatree import open_run
+
+MODELS = {"logistic": logistic, "poisson": poisson}
+RTOL = 1e-12
+THETA_STAR = np.array([-0.4, 0.3, -0.2, 0.1])
+DRAWS = THETA_STAR + 0.3 * np.random.default_rng(4).normal(size=(5, 4))
+
+
+class Twins(NamedTuple):
+    """The same data three times: weighted, repeated, and with the weights ignored."""
+
+    weighted: MemoryStore
+    repeated: MemoryStore
+    ignored: MemoryStore
+
+
+def twins(kind: str, n: int = 1500, high: int = 4) -> Twins:
+    rng = np.random.default_rng(8)
+    X = np.c_[np.ones(n), rng.normal(size=(n, 2)), rng.standard_t(3, size=n)]
+    offset = 0.1 * rng.normal(size=n)
+    eta = X @ np.array([-0.5, 0.4, -0.3, 0.1]) + offset
+    rate = np.exp(np.clip(eta, -5, 3))
+    y = rng.poisson(rate) if kind == "poisson" else rng.random(n) < rate / (1 + rate)
+    # The weights lean on the response: to ignore them moves the posterior.
+    weight = rng.integers(0, high, n) + np.where(y > 0, 1, 0)
+    index = np.repeat(np.arange(n), weight)
+    return Twins(
+        from_arrays(X, y, offset=offset, weight=weight),
+        from_arrays(X[index], y[index], offset=offset[index]),
+        from_arrays(X, y, offset=offset),
+    )
+
+
+def sums(store, model):
+    """Log-likelihood, gradient and Hessian of the full pass at ``THETA_STAR``."""
+    task = ExpansionPass(model, THETA_STAR, np.empty((0, 4)), 2, 0, True)
+    value, gradient, hessian = store.reduce(task).expansion(4)
+    return np.r_[value, gradient, hessian.ravel()]
+
+
+def rows_of(store):
+    return np.arange(store.n_rows, dtype=np.int64)
+
+
+def by_hmc(store, model, cv):
+    """The log density as ``hmc`` sees it: every row certain."""
+    problem = build.problem(store, model, cv, None, hmc())
+    empty = allocate_block(0, 4, 1)
+    point, work = allocate_point(4, 0, 0, 1), allocate_work(4, 0, 1, store.n_rows)
+    return density(problem, problem.base, empty, point, work)
+
+
+def by_subsample(store, model, cv):
+    """The log density of ``hmc-ecs`` with every other row in the subsample, once."""
+    chosen = plan(cv, store, model, subsample_size=100)
+    chosen = replace(chosen, certainty_rows=np.sort(cv.candidates[:40]))
+    problem = build.problem(store, model, cv, chosen, hmc_ecs())
+    rest = np.setdiff1d(rows_of(store), chosen.certainty_rows)
+    sub = build.load_block(store, model, rest, cv.theta_star, cv.order)
+    base = problem.base._replace(estimate_factor=1.0, variance_factor=0.0, unit_rows=1)
+    point = allocate_point(4, len(rest), len(rest), 1)
+    return density(
+        problem, base, sub, point, allocate_work(4, len(rest), 1, len(chosen.certainty_rows))
+    )
+
+
+def density(problem, base, sub, point, work):
+    found = []
+    for theta in DRAWS:
+        point.z[:] = np.linalg.solve(base.factor, theta - base.theta_star)
+        evaluate(problem.link, problem.sums, base, problem.certain, sub, point, work)
+        found += [point.scalars[DENSITY], *np.linalg.solve(base.factor.T, point.gradient)]
+    return np.array(found)
+
+
+def exact_weights(store, model, cv):
+    """The audit's exact sums, as if the estimate had been the Taylor sums alone."""
+    nothing = np.zeros(len(DRAWS))
+    return log_weights(store, model, cv, DRAWS, nothing, nothing)
+
+
+def assert_equal_unless_ignored(found, scale=None):
+    """``found`` of weighted, repeated, ignored: equal to 1e-12 and far off."""
+    weighted, repeated, ignored = map(np.asarray, found)
+    scale = np.abs(repeated).max() if scale is None else scale
+    assert np.abs(weighted - repeated).max() <= RTOL * scale
+    assert np.abs(ignored - repeated).max() > 1e-3 * np.abs(repeated).max()
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_sums_of_the_full_pass_equal_those_of_repeated_rows(kind):
+    assert_equal_unless_ignored([sums(store, MODELS[kind]()) for store in twins(kind)])
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("density_of", [by_hmc, by_subsample])
+def test_log_density_equals_that_of_repeated_rows(density_of, kind):
+    model, stores = MODELS[kind](), twins(kind)
+    cvs = [compute(store, model, theta_star=THETA_STAR, passes=1) for store in stores]
+    found = [density_of(store, model, cv) for store, cv in zip(stores, cvs, strict=True)]
+    assert_equal_unless_ignored(found)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("order", [0, 1, 2])
+def test_the_audit_equals_that_of_repeated_rows(kind, order):
+    model, stores = MODELS[kind](), twins(kind)
+    cvs = [compute(store, model, theta_star=THETA_STAR, passes=1, order=order) for store in stores]
+    found = [exact_weights(store, model, cv) for store, cv in zip(stores, cvs, strict=True)]
+    # A remainder is a difference of log-likelihoods, so these are what it is precise to.
+    assert_equal_unless_ignored(found, scale=abs(cvs[1].log_lik))
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_the_mode_equals_that_of_repeated_rows(kind):
+    model, stores = MODELS[kind](), twins(kind)
+    modes = [compute(store, model) for store in stores]
+    sd = np.sqrt(np.diag(modes[1].factor @ modes[1].factor.T))
+    moved = [(cv.theta_star + cv.newton_step - modes[1].theta_star) / sd for cv in modes]
+    assert np.abs(moved[0] - moved[1]).max() < 1e-6
+    assert np.abs(moved[2]).max() > 1.0
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_draws_of_hmc_equal_those_of_repeated_rows(kind, tmp_path):
+    model, draws = MODELS[kind](), []
+    for name, store in twins(kind)._asdict().items():
+        cv = compute(store, model, theta_star=THETA_STAR, passes=1)
+        sampler = hmc(step_size=0.4, trajectory_length=1.2)
+        options = {"control_variates": cv, "draws": 20, "warmup": 5, "chains": 2, "seed": 3}
+        report = run_job(store, model, sampler, path=tmp_path / name, **options)
+        draws.append(open_run(report.path)["posterior"]["beta"].values)
+    assert np.abs(draws[0] - draws[1]).max() < 1e-9
+    assert np.abs(draws[2] - draws[1]).max() > 0.05
+
+
+def test_hmc_ecs_with_weights_finds_the_posterior_of_repeated_rows(tmp_path):
+    stores = twins("logistic", n=12_000)
+    model, summaries = logistic(), []
+    samplers = [hmc_ecs(subsample_size=300), hmc(), hmc_ecs(subsample_size=300)]
+    for name, store, sampler in zip("abc", stores, samplers, strict=True):
+        options = {"draws": 1500, "warmup": 500, "seed": 6, "audit": name == "a"}
+        summaries.append(run_job(store, model, sampler, path=tmp_path / name, **options).summary)
+    found, exact, ignored = (summary["parameters"] for summary in summaries)
+    z = {
+        label: (found[label]["mean"] - exact[label]["mean"])
+        / np.hypot(found[label]["mcse_mean"], exact[label]["mcse_mean"])
+        for label in exact
+    }
+    assert max(map(abs, z.values())) < 4.5, z
+    intercept = "beta[x0]"
+    assert abs(ignored[intercept]["mean"] - exact[intercept]["mean"]) > 3 * exact[intercept]["sd"]
+    audited = summaries[0]["audit"]["parameters"]
+    assert max(abs(entry["correction"]) for entry in audited.values()) < 0.1
+
+
+def test_rows_of_weight_zero_count_as_left_out():
+    model, store = poisson(), twins("poisson").weighted
+    X, y, offset, weight = (array.copy() for array in store.rows().arrays)
+    out = np.flatnonzero(weight == 0)
+    assert out.size > 100
+    # Their log-likelihood and every derivative overflow at the expansion point.
+    X[out, 1], y[out], offset[out] = 1e4, 1e6, 300.0
+    kept = weight > 0
+    spoiled = from_arrays(X, y, offset=offset, weight=weight)
+    without = from_arrays(X[kept], y[kept], offset=offset[kept], weight=weight[kept])
+    stores = spoiled, without
+    found = [sums(store, model) for store in stores]
+    np.testing.assert_allclose(found[0], found[1], rtol=RTOL)
+    cvs = [compute(store, model) for store in stores]
+    np.testing.assert_allclose(cvs[0].theta_star, cvs[1].theta_star, rtol=1e-10)
+    for of in (by_hmc, by_subsample, exact_weights):
+        one, other = (of(store, model, cv) for store, cv in zip(stores, cvs, strict=True))
+        scale = max(np.abs(other).max(), abs(cvs[1].log_lik))
+        assert np.abs(one - other).max() <= 1e-10 * scale, of
+
+
+def test_fractional_weights_are_powers_of_the_likelihood():
+    model, store = logistic(), twins("logistic").weighted
+    X, y, offset, weight = (array.copy() for array in store.rows().arrays)
+    weight = weight * 0.37 + 0.01
+    fractional = from_arrays(X, y, offset=offset, weight=weight)
+    eta = X @ THETA_STAR + offset
+    expit = 1.0 / (1.0 + np.exp(-eta))
+    exact = np.r_[
+        weight @ (y * eta - np.logaddexp(0.0, eta)),
+        X.T @ (weight * (y - expit)),
+        (-(X.T * (weight * expit * (1.0 - expit))) @ X).ravel(),
+    ]
+    np.testing.assert_allclose(sums(fractional, model), exact, rtol=1e-11)
+    # A power w of the likelihood of every row multiplies every sum by w.
+    scaled = from_arrays(X, y, offset=offset, weight=2.5 * weight)
+    np.testing.assert_allclose(sums(scaled, model), 2.5 * exact, rtol=1e-11)
