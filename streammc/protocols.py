@@ -123,7 +123,7 @@ class Dataset(Protocol):
 
 
 class Prior(Protocol):
-    """A prior density over the coefficients, evaluated by ``numerics.prior``."""
+    """A prior density over the parameters, evaluated by ``numerics.prior``."""
 
     def table(self, labels: Sequence[str], positive: Sequence[bool] = ()) -> Matrix:
         """Return the (d, 5) table ``kind, location, scale, shape, constant``, a row per label.

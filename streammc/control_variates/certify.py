@@ -29,6 +29,7 @@ from streammc.control_variates.newton import (
 from streammc.control_variates.subset import draw_subset, gather, in_memory
 from streammc.errors import ConfigError, ModelError
 from streammc.numerics.blas import single_threaded
+from streammc.priors import normal
 from streammc.protocols import Dataset, Matrix, Model, Rows, Vector
 
 N_DRAWS = 8
@@ -207,7 +208,7 @@ def _first_centre(
 def _soften(table: Matrix) -> Matrix:
     """Replace flat priors by Normal(0, 10): a subset may be separated where all rows are not."""
     soft = table.copy()
-    soft[table[:, 0] == 0.0] = (1.0, 0.0, 10.0, 0.0)
+    soft[table[:, 0] == 0.0] = normal(scale=10.0).table(("",))
     return soft
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from streammc.errors import ModelError
-from streammc.numerics.prior import log_prior, prior_curvature
+from streammc.numerics.prior import inside, log_prior, prior_curvature, smooth
 from streammc.protocols import Matrix, Vector
 
 Objective = Callable[[Vector], tuple[float, Vector, Matrix]]
@@ -70,9 +70,10 @@ def posterior_factor(precision: Matrix) -> Matrix:
 def posterior_point(
     theta: Vector, sums: tuple[float, Vector, Matrix], table: Matrix, damping: float = 0.0
 ) -> Point:
-    """Add the prior to the sums of the log-likelihood at ``theta``."""
+    """Add the prior, its kinks and walls smoothed, to the sums of the log-likelihood."""
     log_lik, gradient, hessian = sums
     total = gradient.copy()
+    table = smooth(table)
     value = log_lik + log_prior(theta, table, total)
     curvature = np.empty_like(theta)
     prior_curvature(theta, table, curvature)
@@ -108,6 +109,7 @@ def maximise(
         If the log posterior is not finite at the start, or flat in some direction
         at the end (separation or collinear columns under a flat prior).
     """
+    theta = inside(theta, table)
     sums = objective(theta)
     point = damped_point(theta, sums, table)
     if not np.isfinite(point.log_posterior):

@@ -9,7 +9,8 @@ import numpy as np
 from streammc.models.linear import LinearModel, default_prior
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
 from streammc.numerics.special import exp, log1p_unit
-from streammc.protocols import Index, Matrix, Prior, Vector
+from streammc.priors import PriorOption, as_prior
+from streammc.protocols import Index, Matrix, Vector
 
 
 @inline
@@ -69,13 +70,14 @@ class Logistic(LinearModel):
         return y
 
 
-def logistic(prior: Prior | None = None) -> Logistic:
+def logistic(prior: PriorOption | None = None) -> Logistic:
     """Return logistic regression, ``log p(y | eta) = y eta - log(1 + exp(eta))``.
 
     Parameters
     ----------
     prior
-        Prior of the coefficients; ``None`` is Normal(0, 10).
+        Prior of the coefficients, or a mapping from their names to priors; ``None`` is
+        Normal(0, 10).
 
     Raises
     ------
@@ -88,4 +90,4 @@ def logistic(prior: Prior | None = None) -> Logistic:
     >>> logistic().labels(["Intercept", "age"])
     ('beta[Intercept]', 'beta[age]')
     """
-    return Logistic(default_prior() if prior is None else prior)
+    return Logistic(default_prior() if prior is None else as_prior(prior))

@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.errors import ConfigError
-from streammc.priors import normal
+from streammc.priors import as_prior, normal
 from streammc.protocols import Index, Matrix, Prior, Rows, Vector
 
 
@@ -37,12 +36,8 @@ class LinearModel(ABC):
     exact_sums: ClassVar[Any] = None
 
     def __post_init__(self) -> None:
-        """Refuse what is not a prior."""
-        if not (hasattr(self.prior, "table") and hasattr(self.prior, "describe")):
-            raise ConfigError(
-                f"prior must be built by streammc.priors, found {type(self.prior).__name__}: "
-                "write priors.normal(scale=10.0)"
-            )
+        """Turn a mapping into a prior by name; refuse what is not a prior."""
+        object.__setattr__(self, "prior", as_prior(self.prior))
 
     @property
     def link(self) -> Any:

@@ -10,7 +10,8 @@ import numpy as np
 from streammc.models.linear import LinearModel, default_prior
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
 from streammc.numerics.special import exp, log_factorial
-from streammc.protocols import Index, Matrix, Prior, Rows, Vector
+from streammc.priors import PriorOption, as_prior
+from streammc.protocols import Index, Matrix, Rows, Vector
 
 _MAX_COUNT: Final = 2.0**53
 """Above it not every whole number is a float64."""
@@ -122,7 +123,7 @@ def _least_squares(X: Matrix, target: Vector, weight: Vector) -> Vector:
     return beta.astype(np.float64)
 
 
-def poisson(prior: Prior | None = None) -> Poisson:
+def poisson(prior: PriorOption | None = None) -> Poisson:
     """Return Poisson regression, ``log p(y | eta) = y eta - exp(eta) - log y!``.
 
     Log exposure goes into the store's offset.
@@ -130,7 +131,8 @@ def poisson(prior: Prior | None = None) -> Poisson:
     Parameters
     ----------
     prior
-        Prior of the coefficients; ``None`` is Normal(0, 10).
+        Prior of the coefficients, or a mapping from their names to priors; ``None`` is
+        Normal(0, 10).
 
     Raises
     ------
@@ -143,4 +145,4 @@ def poisson(prior: Prior | None = None) -> Poisson:
     >>> poisson().dim(3)
     3
     """
-    return Poisson(default_prior() if prior is None else prior)
+    return Poisson(default_prior() if prior is None else as_prior(prior))

@@ -1,7 +1,13 @@
-"""Compiled prior densities: one row of the table per coefficient.
+"""Compiled prior densities: one row of the table per component of theta.
 
-A table is (d, 4) float64 with the columns ``kind, location, scale, shape``. To add a
-family is to add a kind, a branch in both functions, and a file in ``priors/``.
+A table is (d, 5) float64 with the columns ``kind, location, scale, shape, constant``.
+Everything is in the unconstrained coordinates: a scale parameter is sampled as
+``theta = log v``, and its density has the Jacobian ``v`` in it. ``constant`` is the log
+normaliser, so that no logarithm of a constant is taken in a sampler's loop. To add a
+family is to add a kind, a branch in both functions, and its builder in ``priors/``.
+
+Newton's method and the mass matrix use densities without kinks and walls: see
+:func:`smooth` and :func:`prior_curvature`.
 """
 
 from __future__ import annotations
@@ -9,54 +15,202 @@ from __future__ import annotations
 import math
 from typing import Final
 
+import numpy as np
 from numba import types
 
 from streammc.numerics.jit import f8, jit, matrix, vector
+from streammc.protocols import Matrix, Vector
 
 FLAT: Final = 0
 """Density 1, improper."""
 NORMAL: Final = 1
-"""``-(z^2 + log 2 pi) / 2 - log scale``, ``z = (theta - location) / scale``."""
+"""``-z^2 / 2``, ``z = (theta - location) / scale``; a lognormal on ``v`` is this too."""
+STUDENT_T: Final = 2
+"""``-(shape + 1) / 2 log(1 + z^2 / shape)``."""
+LAPLACE: Final = 3
+"""``-|z|``."""
+UNIFORM: Final = 4
+"""0 from ``location`` to ``shape``; ``-inf`` outside."""
+LOG_FLAT: Final = 5
+"""Density 1 of ``v``, improper: ``theta``."""
+HALF_NORMAL: Final = 6
+"""``theta - exp(2 t) / 2``, ``t = theta - location`` with ``location`` the log scale."""
+HALF_STUDENT_T: Final = 7
+"""``theta - (shape + 1) / 2 log(1 + exp(2 t))``, ``location = log(scale sqrt(shape))``."""
+GAMMA: Final = 8
+"""``shape theta - exp(t)``, ``location`` minus the log rate."""
+INVERSE_GAMMA: Final = 9
+"""``-shape theta - exp(-t)``, ``location`` the log scale."""
+LOG_UNIFORM: Final = 10
+"""Uniform in ``v``: ``theta`` from ``location`` to ``shape``; ``-inf`` outside."""
+SMOOTH_LAPLACE: Final = 11
+"""``-sqrt(1 + z^2)``: :func:`smooth` of ``LAPLACE``."""
+SMOOTH_UNIFORM: Final = 12
+"""``UNIFORM`` plus ``log(theta - location) + log(shape - theta)``."""
+SMOOTH_LOG_UNIFORM: Final = 13
+"""``LOG_UNIFORM`` plus the same; without the first term where ``location`` is ``-inf``."""
 
 KIND: Final = 0
 LOCATION: Final = 1
 SCALE: Final = 2
 SHAPE: Final = 3
+CONSTANT: Final = 4
+COLUMNS: Final = 5
 
-_HALF_LOG_2PI: Final = 0.9189385332046728
+_LEAST_WEIGHT: Final = 0.1
+_SMOOTH: Final = (
+    (LAPLACE, SMOOTH_LAPLACE),
+    (UNIFORM, SMOOTH_UNIFORM),
+    (LOG_UNIFORM, SMOOTH_LOG_UNIFORM),
+)
 
 
 @jit(f8(vector, matrix, vector), borrow=True)
 def log_prior(theta, table, gradient):  # type: ignore[no-untyped-def]
     """Return the log density at ``theta`` (d,), constants included.
 
-    The derivatives are ADDED to ``gradient`` (d,). A kind that does not exist gives NaN.
+    The derivatives are ADDED to ``gradient`` (d,). Outside the support the value is
+    ``-inf`` and nothing is added. A kind that does not exist gives NaN.
     """
     total = 0.0
     for j in range(theta.shape[0]):
         kind = table[j, KIND]
+        at = theta[j]
         if kind == NORMAL:
-            scale = table[j, SCALE]
-            z = (theta[j] - table[j, LOCATION]) / scale
-            total -= 0.5 * z * z + math.log(scale) + _HALF_LOG_2PI
-            gradient[j] -= z / scale
+            inverse = 1.0 / table[j, SCALE]
+            z = (at - table[j, LOCATION]) * inverse
+            total += table[j, CONSTANT] - 0.5 * z * z
+            gradient[j] -= z * inverse
+        elif kind == STUDENT_T:
+            df = table[j, SHAPE]
+            inverse = 1.0 / table[j, SCALE]
+            z = (at - table[j, LOCATION]) * inverse
+            total += table[j, CONSTANT] - 0.5 * (df + 1.0) * math.log1p(z * z / df)
+            gradient[j] -= (df + 1.0) * z * inverse / (df + z * z)
+        elif kind == LAPLACE:
+            inverse = 1.0 / table[j, SCALE]
+            z = (at - table[j, LOCATION]) * inverse
+            total += table[j, CONSTANT] - abs(z)
+            if z > 0.0:
+                gradient[j] -= inverse
+            elif z < 0.0:
+                gradient[j] += inverse
+        elif kind == SMOOTH_LAPLACE:
+            inverse = 1.0 / table[j, SCALE]
+            z = (at - table[j, LOCATION]) * inverse
+            root = math.sqrt(1.0 + z * z)
+            total += table[j, CONSTANT] - root
+            gradient[j] -= z * inverse / root
+        elif kind == LOG_FLAT:
+            total += at
+            gradient[j] += 1.0
+        elif kind == HALF_NORMAL:
+            square = math.exp(2.0 * (at - table[j, LOCATION]))
+            total += table[j, CONSTANT] + at - 0.5 * square
+            gradient[j] += 1.0 - square
+        elif kind == HALF_STUDENT_T:
+            power = 2.0 * (at - table[j, LOCATION])
+            more = table[j, SHAPE] + 1.0
+            small = math.exp(-abs(power))
+            share = (1.0 if power > 0.0 else small) / (1.0 + small)
+            total += table[j, CONSTANT] + at
+            total -= 0.5 * more * (max(power, 0.0) + math.log1p(small))
+            gradient[j] += 1.0 - more * share
+        elif kind == GAMMA:
+            mean = math.exp(at - table[j, LOCATION])
+            total += table[j, CONSTANT] + table[j, SHAPE] * at - mean
+            gradient[j] += table[j, SHAPE] - mean
+        elif kind == INVERSE_GAMMA:
+            mean = math.exp(table[j, LOCATION] - at)
+            total += table[j, CONSTANT] - table[j, SHAPE] * at - mean
+            gradient[j] += mean - table[j, SHAPE]
         elif kind != FLAT:
-            total = math.nan
+            low, high = table[j, LOCATION], table[j, SHAPE]
+            smooth = kind in (SMOOTH_UNIFORM, SMOOTH_LOG_UNIFORM)
+            if not (smooth or kind in (UNIFORM, LOG_UNIFORM)) or math.isnan(at):
+                total = math.nan
+            elif at < low or at > high or (smooth and (at in (low, high))):
+                total -= math.inf
+            else:
+                total += table[j, CONSTANT]
+                if kind in (LOG_UNIFORM, SMOOTH_LOG_UNIFORM):
+                    total += at
+                    gradient[j] += 1.0
+                if smooth:
+                    total += math.log(high - at)
+                    gradient[j] -= 1.0 / (high - at)
+                    if low > -math.inf:
+                        total += math.log(at - low)
+                        gradient[j] += 1.0 / (at - low)
     return total
 
 
 @jit(types.void(vector, matrix, vector), borrow=True)
 def prior_curvature(theta, table, out):  # type: ignore[no-untyped-def]
-    """Write minus the second derivative of each log density into ``out`` (d,).
+    """Write minus the second derivative of each log density into ``out`` (d,), never below 0.
 
-    The prior factorises, so this is the diagonal of minus its Hessian.
+    The prior factorises, so this is the diagonal of minus its Hessian. Laplace and
+    uniform have that of :func:`smooth`. A Student t is not log-concave beyond
+    ``z^2 = df``; it has at least a tenth of ``(df + 1) / (scale^2 (df + z^2))``, the
+    precision of its scale mixture.
     """
     for j in range(theta.shape[0]):
         kind = table[j, KIND]
-        if kind == NORMAL:
-            scale = table[j, SCALE]
-            out[j] = 1.0 / (scale * scale)
-        elif kind == FLAT:
+        at = theta[j]
+        if kind in (FLAT, LOG_FLAT):
             out[j] = 0.0
+        elif kind == NORMAL:
+            out[j] = 1.0 / (table[j, SCALE] * table[j, SCALE])
+        elif kind == STUDENT_T:
+            df = table[j, SHAPE]
+            z = (at - table[j, LOCATION]) / table[j, SCALE]
+            spread = df + z * z
+            weight = (df + 1.0) / (table[j, SCALE] * table[j, SCALE] * spread)
+            out[j] = weight * max((df - z * z) / spread, _LEAST_WEIGHT)
+        elif kind in (LAPLACE, SMOOTH_LAPLACE):
+            z = (at - table[j, LOCATION]) / table[j, SCALE]
+            root = math.sqrt(1.0 + z * z)
+            out[j] = 1.0 / (table[j, SCALE] * table[j, SCALE] * root * root * root)
+        elif kind == HALF_NORMAL:
+            out[j] = 2.0 * math.exp(2.0 * (at - table[j, LOCATION]))
+        elif kind == HALF_STUDENT_T:
+            small = math.exp(-abs(2.0 * (at - table[j, LOCATION])))
+            out[j] = 2.0 * (table[j, SHAPE] + 1.0) * small / ((1.0 + small) * (1.0 + small))
+        elif kind == GAMMA:
+            out[j] = math.exp(at - table[j, LOCATION])
+        elif kind == INVERSE_GAMMA:
+            out[j] = math.exp(table[j, LOCATION] - at)
+        elif kind in (UNIFORM, LOG_UNIFORM, SMOOTH_UNIFORM, SMOOTH_LOG_UNIFORM):
+            above, below = at - table[j, LOCATION], table[j, SHAPE] - at
+            out[j] = 1.0 / (above * above) + 1.0 / (below * below)
         else:
             out[j] = math.nan
+
+
+def smooth(table: Matrix) -> Matrix:
+    """Return the table (d, 5) with densities that Newton's method can climb.
+
+    A Laplace density becomes ``exp(-sqrt(1 + z^2))`` up to a constant. A uniform one
+    from ``a`` to ``b`` is multiplied by ``(theta - a)(b - theta)``: where the likelihood
+    pushes against a wall, as ``exp(g theta)``, the mode is then ``1 / g`` before it and
+    the curvature there ``g^2``, the mean and the precision of the posterior. Others stay.
+    """
+    out = table.copy()
+    for kind, other in _SMOOTH:
+        out[table[:, KIND] == kind, KIND] = other
+    return out
+
+
+def inside(theta: Vector, table: Matrix) -> Vector:
+    """Return ``theta`` (d,) moved into the support where it is outside, as a copy.
+
+    Between two walls to a tenth of the width from the nearest, below a single one by 1.
+    """
+    out = theta.copy()
+    bounded = np.isin(table[:, KIND], [kind for pair in _SMOOTH[1:] for kind in pair])
+    for j in np.flatnonzero(bounded):
+        low, high = table[j, LOCATION], table[j, SHAPE]
+        if not low < theta[j] < high:
+            margin = 0.1 * (high - low) if low > -np.inf else 1.0
+            out[j] = min(max(theta[j], low + margin), high - margin)
+    return out

@@ -1,12 +1,44 @@
-"""Prior densities over the coefficients, on the store's scale.
+"""Prior densities over the parameters, on the store's scale.
 
 A prior is a small description; ``numerics.prior`` evaluates it, compiled, from a table
-with one row per coefficient.
+with one row per component of theta.
 """
 
 from __future__ import annotations
 
-from streammc.priors.gaussian import NormalPrior, normal
-from streammc.priors.improper import FlatPrior, flat
+from streammc.priors.by_name import NamedPriors, PriorOption, as_prior
+from streammc.priors.coefficients import laplace, normal, student_t
+from streammc.priors.either import flat, uniform
+from streammc.priors.family import FamilyPrior
+from streammc.priors.scales import (
+    exponential,
+    gamma,
+    half_cauchy,
+    half_normal,
+    half_student_t,
+    inverse_gamma,
+    lognormal,
+)
+from streammc.priors.text import from_description, parse, parse_item
 
-__all__ = ["FlatPrior", "NormalPrior", "flat", "normal"]
+__all__ = [
+    "FamilyPrior",
+    "NamedPriors",
+    "PriorOption",
+    "as_prior",
+    "exponential",
+    "flat",
+    "from_description",
+    "gamma",
+    "half_cauchy",
+    "half_normal",
+    "half_student_t",
+    "inverse_gamma",
+    "laplace",
+    "lognormal",
+    "normal",
+    "parse",
+    "parse_item",
+    "student_t",
+    "uniform",
+]

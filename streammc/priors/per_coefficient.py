@@ -1,26 +1,23 @@
-"""A number for every coefficient: one for all, one each, or by label."""
+"""A number for every parameter: one for all, one each, or by label."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from numbers import Real
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from streammc.errors import ConfigError
+from streammc.priors.names import REST, choose, list_labels
 from streammc.protocols import Vector
 
 Setting: TypeAlias = float | tuple[float, ...] | tuple[tuple[str, float], ...]
-"""A number, numbers in the order of the coefficients, or (label, number) pairs."""
+"""A number, numbers in the order of the parameters, or (label, number) pairs."""
 
 Option: TypeAlias = float | Sequence[float] | Mapping[str, float]
 """What a user may write: see :func:`freeze`."""
-
-REST: Final = "*"
-"""The label that stands for every coefficient not named."""
 
 
 def _number(what: str, value: object, *, positive: bool) -> float:
@@ -43,9 +40,9 @@ def freeze(what: str, value: Option, *, positive: bool = False) -> Setting:
     what
         Name of the option, for messages: ``"prior scale"``.
     value
-        A number; a sequence with one number per coefficient; or a mapping from label
-        (``"beta[distance]"``, or ``"distance"``) to number, where ``"*"`` stands for
-        every other.
+        A number; a sequence with one number per parameter; or a mapping from label
+        (``"beta[distance]"``, ``"distance"``, or a pattern: see ``names.choose``) to
+        number, where ``"*"`` stands for every other.
     positive
         Refuse numbers that are not above 0.
 
@@ -66,7 +63,7 @@ def freeze(what: str, value: Option, *, positive: bool = False) -> Setting:
         raise ConfigError(f"{what} must be a number, a sequence or a mapping, found {value!r}")
     if isinstance(value, Sequence) or (isinstance(value, np.ndarray) and value.ndim == 1):
         if not len(value):
-            raise ConfigError(f"{what} must have one number per coefficient, found none")
+            raise ConfigError(f"{what} must have one number per parameter, found none")
         return tuple(
             _number(f"{what} number {j}", each, positive=positive) for j, each in enumerate(value)
         )
@@ -82,8 +79,8 @@ def expand(what: str, setting: Setting, labels: Sequence[str], default: float | 
     Raises
     ------
     ConfigError
-        If a sequence has another length, a mapping names a label that does not exist
-        or names one twice, or a label is left without a number.
+        If a sequence has another length, a mapping does not fit the labels
+        (``names.choose``), or a label is left without a number.
     """
     if isinstance(setting, float):
         return np.full(len(labels), setting)
@@ -91,29 +88,21 @@ def expand(what: str, setting: Setting, labels: Sequence[str], default: float | 
         if len(setting) != len(labels):
             raise ConfigError(
                 f"{what} must have {len(labels)} numbers, one for each of "
-                f"{_list(labels)}, found {len(setting)}"
+                f"{list_labels(labels)}, found {len(setting)}"
             )
         return np.array(setting, dtype=np.float64)
     pairs: dict[str, float] = dict(setting)
     rest = pairs.pop(REST, default)
-    short = {label.partition("[")[2][:-1]: label for label in labels if label.endswith("]")}
-    chosen: dict[str, float] = {}
-    for name, number in pairs.items():
-        label = name if name in labels else short.get(name, "")
-        if not label:
-            near = get_close_matches(name, [*labels, *short], n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {_list(labels)}"
-            raise ConfigError(f"{what} names {name!r}, which is not a coefficient: {hint}")
-        if label in chosen:
-            raise ConfigError(f"{what} names {label!r} twice: keep one of them")
-        chosen[label] = number
+    chosen = choose(what, pairs, labels)
     missing = [label for label in labels if label not in chosen]
     if rest is None and missing:
         raise ConfigError(
-            f"{what} must cover every coefficient, found nothing for {_list(missing)}: "
+            f"{what} must cover every parameter, found nothing for {list_labels(missing)}: "
             f'name them, or give "{REST}" for the rest'
         )
-    return np.array([chosen.get(label, rest) for label in labels], dtype=np.float64)
+    return np.array(
+        [pairs[chosen[label]] if label in chosen else rest for label in labels], dtype=np.float64
+    )
 
 
 def describe(setting: Setting) -> object:
@@ -123,9 +112,3 @@ def describe(setting: Setting) -> object:
     if isinstance(setting[0], tuple):
         return dict(setting)
     return list(setting)
-
-
-def _list(labels: Sequence[str]) -> str:
-    """Join labels for a message, the first few."""
-    shown = ", ".join(repr(label) for label in labels[:5])
-    return shown if len(labels) <= 5 else f"{shown} and {len(labels) - 5} more"

@@ -12,7 +12,7 @@ from streammc.control_variates.newton import (
 )
 from streammc.control_variates.subset import gather, in_memory
 from streammc.errors import ModelError
-from streammc.priors import flat, normal
+from streammc.priors import flat, laplace, normal, student_t, uniform
 
 
 def solve(rows, start=None):
@@ -84,3 +84,38 @@ def test_columns_of_very_different_sizes_do_not_matter():
     scale = np.array([1.0, 1e-7, 1e7, 1.0])
     rows.X = rows.X * scale
     np.testing.assert_allclose(solve(rows).theta * scale, plain, rtol=1e-6)
+
+
+def test_a_kinked_prior_has_a_mode_where_the_gradient_is_not_zero():
+    # The data hardly move the second coefficient: the density has its kink at its mode.
+    rows = table(n=40, q=3, prior=laplace(scale=0.05))
+    point = solve(rows)
+    assert point.decrement < 1e-5
+    assert np.abs(point.theta).max() < 0.05
+
+
+@pytest.mark.parametrize("end", [(0.0, 0.001), (-9.0, -2.0), (3.0, 4.0)])
+def test_a_mode_under_a_uniform_prior_is_inside_its_walls(end):
+    point = solve(table(n=400, prior=uniform(*end)))
+    assert point.decrement < 1e-5
+    assert (point.theta > end[0]).all()
+    assert (point.theta < end[1]).all()
+
+
+def test_where_the_data_push_against_a_wall_the_centre_is_the_posterior_mean():
+    # exp(g theta) below the wall: the mean is 1 / g before it and so is the sd.
+    slope = 50.0
+
+    def objective(theta):
+        return slope * theta[0], np.array([slope]), np.zeros((1, 1))
+
+    point = maximise(objective, np.array([5.0]), uniform(-10.0, 1.0).table(["b"]))
+    assert point.theta[0] == pytest.approx(1.0 - 1.0 / slope, rel=4e-3)
+    assert point.factor[0, 0] == pytest.approx(1.0 / slope, rel=4e-3)
+
+
+def test_collinear_columns_work_under_every_proper_prior():
+    for prior in (laplace(scale=1.0), student_t(3.0, scale=1.0), uniform(-5.0, 5.0)):
+        rows = table(n=500, q=3, prior=prior)
+        rows.X[:, 2] = rows.X[:, 1]
+        assert solve(rows).decrement < 1e-5

@@ -8,6 +8,7 @@ import mpmath
 import numpy as np
 import pytest
 from families import FAMILIES
+from scipy import stats
 
 from streammc import registry
 from streammc.errors import ConfigError
@@ -173,7 +174,7 @@ def test_description_is_json_and_tells_priors_apart(name: str) -> None:
 
 @names
 def test_default_prior_is_normal_with_scale_10(name: str) -> None:
-    assert build_table(name)[0].tolist() == [1.0, 0.0, 10.0, 0.0]
+    assert build_table(name)[0].tolist() == [1.0, 0.0, 10.0, 0.0, stats.norm(0, 10).logpdf(0)]
 
 
 def build_table(name: str) -> np.ndarray:

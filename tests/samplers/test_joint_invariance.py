@@ -14,6 +14,7 @@ from streammc.estimators.blocks import allocate_block, allocate_rows, expand
 from streammc.estimators.target import Base, allocate_point, allocate_work, evaluate, taylor
 from streammc.models import logistic
 from streammc.numerics.jit import LINK_SIGNATURE, jit
+from streammc.priors import normal
 from streammc.samplers.dual_averaging import start
 from streammc.samplers.transition import Dynamics, allocate_proposal, run
 
@@ -200,7 +201,7 @@ def hmc_case(link_owner, seed):
     certain = allocate_block(n, d, 1)
     certain.design[:] = X.T
     certain.weight[:] = 1.0
-    prior = np.tile([1.0, 0.0, 1.0, 0.0], (d, 1))
+    prior = normal(scale=1.0).table([str(j) for j in range(d)])
     nought, flat, none = np.zeros(d), np.zeros((d, d)), np.zeros(0)
     base = Base(nought, 0.0, nought, flat, np.eye(d), prior, none, 1, -1, 1, 0.0, 0.0)
     nothing = np.zeros(0, np.int64)
@@ -251,7 +252,7 @@ def ecs_case(link, seed, pairs=PAIRS):
         np.zeros(1),
         hessian,
         factor,
-        np.array([[1.0, 0.0, 1.0, 0.0]]),
+        normal(scale=1.0).table([""]),
         n / k,
         n**2 / (k * (k - 1)),
         X,

@@ -1,0 +1,129 @@
+"""Densities on the whole line: normal, Student t, Laplace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from scipy.special import betaln
+
+from streammc.numerics.prior import LAPLACE, NORMAL, STUDENT_T
+from streammc.priors.family import HALF_LOG_2PI, Family, FamilyPrior, build, table_rows
+from streammc.priors.per_coefficient import Option
+from streammc.protocols import Matrix, Vector
+
+
+def normal_rows(labels: Sequence[str], location: Vector, scale: Vector) -> Matrix:
+    """Return rows of normal densities of theta."""
+    constant = -HALF_LOG_2PI - np.log(scale)
+    return table_rows(NORMAL, location=location, scale=scale, constant=constant, size=len(labels))
+
+
+def _student_t_rows(labels: Sequence[str], df: Vector, location: Vector, scale: Vector) -> Matrix:
+    constant = log_t_constant(df, scale)
+    size = len(labels)
+    return table_rows(
+        STUDENT_T, location=location, scale=scale, shape=df, constant=constant, size=size
+    )
+
+
+def _laplace_rows(labels: Sequence[str], location: Vector, scale: Vector) -> Matrix:
+    constant = -np.log(2.0 * scale)
+    return table_rows(LAPLACE, location=location, scale=scale, constant=constant, size=len(labels))
+
+
+def log_t_constant(df: Vector, scale: Vector) -> Vector:
+    """Return the log density of a Student t at its location, (k,)."""
+    constant: Vector = -betaln(0.5 * df, 0.5) - 0.5 * np.log(df) - np.log(scale)
+    return constant
+
+
+NORMAL_FAMILY: Final = Family(
+    "normal", ("location", "scale"), ("scale",), coefficient=normal_rows, rest={"location": 0.0}
+)
+STUDENT_T_FAMILY: Final = Family(
+    "student_t",
+    ("df", "location", "scale"),
+    ("df", "scale"),
+    coefficient=_student_t_rows,
+    rest={"location": 0.0},
+)
+LAPLACE_FAMILY: Final = Family(
+    "laplace", ("location", "scale"), ("scale",), coefficient=_laplace_rows, rest={"location": 0.0}
+)
+
+
+def normal(scale: Option = 10.0, location: Option = 0.0) -> FamilyPrior:
+    """Return independent normal priors, ``theta_j ~ Normal(location_j, scale_j)``.
+
+    Parameters
+    ----------
+    scale
+        Standard deviation, on the store's scale, intercept included: a number for all,
+        a sequence with one per coefficient, or a mapping from label to number with
+        ``"*"`` for the rest.
+    location
+        Mean, in the same forms; a mapping without ``"*"`` means 0 for the rest.
+
+    Raises
+    ------
+    ConfigError
+        If a scale is not a finite number above 0 or a location is not finite.
+
+    Examples
+    --------
+    >>> from streammc.priors import normal
+    >>> prior = normal(scale={"beta[Intercept]": 20.0, "*": 2.5})
+    >>> prior.table(["beta[Intercept]", "beta[age]"])[:, 2]
+    array([20. ,  2.5])
+    """
+    return build(NORMAL_FAMILY, scale=scale, location=location)
+
+
+def student_t(df: Option, location: Option = 0.0, scale: Option | None = None) -> FamilyPrior:
+    """Return Student t priors, ``(theta_j - location_j) / scale_j ~ t(df_j)``.
+
+    Parameters
+    ----------
+    df
+        Degrees of freedom, above 0; 1 is the Cauchy density. All options take the
+        forms of :func:`normal`.
+    location
+        Median.
+    scale
+        Scale; it has to be given.
+
+    Raises
+    ------
+    ConfigError
+        If a number is not finite, or ``df`` or ``scale`` not above 0.
+
+    Examples
+    --------
+    >>> from streammc.priors import student_t
+    >>> student_t(df=3, scale=2.5).describe()
+    {'family': 'student_t', 'df': 3.0, 'location': 0.0, 'scale': 2.5}
+    """
+    return build(STUDENT_T_FAMILY, df=df, location=location, scale=scale)
+
+
+def laplace(location: Option = 0.0, scale: Option | None = None) -> FamilyPrior:
+    """Return Laplace priors, ``exp(-|theta_j - location_j| / scale_j) / (2 scale_j)``.
+
+    ``theta_star`` is the mode with the kink smoothed, see ``numerics.prior.smooth``; the
+    draws have the density as it is.
+
+    Parameters
+    ----------
+    location
+        Median and mode, in the forms of :func:`normal`.
+    scale
+        Mean absolute deviation; it has to be given.
+
+    Raises
+    ------
+    ConfigError
+        If a location is not finite or a scale is not a finite number above 0.
+    """
+    return build(LAPLACE_FAMILY, location=location, scale=scale)

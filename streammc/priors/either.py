@@ -1,0 +1,114 @@
+"""Densities that fit coefficients and positive parameters: uniform and flat."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from streammc.errors import ConfigError
+from streammc.numerics.prior import FLAT, LOG_FLAT, LOG_UNIFORM, UNIFORM
+from streammc.priors.family import Family, FamilyPrior, build, table_rows
+from streammc.priors.per_coefficient import Option
+from streammc.protocols import Matrix, Vector
+
+_NEEDS_A_PROPER_PRIOR: Final = {"nu": "gamma(shape=2, rate=0.1)", "phi": "half_cauchy(scale=10)"}
+"""Parameters whose likelihood tends to a constant above 0, and what to write."""
+
+
+def _check(labels: Sequence[str], low: Vector, high: Vector) -> None:
+    for label, a, b in zip(labels, low, high, strict=True):
+        if not a < b:
+            raise ConfigError(
+                f"the uniform prior of {label!r} must have low below high, found {a:g} and {b:g}"
+            )
+
+
+def _uniform(labels: Sequence[str], low: Vector, high: Vector) -> Matrix:
+    _check(labels, low, high)
+    width = high - low
+    return table_rows(
+        UNIFORM, location=low, scale=width, shape=high, constant=-np.log(width), size=len(labels)
+    )
+
+
+def _uniform_positive(labels: Sequence[str], low: Vector, high: Vector) -> Matrix:
+    _check(labels, low, high)
+    for label, a in zip(labels, low, strict=True):
+        if a < 0.0:
+            raise ConfigError(
+                f"the uniform prior of {label!r}, a positive number, must have low of at least 0, "
+                f"found {a:g}"
+            )
+    with np.errstate(divide="ignore"):
+        lowest, highest = np.log(low), np.log(high)
+    return table_rows(
+        LOG_UNIFORM,
+        location=lowest,
+        scale=highest - lowest,
+        shape=highest,
+        constant=-np.log(high - low),
+        size=len(labels),
+    )
+
+
+def _flat(labels: Sequence[str]) -> Matrix:
+    return table_rows(FLAT, scale=np.inf, size=len(labels))
+
+
+def _flat_positive(labels: Sequence[str]) -> Matrix:
+    for label in labels:
+        instead = _NEEDS_A_PROPER_PRIOR.get(label.partition("[")[0])
+        if instead is not None:
+            raise ConfigError(
+                f"the prior of {label!r} must be proper, found flat: the likelihood tends to a "
+                f"constant as it grows, so that the posterior is improper: write {instead}"
+            )
+    return table_rows(LOG_FLAT, scale=np.inf, size=len(labels))
+
+
+UNIFORM_FAMILY: Final = Family(
+    "uniform", ("low", "high"), coefficient=_uniform, positive=_uniform_positive
+)
+FLAT_FAMILY: Final = Family("flat", coefficient=_flat, positive=_flat_positive)
+
+
+def uniform(low: Option, high: Option) -> FamilyPrior:
+    """Return uniform priors, density ``1 / (high - low)`` between and 0 outside.
+
+    A trajectory that ends outside is rejected. ``theta_star`` is the mode with the walls
+    smoothed, see ``numerics.prior.smooth``.
+
+    Parameters
+    ----------
+    low, high
+        Ends, in the forms of :func:`normal`. For a scale parameter the density is
+        uniform in its value, and ``low`` at least 0.
+
+    Raises
+    ------
+    ConfigError
+        If an end is not finite, or (when the table is made) ``low`` is not below ``high``.
+    """
+    prior = build(UNIFORM_FAMILY, low=low, high=high)
+    (_, a), (_, b) = prior.settings
+    if isinstance(a, float) and isinstance(b, float) and not a < b:
+        raise ConfigError(f"a uniform prior must have low below high, found {a:g} and {b:g}")
+    return prior
+
+
+def flat() -> FamilyPrior:
+    """Return the improper prior with density 1.
+
+    The posterior may then not exist: separated or collinear data are refused when
+    control variates are computed, and a flat prior on ``nu`` or ``phi`` always is. On
+    ``sigma`` it has density 1 in ``sigma``, not in its log.
+
+    Examples
+    --------
+    >>> from streammc.priors import flat
+    >>> flat().describe()
+    {'family': 'flat'}
+    """
+    return build(FLAT_FAMILY)

@@ -1,0 +1,94 @@
+"""Which name or pattern decides for which parameter."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from difflib import get_close_matches
+from typing import Final
+
+from streammc.errors import ConfigError
+
+REST: Final = "*"
+"""The name that stands for everything not named."""
+
+_COEFFICIENT: Final = "beta["
+
+
+def choose(what: str, names: Iterable[str], labels: Sequence[str]) -> dict[str, str]:
+    """Return the name that decides for each label; labels without one are left out.
+
+    ``distance`` stands for ``beta[distance]``. In a pattern ``*`` is any text and
+    everything else is literal. A name wins over a pattern and a longer pattern over a
+    shorter one; ``"*"`` alone is ignored here.
+
+    Raises
+    ------
+    ConfigError
+        If a name or pattern fits no label, two names mean the same, or two patterns of
+        one length fit the same label.
+    """
+    named: dict[str, str] = {}
+    fitting: dict[str, list[tuple[int, str]]] = {}
+    for name in names:
+        label = _label(name, labels)
+        if label is not None:
+            if label in named:
+                raise ConfigError(f"{what} names {label!r} twice: keep one of them")
+            named[label] = name
+        elif REST not in name:
+            raise ConfigError(
+                f"{what} names {name!r}, which is not a parameter: {_hint(name, labels)}"
+            )
+        elif name != REST:
+            length, found = _fitting(name, labels)
+            if not found:
+                raise ConfigError(
+                    f"{what} has the pattern {name!r}, which fits no parameter: "
+                    f"{_hint(name, labels)}"
+                )
+            for label in found:
+                fitting.setdefault(label, []).append((length, name))
+    chosen = dict(named)
+    for label, patterns in fitting.items():
+        if label in named:
+            continue
+        length = max(patterns)[0]
+        best = sorted(name for other, name in patterns if other == length)
+        if len(best) > 1:
+            raise ConfigError(
+                f"{what} has two patterns of the same length for {label!r}, {best[0]!r} and "
+                f"{best[1]!r}: make one longer, or name the parameter"
+            )
+        chosen[label] = best[0]
+    return chosen
+
+
+def list_labels(labels: Sequence[str]) -> str:
+    """Join labels for a message, the first few."""
+    shown = ", ".join(repr(label) for label in labels[:5])
+    return shown if len(labels) <= 5 else f"{shown} and {len(labels) - 5} more"
+
+
+def _label(name: str, labels: Collection[str]) -> str | None:
+    """Return the label that a name is, or stands for."""
+    if name in labels:
+        return name
+    full = f"{_COEFFICIENT}{name}]"
+    return full if full in labels else None
+
+
+def _fitting(pattern: str, labels: Sequence[str]) -> tuple[int, list[str]]:
+    """Return the length of a pattern written in full, and the labels it fits."""
+    for full in (pattern, f"{_COEFFICIENT}{pattern}]"):
+        text = ".*".join(re.escape(part) for part in full.split(REST))
+        found = [label for label in labels if re.fullmatch(text, label, re.DOTALL)]
+        if found:
+            return len(full), found
+    return 0, []
+
+
+def _hint(name: str, labels: Sequence[str]) -> str:
+    short = [label[len(_COEFFICIENT) : -1] for label in labels if label.startswith(_COEFFICIENT)]
+    near = get_close_matches(name.replace(REST, ""), [*labels, *short], n=1)
+    return f"did you mean {near[0]!r}?" if near else f"there are {list_labels(labels)}"

@@ -1,0 +1,131 @@
+"""Priors from text and from their JSON descriptions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any, Final
+
+from streammc.errors import ConfigError
+from streammc.priors import coefficients, either, scales
+from streammc.priors.by_name import as_prior
+from streammc.priors.family import Family, FamilyPrior
+from streammc.protocols import Prior
+
+_BUILDERS: Final = {
+    family: getattr(module, family.name)
+    for module in (coefficients, either, scales)
+    for family in vars(module).values()
+    if isinstance(family, Family)
+}
+FAMILIES: Final = {family.name: family for family in _BUILDERS}
+"""By name: ``normal``, ``student_t``, ..."""
+
+_CALL: Final = re.compile(r"([A-Za-z][A-Za-z_-]*)\s*(?:\(([^()]*)\))?")
+_ITEM: Final = re.compile(rf"(?:(.*)=)?\s*({_CALL.pattern})\s*", re.DOTALL)
+_LONGEST: Final = 10_000
+_NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+
+
+def parse(text: str) -> FamilyPrior:
+    """Return the prior that a text such as ``normal(0, 1)`` describes.
+
+    The numbers stand in the order of the family (location before scale) or are named,
+    ``normal(scale=2)``. Those without a name must be all of them. A hyphen is as good as
+    an underscore.
+
+    Raises
+    ------
+    ConfigError
+        If the text is not a family with its numbers.
+
+    Examples
+    --------
+    >>> from streammc.priors import parse
+    >>> parse("student_t(3, 0, 2.5)").describe()
+    {'family': 'student_t', 'df': 3.0, 'location': 0.0, 'scale': 2.5}
+    """
+    shown = " ".join(str(text).split())[:60]
+    match = _CALL.fullmatch(str(text).strip())
+    if match is None:
+        raise ConfigError(f"expected a prior such as normal(0, 1), found {shown!r}")
+    name = match.group(1).lower().replace("-", "_")
+    if name not in FAMILIES:
+        near = get_close_matches(name, FAMILIES, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(FAMILIES)}"
+        raise ConfigError(f"unknown prior {match.group(1)!r} in {shown!r}: {hint}")
+    family = FAMILIES[name]
+    usage = f"{name}({', '.join(family.parameters)})"
+    inner = (match.group(2) or "").strip()
+    values: dict[str, float] = {}
+    plain: list[str] = []
+    for part in inner.split(",") if inner else ():
+        key, equals, number = (piece.strip() for piece in part.partition("="))
+        if not equals:
+            key, number = "", key
+        if not _NUMBER.fullmatch(number):
+            raise ConfigError(f"expected numbers in {usage}, found {number!r} in {shown!r}")
+        if not equals:
+            if values or len(plain) == len(family.parameters):
+                raise ConfigError(f"expected {usage}, found {shown!r}: name the numbers")
+            plain.append(number)
+            continue
+        if key not in family.parameters or key in values:
+            fault = "twice" if key in values else f"no number of {usage}"
+            raise ConfigError(f"expected {usage}, found {key!r} in {shown!r}, {fault}")
+        values[key] = float(number)
+    if plain and (values or len(plain) < len(family.parameters)):
+        raise ConfigError(f"expected {usage}, found {shown!r}: give all its numbers, or name them")
+    values.update(zip(family.parameters, map(float, plain), strict=False))
+    return _build(family, values, f"expected {usage}, found {shown!r}")
+
+
+def parse_item(text: str) -> tuple[str, str]:
+    """Split ``NAME=PRIOR`` into both; a text without a name is for ``"*"``.
+
+    The name may hold any character; the prior is what :func:`parse` accepts.
+
+    Raises
+    ------
+    ConfigError
+        If there is no prior at the end, or the name is empty.
+    """
+    match = _ITEM.fullmatch(text) if len(text) <= _LONGEST else None
+    if match is None:
+        shown = " ".join(text.split())[:60]
+        raise ConfigError(
+            f"expected NAME=PRIOR or PRIOR, such as beta[age]=normal(0, 1), found {shown!r}"
+        )
+    name = match.group(1)
+    if name is not None and not name.strip():
+        raise ConfigError(f"expected a name before = in {text!r}: write *={match.group(2)}")
+    parse(match.group(2))
+    return ("*" if name is None else name.strip()), match.group(2)
+
+
+def from_description(description: Mapping[str, Any]) -> Prior:
+    """Return the prior whose ``describe()`` this is.
+
+    Raises
+    ------
+    ConfigError
+        If it describes no prior of this package.
+    """
+    settings = dict(description)
+    name = settings.pop("family", None)
+    if name == "by_name" and isinstance(settings.get("priors"), Mapping):
+        return as_prior({key: from_description(each) for key, each in settings["priors"].items()})
+    if name not in FAMILIES:
+        raise ConfigError(f"expected the description of a prior, found the family {name!r}")
+    return _build(FAMILIES[name], settings, f"expected the settings of {name}, found {settings!r}")
+
+
+def _build(family: Family, settings: Mapping[str, Any], fault: str) -> FamilyPrior:
+    try:
+        built: FamilyPrior = _BUILDERS[family](**settings)
+    except TypeError:
+        raise ConfigError(fault) from None
+    except ConfigError as error:
+        raise ConfigError(f"{fault}: {error}") from None
+    return built

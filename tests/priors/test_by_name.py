@@ -1,0 +1,217 @@
+"""Priors by name and pattern, defaults, and what does not fit."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from streammc import models, priors
+from streammc.errors import ConfigError
+from streammc.priors import (
+    as_prior,
+    flat,
+    from_description,
+    gamma,
+    half_cauchy,
+    half_normal,
+    half_student_t,
+    laplace,
+    normal,
+    student_t,
+    uniform,
+)
+
+LABELS = (
+    "beta[Intercept]",
+    "beta[distance]",
+    "beta[C(origin)[T.EWR]]",
+    "beta[C(origin)[T.JFK]]",
+    "beta[C(month)[T.2]]",
+    "sigma",
+    "nu",
+)
+POSITIVE = (False, False, False, False, False, True, True)
+
+
+def row(prior: Any, label: str, positive: bool = False) -> list[float]:
+    return prior.rows([label], [positive])[0].tolist()
+
+
+def check(mapping: dict[str, Any], **expected: Any) -> None:
+    """Compare the table of a mapping with the prior expected at each position."""
+    table = as_prior(mapping).table(LABELS, POSITIVE)
+    default = [normal(10.0)] * 5 + [half_student_t(3.0, 10.0), gamma(2.0, 0.1)]
+    for key, prior in expected.items():
+        default[int(key[1:])] = prior
+    for j, prior in enumerate(default):
+        assert row(prior, LABELS[j], POSITIVE[j]) == table[j].tolist(), LABELS[j]
+
+
+def test_what_is_not_named_has_the_default() -> None:
+    check({"distance": normal(1.0)}, _1=normal(1.0))
+
+
+def test_a_single_prior_is_for_coefficients() -> None:
+    table = student_t(3.0, scale=2.0).table(LABELS, POSITIVE)
+    assert row(student_t(3.0, scale=2.0), "b") == table[4].tolist()
+    assert row(half_student_t(3.0, 10.0), "sigma", True) == table[5].tolist()
+    assert row(gamma(2.0, 0.1), "nu", True) == table[6].tolist()
+
+
+def test_names_win_over_patterns_and_longer_patterns_over_shorter() -> None:
+    a, b, c, d = normal(1.0), laplace(scale=0.5), student_t(2.0, scale=3.0), flat()
+    check(
+        {
+            "beta[C(*": a,
+            "beta[C(origin)*": b,
+            "beta[C(origin)[T.JFK]]": c,
+            "*": d,
+            "sigma": half_cauchy(2.5),
+        },
+        _0=d,
+        _1=d,
+        _2=b,
+        _3=c,
+        _4=a,
+        _5=half_cauchy(2.5),
+    )
+
+
+def test_a_pattern_without_beta_is_for_coefficients() -> None:
+    check({"C(origin)*": normal(1.0)}, _2=normal(1.0), _3=normal(1.0))
+
+
+def test_a_star_in_the_middle_and_uniform_on_both() -> None:
+    both = uniform(0.0, 5.0)
+    check({"beta[*T.JFK*": both, "s*a": both}, _3=both, _5=both)
+
+
+def test_only_the_star_is_a_wildcard() -> None:
+    for pattern in ("beta[?istance]", "beta[d.stanc*", "beta[[d]istanc*"):
+        with pytest.raises(ConfigError, match=r"fits no parameter|not a parameter"):
+            as_prior({pattern: normal()}).table(LABELS, POSITIVE)
+
+
+def test_a_column_with_a_star_in_its_name_is_named_literally() -> None:
+    labels = ("beta[a*b]", "beta[aXb]")
+    table = as_prior({"beta[a*b]": normal(1.0)}).table(labels)
+    assert [1.0, 10.0] == table[:, 2].tolist()
+
+
+def test_settings_by_sequence_and_label_are_for_what_the_pattern_fits() -> None:
+    table = as_prior({"C(origin)*": normal([1.0, 2.0]), "*": normal({"C(*": 3.0, "*": 4.0})}).table(
+        LABELS, POSITIVE
+    )
+    assert [4.0, 4.0, 1.0, 2.0, 3.0] == table[:5, 2].tolist()
+
+
+def test_labels_of_equal_priors_are_taken_together_only_by_pattern() -> None:
+    one = normal([7.0])
+    table = as_prior({"distance": one, "Intercept": normal([7.0])}).table(LABELS, POSITIVE)
+    assert [7.0, 7.0] == table[:2, 2].tolist()
+
+
+@pytest.mark.parametrize(
+    ("mapping", "message"),
+    [
+        ({"distence": normal()}, "names 'distence', which is not a parameter: did you mean 'dist"),
+        ({"beta[C(orgin)*": normal()}, r"'beta\[C\(orgin\)\*', which fits no parameter: did you"),
+        ({"distance": normal(), "beta[distance]": normal()}, "names 'beta.distance.' twice"),
+        ({"beta[C(o*": normal(), "beta[*EWR": normal()}, "'beta.*EWR', which fits no parameter"),
+        ({"beta[d*e]": normal(), "beta[dis*": normal()}, "same length for 'beta.distance.'"),
+        ({"sigma": normal()}, "'sigma' must be a density of a positive number, found normal: .*ha"),
+        ({"s*": laplace(scale=1.0)}, "'sigma' must be a density of a positive number, found lapl"),
+        ({"distance": half_normal(1.0)}, "'beta.distance.' must be a density on the whole line, f"),
+        ({"*": half_normal(1.0)}, "'beta.Intercept.' must be a density on the whole line"),
+        ({"nu": flat()}, "the prior of 'nu' must be proper, found flat"),
+        ({"sigma": uniform(-1.0, 2.0)}, "'sigma'"),
+    ],
+)
+def test_a_mapping_that_does_not_fit_is_refused(mapping: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        as_prior(mapping).table(LABELS, POSITIVE)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_single_prior_for_positive_numbers_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"'beta.Intercept.' must be a density on the whole"):
+        half_cauchy(1.0).table(LABELS, POSITIVE)
+
+
+def test_flat_is_refused_on_phi_and_allowed_on_sigma() -> None:
+    assert [0.0] == as_prior({"sigma": flat()}).table(["sigma"], [True])[:, 4].tolist()
+    with pytest.raises(ConfigError, match="'phi' must be proper"):
+        as_prior({"phi": flat()}).table(["phi"], [True])
+
+
+def test_a_flag_per_label_is_needed() -> None:
+    with pytest.raises(ConfigError, match="flag for each of 7 labels, found 2"):
+        normal().table(LABELS, (True, False))
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({}, "empty mapping"),
+        ({"distance": 2.5}, "prior of 'distance' must be built by streammc.priors, found float"),
+        ({"distance": {"*": normal()}}, "prior of 'distance' must be built"),
+        ({3: normal()}, "names as keys, found 3"),
+        ("normal(0, 1)", "found str"),
+    ],
+)
+def test_what_is_no_prior_is_refused(option: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        models.logistic(option)
+
+
+def test_models_take_a_mapping() -> None:
+    model = models.poisson({"distance": normal(1.0)})
+    table = model.prior.table(model.labels(["Intercept", "distance"]))
+    assert [10.0, 1.0] == table[:, 2].tolist()
+
+
+def test_descriptions_round_trip_through_json() -> None:
+    built = [
+        normal({"a": 1.0, "*": 2.0}, [0.0, 1.0]),
+        student_t(3.0, 0.5, 2.0),
+        laplace(scale=0.5),
+        uniform([0.0, 1.0], 2.0),
+        flat(),
+        half_cauchy(1.0),
+        half_student_t(3.0, 1.0),
+        priors.half_normal(1.0),
+        gamma(1.0, 2.0),
+        priors.inverse_gamma(1.0, 2.0),
+        priors.lognormal(0.0, 2.0),
+        priors.exponential(2.0),
+        as_prior({"s*": half_cauchy(1.0), "*": normal({"*": 3.0}), "a": flat()}),
+    ]
+    for prior in built:
+        again = from_description(json.loads(json.dumps(prior.describe())))
+        assert prior == again
+        assert json.dumps(prior.describe()) == json.dumps(again.describe())
+    assert len(built) == len({json.dumps(prior.describe()) for prior in built})
+
+
+def test_the_order_of_a_mapping_does_not_matter() -> None:
+    one = as_prior({"a": flat(), "*": normal()})
+    assert one == as_prior({"*": normal(), "a": flat()})
+
+
+@pytest.mark.parametrize(
+    "description",
+    [{}, {"family": "evil"}, {"family": "normal", "x": 1}, {"family": "by_name", "priors": 3}],
+)
+def test_a_description_of_something_else_is_refused(description: Any) -> None:
+    with pytest.raises(ConfigError):
+        from_description(description)
+
+
+def test_the_table_is_contiguous_float64() -> None:
+    table = as_prior({"sigma": half_cauchy(1.0)}).table(LABELS, POSITIVE)
+    assert (7, 5) == table.shape
+    assert np.float64 == table.dtype
+    assert table.flags.c_contiguous
