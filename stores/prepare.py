@@ -238,11 +238,11 @@ class Prepared:
                     f"{max(-low, high):g} with sd {sd:g}, of which rounding takes {rounding:.1g}: "
                     "use --dtype float64, or --standardize"
                 )
-            if sd == 0:
+            if sd == 0 and (options.intercept or options.standardize or low == 0):
                 self.warnings.append(
                     f"column {name!r} is constant ({low:g}): only the prior informs its coefficient"
                 )
-            elif 2.0**-53 * max(-low, high) > _ROUNDING * sd:
+            elif sd and 2.0**-53 * max(-low, high) > _ROUNDING * sd:
                 self.warnings.append(
                     f"column {name!r} has sd {sd:.3g} around {found.mean[index]:.6g}: "
                     "float64 holds few digits of its variation; subtract a constant before"

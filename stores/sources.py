@@ -195,8 +195,11 @@ def translate_input(error: OSError, label: str) -> StreammcError:
 
 
 def _open_object(item: Any) -> Source:
+    from streammc.stores.array_source import ArraySource
     from streammc.stores.arrow_source import MemorySource
 
+    if isinstance(item, ArraySource):
+        return item
     wanted = ("__arrow_c_stream__", "__arrow_c_array__")
     if not isinstance(item, Mapping) and not any(hasattr(item, name) for name in wanted):
         raise ConfigError(

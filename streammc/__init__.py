@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from streammc import diagnostics, models, priors, samplers
     from streammc.control_variates import compute as control_variates
     from streammc.sampling.job import sample
+    from streammc.stores.from_dask import from_dask
+    from streammc.stores.from_xarray import from_xarray
     from streammc.stores.ingest import from_table, ingest
     from streammc.stores.memory import from_arrays
     from streammc.stores.store import open_store
@@ -24,7 +26,9 @@ _LAZY: Final[dict[str, str]] = {
     "control_variates": "streammc.control_variates",
     "diagnostics": "streammc.diagnostics",
     "from_arrays": "streammc.stores.memory:from_arrays",
+    "from_dask": "streammc.stores.from_dask:from_dask",
     "from_table": "streammc.stores.ingest:from_table",
+    "from_xarray": "streammc.stores.from_xarray:from_xarray",
     "ingest": "streammc.stores.ingest:ingest",
     "models": "streammc.models",
     "open_run": "streammc.trace:open_run",
@@ -38,7 +42,9 @@ __all__ = [
     "control_variates",
     "diagnostics",
     "from_arrays",
+    "from_dask",
     "from_table",
+    "from_xarray",
     "ingest",
     "models",
     "open_run",

@@ -1,0 +1,150 @@
+"""Labelled arrays, read block by block, as one more source of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from streammc.errors import ConfigError, DataError, OutOfMemoryError, StreammcError
+
+Read = Callable[[int, int], "tuple[NDArray[Any], list[NDArray[Any]]]"]
+"""``(start, stop)`` -> rows of the design (m, q) and of each vector (m,)."""
+
+_KINDS: Final = "biuf"
+
+
+class ArraySource:
+    """A design and vectors beside it: a ``stores.sources.Source``.
+
+    Parameters
+    ----------
+    label
+        For messages, such as ``the dask arrays``.
+    features
+        Names of the q columns of the design.
+    vectors
+        Names of the vectors.
+    dtypes
+        Of the design and of each vector.
+    edges
+        Rows at which blocks begin and end, from 0 to the number of rows.
+    read
+        Returns the rows between two edges.
+    spool
+        Keep a copy on disk instead of reading twice.
+
+    Raises
+    ------
+    DataError
+        If a dtype is none of numbers or truth values.
+    """
+
+    path: str | None = None
+    hidden: frozenset[str] = frozenset()
+    integers: frozenset[str] = frozenset()
+    booleans: frozenset[str] = frozenset()
+
+    def __init__(
+        self,
+        label: str,
+        features: Sequence[str],
+        vectors: Sequence[str],
+        dtypes: Sequence[np.dtype[Any]],
+        edges: Sequence[int],
+        read: Read,
+        *,
+        spool: bool,
+    ) -> None:
+        self.label = label
+        self.names = (*features, *vectors)
+        self.n_rows: int | None = edges[-1]
+        self.spool = spool
+        self._width = len(features)
+        self._edges = edges
+        self._read = read
+        for name, dtype in zip(("the design", *vectors), dtypes, strict=True):
+            if np.dtype(dtype).kind not in _KINDS:
+                raise DataError(
+                    f"expected numbers in {name} of {label}, found dtype {dtype}: "
+                    "convert it with .astype('float64')"
+                )
+        types = [pa.from_numpy_dtype(_arrow_dtype(np.dtype(dtype))) for dtype in dtypes]
+        self.types = (*[types[0]] * self._width, *types[1:])
+
+    def batches(self, columns: Sequence[str], rows: int, *, text: bool = False) -> Iterator[Any]:
+        """Yield record batches of one block each."""
+        for start, stop in pairwise(self._edges):
+            design, vectors = self._block(start, stop)
+            for low in range(0, stop - start, rows):
+                part = slice(low, min(low + rows, stop - start))
+                arrays = []
+                for name in columns:
+                    index = self.names.index(name)
+                    if index < self._width:
+                        values = design[part, index]
+                    else:
+                        values = vectors[index - self._width][part]
+                    arrays.append(pa.array(values.astype(_arrow_dtype(values.dtype), copy=False)))
+                yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
+
+    def _block(self, start: int, stop: int) -> tuple[NDArray[Any], list[NDArray[Any]]]:
+        """Read one block; what its graph raises, and wrong shapes, become one line."""
+        where = f"rows {start} to {stop} of {self.label}"
+        try:
+            design, vectors = self._read(start, stop)
+        except StreammcError:
+            raise
+        except MemoryError as error:
+            raise OutOfMemoryError(f"no memory for {where}: make smaller chunks") from error
+        except Exception as error:
+            reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            raise DataError(f"cannot compute {where}: {reason}; correct what makes them") from error
+        m = stop - start
+        for found, shape in [(design, (m, self._width)), *((v, (m,)) for v in vectors)]:
+            if found.shape != shape or found.dtype.kind not in _KINDS:
+                raise DataError(
+                    f"expected numbers of shape {shape} in {where}, found {found.dtype} of shape "
+                    f"{found.shape}: correct what makes them"
+                )
+        return design, vectors
+
+
+def _arrow_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return a dtype of this machine that Arrow has: wider for half precision."""
+    if dtype.kind == "f" and dtype.itemsize not in (4, 8):
+        return np.dtype(np.float64)
+    return dtype.newbyteorder("=")
+
+
+def vector_numbers(label: str, value: Any) -> NDArray[Any]:
+    """Return ``value`` as a NumPy vector.
+
+    Raises
+    ------
+    DataError
+        If it has another number of dimensions.
+    """
+    found = np.asarray(value)
+    if found.ndim != 1:
+        raise DataError(f"expected {label} with 1 dimension, found shape {found.shape}")
+    return found
+
+
+def require_path(path: Any, what: str, instead: str) -> None:
+    """Refuse to go on without a place for the store.
+
+    Raises
+    ------
+    ConfigError
+        As said.
+    """
+    if path is None:
+        raise ConfigError(
+            f"expected a path for the store that is made from {what}, found none: "
+            f"add path='data.zarr', or {instead}"
+        )
