@@ -21,11 +21,13 @@ def default_prior() -> Prior:
 
 @dataclass(frozen=True)
 class LinearModel(ABC):
-    """One linear predictor ``eta_i = offset_i + x_i . beta``, scale parameters, a link.
+    """One linear predictor ``eta_i = offset_i + x_i . beta``, shared parameters, a link.
 
-    A family sets ``name`` and ``link_kernel``, names its ``scales`` (positive, shared by
-    all rows, sampled as their logarithms), and defines :meth:`response_fault`,
-    :meth:`simulate` and, where zeros are a bad start, :meth:`start`.
+    A family sets ``name`` and ``link_kernel``, names the parameters that all rows share,
+    and defines :meth:`response_fault`, :meth:`simulate` and, where zeros are a bad start,
+    :meth:`start`. Shared parameters are ``locations``, sampled as they are, and
+    ``scales``, positive and sampled as their logarithms; theta holds the coefficients,
+    then the locations, then the scales.
     """
 
     prior: Prior = field(default_factory=default_prior)
@@ -45,8 +47,13 @@ class LinearModel(ABC):
         return type(self).link_kernel
 
     @property
+    def locations(self) -> tuple[str, ...]:
+        """Return the names of the shared parameters that may have any sign."""
+        return ()
+
+    @property
     def scales(self) -> tuple[str, ...]:
-        """Return the names of the scale parameters."""
+        """Return the names of the shared parameters that are positive."""
         return ()
 
     @property
@@ -56,35 +63,35 @@ class LinearModel(ABC):
 
     @property
     def n_scalar(self) -> int:
-        """Return the number of scale parameters."""
-        return len(self.scales)
+        """Return the number of shared parameters."""
+        return len(self.locations) + len(self.scales)
 
     def dim(self, n_features: int) -> int:
-        """Return the number of coefficients, one per feature, and scale parameters."""
-        return n_features + self.n_scalar
+        """Return the number of coefficients and shared parameters."""
+        return self.n_linear * n_features + self.n_scalar
 
     def labels(self, feature_names: Sequence[str]) -> tuple[str, ...]:
-        """Return ``beta[feature]`` for every feature, then the scale parameters."""
-        return (*(f"beta[{feature}]" for feature in feature_names), *self.scales)
+        """Return ``beta[feature]`` for every feature, then the shared parameters."""
+        return (*(f"beta[{name}]" for name in feature_names), *self.locations, *self.scales)
 
     def constrain(self, theta: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return theta (..., d) with the scale parameters exponentiated."""
         values = np.array(theta, dtype=np.float64)
-        at = values.shape[-1] - self.n_scalar
+        at = values.shape[-1] - len(self.scales)
         np.exp(values[..., at:], out=values[..., at:])
         return values
 
     def unconstrain(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return theta (..., d): the logarithms of the scale parameters."""
         theta = np.array(values, dtype=np.float64)
-        at = theta.shape[-1] - self.n_scalar
+        at = theta.shape[-1] - len(self.scales)
         np.log(theta[..., at:], out=theta[..., at:])
         return theta
 
     def prior_table(self, labels: Sequence[str]) -> Matrix:
         """Return the table of the prior, a row per label."""
-        n = len(labels) - self.n_scalar
-        return self.prior.table(labels, [False] * n + [True] * self.n_scalar)
+        n = len(self.scales)
+        return self.prior.table(labels, [False] * (len(labels) - n) + [True] * n)
 
     @abstractmethod
     def response_fault(self, y: Vector) -> tuple[Index, str] | None:
