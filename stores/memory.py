@@ -127,7 +127,7 @@ class MemoryStore:
 
 def from_arrays(
     X: ArrayLike,
-    y: ArrayLike | None,
+    y: ArrayLike | None = None,
     *,
     offset: ArrayLike | None = None,
     weight: ArrayLike | None = None,

@@ -15,6 +15,7 @@ from typing import Any, Final
 from streammc.errors import ConfigError
 
 MODELS: Final[dict[str, str]] = {
+    "gaussian-mean": "streammc.models.known_covariance:gaussian_mean",
     "logistic": "streammc.models.bernoulli_logit:logistic",
     "poisson": "streammc.models.poisson_log:poisson",
 }

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from streammc.estimators.blocks import Block, allocate_block, allocate_rows, expanded
-from streammc.estimators.target import Base, allocate_point, allocate_work, evaluate, taylor
+from streammc.estimators.target import Base, allocate_point, allocate_work, evaluate
 from streammc.models import logistic, poisson
+from streammc.numerics.sums import taylor
 from streammc.samplers.hamiltonian import Problem
 from streammc.stores.memory import from_arrays
 from streammc.subsampling.certainty import leave_out

@@ -147,20 +147,6 @@ def displace(factor, z, delta):  # type: ignore[no-untyped-def]
         delta[i] = total
 
 
-@jit(f8(f8, vector, matrix, vector, vector, vector), reassociate=True, borrow=True)
-def taylor(log_lik, gradient, hessian, theta_star, delta, out):  # type: ignore[no-untyped-def]
-    """Return ``l + g' delta + delta' H delta / 2`` and write ``g + H delta``."""
-    d = delta.shape[0]
-    value = log_lik
-    for i in range(d):
-        curve = 0.0
-        for j in range(d):
-            curve += hessian[i, j] * delta[j]
-        out[i] = gradient[i] + curve
-        value += delta[i] * (gradient[i] + 0.5 * curve)
-    return value
-
-
 @jit(types.void(BASE_TYPE, BLOCK_TYPE, POINT_TYPE, WORK_TYPE), reassociate=True, borrow=True)
 def finish(base, sub, point, work):  # type: ignore[no-untyped-def]
     """Combine unit totals into density and gradient; everything else is in ``point``.
@@ -212,7 +198,7 @@ def finish(base, sub, point, work):  # type: ignore[no-untyped-def]
 def evaluate(link, sums, base, certain, sub, point, work):  # type: ignore[no-untyped-def]
     """Evaluate log density and gradient at ``point.z``.
 
-    ``sums`` is :func:`taylor`, or a model's exact log-likelihood of all rows, where
+    ``sums`` is ``numerics.sums.taylor``, or a model's exact log-likelihood of all rows, where
     there are neither certainty rows nor a subsample.
     """
     delta, rest, theta = work.delta, point.rest, work.gradient

@@ -6,31 +6,37 @@ asked for.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 from streammc.registry import MODELS
 
 if TYPE_CHECKING:
     from streammc.models.bernoulli_logit import logistic
     from streammc.models.check import check_model
+    from streammc.models.known_covariance import gaussian_mean
     from streammc.models.poisson_log import poisson
+    from streammc.models.user_model import user
 
-__all__ = ["check_model", "logistic", "poisson"]
+__all__ = ["check_model", "gaussian_mean", "logistic", "poisson", "user"]
+
+_OTHERS: Final = {
+    "check_model": "streammc.models.check",
+    "user": "streammc.models.user_model",
+}
 
 
 def __getattr__(name: str) -> Any:
     """Return the builder of the model ``name``, importing it."""
-    if name == "check_model":
-        from streammc.models.check import check_model
-
-        return check_model
-    if name in MODELS:
+    if name in _OTHERS:
+        return getattr(import_module(_OTHERS[name]), name)
+    if name.replace("_", "-") in MODELS:
         from streammc.registry import model
 
-        return model(name)
+        return model(name.replace("_", "-"))
     raise AttributeError(f"module 'streammc.models' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    """List the models and :func:`check_model`."""
-    return sorted([*MODELS, "check_model"])
+    """List the builders of models and :func:`check_model`."""
+    return sorted([*(name.replace("-", "_") for name in MODELS), *_OTHERS])

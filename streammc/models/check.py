@@ -11,10 +11,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
+from streammc.errors import ConfigError
 from streammc.protocols import Matrix, Model, Rows, Vector
 
 STEP: Final = 2.0**-10
@@ -67,6 +68,7 @@ class Report:
 def check_model(
     model: Model,
     *,
+    rows: Rows | None = None,
     support: Vector | Sequence[float] | None = None,
     points: int = 16,
     draws: int = 20_000,
@@ -78,6 +80,9 @@ def check_model(
     ----------
     model
         Any :class:`streammc.protocols.Model`.
+    rows
+        Rows at which derivatives are checked, for a model that sees the design itself
+        (``n_linear`` 0), which is not simulated then.
     support
         Values that carry all but 1e-9 of the probability at predictors of size 3, for
         a discrete response: their probabilities must sum to one.
@@ -102,13 +107,16 @@ def check_model(
     """
     rng = np.random.default_rng(seed)
     p = model.n_linear + model.n_scalar
+    if model.n_linear == 0:
+        return _check_of_theta(model, rows, rng)
     eta = rng.standard_normal((p, points))
     y = model.simulate(eta, rng)
+    at = _Place(eta, y, np.zeros((0, points)))
     findings = [
         _interface(model, y, rng),
-        _slopes(model, eta, y),
-        _curvatures(model, eta, y),
-        _orders(model, eta, y),
+        _slopes(model, at),
+        _curvatures(model, at),
+        _orders(model, at),
         _extremes(model, y, rng),
         *_moments(model, eta, draws, rng),
     ]
@@ -117,13 +125,32 @@ def check_model(
     return Report(model.name, tuple(findings))
 
 
-def evaluate(model: Model, eta: Matrix, y: Vector, order: int = 2) -> Matrix:
+class _Place(NamedTuple):
+    """Predictors (p, m), responses (m,) and a design (q, m)."""
+
+    eta: Matrix
+    y: Vector
+    X: Matrix
+
+
+def _check_of_theta(model: Model, rows: Rows | None, rng: np.random.Generator) -> Report:
+    """Check the derivatives of a model of theta and the rows' columns."""
+    if rows is None or len(rows.y) == 0:
+        raise ConfigError(f"expected rows: the model {model.name!r} sees the columns themselves")
+    theta = model.start(rows) + 0.1 * rng.standard_normal(model.dim(rows.X.shape[1]))
+    at = _Place(np.tile(theta[:, None], len(rows.y)), rows.y, rows.X.T)
+    return Report(model.name, (_slopes(model, at), _curvatures(model, at), _orders(model, at)))
+
+
+def evaluate(
+    model: Model, eta: Matrix, y: Vector, order: int = 2, X: Matrix | None = None
+) -> Matrix:
     """Return ``out`` (1 + p + p(p+1)/2, m) of the link; NaN where it writes nothing."""
     p, m = eta.shape
     out = np.full((1 + p + p * (p + 1) // 2, m), np.nan)
     model.link(
         np.ascontiguousarray(eta, dtype=np.float64),
-        np.zeros((0, m)),
+        np.zeros((0, m)) if X is None else X,
         np.ascontiguousarray(y, dtype=np.float64),
         model.constants,
         order,
@@ -150,14 +177,15 @@ def _interface(model: Model, y: Vector, rng: np.random.Generator) -> Finding:
     return Finding("interface", len(wrong), 0, ", ".join(wrong))
 
 
-def _difference(model: Model, eta: Matrix, y: Vector, a: int, row: int) -> Vector:
+def _difference(model: Model, at: _Place, a: int, row: int) -> Vector:
     """Return d out[row] / d eta[a] (m,) by differences of fourth order."""
+    eta = at.eta
     h = STEP * np.maximum(1.0, np.abs(eta[a]))
     total: Vector = np.zeros(eta.shape[1])
     for step, factor in ((1, 8.0), (-1, -8.0), (2, -1.0), (-2, 1.0)):
         moved = eta.copy()
         moved[a] += step * h
-        total += factor * evaluate(model, moved, y)[row]
+        total += factor * evaluate(model, moved, at.y, 2, at.X)[row]
     total /= 12.0 * h
     return total
 
@@ -171,36 +199,44 @@ def _worst(name: str, eta: Matrix, y: Vector, error: Matrix) -> Finding:
     )
 
 
-def _slopes(model: Model, eta: Matrix, y: Vector) -> Finding:
+def _slopes(model: Model, at: _Place) -> Finding:
     """Compare first derivatives with differences of the value."""
-    out = evaluate(model, eta, y)
+    eta, y, X = at
+    out = evaluate(model, eta, y, 2, X)
     scale = np.maximum(1.0, np.abs(out).max(axis=0))
-    error = [abs(out[1 + a] - _difference(model, eta, y, a, 0)) / scale for a in range(len(eta))]
+    error = [abs(out[1 + a] - _difference(model, at, a, 0)) / scale for a in range(len(eta))]
     return _worst("first derivatives", eta, y, np.array(error))
 
 
-def _curvatures(model: Model, eta: Matrix, y: Vector) -> Finding:
+def _curvatures(model: Model, at: _Place) -> Finding:
     """Compare second derivatives with differences of the first, both ways round."""
-    out = evaluate(model, eta, y)
+    eta, y, X = at
+    out = evaluate(model, eta, y, 2, X)
     scale = np.maximum(1.0, np.abs(out).max(axis=0))
     error = []
     row = 1 + len(eta)
     for a in range(len(eta)):
         for b in range(a, len(eta)):
-            error.append(abs(out[row] - _difference(model, eta, y, a, 1 + b)) / scale)
-            error.append(abs(out[row] - _difference(model, eta, y, b, 1 + a)) / scale)
+            error.append(abs(out[row] - _difference(model, at, a, 1 + b)) / scale)
+            error.append(abs(out[row] - _difference(model, at, b, 1 + a)) / scale)
             row += 1
     return _worst("second derivatives", eta, y, np.array(error))
 
 
-def _orders(model: Model, eta: Matrix, y: Vector) -> Finding:
+def _orders(model: Model, at: _Place) -> Finding:
     """Count rows whose bits depend on the order asked for or on their neighbours."""
-    full = evaluate(model, eta, y)
+    eta, y, X = at
+    full = evaluate(model, eta, y, 2, X)
     p = len(eta)
-    alone = np.hstack([evaluate(model, eta[:, i : i + 1], y[i : i + 1]) for i in range(len(y))])
+    alone = np.hstack(
+        [
+            evaluate(model, eta[:, [i]], y[[i]], 2, np.ascontiguousarray(X[:, [i]]))
+            for i in range(len(y))
+        ]
+    )
     wrong = (
-        (evaluate(model, eta, y, 0)[0] != full[0])
-        | (evaluate(model, eta, y, 1)[: 1 + p] != full[: 1 + p]).any(axis=0)
+        (evaluate(model, eta, y, 0, X)[0] != full[0])
+        | (evaluate(model, eta, y, 1, X)[: 1 + p] != full[: 1 + p]).any(axis=0)
         | (alone != full).any(axis=0)
     )
     return Finding("same bits for every order and place", float(wrong.sum()), 0, "rows differ")

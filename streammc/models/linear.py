@@ -35,7 +35,7 @@ class LinearModel(ABC):
     name: ClassVar[str]
     link_kernel: ClassVar[Any]
     n_linear: ClassVar[int] = 1
-    exact_sums: ClassVar[Any] = None
+    sums_kernel: ClassVar[Any] = None
 
     def __post_init__(self) -> None:
         """Turn a mapping into a prior by name; refuse what is not a prior."""
@@ -45,6 +45,11 @@ class LinearModel(ABC):
     def link(self) -> Any:
         """Return the compiled link."""
         return type(self).link_kernel
+
+    @property
+    def exact_sums(self) -> Any:
+        """Return the compiled log-likelihood of the Taylor sums, where it is exact."""
+        return type(self).sums_kernel
 
     @property
     def locations(self) -> tuple[str, ...]:

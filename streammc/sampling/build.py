@@ -14,7 +14,8 @@ from streammc.estimators.blocks import (
     allocate_scratch,
     expand,
 )
-from streammc.estimators.target import Base, taylor
+from streammc.estimators.target import Base
+from streammc.numerics.sums import taylor
 from streammc.protocols import Dataset, Index, Model
 from streammc.samplers.energy_conserving import HmcEcs
 from streammc.samplers.full_data import Hmc

@@ -11,9 +11,10 @@ import numba
 import numpy as np
 
 from streammc.estimators.blocks import allocate_block, allocate_rows, expand
-from streammc.estimators.target import Base, allocate_point, allocate_work, evaluate, taylor
+from streammc.estimators.target import Base, allocate_point, allocate_work, evaluate
 from streammc.models import logistic
 from streammc.numerics.jit import LINK_SIGNATURE, jit
+from streammc.numerics.sums import taylor
 from streammc.priors import normal
 from streammc.samplers.dual_averaging import start
 from streammc.samplers.transition import Dynamics, allocate_proposal, run

@@ -53,7 +53,7 @@ def contents(path):
     }
 
 
-@pytest.mark.parametrize("model", sorted(registry.MODELS))
+@pytest.mark.parametrize("model", sorted(set(registry.MODELS) - {"gaussian-mean"}))
 @pytest.mark.parametrize("sampler", sorted(registry.SAMPLERS))
 def test_every_sampler_with_every_model(datasets, tmp_path, sampler, model):
     built = registry.sampler(sampler)()

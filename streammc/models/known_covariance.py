@@ -1,0 +1,151 @@
+"""The mean of Gaussian observations of known covariance: ``x_i ~ Normal(mu, Sigma)``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from streammc.errors import ConfigError
+from streammc.models.linear import LinearModel, default_prior
+from streammc.numerics.jit import LINK_SIGNATURE, jit
+from streammc.numerics.sums import taylor
+from streammc.protocols import Index, Matrix, Prior, Rows, Vector
+
+
+@jit(LINK_SIGNATURE, borrow=True)
+def link(eta, X, y, constants, order, out):  # type: ignore[no-untyped-def]
+    """Write ``-r' P r / 2 + c`` with ``r = x - eta``; see ``protocols.Model``.
+
+    ``constants`` holds the precision P (d, d), row by row, then c.
+    """
+    d, m = eta.shape
+    pair = 1 + d
+    for i in range(m):
+        out[0, i] = constants[d * d]
+    for a in range(d):
+        for i in range(m):
+            pull = 0.0
+            for b in range(d):
+                pull += constants[a * d + b] * (X[b, i] - eta[b, i])
+            out[0, i] -= 0.5 * (X[a, i] - eta[a, i]) * pull
+            if order >= 1:
+                out[1 + a, i] = pull
+        if order == 2:
+            for b in range(a, d):
+                for i in range(m):
+                    out[pair, i] = -constants[a * d + b]
+                pair += 1
+
+
+@dataclass(frozen=True)
+class GaussianMean(LinearModel):
+    """Gaussian observations of known covariance; build it with :func:`gaussian_mean`."""
+
+    covariance: tuple[tuple[float, ...], ...] = ((1.0,),)
+
+    name: ClassVar[str] = "gaussian-mean"
+    link_kernel: ClassVar[Any] = link
+    n_linear: ClassVar[int] = 0
+    sums_kernel: ClassVar[Any] = taylor
+
+    @property
+    def n_scalar(self) -> int:
+        """Return the dimension of an observation."""
+        return len(self.covariance)
+
+    @property
+    def constants(self) -> Vector:
+        """Return the precision (d, d), row by row, and the log normaliser."""
+        covariance = np.array(self.covariance)
+        _, log_determinant = np.linalg.slogdet(covariance)
+        constant = -0.5 * (len(covariance) * math.log(2.0 * math.pi) + log_determinant)
+        return np.append(np.linalg.inv(covariance).ravel(), constant)
+
+    def dim(self, n_features: int) -> int:
+        """Return the dimension of an observation: ``n_features``."""
+        return self.n_scalar
+
+    def labels(self, feature_names: Sequence[str]) -> tuple[str, ...]:
+        """Return ``mu[feature]`` for every feature.
+
+        Raises
+        ------
+        ConfigError
+            If there are not as many features as the covariance has rows.
+        """
+        if len(feature_names) != self.n_scalar:
+            raise ConfigError(
+                f"expected {self.n_scalar} columns, as the covariance has, found "
+                f"{len(feature_names)} ({', '.join(list(feature_names)[:5])}, ...): ingest with "
+                "--no-intercept, or give the covariance of these columns"
+            )
+        return tuple(f"mu[{feature}]" for feature in feature_names)
+
+    def response_fault(self, y: Vector) -> tuple[Index, str] | None:
+        """Return ``None``: there is no response."""
+        return None
+
+    def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
+        """Return zeros (m,): the observations are the columns, not the response."""
+        return np.zeros(eta.shape[1])
+
+    def start(self, rows: Rows) -> Vector:
+        """Return the weighted mean of the rows (d,)."""
+        mean: Vector = rows.weight @ rows.X / max(float(rows.weight.sum()), 1e-300)
+        return mean
+
+    def describe(self) -> dict[str, Any]:
+        """Return name, covariance and prior as JSON types."""
+        covariance = [list(row) for row in self.covariance]
+        return {**super().describe(), "covariance": covariance}
+
+
+def gaussian_mean(
+    covariance: ArrayLike = 1.0, dim: int | None = None, prior: Prior | None = None
+) -> GaussianMean:
+    """Return the model ``x_i ~ Normal(mu, Sigma)``, Sigma known; there is no response.
+
+    The posterior is Gaussian; it is sampled from the sums of one pass, exactly.
+
+    Parameters
+    ----------
+    covariance
+        Sigma on the store's scale: (d, d), or (d,) variances, or one variance for all.
+    dim
+        d, where ``covariance`` is one number; 1 by default.
+    prior
+        Prior of ``mu``; ``None`` is Normal(0, 10).
+
+    Raises
+    ------
+    ConfigError
+        If the covariance is not symmetric and positive definite.
+
+    Examples
+    --------
+    >>> from streammc.models import gaussian_mean
+    >>> gaussian_mean([[1.0, 0.5], [0.5, 2.0]]).labels(["a", "b"])
+    ('mu[a]', 'mu[b]')
+    """
+    try:
+        given = np.asarray(covariance, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ConfigError(f"expected numbers in the covariance, found {covariance!r}") from None
+    if given.ndim < 2:
+        given = np.diag(np.broadcast_to(given, given.shape or (dim or 1,)))
+    square = given.ndim == 2 and given.shape[0] == given.shape[1] > 0
+    if not square or not np.isfinite(given).all() or not np.array_equal(given, given.T):
+        raise ConfigError(
+            f"expected a covariance (d, d) of finite numbers, symmetric, found shape {given.shape}"
+        )
+    if dim is not None and dim != len(given):
+        raise ConfigError(f"expected a covariance of dimension {dim}, found {len(given)}")
+    if np.linalg.eigvalsh(given)[0] <= 0.0:
+        raise ConfigError("expected a positive definite covariance, found one that is not")
+    rows = tuple(tuple(float(value) for value in row) for row in given)
+    return GaussianMean(default_prior() if prior is None else prior, rows)

@@ -1,0 +1,19 @@
+"""The log-likelihood of all rows from its Taylor sums at theta_star."""
+
+from __future__ import annotations
+
+from streammc.numerics.jit import f8, jit, matrix, vector
+
+
+@jit(f8(f8, vector, matrix, vector, vector, vector), reassociate=True, borrow=True)
+def taylor(log_lik, gradient, hessian, theta_star, delta, out):  # type: ignore[no-untyped-def]
+    """Return ``l + g' delta + delta' H delta / 2`` and write ``g + H delta``."""
+    d = delta.shape[0]
+    value = log_lik
+    for i in range(d):
+        curve = 0.0
+        for j in range(d):
+            curve += hessian[i, j] * delta[j]
+        out[i] = gradient[i] + curve
+        value += delta[i] * (gradient[i] + 0.5 * curve)
+    return value
