@@ -119,12 +119,15 @@ def as_variables(
 ) -> dict[str, tuple[tuple[str, ...], NDArray[Any]]]:
     """Return draws (chain, draw, d) as ``name -> (dims, values)``, a variable per name.
 
-    Parameters by feature share the dimension ``feature``, whose names are included.
+    Parameters by feature share the dimension ``feature``; coordinates are included.
     """
     columns: dict[str, list[int]] = {}
     for column, label in enumerate(labels):
         columns.setdefault(label.partition("[")[0], []).append(column)
-    out: dict[str, tuple[tuple[str, ...], NDArray[Any]]] = {}
+    out: dict[str, tuple[tuple[str, ...], NDArray[Any]]] = {
+        "chain": (("chain",), np.arange(theta.shape[0])),
+        "draw": (("draw",), np.arange(theta.shape[1])),
+    }
     for variable, place in columns.items():
         inside = [labels[column].partition("[")[2].removesuffix("]") for column in place]
         if not any(inside):
