@@ -125,7 +125,10 @@ def finish_report(
         "ratios": ratios(original, labels, model.name),
         "audit": verdict,
         "sampling": sampling,
-        "warnings": summary_warnings(parameters, sampling, verdict),
+        "warnings": [
+            *setup.cv.certificate.get("warnings", []),
+            *summary_warnings(parameters, sampling, verdict),
+        ],
     }
     run.set_attributes({"summary": summary})
     return summary
