@@ -15,9 +15,14 @@ from typing import Any, Final
 from streammc.errors import ConfigError
 
 MODELS: Final[dict[str, str]] = {
+    "binomial": "streammc.models.binomial_logit:binomial",
+    "gaussian": "streammc.models.gaussian_identity:gaussian",
     "gaussian-mean": "streammc.models.known_covariance:gaussian_mean",
     "logistic": "streammc.models.bernoulli_logit:logistic",
+    "negative-binomial": "streammc.models.negative_binomial_log:negative_binomial",
     "poisson": "streammc.models.poisson_log:poisson",
+    "probit": "streammc.models.bernoulli_probit:probit",
+    "student-t": "streammc.models.student_t_identity:student_t",
 }
 
 SAMPLERS: Final[dict[str, str]] = {

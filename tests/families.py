@@ -7,61 +7,144 @@ from dataclasses import dataclass
 
 import mpmath
 import numpy as np
+from mpmath import mpf
 
 from streammc.protocols import Vector
+
+Terms = tuple[mpf, ...]
 
 
 @dataclass(frozen=True)
 class Family:
     """Support and exact log-likelihood of one family."""
 
-    support: Vector
-    """Carries all but 1e-12 of the probability for predictors up to 3."""
     responses: tuple[float, ...]
     """Responses at which accuracy is checked."""
-    exact: Callable[[mpmath.mpf, mpmath.mpf], tuple[mpmath.mpf, mpmath.mpf, mpmath.mpf]]
-    """``(eta, y) -> value, first, second derivative``."""
-    size: Callable[[mpmath.mpf, mpmath.mpf], tuple[mpmath.mpf, mpmath.mpf, mpmath.mpf]]
-    """What the error of each is relative to: the largest term of the sum."""
     bad: tuple[float, ...]
     """Responses outside the support."""
+    log_lik: Callable[..., mpf]
+    """``(y, *eta) -> log-likelihood``, as in a textbook."""
+    support: Vector | None = None
+    """Carries all but 1e-12 of the probability for predictors up to 3; ``None``: continuous."""
+    exact: Callable[[mpf, mpf], Terms] | None = None
+    """``(eta, y) -> value, first, second derivative`` where there is one predictor."""
+    size: Callable[[mpf, mpf], Terms] | None = None
+    """What the error of each is relative to: the largest term of the sum; default: itself."""
 
 
-def logistic_exact(eta: mpmath.mpf, y: mpmath.mpf) -> tuple[mpmath.mpf, mpmath.mpf, mpmath.mpf]:
+def logistic_log_lik(y: mpf, eta: mpf) -> mpf:
+    return y * eta - mpmath.log1p(mpmath.exp(eta))
+
+
+def poisson_log_lik(y: mpf, eta: mpf) -> mpf:
+    return y * eta - mpmath.exp(eta) - mpmath.loggamma(y + 1)
+
+
+def probit_log_lik(y: mpf, eta: mpf) -> mpf:
+    return mpmath.log(mpmath.erfc((eta if y == 0 else -eta) / mpmath.sqrt(2)) / 2)
+
+
+def gaussian_log_lik(y: mpf, eta: mpf, log_sigma: mpf) -> mpf:
+    z = (y - eta) * mpmath.exp(-log_sigma)
+    return -z * z / 2 - log_sigma - mpmath.log(2 * mpmath.pi) / 2
+
+
+def student_t_log_lik(y: mpf, eta: mpf, log_sigma: mpf, log_nu: mpf) -> mpf:
+    nu = mpmath.exp(log_nu)
+    z = (y - eta) * mpmath.exp(-log_sigma)
+    constant = mpmath.loggamma((nu + 1) / 2) - mpmath.loggamma(nu / 2)
+    constant -= mpmath.log(mpmath.pi * nu) / 2
+    return constant - log_sigma - (nu + 1) / 2 * mpmath.log1p(z * z / nu)
+
+
+def negative_binomial_log_lik(y: mpf, log_mu: mpf, log_phi: mpf) -> mpf:
+    phi = mpmath.exp(log_phi)
+    ratio = mpmath.exp(log_mu - log_phi)
+    choose = mpmath.loggamma(y + phi) - mpmath.loggamma(phi) - mpmath.loggamma(y + 1)
+    return choose - phi * mpmath.log1p(ratio) - y * mpmath.log1p(1 / ratio)
+
+
+def logistic_exact(eta: mpf, y: mpf) -> Terms:
     a = eta if y == 0 else -eta
     value = -mpmath.log1p(mpmath.exp(a))
     slope = 1 / (1 + mpmath.exp(-a))
     return value, -slope if y == 0 else slope, -slope / (1 + mpmath.exp(a))
 
 
-def poisson_exact(eta: mpmath.mpf, y: mpmath.mpf) -> tuple[mpmath.mpf, mpmath.mpf, mpmath.mpf]:
+def poisson_exact(eta: mpf, y: mpf) -> Terms:
     rate = mpmath.exp(eta)
     return y * eta - rate - mpmath.loggamma(y + 1), y - rate, -rate
 
 
-def poisson_size(eta: mpmath.mpf, y: mpmath.mpf) -> tuple[mpmath.mpf, mpmath.mpf, mpmath.mpf]:
+def poisson_size(eta: mpf, y: mpf) -> Terms:
     rate = mpmath.exp(eta)
     return max(abs(y * eta), rate, abs(mpmath.loggamma(y + 1))), max(y, rate), rate
 
 
-def logistic_size(eta: mpmath.mpf, y: mpmath.mpf) -> tuple[mpmath.mpf, mpmath.mpf, mpmath.mpf]:
-    value, slope, curve = logistic_exact(eta, y)
-    return abs(value), abs(slope), abs(curve)
+def both_chances(eta: mpf) -> tuple[mpf, mpf]:
+    """Return ``1 / (1 + exp(-eta))`` and one minus it, without cancellation."""
+    return 1 / (1 + mpmath.exp(-eta)), 1 / (1 + mpmath.exp(eta))
 
+
+def binomial_exact(eta: mpf, y: mpf) -> Terms:
+    p, q = both_chances(eta)
+    linear = y * eta if eta < 0 else (y - 1) * eta
+    return linear - mpmath.log1p(mpmath.exp(-abs(eta))), y * q - (1 - y) * p, -p * q
+
+
+def binomial_size(eta: mpf, y: mpf) -> Terms:
+    value, _, curve = binomial_exact(eta, y)
+    p, q = both_chances(eta)
+    return abs(value), max(y * q, (1 - y) * p), abs(curve)
+
+
+COUNTS = (0.0, 1.0, 3.0, 255.0, 256.0, 1e4, 1e9, 2.0**53)
+NOT_COUNTS = (-1.0, 0.5, np.nan, np.inf, -np.inf, 2.0**54)
 
 FAMILIES = {
+    "binomial": Family(
+        support=np.array([0.0, 1.0]),
+        responses=(0.0, 0.1, 0.5, 0.999, 1.0),
+        log_lik=logistic_log_lik,
+        exact=binomial_exact,
+        size=binomial_size,
+        bad=(1.0000001, -0.1, 2.0, np.nan, np.inf),
+    ),
+    "gaussian": Family(
+        responses=(0.0, 1.0, -3.5, 1e6, -1e15),
+        log_lik=gaussian_log_lik,
+        bad=(np.nan, np.inf, -np.inf),
+    ),
     "logistic": Family(
         support=np.array([0.0, 1.0]),
         responses=(0.0, 1.0),
+        log_lik=logistic_log_lik,
         exact=logistic_exact,
-        size=logistic_size,
         bad=(2.0, -1.0, 0.5, np.nan, np.inf),
+    ),
+    "negative-binomial": Family(
+        support=np.arange(4000.0),
+        responses=COUNTS,
+        log_lik=negative_binomial_log_lik,
+        bad=NOT_COUNTS,
     ),
     "poisson": Family(
         support=np.arange(400.0),
-        responses=(0.0, 1.0, 3.0, 255.0, 256.0, 1e4, 1e9, 2.0**53),
+        responses=COUNTS,
+        log_lik=poisson_log_lik,
         exact=poisson_exact,
         size=poisson_size,
-        bad=(-1.0, 0.5, np.nan, np.inf, -np.inf, 2.0**54),
+        bad=NOT_COUNTS,
+    ),
+    "probit": Family(
+        support=np.array([0.0, 1.0]),
+        responses=(0.0, 1.0),
+        log_lik=probit_log_lik,
+        bad=(2.0, -1.0, 0.5, np.nan, np.inf),
+    ),
+    "student-t": Family(
+        responses=(0.0, 1.0, -3.5, 1e6, -1e15),
+        log_lik=student_t_log_lik,
+        bad=(np.nan, np.inf, -np.inf),
     ),
 }

@@ -13,12 +13,28 @@ from streammc.registry import MODELS
 
 if TYPE_CHECKING:
     from streammc.models.bernoulli_logit import logistic
+    from streammc.models.bernoulli_probit import probit
+    from streammc.models.binomial_logit import binomial
     from streammc.models.check import check_model
+    from streammc.models.gaussian_identity import gaussian
     from streammc.models.known_covariance import gaussian_mean
+    from streammc.models.negative_binomial_log import negative_binomial
     from streammc.models.poisson_log import poisson
+    from streammc.models.student_t_identity import student_t
     from streammc.models.user_model import user
 
-__all__ = ["check_model", "gaussian_mean", "logistic", "poisson", "user"]
+__all__ = [
+    "binomial",
+    "check_model",
+    "gaussian",
+    "gaussian_mean",
+    "logistic",
+    "negative_binomial",
+    "poisson",
+    "probit",
+    "student_t",
+    "user",
+]
 
 _OTHERS: Final = {
     "check_model": "streammc.models.check",

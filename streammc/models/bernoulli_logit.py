@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from streammc.models.linear import LinearModel, default_prior
+from streammc.models.responses import binary_fault
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
 from streammc.numerics.special import exp, log1p_unit
 from streammc.priors import PriorOption, as_prior
@@ -58,10 +59,7 @@ class Logistic(LinearModel):
 
     def response_fault(self, y: Vector) -> tuple[Index, str] | None:
         """Return where ``y`` is not 0 or 1."""
-        wrong = np.flatnonzero((y != 0.0) & (y != 1.0))
-        if wrong.size == 0:
-            return None
-        return wrong, "0 or 1 (recode labels such as {1, 2} or {-1, 1})"
+        return binary_fault(y)
 
     def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
         """Draw 0 or 1 per column of ``eta`` (1, m)."""

@@ -104,7 +104,7 @@ class LinearModel(ABC):
 
     @abstractmethod
     def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
-        """Draw one response per column of ``eta`` (1, m)."""
+        """Draw one response per column of ``eta`` (p, m)."""
 
     def start(self, rows: Rows) -> Vector:
         """Return zeros (q,): finite for every bounded link."""

@@ -7,14 +7,14 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from streammc.models.least_squares import least_squares
 from streammc.models.linear import LinearModel, default_prior
+from streammc.models.responses import count_fault
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
 from streammc.numerics.special import exp, log_factorial
 from streammc.priors import PriorOption, as_prior
 from streammc.protocols import Index, Matrix, Rows, Vector
 
-_MAX_COUNT: Final = 2.0**53
-"""Above it not every whole number is a float64."""
 _MAX_ETA: Final = 710.0
 """Its exponential overflows, so that the log-likelihood is -inf at and above it."""
 _MAX_RATE: Final = 1e18
@@ -66,12 +66,7 @@ class Poisson(LinearModel):
 
     def response_fault(self, y: Vector) -> tuple[Index, str] | None:
         """Return where ``y`` is not a whole number from 0 to 2^53."""
-        # NaN fails every comparison.
-        good = (y >= 0.0) & (y <= _MAX_COUNT) & (np.floor(y) == y)
-        wrong = np.flatnonzero(~good)
-        if wrong.size == 0:
-            return None
-        return wrong, "whole numbers from 0 to 2**53"
+        return count_fault(y)
 
     def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
         """Draw a count per column of ``eta`` (1, m); rates are capped at 1e18."""
@@ -90,8 +85,8 @@ class Poisson(LinearModel):
         shifted = rows.y + 0.5
         starts = [
             np.zeros(rows.X.shape[1]),
-            _least_squares(rows.X, _constant_predictor(rows), rows.weight),
-            _least_squares(rows.X, np.log(shifted) - rows.offset, rows.weight * shifted),
+            least_squares(rows.X, _constant_predictor(rows), rows.weight),
+            least_squares(rows.X, np.log(shifted) - rows.offset, rows.weight * shifted),
         ]
         return max(starts, key=lambda beta: self._log_lik(rows, beta))
 
@@ -114,13 +109,6 @@ def _constant_predictor(rows: Rows) -> Vector:
     exposure = float(rows.weight @ np.exp(rows.offset - shift))
     level = math.log((float(rows.weight @ rows.y) + 0.5) / max(exposure, 1e-300)) - shift
     return np.full(rows.y.shape[0], level)
-
-
-def _least_squares(X: Matrix, target: Vector, weight: Vector) -> Vector:
-    """Return the shortest minimiser of ``sum w (target - X beta)^2``, (q,)."""
-    weighted = X * weight[:, None]
-    beta = np.linalg.lstsq(X.T @ weighted, weighted.T @ target, rcond=1e-12)[0]
-    return beta.astype(np.float64)
 
 
 def poisson(prior: PriorOption | None = None) -> Poisson:

@@ -106,4 +106,4 @@ def jit(
 
 def inline(function: Callable[..., Any]) -> Any:
     """Compile a leaf that callers absorb; it needs no signature of its own."""
-    return numba.njit(nogil=True, error_model="numpy", inline="never")(function)
+    return numba.njit(nogil=True, error_model="numpy", inline="never", forceinline=True)(function)

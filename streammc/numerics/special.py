@@ -54,6 +54,9 @@ _L7: Final = 0.06000536404795356
 _L8: Final = 0.04400369243072337
 _L9: Final = 0.08082022805971766
 
+_SQRT_HALF_BITS: Final = 0x3FE6A09E667F3BCD
+_ROUND_BITS: Final = 0x4338000000000000
+
 TABLE_SIZE: Final = 256
 LOG_FACTORIALS: Final[Vector] = np.array([math.log(math.factorial(k)) for k in range(TABLE_SIZE)])
 """``log k!`` for ``k < 256``."""
@@ -70,6 +73,20 @@ def multiply_add(_context: Any, a: Any, b: Any, c: Any) -> Any:
         return builder.call(function, args)
 
     return types.float64(types.float64, types.float64, types.float64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def select(_context: Any, condition: Any, a: Any, b: Any) -> Any:
+    """Return ``a`` where ``condition``, else ``b``, both evaluated.
+
+    Several conditional expressions on one condition become one branch with all that
+    lies between, and the loop stays scalar: ten times slower.
+    """
+
+    def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return builder.select(*args)
+
+    return types.float64(types.boolean, types.float64, types.float64), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -117,12 +134,15 @@ def exp(x):  # type: ignore[no-untyped-def]
 
 
 @inline
-def log1p_unit(x):  # type: ignore[no-untyped-def]
-    """Return ``log(1 + x)`` for ``x`` in [0, 1], within 2 ulp.
+def within(x, bound):  # type: ignore[no-untyped-def]
+    """Return ``x`` no further from zero than ``bound``; NaN for NaN."""
+    low = select(x < -bound, -bound, x)
+    return select(low > bound, bound, low)
 
-    ``log(1 + x) = 2 atanh(x / (2 + x))``.
-    """
-    s = x / (2.0 + x)
+
+@inline
+def _atanh_tail(s):  # type: ignore[no-untyped-def]
+    """Return ``2 (atanh(s) - s)`` for ``|s| <= 1/3``."""
     z = s * s
     z2 = z * z
     z4 = z2 * z2
@@ -130,8 +150,71 @@ def log1p_unit(x):  # type: ignore[no-untyped-def]
     high_half = multiply_add(multiply_add(_L7, z, _L6), z2, multiply_add(_L5, z, _L4))
     top = multiply_add(_L9, z, _L8)
     p = multiply_add(multiply_add(top, z4, high_half), z4, low_half)
-    twice = s + s
-    return multiply_add(p * z, twice, twice)
+    return (p * z) * (s + s)
+
+
+@inline
+def _split(x):  # type: ignore[no-untyped-def]
+    """Return ``k``, ``m`` with ``x = 2^k m`` and ``m`` in [sqrt(1/2), sqrt(2)), x normal."""
+    bits = _bits(x)
+    exponent = (bits - _SQRT_HALF_BITS) >> 52
+    return _from_bits(exponent + _ROUND_BITS) - _ROUND, _from_bits(bits - (exponent << 52))
+
+
+@inline
+def log(x):  # type: ignore[no-untyped-def]
+    """Return ``log(x)`` within 2 ulp of a normal ``x > 0``; NaN for NaN, ``inf`` for ``inf``.
+
+    ``x = 2^k m`` and ``log m = 2 atanh((m - 1) / (m + 1))``. Zero, negative and
+    subnormal numbers are not told apart.
+    """
+    k, m = _split(x)
+    s = (m - 1.0) / (m + 1.0)
+    low = multiply_add(k, _LN2_LOW, _atanh_tail(s))
+    result = multiply_add(k, _LN2_HIGH, (s + s) + low)
+    return select(x < math.inf, result, x)
+
+
+@inline
+def log1p_parts(t, u):  # type: ignore[no-untyped-def]
+    """Return ``log u``, ``log u - t / (1 + t)``, ``t / (1 + t)`` and ``1 / (1 + t)``.
+
+    For finite ``t >= 0`` and ``u = 1 + t`` rounded, within 4 ulp; NaN for NaN. The second is
+    ``t^2 / 2`` for small ``t``: with ``s = t / (2 + t)`` it is
+    ``s t / (1 + t) + 2 (atanh(s) - s)``, where nothing cancels. Above ``t = 1`` the
+    caller may pass another ``u``, where ``t`` would overflow.
+    """
+    small = t <= 1.0
+    h = 1.0 / (1.0 + t)
+    g = t * h
+    k, m = _split(u)
+    s = select(small, t, m - 1.0) / (select(small, 2.0, 1.0) + select(small, t, m))
+    tail = _atanh_tail(s)
+    n = select(small, 0.0, k)
+    low = multiply_add(n, _LN2_LOW, tail)
+    value = multiply_add(n, _LN2_HIGH, (s + s) + low)
+    value = select(u < math.inf, value, u)
+    excess = select(small, multiply_add(s, g, tail), value - g)
+    return value, excess, g, h
+
+
+@inline
+def log1p_unit_parts(t):  # type: ignore[no-untyped-def]
+    """Return ``log(1 + t)``, ``log(1 + t) - t / (1 + t)`` and ``1 / (1 + t)``, t in [0, 1]."""
+    s = t / (2.0 + t)
+    tail = _atanh_tail(s)
+    h = 1.0 / (1.0 + t)
+    return tail + (s + s), multiply_add(s, t * h, tail), h
+
+
+@inline
+def log1p_unit(x):  # type: ignore[no-untyped-def]
+    """Return ``log(1 + x)`` for ``x`` in [0, 1], within 2 ulp.
+
+    ``log(1 + x) = 2 atanh(x / (2 + x))``.
+    """
+    s = x / (2.0 + x)
+    return _atanh_tail(s) + (s + s)
 
 
 @jit(f8(f8))

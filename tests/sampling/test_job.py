@@ -18,6 +18,8 @@ from streammc.trace.run_directory import RunDirectory
 
 FEATURES = ["Intercept", "x 1", "x2"]
 LABELS = [f"beta[{name}]" for name in FEATURES]
+REGRESSIONS = sorted(set(registry.MODELS) - {"gaussian-mean"})
+SCALES = {"sigma": 0.5, "nu": 5.0, "phi": 2.0}
 DRAWS, WARMUP, CHAINS = 120, 100, 3
 
 
@@ -30,6 +32,10 @@ def datasets():
         "logistic": rng.random(3000) < 1 / (1 + np.exp(-eta)),
         "poisson": rng.poisson(np.exp(eta)),
     }
+    for name in REGRESSIONS:
+        model = registry.model(name)()
+        scales = np.log([SCALES[scale] for scale in model.scales])[:, None] + np.zeros(3000)
+        responses.setdefault(name, model.simulate(np.vstack([eta, *scales]), rng))
     return {name: from_arrays(X, y, feature_names=FEATURES) for name, y in responses.items()}
 
 
@@ -53,7 +59,7 @@ def contents(path):
     }
 
 
-@pytest.mark.parametrize("model", sorted(set(registry.MODELS) - {"gaussian-mean"}))
+@pytest.mark.parametrize("model", REGRESSIONS)
 @pytest.mark.parametrize("sampler", sorted(registry.SAMPLERS))
 def test_every_sampler_with_every_model(datasets, tmp_path, sampler, model):
     built = registry.sampler(sampler)()
@@ -70,16 +76,28 @@ def test_every_sampler_with_every_model(datasets, tmp_path, sampler, model):
         assert np.isfinite(stats[name].values).all()
     assert stats["diverging"].dtype == bool
     assert stats["n_steps"].dtype == stats["n_rows"].dtype == np.int64
-    assert LABELS == list(report.summary["parameters"])
+    scales = registry.model(model)().scales
+    assert [*LABELS, *scales] == list(report.summary["parameters"])
     assert sampler == report.summary["sampling"]["sampler"]
     assert built.target == report.summary["sampling"]["target"]
     assert CHAINS * DRAWS == report.summary["sampling"]["iterations"]
     table = arviz_stats.summary(tree, round_to="none")
-    assert LABELS == list(table.index)
-    means = posterior["beta"].mean(("chain", "draw")).values
-    np.testing.assert_allclose(means, table["mean"].astype(float), rtol=1e-12)
-    recorded = [report.summary["parameters"][label]["mean"] for label in LABELS]
+    assert {*LABELS, *scales} == set(table.index)
+    means = [*posterior["beta"].mean(("chain", "draw")).values]
+    means += [float(posterior[name].mean()) for name in scales]
+    found = [float(table["mean"][label]) for label in (*LABELS, *scales)]
+    np.testing.assert_allclose(means, found, rtol=1e-12)
+    recorded = [report.summary["parameters"][label]["mean"] for label in (*LABELS, *scales)]
     np.testing.assert_allclose(means, recorded, rtol=1e-12)
+
+
+@pytest.mark.parametrize("model", ["gaussian", "negative-binomial", "student-t"])
+def test_scale_parameters_are_found_on_their_own_scale(datasets, tmp_path, model):
+    report = start(datasets, tmp_path / "run", model, sampler=registry.sampler("hmc-ecs")())
+    for name in registry.model(model)().scales:
+        row = report.summary["parameters"][name]
+        assert abs(row["mean"] - SCALES[name]) < 4.5 * row["sd"], name
+        assert row["sd"] < 0.3 * SCALES[name], name
 
 
 @pytest.mark.parametrize("sampler", sorted(registry.SAMPLERS))

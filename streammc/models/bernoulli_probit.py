@@ -1,0 +1,79 @@
+"""Probit regression: ``P(y_i = 1) = Phi(eta_i)``."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from streammc.models.linear import LinearModel, default_prior
+from streammc.models.responses import binary_fault
+from streammc.numerics.jit import LINK_SIGNATURE, jit
+from streammc.numerics.probit import log_ndtr_parts
+from streammc.priors import PriorOption, as_prior
+from streammc.protocols import Index, Matrix, Vector
+
+
+@jit(LINK_SIGNATURE, borrow=True)
+def link(eta, X, y, constants, order, out):  # type: ignore[no-untyped-def]
+    """Write ``log Phi((2 y - 1) eta)`` and its derivatives; see ``protocols.Model``.
+
+    Stated for y in {0, 1}; relative error below 1e-14 for every eta.
+    """
+    predictor = eta[0]
+    value = out[0]
+    if order == 0:
+        for i in range(y.shape[0]):
+            value[i], _, _ = log_ndtr_parts((2.0 * y[i] - 1.0) * predictor[i])
+    elif order == 1:
+        slope = out[1]
+        for i in range(y.shape[0]):
+            sign = 2.0 * y[i] - 1.0
+            value[i], mills, _ = log_ndtr_parts(sign * predictor[i])
+            slope[i] = sign * mills
+    else:
+        slope = out[1]
+        curve = out[2]
+        for i in range(y.shape[0]):
+            sign = 2.0 * y[i] - 1.0
+            value[i], mills, curve[i] = log_ndtr_parts(sign * predictor[i])
+            slope[i] = sign * mills
+
+
+class Probit(LinearModel):
+    """Probit regression; build it with :func:`probit`."""
+
+    name: ClassVar[str] = "probit"
+    link_kernel: ClassVar[Any] = link
+
+    def response_fault(self, y: Vector) -> tuple[Index, str] | None:
+        """Return where ``y`` is not 0 or 1."""
+        return binary_fault(y)
+
+    def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
+        """Draw 0 or 1 per column of ``eta`` (1, m)."""
+        y: Vector = (rng.standard_normal(eta.shape[1]) < eta[0]).astype(np.float64)
+        return y
+
+
+def probit(prior: PriorOption | None = None) -> Probit:
+    """Return probit regression, ``P(y = 1) = Phi(eta)``.
+
+    Parameters
+    ----------
+    prior
+        Prior of the coefficients, or a mapping from their names to priors; ``None`` is
+        Normal(0, 10).
+
+    Raises
+    ------
+    ConfigError
+        If ``prior`` is not a prior.
+
+    Examples
+    --------
+    >>> from streammc.models import probit
+    >>> probit().dim(3)
+    3
+    """
+    return Probit(default_prior() if prior is None else as_prior(prior))

@@ -1,0 +1,44 @@
+"""Which responses a family is defined for, and what to say where one is not."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.protocols import Index, Vector
+
+MAX_COUNT: Final = 2.0**53
+"""Above it not every whole number is a float64."""
+
+
+def _fault(good: NDArray[np.bool_], expected: str) -> tuple[Index, str] | None:
+    """Return where ``good`` is false, or ``None``."""
+    wrong = np.flatnonzero(~good)
+    return None if wrong.size == 0 else (wrong, expected)
+
+
+def binary_fault(y: Vector) -> tuple[Index, str] | None:
+    """Return where ``y`` is not 0 or 1."""
+    return _fault((y == 0.0) | (y == 1.0), "0 or 1 (recode labels such as {1, 2} or {-1, 1})")
+
+
+def count_fault(y: Vector) -> tuple[Index, str] | None:
+    """Return where ``y`` is not a whole number from 0 to 2^53."""
+    # NaN fails every comparison.
+    good = (y >= 0.0) & (y <= MAX_COUNT) & (np.floor(y) == y)
+    return _fault(good, "whole numbers from 0 to 2**53")
+
+
+def proportion_fault(y: Vector) -> tuple[Index, str] | None:
+    """Return where ``y`` is not in [0, 1]."""
+    return _fault(
+        (y >= 0.0) & (y <= 1.0),
+        "proportions from 0 to 1 (successes / trials, with the trials as weights)",
+    )
+
+
+def real_fault(y: Vector) -> tuple[Index, str] | None:
+    """Return where ``y`` is not finite."""
+    return _fault(np.isfinite(y), "finite numbers")
