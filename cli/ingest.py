@@ -16,6 +16,7 @@ from streammc.cli.values import Names, WholeNumber
 @command("ingest", configurable=True, short_help="Make a store from CSV, Parquet or Arrow files.")
 @path_argument("sources", nargs=-1, required=True)
 @path_argument("store")
+@setting("--formula", metavar="TEXT", help="'y ~ x + C(g)': response and features in one.")
 @setting("--response", metavar="COLUMN", help="Column y.")
 @setting("--features", type=Names(), help="Columns of X; default: all others.")
 @setting("--offset", metavar="COLUMN", help="Added to the linear predictor (log exposure).")
@@ -68,6 +69,7 @@ def ingest(output: Output, /, sources: tuple[str, ...], store: str, **options: A
         "store": result["path"],
         "rows": result["n_rows"],
         "dropped": result.get("n_dropped") or None,
+        "formula": result["formula"] and result["formula"]["text"],
         "response": result["response"],
         "features": result["features"],
         "megabytes": result["bytes"] / 1e6,

@@ -24,6 +24,8 @@ def info(output: Output, path: str) -> None:
         for name, value in document.items()
         if not isinstance(value, dict) and value is not None
     }
+    if kind == "store" and document["formula"] is not None:
+        shown["formula"] = document["formula"]["text"]
     output.result(document, fields(shown))
 
 

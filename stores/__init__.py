@@ -8,18 +8,29 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from streammc.stores.memory import MemoryStore, from_arrays
+    from streammc.stores.new_rows import NewRows, encode_rows
     from streammc.stores.store import Store, open_store
     from streammc.stores.writer import StoreWriter
 
 _LAZY: Final[dict[str, str]] = {
     "MemoryStore": "streammc.stores.memory",
+    "NewRows": "streammc.stores.new_rows",
     "Store": "streammc.stores.store",
     "StoreWriter": "streammc.stores.writer",
+    "encode_rows": "streammc.stores.new_rows",
     "from_arrays": "streammc.stores.memory",
     "open_store": "streammc.stores.store",
 }
 
-__all__ = ["MemoryStore", "Store", "StoreWriter", "from_arrays", "open_store"]
+__all__ = [
+    "MemoryStore",
+    "NewRows",
+    "Store",
+    "StoreWriter",
+    "encode_rows",
+    "from_arrays",
+    "open_store",
+]
 
 
 def __getattr__(name: str) -> Any:

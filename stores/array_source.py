@@ -76,7 +76,9 @@ class ArraySource:
         types = [pa.from_numpy_dtype(_arrow_dtype(np.dtype(dtype))) for dtype in dtypes]
         self.types = (*[types[0]] * self._width, *types[1:])
 
-    def batches(self, columns: Sequence[str], rows: int, *, text: bool = False) -> Iterator[Any]:
+    def batches(
+        self, columns: Sequence[str], rows: int, *, text: bool | frozenset[str] = False
+    ) -> Iterator[Any]:
         """Yield record batches of one block each."""
         for start, stop in pairwise(self._edges):
             design, vectors = self._block(start, stop)

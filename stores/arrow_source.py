@@ -78,7 +78,9 @@ class ParquetSource(_ArrowSchema):
         ):
             yield file
 
-    def batches(self, columns: Sequence[str], rows: int, *, text: bool = False) -> Iterator[Any]:
+    def batches(
+        self, columns: Sequence[str], rows: int, *, text: bool | frozenset[str] = False
+    ) -> Iterator[Any]:
         """Yield record batches of at most ``rows`` rows."""
         with self._file() as file:
             for batch in file.iter_batches(rows, columns=list(columns)):
@@ -112,7 +114,9 @@ class IpcSource(_ArrowSchema):
             else:
                 yield pa.ipc.open_stream(buffer), mapped
 
-    def batches(self, columns: Sequence[str], rows: int, *, text: bool = False) -> Iterator[Any]:
+    def batches(
+        self, columns: Sequence[str], rows: int, *, text: bool | frozenset[str] = False
+    ) -> Iterator[Any]:
         """Yield record batches of at most ``rows`` rows; each is valid until the next."""
         with self._reader() as (reader, mapped):
             for batch in _record_batches(reader):
@@ -163,7 +167,9 @@ class MemorySource(_ArrowSchema):
         self._table = reader
         self._use(reader.schema)
 
-    def batches(self, columns: Sequence[str], rows: int, *, text: bool = False) -> Iterator[Any]:
+    def batches(
+        self, columns: Sequence[str], rows: int, *, text: bool | frozenset[str] = False
+    ) -> Iterator[Any]:
         """Yield record batches of at most ``rows`` rows."""
         with translated(self.label, "a readable stream"):
             chunks = self._table if self.spool else self._table.to_batches(max_chunksize=rows)

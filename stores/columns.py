@@ -63,7 +63,7 @@ def choose_columns(
     for role, name in roles.items():
         if name is None:
             continue
-        _require(table, name, role)
+        require_column(table, name, role)
         if name in taken:
             raise ConfigError(
                 f"expected different columns, found {name!r} as {taken[name]} and {role}"
@@ -74,7 +74,7 @@ def choose_columns(
     else:
         chosen = [features] if isinstance(features, str) else list(features)
         for name in chosen:
-            _require(table, name, "a feature")
+            require_column(table, name, "a feature")
             if name in taken:
                 raise ConfigError(
                     f"expected different columns, found {name!r} as {taken[name]} and again as "
@@ -89,7 +89,7 @@ def choose_columns(
     if not chosen and not intercept:
         raise ConfigError("expected at least one feature or the intercept, found neither")
     columns = Columns(response, tuple(chosen), offset, weight, trials)
-    _check_types(table, columns)
+    check_types(table, columns.names)
     return columns
 
 
@@ -102,7 +102,8 @@ def text_columns(table: Table, columns: Columns) -> list[str]:
     ]
 
 
-def _require(table: Table, name: str, role: str) -> None:
+def require_column(table: Table, name: str, role: str) -> None:
+    """Refuse a column that does not exist, naming the nearest."""
     if name in table:
         return
     near = get_close_matches(str(name), table.names, n=1)
@@ -116,9 +117,10 @@ def _require(table: Table, name: str, role: str) -> None:
     )
 
 
-def _check_types(table: Table, columns: Columns) -> None:
+def check_types(table: Table, names: Sequence[str]) -> None:
+    """Refuse columns of a type that is neither a number nor text."""
     bad = []
-    for name in columns.names:
+    for name in names:
         for source, type_ in zip(table.sources, table.types_of(name), strict=True):
             if kind(type_) == "other":
                 bad.append((name, source.label, type_))

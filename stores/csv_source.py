@@ -81,7 +81,9 @@ class CsvSource:
             found = f"numbers ({', '.join(self.names[:3])})"
             raise self._wrong("a first line with the names of the columns", found)
 
-    def batches(self, columns: Sequence[str], rows: int, *, text: bool = False) -> Iterator[Any]:
+    def batches(
+        self, columns: Sequence[str], rows: int, *, text: bool | frozenset[str] = False
+    ) -> Iterator[Any]:
         """Yield record batches of ``columns``: numbers as float64, or everything as text.
 
         Raises
@@ -96,7 +98,8 @@ class CsvSource:
         types: dict[str, Any] = {}
         for name in columns:
             number = pa.bool_() if name in self.booleans else pa.float64()
-            types[raw[name]] = pa.binary() if text else number
+            as_text = text if isinstance(text, bool) else name in text
+            types[raw[name]] = pa.binary() if as_text else number
         last = self._raw[-1]
         if last not in wanted:  # read only for the check of its last value
             wanted.append(last)

@@ -29,6 +29,18 @@ _KINDS: Final[dict[str, tuple[str, str]]] = {
     ),
     "more successes than trials": ("at most as many successes as trials", "correct the counts"),
     "huge weights": ("weights of at most 2**53", "rescale the column given to --weight"),
+    "unseen levels": (
+        "levels that were there when the formula was fitted",
+        "recode them, or ingest a table that has them",
+    ),
+    "values out of bounds": (
+        "values within the bounds of the spline",
+        "give bounds and extrapolation in the formula, or leave such rows out",
+    ),
+    "undefined results": (
+        "finite numbers",
+        "correct the data, or the formula",
+    ),
     "missing values": (
         "no missing values",
         "--drop-missing leaves such rows out, or fill them in",
@@ -67,12 +79,15 @@ class Faults:
         if positions.size == 0:
             return
         first = int(positions[0])
+        self.count(kind, column, start + first, int(positions.size), values[first])  # type: ignore[index]
+
+    def count(self, kind: str, column: str, row: int, count: int, example: object) -> None:
+        """Count ``count`` rows, of which number ``row`` is the first."""
         key = (kind, column)
         if key in self._found:
-            self._found[key].count += int(positions.size)
+            self._found[key].count += count
         else:
-            example = str(values[first]).removesuffix(".0")  # type: ignore[index]
-            self._found[key] = Fault(int(positions.size), start + first, example)
+            self._found[key] = Fault(count, row, str(example).removesuffix(".0"))
 
     def refuse(self, locate: Callable[[int], str]) -> None:
         """Raise if anything was found: the first kind, its first column, and how many more.

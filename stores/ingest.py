@@ -30,6 +30,7 @@ def ingest(
     sources: Any,
     path: str | os.PathLike[str],
     *,
+    formula: str | None = None,
     response: str | None = None,
     features: Sequence[str] | None = None,
     offset: str | None = None,
@@ -54,6 +55,9 @@ def ingest(
     path
         The new store; must not exist. Temporary files go beside it: at most the
         size of the store, and for CSV a copy of the columns in use as float64.
+    formula
+        ``"late ~ distance + C(origin)"`` instead of ``response``, ``features`` and
+        ``intercept``: see the how-to on formulas.
     response
         Column ``y``. Stored as integers where every value is a whole number (whatever
         the type of the column), else as floating point numbers; always exactly.
@@ -121,6 +125,7 @@ def ingest(
     if layout != "local":
         raise ConfigError(f"expected the layout 'local', found {layout!r}")
     options = Options(
+        formula=formula,
         response=response,
         features=features,
         offset=offset,
@@ -144,7 +149,7 @@ def ingest(
             features=prepared.feature_names,
             dtype=dtype,
             y_dtype=prepared.found.y_dtype,
-            offset=offset is not None,
+            offset=prepared.columns.offset is not None,
             weight=(weight or trials) is not None,
             chunk_rows=chunk_rows,
             n_rows=prepared.found.n_rows,
@@ -172,6 +177,7 @@ def ingest(
 def from_table(
     table: Any,
     *,
+    formula: str | None = None,
     response: str | None = None,
     features: Sequence[str] | None = None,
     offset: str | None = None,
@@ -193,6 +199,7 @@ def from_table(
     warnings are issued as ``UserWarning``.
     """
     options = Options(
+        formula=formula,
         response=response,
         features=features,
         offset=offset,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from streammc.rng import Role, stream
 from streammc.stores.columns import INTERCEPT, Columns, choose_columns, text_columns
 from streammc.stores.csv_source import NotANumberError
 from streammc.stores.faults import Faults
-from streammc.stores.memory import LARGEST
+from streammc.stores.formula_blocks import FormulaBlocks
 from streammc.stores.records import Encoding
 from streammc.stores.scan import Scan, drop_missing_rows, scan
 from streammc.stores.shuffle import LEAF_BYTES, shuffled
@@ -50,6 +50,7 @@ class Options:
     standardize: bool
     intercept: bool
     drop_missing: bool
+    formula: str | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.seed, bool) or not isinstance(self.seed, (int, np.integer)):
@@ -85,19 +86,26 @@ class Prepared:
         self._options = options
         self._folder = folder
         self._progress = progress
-        self.columns: Columns = choose_columns(
-            table,
-            options.response,
-            options.features,
-            options.offset,
-            options.weight,
-            options.intercept,
-            options.trials,
-        )
-        self._blocks = TableBlocks(table, self.columns.names, folder / "table")
-        text = text_columns(table, self.columns)
-        if text:
-            raise self._text(text, "text")
+        self._formula: FormulaBlocks | None = None
+        self._blocks: TableBlocks | FormulaBlocks
+        if options.formula is not None:
+            self._formula = self._blocks = self._fit(options.formula)
+            self._options = replace(options, intercept=self._formula.design.terms.intercept)
+            self.columns: Columns = self._formula.columns
+        else:
+            self.columns = choose_columns(
+                table,
+                options.response,
+                options.features,
+                options.offset,
+                options.weight,
+                options.intercept,
+                options.trials,
+            )
+            self._blocks = TableBlocks(table, self.columns.names, folder / "table")
+            text = text_columns(table, self.columns)
+            if text:
+                raise self._text(text, "text")
         self.found = self._scan()
         self.warnings: list[str] = []
         self._check()
@@ -106,8 +114,10 @@ class Prepared:
         if options.standardize:
             mean, scale = self.found.mean[:n_features], self.found.sd[:n_features]
             scale = np.where(scale == 0, 1.0, scale)
+            if self._formula is not None and not self._options.intercept:
+                mean = np.zeros(n_features)  # centring would change what the columns span
         self.encoding = Encoding(
-            self.columns, options.intercept, options.dtype, self.found.y_dtype, mean, scale
+            self.columns, self._options.intercept, options.dtype, self.found.y_dtype, mean, scale
         )
 
     @property
@@ -161,11 +171,29 @@ class Prepared:
             "trials": self.columns.trials,
             "intercept": options.intercept,
             "standardization": standardization,
-            "formula": None,
+            "formula": self._formula and self._formula.design.document(),
             "shuffle_seed": int(options.seed) if options.shuffle else False,
             "sources": self._table.paths,
             "n_dropped": self.found.n_dropped,
         }
+
+    def _fit(self, formula: str) -> FormulaBlocks:
+        options = self._options
+        given = {"response": options.response, "features": options.features}
+        for name, value in given.items():
+            if value is not None:
+                raise ConfigError(f"expected a formula or --{name}, found both: leave out --{name}")
+        if not options.intercept:
+            raise ConfigError("expected the intercept in the formula: write '- 1' to leave it out")
+        return FormulaBlocks(
+            self._table,
+            formula,
+            {"offset": options.offset, "weight": options.weight, "trials": options.trials},
+            drop_missing=options.drop_missing,
+            seed=int(options.seed),
+            spool=self._folder / "table",
+            progress=lambda done: self._report(done, self._table.n_rows, "formula"),
+        )
 
     def _report(self, done: int, total: int | None, phase: str) -> None:
         if self._progress is not None:
@@ -223,18 +251,6 @@ class Prepared:
             index = self.columns.index(name)
             if index is not None and found.maximum[index] == 0:
                 raise DataError(f"expected a positive {what} in {name!r}, found only 0")
-        # Scaled, or refused below where float32 cannot hold them.
-        keeps = options.dtype == "float64" and not options.standardize
-        scaled = 0 if keeps else len(self.columns.features)
-        for name in self.columns.names[scaled:]:
-            index = self.columns.names.index(name)
-            size = max(-found.minimum[index], found.maximum[index])
-            if size > LARGEST:
-                advice = "--standardize" if name in self.columns.features else "another unit"
-                raise DataError(
-                    f"expected numbers of at most {LARGEST:g} in size in column {name!r}, found "
-                    f"{size:g}: use {advice}"
-                )
         for index, name in enumerate(self.columns.features):
             low, high, sd = found.minimum[index], found.maximum[index], found.sd[index]
             with np.errstate(over="ignore"):

@@ -114,6 +114,11 @@ def check_attributes(attributes: dict[str, Any], what: str) -> None:
         and min(table["scale"]) > 0
     )
     require("standardization", good, "null or a mean and a positive scale per feature")
+    formula = attributes.get("formula")
+    if formula is not None:
+        from streammc.stores.formula import check_document
+
+        check_document(formula, what)
 
 
 def _encodable(name: str) -> bool:

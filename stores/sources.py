@@ -52,8 +52,13 @@ class Source(Protocol):
     spool: bool
     """Keep a copy of what was read: a second pass is slow or impossible."""
 
-    def batches(self, columns: Sequence[str], rows: int, *, text: bool = False) -> Iterator[Any]:
-        """Yield record batches with ``columns`` in this order, of about ``rows`` rows."""
+    def batches(
+        self, columns: Sequence[str], rows: int, *, text: bool | frozenset[str] = False
+    ) -> Iterator[Any]:
+        """Yield record batches with ``columns`` in this order, of about ``rows`` rows.
+
+        ``text``: all columns as they are written, or those of these names.
+        """
 
 
 class Table:
@@ -99,7 +104,9 @@ class Table:
         """Return whether there is a column ``name``."""
         return name in self._types[0]
 
-    def batches(self, columns: Sequence[str], rows: int, *, text: bool = False) -> Iterator[Any]:
+    def batches(
+        self, columns: Sequence[str], rows: int, *, text: bool | frozenset[str] = False
+    ) -> Iterator[Any]:
         """Yield record batches of every source in turn."""
         self._starts = []
         done = 0

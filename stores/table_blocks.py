@@ -6,7 +6,7 @@ give the same store, bit for bit, from CSV, Parquet or memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from streammc.protocols import Matrix
 from streammc.stores.faults import Faults
 from streammc.stores.sources import Table
-from streammc.stores.values import LIMIT, find_text, to_float64
+from streammc.stores.values import LIMIT, Coder, find_text, to_float64
 
 _BLOCK_BYTES: Final = 12 << 20
 
@@ -42,12 +42,21 @@ class TableBlocks:
         The c columns, in this order.
     spool
         A file for the copy that :meth:`again` reads, where the table asks for one.
+    coders
+        The columns of text, which become codes.
     """
 
-    def __init__(self, table: Table, names: Sequence[str], spool: Path) -> None:
+    def __init__(
+        self,
+        table: Table,
+        names: Sequence[str],
+        spool: Path,
+        coders: Mapping[str, Coder] | None = None,
+    ) -> None:
         self._table = table
         self._names = list(names)
         self._rows = block_rows(len(names))
+        self._coders = coders or {}
         self._spool = spool if table.spool else None
 
     def first(self, faults: Faults) -> Iterator[tuple[int, Matrix]]:
@@ -88,13 +97,17 @@ class TableBlocks:
     def _read(self, faults: Faults) -> Iterator[tuple[int, Matrix]]:
         buffer = np.empty((len(self._names), self._rows))
         start, filled = 0, 0
-        for batch in self._table.batches(self._names, self._rows):
+        as_text = frozenset(self._coders)
+        for batch in self._table.batches(self._names, self._rows, text=as_text):
             done = 0
             while done < batch.num_rows:
                 step = min(batch.num_rows - done, self._rows - filled)
                 for index, name in enumerate(self._names):
                     into = buffer[index, filled : filled + step]
                     array = batch.column(index).slice(done, step)
+                    if name in self._coders:
+                        into[:] = self._coders[name].codes(array)
+                        continue
                     into[:] = to_float64(array, name, start + filled, faults)
                     if name in self._table.integers:
                         # 2**53 itself may be an odd neighbour that was rounded.

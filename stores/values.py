@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streammc.errors import DataError
 from streammc.protocols import Vector
 from streammc.stores.faults import Faults
 
 LIMIT: Final = 2**53
 """Integers up to here, either sign, are exact in float64."""
 
+_MAX_TEXTS: Final = 1_000_000
 _NUMBER: Final = r"(?i)^\s*[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)\s*$"
 _BOOLEAN: Final = r"(?i)^\s*(0|1|true|false)\s*$"
 
@@ -89,6 +92,73 @@ def find_text(
     numeric = pc.fill_null(pc.match_substring_regex(array, pattern), True)
     bad = ~numeric.to_numpy(zero_copy_only=False)
     faults.add("something else" if boolean else "text", column, start, bad, _Decoded(array))
+
+
+class Coder:
+    """A column of text as codes, in the order in which its values appear.
+
+    Parameters
+    ----------
+    column
+        Its name, for messages.
+    """
+
+    def __init__(self, column: str) -> None:
+        self._column = column
+        self._codes: dict[str, int] = {}
+        self._order: list[str] | None = None
+        self.values: list[str] = []
+
+    def codes(self, array: Any) -> Vector:
+        """Return the code of each value of an Arrow array (m,), NaN where it is null.
+
+        Raises
+        ------
+        DataError
+            If the column has over a million different values, or bytes that are no text.
+        """
+        if pa.types.is_dictionary(array.type):
+            ordered = array.type.ordered
+            if ordered and self._order is None:
+                self._order = [self._text(value) for value in array.dictionary.to_pylist()]
+        else:
+            array = array.dictionary_encode()
+        index = array.indices.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        index = np.asarray(index, np.float64)
+        used = np.unique(index[~np.isnan(index)]).astype(np.int64)
+        table = np.full(len(array.dictionary) + 1, np.nan)
+        words = array.dictionary.take(pa.array(used)).to_pylist()
+        for place, word in zip(used, words, strict=True):
+            if word is not None:
+                table[place] = self._code(self._text(word))
+        return table[np.where(np.isnan(index), -1, index).astype(np.int64)]
+
+    def ordered(self, codes: Sequence[int]) -> list[Any]:
+        """Return the values of ``codes``: sorted, or in the order that the table has."""
+        found = {self.values[code] for code in codes}
+        if self._order is not None and found <= {*self._order}:
+            return [value for value in self._order if value in found]
+        return sorted(found)
+
+    def _text(self, word: Any) -> str:
+        try:
+            return word.decode() if isinstance(word, bytes) else str(word)
+        except UnicodeDecodeError:
+            raise DataError(
+                f"expected text in UTF-8 in column {self._column!r}, found {word[:20]!r}: "
+                "correct the file"
+            ) from None
+
+    def _code(self, word: str) -> int:
+        code = self._codes.setdefault(word, len(self._codes))
+        if code == len(self.values):
+            if code >= _MAX_TEXTS:
+                raise DataError(
+                    f"expected at most {_MAX_TEXTS} different texts in column {self._column!r}, "
+                    "found more: leave it out of the formula"
+                )
+            self.values.append(word)
+        return code
 
 
 class _Decoded:

@@ -22,6 +22,7 @@ class Role(IntEnum):
     PLAN = 3
     SIMULATE = 4
     SHUFFLE = 5
+    KNOTS = 6
 
 
 def stream(seed: int, chain: int, role: Role) -> np.random.Generator:

@@ -1,0 +1,178 @@
+"""A table as blocks of the columns that a formula makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from streammc.errors import ConfigError, DataError
+from streammc.protocols import Matrix
+from streammc.stores.columns import Columns
+from streammc.stores.faults import Faults
+from streammc.stores.formula import Design, is_factor, remembering
+from streammc.stores.formula_fit import Distinct, Fitter, TextLevels, fitter
+from streammc.stores.formula_nodes import Call, Column, Node, Operation, columns_of, label, walk
+from streammc.stores.formula_rows import FormulaRows, RowReport, other_columns
+from streammc.stores.formula_terms import Terms, read_terms
+from streammc.stores.formula_values import Codes, State, finite
+from streammc.stores.sources import Table
+from streammc.stores.table_blocks import block_rows
+
+_TESTS = frozenset({"<", "<=", ">", ">=", "==", "!="})
+
+
+class FormulaBlocks:
+    """The design of a formula, as ``TableBlocks`` gives columns of a table.
+
+    The formula is fitted when the object is made: one pass over the table, and one more
+    for each expression that stands in another one, or for a degree of a polynomial.
+
+    Parameters
+    ----------
+    table, text
+        What to read; the formula.
+    others
+        Columns that are passed through after the design, by role.
+    drop_missing
+        Leave out rows with a missing value in a column in use; else refuse them.
+    seed
+        Of the sample for knots.
+    spool
+        A file for a copy of the columns in use, where the table asks for one.
+    progress
+        Called with the number of rows read so far, in each pass.
+
+    Raises
+    ------
+    ConfigError
+        If the formula is not allowed.
+    DataError
+        If it does not fit the table, or values are missing or cannot be used.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        text: str,
+        others: Mapping[str, str | None],
+        *,
+        drop_missing: bool,
+        seed: int,
+        spool: Path,
+        progress: Callable[[int], None],
+    ) -> None:
+        self._drop_missing = drop_missing
+        self._progress = progress
+        terms = read_terms(text)
+        if terms.offsets and others.get("offset") is not None:
+            raise ConfigError("expected one offset, found offset(...) in the formula and --offset")
+        used = list(dict.fromkeys([*terms.columns, *columns_of(terms.response)]))
+        self._others = other_columns(table, used, others)
+        self._rows = FormulaRows(table, used, self._others, spool)
+        self._rows.check_text([*terms.factors, *terms.offsets, terms.response], terms.response)
+        self.design = self._fit(terms, seed)
+        offset = "offset" if terms.offsets else others.get("offset")
+        self.columns = Columns(
+            label(terms.response),
+            tuple(self.design.names),
+            offset,
+            others.get("weight"),
+            others.get("trials"),
+        )
+
+    def first(self, faults: Faults) -> Iterator[tuple[int, Matrix]]:
+        """Yield ``(first row, (columns, m) float64)``, NaN in a row that is left out.
+
+        What the formula cannot compute is recorded in ``faults``.
+        """
+        step = block_rows(max(len(self.columns.names), len(self._rows.names)))
+        for start, raw in self._rows.again():
+            for low in range(0, raw.shape[1], step):
+                yield start + low, self._encode(start + low, raw[:, low : low + step], faults)
+
+    def again(self) -> Iterator[tuple[int, Matrix]]:
+        """Yield the same blocks again."""
+        return self.first(Faults())
+
+    def find_text(self, names: Sequence[str], faults: Faults) -> None:
+        """Do nothing: text was looked for when the formula was fitted."""
+
+    def _encode(self, start: int, raw: Matrix, faults: Faults) -> Matrix:
+        keep, values = self._rows.kept(raw)
+        report = RowReport(faults, start, keep)
+        parts: list[Any] = [*self.design.encode(values, keep.size, report)]
+        parts.append(self.design.response(values, report))
+        if self.design.terms.offsets:
+            parts.append(self.design.offset(values, report))
+        parts += [values[name] for name in self._others]
+        out = np.full((len(parts), raw.shape[1]), np.nan)
+        for row, part in zip(out, parts, strict=True):
+            row[keep] = part
+        return out
+
+    def _fit(self, terms: Terms, seed: int) -> Design:
+        states: dict[str, State] = {}
+        nodes = remembering(terms, self._rows.kinds)
+        first = True
+        while first or len(states) < len(nodes):
+            waiting = [node for node in nodes if label(node) not in states]
+            ready = [node for node in waiting if not any(p in waiting for p in walk(node)[:-1])]
+            running = [(node, self._fitter(node, seed)) for node in ready]
+            while running or first:
+                self._pass(first, running, states)
+                first = False
+                unfinished = []
+                for node, fit in running:
+                    state = fit.finish()
+                    if state is None:
+                        unfinished.append((node, fit))
+                    else:
+                        states[label(node)] = state
+                running = unfinished
+        return Design(terms, self._rows.kinds, states)
+
+    def _pass(
+        self, first: bool, running: list[tuple[Node, Fitter]], states: dict[str, State]
+    ) -> None:
+        """Show every row in use to the fitters."""
+        faults, seen, kept = Faults(), 0, 0
+        rows = self._rows
+        drop = self._drop_missing
+        for start, raw in rows.first(faults, drop_missing=drop) if first else rows.again():
+            keep, values = rows.kept(raw)
+            seen, kept = seen + raw.shape[1], kept + keep.size
+            report = RowReport(faults, start, keep)
+            for node, fit in running if keep.size and not faults else []:
+                inner = node.argument if isinstance(node, Call) else node
+                text = values.get(inner.name) if isinstance(inner, Column) else None
+                if isinstance(text, Codes):
+                    fit.add(text.codes)
+                else:
+                    fit.add(finite(inner, values, states, report, label(node)))
+            self._progress(seen)
+        faults.refuse(rows.table.locate)
+        if first and not kept:
+            lost = f"{seen} rows, all with missing values" if seen else "none"
+            raise DataError(
+                f"expected at least one row in {rows.table.sources[0].label}, found {lost}"
+            )
+
+    def _fitter(self, node: Node, seed: int) -> Fitter:
+        if not is_factor(node, self._rows.kinds):
+            assert isinstance(node, Call)
+            return fitter(node, seed)
+        inner = node.argument if isinstance(node, Call) else node
+        if isinstance(inner, Column) and inner.name in self._rows.coders:
+            return TextLevels(node, self._rows.coders[inner.name])
+        return Distinct(node, self._is_boolean(inner))
+
+    def _is_boolean(self, node: Node) -> bool:
+        """Return whether a numeric factor has the levels False and True."""
+        if isinstance(node, Call) and node.function == "I":
+            return self._is_boolean(node.argument)
+        if isinstance(node, Column):
+            return self._rows.kinds[node.name] == "boolean"
+        return isinstance(node, Operation) and node.operator in _TESTS

@@ -1,0 +1,114 @@
+"""Rows of another table, in the columns and on the scale of a store: for prediction."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from streammc.errors import DataError
+from streammc.protocols import Matrix, Vector
+from streammc.stores.columns import INTERCEPT
+from streammc.stores.faults import Faults
+from streammc.stores.formula import Design, read_design
+from streammc.stores.formula_rows import FormulaRows, RowReport
+from streammc.stores.sources import open_table
+
+
+class NewRows(NamedTuple):
+    """Some rows of a table."""
+
+    start: int
+    """Number of the first."""
+    X: Matrix
+    """(m, q) float64, the features of the store."""
+    offset: Vector
+    """(m,) float64; zeros without offset."""
+
+
+def encode_rows(attributes: Mapping[str, Any], table: Any) -> Iterator[NewRows]:
+    """Encode a table as the store was, a few megabytes at a time.
+
+    Parameters
+    ----------
+    attributes
+        ``Store.attributes``: features, standardisation, and the formula, which is checked
+        again.
+    table
+        As for ``ingest``; it needs the columns of the right side alone.
+
+    Raises
+    ------
+    StoreError
+        If the formula of the store is not allowed, or damaged.
+    DataError
+        If a column does not exist, or a value is missing, infinite, no level of the fitted
+        formula or outside of its bounds: the message names column, row and value.
+    """
+    document = attributes["formula"]
+    names = [name for name in attributes["features"] if name != INTERCEPT]
+    offset = attributes.get("offset")
+    if document is None:
+        design, used = None, [*names, *([offset] if offset else [])]
+        others: list[str] = []
+    else:
+        design = read_design(document, "the store")
+        used = design.terms.columns
+        others = [] if design.terms.offsets or not offset else [offset]
+    if not used:
+        raise DataError("expected a store with features, found the intercept alone")
+    with tempfile.TemporaryDirectory(prefix="streammc-") as folder:
+        rows = FormulaRows(open_table(table), used, others, Path(folder) / "table")
+        _check_kinds(rows, design)
+        faults = Faults()
+        for start, raw in rows.first(faults, drop_missing=False):
+            if faults:
+                continue  # to count the rest
+            found = _encode(attributes, design, rows, start, raw, faults)
+            if not faults:
+                yield found
+        faults.refuse(rows.table.locate)
+
+
+def _encode(
+    attributes: Mapping[str, Any],
+    design: Design | None,
+    rows: FormulaRows,
+    start: int,
+    raw: Matrix,
+    faults: Faults,
+) -> NewRows:
+    keep, values = rows.kept(raw)
+    report = RowReport(faults, start, keep)
+    offset = np.zeros(keep.size)
+    if design is None:
+        n_features = len(attributes["features"]) - attributes["intercept"]
+        columns = raw[:n_features]
+    else:
+        columns = design.encode(values, keep.size, report)
+        offset += design.offset(values, report)
+    given = values.get(attributes.get("offset") or "")
+    if isinstance(given, np.ndarray):
+        offset += given
+    X = np.ones((keep.size, len(attributes["features"])))
+    X[:, attributes["intercept"] :] = columns.T
+    table = attributes["standardization"]
+    if table is not None:
+        X = (X - np.asarray(table["mean"])) / np.asarray(table["scale"])
+    return NewRows(start, X, offset)
+
+
+def _check_kinds(rows: FormulaRows, design: Design | None) -> None:
+    """Refuse numbers where the formula was fitted to text, and text elsewhere."""
+    for name, kind in rows.kinds.items():
+        fitted = "number" if design is None else design.kinds[name]
+        if kind == "text" != fitted:
+            raise rows.text_error("text", [name])
+        if fitted == "text" != kind:
+            raise DataError(
+                f"expected text in column {name!r}, as in the table that the formula was fitted "
+                f"to, found numbers in {rows.table.sources[0].label}: convert the column"
+            )
