@@ -31,8 +31,8 @@ def diagnosis(path: str) -> dict[str, Any]:
         If there are no draws yet.
     """
     from streammc.cli.recorded import store_of_run
-    from streammc.diagnostics.original_scale import original_scale
-    from streammc.diagnostics.summary import summarize
+    from streammc.diagnostics.original_scale import ratios, transform
+    from streammc.diagnostics.summary import draws_and_labels, summarize, summarize_draws
     from streammc.errors import DataError, MissingError
     from streammc.trace.datatree import open_run
     from streammc.trace.run_directory import RunDirectory
@@ -49,13 +49,18 @@ def diagnosis(path: str) -> dict[str, Any]:
     tree = open_run(path, verify=False)
     stats = tree["sample_stats"]
     parameters = summarize(tree)
+    original, factors = None, None
     try:
-        original = original_scale(tree, dict(store_of_run(run).attributes))
+        attributes = dict(store_of_run(run).attributes)
+        moved, labels = transform(*draws_and_labels(tree), attributes)
+        original = summarize_draws(moved, labels)
+        factors = ratios(moved, labels, run.identity["model"]["name"])
     except (MissingError, DataError):
-        original = None
+        pass
     return {
         "parameters": parameters,
         "parameters_original": original,
+        "ratios": factors,
         "audit": None,
         "sampling": {
             "sampler": run.attributes.get("sampler", {}).get("name"),

@@ -86,6 +86,8 @@ def human_run(document: Mapping[str, Any]) -> str:
     original = document.get("parameters_original")
     if original and original != document["parameters"]:
         parts.append("on the table's own scale:\n" + parameter_table(original))
+    if document.get("ratios"):
+        parts.append(ratio_text(document["ratios"]))
     if document.get("audit"):
         parts.append(audit_text(document["audit"]))
     if document.get("sampling"):
@@ -102,6 +104,18 @@ def parameter_table(parameters: Mapping[str, Mapping[str, float | None]]) -> str
         for label, entry in parameters.items()
     ]
     return table(["parameter", *COLUMNS], rows)
+
+
+def ratio_text(ratios: Mapping[str, Any]) -> str:
+    """Return one line per coefficient: the factor for one unit of the table's column."""
+    columns = ("median", "q5", "q95")
+    rows = [
+        [label, *(_cell(name, entry.get(name)) for name in columns)]
+        for label, entry in ratios["parameters"].items()
+    ]
+    if not rows:
+        return ""
+    return table([f"{ratios['kind']}, per unit of the column", *columns], rows)
 
 
 def _cell(column: str, value: float | None) -> str:

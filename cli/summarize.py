@@ -102,6 +102,8 @@ def summarize(
             f"theta_star is {certificate['decrement']:.3g} posterior sd from the mode, above "
             "0.1: leave out --passes to certify it"
         )
+    for line in certificate.get("warnings", []):
+        printer.warn(line)
     rows = [
         [label, number(value), number(result["laplace_sd"][label])]
         for label, value in result["theta_star"].items()

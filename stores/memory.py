@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from streammc.stores.row_source import MemoryRows
 
 T = TypeVar("T")
+
+
+LARGEST: Final = 1e150
+"""Squares of larger numbers would not be finite."""
 
 
 class MemoryStore:
@@ -240,7 +244,7 @@ def _numbers(value: ArrayLike, label: str, ndim: int) -> NDArray[Any]:
 
 
 def check_finite(matrix: NDArray[Any], names: Sequence[str], start: int = 0) -> None:
-    """Refuse NaN and infinities.
+    """Refuse NaN, infinities, and numbers whose squares would be infinite.
 
     Parameters
     ----------
@@ -257,8 +261,11 @@ def check_finite(matrix: NDArray[Any], names: Sequence[str], start: int = 0) -> 
         Naming the first column that has one, its first row and how many there are.
     """
     step = max(1, (1 << 20) // matrix.shape[1])
+    limit = matrix.dtype.type(min(LARGEST, float(np.finfo(matrix.dtype).max)))
     for low in range(0, matrix.shape[0], step):
-        if np.isfinite(matrix[low : low + step]).all():
+        part = matrix[low : low + step]
+        # NaN fails every comparison.
+        if part.min(initial=0) >= -limit and part.max(initial=0) <= limit:
             continue
         for column, name in enumerate(names):
             bad = np.flatnonzero(~np.isfinite(matrix[:, column]))
@@ -267,4 +274,11 @@ def check_finite(matrix: NDArray[Any], names: Sequence[str], start: int = 0) -> 
                     f"expected finite numbers in column {name!r}, found "
                     f"{matrix[bad[0], column]} in row {start + int(bad[0])} "
                     f"({bad.size} such rows): remove or impute them"
+                )
+            huge = np.flatnonzero(np.abs(matrix[:, column]) > limit)
+            if huge.size:
+                raise DataError(
+                    f"expected numbers of at most {LARGEST:g} in size in column {name!r}, found "
+                    f"{matrix[huge[0], column]:g} in row {start + int(huge[0])} "
+                    f"({huge.size} such rows): rescale them"
                 )

@@ -16,6 +16,7 @@ from streammc.stores.columns import INTERCEPT, Columns, choose_columns, text_col
 from streammc.stores.csv_source import NotANumberError
 from streammc.stores.faults import Faults
 from streammc.stores.formula_blocks import FormulaBlocks
+from streammc.stores.memory import LARGEST
 from streammc.stores.records import Encoding
 from streammc.stores.scan import Scan, drop_missing_rows, scan
 from streammc.stores.shuffle import LEAF_BYTES, shuffled
@@ -251,6 +252,18 @@ class Prepared:
             index = self.columns.index(name)
             if index is not None and found.maximum[index] == 0:
                 raise DataError(f"expected a positive {what} in {name!r}, found only 0")
+        # Scaled, or refused below where float32 cannot hold them.
+        keeps = options.dtype == "float64" and not options.standardize
+        scaled = 0 if keeps else len(self.columns.features)
+        for name in self.columns.names[scaled:]:
+            index = self.columns.names.index(name)
+            size = max(-found.minimum[index], found.maximum[index])
+            if size > LARGEST:
+                advice = "--standardize" if name in self.columns.features else "another unit"
+                raise DataError(
+                    f"expected numbers of at most {LARGEST:g} in size in column {name!r}, found "
+                    f"{size:g}: use {advice}"
+                )
         for index, name in enumerate(self.columns.features):
             low, high, sd = found.minimum[index], found.maximum[index], found.sd[index]
             with np.errstate(over="ignore"):

@@ -27,6 +27,7 @@ from streammc.control_variates.newton import (
     posterior_point,
 )
 from streammc.control_variates.subset import draw_subset, gather, in_memory
+from streammc.control_variates.weak_directions import weak_directions
 from streammc.errors import ConfigError, ModelError
 from streammc.numerics.blas import single_threaded
 from streammc.priors import normal
@@ -124,6 +125,18 @@ def compute(
     if np.any(table[:, 0] == 0.0):
         _refuse_separation(dataset, model, subset, sums, at, table)
     log_lik, gradient, hessian = sums.expansion(len(labels))
+    extreme = gather(dataset, np.sort(sums.rows[:1000]))
+    likelihood = in_memory(model, subset, dataset.n_rows / len(subset.y))
+    with single_threaded():
+        weak = weak_directions(
+            (log_lik, gradient, hessian),
+            at.theta,
+            np.sqrt(np.sum(at.factor**2, axis=1)),
+            labels,
+            likelihood,
+            (subset, extreme),
+            model.n_linear,
+        )
     certificate = {
         "decrement": at.decrement,
         "passes": done,
@@ -131,6 +144,7 @@ def compute(
         "bytes_read": rows_read * dataset.rows().row_bytes,
         "seconds": time.perf_counter() - started,
         "converged": bool(converged),
+        "warnings": weak,
     }
     return ControlVariates(
         theta_star=at.theta,

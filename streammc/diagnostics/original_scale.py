@@ -1,11 +1,12 @@
-"""Coefficients on the scale of the table that was ingested.
+"""Parameters on the scale of the table that was ingested, and ratios.
 
-The store holds ``z_j = (x_j - mean_j) / scale_j``, so that the linear predictor is
+The store holds ``z_j = (x_j - mean_j) / scale_j``, so that a linear predictor is
 
     sum_j beta_j z_j = sum_j (beta_j / scale_j) x_j - sum_j beta_j mean_j / scale_j
 
-and the last sum belongs to the intercept. Draws are transformed, then summarised:
-quantiles and R-hat of a sum are not those of its parts.
+and the last sum belongs to the intercept; a mean of the columns themselves becomes
+``mean_j + scale_j mu_j``. Draws are transformed, then summarised: quantiles and R-hat of
+a sum are not those of its parts.
 """
 
 from __future__ import annotations
@@ -23,8 +24,16 @@ if TYPE_CHECKING:
     import xarray as xr
 
 INTERCEPT: Final = "Intercept"
-VARIABLE: Final = "beta"
-"""Name of the coefficients of the first linear predictor."""
+MEAN: Final = "mu"
+"""Name of the mean of the columns themselves."""
+
+RATIOS: Final = {
+    "logistic": "odds ratio",
+    "binomial": "odds ratio",
+    "poisson": "rate ratio",
+    "negative-binomial": "rate ratio",
+}
+"""What the exponential of a coefficient is, by the name of the model."""
 
 
 def original_scale(tree: xr.DataTree, attributes: Mapping[str, Any]) -> dict[str, Statistics]:
@@ -41,8 +50,8 @@ def original_scale(tree: xr.DataTree, attributes: Mapping[str, Any]) -> dict[str
     Returns
     -------
     dict
-        As :func:`~streammc.diagnostics.summary.summarize`; parameters other than the
-        coefficients of the first linear predictor are unchanged.
+        As :func:`~streammc.diagnostics.summary.summarize`; parameters that do not
+        belong to features are unchanged.
 
     Raises
     ------
@@ -59,7 +68,7 @@ def transform(
     """Return draws (chain, draw, d) and labels on the table's scale.
 
     A centred design without an intercept column implies an intercept on the table's
-    scale: it is added, as the first column.
+    scale: it is added, before the coefficients of its predictor.
     """
     standardization = attributes.get("standardization")
     if standardization is None:
@@ -67,24 +76,92 @@ def transform(
     features = list(attributes["features"])
     mean = np.asarray(standardization["mean"], dtype=np.float64)
     scale = np.asarray(standardization["scale"], dtype=np.float64)
-    names = [f"{VARIABLE}[{feature}]" for feature in features]
-    fits = mean.shape == scale.shape == (len(features),) and {*names} <= {*labels}
+    groups = _variables(labels, features)
+    fits = mean.shape == scale.shape == (len(features),) and bool(groups)
     if not fits or not np.isfinite(mean).all() or not (scale > 0).all():
         raise StoreError(
             f"expected a mean and a positive scale for each of {len(features)} coefficients, found "
             f"{mean.shape} and {scale.shape} for {len(labels)} parameters: verify the store"
         )
-    place = [list(labels).index(name) for name in names]
     result = theta.copy()
-    result[:, :, place] = theta[:, :, place] / scale
-    shift = -(result[:, :, place] * mean).sum(axis=-1)
-    if INTERCEPT in features:
-        # Its own mean is 0 and scale 1, so that the shift does not contain it.
-        result[:, :, place[features.index(INTERCEPT)]] += shift
-        return result, list(labels)
-    if not mean.any():
-        return result, list(labels)
-    return (
-        np.concatenate([shift[:, :, None], result], axis=2),
-        [f"{VARIABLE}[{INTERCEPT}]", *labels],
-    )
+    names = list(labels)
+    added: list[tuple[int, str, NDArray[np.float64]]] = []
+    for variable, place in groups.items():
+        if variable == MEAN:
+            result[:, :, place] = mean + scale * theta[:, :, place]
+            continue
+        result[:, :, place] = theta[:, :, place] / scale
+        shift = -(result[:, :, place] * mean).sum(axis=-1)
+        if INTERCEPT in features:
+            # Its own mean is 0 and scale 1, so that the shift does not contain it.
+            result[:, :, place[features.index(INTERCEPT)]] += shift
+        elif mean.any():
+            added.append((min(place), f"{variable}[{INTERCEPT}]", shift))
+    for at, name, shift in sorted(added, reverse=True, key=lambda item: item[0]):
+        result = np.insert(result, at, shift, axis=2)
+        names.insert(at, name)
+    return result, names
+
+
+def _variables(labels: Sequence[str], features: Sequence[str]) -> dict[str, list[int]]:
+    """Return the columns of every variable that has one parameter per feature."""
+    place = {label: column for column, label in enumerate(labels)}
+    found = {}
+    for variable in dict.fromkeys(label.partition("[")[0] for label in labels):
+        wanted = [f"{variable}[{feature}]" for feature in features]
+        if {*wanted} <= place.keys():
+            found[variable] = [place[name] for name in wanted]
+    return found
+
+
+def as_variables(
+    theta: NDArray[np.float64], labels: Sequence[str]
+) -> dict[str, tuple[tuple[str, ...], NDArray[Any]]]:
+    """Return draws (chain, draw, d) as ``name -> (dims, values)``, a variable per name.
+
+    Parameters by feature share the dimension ``feature``; coordinates are included.
+    """
+    columns: dict[str, list[int]] = {}
+    for column, label in enumerate(labels):
+        columns.setdefault(label.partition("[")[0], []).append(column)
+    out: dict[str, tuple[tuple[str, ...], NDArray[Any]]] = {
+        "chain": (("chain",), np.arange(theta.shape[0])),
+        "draw": (("draw",), np.arange(theta.shape[1])),
+    }
+    for variable, place in columns.items():
+        inside = [labels[column].partition("[")[2].removesuffix("]") for column in place]
+        if not any(inside):
+            out[variable] = (("chain", "draw"), np.ascontiguousarray(theta[:, :, place[0]]))
+            continue
+        out[variable] = (("chain", "draw", "feature"), np.ascontiguousarray(theta[:, :, place]))
+        out["feature"] = (("feature",), np.array(inside))
+    return out
+
+
+def ratios(theta: NDArray[np.float64], labels: Sequence[str], model: str) -> dict[str, Any] | None:
+    """Return the exponentials of the coefficients, summarised, or ``None``.
+
+    Parameters
+    ----------
+    theta, labels
+        Draws (chain, draw, d) on the table's scale.
+    model
+        Name of the model: see :data:`RATIOS`.
+
+    Returns
+    -------
+    dict
+        ``kind`` and ``parameters``, label -> statistics, without intercepts: the factor
+        on the odds or the rate for one unit more of the column.
+    """
+    if model not in RATIOS:
+        return None
+    kept = [
+        column
+        for column, label in enumerate(labels)
+        if label.startswith("beta[") and label != f"beta[{INTERCEPT}]"
+    ]
+    with np.errstate(over="ignore"):
+        values = np.exp(theta[:, :, kept])
+    names = [labels[column].removeprefix("beta[").removesuffix("]") for column in kept]
+    return {"kind": RATIOS[model], "parameters": summarize_draws(values, names)}

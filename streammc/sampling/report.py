@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.control_variates.expansion import ControlVariates
-from streammc.diagnostics.original_scale import original_scale
-from streammc.diagnostics.summary import summarize
+from streammc.diagnostics.original_scale import as_variables, ratios, transform
+from streammc.diagnostics.summary import draws_and_labels, summarize, summarize_draws
 from streammc.diagnostics.weights import audit_weights
 from streammc.protocols import Dataset, Model
 from streammc.samplers.energy_conserving import HmcEcs
@@ -115,13 +115,20 @@ def finish_report(
         verdict = run_audit(run, dataset, model, setup.cv, scheduler=scheduler, progress=progress)
     tree = open_run(run.path)
     parameters = summarize(tree)
+    original, labels = transform(*draws_and_labels(tree), dict(dataset.attributes))
+    if dataset.attributes.get("standardization") is not None:
+        run.add_group("posterior_original", as_variables(original, labels))
     sampling = _sampling(run, dataset, model, setup, team, parameters)
     summary = {
         "parameters": parameters,
-        "parameters_original": original_scale(tree, dict(dataset.attributes)),
+        "parameters_original": summarize_draws(original, labels),
+        "ratios": ratios(original, labels, model.name),
         "audit": verdict,
         "sampling": sampling,
-        "warnings": summary_warnings(parameters, sampling, verdict),
+        "warnings": [
+            *setup.cv.certificate.get("warnings", []),
+            *summary_warnings(parameters, sampling, verdict),
+        ],
     }
     run.set_attributes({"summary": summary})
     return summary

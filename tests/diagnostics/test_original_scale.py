@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from streammc.diagnostics.original_scale import original_scale, transform
+from streammc.diagnostics.original_scale import original_scale, ratios, transform
 from streammc.diagnostics.summary import summarize, summarize_draws
 from streammc.errors import StoreError
 
@@ -79,3 +79,36 @@ def test_the_draws_themselves_are_not_changed():
 def test_a_standardisation_that_does_not_fit_is_refused(change):
     with pytest.raises(StoreError, match="verify the store"):
         transform(THETA, LABELS, {**ATTRIBUTES, **change})
+
+
+def test_a_mean_of_the_columns_is_moved_and_stretched():
+    theta = np.random.default_rng(0).normal(size=(2, 5, 2))
+    attributes = {
+        "features": ["a", "b"],
+        "standardization": {"mean": [10.0, -1.0], "scale": [2.0, 0.5]},
+    }
+    moved, labels = transform(theta, ["mu[a]", "mu[b]"], attributes)
+    assert labels == ["mu[a]", "mu[b]"]
+    np.testing.assert_allclose(moved[..., 0], 10.0 + 2.0 * theta[..., 0])
+    np.testing.assert_allclose(moved[..., 1], -1.0 + 0.5 * theta[..., 1])
+
+
+def test_every_predictor_gets_its_own_intercept():
+    theta = np.random.default_rng(0).normal(size=(1, 4, 3))
+    attributes = {"features": ["a"], "standardization": {"mean": [3.0], "scale": [2.0]}}
+    moved, labels = transform(theta, ["beta[a]", "tau[a]", "sigma"], attributes)
+    assert labels == ["beta[Intercept]", "beta[a]", "tau[Intercept]", "tau[a]", "sigma"]
+    x = 1.7
+    for at, column in ((0, 0), (2, 1)):
+        on_table = moved[..., at] + moved[..., at + 1] * x
+        np.testing.assert_allclose(on_table, theta[..., column] * (x - 3.0) / 2.0)
+    np.testing.assert_array_equal(moved[..., 4], theta[..., 2])
+
+
+def test_ratios_are_exponentials_without_intercepts():
+    theta = np.log(np.array([[[5.0, 2.0], [5.0, 4.0]]]))
+    found = ratios(theta, ["beta[Intercept]", "beta[a]"], "poisson")
+    assert found["kind"] == "rate ratio"
+    assert list(found["parameters"]) == ["a"]
+    assert found["parameters"]["a"]["mean"] == pytest.approx(3.0)
+    assert ratios(theta, ["beta[Intercept]", "beta[a]"], "gaussian") is None

@@ -1,0 +1,90 @@
+"""What only the prior decides is said: collinear columns and separation, and nothing else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from streammc.control_variates import compute
+from streammc.models import logistic, poisson
+from streammc.priors import normal
+from streammc.stores import from_arrays
+
+
+def arrays(n=600, seed=3):
+    rng = np.random.default_rng(seed)
+    X = np.c_[np.ones(n), rng.normal(size=(n, 2))]
+    y = rng.random(n) < 1 / (1 + np.exp(-X @ [0.2, 1.0, -0.5]))
+    return X, y.astype(float)
+
+
+def warnings(X, y, model=None, **options):
+    return compute(from_arrays(X, y, **options), model or logistic()).certificate["warnings"]
+
+
+@pytest.mark.parametrize("model", [logistic(), poisson(), logistic(prior=normal(scale=0.01))])
+def test_ordinary_data_are_quiet(model):
+    assert [] == warnings(*arrays(), model)
+
+
+def test_few_rows_are_quiet():
+    assert [] == warnings(*arrays(n=30))
+
+
+@pytest.mark.parametrize(
+    ("extra", "rank", "named"),
+    [
+        (lambda X: X[:, 1], "3 of 4", "beta[x1], beta[x3]"),
+        (lambda X: 3 * X[:, 1] - X[:, 2] + 2, "3 of 4", "beta[x3]"),
+        (lambda X: np.zeros(len(X)), "3 of 4", "about beta[x3]"),
+        (lambda X: np.c_[X[:, 1], X[:, 1]], "3 of 5", "beta[x4]"),
+    ],
+)
+def test_collinear_columns_are_counted_and_named(extra, rank, named):
+    X, y = arrays()
+    (line,) = warnings(np.c_[X, extra(X)], y)
+    assert f"rank {rank}" in line
+    assert set(named.split(", ")) <= set(line.replace("decides ", "decides, ").split(", ")) or (
+        named in line
+    )
+
+
+def test_a_near_copy_is_no_copy():
+    X, y = arrays()
+    noise = 1e-3 * np.random.default_rng(1).normal(size=len(X))
+    assert [] == warnings(np.c_[X, X[:, 1] + noise], y)
+
+
+def test_separation_is_named():
+    X, _ = arrays()
+    (line,) = warnings(X, (X[:, 1] > 0.3).astype(float))
+    assert line.startswith("separation: ")
+    assert "beta[x1]" in line
+
+
+def test_one_row_on_the_wrong_side_is_no_separation():
+    X, _ = arrays()
+    y = (X[:, 1] > 0.3).astype(float)
+    wrong = np.argsort(np.abs(X[:, 1] - 0.3))[10:20]
+    y[wrong] = 1 - y[wrong]
+    assert [] == warnings(X, y)
+
+
+def test_a_category_without_events_is_separated():
+    X, y = arrays()
+    dummy = (np.arange(len(X)) < 25).astype(float)
+    y[:25] = 0
+    for model in (logistic(), poisson()):
+        (line,) = warnings(np.c_[X, dummy], y, model)
+        assert "keeps beta[x3] from running away" in line
+    weight = np.where(np.arange(len(X)) < 25, 0.0, 1.0)
+    (line,) = warnings(np.c_[X, dummy], y, weight=weight)
+    assert "rank 3 of 4" in line  # rows that do not count say nothing at all
+
+
+def test_fewer_rows_than_columns():
+    rng = np.random.default_rng(2)
+    lines = warnings(rng.normal(size=(10, 20)), rng.integers(0, 2, 10))
+    assert "rank 10 of 20" in lines[0]
+    assert "and 16 more" in lines[0] or "more" in lines[0]
+    assert lines[1].startswith("separation: ")

@@ -1,0 +1,61 @@
+"""Reference draws of posteriordb, model by model."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from streammc.samplers import hmc, hmc_ecs
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
+from posteriordb import SMALLEST, draw
+from posteriordb_agreement import z_scores
+from posteriordb_cases import CASES, LEFT_OUT, problem, reference
+
+LIMIT = 4.5
+
+
+@pytest.fixture(scope="module")
+def folder(data_folder):
+    path = data_folder / "posteriordb"
+    if not path.is_dir():
+        pytest.skip("posteriordb is not here")
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sampler", [hmc(), hmc_ecs()], ids=["hmc", "hmc-ecs"])
+@pytest.mark.parametrize("name", CASES)
+def test_draws_agree_with_the_reference(name, sampler, folder, tmp_path):
+    store, _ = problem(name, folder)
+    if sampler.name == "hmc-ecs" and store.n_rows < SMALLEST:
+        pytest.skip("too few rows to sample from")
+    labels, ours, summary = draw(name, sampler, folder, tmp_path / "run")
+    assert max(p["r_hat"] for p in summary["parameters"].values()) < 1.02
+    theirs = reference(name, folder, labels)
+    if theirs is None:
+        return
+    found = z_scores(ours, theirs, labels)
+    assert found
+    assert max(abs(z) for pair in found.values() for z in pair) < LIMIT, found
+
+
+@pytest.mark.slow
+def test_a_prior_on_the_logarithm_of_sigma_is_caught(folder, tmp_path):
+    # A flat prior on log sigma instead of sigma: the same draws, weighted by 1 / sigma.
+    name = "mesquite-logmesquite"
+    labels, ours, _ = draw(name, hmc(), folder, tmp_path / "run")
+    theirs = reference(name, folder, labels)
+    sigma = ours[:, :, labels.index("sigma")]
+    weight = (1 / sigma).ravel() / (1 / sigma).sum()
+    at = np.random.default_rng(0).choice(weight.size, size=weight.size, p=weight)
+    wrong = ours.reshape(-1, len(labels))[at].reshape(ours.shape)
+    assert max(abs(z) for z, _ in z_scores(wrong, theirs, labels).values()) > LIMIT
+
+
+def test_every_case_is_expressed_or_left_out(folder):
+    found = {path.name for path in folder.iterdir() if path.is_dir()}
+    assert found == set(CASES) | set(LEFT_OUT)
