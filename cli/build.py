@@ -10,11 +10,42 @@ from streammc import registry
 from streammc.errors import ConfigError, StoreError
 
 
-def make_model(name: str, prior_scale: float, options: Mapping[str, Any] | None = None) -> Any:
-    """Return the model ``name`` with a normal prior of that scale."""
-    from streammc.priors import normal
+def make_model(
+    name: str,
+    prior_scale: float,
+    options: Mapping[str, Any] | None = None,
+    priors: Sequence[tuple[str, str]] = (),
+) -> Any:
+    """Return the model ``name`` with the priors of ``--prior`` and ``--prior-scale``."""
+    prior = make_prior(prior_scale, priors)
+    return registry.model(name)(prior=prior, **dict(options or {}))
 
-    return registry.model(name)(prior=normal(scale=prior_scale), **dict(options or {}))
+
+def make_prior(scale: float, items: Sequence[tuple[str, str]]) -> Any:
+    """Return the prior of ``--prior`` pairs; Normal(0, scale) where they name nothing.
+
+    Parameters
+    ----------
+    scale
+        That of ``--prior-scale``.
+    items
+        Names or patterns with the text of a prior; the name ``*`` is for all other
+        coefficients.
+
+    Raises
+    ------
+    ConfigError
+        If a name comes twice.
+    """
+    from streammc.priors import as_prior, normal, parse
+
+    priors: dict[str, Any] = {}
+    for key, text in items:
+        if key in priors:
+            raise ConfigError(f"expected --prior for {key!r} once, found it again: keep one")
+        priors[key] = parse(text)
+    rest = priors.setdefault("*", normal(scale=scale))
+    return rest if len(priors) == 1 else as_prior(priors)
 
 
 def model_options(name: str) -> set[str]:
@@ -81,13 +112,11 @@ def model_of_run(identity: Mapping[str, Any]) -> Any:
     StoreError
         If the run does not describe a model that can be named.
     """
-    from streammc import priors
+    from streammc.priors import from_description
 
     try:
         described = dict(identity["model"])
-        prior = dict(described.pop("prior"))
-        family = prior.pop("family")
-        built = getattr(priors, family)(**prior)
+        built = from_description(described.pop("prior"))
         return registry.model(described.pop("name"))(prior=built, **described)
     except (KeyError, TypeError, AttributeError, ConfigError) as error:
         raise StoreError(

@@ -14,7 +14,7 @@ import click
 
 from streammc.cli.configuration import read_configuration
 from streammc.cli.output import Output
-from streammc.cli.values import LocalPath, PositiveNumber, WholeNumber
+from streammc.cli.values import LocalPath, NamedPrior, PositiveNumber, WholeNumber
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -59,7 +59,7 @@ def path_argument(name: str, **kwargs: Any) -> Callable[[F], F]:
 
 
 def model_options(function: F) -> F:
-    """Add ``--model`` and ``--prior-scale``."""
+    """Add ``--model``, ``--prior`` and ``--prior-scale``."""
     from streammc.registry import MODELS
 
     model = setting(
@@ -70,9 +70,16 @@ def model_options(function: F) -> F:
         type=PositiveNumber(),
         default=10.0,
         show_default=True,
-        help="Normal(0, S) on every coefficient, on the store's scale.",
+        help="Normal(0, S) on every coefficient that --prior leaves, on the store's scale.",
     )
-    return model(scale(function))
+    prior = setting(
+        "--prior",
+        type=NamedPrior(),
+        multiple=True,
+        help="Such as 'beta[age]=normal(0, 1)', 'sigma=half_cauchy(2)', 'beta[C(x)*]=laplace(0, 1)'"
+        " or 'normal(0, 2)' for all coefficients.",
+    )
+    return model(prior(scale(function)))
 
 
 def scheduler_option(function: F) -> F:

@@ -51,6 +51,7 @@ def sample(
     store: str,
     output: str,
     model: str,
+    prior: tuple[tuple[str, str], ...],
     prior_scale: float,
     sampler: str,
     control_variates: str | None,
@@ -88,7 +89,7 @@ def sample(
     where = parse_scheduler(scheduler)
     require_apart(output, [store])
     of_model, of_sampler = split_options(model, option)
-    built = make_model(model, prior_scale, of_model)
+    built = make_model(model, prior_scale, of_model, prior)
     chosen = make_sampler(sampler, flags, of_sampler)
     if sampler == "auto" and chosen is not None:
         printer.note(f"sampler {chosen.name}: the options given are its own")
@@ -102,6 +103,7 @@ def sample(
     settings = {
         "store": os.path.abspath(store),
         "model": model,
+        "prior": dict(prior),
         "prior_scale": prior_scale,
         "sampler": sampler,
         "control_variates": control_variates and os.path.abspath(control_variates),

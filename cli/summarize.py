@@ -45,6 +45,7 @@ def summarize(
     ctx: click.Context,
     store: str,
     model: str,
+    prior: tuple[tuple[str, str], ...],
     prior_scale: float,
     output: str | None,
     passes: int | None,
@@ -65,7 +66,7 @@ def summarize(
         output if output is not None else f"{store.rstrip(os.sep).removesuffix('.zarr')}.cv.zarr"
     )
     require_apart(target, [store])
-    built = make_model(model, prior_scale)
+    built = make_model(model, prior_scale, priors=prior)
     dataset = open_store(store)
     asked = {
         "command": "summarize",

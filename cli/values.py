@@ -121,6 +121,25 @@ class KeyValue(ParamType):
         return key, _literal(text.strip())
 
 
+class NamedPrior(ParamType):
+    """``NAME=PRIOR``, or ``PRIOR`` for all coefficients; ``;`` between several in a variable."""
+
+    name = "[name=]prior"
+    envvar_list_splitter = ";"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, str]:
+        """Return the name, ``*`` for all coefficients, and the text of the prior."""
+        if isinstance(value, tuple):
+            return value
+        from streammc.errors import ConfigError
+        from streammc.priors import parse_item
+
+        try:
+            return parse_item(str(value))
+        except ConfigError as error:
+            self.fail(str(error), param, ctx)
+
+
 class Limits(ParamType):
     """``rhat=1.01,ess=400``: what a finished run must reach."""
 

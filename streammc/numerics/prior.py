@@ -187,6 +187,16 @@ def prior_curvature(theta, table, out):  # type: ignore[no-untyped-def]
             out[j] = math.nan
 
 
+@jit(types.boolean(vector, matrix), borrow=True)
+def outside(theta, table):  # type: ignore[no-untyped-def]
+    """Return whether a component of ``theta`` (d,) is beyond a wall of its prior."""
+    for j in range(theta.shape[0]):
+        bounded = table[j, KIND] in (UNIFORM, LOG_UNIFORM)
+        if bounded and (theta[j] < table[j, LOCATION] or theta[j] > table[j, SHAPE]):
+            return True
+    return False
+
+
 def smooth(table: Matrix) -> Matrix:
     """Return the table (d, 5) with densities that Newton's method can climb.
 

@@ -39,6 +39,7 @@ from streammc.estimators.target import (
     finish,
 )
 from streammc.numerics.jit import LINK_TYPE, SUMS_TYPE, f8, i8, index_vector, jit, matrix, vector
+from streammc.numerics.prior import outside
 from streammc.protocols import Index, Matrix, Vector
 from streammc.samplers.dual_averaging import LOG_AVERAGE, LOG_STEP, update
 
@@ -297,6 +298,12 @@ def run(  # type: ignore[no-untyped-def]
             if not error < MAX_ENERGY_ERROR:  # also where it is NaN
                 diverged = True
                 break
+        walled = False
+        if diverged:  # a wall of the prior rejects as well, but no smaller step mends it
+            displace(base.factor, trial.z, work.delta)
+            for j in range(d):
+                work.delta[j] += base.theta_star[j]
+            walled = outside(work.delta, base.prior)
         rows += made * rows_per_evaluation
         acceptance = 0.0
         energy = energy_start
@@ -306,7 +313,7 @@ def run(  # type: ignore[no-untyped-def]
             if rng.random() < acceptance:
                 copy_point(trial, point)
                 energy = energy_start - change
-        if dynamics.adapt == 1:
+        if dynamics.adapt == 1 and not walled:
             update(tuning, acceptance, dynamics.target_acceptance, dynamics.trajectory_length)
 
         displace(base.factor, point.z, work.delta)
@@ -315,7 +322,7 @@ def run(  # type: ignore[no-untyped-def]
         row = statistics[t]
         row[0] = point.scalars[DENSITY]
         row[1] = acceptance
-        row[2] = 1.0 if diverged else 0.0
+        row[2] = 1.0 if diverged and not walled else 0.0
         row[3] = energy
         row[4] = step
         row[5] = made

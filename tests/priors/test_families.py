@@ -11,7 +11,7 @@ from scipy import integrate, stats
 
 from streammc import priors
 from streammc.errors import ConfigError
-from streammc.numerics.prior import KIND, inside, log_prior, prior_curvature, smooth
+from streammc.numerics.prior import KIND, inside, log_prior, outside, prior_curvature, smooth
 from streammc.priors import FamilyPrior
 from streammc.protocols import Matrix
 
@@ -180,3 +180,11 @@ def test_wrong_numbers_are_refused_in_one_line(build: Any, message: str) -> None
     with pytest.raises(ConfigError, match=message) as caught:
         build()
     assert "\n" not in str(caught.value)
+
+
+def test_a_point_beyond_a_wall_is_outside() -> None:
+    bounded = [priors.uniform(-1.0, 1.0).table(["b"]), priors.uniform(0.0, 1.0).rows(["s"], [True])]
+    table = np.vstack([priors.normal().table(["c"]), *bounded])
+    assert not outside(np.array([1e9, 1.0, -1e9]), table)
+    assert outside(np.array([0.0, 1.1, -1.0]), table)
+    assert outside(np.array([0.0, 0.0, 0.1]), table)

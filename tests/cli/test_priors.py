@@ -1,0 +1,152 @@
+"""``--prior`` and ``[prior]``, from the line to the run and back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import snapshot, streammc
+
+MODEL = ("--model", "logistic", "--quiet")
+RUN = (
+    "sample",
+    "store.zarr",
+    "-o",
+    "run",
+    *MODEL,
+    "--warmup",
+    "60",
+    "--chains",
+    "1",
+    "--seed",
+    "1",
+)
+TIGHT = "beta[x1]=normal(0, 0.01)"
+NORMAL_10 = {"family": "normal", "scale": 10.0, "location": 0.0}
+
+
+def mode(output: str, *words: str) -> Any:
+    """Return what ``summarize`` prints."""
+    done = streammc("summarize", "store.zarr", *MODEL, "-o", output, "--json", *words)
+    assert 0 == done.code, done.err
+    return done.json
+
+
+def recorded(*words: str) -> Any:
+    """Return the prior in the identity of a short run."""
+    from streammc.trace.run_directory import RunDirectory
+
+    done = streammc(*RUN, "--draws", "20", "--no-audit", *words)
+    assert 0 == done.code, done.err
+    return RunDirectory.open("run", verify=False).identity["model"]["prior"]
+
+
+def test_a_prior_of_one_coefficient_reaches_the_posterior(store: Path) -> None:
+    plain, tight = mode("a"), mode("b", "--prior", TIGHT)
+    assert abs(tight["theta_star"]["beta[x1]"]) < 0.1 * abs(plain["theta_star"]["beta[x1]"])
+    assert 0.01 == pytest.approx(tight["laplace_sd"]["beta[x1]"], rel=0.1)
+    assert abs(tight["theta_star"]["beta[x2]"]) > 0.5 * abs(plain["theta_star"]["beta[x2]"])
+
+
+def test_a_prior_is_part_of_the_identity_and_of_the_settings(store: Path) -> None:
+    found = recorded("--prior", "x*=laplace(scale=0.5)", "--prior", "x1=student_t(3, 0, 1)")
+    assert {
+        "family": "by_name",
+        "priors": {
+            "*": NORMAL_10,
+            "x*": {"family": "laplace", "location": 0.0, "scale": 0.5},
+            "x1": {"family": "student_t", "df": 3.0, "location": 0.0, "scale": 1.0},
+        },
+    } == found
+    kept = json.loads(Path("run/config.json").read_text())
+    assert {"x*": "laplace(scale=0.5)", "x1": "student_t(3, 0, 1)"} == kept["prior"]
+    assert 10.0 == kept["prior_scale"]
+
+
+@pytest.mark.parametrize(
+    ("words", "rest"),
+    [
+        (("--prior-scale", "3"), {**NORMAL_10, "scale": 3.0}),
+        (("--prior", "laplace(0, 2)"), {"family": "laplace", "location": 0.0, "scale": 2.0}),
+        (("--prior", "*=flat"), {"family": "flat"}),
+    ],
+)
+def test_what_is_not_named_has_the_prior_of_all(store: Path, words: Any, rest: Any) -> None:
+    found = recorded("--prior", "x1=uniform(-9, 9)", *words)
+    assert rest == found["priors"]["*"]
+
+
+def test_a_prior_for_all_is_the_same_job_as_its_scale(store: Path) -> None:
+    assert {**NORMAL_10, "scale": 3.0} == recorded("--prior", "normal(0, 3)")
+    done = streammc(*RUN, "--draws", "20", "--no-audit", "--prior-scale", "3")
+    assert 0 == done.code, done.err
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[prior]\n'beta[x1]' = 'normal(0, 0.01)'\n", {"beta[x1]": "normal(0, 0.01)"}),
+        ("[sample.prior]\n'x*' = 'laplace(0, 1)'\n", {"x*": "laplace(0, 1)"}),
+        ("prior = 'normal(0, 2)'\n", {"*": "normal(0, 2)"}),
+        ("prior = ['x1=flat', 'normal(scale=2)']\n", {"x1": "flat", "*": "normal(scale=2)"}),
+    ],
+)
+def test_priors_come_from_the_file(store: Path, text: str, expected: Any) -> None:
+    Path("job.toml").write_text(text)
+    recorded("--config", "job.toml")
+    assert expected == json.loads(Path("run/config.json").read_text())["prior"]
+
+
+def test_priors_come_from_the_environment(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STREAMMC_PRIOR", "x1=normal(0, 1);laplace(0, 2)")
+    assert {"*", "x1"} == set(recorded()["priors"])
+
+
+@pytest.mark.parametrize("item", [TIGHT, "beta[*1]=laplace(0, 0.01)", "uniform(-0.5, 20)"])
+def test_a_run_with_priors_is_resumed_diagnosed_and_audited(store: Path, item: str) -> None:
+    asked = (*RUN, "--prior", item, "--draws")
+    done = streammc(*asked, "60", "--json")
+    assert 0 == done.code, done.err
+    assert done.json["parameters"] == streammc("diagnose", "run", "--json").json["parameters"]
+    audit = streammc("audit", "run", "--json")
+    assert 0 == audit.code, audit.err
+    longer = streammc("resume", "run", "--draws", "100", "--json")
+    assert 0 == longer.code, longer.err
+    again = streammc(*asked, "100", "--json")
+    assert longer.json["parameters"] == again.json["parameters"]
+    before = snapshot(Path("run"))
+    assert 78 == streammc(*RUN, "--draws", "100").code
+    assert before == snapshot(Path("run"))
+
+
+@pytest.mark.parametrize(
+    ("words", "culprit"),
+    [
+        (("--prior", "beta[x9]=flat"), "did you mean"),
+        (("--prior", "y*=flat"), "fits no parameter"),
+        (("--prior", "x1=flat", "--prior", "beta[x1]=flat"), "twice"),
+        (("--prior", "x1=flat", "--prior", "x1=flat"), "once"),
+        (("--prior", "flat", "--prior", "*=flat"), "once"),
+        (("--prior", "x1=half_cauchy(2)"), "'beta[x1]' must be a density on the whole line"),
+        (("--prior", "x1=normal(0, -1)"), "--prior"),
+        (("--prior", "x1=nrmal(0, 1)"), "did you mean 'normal'?"),
+        (("--prior", "x1"), "--prior"),
+        (("--prior", "x1=__import__('os').system('true')"), "--prior"),
+    ],
+)
+def test_a_wrong_prior_is_refused_before_any_work(store: Path, words: Any, culprit: str) -> None:
+    before = snapshot(store.parent)
+    done = streammc(*RUN, "--draws", "60", *words)
+    assert 2 == done.code
+    assert culprit in done.err
+    assert 1 == len(done.err.splitlines())
+    assert before == snapshot(store.parent)
+
+
+def test_a_wrong_prior_in_the_file_is_refused(store: Path) -> None:
+    Path("job.toml").write_text("[prior]\nx1 = 3\n")
+    done = streammc(*RUN, "--draws", "60", "--config", "job.toml")
+    assert (2, 1) == (done.code, len(done.err.splitlines()))
+    assert "--prior" in done.err
