@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
+from streammc.errors import one_line
+
 
 def prepare_streams() -> None:
     """Make the streams usable whatever the environment: closed, or not UTF-8."""
@@ -31,16 +33,6 @@ def close_streams() -> None:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
             except (OSError, ValueError):
                 continue
-
-
-def one_line(text: str) -> str:
-    """Return ``text`` with line breaks and control characters escaped."""
-    import unicodedata
-
-    return "".join(
-        repr(c)[1:-1] if unicodedata.category(c) in {"Cc", "Cf", "Zl", "Zp", "Cs"} else c
-        for c in text.strip()
-    )
 
 
 def plain(value: Any) -> Any:

@@ -11,9 +11,9 @@ from typing import Final
 
 import click
 
-from streammc.cli.output import one_line, write_log
+from streammc.cli.output import write_log
 from streammc.cli.signals import Interrupted
-from streammc.errors import OutputError, StreammcError
+from streammc.errors import OutputError, StreammcError, one_line
 
 BROKEN_PIPE: Final = 141
 """What a shell reports of a program that SIGPIPE ended."""

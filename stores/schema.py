@@ -195,13 +195,13 @@ def _combine(members: list[tuple[Member, int, int]], root: Path) -> Layout:
             limit = f"chunks of at most {MAX_CHUNK_BYTES >> 20} MB"
             raise _wrong(root, key, "chunk_shape", limit, f"{chunk} rows")
     layout = Layout(rows, chunk, tuple(member for member, _, _ in members))
-    if chunk % ROW_MULTIPLE and layout.n_chunks > 1:
-        raise _wrong(root, "X/zarr.json", "chunk_shape", f"a multiple of {ROW_MULTIPLE}", chunk)
     if layout.n_chunks * len(members) > MAX_CHUNKS:
         raise StoreError(
             f"expected at most {MAX_CHUNKS} chunk files in store {str(root)!r}, found "
             f"{layout.n_chunks * len(members)}: make it again with a larger --chunk-rows"
         )
+    if chunk % ROW_MULTIPLE and layout.n_chunks > 1:
+        raise _wrong(root, "X/zarr.json", "chunk_shape", f"a multiple of {ROW_MULTIPLE}", chunk)
     return layout
 
 

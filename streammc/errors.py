@@ -23,11 +23,25 @@ from __future__ import annotations
 from typing import ClassVar
 
 
+def one_line(text: str) -> str:
+    """Return ``text`` with line breaks and control characters escaped."""
+    import unicodedata
+
+    return "".join(
+        repr(c)[1:-1] if unicodedata.category(c) in {"Cc", "Cf", "Zl", "Zp", "Cs"} else c
+        for c in text.strip()
+    )
+
+
 class StreammcError(Exception):
     """Base of every deliberate error."""
 
     exit_code: ClassVar[int] = 70
     code: ClassVar[str] = "internal"
+
+    def __str__(self) -> str:
+        """Return the message on one line, whatever a path in it is called."""
+        return one_line(super().__str__())
 
 
 class ConfigError(StreammcError, ValueError):

@@ -148,6 +148,6 @@ def raise_fault(fault: Fault, model: Model, response: str | None) -> None:
     column = f"column {response!r}" if response else "the response"
     raise ModelError(
         f"{model.name}: expected {fault.expected} in {column}, found {fault.found} "
-        f"in row {fault.first} ({fault.count} rows like it); correct the rows or choose "
-        "another model"
+        f"in row {fault.first} ({fault.count} row{'s' * (fault.count > 1)} like it); correct the "
+        "rows or choose another model"
     )

@@ -180,6 +180,11 @@ def _check(
         raise ConfigError(f"expected passes >= 1, found {passes}; leave it out to certify")
     if dataset.n_rows < 1:
         raise ModelError(f"expected rows, found none in {dataset.address}; ingest a table first")
+    if dataset.response is None and model.n_linear > 0:
+        raise ModelError(
+            f"{model.name}: expected a response in the data, found none in {dataset.address!r}; "
+            "name its column with 'streammc ingest --response'"
+        )
     labels = tuple(model.labels(dataset.feature_names))
     table = np.ascontiguousarray(model.prior_table(labels), dtype=np.float64)
     if theta_star is None:

@@ -227,7 +227,7 @@ class ControlVariates:
         from streammc.trace.arrays import read_arrays
 
         result = cls.from_arrays(*read_arrays(Path(path)))
-        result.require(dataset, model, f"control variates {path}")
+        result.require(dataset, model, f"control variates {str(path)!r}")
         return result
 
     def require(
@@ -236,7 +236,7 @@ class ControlVariates:
         """Raise IdentityError unless these belong to ``dataset`` and ``model``."""
         if dataset is not None and dataset.fingerprint != self.fingerprint:
             raise IdentityError(
-                f"expected {name} for the store {dataset.address} (fingerprint "
+                f"expected {name} for the store {dataset.address!r} (fingerprint "
                 f"{dataset.fingerprint[:12]}), found fingerprint {self.fingerprint[:12]}; "
                 "make them again with `streammc summarize`"
             )

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from streammc.cli.output import Output, fields, number, one_line, plain, table, write_log
+from streammc.cli.output import Output, fields, number, plain, table, write_log
+from streammc.errors import one_line
 
 
 def test_one_line_escapes_what_would_break_it() -> None:

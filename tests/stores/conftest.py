@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -8,14 +7,12 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import google_crc32c
 import numpy as np
 import pytest
+import tampering
 from numpy.typing import NDArray
 
 from streammc.stores import StoreWriter
-from streammc.stores.layout import MANIFEST
-from streammc.stores.manifest import Entry, make_manifest, read_manifest
 
 
 class Sample(NamedTuple):
@@ -102,29 +99,10 @@ def unprivileged() -> Callable[[], AbstractContextManager[None]]:
 @pytest.fixture(scope="session")
 def seal() -> Callable[..., None]:
     """Make the manifest agree with an object that was changed on purpose."""
-
-    def renew(root: Path, *keys: str) -> None:
-        entries = dict(read_manifest(root).entries)
-        for key in keys:
-            content = (root / key).read_bytes()
-            entries[key] = Entry(len(content), google_crc32c.value(content))
-        (root / MANIFEST).write_bytes(make_manifest(entries).encode())
-
-    return renew
+    return tampering.seal
 
 
 @pytest.fixture(scope="session")
-def edit(seal: Callable[..., None]) -> Callable[..., None]:
+def edit() -> Callable[..., None]:
     """Change a JSON document of a store, here and in the consolidated metadata."""
-
-    def change(root: Path, key: str, mutate: Callable[[dict[str, Any]], None]) -> None:
-        document = json.loads((root / key).read_text())
-        mutate(document)
-        (root / key).write_text(json.dumps(document))
-        if "/" in key:
-            group = json.loads((root / "zarr.json").read_text())
-            group["consolidated_metadata"]["metadata"][key.split("/")[0]] = document
-            (root / "zarr.json").write_text(json.dumps(group))
-        seal(root, key, "zarr.json")
-
-    return change
+    return tampering.edit
