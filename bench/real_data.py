@@ -40,7 +40,8 @@ CACHED = "result.json"
 def problem(design: Design) -> tuple[Dataset, Model]:
     """Return the rows in memory and the model with its normal prior of sd 10."""
     store = streammc.from_arrays(design.X, design.y, offset=design.offset)
-    model = getattr(streammc.models, design.model)(prior=streammc.priors.normal(scale=10.0))
+    build = getattr(streammc.models, design.model)
+    model = build(prior=streammc.priors.normal(scale=10.0), **design.options)
     return store, model
 
 

@@ -15,6 +15,8 @@ PAGE = ROOT / "docs" / "explanation" / "real-data.md"
 NO_CERTAINTY = "covtype93k, no certainty rows"
 MEASURED = (
     *("flights200k", "bike_hour", "htru2", "norauto", "a9a", "covtype93k", NO_CERTAINTY),
+    *("flights200k, gaussian", "flights200k, student-t, 4 df", "flights200k, student-t"),
+    *("diamonds", "fretpl_claimnumber", "bike_hour, negative binomial"),
     *("mnist_1v7", "covtype93k, standardised"),
 )
 """In order of cost and of the page."""

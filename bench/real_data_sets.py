@@ -9,23 +9,29 @@ from __future__ import annotations
 import csv
 import gzip
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
+
+import streammc
+from streammc.estimators.blocks import allocate_rows
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Design:
-    """What a regression needs; ``model`` names the likelihood."""
+    """What a regression needs; ``model`` names the likelihood, ``options`` are its own."""
 
     model: str
     X: Array
     y: Array
     offset: Array | None = None
+    options: dict[str, Any] = field(default_factory=dict)
 
 
 def with_intercept(X: Array, standardize: bool = True) -> Array:
@@ -115,6 +121,55 @@ def mnist(folder: Path) -> Design:
     )
 
 
+def _by_formula(formula: str, columns: dict[str, Any], model: str) -> Design:
+    """Return the design that a formula makes of a table, encoded as ``ingest`` does."""
+    store = streammc.from_table(pa.table(columns), formula=formula, shuffle=False, dtype="float64")
+    rows = allocate_rows(store.n_rows, store.n_features)
+    store.rows().gather(np.arange(store.n_rows), 1, rows)
+    return Design(model, rows.X, rows.y)
+
+
+def flights_delay(folder: Path) -> Design:
+    """Minutes of delay, by distance, time of day and its square."""
+    with np.load(folder / "flights200k" / "data.npz") as file:
+        return replace(flights(folder), model="gaussian", y=file["delay"].astype(float))
+
+
+def flights_df_fixed(folder: Path) -> Design:
+    """The same, Student-t with 4 degrees of freedom."""
+    return replace(flights_delay(folder), model="student_t", options={"df": 4.0})
+
+
+def flights_df_sampled(folder: Path) -> Design:
+    """The same, the degrees of freedom sampled."""
+    return replace(flights_delay(folder), model="student_t")
+
+
+def diamonds(folder: Path) -> Design:
+    """Log price of a diamond, by factors and splines."""
+    table = _table(folder / "diamonds" / "diamonds.csv.gz")
+    names = ("carat", "depth", "table", "price")
+    columns: dict[str, Any] = {name: np.array(table[name], float) for name in names}
+    columns |= {name: table[name] for name in ("cut", "color", "clarity")}
+    formula = "log(price) ~ bs(log(carat), df=6) + C(cut) + C(color) + C(clarity) + bs(depth, df=4)"
+    return _by_formula(formula, columns, "gaussian")
+
+
+def fretpl(folder: Path) -> Design:
+    """Claims of a motor policy, by a spline of the driver's age."""
+    with np.load(folder / "fretpl_claimnumber" / "data.npz") as file:
+        columns = {
+            "claims": file["claim_number"].astype(int),
+            "age": file["driver_age"].astype(float),
+        }
+    return _by_formula("claims ~ bs(age, df=6)", {"claims": claims, "age": age}, "poisson")
+
+
+def bike_overdispersed(folder: Path) -> Design:
+    """Bicycles hired in an hour, overdispersed."""
+    return replace(bike(folder), model="negative_binomial")
+
+
 REAL_DATA: dict[str, Callable[[Path], Design]] = {
     "flights200k": flights,
     "bike_hour": bike,
@@ -124,4 +179,10 @@ REAL_DATA: dict[str, Callable[[Path], Design]] = {
     "covtype93k": covtype,
     "covtype93k, standardised": covtype_standardized,
     "mnist_1v7": mnist,
+    "flights200k, gaussian": flights_delay,
+    "flights200k, student-t, 4 df": flights_df_fixed,
+    "flights200k, student-t": flights_df_sampled,
+    "diamonds": diamonds,
+    "fretpl_claimnumber": fretpl,
+    "bike_hour, negative binomial": bike_overdispersed,
 }
