@@ -136,12 +136,12 @@ def flights_delay(folder: Path) -> Design:
 
 
 def flights_df_fixed(folder: Path) -> Design:
-    """The same, Student-t with 4 degrees of freedom."""
+    """Return the delays for Student-t regression with 4 degrees of freedom."""
     return replace(flights_delay(folder), model="student_t", options={"df": 4.0})
 
 
 def flights_df_sampled(folder: Path) -> Design:
-    """The same, the degrees of freedom sampled."""
+    """Return the delays for Student-t regression, the degrees of freedom sampled."""
     return replace(flights_delay(folder), model="student_t")
 
 
@@ -158,10 +158,7 @@ def diamonds(folder: Path) -> Design:
 def fretpl(folder: Path) -> Design:
     """Claims of a motor policy, by a spline of the driver's age."""
     with np.load(folder / "fretpl_claimnumber" / "data.npz") as file:
-        columns = {
-            "claims": file["claim_number"].astype(int),
-            "age": file["driver_age"].astype(float),
-        }
+        claims, age = file["claim_number"].astype(int), file["driver_age"].astype(float)
     return _by_formula("claims ~ bs(age, df=6)", {"claims": claims, "age": age}, "poisson")
 
 
