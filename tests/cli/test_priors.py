@@ -10,19 +10,8 @@ import pytest
 from command_line import snapshot, streammc
 
 MODEL = ("--model", "logistic", "--quiet")
-RUN = (
-    "sample",
-    "store.zarr",
-    "-o",
-    "run",
-    *MODEL,
-    "--warmup",
-    "60",
-    "--chains",
-    "1",
-    "--seed",
-    "1",
-)
+FEW = ("--warmup", "60", "--chains", "1", "--seed", "1")
+RUN = ("sample", "store.zarr", "-o", "run", *MODEL, *FEW)
 TIGHT = "beta[x1]=normal(0, 0.01)"
 NORMAL_10 = {"family": "normal", "scale": 10.0, "location": 0.0}
 
@@ -150,3 +139,47 @@ def test_a_wrong_prior_in_the_file_is_refused(store: Path) -> None:
     done = streammc(*RUN, "--draws", "60", "--config", "job.toml")
     assert (2, 1) == (done.code, len(done.err.splitlines()))
     assert "--prior" in done.err
+
+
+@pytest.fixture
+def counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
+    """The words that sample 400 overdispersed counts with a shape phi."""
+    import numpy as np
+
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=400)
+    y = rng.negative_binomial(2.0, 2.0 / (2.0 + np.exp(0.4 + 0.5 * x)))
+    np.savetxt("t.csv", np.c_[y, x], fmt="%.8g", delimiter=",", header="y,x", comments="")
+    done = streammc("ingest", "t.csv", "t.zarr", "--response", "y", "--seed", "1", "--quiet")
+    assert 0 == done.code, done.err
+    return ("sample", "t.zarr", "-o", "run", "--model", "negative-binomial", "--quiet", *FEW)
+
+
+def test_a_scale_parameter_takes_its_own_prior(counts: tuple[str, ...]) -> None:
+    words = (*counts, "--prior", "phi=uniform(0, 0.5)", "--prior", "normal(0, 1)", "--draws")
+    done = streammc(*words, "60", "--json")
+    assert 0 == done.code, done.err
+    assert 0.4 < done.json["parameters"]["phi"]["mean"] < 0.5
+    longer = streammc("resume", "run", "--draws", "100", "--json")
+    assert 0 == longer.code, longer.err
+    assert longer.json["parameters"] == streammc(*words, "100", "--json").json["parameters"]
+
+
+@pytest.mark.parametrize(
+    ("item", "culprit"),
+    [
+        ("phi=flat", "'phi' must be proper, found flat"),
+        ("phi=normal(0, 1)", "'phi' must be a density of a positive number, found normal"),
+        ("p*=laplace(0, 1)", "'phi' must be a density of a positive number, found laplace"),
+        ("phi=uniform(-1, 2)", "'phi'"),
+        ("half_normal(1)", "'beta[Intercept]' must be a density on the whole line"),
+    ],
+)
+def test_a_prior_that_does_not_fit_a_scale_is_refused(
+    counts: tuple[str, ...], item: str, culprit: str
+) -> None:
+    done = streammc(*counts, "--draws", "60", "--prior", item)
+    assert (2, 1) == (done.code, len(done.err.splitlines()))
+    assert culprit in done.err
+    assert not Path("run").exists()
