@@ -106,4 +106,5 @@ def jit(
 
 def inline(function: Callable[..., Any]) -> Any:
     """Compile a leaf that callers absorb; it needs no signature of its own."""
+    # LLVM left to itself keeps a large leaf as a call, and the loop around it scalar.
     return numba.njit(nogil=True, error_model="numpy", inline="never", forceinline=True)(function)

@@ -10,8 +10,15 @@ import numpy as np
 import pytest
 
 from streammc.numerics.jit import jit
-from streammc.numerics.special import exp, log1p_unit, log_factorial
-from streammc.protocols import Vector
+from streammc.numerics.special import (
+    exp,
+    log,
+    log1p_parts,
+    log1p_unit,
+    log1p_unit_parts,
+    log_factorial,
+)
+from streammc.protocols import Matrix, Vector
 
 
 @jit()
@@ -27,6 +34,30 @@ def _log1p(x: Vector) -> Vector:
     out = np.empty_like(x)
     for i in range(x.shape[0]):
         out[i] = log1p_unit(x[i])
+    return out
+
+
+@jit()
+def _log(x: Vector) -> Vector:
+    out = np.empty_like(x)
+    for i in range(x.shape[0]):
+        out[i] = log(x[i])
+    return out
+
+
+@jit()
+def _log1p_parts(x: Vector) -> Matrix:
+    out = np.empty((4, x.shape[0]))
+    for i in range(x.shape[0]):
+        out[0, i], out[1, i], out[2, i], out[3, i] = log1p_parts(x[i], 1.0 + x[i])
+    return out
+
+
+@jit()
+def _log1p_unit_parts(x: Vector) -> Matrix:
+    out = np.empty((3, x.shape[0]))
+    for i in range(x.shape[0]):
+        out[0, i], out[1, i], out[2, i] = log1p_unit_parts(x[i])
     return out
 
 
@@ -85,6 +116,40 @@ def test_log_factorial_meets_log_gamma() -> None:
 @pytest.mark.parametrize("y", [-1.0, -0.5, np.nan, -np.inf])
 def test_log_factorial_outside_its_domain_is_nan(y: float) -> None:
     assert math.isnan(_log_factorial(np.array([y]))[0])
+
+
+def test_log_is_within_two_ulp() -> None:
+    rng = np.random.default_rng(2)
+    near = 1.0 + 1e-6 * rng.normal(size=1000)
+    edges = np.sqrt([0.5, 2.0])[:, None] * [1 - 1e-15, 1.0, 1 + 1e-15]
+    x = np.concatenate([10.0 ** rng.uniform(-300, 300, 2000), near, rng.random(500), edges.ravel()])
+    assert worst(_log(x), x, mpmath.log) < 2 * np.finfo(float).eps
+    at = np.array([1.0, np.inf, np.nan])
+    np.testing.assert_array_equal([0.0, np.inf, np.nan], _log(at))
+
+
+def test_what_log1p_leaves_over_its_slope_keeps_its_digits() -> None:
+    rng = np.random.default_rng(3)
+    t = np.concatenate([10.0 ** rng.uniform(-140, 200, 500), rng.uniform(0, 4, 1000), [1.0]])
+    truths = (
+        mpmath.log1p,
+        lambda v: mpmath.log1p(v) - v / (1 + v),
+        lambda v: v / (1 + v),
+        lambda v: 1 / (1 + v),
+    )
+    found = _log1p_parts(t)
+    unit = t[t <= 1.0]
+    found_unit = _log1p_unit_parts(unit)
+    with mpmath.workdps(320):
+        for k, truth in enumerate(truths):
+            exact = [truth(mpmath.mpf(float(at))) for at in t]
+            error = [
+                abs(mpmath.mpf(float(f)) / e - 1) for f, e in zip(found[k], exact, strict=True)
+            ]
+            assert max(error) < 4 * np.finfo(float).eps
+    np.testing.assert_allclose(found[[0, 1, 3]][:, t <= 1.0], found_unit, rtol=1e-15)
+    np.testing.assert_array_equal(np.zeros(3), _log1p_parts(np.zeros(1))[:3, 0])
+    assert np.isnan(_log1p_parts(np.array([np.nan]))).all()
 
 
 def test_loops_over_exp_are_vectorised() -> None:
