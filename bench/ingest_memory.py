@@ -58,9 +58,9 @@ def write(kind: str, rows: int, path: Path) -> None:
             sink.write_table(table(start, min(PIECE, rows - start)))
 
 
-def measure(source: Path, store: Path) -> tuple[float, dict[str, int]]:
+def measure(source: Path, store: Path, command: str = COMMAND) -> tuple[float, dict[str, int]]:
     started = time.monotonic()
-    process = subprocess.Popen([sys.executable, "-c", COMMAND, str(source), str(store)])
+    process = subprocess.Popen([sys.executable, "-c", command, str(source), str(store)])
     peak = {"VmRSS": 0, "RssAnon": 0, "RssFile": 0}
     while process.poll() is None:
         status = Path(f"/proc/{process.pid}/status").read_text()

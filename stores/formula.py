@@ -24,7 +24,8 @@ from streammc.stores.formula_values import (
     transform,
 )
 
-KINDS: Final = ("number", "boolean", "text")
+KINDS: Final = ("number", "boolean", "text", "category")
+"""Of columns; a category is one of numbers, which are its levels."""
 _MAX_NUMBERS: Final = 10_000
 
 
@@ -36,7 +37,7 @@ class Design:
     terms
         The formula.
     kinds
-        ``number``, ``boolean`` or ``text`` for each column of the table it uses.
+        One of ``KINDS`` for each column of the table it uses.
     states
         What each expression remembers, by its label.
     """
@@ -82,8 +83,7 @@ class Design:
         """Return the sum of the offsets, (m,) float64; 0.0 without any."""
         total: Any = 0.0
         for node in self.terms.offsets:
-            name = f"offset({label(node)})" if isinstance(node, (Call, Column)) else "offset"
-            total = total + finite(node, values, self.states, report, name)
+            total = total + finite(node, values, self.states, report)
         return total
 
     def response(self, values: Values, report: Report) -> Any:
@@ -163,7 +163,7 @@ def remembering(terms: Terms, kinds: Mapping[str, str]) -> list[Node]:
 def is_factor(node: Node, kinds: Mapping[str, str]) -> bool:
     """Return whether an expression is coded by levels."""
     if isinstance(node, Column):
-        return kinds.get(node.name) == "text"
+        return kinds.get(node.name) in ("text", "category")
     return isinstance(node, Call) and node.function == "C"
 
 

@@ -74,7 +74,7 @@ class FormulaBlocks:
         self._rows = FormulaRows(table, used, self._others, spool)
         self._rows.check_text([*terms.factors, *terms.offsets, terms.response], terms.response)
         self.design = self._fit(terms, seed)
-        offset = "offset" if terms.offsets else others.get("offset")
+        offset = " + ".join(map(label, terms.offsets)) or others.get("offset")
         self.columns = Columns(
             label(terms.response),
             tuple(self.design.names),

@@ -28,6 +28,7 @@ from streammc.stores.formula_nodes import (
 from streammc.stores.formula_tokens import TREATMENT, Token, refused
 
 MAX_LIST: Final = 4096
+MAX_NESTED: Final = 100
 
 _SPLINE: Final = {"lower_bound": "number", "upper_bound": "number"}
 _CUBIC: Final = {"df": "integer", "knots": "numbers", **_SPLINE, "constraints": "text"}
@@ -126,8 +127,19 @@ class _Reader:
     def __init__(self, names: dict[str, Column], position: int) -> None:
         self._names = names
         self._position = position
+        self._depth = 0
 
     def expression(self, node: ast.expr) -> Node:
+        self._depth += 1
+        try:
+            if self._depth > MAX_NESTED:
+                advice = f"it is nested over {MAX_NESTED} deep; calculate it before"
+                raise refused("a long expression", self._position, advice)
+            return self._node(node)
+        finally:
+            self._depth -= 1
+
+    def _node(self, node: ast.expr) -> Node:
         if isinstance(node, ast.Name) and node.id in self._names:
             return self._names[node.id]
         if isinstance(node, ast.Constant) and type(node.value) in (int, float):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import product
 from math import prod
 from typing import Any, Final, NamedTuple
@@ -55,7 +56,7 @@ def design_columns(terms: Terms, fields: dict[Node, Fields]) -> list[DesignColum
             factors.insert(0, Factor(term.scale, eval_method="literal"))
         parsed.append(FormulaicTerm(factors))
     context = {label(node): found.value for node, found in fields.items()}
-    spec = ModelSpec(formula=Formula(parsed, _ordering="none"), na_action="ignore", output="numpy")
+    spec = ModelSpec(formula=Formula(parsed, _ordering="none"), na_action="ignore", output="sparse")
     matrix = spec.get_model_matrix(DataFrame(index=[0]), context=context)
     columns = []
     for structure in matrix.model_spec.structure:
@@ -71,7 +72,7 @@ def design_columns(terms: Terms, fields: dict[Node, Fields]) -> list[DesignColum
         for name, recipe in zip(structure.columns, recipes, strict=True):
             columns.append(recipe._replace(name=str(name)))
     names = [column.name for column in columns]
-    repeated = next((name for name in names if names.count(name) > 1), None)
+    repeated = next((name for name, times in Counter(names).items() if times > 1), None)
     if not names or len(names) > MAX_COLUMNS or repeated is not None:
         found = (
             "none" if not names else f"{len(names)}" if repeated is None else f"{repeated!r} twice"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from streammc.errors import DataError
@@ -173,4 +174,6 @@ def _kind(table: Table, name: str) -> str:
     types = table.types_of(name)
     if "text" in {kind(type_) for type_ in types}:
         return "text"
-    return "boolean" if all("bool" in str(type_) for type_ in types) else "number"
+    if any(pa.types.is_dictionary(type_) for type_ in types):
+        return "category"
+    return "boolean" if all(pa.types.is_boolean(type_) for type_ in types) else "number"

@@ -37,7 +37,7 @@ class Terms:
 
     text: str
     response: Node
-    offsets: tuple[Node, ...]
+    offsets: tuple[Call, ...]
     terms: tuple[Term, ...]
 
     @property
@@ -101,7 +101,7 @@ def read_terms(text: object) -> Terms:
         if special and (len(term.factors) > 1 or term.scale != "1"):
             raise ConfigError("expected offset(...) as a term of its own, found it in a product")
         if special:
-            offsets.append(special[0].argument)
+            offsets.append(special[0])
         else:
             terms.append(term)
     if not terms:
@@ -161,7 +161,12 @@ def _parse(source: str, text: str) -> Formula:
                 "interactions, or write a lower power"
             )
         return Formula(source, _parser=parser)
-    except (FormulaicError, RecursionError, ValueError, SyntaxError) as error:
+    except RecursionError:
+        raise ConfigError(
+            "expected a formula of at most some hundred terms in a row, found more: put "
+            "parentheses around groups of them"
+        ) from None
+    except (FormulaicError, ValueError, SyntaxError) as error:
         if isinstance(error, ConfigError):
             raise
         raise ConfigError(
@@ -216,11 +221,12 @@ def _check(terms: Terms) -> None:
             "leave it out there"
         )
     nodes: dict[str, Node] = {}
+    numbers = {"1", *(term.scale for term in terms.terms)}
     for factor in [*terms.factors, *terms.offsets, response]:
         for node in walk(factor):
             if isinstance(node, (Call, Column)):
                 name = label(node)
-                if nodes.setdefault(name, node) != node or _DECIMAL.fullmatch(name):
+                if nodes.setdefault(name, node) != node or name in numbers:
                     raise ConfigError(
                         f"expected different names of columns and terms, found {name!r} as a "
                         "column and a term: rename the column"

@@ -28,6 +28,7 @@ Progress = Callable[[int, "int | None", str], None]
 _SLICE_BYTES: Final = 8 << 20
 # Of a standard deviation: what float32 may round off, or the table may have lost already.
 _ROUNDING: Final = 1e-6
+_SHOWN: Final = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,11 +116,17 @@ class Prepared:
         if options.standardize:
             mean, scale = self.found.mean[:n_features], self.found.sd[:n_features]
             scale = np.where(scale == 0, 1.0, scale)
-            if self._formula is not None and not self._options.intercept:
-                mean = np.zeros(n_features)  # centring would change what the columns span
+            if not self._centred:
+                mean = np.zeros(n_features)
         self.encoding = Encoding(
             self.columns, self._options.intercept, options.dtype, self.found.y_dtype, mean, scale
         )
+
+    @property
+    def _centred(self) -> bool:
+        """Whether means are subtracted: beside a formula's intercept, or as asked for."""
+        # Without an intercept it would change what the columns of a formula span.
+        return self._options.standardize and (self._formula is None or self._options.intercept)
 
     @property
     def feature_names(self) -> list[str]:
@@ -213,7 +220,7 @@ class Prepared:
                 self.columns,
                 faults,
                 drop_missing=options.drop_missing,
-                rounding=options.dtype == "float32" and not options.standardize,
+                rounding=options.dtype == "float32" and not self._centred,
                 progress=lambda done: self._report(done, self._table.n_rows, "scan"),
             )
         except NotANumberError as error:
@@ -264,6 +271,7 @@ class Prepared:
                     f"expected numbers of at most {LARGEST:g} in size in column {name!r}, found "
                     f"{size:g}: use {advice}"
                 )
+        constant: list[str] = []
         for index, name in enumerate(self.columns.features):
             low, high, sd = found.minimum[index], found.maximum[index], found.sd[index]
             with np.errstate(over="ignore"):
@@ -280,12 +288,13 @@ class Prepared:
                     f"{max(-low, high):g} with sd {sd:g}, of which rounding takes {rounding:.1g}: "
                     "use --dtype float64, or --standardize"
                 )
-            if sd == 0 and (options.intercept or options.standardize or low == 0):
-                self.warnings.append(
-                    f"column {name!r} is constant ({low:g}): only the prior informs its coefficient"
-                )
+            if sd == 0 and (options.intercept or self._centred or low == 0):
+                constant.append(f"column {name!r} is constant ({low:g})")
             elif sd and 2.0**-53 * max(-low, high) > _ROUNDING * sd:
                 self.warnings.append(
                     f"column {name!r} has sd {sd:.3g} around {found.mean[index]:.6g}: "
                     "float64 holds few digits of its variation; subtract a constant before"
                 )
+        more = f" ({len(constant) - _SHOWN} more such columns)" if len(constant) > _SHOWN else ""
+        for line in constant[:_SHOWN]:
+            self.warnings.append(f"{line}: only the prior informs its coefficient{more}")

@@ -122,6 +122,8 @@ class Coder:
             if ordered and self._order is None:
                 self._order = [self._text(value) for value in array.dictionary.to_pylist()]
         else:
+            if pa.types.is_string_view(array.type):
+                array = array.cast(pa.string())
             array = array.dictionary_encode()
         index = array.indices.cast(pa.float64()).to_numpy(zero_copy_only=False)
         index = np.asarray(index, np.float64)

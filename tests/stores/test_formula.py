@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from streammc.errors import DataError
 from streammc.stores import open_store, reservoir, table_blocks
 from streammc.stores.formula import check_document, read_design
 from streammc.stores.ingest import from_table, ingest
@@ -125,6 +126,32 @@ def test_a_dictionary_column_is_a_factor_and_an_ordered_one_keeps_its_order() ->
     )
 
 
+def test_a_category_of_numbers_is_a_factor() -> None:
+    frame = make_frame()
+    frame["month"] = pd.Categorical(frame["month"])
+    store = from_table(frame, formula="late ~ month", **PLAIN)
+    expected = in_memory("late ~ month", frame).rhs
+    assert list(expected.columns) == list(store.feature_names)
+    assert_array_equal(expected.to_numpy(), design_of(store)[0])
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view(), pa.binary()])
+def test_text_of_any_arrow_type_gives_the_same_levels(kind: Any) -> None:
+    words = ["b", "a", None, "é", "a"]
+    table = pa.table({"y": [0, 1, 0, 1, 1], "g": pa.array(words).cast(kind)})
+    with pytest.warns(UserWarning, match="left out: 1"):
+        store = from_table(table, formula="y ~ 0 + g", drop_missing=True, **PLAIN)
+    assert ("g[a]", "g[b]", "g[é]") == store.feature_names
+    assert_array_equal([[0, 1, 0], [1, 0, 0], [0, 0, 1], [1, 0, 0]], design_of(store)[0])
+
+
+def test_a_store_on_disk_is_that_in_memory(tmp_path: Path) -> None:
+    frame = make_frame()
+    stores = [from_table(frame, formula=FORMULAS[0], path=path) for path in (None, tmp_path / "s")]
+    assert design_of(stores[0])[0].tobytes() == design_of(stores[1])[0].tobytes()
+    assert stores[0].attributes == stores[1].attributes
+
+
 def test_a_level_in_the_last_row_alone_is_a_level(monkeypatch: pytest.MonkeyPatch) -> None:
     frame = make_frame()
     frame.loc[len(frame) - 1, "origin"] = "ZRH"
@@ -143,6 +170,7 @@ def test_offsets_add_up_and_stay_out_of_the_design() -> None:
     (block,) = [block.read() for block in store.blocks()]
     assert_allclose(block.offset, np.log(frame["price"]) + frame["distance"], rtol=1e-15)
     assert ("Intercept", "time") == store.feature_names
+    assert "offset(log(price)) + offset(distance)" == store.attributes["offset"]
 
 
 def test_standardisation_centres_only_beside_an_intercept() -> None:
@@ -151,6 +179,17 @@ def test_standardisation_centres_only_beside_an_intercept() -> None:
         record = from_table(frame, formula=formula).attributes["standardization"]
         assert record["mean"][-1] == pytest.approx(mean, rel=1e-12)
         assert record["scale"][-1] == pytest.approx(frame["time"].std(ddof=0), rel=1e-12)
+    frame["time"] += 1e7  # which float32 cannot hold without its mean
+    from_table(frame, formula="late ~ time")
+    with pytest.raises(DataError, match="'time' to fit into float32"):
+        from_table(frame, formula="late ~ 0 + time")
+
+
+def test_many_constant_columns_give_few_warnings(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"y": [0, 1] * 20, "g": [*"abcdefghij"] * 4, "h": [*"klmnopqrst"] * 4})
+    report = ingest(frame, tmp_path / "s", formula="y ~ g:h")
+    assert 5 == len(report["warnings"])
+    assert all("constant (0)" in line and "more such" in line for line in report["warnings"])
 
 
 def test_rows_with_missing_values_are_left_out_of_the_fit_too() -> None:

@@ -12,14 +12,16 @@ from table_files import make_table
 PEAK = """
 import sys
 from streammc.stores.ingest import ingest
-ingest(sys.argv[1], sys.argv[2], response="late")
+ingest(sys.argv[1], sys.argv[2], **{sys.argv[3]: sys.argv[4]})
 status = open("/proc/self/status").read()
 print(status.split("VmHWM:")[1].split()[0])
 """
 
 
-def peak_megabytes(source: Path, store: Path) -> float:
-    run = [sys.executable, "-c", PEAK, str(source), str(store)]
+def peak_megabytes(
+    source: Path, store: Path, option: str = "response", value: str = "late"
+) -> float:
+    run = [sys.executable, "-c", PEAK, str(source), str(store), option, value]
     done = subprocess.run(run, capture_output=True, text=True, check=True)
     return int(done.stdout) / 1024
 
@@ -49,3 +51,19 @@ def test_one_huge_batch_of_an_arrow_file_is_read_in_slices(tmp_path: Path) -> No
     assert table.nbytes > 240e6
     del table
     assert peak_megabytes(tmp_path / "t.arrow", tmp_path / "s.zarr") < 500
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_peak_memory_with_a_formula_does_not_grow_with_the_table(tmp_path: Path) -> None:
+    formula = "late ~ C(share) * distance + bs(`air time`, df=8) + center(exp(exposure)) + night"
+    piece = make_table(250_000)
+    peaks = []
+    for pieces in (4, 12):  # 88 and 264 MB of rows of the design: two leaves of the shuffle, four
+        source = tmp_path / f"{pieces}.parquet"
+        with pq.ParquetWriter(source, piece.schema) as sink:
+            for _ in range(pieces):
+                sink.write_table(piece)
+        peaks.append(peak_megabytes(source, tmp_path / f"{pieces}.zarr", "formula", formula))
+    assert peaks[1] < 600
+    assert peaks[1] - peaks[0] < 100
