@@ -4,7 +4,11 @@ The first feature is an intercept of ones, the others are independent standard
 normals. With ``theta`` drawn once,
 
     logistic   y_i ~ Bernoulli(1 / (1 + exp(-x_i . theta)))
+    probit     y_i ~ Bernoulli(Phi(x_i . theta))
     poisson    y_i ~ Poisson(exp(x_i . theta))
+    negative-binomial   y_i ~ Poisson(exp(x_i . theta) Gamma(phi, mean 1)), phi = 2
+    gaussian   y_i ~ Normal(x_i . theta, sigma), sigma = 0.5
+    student-t  y_i ~ x_i . theta + sigma StudentT(nu), sigma = 0.5, nu = 4
 
 Every 65,536 rows have their own stream of random numbers, so that row ``i`` depends
 on the kind, ``dim``, the seed and ``i`` alone: not on ``n_rows`` or the chunks.
@@ -14,7 +18,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -27,6 +31,9 @@ from streammc.stores.layout import MAX_FEATURES, MAX_ROWS
 from streammc.stores.writer import StoreWriter
 
 _STREAM_ROWS: Final = 65_536
+_SIGMA: Final = 0.5
+_NU: Final = 4.0
+_PHI: Final = 2.0
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,8 @@ class _Kind:
     spread: float
     """Largest standard deviation of the linear predictor, whatever ``dim``."""
     draw: Callable[[Vector, np.random.Generator], NDArray[Any]]
+    scales: dict[str, float] = field(default_factory=dict)
+    """True scale parameters by name."""
 
 
 def _bernoulli(eta: Vector, rng: np.random.Generator) -> NDArray[Any]:
@@ -49,9 +58,29 @@ def _counts(eta: Vector, rng: np.random.Generator) -> NDArray[Any]:
     return rng.poisson(np.exp(eta))
 
 
+def _signs(eta: Vector, rng: np.random.Generator) -> NDArray[Any]:
+    return rng.standard_normal(eta.size) < eta
+
+
+def _mixed_counts(eta: Vector, rng: np.random.Generator) -> NDArray[Any]:
+    return rng.poisson(np.exp(eta) * rng.gamma(_PHI, 1.0 / _PHI, eta.size))
+
+
+def _normals(eta: Vector, rng: np.random.Generator) -> NDArray[Any]:
+    return eta + _SIGMA * rng.standard_normal(eta.size)
+
+
+def _heavy(eta: Vector, rng: np.random.Generator) -> NDArray[Any]:
+    return eta + _SIGMA * rng.standard_t(_NU, eta.size)
+
+
 KINDS: Final[dict[str, _Kind]] = {
+    "gaussian": _Kind("float64", 0.5, 1.0, _normals, {"sigma": _SIGMA}),
     "logistic": _Kind("uint8", -0.5, 1.0, _bernoulli),
+    "negative-binomial": _Kind("int32", 0.0, 0.5, _mixed_counts, {"phi": _PHI}),
     "poisson": _Kind("int32", 0.0, 0.5, _counts),
+    "probit": _Kind("uint8", -0.5, 1.0, _signs),
+    "student-t": _Kind("float64", 0.5, 1.0, _heavy, {"sigma": _SIGMA, "nu": _NU}),
 }
 
 
@@ -70,7 +99,8 @@ def simulate(
     Parameters
     ----------
     kind
-        ``logistic`` or ``poisson``.
+        ``logistic``, ``probit``, ``poisson``, ``negative-binomial``, ``gaussian`` or
+        ``student-t``.
     path
         The new store.
     rows, dim
@@ -87,7 +117,8 @@ def simulate(
     Returns
     -------
     dict
-        ``kind``, ``seed`` and the true ``theta``, also kept in the store.
+        ``kind``, ``seed``, the true ``theta`` and ``scales`` where there are some, also
+        kept in the store.
 
     Raises
     ------
@@ -107,7 +138,9 @@ def simulate(
             raise ConfigError(f"expected {name} between {low} and {high}, found {value!r}")
     family = KINDS[kind]
     theta = _truth(family, dim, seed)
-    record = {"kind": kind, "seed": seed, "theta": theta.tolist()}
+    record: dict[str, Any] = {"kind": kind, "seed": seed, "theta": theta.tolist()}
+    if family.scales:
+        record["scales"] = dict(family.scales)
     features = ["Intercept", *(f"x{column}" for column in range(1, dim))]
     with StoreWriter(
         path,

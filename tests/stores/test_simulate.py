@@ -5,9 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from streammc import registry
 from streammc.errors import ConfigError
+from streammc.models.check import evaluate
 from streammc.stores import open_store
-from streammc.stores.simulate import simulate
+from streammc.stores.simulate import KINDS, simulate
 from streammc.stores.verify import verify
 
 
@@ -31,6 +33,31 @@ def test_response_follows_the_recorded_truth(tmp_path: Path, kind: str) -> None:
     record = simulate(kind, tmp_path / "s", 200_000, 5, 3)
     assert open_store(tmp_path / "s").attributes["simulation"] == record
     assert np.abs(_score(tmp_path / "s", kind)).max() < 4.5
+
+
+def _model_scores(path: Path) -> np.ndarray:
+    """z-scores of the derivatives of the likelihood of the kind's model at the truth."""
+    X, y = _arrays(path)
+    truth = open_store(path).attributes["simulation"]
+    model = registry.model(truth["kind"])()
+    shared = [np.full(len(y), np.log(truth["scales"][name])) for name in model.scales]
+    slopes = evaluate(model, np.array([X @ truth["theta"], *shared]), y, 1)[1 : 2 + len(shared)]
+    terms = np.vstack([X.T * slopes[0], slopes[1:]])
+    return terms.sum(axis=1) / np.sqrt((terms**2).sum(axis=1))
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_response_follows_the_model_of_that_name(tmp_path: Path, kind: str, edit) -> None:
+    simulate(kind, tmp_path / "s", 100_000, 4, 3, dtype="float64")
+    assert np.abs(_model_scores(tmp_path / "s")).max() < 4.5
+    if KINDS[kind].scales:
+
+        def move(group: dict) -> None:
+            scales = group["attributes"]["streammc"]["simulation"]["scales"]
+            scales[list(scales)[-1]] *= 1.15
+
+        edit(tmp_path / "s", "zarr.json", move)
+        assert np.abs(_model_scores(tmp_path / "s")).max() > 4.5
 
 
 def test_a_wrong_truth_would_be_seen(tmp_path: Path, edit) -> None:
