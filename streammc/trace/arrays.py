@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.errors import ConfigError, MissingError, OutputError, StoreError
+from streammc.errors import AccessError, ConfigError, MissingError, OutputError, StoreError
 from streammc.trace.codec import (
     NUMERIC,
     STRING,
@@ -81,7 +81,8 @@ def write_arrays(
         target.parent.mkdir(parents=True, exist_ok=True)
         partial.mkdir()
     except OSError as error:
-        raise OutputError(f"expected to create {target}, found {error.strerror}") from error
+        kind = AccessError if isinstance(error, PermissionError) else OutputError
+        raise kind(f"expected to create {str(target)!r}, found {error.strerror}") from error
     try:
         files: dict[Path, bytes] = {}
         listed, metadata = {}, {}

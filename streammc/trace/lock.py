@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from streammc.errors import BusyError, MissingError, OutputError, StoreError
+from streammc.errors import AccessError, BusyError, MissingError, OutputError, StoreError
 from streammc.trace.durable import read_file, reporting
 from streammc.trace.sealed import DOCUMENT_LIMIT, is_sealed
 
@@ -77,7 +77,8 @@ def make_run_folder(path: Path) -> None:
     except FileExistsError:
         raise OutputError(f"expected a directory at {path}, found a file: choose another") from None
     except OSError as error:
-        raise OutputError(f"expected to create {path}, found {error.strerror}") from error
+        kind = AccessError if isinstance(error, PermissionError) else OutputError
+        raise kind(f"expected to create {str(path)!r}, found {error.strerror}") from error
     if not known:
         raise OutputError(
             f"expected a new or empty directory, or a run of streammc, found other files in {path}:"

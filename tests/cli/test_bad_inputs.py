@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from command_line import PROGRAM, snapshot, streammc
@@ -46,7 +48,7 @@ PATHS = [
     Case("simulate logistic no/out --rows 9 --dim 2 --seed 1", 73, "no/out"),
     Case("simulate logistic t.csv/out --rows 9 --dim 2 --seed 1", 73, "t.csv"),
 ]
-"""46, 47: missing, or a file instead of a directory."""
+"""Missing, or a file instead of a directory."""
 
 OUTPUTS = [
     Case("sample store.zarr -o store.zarr --model logistic", 2, "store.zarr"),
@@ -62,7 +64,7 @@ OUTPUTS = [
     Case("summarize store.zarr --model logistic -o run", 78, "run"),
     Case("sample store.zarr -o run --model logistic --seed 2", 78, "seed"),
 ]
-"""49, 50: the output is an input, inside one, or another job's."""
+"""The output is an input, inside one, or another job's."""
 
 URLS = [
     Case("info gopher://host/x", 2, "gopher://..."),
@@ -70,7 +72,7 @@ URLS = [
     Case("sample store.zarr -o https://me:hunter2@host/x --model logistic", 2, "https://..."),
     Case("ingest https://me:hunter2@host/t.csv out --response y", 2, "https://..."),
 ]
-"""52, 53: a scheme that is not known, and credentials that are not repeated."""
+"""A scheme that is not known, and credentials that are not repeated."""
 
 NUMBERS = [
     *(Case(f"{SAMPLE} --draws {n}", 2, "--draws") for n in ("0", "-1", "1.5", "x", 10**12)),
@@ -97,7 +99,7 @@ NUMBERS = [
     Case(f"{SAMPLE} --check k=1", 2, "--check"),
     Case(f"{SAMPLE} --scheduler http://host", 2, "--scheduler"),
 ]
-"""56 to 60: counts, seeds, step sizes, subsamples, priors."""
+"""Counts, seeds, step sizes, subsamples, priors."""
 
 NAMES = [
     Case("sample store.zarr -o out --model logistik", 2, "did you mean 'logistic'?"),
@@ -113,7 +115,7 @@ NAMES = [
     Case("sample counts.zarr -o out --model logistic", 65, "0 or 1"),
     Case("summarize counts.zarr --model logistic", 65, "0 or 1"),
 ]
-"""63 and its kin: names that do not exist; and values that a table must not hold."""
+"""Names that do not exist; and values that a table must not hold."""
 
 CASES = [*PATHS, *OUTPUTS, *URLS, *NUMBERS, *NAMES]
 
@@ -161,30 +163,114 @@ def test_bad_input_as_json(case: Case, here: Path) -> None:
     assert "hunter2" not in done.out + done.err
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-@pytest.mark.parametrize("words", ["info store.zarr", "verify store.zarr", "ingest t.csv out"])
-def test_no_permission_to_read_is_77(words: str, here: Path) -> None:
-    target = here / words.split()[1]
+@pytest.mark.parametrize(
+    "words",
+    [
+        "info store.zarr",
+        "verify store.zarr",
+        "summarize store.zarr --model logistic -o cv",
+        "sample store.zarr -o out --model logistic",
+        "ingest t.csv out --response y",
+        "diagnose run",
+        "resume run",
+        "audit run",
+    ],
+)
+def test_no_permission_to_read_is_77(
+    words: str, here: Path, open_folder: Path, unprivileged: Callable, monkeypatch: Any
+) -> None:
+    shutil.copytree(here, open_folder, symlinks=True, dirs_exist_ok=True)
+    open_folder.chmod(0o777)
+    monkeypatch.chdir(open_folder)
+    streammc(*words.split(), "--help")  # imports as oneself
+    target = open_folder / words.split()[1]
     target.chmod(0)
-    try:
+    before = sorted(os.listdir(open_folder))
+    with unprivileged():
         done = streammc(*words.split(), "--quiet")
-    finally:
-        target.chmod(0o755)
-    assert 77 == done.code
+    target.chmod(0o755)
+    assert 77 == done.code, done.err
     assert target.name in done.err
+    assert 1 == len(done.err.splitlines())
+    assert before == sorted(os.listdir(open_folder))
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_no_permission_to_write_is_77(here: Path) -> None:
-    (here / "folder").chmod(0o555)
-    try:
-        done = streammc(
-            *["simulate", "logistic", "folder/out", "--rows", "9", "--dim", "2", "--seed", "1"]
-        )
-    finally:
-        (here / "folder").chmod(0o755)
-    assert 77 == done.code
-    assert {"kept.txt"} == set(os.listdir(here / "folder"))
+def test_no_permission_to_write_is_77(
+    here: Path, open_folder: Path, unprivileged: Callable, monkeypatch: Any
+) -> None:
+    shutil.copytree(here, open_folder, symlinks=True, dirs_exist_ok=True)
+    open_folder.chmod(0o777)
+    monkeypatch.chdir(open_folder)
+    (open_folder / "folder").chmod(0o555)
+    for words in (
+        "simulate logistic folder/out --rows 9 --dim 2 --seed 1",
+        "ingest t.csv folder/out --response y",
+        "summarize store.zarr --model logistic -o folder/out",
+        "sample store.zarr -o folder/out --model logistic",
+    ):
+        streammc(*words.split(), "--help")
+        with unprivileged():
+            done = streammc(*words.split(), "--quiet")
+        assert 77 == done.code, done.err
+        assert 1 == len(done.err.splitlines())
+        assert "folder" in done.err
+        assert {"kept.txt"} == set(os.listdir(open_folder / "folder"))
+
+
+ODD = ["a\nb", "\x1b[31mred", "-x", "a\r\nb", "a\u2028b", "\u202ereversed", "a\tb", "\udcff"]
+
+
+@pytest.mark.parametrize("name", ODD[:3], ids=ascii)
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("info", 66),
+        ("verify", 66),
+        ("resume", 66),
+        ("diagnose", 66),
+        ("audit", 66),
+        ("summarize --model logistic -o out", 66),
+        ("sample --model logistic -o out", 66),
+        ("ingest out --response y", 66),
+        ("sample store.zarr --model logistic --control-variates", 66),
+        ("sample store.zarr --model logistic -o out --config", 66),
+        ("ingest t.csv --response y", 78),
+    ],
+)
+def test_messages_about_odd_names_are_one_line(
+    words: str, code: int, name: str, here: Path
+) -> None:
+    verb, *rest = words.split()
+    if code == 78:
+        (here / name).touch()
+    if rest and rest[-1].startswith("--"):
+        line = [verb, *rest[:-1], f"{rest[-1]}={name}"]
+        line += ["-o", "out"] if "-o" not in rest else []
+    elif verb == "ingest":
+        position = 1 if code == 78 else 0
+        line = [verb, "--response", "y", "--", rest[0]]
+        line.insert(4 + position, name)
+    else:
+        line = [verb, *rest, "--", name]
+    before = snapshot(here)
+    done = streammc(*line[:1], "--quiet", *line[1:])
+    assert code == done.code, done.err
+    assert 1 == len(done.err.splitlines()), done.err
+    assert done.err.strip().isprintable()
+    assert before == snapshot(here)
+
+
+@pytest.mark.parametrize("name", ODD, ids=ascii)
+def test_messages_of_damaged_runs_and_stores_are_one_line(name: str, here: Path) -> None:
+    (here / "store.zarr").rename(here / name)
+    (here / "run").rename(here / ("run" + name))
+    (here / name / "X/c.0.0").unlink()
+    (here / ("run" + name) / "zarr.json").write_text("{")
+    for words in (["info", "--", name], ["resume", "--", "run" + name]):
+        done = streammc(*words)
+        assert 65 == done.code, done.err
+        assert 1 == len(done.err.splitlines()), done.err
+        assert done.err.strip().isprintable()
 
 
 @pytest.mark.parametrize("name", ["a b", "a\nb", "naïve-😀", "-draws", "x" * 200, "a'b\"c", "~"])

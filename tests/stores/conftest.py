@@ -1,9 +1,6 @@
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -66,34 +63,6 @@ def shared_sample(
 ) -> Sample:
     """A store that no test changes."""
     return write_store(tmp_path_factory.mktemp("shared") / "table.zarr")
-
-
-@pytest.fixture
-def open_folder() -> Iterator[Path]:
-    """A folder that every user may enter, unlike ``tmp_path``."""
-    with tempfile.TemporaryDirectory() as name:
-        Path(name).chmod(0o777)
-        yield Path(name)
-
-
-@pytest.fixture(scope="session")
-def unprivileged() -> Callable[[], AbstractContextManager[None]]:
-    """An identity that permissions apply to; for root, that of nobody.
-
-    What is imported lazily must have been imported before: nobody may not read it.
-    """
-
-    @contextmanager
-    def drop() -> Iterator[None]:
-        user = os.geteuid()
-        if user == 0:
-            os.seteuid(65_534)
-        try:
-            yield
-        finally:
-            os.seteuid(user)
-
-    return drop
 
 
 @pytest.fixture(scope="session")
