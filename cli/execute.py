@@ -37,6 +37,8 @@ class Job:
     """``None`` for that of the run in ``path``."""
     audit: bool | str = "auto"
     scheduler: Any = None
+    sampler_reason: str = ""
+    """Why this sampler, where it was not asked for by name."""
     settings: Mapping[str, Any] | None = None
     """Resolved settings of the command, recorded with the run."""
 
@@ -137,6 +139,7 @@ def execute(output: Output, interruption: Interruption, job: Job) -> dict[str, A
                 stop=interruption.requested,
                 scheduler=job.scheduler,
                 attributes={"settings": dict(job.settings or {})},
+                sampler_reason=job.sampler_reason,
             )
     finally:
         if RunDirectory.exists(job.path):

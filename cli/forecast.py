@@ -34,6 +34,7 @@ def forecast(output: Output, interruption: Interruption, job: Job) -> dict[str, 
             job.control_variates,
             scheduler=job.scheduler,
             progress=progress,
+            reason=job.sampler_reason,
         )
     interruption.check()
     seconds = _seconds_per_iteration(job, setup)

@@ -91,8 +91,11 @@ def sample(
     of_model, of_sampler = split_options(model, option)
     built = make_model(model, prior_scale, of_model, prior)
     chosen = make_sampler(sampler, flags, of_sampler)
+    reason = ""
     if sampler == "auto" and chosen is not None:
-        printer.note(f"sampler {chosen.name}: the options given are its own")
+        asked = [name for name, value in flags.items() if value is not None] + list(of_sampler)
+        reason = f"{chosen.name}, because options of its own were given ({', '.join(asked)})"
+        printer.note(f"sampler {reason}")
     dataset = open_store(store)
     kept = None
     if control_variates is not None:
@@ -130,6 +133,7 @@ def sample(
         seed=seed,
         audit="auto" if audit is None else audit,
         scheduler=where,
+        sampler_reason=reason,
         settings=settings,
     )
     interruption = ctx.find_root().obj

@@ -108,6 +108,24 @@ class Layout:
         return (METADATA, *(f"{name}/{METADATA}" for name in arrays), FEATURE_KEY)
 
 
+def check_row_bytes(columns: int, dtype: str) -> None:
+    """Refuse rows of which the smallest chunk would be too large.
+
+    Raises
+    ------
+    ConfigError
+        Naming the most columns that a store of this dtype can have.
+    """
+    itemsize = np.dtype(dtype).itemsize
+    most = MAX_CHUNK_BYTES // (ROW_MULTIPLE * itemsize)
+    if columns > most:
+        also = f", or --dtype float32 for up to {2 * most:,}" if itemsize == 8 else ""
+        raise ConfigError(
+            f"expected at most {most:,} columns of {dtype}, found {columns:,}: choose some with "
+            f"--features{also}"
+        )
+
+
 def round_chunk_rows(rows: int) -> int:
     """Return ``rows`` rounded up to whole pages of every array.
 

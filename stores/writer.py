@@ -31,6 +31,7 @@ from streammc.stores.layout import (
     Layout,
     Member,
     array_document,
+    check_row_bytes,
     choose_chunk_rows,
     feature_document,
     group_document,
@@ -107,6 +108,7 @@ class StoreWriter:
                 raise ConfigError(f"expected the dtype of {name} among {allowed}, found {kind}")
             members.append(Member(name, kind, len(self.features) if name == "X" else None))
         self._members = tuple(members)
+        check_row_bytes(len(self.features), members[0].dtype)
         if chunk_rows is None:
             chunk_rows = choose_chunk_rows(members[0].row_bytes, n_rows, len(members))
         self.chunk_rows = round_chunk_rows(chunk_rows)

@@ -59,6 +59,7 @@ def run_job(
     threads: int | None = None,
     batch_iterations: int = 4096,
     attributes: dict[str, Any] | None = None,
+    sampler_reason: str = "",
 ) -> RunReport:
     """Start, resume, extend or recognise a run in ``path``.
 
@@ -88,6 +89,8 @@ def run_job(
         Resources; not one bit of the draws depends on them.
     attributes
         Extra JSON recorded with the run.
+    sampler_reason
+        Why this sampler, where it was not asked for by name.
 
     Returns
     -------
@@ -121,7 +124,13 @@ def run_job(
         setup = load(existing, dataset, model)
     else:
         setup = decide(
-            dataset, model, sampler, control_variates, scheduler=scheduler, progress=progress
+            dataset,
+            model,
+            sampler,
+            control_variates,
+            scheduler=scheduler,
+            progress=progress,
+            reason=sampler_reason,
         )
     if polled():
         return RunReport(folder, {}, False, False)

@@ -26,6 +26,7 @@ AUDIT_DRAWS = 400
 DEFF_WARNING = 2.0
 R_HAT_WARNING = 1.01
 CORRECTION_WARNING = 0.1
+CORRECTION_Z = 4.5
 VARIANCE_WARNING = 1.0
 _CHEAP_SECONDS = 10.0
 
@@ -246,6 +247,18 @@ def summary_warnings(
         lines.append(
             f"the audit corrects a mean by {audit['largest_correction']:.2f} posterior sd, above "
             f"{CORRECTION_WARNING}: use the audit's weights, a larger --subsample-size, or hmc"
+        )
+    elif audit is not None and audit["largest_z"] > CORRECTION_Z:
+        moved = {
+            label: abs(entry["correction_sd"]) / entry["mcse_sd"]
+            for label, entry in audit["parameters"].items()
+            if entry["correction_sd"] is not None and entry["mcse_sd"]
+        }
+        worst = max(moved, key=lambda label: moved[label])
+        lines.append(
+            f"the audit corrects the mean of {worst} by "
+            f"{abs(audit['parameters'][worst]['correction_sd']):.2g} posterior sd, small but not "
+            f"by chance (z = {audit['largest_z']:.1f}): use the audit's weights where it matters"
         )
     if audit is not None and audit["pareto_k"] is not None and audit["pareto_k"] > 0.7:
         lines.append(

@@ -38,8 +38,11 @@ def decide(
     *,
     scheduler: Any = None,
     progress: Progress | None = None,
+    reason: str = "",
 ) -> Setup:
     """Compute what is missing and choose the sampler; the reason is in words.
+
+    ``reason`` is why the sampler was asked for, where it was not by name.
 
     Raises
     ------
@@ -62,7 +65,7 @@ def decide(
             f"{cv.order}; compute them again or set the order of the sampler"
         )
     if isinstance(sampler, Hmc):
-        return Setup(sampler, cv, None, "asked for by name")
+        return Setup(sampler, cv, None, reason or "asked for by name")
     if sampler is None and model.exact_sums is not None:
         reason = "hmc, because the sums of one pass are sufficient statistics: exact, no row read"
         return Setup(Hmc(), cv, None, reason)
@@ -77,7 +80,7 @@ def decide(
         certainty=wanted.certainty,
     )
     if chosen.refused is None or wanted.allow_high_variance:
-        return Setup(wanted, cv, chosen, "; ".join(chosen.reasons))
+        return Setup(wanted, cv, chosen, "; ".join([reason] * bool(reason) + [*chosen.reasons]))
     if sampler is None:
         return Setup(Hmc(), cv, None, f"hmc, because {chosen.refused}")
     raise RefusedError(chosen.refused)

@@ -146,6 +146,16 @@ def test_hmc_ecs_is_refused_by_name_and_replaced_by_auto(store: Path) -> None:
     assert "because" in done.json["sampling"]["reason"]
 
 
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)])
+def test_options_that_decide_for_a_sampler_are_its_reason(
+    dry: tuple[str, ...], store: Path
+) -> None:
+    words = ("--draws", "20", "--warmup", "20", "--subsample-size", "300", *dry, "--json")
+    found = streammc(*SAMPLE, *words).json
+    reason = found["reason"] if dry else found["sampling"]["reason"]
+    assert reason.startswith("hmc-ecs, because options of its own were given (subsample_size); ")
+
+
 def test_an_unknown_option_lists_those_that_exist(store: Path) -> None:
     done = streammc(*SAMPLE, "--sampler", "hmc", "--option", "zeal=1", "--quiet")
     assert 2 == done.code

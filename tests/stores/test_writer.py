@@ -220,3 +220,17 @@ def test_options_that_the_format_does_not_have_are_refused(
     with pytest.raises(ConfigError):
         StoreWriter(tmp_path / "s", features=["a"], **options)
     assert [] == list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("dtype", "most"), [("float32", 16_384), ("float64", 8_192)])
+def test_more_columns_than_a_chunk_can_hold_are_refused(
+    dtype: str, most: int, tmp_path: Path
+) -> None:
+    names = [f"x{column}" for column in range(most + 1)]
+    with pytest.raises(ConfigError, match=f"at most {most:,} columns of {dtype}") as caught:
+        StoreWriter(tmp_path / "s", features=names, dtype=dtype)
+    assert "--features" in str(caught.value)
+    assert ("float32 for up to 16,384" in str(caught.value)) == (dtype == "float64")
+    assert [] == list(tmp_path.iterdir())
+    with StoreWriter(tmp_path / "s", features=names[:-1], dtype=dtype):
+        pass
