@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from streammc import registry
 from streammc.control_variates import compute
 from streammc.control_variates.block_pass import ExpansionPass
 from streammc.control_variates.plan import plan
@@ -24,10 +25,20 @@ from streammc.sampling.job import run_job
 from streammc.stores import MemoryStore, from_arrays
 from streammc.trace.datatree import open_run
 
-MODELS = {"logistic": logistic, "poisson": poisson}
+OPTIONS = {"gaussian-mean": {"covariance": np.diag([1.0, 2.0, 0.5, 3.0])}}
+MODELS = {name: registry.model(name)(**OPTIONS.get(name, {})) for name in sorted(registry.MODELS)}
+GLMS = ["logistic", "poisson"]
 RTOL = 1e-12
-THETA_STAR = np.array([-0.4, 0.3, -0.2, 0.1])
-DRAWS = THETA_STAR + 0.3 * np.random.default_rng(4).normal(size=(5, 4))
+COEFFICIENTS = [-0.4, 0.3, -0.2, 0.1]
+
+
+def theta_star(model):
+    """An expansion point: coefficients, then shared parameters."""
+    return np.r_[COEFFICIENTS, np.full(model.dim(4) - 4, 0.2)]
+
+
+def draws_of(model):
+    return theta_star(model) + 0.3 * np.random.default_rng(4).normal(size=(5, model.dim(4)))
 
 
 class Twins(NamedTuple):
@@ -39,26 +50,33 @@ class Twins(NamedTuple):
 
 
 def twins(kind: str, n: int = 1500, high: int = 4) -> Twins:
-    rng = np.random.default_rng(8)
+    rng, model = np.random.default_rng(8), MODELS[kind]
     X = np.c_[np.ones(n), rng.normal(size=(n, 2)), rng.standard_t(3, size=n)]
     offset = 0.1 * rng.normal(size=n)
-    eta = X @ np.array([-0.5, 0.4, -0.3, 0.1]) + offset
-    rate = np.exp(np.clip(eta, -5, 3))
-    y = rng.poisson(rate) if kind == "poisson" else rng.random(n) < rate / (1 + rate)
+    if kind == "gaussian-mean":
+        X[:, 0] = rng.normal(size=n)
+        y, lean = None, X[:, 0] > 0
+    else:
+        linear = np.clip(X @ np.array([-0.5, 0.4, -0.3, 0.1]) + offset, -5, 3)
+        shared = np.full((model.n_scalar, n), 0.1)
+        y = model.simulate(np.vstack([linear[None], shared]), rng)
+        lean = y > np.median(y)
     # The weights lean on the response: to ignore them moves the posterior.
-    weight = rng.integers(0, high, n) + np.where(y > 0, 1, 0)
+    weight = rng.integers(0, high, n) + lean
     index = np.repeat(np.arange(n), weight)
-    return Twins(
-        from_arrays(X, y, offset=offset, weight=weight),
-        from_arrays(X[index], y[index], offset=offset[index]),
-        from_arrays(X, y, offset=offset),
-    )
+
+    def take(rows, **options):
+        return from_arrays(X[rows], None if y is None else y[rows], offset=offset[rows], **options)
+
+    everything = np.arange(n)
+    return Twins(take(everything, weight=weight), take(index), take(everything))
 
 
 def sums(store, model):
-    """Log-likelihood, gradient and Hessian of the full pass at ``THETA_STAR``."""
-    task = ExpansionPass(model, THETA_STAR, np.empty((0, 4)), 2, 0, True)
-    value, gradient, hessian = store.reduce(task).expansion(4)
+    """Log-likelihood, gradient and Hessian of the full pass at ``theta_star``."""
+    d = model.dim(4)
+    task = ExpansionPass(model, theta_star(model), np.empty((0, d)), 2, 0, True)
+    value, gradient, hessian = store.reduce(task).expansion(d)
     return np.r_[value, gradient, hessian.ravel()]
 
 
@@ -69,9 +87,8 @@ def rows_of(store):
 def by_hmc(store, model, cv):
     """The log density as ``hmc`` sees it: every row certain."""
     problem = build.problem(store, model, cv, None, hmc())
-    empty = allocate_block(0, 4, 1)
-    point, work = allocate_point(4, 0, 0, 1), allocate_work(4, 0, 1, store.n_rows)
-    return density(problem, problem.base, empty, point, work)
+    p = model.n_linear + model.n_scalar
+    return density(model, problem, problem.base, allocate_block(0, 4, p))
 
 
 def by_subsample(store, model, cv):
@@ -82,25 +99,27 @@ def by_subsample(store, model, cv):
     rest = np.setdiff1d(rows_of(store), chosen.certainty_rows)
     sub = build.load_block(store, model, rest, cv.theta_star, cv.order)
     base = problem.base._replace(estimate_factor=1.0, variance_factor=0.0, unit_rows=1)
-    point = allocate_point(4, len(rest), len(rest), 1)
-    return density(
-        problem, base, sub, point, allocate_work(4, len(rest), 1, len(chosen.certainty_rows))
-    )
+    return density(model, problem, base, sub)
 
 
-def density(problem, base, sub, point, work):
-    found = []
-    for theta in DRAWS:
+def density(model, problem, base, sub):
+    """Log density and gradient at the draws."""
+    found, d, m, p = [], model.dim(4), len(sub.y), model.n_linear + model.n_scalar
+    point, work = allocate_point(d, m, m, p), allocate_work(d, m, p, len(problem.certain.y))
+    for theta in draws_of(model):
         point.z[:] = np.linalg.solve(base.factor, theta - base.theta_star)
         evaluate(problem.link, problem.sums, base, problem.certain, sub, point, work)
         found += [point.scalars[DENSITY], *np.linalg.solve(base.factor.T, point.gradient)]
     return np.array(found)
 
 
+DENSITIES = [by_hmc, by_subsample]
+
+
 def exact_weights(store, model, cv):
     """The audit's exact sums, as if the estimate had been the Taylor sums alone."""
-    nothing = np.zeros(len(DRAWS))
-    return log_weights(store, model, cv, DRAWS, nothing, nothing)
+    draws = draws_of(model)
+    return log_weights(store, model, cv, draws, np.zeros(len(draws)), np.zeros(len(draws)))
 
 
 def assert_equal_unless_ignored(found, scale=None):
@@ -113,14 +132,14 @@ def assert_equal_unless_ignored(found, scale=None):
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_sums_of_the_full_pass_equal_those_of_repeated_rows(kind):
-    assert_equal_unless_ignored([sums(store, MODELS[kind]()) for store in twins(kind)])
+    assert_equal_unless_ignored([sums(store, MODELS[kind]) for store in twins(kind)])
 
 
 @pytest.mark.parametrize("kind", MODELS)
-@pytest.mark.parametrize("density_of", [by_hmc, by_subsample])
+@pytest.mark.parametrize("density_of", DENSITIES)
 def test_log_density_equals_that_of_repeated_rows(density_of, kind):
-    model, stores = MODELS[kind](), twins(kind)
-    cvs = [compute(store, model, theta_star=THETA_STAR, passes=1) for store in stores]
+    model, stores = MODELS[kind], twins(kind)
+    cvs = [compute(store, model, theta_star=theta_star(model), passes=1) for store in stores]
     found = [density_of(store, model, cv) for store, cv in zip(stores, cvs, strict=True)]
     assert_equal_unless_ignored(found)
 
@@ -128,8 +147,9 @@ def test_log_density_equals_that_of_repeated_rows(density_of, kind):
 @pytest.mark.parametrize("kind", MODELS)
 @pytest.mark.parametrize("order", [0, 1, 2])
 def test_the_audit_equals_that_of_repeated_rows(kind, order):
-    model, stores = MODELS[kind](), twins(kind)
-    cvs = [compute(store, model, theta_star=THETA_STAR, passes=1, order=order) for store in stores]
+    model, stores = MODELS[kind], twins(kind)
+    point = theta_star(model)
+    cvs = [compute(store, model, theta_star=point, passes=1, order=order) for store in stores]
     found = [exact_weights(store, model, cv) for store, cv in zip(stores, cvs, strict=True)]
     # A remainder is a difference of log-likelihoods, so these are what it is precise to.
     assert_equal_unless_ignored(found, scale=abs(cvs[1].log_lik))
@@ -137,7 +157,7 @@ def test_the_audit_equals_that_of_repeated_rows(kind, order):
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_the_mode_equals_that_of_repeated_rows(kind):
-    model, stores = MODELS[kind](), twins(kind)
+    model, stores = MODELS[kind], twins(kind)
     modes = [compute(store, model) for store in stores]
     sd = np.sqrt(np.diag(modes[1].factor @ modes[1].factor.T))
     moved = [(cv.theta_star + cv.newton_step - modes[1].theta_star) / sd for cv in modes]
@@ -145,11 +165,11 @@ def test_the_mode_equals_that_of_repeated_rows(kind):
     assert np.abs(moved[2]).max() > 1.0
 
 
-@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("kind", GLMS)
 def test_draws_of_hmc_equal_those_of_repeated_rows(kind, tmp_path):
-    model, draws = MODELS[kind](), []
+    model, draws = MODELS[kind], []
     for name, store in twins(kind)._asdict().items():
-        cv = compute(store, model, theta_star=THETA_STAR, passes=1)
+        cv = compute(store, model, theta_star=theta_star(model), passes=1)
         sampler = hmc(step_size=0.4, trajectory_length=1.2)
         options = {"control_variates": cv, "draws": 20, "warmup": 5, "chains": 2, "seed": 3}
         report = run_job(store, model, sampler, path=tmp_path / name, **options)
@@ -204,7 +224,7 @@ def test_fractional_weights_are_powers_of_the_likelihood():
     X, y, offset, weight = (array.copy() for array in store.rows().arrays)
     weight = weight * 0.37 + 0.01
     fractional = from_arrays(X, y, offset=offset, weight=weight)
-    eta = X @ THETA_STAR + offset
+    eta = X @ COEFFICIENTS + offset
     expit = 1.0 / (1.0 + np.exp(-eta))
     exact = np.r_[
         weight @ (y * eta - np.logaddexp(0.0, eta)),
@@ -215,3 +235,23 @@ def test_fractional_weights_are_powers_of_the_likelihood():
     # A power w of the likelihood of every row multiplies every sum by w.
     scaled = from_arrays(X, y, offset=offset, weight=2.5 * weight)
     np.testing.assert_allclose(sums(scaled, model), 2.5 * exact, rtol=1e-11)
+
+
+def test_trials_have_the_likelihood_of_single_ones():
+    rng = np.random.default_rng(5)
+    X = np.c_[np.ones(400), rng.normal(size=(400, 3))]
+    trials = rng.integers(0, 9, 400)
+    successes = rng.binomial(trials, 1 / (1 + np.exp(-X @ COEFFICIENTS)))
+    single = np.concatenate([np.arange(n) < c for c, n in zip(successes, trials, strict=True)])
+    stores = (
+        from_arrays(X, successes, trials=trials),
+        from_arrays(np.repeat(X, trials, axis=0), single),
+        from_arrays(X, successes / np.maximum(trials, 1)),
+    )
+    models = MODELS["binomial"], MODELS["logistic"], MODELS["binomial"]
+    for of in (sums, *DENSITIES, exact_weights):
+        found = []
+        for store, model in zip(stores, models, strict=True):
+            cv = compute(store, model, theta_star=theta_star(model), passes=1)
+            found.append(of(store, model) if of is sums else of(store, model, cv))
+        assert_equal_unless_ignored(found, scale=1500.0 if of is exact_weights else None)
