@@ -6,7 +6,13 @@ from typing import Any
 
 import click
 
-from streammc.cli.options import command, parse_scheduler, path_argument, scheduler_option
+from streammc.cli.options import (
+    code_option,
+    command,
+    parse_scheduler,
+    path_argument,
+    scheduler_option,
+)
 from streammc.cli.output import Output, table
 from streammc.cli.signals import Interruption
 
@@ -14,8 +20,9 @@ from streammc.cli.signals import Interruption
 @command("audit", short_help="Measure what subsampling did to a run.")
 @path_argument("run")
 @scheduler_option
+@code_option
 @click.pass_context
-def audit(ctx: click.Context, run: str, scheduler: str | None) -> None:
+def audit(ctx: click.Context, run: str, scheduler: str | None, allow_code: bool) -> None:
     """Weigh draws of RUN against the exact posterior in one more pass over its store.
 
     The weights and the verdict are kept in the run; a run that has them is not audited
@@ -23,7 +30,7 @@ def audit(ctx: click.Context, run: str, scheduler: str | None) -> None:
     """
     printer: Output = ctx.obj
     where = parse_scheduler(scheduler)
-    verdict, new = audit_once(printer, ctx.find_root().obj, run, where)
+    verdict, new = audit_once(printer, ctx.find_root().obj, run, where, allow_code)
     if verdict is None:
         printer.note(f"{run}: hmc evaluates every row at every step, there is nothing to audit")
         human = "nothing to audit: hmc targets the posterior itself"
@@ -35,7 +42,11 @@ def audit(ctx: click.Context, run: str, scheduler: str | None) -> None:
 
 
 def audit_once(
-    output: Output, interruption: Interruption, path: str, scheduler: Any = None
+    output: Output,
+    interruption: Interruption,
+    path: str,
+    scheduler: Any = None,
+    allow_code: bool = False,
 ) -> tuple[dict[str, Any] | None, bool]:
     """Return the verdict on a run, and whether it was made now; ``None`` for ``hmc``.
 
@@ -60,7 +71,7 @@ def audit_once(
         return None, False
     if not run.committed_draws:
         raise DataError(f"expected draws in {path!r}, found a run still in its warm-up: resume it")
-    job = recorded_job(path)
+    job = recorded_job(path, allow_code=allow_code)
     cv = ControlVariates.open(run.path / CONTROL_VARIATES, job.dataset, job.model)
     with run.lock(), Progress(output, interruption) as progress:
         verdict = run_audit(run, job.dataset, job.model, cv, scheduler=scheduler, progress=progress)

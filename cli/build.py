@@ -3,11 +3,29 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from streammc import registry
-from streammc.errors import ConfigError, StoreError
+from streammc.errors import ConfigError, IdentityError, StoreError
+
+
+def find_model(name: str, allow_code: bool = False) -> Callable[..., Any]:
+    """Return the builder of a registered model, or of ``package.module:build``.
+
+    Raises
+    ------
+    ConfigError
+        If it is code of the user's own that was not allowed, or nothing.
+    """
+    if ":" not in name:
+        return registry.model(name)
+    if not allow_code:
+        raise ConfigError(f"expected --allow-code, since the model {name!r} runs code of its own")
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # as ``python -m`` does: a module beside the user
+    return registry.model_at(name)
 
 
 def make_model(
@@ -15,10 +33,15 @@ def make_model(
     prior_scale: float,
     options: Mapping[str, Any] | None = None,
     priors: Sequence[tuple[str, str]] = (),
+    allow_code: bool = False,
 ) -> Any:
     """Return the model ``name`` with the priors of ``--prior`` and ``--prior-scale``."""
     prior = make_prior(prior_scale, priors)
-    return registry.model(name)(prior=prior, **dict(options or {}))
+    given = dict(options or {})
+    unknown = [key for key in given if key not in model_options(name, allow_code)]
+    if unknown:
+        raise ConfigError(f"the model {name!r} has no option {unknown[0]!r}")
+    return find_model(name, allow_code)(prior=prior, **given)
 
 
 def make_prior(scale: float, items: Sequence[tuple[str, str]]) -> Any:
@@ -48,13 +71,13 @@ def make_prior(scale: float, items: Sequence[tuple[str, str]]) -> Any:
     return rest if len(priors) == 1 else as_prior(priors)
 
 
-def model_options(name: str) -> set[str]:
+def model_options(name: str, allow_code: bool = False) -> set[str]:
     """Return the options of a model other than its prior."""
-    return set(inspect.signature(registry.model(name)).parameters) - {"prior"}
+    return set(inspect.signature(find_model(name, allow_code)).parameters) - {"prior"}
 
 
 def split_options(
-    model: str, pairs: Sequence[tuple[str, Any]]
+    model: str, pairs: Sequence[tuple[str, Any]], allow_code: bool = False
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the ``--option`` pairs of the model and those of the sampler.
 
@@ -63,7 +86,7 @@ def split_options(
     ConfigError
         If a key comes twice.
     """
-    own = model_options(model)
+    own = model_options(model, allow_code)
     of_model: dict[str, Any] = {}
     of_sampler: dict[str, Any] = {}
     for key, value in pairs:
@@ -104,16 +127,33 @@ def make_sampler(name: str, flags: Mapping[str, Any], options: Mapping[str, Any]
     return registry.sampler(name)(**chosen)
 
 
-def model_of_run(identity: Mapping[str, Any]) -> Any:
-    """Rebuild the model of a run from its identity.
+def model_of_run(
+    identity: Mapping[str, Any], settings: Mapping[str, Any] | None, allow_code: bool = False
+) -> Any:
+    """Rebuild the model of a run from its identity, or from the code that it names.
 
     Raises
     ------
     StoreError
         If the run does not describe a model that can be named.
+    ConfigError
+        If its model is code of the user's own that was not allowed.
+    IdentityError
+        If that code is not what it was when the run began.
     """
     from streammc.priors import from_description
 
+    address = str((settings or {}).get("model"))
+    if settings is not None and ":" in address:
+        options, _ = split_options(address, list(settings["option"].items()), allow_code)
+        priors = list(settings["prior"].items())
+        model = make_model(address, settings["prior_scale"], options, priors, allow_code)
+        if model.describe() != identity["model"]:
+            raise IdentityError(
+                f"expected the model {address!r} as it was when the run began, found other code or "
+                "options: begin another run"
+            )
+        return model
     try:
         described = dict(identity["model"])
         built = from_description(described.pop("prior"))

@@ -59,11 +59,14 @@ def path_argument(name: str, **kwargs: Any) -> Callable[[F], F]:
 
 
 def model_options(function: F) -> F:
-    """Add ``--model``, ``--prior`` and ``--prior-scale``."""
+    """Add ``--model``, ``--allow-code``, ``--prior`` and ``--prior-scale``."""
     from streammc.registry import MODELS
 
     model = setting(
-        "--model", required=True, metavar="NAME", help=f"Likelihood: {', '.join(MODELS)}."
+        "--model",
+        required=True,
+        metavar="NAME",
+        help=f"Likelihood: {', '.join(MODELS)}, or your own: package.module:build.",
     )
     scale = setting(
         "--prior-scale",
@@ -79,7 +82,14 @@ def model_options(function: F) -> F:
         help="Such as 'beta[age]=normal(0, 1)', 'sigma=half_cauchy(2)', 'beta[C(x)*]=laplace(0, 1)'"
         " or 'normal(0, 2)' for all coefficients.",
     )
-    return model(prior(scale(function)))
+    return model(code_option(prior(scale(function))))
+
+
+def code_option(function: F) -> F:
+    """Add ``--allow-code``; never from the environment or a file."""
+    return click.option(
+        "--allow-code", is_flag=True, help="Import and run the code of a model of your own."
+    )(function)
 
 
 def scheduler_option(function: F) -> F:

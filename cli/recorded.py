@@ -10,7 +10,9 @@ from streammc.cli.execute import Job
 from streammc.errors import DataError, IdentityError, MissingError
 
 
-def recorded_job(path: str, *, draws: int | None = None, scheduler: Any = None) -> Job:
+def recorded_job(
+    path: str, *, draws: int | None = None, scheduler: Any = None, allow_code: bool = False
+) -> Job:
     """Return the job that began the run at ``path``.
 
     Parameters
@@ -21,6 +23,8 @@ def recorded_job(path: str, *, draws: int | None = None, scheduler: Any = None) 
         More draws than were planned; ``None`` for those planned.
     scheduler
         Where full passes run.
+    allow_code
+        Whether a model of the user's own may be imported again.
 
     Raises
     ------
@@ -36,11 +40,11 @@ def recorded_job(path: str, *, draws: int | None = None, scheduler: Any = None) 
     run = RunDirectory.open(path, verify=False)
     identity, attributes = run.identity, run.attributes
     dataset = store_of_run(run)
-    model = model_of_run(identity)
+    settings = attributes.get("settings") or None
+    model = model_of_run(identity, settings, allow_code)
     kept = None
     if identity["control_variates"] != "auto":
         kept = ControlVariates.open(os.path.join(path, CONTROL_VARIATES), dataset, model)
-    settings = attributes.get("settings") or None
     audit = (settings or {}).get("audit")
     return Job(
         dataset=dataset,

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import click
 
-from streammc.cli.options import command, parse_scheduler, path_argument, scheduler_option, setting
+from streammc.cli.options import (
+    code_option,
+    command,
+    parse_scheduler,
+    path_argument,
+    scheduler_option,
+    setting,
+)
 from streammc.cli.output import Output
 from streammc.cli.values import Limits, WholeNumber
 
@@ -13,6 +20,7 @@ from streammc.cli.values import Limits, WholeNumber
 @path_argument("run")
 @setting("--draws", type=WholeNumber(1), help="More draws per chain than were asked for.")
 @scheduler_option
+@code_option
 @setting("--check", type=Limits(), help="rhat=1.01,ess=400: exit 1 if the run misses them.")
 @click.pass_context
 def resume(
@@ -21,6 +29,7 @@ def resume(
     draws: int | None,
     scheduler: str | None,
     check: dict[str, float] | None,
+    allow_code: bool,
 ) -> int:
     """Continue RUN from its last commit, as the command that began it would."""
     from streammc.cli.execute import execute
@@ -28,6 +37,7 @@ def resume(
     from streammc.cli.report import run_document, show_run
 
     printer: Output = ctx.obj
-    job = recorded_job(run, draws=draws, scheduler=parse_scheduler(scheduler))
+    where = parse_scheduler(scheduler)
+    job = recorded_job(run, draws=draws, scheduler=where, allow_code=allow_code)
     summary = execute(printer, ctx.find_root().obj, job)
     return show_run(printer, run_document(run, summary), check)

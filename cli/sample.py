@@ -51,6 +51,7 @@ def sample(
     store: str,
     output: str,
     model: str,
+    allow_code: bool,
     prior: tuple[tuple[str, str], ...],
     prior_scale: float,
     sampler: str,
@@ -88,8 +89,8 @@ def sample(
         )
     where = parse_scheduler(scheduler)
     require_apart(output, [store])
-    of_model, of_sampler = split_options(model, option)
-    built = make_model(model, prior_scale, of_model, prior)
+    of_model, of_sampler = split_options(model, option, allow_code)
+    built = make_model(model, prior_scale, of_model, prior, allow_code)
     chosen = make_sampler(sampler, flags, of_sampler)
     reason = ""
     if sampler == "auto" and chosen is not None:

@@ -19,7 +19,7 @@ from streammc.cli.output import Output, fields, number, table
 from streammc.cli.progress import Progress
 from streammc.cli.receipt import Receipt, make_once, require_apart
 from streammc.cli.signals import Interruption
-from streammc.cli.values import LocalPath, WholeNumber
+from streammc.cli.values import KeyValue, LocalPath, WholeNumber
 
 
 @command("summarize", configurable=True, short_help="Compute control variates in a full pass.")
@@ -39,17 +39,20 @@ from streammc.cli.values import LocalPath, WholeNumber
     show_default=True,
     help="Order of the control variates.",
 )
+@setting("--option", type=KeyValue(), multiple=True, help="Any other option of the model.")
 @scheduler_option
 @click.pass_context
 def summarize(
     ctx: click.Context,
     store: str,
     model: str,
+    allow_code: bool,
     prior: tuple[tuple[str, str], ...],
     prior_scale: float,
     output: str | None,
     passes: int | None,
     order: str,
+    option: tuple[tuple[str, Any], ...],
     scheduler: str | None,
 ) -> None:
     """Find the posterior mode of STORE and the expansion there, in one or a few passes."""
@@ -66,7 +69,7 @@ def summarize(
         output if output is not None else f"{store.rstrip(os.sep).removesuffix('.zarr')}.cv.zarr"
     )
     require_apart(target, [store])
-    built = make_model(model, prior_scale, priors=prior)
+    built = make_model(model, prior_scale, dict(option), prior, allow_code)
     dataset = open_store(store)
     asked = {
         "command": "summarize",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import math
 import re
 from typing import TYPE_CHECKING, Any, Final
@@ -106,7 +107,7 @@ class Names(ParamType):
 
 
 class KeyValue(ParamType):
-    """``KEY=VALUE``: true, false, none, a number, or text."""
+    """``KEY=VALUE``: true, false, none, a number, a list ``[1, 2]``, or text."""
 
     name = "key=value"
 
@@ -173,4 +174,9 @@ def _literal(text: str) -> Any:
             return kind(text)
         except ValueError:
             continue
+    if text.startswith("["):
+        try:
+            return json.loads(text)
+        except ValueError:
+            return text
     return text

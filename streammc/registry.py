@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from difflib import get_close_matches
 from importlib import import_module
+from importlib.metadata import entry_points
 from typing import Any, Final
 
 from streammc.errors import ConfigError
@@ -48,9 +49,37 @@ def resolve(table: dict[str, str], kind: str, name: str) -> Callable[..., Any]:
     return builder
 
 
+ENTRY_POINTS: Final = "streammc.models"
+"""Group of entry points under which an installed package adds builders of models."""
+
+
 def model(name: str) -> Callable[..., Any]:
-    """Return the builder of the model ``name``."""
+    """Return the builder of the model ``name``: ours, or of an installed package."""
+    if name not in MODELS:
+        for entry in entry_points(group=ENTRY_POINTS, name=name):
+            builder: Callable[..., Any] = entry.load()
+            return builder
     return resolve(MODELS, "model", name)
+
+
+def model_at(address: str) -> Callable[..., Any]:
+    """Return the builder at ``package.module:build``, importing the module.
+
+    This runs its code: only for addresses that the user has allowed.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such module or function.
+    """
+    module, _, attribute = address.partition(":")
+    try:
+        builder: Callable[..., Any] = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(f"expected a builder of a model at {address!r}, found {error}") from None
+    if not callable(builder):
+        raise ConfigError(f"expected a function at {address!r}, found {type(builder).__name__}")
+    return builder
 
 
 def sampler(name: str) -> Callable[..., Any]:

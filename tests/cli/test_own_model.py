@@ -1,0 +1,142 @@
+"""A model of the user's own from the command line: only with --allow-code."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+import pytest
+from command_line import streammc
+
+from streammc import registry
+from streammc.errors import ConfigError
+
+CODE = """
+import pathlib
+import numpy as np
+from streammc.models import user
+
+pathlib.Path({canary!r}).write_text("ran")
+
+
+def build(prior=None, power=1.0):
+    def log_lik(eta, y):
+        return power * (y * eta[0] - np.logaddexp(0, eta[0]))
+
+    def gradient(eta, y):
+        return power * (y - 1 / (1 + np.exp(-eta)))
+
+    def hessian(eta, y):
+        p = 1 / (1 + np.exp(-eta))
+        return -power * (p * (1 - p))[None]
+
+    return user("own", log_lik=log_lik, gradient=gradient, hessian=hessian, prior=prior)
+
+
+NOTHING = 3
+"""
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "own_model", raising=False)
+    canary = tmp_path / "canary"
+    (tmp_path / "own_model.py").write_text(CODE.format(canary=str(canary)))
+    assert (
+        streammc("simulate", "logistic", "s", "--rows", "500", "--dim", "3", "--seed", "1")[0] == 0
+    )
+    return tmp_path
+
+
+SAMPLE = ("sample", "s", "-o", "r", "--model", "own_model:build", "--draws", "60", "--warmup", "60")
+SMALL = (*SAMPLE, "--chains", "2", "--seed", "3", "--sampler", "hmc", "--json")
+
+
+def test_code_is_not_run_without_permission(place):
+    for words in (SMALL, ("summarize", "s", "--model", "own_model:build")):
+        result = streammc(*words)
+        assert result.code == 2
+        assert "--allow-code" in result.err
+        assert result.err.count("\n") == 1
+    assert not (place / "canary").exists()
+    assert not (place / "r").exists()
+
+
+def test_allowed_model_is_sampled_resumed_and_extended(place):
+    result = streammc(*SMALL, "--allow-code")
+    assert result.code == 0, result.err
+    assert result.json["model"] == "own"
+    refused = streammc("resume", "r", "--draws", "90")
+    assert refused.code == 2
+    assert "--allow-code" in refused.err
+    more = streammc("resume", "r", "--draws", "90", "--allow-code", "--json")
+    assert more.code == 0, more.err
+    assert more.json["draws"] == 90
+
+
+def test_changed_code_is_another_model(place):
+    assert streammc(*SMALL, "--allow-code").code == 0
+    path = place / "own_model.py"
+    path.write_text(path.read_text().replace("np.logaddexp(0, eta[0])", "np.log1p(np.exp(eta[0]))"))
+    del sys.modules["own_model"]
+    import linecache
+
+    linecache.clearcache()
+    changed = streammc("resume", "r", "--draws", "90", "--allow-code")
+    assert changed.code == 78, changed.err
+    assert "own_model:build" in changed.err
+
+
+def test_option_reaches_the_model_in_summarize_and_sample(place):
+    options = ("--model", "own_model:build", "--allow-code", "--option", "power=2", "--json")
+    doubled = streammc("summarize", "s", "-o", "cv", *options)
+    assert doubled.code == 0, doubled.err
+    plain = streammc("summarize", "s", "-o", "cv1", *options[:3], "--json")
+    assert doubled.json["log_lik"] < 1.8 * plain.json["log_lik"]
+    wrong = streammc("summarize", "s", "-o", "cv2", *options[:3], "--option", "nonsense=1")
+    assert wrong.code == 2
+    assert "nonsense" in wrong.err
+    used = streammc(*SMALL, "--allow-code", "--option", "power=2", "--control-variates", "cv")
+    assert used.code == 0, used.err
+
+
+@pytest.mark.parametrize(
+    "address", ["own_model:missing", "own_model:NOTHING", "no_such_module:build", ":build", "a:"]
+)
+def test_address_of_nothing_is_one_line(place, address):
+    result = streammc("summarize", "s", "--model", address, "--allow-code")
+    assert result.code == 2
+    assert result.err.count("\n") == 1
+    assert "Traceback" not in result.err
+
+
+def test_installed_package_adds_a_model_by_entry_point(monkeypatch):
+    class Entry:
+        def load(self):
+            return lambda prior=None: "built"
+
+    def found(*, group, name):
+        assert group == "streammc.models"
+        return [Entry()] if name == "extra" else []
+
+    monkeypatch.setattr(registry, "entry_points", found)
+    assert registry.model("extra")() == "built"
+    with pytest.raises(ConfigError, match="unknown model 'extrra'"):
+        registry.model("extrra")
+
+
+def test_gaussian_mean_with_a_covariance_from_the_command_line(place):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 2))
+    np.savetxt("t.csv", X, delimiter=",", header="a,b", comments="")
+    made = streammc("ingest", "t.csv", "g", "--no-intercept", "--no-standardize", "--quiet")
+    assert made.code == 0, made.err
+    result = streammc(
+        *("sample", "g", "-o", "gr", "--model", "gaussian-mean", "--draws", "100", "--seed", "1"),
+        *("--option", "covariance=[[1, 0], [0, 1]]", "--json"),
+    )
+    assert result.code == 0, result.err
+    assert list(json.loads(result.out)["parameters"]) == ["mu[a]", "mu[b]"]
