@@ -14,7 +14,8 @@ from streammc.errors import ConfigError
 from streammc.models.linear import LinearModel, default_prior
 from streammc.numerics.jit import LINK_SIGNATURE, jit
 from streammc.numerics.sums import taylor
-from streammc.protocols import Index, Matrix, Prior, Rows, Vector
+from streammc.priors import PriorOption, as_prior
+from streammc.protocols import Index, Matrix, Rows, Vector
 
 
 @jit(LINK_SIGNATURE, borrow=True)
@@ -106,7 +107,7 @@ class GaussianMean(LinearModel):
 
 
 def gaussian_mean(
-    covariance: ArrayLike = 1.0, dim: int | None = None, prior: Prior | None = None
+    covariance: ArrayLike = 1.0, dim: int | None = None, prior: PriorOption | None = None
 ) -> GaussianMean:
     """Return the model ``x_i ~ Normal(mu, Sigma)``, Sigma known; there is no response.
 
@@ -148,4 +149,4 @@ def gaussian_mean(
     if np.linalg.eigvalsh(given)[0] <= 0.0:
         raise ConfigError("expected a positive definite covariance, found one that is not")
     rows = tuple(tuple(float(value) for value in row) for row in given)
-    return GaussianMean(default_prior() if prior is None else prior, rows)
+    return GaussianMean(default_prior() if prior is None else as_prior(prior), rows)

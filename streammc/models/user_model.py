@@ -15,7 +15,8 @@ from numba.core.registry import CPUDispatcher
 from streammc.errors import ConfigError, ModelError
 from streammc.models.linear import LinearModel, default_prior
 from streammc.numerics.jit import LINK_SIGNATURE
-from streammc.protocols import Index, Matrix, Prior, Rows, Vector
+from streammc.priors import PriorOption, as_prior
+from streammc.protocols import Index, Matrix, Rows, Vector
 
 Function = Callable[..., Any]
 
@@ -185,7 +186,7 @@ def user(
     response: Function | None = None,
     simulate: Function | None = None,
     start: Function | None = None,
-    prior: Prior | None = None,
+    prior: PriorOption | None = None,
 ) -> UserModel:
     """Return a model of your own; try it with :func:`check_model`.
 
@@ -259,7 +260,7 @@ def user(
     functions = {key: function for key, function in given.items() if function is not None}
     used = [part for part in (link, *parts) if part is not None]
     return UserModel(
-        default_prior() if prior is None else prior,
+        default_prior() if prior is None else as_prior(prior),
         name,
         kernel,
         tuple(predictors),
