@@ -55,6 +55,15 @@ class Design:
         """Names of the columns, the intercept excepted."""
         return [column.name for column in self.columns if column.fields]
 
+    @property
+    def levels_alone(self) -> list[bool]:
+        """For each of :attr:`names`, whether it is 0 or 1 as a level, or a product of levels."""
+        return [
+            all(is_factor(node, self.kinds) for node, _ in column.fields) and column.scale == 1
+            for column in self.columns
+            if column.fields
+        ]
+
     def encode(self, values: Values, rows: int, report: Report) -> Matrix:
         """Return the columns without the intercept, (number of names, m) float64.
 

@@ -80,7 +80,8 @@ def ingest(
     dtype
         ``float32`` or ``float64``: how ``X`` is stored.
     standardize
-        Store ``(x - mean) / sd`` (divisor n). A constant column is only centred.
+        Store ``(x - mean) / sd`` (divisor n). A constant column, and a level of a factor
+        in a formula, is only centred.
     intercept
         Put a column ``Intercept`` of ones first.
     drop_missing

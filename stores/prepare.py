@@ -116,8 +116,9 @@ class Prepared:
         if options.standardize:
             mean, scale = self.found.mean[:n_features], self.found.sd[:n_features]
             scale = np.where(scale == 0, 1.0, scale)
-            if not self._centred:
-                mean = np.zeros(n_features)
+            mean = mean if self._centred else np.zeros(n_features)
+            if self._formula is not None:
+                scale = np.where(self._formula.design.levels_alone, 1.0, scale)
         self.encoding = Encoding(
             self.columns, self._options.intercept, options.dtype, self.found.y_dtype, mean, scale
         )
@@ -187,9 +188,8 @@ class Prepared:
 
     def _fit(self, formula: str) -> FormulaBlocks:
         options = self._options
-        given = {"response": options.response, "features": options.features}
-        for name, value in given.items():
-            if value is not None:
+        for name in ("response", "features"):
+            if getattr(options, name) is not None:
                 raise ConfigError(f"expected a formula or --{name}, found both: leave out --{name}")
         if not options.intercept:
             raise ConfigError("expected the intercept in the formula: write '- 1' to leave it out")

@@ -185,6 +185,20 @@ def test_standardisation_centres_only_beside_an_intercept() -> None:
         from_table(frame, formula="late ~ 0 + time")
 
 
+def test_levels_of_factors_are_centred_but_not_scaled() -> None:
+    frame = make_frame()
+    store = from_table(frame, formula="late ~ origin * C(night) + origin:time + I(time > 3)")
+    record = store.attributes["standardization"]
+    for name, mean, scale in zip(
+        store.feature_names[1:], record["mean"][1:], record["scale"][1:], strict=True
+    ):
+        number = "time" in name
+        assert mean > 0
+        assert number == (scale != 1), name
+    none = from_table(frame, formula="late ~ 0 + origin").attributes["standardization"]
+    assert {"mean": [0.0] * 4, "scale": [1.0] * 4} == none
+
+
 def test_many_constant_columns_give_few_warnings(tmp_path: Path) -> None:
     frame = pd.DataFrame({"y": [0, 1] * 20, "g": [*"abcdefghij"] * 4, "h": [*"klmnopqrst"] * 4})
     report = ingest(frame, tmp_path / "s", formula="y ~ g:h")
