@@ -79,13 +79,14 @@ class Design:
         found = {node: fields(node, values, self.states, report) for node in self._counts}
         columns = [column for column in self.columns if column.fields]
         out = np.empty((len(columns), rows))
-        for row, column in zip(out, columns, strict=True):
-            node, index = column.fields[0]
-            row[:] = found[node][index]
-            for node, index in column.fields[1:]:
-                row *= found[node][index]
-            if column.scale != 1:
-                row *= column.scale
+        with np.errstate(over="ignore"):  # what overflows is refused as infinite
+            for row, column in zip(out, columns, strict=True):
+                node, index = column.fields[0]
+                row[:] = found[node][index]
+                for node, index in column.fields[1:]:
+                    row *= found[node][index]
+                if column.scale != 1:
+                    row *= column.scale
         return out
 
     def offset(self, values: Values, report: Report) -> Any:

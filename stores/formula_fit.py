@@ -20,6 +20,7 @@ from streammc.stores.formula_nodes import Call, Node, label, walk
 from streammc.stores.formula_values import Level, State, as_matrix, level_of, transform
 from streammc.stores.moments import Moments
 from streammc.stores.reservoir import Sample
+from streammc.stores.table_blocks import block_rows
 from streammc.stores.values import Coder
 
 # Of the squares of the terms that make a polynomial: what is left where they cancel.
@@ -170,7 +171,10 @@ class _Centred:
             self._spline.add(values)
         else:
             free = self._state | {"constraints": None}
-            self._moments.add(as_matrix(transform(self._node, values, free)))
+            step = block_rows(self._moments.minimum.size)
+            for start in range(0, values.size, step):
+                part = values[start : start + step]
+                self._moments.add(as_matrix(transform(self._node, part, free)))
 
     def finish(self) -> State | None:
         if self._moments is None:

@@ -150,7 +150,8 @@ def transform(node: Call, x: Vector, state: State) -> Any:
     if "constraints" in state and state["constraints"] is not None:
         state = state | {"constraints": np.asarray(state["constraints"])}
     try:
-        return TRANSFORMS[node.function](x, **options, _state=state)
+        with np.errstate(all="ignore"):
+            return TRANSFORMS[node.function](x, **options, _state=state)
     except ValueError as error:
         raise DataError(
             f"expected values and options that fit each other in {node.label!r} of the formula, "

@@ -92,7 +92,8 @@ def ingest(
         ``local``: uncompressed chunks that are memory-mapped.
     progress
         Called as ``progress(rows done, rows in all or None, phase)``; the phases are
-        ``scan``, ``shuffle`` (only where rows are shuffled on disk) and ``write``.
+        ``formula`` (only with one, in each of its passes), ``scan``, ``shuffle`` (only
+        where rows are shuffled on disk) and ``write``.
 
     Returns
     -------

@@ -16,6 +16,7 @@ from streammc.stores.faults import Faults
 from streammc.stores.formula import Design, read_design
 from streammc.stores.formula_rows import FormulaRows, RowReport
 from streammc.stores.sources import open_table
+from streammc.stores.table_blocks import block_rows
 
 
 class NewRows(NamedTuple):
@@ -64,12 +65,14 @@ def encode_rows(attributes: Mapping[str, Any], table: Any) -> Iterator[NewRows]:
         rows = FormulaRows(open_table(table), used, others, Path(folder) / "table")
         _check_kinds(rows, design)
         faults = Faults()
+        step = block_rows(max(len(names), len(rows.names)))
         for start, raw in rows.first(faults, drop_missing=False):
-            if faults:
-                continue  # to count the rest
-            found = _encode(attributes, design, rows, start, raw, faults)
-            if not faults:
-                yield found
+            for low in range(0, raw.shape[1], step):
+                if not faults:
+                    piece = raw[:, low : low + step]
+                    found = _encode(attributes, design, rows, start + low, piece, faults)
+                    if not faults:
+                        yield found
         faults.refuse(rows.table.locate)
 
 
@@ -89,6 +92,8 @@ def _encode(
         columns = raw[:n_features]
     else:
         columns = design.encode(values, keep.size, report)
+        for name, column in zip(design.names, columns, strict=True):
+            report("undefined results", name, ~np.isfinite(column), column)
         offset += design.offset(values, report)
     given = values.get(attributes.get("offset") or "")
     if isinstance(given, np.ndarray):

@@ -65,6 +65,22 @@ def test_a_store_without_a_formula_encodes_too() -> None:
     assert np.array_equal(block.offset, offset)
 
 
+def test_blocks_are_small_where_the_design_is_wide() -> None:
+    table = {"y": np.arange(6_000) % 2, "g": [f"{row % 3_000:04d}" for row in range(6_000)]}
+    store = from_table(table, formula="y ~ g")
+    parts = list(encode_rows(store.attributes, {"g": table["g"]}))
+    assert 6_000 == sum(part.X.shape[0] for part in parts)
+    assert max(part.X.nbytes for part in parts) < 16e6
+    assert [part.start for part in parts] == list(range(0, 6_000, parts[0].X.shape[0]))
+
+
+def test_a_product_that_overflows_is_refused_by_name() -> None:
+    table = {"y": [0, 1, 1], "a": [1.0, 2.0, 4.0], "b": [1.0, 3.0, 2.0]}
+    store = from_table(table, formula="y ~ a:b")
+    with pytest.raises(DataError, match="column 'a:b', found undefined results in 1 row"):
+        encoded(store.attributes, {"a": [1.0, 1e200], "b": [1.0, 1e200]})
+
+
 @pytest.mark.parametrize(
     ("column", "value", "message"),
     [
