@@ -65,6 +65,7 @@ class ArraySource:
         self.n_rows: int | None = edges[-1]
         self.spool = spool
         self._width = len(features)
+        self._places = {name: place for place, name in enumerate(self.names)}
         self._edges = edges
         self._read = read
         for name, dtype in zip(("the design", *vectors), dtypes, strict=True):
@@ -86,7 +87,7 @@ class ArraySource:
                 part = slice(low, min(low + rows, stop - start))
                 arrays = []
                 for name in columns:
-                    index = self.names.index(name)
+                    index = self._places[name]
                     if index < self._width:
                         values = design[part, index]
                     else:

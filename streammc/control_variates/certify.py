@@ -125,18 +125,22 @@ def compute(
     if np.any(table[:, 0] == 0.0):
         _refuse_separation(dataset, model, subset, sums, at, table)
     log_lik, gradient, hessian = sums.expansion(len(labels))
-    extreme = gather(dataset, np.sort(sums.rows[:1000]))
-    likelihood = in_memory(model, subset, dataset.n_rows / len(subset.y))
-    with single_threaded():
-        weak = weak_directions(
-            (log_lik, gradient, hessian),
-            at.theta,
-            np.sqrt(np.sum(at.factor**2, axis=1)),
-            labels,
-            likelihood,
-            (subset, extreme),
-            model.n_linear,
-        )
+    weak: list[str] = []
+    if converged:  # elsewhere a long step says nothing
+        looked_at = [subset]
+        if len(subset.y) < dataset.n_rows:
+            looked_at.append(gather(dataset, np.sort(sums.rows[:1000])))
+            rows_read += len(looked_at[1].y)
+        with single_threaded():
+            weak = weak_directions(
+                (log_lik, gradient, hessian),
+                at.theta,
+                np.sqrt(np.sum(at.factor**2, axis=1)),
+                labels,
+                in_memory(model, subset, dataset.n_rows / len(subset.y)),
+                looked_at,
+                model.n_linear,
+            )
     certificate = {
         "decrement": at.decrement,
         "passes": done,

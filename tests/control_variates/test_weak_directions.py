@@ -82,6 +82,13 @@ def test_a_category_without_events_is_separated():
     assert "rank 3 of 4" in line  # rows that do not count say nothing at all
 
 
+def test_far_from_the_mode_nothing_is_said():
+    X, y = arrays()
+    store = from_arrays(X, y)
+    cv = compute(store, logistic(), theta_star=np.array([9.0, -9.0, 9.0]), passes=1)
+    assert (False, []) == (cv.certificate["converged"], cv.certificate["warnings"])
+
+
 def test_fewer_rows_than_columns():
     rng = np.random.default_rng(2)
     lines = warnings(rng.normal(size=(10, 20)), rng.integers(0, 2, 10))
