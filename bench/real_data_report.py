@@ -40,9 +40,9 @@ coefficient, in posterior sd:
 Columns are standardised, as `ingest` does; those of a9a and of covtype93k are 0/1 or scaled to
 [0, 1], as their files have them. Diamonds (log price; three factors and two splines) and
 fretpl_claimnumber (a spline of age) are designs of formulas. `hmc` samples a Gaussian regression
-from its sufficient statistics: no row. In covtype93k, standardised, a normal prior of sd 10 on a rare
-dummy's standardised coefficient leaves its posterior long-tailed: a harder problem, and not part of
-the bound.
+from its sufficient statistics: no row. In covtype93k, standardised, a normal prior of sd 10 on a
+rare dummy's standardised coefficient leaves its posterior long-tailed: a harder problem, and not
+part of the bound.
 """
 
 

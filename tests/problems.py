@@ -3,48 +3,100 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy import stats
 
+from streammc.control_variates.subset import in_memory
 from streammc.estimators.blocks import Block, allocate_block, allocate_rows, expanded
 from streammc.estimators.target import Base, allocate_point, allocate_work, evaluate
-from streammc.models import logistic, poisson
+from streammc.models import (
+    binomial,
+    gaussian,
+    logistic,
+    negative_binomial,
+    poisson,
+    probit,
+    student_t,
+)
 from streammc.numerics.sums import taylor
 from streammc.samplers.hamiltonian import Problem
 from streammc.stores.memory import from_arrays
 from streammc.subsampling.certainty import leave_out
 from streammc.subsampling.units import UnitDesign
 
-BUILDERS = {"logistic": logistic, "poisson": poisson}
+BUILDERS = {
+    "logistic": logistic,
+    "poisson": poisson,
+    "probit": probit,
+    "binomial": binomial,
+    "gaussian": gaussian,
+    "student-t": student_t,
+    "student-t, 4 df": lambda **options: student_t(df=4.0, **options),
+    "negative-binomial": negative_binomial,
+}
+LOG_LIK = {
+    "logistic": lambda y, eta: y * eta - np.logaddexp(0, eta),
+    "binomial": lambda y, eta: y * eta - np.logaddexp(0, eta),
+    "poisson": lambda y, eta: stats.poisson(np.exp(eta)).logpmf(y),
+    "probit": lambda y, eta: stats.norm.logcdf((2 * y - 1) * eta),
+    "gaussian": lambda y, eta, s: stats.norm(eta, np.exp(s)).logpdf(y),
+    "student-t": lambda y, eta, s, nu: stats.t(np.exp(nu), eta, np.exp(s)).logpdf(y),
+    "student-t, 4 df": lambda y, eta, s: stats.t(4.0, eta, np.exp(s)).logpdf(y),
+    "negative-binomial": lambda y, eta, phi: stats.nbinom(
+        np.exp(phi), 1 / (1 + np.exp(eta - phi))
+    ).logpmf(y),
+}
+"""``(y, eta, shared parameters as they are sampled)``: the likelihoods by SciPy."""
+SEVERAL = ["gaussian", "student-t, 4 df", "student-t", "negative-binomial"]
 
 
 class Small:
     """A data set of a few rows with everything that the target needs, in plain sight."""
 
-    def __init__(self, model="logistic", n=7, d=2, unit_rows=1, k=2, order=2, certain=(), seed=3):
+    def __init__(
+        self,
+        model="logistic",
+        n=7,
+        d=2,
+        unit_rows=1,
+        k=2,
+        order=2,
+        certain=(),
+        seed=3,
+        prior=None,
+        near_mode=False,
+    ):
         rng = np.random.default_rng(seed)
-        self.model = BUILDERS[model]()
+        self.kind = model
+        self.model = BUILDERS[model](prior=prior)
         self.X = np.c_[np.ones(n), rng.normal(size=(n, d - 1)) * 1.5][:, :d].copy()
         eta = self.X @ rng.normal(size=d)
-        self.y = (
-            (rng.random(n) < 0.5).astype(float)
-            if model == "logistic"
-            else rng.poisson(np.exp(np.clip(eta, -2, 2))).astype(float)
-        )
+        if model in ("logistic", "probit"):
+            self.y = (rng.random(n) < 0.5).astype(float)
+        elif model in ("poisson", "negative-binomial"):
+            self.y = rng.poisson(np.exp(np.clip(eta, -2, 2))).astype(float)
+        else:
+            self.y = rng.random(n) if model == "binomial" else eta + rng.normal(size=n)
         self.offset = rng.normal(size=n) * 0.1
         self.weight = rng.uniform(0.5, 2.0, size=n)
-        self.theta_star = rng.normal(size=d) * 0.3
+        self.dim = self.model.dim(d)
+        self.p = 1 + self.model.n_scalar
+        self.theta_star = rng.normal(size=self.dim) * 0.3
         self.n, self.d, self.k, self.order = n, d, k, order
+        if near_mode:
+            start = self.model.start(self.rows(np.arange(n)))
+            self.theta_star = start + 0.3 * self.theta_star
         self.unit_rows = unit_rows
         self.n_units = -(-n // unit_rows)
         self.certain_rows = np.array(sorted(certain), dtype=np.int64)
-        self.labels = [f"beta[x{j}]" for j in range(d)]
+        self.labels = list(self.model.labels([f"x{j}" for j in range(d)]))
         everything = self.expanded(self.rows(np.arange(n)), order)
         g, h = self.sums()
         self.base = Base(
             self.theta_star,
             float(everything.expansion[0].sum()) if order >= 0 else 0.0,
-            g if order >= 1 else np.zeros(d),
-            h if order >= 2 else np.zeros((d, d)),
-            np.ascontiguousarray(np.linalg.cholesky(np.linalg.inv(np.eye(d) - h))),
+            g if order >= 1 else np.zeros(self.dim),
+            h if order >= 2 else np.zeros((self.dim, self.dim)),
+            whitening(h),
             self.model.prior_table(self.labels),
             self.model.constants,
             1,
@@ -56,8 +108,7 @@ class Small:
         self.certain = self.expanded(self.rows(self.certain_rows), order)
 
     def sums(self):
-        full = self.expanded(self.rows(np.arange(self.n)), 2)
-        return self.X.T @ full.expansion[1], (self.X.T * full.expansion[2]) @ self.X
+        return in_memory(self.model, self.rows(np.arange(self.n)), 1.0)(self.theta_star)[1:]
 
     def rows(self, index):
         index = np.asarray(index, dtype=np.int64)
@@ -88,19 +139,18 @@ class Small:
 
     def point_at(self, theta, units, base=None):
         base = base or self.base
-        sub = self.subsample(units) if len(units) else allocate_block(0, self.d, 1)
+        sub = self.subsample(units) if len(units) else allocate_block(0, self.d, self.p)
         m = len(sub.y)
-        point = allocate_point(self.d, len(units), m, 1)
-        work = allocate_work(self.d, m, 1, len(self.certain.y))
+        point = allocate_point(self.dim, len(units), m, self.p)
+        work = allocate_work(self.dim, m, self.p, len(self.certain.y))
         point.z[:] = np.linalg.solve(base.factor, np.asarray(theta) - base.theta_star)
         evaluate(self.model.link, taylor, base, self.certain, sub, point, work)
         return point, sub, work
 
     def log_lik_rows(self, theta):
-        eta = self.X @ theta + self.offset
-        out = np.zeros((3, self.n))
-        self.model.link(eta[None].copy(), self.X.T, self.y, self.model.constants, 0, out)
-        return self.weight * out[0]
+        """Independent of the production code: by SciPy."""
+        eta = self.X @ theta[: self.d] + self.offset
+        return self.weight * LOG_LIK[self.kind](self.y, eta, *theta[self.d :])
 
     def remainder_rows(self, theta):
         """Independent of the production code: derivatives by formula, in NumPy."""
@@ -117,6 +167,15 @@ class Small:
         taylor = value + (first * step if self.order >= 1 else 0)
         taylor = taylor + (0.5 * second * step**2 if self.order >= 2 else 0)
         return self.log_lik_rows(theta) - self.weight * taylor
+
+
+def whitening(hessian):
+    """Return a lower triangular matrix that makes the posterior round, or nearly."""
+    precision = np.eye(len(hessian)) - hessian
+    try:
+        return np.ascontiguousarray(np.linalg.cholesky(np.linalg.inv(precision)))
+    except np.linalg.LinAlgError:  # far from the mode
+        return np.diag(1 / np.sqrt(np.abs(np.diag(precision))))
 
 
 def kernel_problem(small, *, step_size=None, length=1.5, jitter=0.2, base=None):

@@ -6,11 +6,18 @@ import itertools
 
 import numpy as np
 import pytest
-from problems import Small
+from problems import SEVERAL, Small
+from scipy import stats
 
 from streammc.estimators.target import CERTAIN, DENSITY, REST, VARIANCE
 
 THETA = np.array([0.7, -0.9])
+SHARED = np.array([0.4, 1.1])
+"""Logarithms of shared parameters."""
+
+
+def theta_of(problem):
+    return np.append(THETA, SHARED)[: problem.dim]
 
 
 def estimates(problem, theta=THETA):
@@ -24,8 +31,12 @@ def estimates(problem, theta=THETA):
 
 
 def log_prior(problem, theta=THETA):
-    scale = problem.base.prior[:, 2]
-    return float(-0.5 * np.sum((theta / scale) ** 2 + np.log(2 * np.pi * scale**2)))
+    """Normal(0, 10); half-Student-t(3, 10) on sigma and phi, Gamma(2, 0.1) on nu."""
+    total = stats.norm(0, 10).logpdf(theta[: problem.d]).sum()
+    for label, x in zip(problem.labels[problem.d :], theta[problem.d :], strict=True):
+        prior = stats.gamma(2, scale=10) if label == "nu" else stats.t(3, 0, 10)
+        total += prior.logpdf(np.exp(x)) + x + (0.0 if label == "nu" else np.log(2))
+    return float(total)
 
 
 @pytest.mark.parametrize("model", ["logistic", "poisson"])
@@ -36,6 +47,26 @@ def test_estimate_is_unbiased_over_all_subsamples(model, order, unit_rows, certa
     problem = Small(model=model, order=order, unit_rows=unit_rows, certain=certain)
     exact = problem.log_lik_rows(THETA).sum() + log_prior(problem)
     assert estimates(problem)[:, 0].mean() == pytest.approx(exact, rel=1e-12)
+
+
+@pytest.mark.parametrize("model", [*SEVERAL, "probit", "binomial"])
+@pytest.mark.parametrize("order", [0, 1, 2])
+@pytest.mark.parametrize(("unit_rows", "certain"), [(1, (2, 5)), (3, (0, 6))])
+def test_estimate_of_every_family_is_unbiased(model, order, unit_rows, certain):
+    problem = Small(model=model, order=order, unit_rows=unit_rows, certain=certain)
+    theta = theta_of(problem)
+    exact = problem.log_lik_rows(theta).sum() + log_prior(problem, theta)
+    assert estimates(problem, theta)[:, 0].mean() == pytest.approx(exact, rel=1e-12)
+
+
+def test_estimate_is_biased_if_the_mixed_derivative_is_left_out():
+    problem = Small(model="gaussian", order=2)
+    wrong = problem.base.hessian.copy()
+    wrong[:2, 2] = wrong[2, :2] = 0.0
+    problem.base = problem.base._replace(hessian=wrong)
+    theta = theta_of(problem)
+    exact = problem.log_lik_rows(theta).sum() + log_prior(problem, theta)
+    assert abs(estimates(problem, theta)[:, 0].mean() - exact) > 1e-3
 
 
 def test_estimate_is_unbiased_in_any_row_order():
@@ -95,6 +126,19 @@ def test_gradient_matches_central_differences(model, unit_rows, certain):
         up = problem.point_at(THETA + step, units)[0].scalars[DENSITY]
         down = problem.point_at(THETA - step, units)[0].scalars[DENSITY]
         assert gradient[j] == pytest.approx((up - down) / 2e-5, rel=1e-6)
+
+
+@pytest.mark.parametrize("model", [*SEVERAL, "probit", "binomial"])
+def test_gradient_of_every_family_matches_central_differences(model):
+    problem = Small(model=model, unit_rows=3, certain=(0, 6), order=1)
+    theta, units = theta_of(problem), np.array([0, 2])
+    point, _, _ = problem.point_at(theta, units)
+    gradient = np.linalg.solve(problem.base.factor.T, point.gradient)
+    for j in range(problem.dim):
+        step = np.eye(problem.dim)[j] * 1e-5
+        up = problem.point_at(theta + step, units)[0].scalars[DENSITY]
+        down = problem.point_at(theta - step, units)[0].scalars[DENSITY]
+        assert gradient[j] == pytest.approx((up - down) / 2e-5, rel=1e-5, abs=1e-6)
 
 
 def test_gradient_goes_through_the_variance():
