@@ -30,6 +30,7 @@ from streammc.control_variates.subset import draw_subset, gather, in_memory
 from streammc.control_variates.weak_directions import weak_directions
 from streammc.errors import ConfigError, ModelError
 from streammc.numerics.blas import single_threaded
+from streammc.numerics.prior import FLAT, KIND, LOG_FLAT
 from streammc.priors import normal
 from streammc.protocols import Dataset, Matrix, Model, Rows, Vector
 
@@ -191,6 +192,13 @@ def _check(
         )
     labels = tuple(model.labels(dataset.feature_names))
     table = np.ascontiguousarray(model.prior_table(labels), dtype=np.float64)
+    free = int(np.count_nonzero(table[:, KIND] == FLAT))
+    if np.any(table[:, KIND] == LOG_FLAT) and dataset.n_rows - free < 2:
+        raise ModelError(
+            f"expected at least {free + 2} rows for {free} coefficients and a scale with flat "
+            f"priors, found {dataset.n_rows}: the posterior is improper; give the scale a proper "
+            "prior (--prior 'sigma=half_normal(10)')"
+        )
     if theta_star is None:
         return None, table, labels
     theta = np.array(theta_star, dtype=np.float64)

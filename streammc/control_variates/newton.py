@@ -149,10 +149,11 @@ def flat_message(table: Matrix) -> str:
     if np.any(table[:, 0] == 0.0):
         return (
             "expected a posterior with a mode, found none: under a flat prior the response is "
-            "separated by the columns, or columns are collinear; give a proper prior "
-            "(--prior-scale 10)"
+            "separated by the columns or fitted without error, or columns are collinear; give a "
+            "proper prior (--prior-scale 10)"
         )
     return (
         "expected a log posterior of positive definite curvature, found a singular one: columns "
-        "are too large or too collinear for float64; standardise them (ingest --standardize)"
+        "are too large or too collinear for float64 (standardise them: ingest --standardize), or "
+        "the response is fitted without error"
     )

@@ -9,7 +9,8 @@ from streammc.control_variates import certify, compute
 from streammc.control_variates import subset as subset_module
 from streammc.control_variates.plan import plan
 from streammc.errors import ConfigError, ModelError
-from streammc.priors import flat
+from streammc.models import gaussian
+from streammc.priors import flat, half_normal
 from streammc.stores import from_arrays
 
 
@@ -184,3 +185,22 @@ def test_passes_are_bounded(rows, small_subset, monkeypatch):
     found = compute(rows.store, rows.model, passes=2)
     assert found.certificate["passes"] == 2
     assert found.score_draws.shape == (32, 5)
+
+
+def test_a_flat_scale_needs_two_rows_more_than_flat_coefficients():
+    rng = np.random.default_rng(0)
+    X = np.c_[np.ones(8), rng.normal(size=(8, 4))]
+    y = rng.normal(size=8)
+    model = gaussian(prior={"*": flat(), "sigma": flat()})
+    with pytest.raises(ModelError, match=r"expected at least 7 rows .* found 6: .* improper"):
+        compute(from_arrays(X[:6], y[:6]), model)
+    assert compute(from_arrays(X[:7], y[:7]), model).certificate["converged"]
+    proper = gaussian(prior={"*": flat(), "sigma": half_normal(1.0)})
+    assert compute(from_arrays(X[:6], y[:6]), proper).certificate["converged"]
+
+
+def test_a_response_without_error_is_refused():
+    rng = np.random.default_rng(0)
+    X = np.c_[np.ones(50), rng.normal(size=(50, 2))]
+    with pytest.raises(ModelError, match="fitted without error"):
+        compute(from_arrays(X, X @ [1.0, 2.0, 3.0]), gaussian())
