@@ -108,12 +108,14 @@ def describe_control_variates(path: str) -> dict[str, Any]:
 
 def control_variates_document(cv: Any) -> dict[str, Any]:
     """Return control variates as JSON types: centre, Laplace sd, certificate."""
+    logarithms = cv.certificate.get("logarithms", ())
+    names = [f"log {label}" if label in logarithms else label for label in cv.labels]
     return {
         "order": cv.order,
         "n_rows": cv.n_rows,
         "log_lik": cv.log_lik,
-        "theta_star": dict(zip(cv.labels, cv.theta_star.tolist(), strict=True)),
-        "laplace_sd": dict(zip(cv.labels, cv.posterior_sd().tolist(), strict=True)),
+        "theta_star": dict(zip(names, cv.theta_star.tolist(), strict=True)),
+        "laplace_sd": dict(zip(names, cv.posterior_sd().tolist(), strict=True)),
         "certificate": dict(cv.certificate),
         "candidates": len(cv.candidates),
         "row_order": cv.row_order,

@@ -151,3 +151,13 @@ def raise_fault(fault: Fault, model: Model, response: str | None) -> None:
         f"in row {fault.first} ({fault.count} row{'s' * (fault.count > 1)} like it); correct the "
         "rows or choose another model"
     )
+
+
+def row_order(sums: BlockSums, rows: int) -> float:
+    """Return the median over draws of Var(sum over a tile) / (tile Var(one row))."""
+    if sums.tiles < 30:
+        return float("nan")
+    with np.errstate(invalid="ignore", divide="ignore"):
+        one = sums.terms[2] / sums.n_rows - (sums.terms[1] / sums.n_rows) ** 2
+        many = sums.terms[3] / sums.tiles - (rows * sums.terms[1] / sums.n_rows) ** 2
+        return float(np.median(many / (rows * one)))

@@ -14,6 +14,7 @@ from streammc.control_variates.block_pass import (
     BlockSums,
     ExpansionPass,
     raise_fault,
+    row_order,
 )
 from streammc.control_variates.draws import covering_draws
 from streammc.control_variates.expansion import ControlVariates, model_digest
@@ -150,6 +151,7 @@ def compute(
         "seconds": time.perf_counter() - started,
         "converged": bool(converged),
         "warnings": weak,
+        "logarithms": _logarithms(model, labels),
     }
     return ControlVariates(
         theta_star=at.theta,
@@ -170,7 +172,7 @@ def compute(
         scores=sums.scores,
         histogram=sums.histogram,
         chunk_summaries=dict(zip(SUMMARY_COLUMNS, sums.summaries.T.copy(), strict=True)),
-        row_order=_row_order(sums, tile_rows(dataset.n_features)),
+        row_order=row_order(sums, tile_rows(dataset.n_features)),
         row_order_rows=tile_rows(dataset.n_features),
         stamps=dataset.stamps(),
     )
@@ -208,6 +210,12 @@ def _check(
             f"the parameters are {', '.join(labels[:6])}{', ...' if len(labels) > 6 else ''}"
         )
     return theta, table, labels
+
+
+def _logarithms(model: Model, labels: tuple[str, ...]) -> list[str]:
+    """Return the parameters that are sampled, and expanded, as their logarithms."""
+    positive = model.constrain(np.zeros(len(labels))) > 0.0
+    return [label for label, log in zip(labels, positive, strict=True) if log]
 
 
 def _first_centre(
@@ -286,13 +294,3 @@ def _surrogate(dataset: Dataset, model: Model, sums: BlockSums, centre: Vector) 
         return float(value + more[0]), slope + more[1], hessian - base[2] + more[2]
 
     return objective
-
-
-def _row_order(sums: BlockSums, rows: int) -> float:
-    """Return the median over draws of Var(sum over a tile) / (tile Var(one row))."""
-    if sums.tiles < 30:
-        return float("nan")
-    with np.errstate(invalid="ignore", divide="ignore"):
-        one = sums.terms[2] / sums.n_rows - (sums.terms[1] / sums.n_rows) ** 2
-        many = sums.terms[3] / sums.tiles - (rows * sums.terms[1] / sums.n_rows) ** 2
-        return float(np.median(many / (rows * one)))
