@@ -148,6 +148,12 @@ class _Spline:
                 f"expected values between the bounds {low:g} and {high:g} of "
                 f"{self._node.label!r} in the formula, found none that differ: change the bounds"
             )
+        outside = [knot for knot in options.get("knots", ()) if not low < knot < high]
+        if outside:
+            raise DataError(
+                f"expected the knots of {self._node.label!r} between the bounds {low:g} and "
+                f"{high:g}, found {outside[0]:g}: change the knots, or give bounds"
+            )
         transform(self._node, x, state)
         kept: State = {"knots": [float(knot) for knot in state["knots"]]}
         if self._node.function != "bs":

@@ -130,3 +130,7 @@ class IdentityError(StreammcError, ValueError):
 
     exit_code = 78
     code = "identity"
+
+
+class SamplingWarning(UserWarning):
+    """Something about a run that its user should know: see ``summary["warnings"]``."""

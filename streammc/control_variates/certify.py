@@ -28,7 +28,7 @@ from streammc.control_variates.newton import (
     posterior_point,
 )
 from streammc.control_variates.subset import draw_subset, gather, in_memory
-from streammc.control_variates.weak_directions import weak_directions
+from streammc.control_variates.weak_directions import prior_pull, weak_directions
 from streammc.errors import ConfigError, ModelError
 from streammc.numerics.blas import single_threaded
 from streammc.numerics.prior import FLAT, KIND, LOG_FLAT
@@ -143,6 +143,10 @@ def compute(
                 looked_at,
                 model.n_linear,
             )
+        k = len(labels) - model.n_scalar
+        pull = prior_pull(gradient[:k], hessian[:k, :k], table, labels[:k]) if k else []
+        # A scale parameter takes up what a prior leaves unexplained: that is no separation.
+        weak = pull or weak if model.n_scalar else weak or pull
     certificate = {
         "decrement": at.decrement,
         "passes": done,

@@ -12,8 +12,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from streammc.control_variates.newton import Objective, maximise
+from streammc.control_variates.newton import (
+    NotPositiveDefiniteError,
+    Objective,
+    maximise,
+    posterior_factor,
+)
 from streammc.errors import ModelError
+from streammc.models.linear import default_prior
 from streammc.priors import normal
 from streammc.protocols import Matrix, Rows, Vector
 
@@ -21,6 +27,7 @@ LARGEST_DIMENSION = 2000
 """Above it the eigenvalues would cost more than the pass."""
 SMALLEST_EIGENVALUE = 1e-10
 LARGEST_MOVE = 0.5
+LARGEST_PULL = 3.0
 _STEPS = 8
 _SHOWN = 4
 
@@ -68,7 +75,9 @@ def weak_directions(
     if _move(rows, step, n_linear) <= LARGEST_MOVE:
         return lines
     # So wide that a few steps do not feel it; without it the curvature might be singular.
-    wide = np.vstack([normal(1e4 * s, t).table(("",)) for t, s in zip(theta, sd, strict=True)])
+    wide = np.vstack(
+        [normal(1e4 * s, location=t).table(("",)) for t, s in zip(theta, sd, strict=True)]
+    )
     with np.errstate(over="ignore", invalid="ignore"):
         try:
             step = maximise(likelihood, theta, wide, max_iterations=_STEPS).step
@@ -80,6 +89,32 @@ def weak_directions(
             f"the prior alone keeps {_names(labels, np.abs(step) / sd)} from running away"
         )
     return lines
+
+
+def prior_pull(
+    gradient: Vector, hessian: Matrix, table: Matrix, labels: Sequence[str]
+) -> list[str]:
+    """Return a line where the prior moves coefficients far from where the likelihood has them.
+
+    From the posterior mode that is a Newton step away, ``H^-1 g`` with the gradient and
+    Hessian of the likelihood in the coefficients, the scale parameters held: counted in its
+    standard deviations. Only default priors are looked at.
+    """
+    try:
+        factor = posterior_factor(-hessian)
+    except NotPositiveDefiniteError:
+        return []
+    pull = np.abs(factor @ (factor.T @ gradient)) / np.sqrt(np.sum(factor**2, axis=1))
+    usual = default_prior().table(labels)
+    pull[(table[: len(pull)] != usual).any(axis=1)] = 0.0  # a prior of one's own is meant
+    strongest = int(np.argmax(pull))
+    if not pull[strongest] > LARGEST_PULL:
+        return []
+    return [
+        f"the default prior moves {_names(labels, pull)} by up to {pull[strongest]:.3g} standard "
+        "deviations from the maximum of the likelihood: give a wider one (--prior-scale), in "
+        "the units of the response"
+    ]
 
 
 def _move(rows: Sequence[Rows], step: Vector, n_linear: int) -> float:

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from streammc.errors import ConfigError
+from streammc.errors import ConfigError, ModelError
 from streammc.protocols import Matrix, Model, Rows, Vector
 
 STEP: Final = 2.0**-10
@@ -111,11 +111,11 @@ def check_model(
         return _check_of_theta(model, rows, rng)
     eta = rng.standard_normal((p, points))
     y = model.simulate(eta, rng)
-    at = _Place(eta, y, np.zeros((0, points)))
+    at = Place(eta, y, np.zeros((0, points)))
     findings = [
         _interface(model, y, rng),
-        _slopes(model, at),
-        _curvatures(model, at),
+        slopes(model, at),
+        curvatures(model, at),
         _orders(model, at),
         _extremes(model, y, rng),
         *_moments(model, eta, draws, rng),
@@ -125,7 +125,15 @@ def check_model(
     return Report(model.name, tuple(findings))
 
 
-class _Place(NamedTuple):
+def _start(model: Model, rows: Rows) -> Vector:
+    """Return the start, NaN where the model refuses one."""
+    try:
+        return model.start(rows)
+    except ModelError:
+        return np.full(model.dim(rows.X.shape[1]), np.nan)
+
+
+class Place(NamedTuple):
     """Predictors (p, m), responses (m,) and a design (q, m)."""
 
     eta: Matrix
@@ -137,9 +145,11 @@ def _check_of_theta(model: Model, rows: Rows | None, rng: np.random.Generator) -
     """Check the derivatives of a model of theta and the rows' columns."""
     if rows is None or len(rows.y) == 0:
         raise ConfigError(f"expected rows: the model {model.name!r} sees the columns themselves")
-    theta = model.start(rows) + 0.1 * rng.standard_normal(model.dim(rows.X.shape[1]))
-    at = _Place(np.tile(theta[:, None], len(rows.y)), rows.y, rows.X.T)
-    return Report(model.name, (_slopes(model, at), _curvatures(model, at), _orders(model, at)))
+    theta = np.nan_to_num(_start(model, rows)) + 0.1 * rng.standard_normal(
+        model.dim(rows.X.shape[1])
+    )
+    at = Place(np.tile(theta[:, None], len(rows.y)), rows.y, rows.X.T)
+    return Report(model.name, (slopes(model, at), curvatures(model, at), _orders(model, at)))
 
 
 def evaluate(
@@ -164,7 +174,7 @@ def _interface(model: Model, y: Vector, rng: np.random.Generator) -> Finding:
     names = ("first", "second")
     labels = model.labels(names)
     rows = Rows(rng.standard_normal((len(y), 2)), y, np.zeros(len(y)), np.ones(len(y)))
-    start = model.start(rows)
+    start = _start(model, rows)
     faults = {
         "dim": model.dim(2) != 2 * model.n_linear + model.n_scalar,
         "labels": len(labels) != model.dim(2) or len(set(labels)) != len(labels),
@@ -177,7 +187,7 @@ def _interface(model: Model, y: Vector, rng: np.random.Generator) -> Finding:
     return Finding("interface", len(wrong), 0, ", ".join(wrong))
 
 
-def _difference(model: Model, at: _Place, a: int, row: int) -> Vector:
+def _difference(model: Model, at: Place, a: int, row: int) -> Vector:
     """Return d out[row] / d eta[a] (m,) by differences of fourth order."""
     eta = at.eta
     h = STEP * np.maximum(1.0, np.abs(eta[a]))
@@ -199,7 +209,7 @@ def _worst(name: str, eta: Matrix, y: Vector, error: Matrix) -> Finding:
     )
 
 
-def _slopes(model: Model, at: _Place) -> Finding:
+def slopes(model: Model, at: Place) -> Finding:
     """Compare first derivatives with differences of the value."""
     eta, y, X = at
     out = evaluate(model, eta, y, 2, X)
@@ -208,7 +218,7 @@ def _slopes(model: Model, at: _Place) -> Finding:
     return _worst("first derivatives", eta, y, np.array(error))
 
 
-def _curvatures(model: Model, at: _Place) -> Finding:
+def curvatures(model: Model, at: Place) -> Finding:
     """Compare second derivatives with differences of the first, both ways round."""
     eta, y, X = at
     out = evaluate(model, eta, y, 2, X)
@@ -223,7 +233,7 @@ def _curvatures(model: Model, at: _Place) -> Finding:
     return _worst("second derivatives", eta, y, np.array(error))
 
 
-def _orders(model: Model, at: _Place) -> Finding:
+def _orders(model: Model, at: Place) -> Finding:
     """Count rows whose bits depend on the order asked for or on their neighbours."""
     eta, y, X = at
     full = evaluate(model, eta, y, 2, X)

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numba import njit, objmode
 from numba.core.registry import CPUDispatcher
 
 from streammc.errors import ConfigError, ModelError
+from streammc.models.code_digest import code_digest
 from streammc.models.linear import LinearModel, default_prior
+from streammc.models.quick_check import refuse_wrong_derivatives
 from streammc.numerics.jit import LINK_SIGNATURE
 from streammc.priors import PriorOption, as_prior
-from streammc.protocols import Index, Matrix, Rows, Vector
+from streammc.protocols import Index, Matrix, Model, Rows, Vector
 
 Function = Callable[..., Any]
 
@@ -74,19 +74,6 @@ def _shaped(function: Function, given: tuple[Any, ...], shape: tuple[int, ...]) 
 
 def _called(function: Any) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
-
-
-def _digest(functions: Sequence[Any]) -> str:
-    """Return a digest of the source of functions, of their code where there is none."""
-    total = hashlib.sha256()
-    for function in functions:
-        plain = getattr(function, "py_func", function)
-        try:
-            total.update(inspect.getsource(plain).encode())
-        except (OSError, TypeError):
-            code = getattr(plain, "__code__", None)
-            total.update(code.co_code if code is not None else _called(plain).encode())
-    return total.hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -152,13 +139,14 @@ class UserModel(LinearModel):
         return np.asarray(self.functions["simulate"](eta, rng), dtype=np.float64)
 
     def start(self, rows: Rows) -> Vector:
-        """Return ``start(X, y)`` or zeros (d,)."""
+        """Return ``start(X, y)`` or zeros (d,), after a look at the derivatives there."""
         d = self.dim(rows.X.shape[1])
-        if "start" not in self.functions:
-            return np.zeros(d)
-        theta = np.asarray(self.functions["start"](rows.X, rows.y), dtype=np.float64)
+        theta: Vector = np.zeros(d)
+        if "start" in self.functions:
+            theta = np.asarray(self.functions["start"](rows.X, rows.y), dtype=np.float64)
         if theta.shape != (d,):
             raise ModelError(f"expected start to return shape {(d,)}, found {theta.shape}")
+        refuse_wrong_derivatives(cast(Model, self), rows, theta)
         return theta
 
     def describe(self) -> dict[str, Any]:
@@ -266,6 +254,6 @@ def user(
         tuple(predictors),
         tuple(locations),
         tuple(scales),
-        _digest(used),
+        code_digest(used),
         functions,
     )

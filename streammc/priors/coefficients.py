@@ -54,7 +54,7 @@ LAPLACE_FAMILY: Final = Family(
 )
 
 
-def normal(scale: Option = 10.0, location: Option = 0.0) -> FamilyPrior:
+def normal(scale: Option = 10.0, *, location: Option = 0.0) -> FamilyPrior:
     """Return independent normal priors, ``theta_j ~ Normal(location_j, scale_j)``.
 
     Parameters

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import secrets
 import tempfile
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streammc.control_variates.expansion import ControlVariates
-from streammc.errors import RefusedError
+from streammc.errors import ConfigError, RefusedError, SamplingWarning
 from streammc.protocols import Dataset, Model, Sampler
 from streammc.samplers.energy_conserving import HmcEcs
 from streammc.samplers.full_data import Hmc
@@ -189,12 +190,20 @@ def sample(
     -------
     xarray.DataTree
         Groups ``posterior`` and ``sample_stats`` (chain, draw), their warm-up twins,
-        and ``constant_data``; the attribute ``summary`` holds audit and cost.
+        and ``constant_data``; ``posterior_original`` where the store is standardised.
+        The attribute ``summary`` holds audit, cost and warnings.
+
+    Warns
+    -----
+    SamplingWarning
+        For each of those warnings.
     """
     import signal
     import threading
 
     from streammc.trace.datatree import open_run
+
+    _check_kinds(store, model, sampler)
 
     interrupted = threading.Event()
     main = threading.current_thread() is threading.main_thread()
@@ -220,7 +229,21 @@ def sample(
             signal.signal(signal.SIGINT, before)
     if not RunDirectory.exists(report.path):
         raise KeyboardInterrupt
+    for line in report.warnings:
+        warnings.warn(line, SamplingWarning, stacklevel=2)
     return open_run(report.path)
+
+
+def _check_kinds(store: object, model: object, sampler: object) -> None:
+    """Refuse what is of another kind, such as a name or a data frame."""
+    wanted = (
+        ("a data set, such as streammc.open_store(path)", store, "fingerprint"),
+        ("a model, such as streammc.models.logistic()", model, "prior_table"),
+        ("a sampler, such as streammc.samplers.hmc(), or None", sampler, "describe"),
+    )
+    for expected, found, attribute in wanted:
+        if found is not None and not hasattr(found, attribute):
+            raise ConfigError(f"expected {expected}, found {type(found).__name__}")
 
 
 def _never() -> bool:

@@ -59,11 +59,13 @@ def decide(
     order = sampler.order if isinstance(sampler, HmcEcs) else 2
     if cv is None:
         cv = compute(dataset, model, order=order, scheduler=scheduler, progress=report)
-    elif isinstance(sampler, HmcEcs) and cv.order != order:
-        raise IdentityError(
-            f"the sampler asks for control variates of order {order}, these have order "
-            f"{cv.order}; compute them again or set the order of the sampler"
-        )
+    else:
+        cv.require(dataset, model)
+        if isinstance(sampler, HmcEcs) and cv.order != order:
+            raise IdentityError(
+                f"the sampler asks for control variates of order {order}, these have order "
+                f"{cv.order}; compute them again or set the order of the sampler"
+            )
     if isinstance(sampler, Hmc):
         return Setup(sampler, cv, None, reason or "asked for by name")
     if sampler is None and model.exact_sums is not None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from streammc.control_variates import compute
-from streammc.models import logistic, poisson
+from streammc.models import gaussian, logistic, poisson
 from streammc.priors import normal
 from streammc.stores import from_arrays
 
@@ -95,3 +95,14 @@ def test_fewer_rows_than_columns():
     assert "rank 10 of 20" in lines[0]
     assert "and 16 more" in lines[0] or "more" in lines[0]
     assert lines[1].startswith("separation: ")
+
+
+def test_a_prior_far_narrower_than_the_response_is_named():
+    rng = np.random.default_rng(0)
+    X = np.c_[np.ones(500), rng.normal(size=500)]
+    y = 5e4 + 2e3 * X[:, 1] + 1e3 * rng.normal(size=500)
+    store = from_arrays(X, y, feature_names=["Intercept", "area"])
+    (line,) = compute(store, gaussian()).certificate["warnings"]
+    assert "the default prior moves beta[Intercept]" in line
+    wide = gaussian(prior=normal(scale=1e6))
+    assert compute(store, wide).certificate["warnings"] == []

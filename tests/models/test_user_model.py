@@ -8,7 +8,7 @@ import pytest
 
 import streammc
 from streammc.control_variates.certify import compute
-from streammc.errors import ConfigError, ModelError
+from streammc.errors import ConfigError, IdentityError, ModelError
 from streammc.models import check_model, gaussian_mean, logistic, user
 from streammc.models.bernoulli_logit import link as logistic_link
 from streammc.priors import normal
@@ -153,6 +153,41 @@ def test_identity_follows_the_source_of_the_functions():
     other = numpy_logistic(log_lik=lambda eta, y: y * eta[0] - np.log1p(np.exp(eta[0])))
     assert one.describe() == numpy_logistic().describe()
     assert one.describe()["code"] != other.describe()["code"]
+
+
+def scaled(factor):
+    return numpy_logistic(
+        log_lik=lambda eta, y: factor * (y * eta[0] - np.logaddexp(0, eta[0])),
+        gradient=lambda eta, y: factor * (y - probability(eta)),
+        hessian=lambda eta, y: -factor * (probability(eta) * (1 - probability(eta)))[None],
+    )
+
+
+def test_identity_follows_the_values_that_the_functions_read():
+    assert scaled(2.0).describe() == scaled(2.0).describe()
+    assert scaled(2.0).describe() != scaled(8.0).describe()
+    one, other = {}, {}
+    exec("f = lambda eta, y: 1.5 * eta[0]", one)  # no source to read
+    exec("f = lambda eta, y: 2.5 * eta[0]", other)
+    codes = [numpy_logistic(log_lik=space["f"]).describe()["code"] for space in (one, other, one)]
+    assert codes[0] == codes[2] != codes[1]
+
+
+def test_control_variates_of_other_values_are_refused():
+    store = streammc.from_arrays(*table())
+    cv = compute(store, scaled(2.0))
+    with pytest.raises(IdentityError):
+        streammc.sample(store, scaled(8.0), control_variates=cv, draws=50, seed=1)
+
+
+@pytest.mark.parametrize("part", ["gradient", "hessian"])
+def test_wrong_derivatives_are_refused_before_sampling(part):
+    right = {
+        "gradient": lambda eta, y: -(y - probability(eta)),
+        "hessian": lambda eta, y: (probability(eta) * (1 - probability(eta)))[None],
+    }
+    with pytest.raises(ModelError, match="derivatives of the model 'own' to be those of its"):
+        compute(streammc.from_arrays(*table()), numpy_logistic(**{part: right[part]}))
 
 
 def test_scales_are_reported_as_they_are_and_sampled_as_logarithms():

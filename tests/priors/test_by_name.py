@@ -175,7 +175,7 @@ def test_models_take_a_mapping() -> None:
 
 def test_descriptions_round_trip_through_json() -> None:
     built = [
-        normal({"a": 1.0, "*": 2.0}, [0.0, 1.0]),
+        normal({"a": 1.0, "*": 2.0}, location=[0.0, 1.0]),
         student_t(3.0, 0.5, 2.0),
         laplace(scale=0.5),
         uniform([0.0, 1.0], 2.0),

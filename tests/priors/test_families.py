@@ -16,7 +16,7 @@ from streammc.priors import FamilyPrior
 from streammc.protocols import Matrix
 
 COEFFICIENT: dict[str, tuple[FamilyPrior, Any]] = {
-    "normal": (priors.normal(2.5, -1.0), stats.norm(-1.0, 2.5)),
+    "normal": (priors.normal(2.5, location=-1.0), stats.norm(-1.0, 2.5)),
     "student_t": (priors.student_t(3.0, 0.5, 2.0), stats.t(3.0, 0.5, 2.0)),
     "student_t of many": (priors.student_t(1e9, 0.5, 2.0), stats.norm(0.5, 2.0)),
     "cauchy": (priors.student_t(1.0, 0.5, 0.2), stats.cauchy(0.5, 0.2)),

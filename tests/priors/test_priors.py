@@ -31,7 +31,7 @@ THETA = [np.array([0.3, -2.0, 40.0]), np.zeros(3), np.array([1e4, -1e-9, 5.0])]
 @pytest.mark.parametrize("theta", THETA, ids=["some", "zero", "far"])
 def test_normal_density_equals_scipy(theta: Vector) -> None:
     scale, location = np.array([10.0, 0.5, 3.0]), np.array([0.0, -1.0, 2.0])
-    value, gradient, curvature = density(normal(list(scale), list(location)), theta)
+    value, gradient, curvature = density(normal(list(scale), location=list(location)), theta)
     expected = stats.norm(location, scale).logpdf(theta).sum()
     np.testing.assert_allclose(value, expected, rtol=1e-14)
     np.testing.assert_allclose(gradient, (location - theta) / scale**2, rtol=1e-14)
@@ -39,7 +39,7 @@ def test_normal_density_equals_scipy(theta: Vector) -> None:
 
 
 def test_gradient_is_the_derivative_of_the_density() -> None:
-    prior, theta = normal({"age": 0.7, "*": 2.0}, 0.4), np.array([0.3, -2.0, 4.0])
+    prior, theta = normal({"age": 0.7, "*": 2.0}, location=0.4), np.array([0.3, -2.0, 4.0])
     _, gradient, curvature = density(prior, theta)
     h = 1e-4
     for j in range(3):

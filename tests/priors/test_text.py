@@ -18,7 +18,7 @@ from streammc.priors.text import FAMILIES
         ("normal(0, 1)", priors.normal(location=0.0, scale=1.0)),
         ("normal(scale=2)", priors.normal(scale=2.0)),
         ("normal()", priors.normal()),
-        (" Normal ( scale = 2e0 , location=-.5 ) ", priors.normal(2.0, -0.5)),
+        (" Normal ( scale = 2e0 , location=-.5 ) ", priors.normal(2.0, location=-0.5)),
         ("student_t(3, 0, 2.5)", priors.student_t(3.0, 0.0, 2.5)),
         ("student-t(scale=2.5, df=3)", priors.student_t(3.0, 0.0, 2.5)),
         ("laplace(scale=1)", priors.laplace(scale=1.0)),

@@ -97,7 +97,7 @@ TABLES = {
     "y ~ bs(z, df=2)": "change its options",
     "y ~ bs(z, df=5, lower_bound=7, upper_bound=9)": "change the bounds",
     "y ~ cr(z)": "df",
-    "y ~ cr(z, knots=[0.5])": "below lower bound",
+    "y ~ cr(z, knots=[0.5])": "expected the knots of",
     "y ~ poly(I(x > 0), 2)": "lower its degree",
     "y ~ scale(I(z - z))": "constant",
     "y ~ `C(g)` + x": "the column 'C",
@@ -188,3 +188,9 @@ def test_text_far_down_a_csv_column_of_numbers_is_found(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("\n".join(lines))
     with pytest.raises(DataError, match=r"column 'x', found text in 1 row, .* row 200001 .*oops"):
         from_table(tmp_path / "t.csv", formula="y ~ x + g")
+
+
+def test_knot_outside_the_data_is_named():
+    frame = pd.DataFrame({"y": [0.0, 1.0, 2.0, 3.0], "x": [0.0, 1.0, 2.0, 3.0]})
+    with pytest.raises(DataError, match=r"knots of 'bs.*between the bounds 0 and 3, found 5"):
+        from_table(frame, formula="y ~ bs(x, knots=[1, 5], degree=2)")

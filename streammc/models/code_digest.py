@@ -1,0 +1,70 @@
+"""What tells one user's functions from another's: their source and the values they read."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Sequence
+from types import CodeType, FunctionType
+from typing import Any
+
+import numpy as np
+
+
+def code_digest(functions: Sequence[Any]) -> str:
+    """Return a digest of functions: their source, and the values that they read.
+
+    Values of closures, defaults and globals count where they are numbers, text, arrays,
+    containers of these, or functions, and by name otherwise.
+    """
+    total = hashlib.sha256()
+    seen: set[int] = set()
+
+    def add(value: Any) -> None:
+        plain = getattr(value, "py_func", value)
+        total.update(f"<{type(plain).__name__}>".encode())
+        if isinstance(plain, FunctionType):
+            if id(plain) not in seen:
+                seen.add(id(plain))
+                add_function(plain)
+        elif isinstance(plain, np.ndarray):
+            total.update(f"{plain.dtype}{plain.shape}".encode())
+            total.update(np.ascontiguousarray(plain).tobytes())
+        elif isinstance(plain, dict):
+            for key in sorted(plain, key=repr):
+                add(key)
+                add(plain[key])
+        elif isinstance(plain, (list, tuple)):
+            for part in plain:
+                add(part)
+        elif isinstance(plain, (set, frozenset)):
+            add(sorted(plain, key=repr))
+        elif isinstance(plain, CodeType):
+            add_code(plain)
+        elif isinstance(plain, (int, float, complex, str, bytes, np.generic, type(None))):
+            total.update(repr(plain).encode())
+        else:
+            total.update(str(getattr(plain, "__name__", "")).encode())
+
+    def add_code(code: CodeType) -> None:
+        total.update(code.co_code)
+        add(code.co_names)
+        for constant in code.co_consts:
+            add(constant)
+
+    def add_function(function: FunctionType) -> None:
+        try:
+            total.update(inspect.getsource(function).encode())
+        except (OSError, TypeError):
+            add_code(function.__code__)
+        add(function.__defaults__)
+        add(function.__kwdefaults__)
+        read = inspect.getclosurevars(function)
+        for values in (read.nonlocals, read.globals):
+            for name in sorted(values):
+                total.update(name.encode())
+                add(values[name])
+
+    for function in functions:
+        add(function)
+    return total.hexdigest()[:16]
