@@ -59,11 +59,12 @@ def test_peak_memory_with_a_formula_does_not_grow_with_the_table(tmp_path: Path)
     formula = "late ~ C(share) * distance + bs(`air time`, df=8) + center(exp(exposure)) + night"
     piece = make_table(250_000)
     peaks = []
-    for pieces in (4, 12):  # 88 and 264 MB of rows of the design: two leaves of the shuffle, four
+    for pieces in (8, 20):  # 176 and 440 MB of rows of the design: more leaves than threads
         source = tmp_path / f"{pieces}.parquet"
         with pq.ParquetWriter(source, piece.schema) as sink:
             for _ in range(pieces):
                 sink.write_table(piece)
         peaks.append(peak_megabytes(source, tmp_path / f"{pieces}.zarr", "formula", formula))
     assert peaks[1] < 600
-    assert peaks[1] - peaks[0] < 100
+    # 264 MB more in the design; the buffers of more threads fill with chance.
+    assert peaks[1] - peaks[0] < 132, peaks
