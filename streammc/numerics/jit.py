@@ -82,7 +82,7 @@ def jit(
     borrow
         The function allocates nothing: every array belongs to its caller, and no
         references are counted. Counting those of a tuple of arrays costs up to 0.5 us
-        a call, as much as the arithmetic on 100 rows, and a third of the compilation.
+        a call, as much as the arithmetic on 100 rows.
     """
 
     def decorate(function: Callable[..., Any]) -> Any:

@@ -85,7 +85,7 @@ def test_draws_of_numpy_functions_follow_the_compiled_family(build):
     np.testing.assert_allclose(found[:, 0], first, rtol=1e-3)
 
 
-def test_compiled_link_of_numba_gives_the_same_bits():
+def test_compiled_link_of_numba_gives_the_same_draws():
     store = streammc.from_arrays(*table())
     own = user("own", link=numba.njit(logistic_link.py_func, error_model="numpy"))
     options = {"draws": 50, "warmup": 50, "chains": 1, "seed": 3}
