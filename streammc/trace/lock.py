@@ -88,11 +88,11 @@ def make_run_folder(path: Path) -> None:
 
 def _is_run_folder(path: Path) -> bool:
     """Tell whether ``path`` is empty, a run, or what an interrupted start left of one."""
-    if (path / FOLDER / FILE).exists():
-        return True
     names = {entry.name for entry in path.iterdir()}
-    if names <= {FOLDER}:
-        return not names or not any((path / FOLDER).iterdir())
+    if names <= {FOLDER} and not (names and any((path / FOLDER).iterdir())):
+        return True
+    if (path / FOLDER / FILE).exists():  # after the listing: another process may just have begun
+        return True
     try:
         return is_sealed(read_file(path / "zarr.json", limit=DOCUMENT_LIMIT))
     except (MissingError, StoreError):

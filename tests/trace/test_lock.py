@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from streammc.errors import BusyError
+from streammc.trace.lock import FILE, FOLDER, run_lock
 from streammc.trace.run_directory import RunDirectory
 
 PROGRAM = Path(__file__).with_name("example_job.py")
@@ -83,8 +84,21 @@ def test_of_many_processes_one_samples_and_the_others_are_turned_away(job, tmp_p
     errors = [process.communicate()[1] for process in started]
     winners = [process for process in started if process.returncode == 0]
     assert len(winners) == 1, errors
-    assert sum("BusyError" in text.splitlines()[-1] for text in errors if text) == 3
+    assert sum("BusyError" in text.splitlines()[-1] for text in errors if text) == 3, errors
     job.check_prefix(RunDirectory.open(tmp_path / "run"))
+
+
+def test_a_run_begun_while_its_folder_is_looked_at_is_one(tmp_path, monkeypatch):
+    iterdir = Path.iterdir
+
+    def another_begins_first(self):
+        (tmp_path / FOLDER).mkdir(exist_ok=True)
+        (tmp_path / FOLDER / FILE).touch()
+        return iterdir(self)
+
+    monkeypatch.setattr(Path, "iterdir", another_begins_first)
+    with run_lock(tmp_path):
+        pass
 
 
 def test_a_lock_taken_later_sees_what_others_committed(job, tmp_path):
