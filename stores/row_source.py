@@ -15,6 +15,10 @@ from streammc.protocols import Index, Rows
 
 # Resolved by the loader: called without the interpreter, and the compiled code is cached.
 _madvise: Any = types.ExternalFunction("madvise", types.intc(types.uintp, types.uintp, types.intc))
+_mincore: Any = types.ExternalFunction("mincore", types.intc(types.uintp, types.uintp, types.uintp))
+
+_PROBES = 256
+"""Runs of a request that are looked up in the page cache before any is asked for."""
 
 
 @jit()
@@ -80,6 +84,21 @@ def advise_rows(
     return requests
 
 
+@jit()
+def missing_runs(
+    address: int, row_bytes: int, n_rows: int, starts: Index, page: int, every: int
+) -> int:
+    """Return how many of every so many runs begin in a page that is not in memory."""
+    resident = np.ones(1, dtype=np.uint8)
+    missing = 0
+    for unit in range(0, starts.shape[0], every):
+        if 0 <= starts[unit] < n_rows:
+            at = (address + starts[unit] * row_bytes) // page * page
+            _mincore(at, page, resident.ctypes.data)
+            missing += 1 - (resident[0] & 1)
+    return missing
+
+
 class MemoryRows:
     """Rows of arrays in memory: a ``RowSource``.
 
@@ -123,25 +142,36 @@ class MemoryRows:
 
 
 class MappedRows(MemoryRows):
-    """Rows of mapped chunk files: a ``RowSource``."""
+    """Rows of mapped chunk files: a ``RowSource``.
+
+    Parameters
+    ----------
+    observable
+        Whether the system tells this user which pages are in memory: it does so to those
+        who could write the files.
+    """
+
+    def __init__(self, *arrays: Any, n_rows: int, observable: bool = False) -> None:
+        super().__init__(*arrays, n_rows)
+        self._observable = observable
 
     def will_need(self, starts: Index, unit_rows: int) -> None:
         """Start reading the pages of these runs; sorted starts need the fewest requests.
 
         ``MADV_WILLNEED`` on a mapped file is ``posix_fadvise(WILLNEED)`` on the same
-        range, without keeping a descriptor open per chunk.
+        range, without keeping a descriptor open per chunk. Nothing is asked for where a
+        sample of the runs is in memory: a request takes 0.3 us even then, and an
+        iteration at 100 rows 8.
         """
         starts = np.ascontiguousarray(starts, dtype=np.int64)
+        every = max(8, starts.size // _PROBES)
         for array in self.arrays:
-            if array.size:
-                advise_rows(
-                    array.ctypes.data,
-                    _row_bytes(array),
-                    self.n_rows,
-                    starts,
-                    unit_rows,
-                    mmap.PAGESIZE,
-                )
+            if array.size == 0:
+                continue
+            place = (array.ctypes.data, _row_bytes(array), self.n_rows, starts)
+            if self._observable and missing_runs(*place, mmap.PAGESIZE, every) == 0:
+                continue
+            advise_rows(*place, unit_rows, mmap.PAGESIZE)
 
 
 def _read_only(array: NDArray[Any]) -> NDArray[Any]:

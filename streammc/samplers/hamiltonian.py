@@ -1,8 +1,8 @@
 """One chain of Hamiltonian Monte Carlo over the compiled transition.
 
-The chain draws its subsample proposals ahead, in batches, from a stream of their
-own: units do not depend on theta, so a batch can be sorted, hinted to the kernel and
-gathered at once. Not one bit of the draws depends on the size of a batch.
+Iterations are handed to compiled code in batches whose rows have been gathered; while
+one batch runs, the rows of the next are on their way (``subsampling.lookahead``). Not
+one bit of the draws depends on the size of a batch.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from streammc.protocols import Index, Rows, RowSource
 from streammc.samplers import dual_averaging
 from streammc.samplers.transition import STATISTICS, Dynamics, allocate_proposal, run
 from streammc.subsampling.certainty import leave_out
+from streammc.subsampling.lookahead import Lookahead
 from streammc.subsampling.units import UnitDesign
 
 _INTEGERS = frozenset({"n_steps", "n_rows"})
@@ -80,12 +81,15 @@ class HamiltonianKernel:
         self.iteration = 0
         self.rows_gathered = 0
         self._kernel_rng = streams.stream(seed, chain, streams.Role.KERNEL)
-        self._subsample_rng = streams.stream(seed, chain, streams.Role.SUBSAMPLE)
         self._seconds_per_iteration = 0.0
         d, p = problem.dim, problem.certain.eta_star.shape[0]
         k = problem.design.subsample_units if problem.design else 0
         m = problem.design.subsample_size if problem.design else 0
         q = problem.source.n_features
+        self._ahead = None
+        if problem.design:
+            rng = streams.stream(seed, chain, streams.Role.SUBSAMPLE)
+            self._ahead = Lookahead(problem.design, problem.source, rng)
         self._sub = allocate_block(m, q, p)
         self._units = np.zeros(k, dtype=np.int64)
         bounds = problem.design.block_bounds() if problem.design else np.zeros(1, dtype=np.int64)
@@ -105,8 +109,8 @@ class HamiltonianKernel:
             If the log density is not finite at any of 100 starts.
         """
         problem = self.problem
-        if problem.design:
-            self._units[:] = problem.design.draw(len(self._units), self._subsample_rng)
+        if self._ahead:
+            self._units[:] = self._ahead.take(len(self._units))
             self._load_subsample()
         for _ in range(100):
             self._point.z[:] = self._kernel_rng.standard_normal(problem.dim)
@@ -160,12 +164,13 @@ class HamiltonianKernel:
         arrays["eta_star"] = self._sub.eta_star.copy()
         arrays["expansion"] = self._sub.expansion.copy()
         arrays["tuning"] = self._tuning.copy()
-        meta = {
+        meta: dict[str, Any] = {
             "iteration": self.iteration,
             "rows_gathered": self.rows_gathered,
             "kernel_rng": streams.get_state(self._kernel_rng),
-            "subsample_rng": streams.get_state(self._subsample_rng),
         }
+        if self._ahead:
+            meta["subsample_rng"] = self._ahead.get_state()
         return arrays, meta
 
     def set_state(self, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> None:
@@ -175,7 +180,10 @@ class HamiltonianKernel:
         vectorised loop may round the same row differently at another position.
         """
         self._units[:] = arrays["units"]
-        if self.problem.design:
+        design = self.problem.design
+        if design:
+            starts = np.sort(design.starts(self._units))
+            self.problem.source.will_need(starts, design.unit_rows)
             self._load_subsample()
         for name, array in self._point._asdict().items():
             array[...] = arrays[f"point_{name}"]
@@ -186,7 +194,8 @@ class HamiltonianKernel:
         self.iteration = int(meta["iteration"])
         self.rows_gathered = int(meta["rows_gathered"])
         self._kernel_rng = streams.from_state(meta["kernel_rng"])
-        self._subsample_rng = streams.from_state(meta["subsample_rng"])
+        if self._ahead:
+            self._ahead.set_state(meta["subsample_rng"])
 
     def _batch(self) -> int:
         """Return how many iterations to hand over at once: about 0.1 s, bounded rows."""
@@ -205,12 +214,10 @@ class HamiltonianKernel:
     ) -> None:
         problem = self.problem
         n = theta.shape[0]
-        if problem.design:
-            counts = problem.design.proposal_counts(self.iteration, n)
-            units = problem.design.draw(int(counts.sum()), self._subsample_rng)
-        else:
-            units = self._units
+        units = self._ahead.take(self._proposed(self.iteration, n)) if self._ahead else self._units
         ahead = self._gather(units)
+        if self._ahead:
+            self._ahead.prefetch(self._proposed(self.iteration + n, self._batch()))
         adapt = warmup and problem.step_size is None
         dynamics = Dynamics(
             problem.trajectory_length, problem.jitter, problem.target_acceptance, int(adapt)
@@ -236,6 +243,11 @@ class HamiltonianKernel:
         )
         self.iteration += n
 
+    def _proposed(self, iteration: int, n: int) -> int:
+        """Return how many units ``n`` iterations propose, the first being ``iteration``."""
+        design = self.problem.design
+        return int(design.proposal_counts(iteration, n).sum()) if design else 0
+
     def _gather(self, units: Index) -> Rows:
         """Return the rows of ``units``; certainty rows count 0 times."""
         problem = self.problem
@@ -243,7 +255,6 @@ class HamiltonianKernel:
         rows = allocate_rows(len(units) * b, problem.source.n_features)
         if problem.design:
             starts = problem.design.starts(units)
-            problem.source.will_need(np.sort(starts), b)
             problem.source.gather(starts, b, rows)
             leave_out(starts, b, problem.certainty_rows, rows.weight)
             self.rows_gathered += len(units) * b
