@@ -151,8 +151,16 @@ class MappedRows(MemoryRows):
         who could write the files.
     """
 
-    def __init__(self, *arrays: Any, n_rows: int, observable: bool = False) -> None:
-        super().__init__(*arrays, n_rows)
+    def __init__(
+        self,
+        X: NDArray[Any],
+        y: NDArray[Any],
+        offset: NDArray[np.float64],
+        weight: NDArray[np.float64],
+        n_rows: int,
+        observable: bool = False,
+    ) -> None:
+        super().__init__(X, y, offset, weight, n_rows)
         self._observable = observable
 
     def will_need(self, starts: Index, unit_rows: int) -> None:

@@ -78,7 +78,7 @@ class Store:
                     self._map("y"),
                     self._map("offset"),
                     self._map("weight"),
-                    n_rows=self.n_rows,
+                    self.n_rows,
                     observable=os.access(self._root / self.layout.members[0].key(0), os.W_OK),
                 )
             return self._rows

@@ -153,3 +153,14 @@ def table(kind="logistic", n=3000, q=4, seed=1, dtype=np.float64, prior=None, he
         model = Gaussian(2 if kind == "gaussian-2" else 1, prior)
         y = eta + rng.normal(size=n) * 0.7
     return Table(X, y, offset, weight, model)
+
+
+def outliers(n=4000, seed=2):
+    """Poisson with a heavy-tailed covariate: a few rows dominate."""
+    rows = table("poisson", n=n, q=3, seed=seed)
+    rows.weight[:] = 1.0
+    rows.offset[:] = -2.0
+    heavy = np.random.default_rng(seed).standard_t(2.0, size=n)
+    rows.X[:, 2] = np.clip(heavy, -15, 15) * 0.5
+    rows.y[:] = np.random.default_rng(9).poisson(np.exp(-2.0 + 0.5 * rows.X[:, 2]))
+    return rows

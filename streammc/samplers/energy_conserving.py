@@ -17,7 +17,7 @@ class HmcEcs:
     """Rows in the subsample, m."""
     n_blocks: int | None = None
     """Blocks of the subsample, G."""
-    unit_rows: int = 1
+    unit_rows: int | None = None
     """Rows of a unit, b."""
     step_size: float | None = None
     trajectory_length: float | None = None

@@ -7,12 +7,14 @@ from typing import Any, Final
 
 from streammc.control_variates.certify import compute
 from streammc.control_variates.expansion import ControlVariates
-from streammc.control_variates.plan import Plan, plan
+from streammc.control_variates.plan import Plan
+from streammc.control_variates.units import plan_units
 from streammc.errors import IdentityError, RefusedError
 from streammc.protocols import Dataset, Model, Sampler
 from streammc.samplers.energy_conserving import HmcEcs
 from streammc.samplers.full_data import Hmc
 from streammc.samplers.transition import STATISTICS
+from streammc.sampling.build import memory_limit
 from streammc.sampling.chains import Progress
 from streammc.trace.run_directory import RunDirectory
 
@@ -72,10 +74,11 @@ def decide(
         reason = "hmc, because the sums of one pass are sufficient statistics: exact, no row read"
         return Setup(Hmc(), cv, None, reason)
     wanted = sampler if isinstance(sampler, HmcEcs) else HmcEcs()
-    chosen = plan(
+    chosen = plan_units(
         cv,
         dataset,
         model,
+        memory=2 * memory_limit(),
         subsample_size=wanted.subsample_size,
         unit_rows=wanted.unit_rows,
         n_blocks=wanted.n_blocks,

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from passes import table
+from passes import outliers, table
 
 from streammc.control_variates import compute
 from streammc.control_variates import pilot as pilot_module
@@ -41,17 +41,6 @@ class Case:
     def pilot_shifts(self):
         xi = covering_draws(N_DRAWS, self.cv.dim, 3)
         return self.cv.newton_step + xi @ self.cv.factor.T
-
-
-def outliers(n=4000, seed=2):
-    """Poisson with a heavy-tailed covariate: a few rows dominate."""
-    rows = table("poisson", n=n, q=3, seed=seed)
-    rows.weight[:] = 1.0
-    rows.offset[:] = -2.0
-    heavy = np.random.default_rng(seed).standard_t(2.0, size=n)
-    rows.X[:, 2] = np.clip(heavy, -15, 15) * 0.5
-    rows.y[:] = np.random.default_rng(9).poisson(np.exp(-2.0 + 0.5 * rows.X[:, 2]))
-    return rows
 
 
 @pytest.fixture(scope="module")

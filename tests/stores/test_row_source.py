@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from streammc.errors import ConfigError
 from streammc.protocols import Rows
 from streammc.stores import from_arrays, open_store
-from streammc.stores.row_source import advise_rows
+from streammc.stores.row_source import advise_rows, missing_runs
 
 
 def _empty(rows: int, columns: int) -> Rows:
@@ -128,3 +129,44 @@ def test_files_are_unmapped_when_the_last_array_is_gone(sample) -> None:
     del part
     gc.collect()
     assert 0 == mapped()
+
+
+def test_a_request_asks_only_for_what_is_not_in_memory(shared_sample, monkeypatch) -> None:
+    """Runs in the page cache are seen there; where nobody may look, all are asked for."""
+    rows = open_store(shared_sample.path).rows()
+    X = rows.arrays[0]
+    starts = np.arange(0, 10_000, 100, dtype=np.int64)
+    requests = []
+
+    def count(*arguments: object) -> int:
+        requests.append(advise_rows(*arguments))
+        return requests[-1]
+
+    monkeypatch.setattr("streammc.stores.row_source.advise_rows", count)
+    place = (X.ctypes.data, 12, 10_001, starts, 4096, 1)
+    _gather(rows, list(starts), 1)
+    assert missing_runs(*place) == 0
+    rows.will_need(starts, 1)
+    assert requests == []
+    rows._observable = False
+    rows.will_need(starts, 1)
+    assert len(requests) == 4  # X, y, offset, weight
+    assert requests[0] > 0
+
+
+def test_rows_that_left_the_page_cache_are_missing(write_store: Callable, tmp_path: Path) -> None:
+    store = write_store(tmp_path / "cold", extras=False)
+    for file in Path(store.path).rglob("*"):
+        if file.is_file():
+            descriptor = os.open(file, os.O_RDONLY)
+            os.fsync(descriptor)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.close(descriptor)
+    rows = open_store(store.path).rows()
+    X = rows.arrays[0]
+    starts = np.arange(0, 10_000, 1000, dtype=np.int64)
+    place = (X.ctypes.data, X.itemsize * X.shape[1], rows.n_rows, starts, 4096, 1)
+    if missing_runs(*place) == 0:
+        pytest.skip("this file system keeps its files in memory")
+    _gather(rows, list(starts), 1)
+    assert missing_runs(*place) == 0
