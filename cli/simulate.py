@@ -8,7 +8,7 @@ from streammc.cli.options import SEED, command, path_argument, setting
 from streammc.cli.output import Output, fields
 from streammc.cli.progress import Progress
 from streammc.cli.receipt import Receipt, make_once
-from streammc.cli.values import WholeNumber
+from streammc.cli.values import Number, WholeNumber
 
 
 @command("simulate", configurable=True, short_help="Write a store of simulated rows.")
@@ -19,6 +19,11 @@ from streammc.cli.values import WholeNumber
     "--dim", type=WholeNumber(1, 10**6), required=True, help="Columns, the intercept included."
 )
 @setting("--seed", type=SEED, required=True, help="Seed of truth and rows.")
+@setting(
+    "--intercept",
+    type=Number(),
+    help="True coefficient of the ones, such as -14.5 for rare events; the kind's own by default.",
+)
 @setting("--chunk-rows", type=WholeNumber(1, 10**12), help="Rows per chunk.")
 @setting(
     "--dtype",
@@ -35,14 +40,15 @@ def simulate(
     rows: int,
     dim: int,
     seed: int,
+    intercept: float | None,
     chunk_rows: int | None,
     dtype: str,
 ) -> None:
-    """Write rows of KIND (logistic, poisson) with a true theta that is kept in STORE."""
+    """Write rows of KIND, such as logistic, with a true theta that is kept in STORE."""
     from streammc.stores.simulate import simulate as write
     from streammc.stores.verify import info
 
-    asked = {
+    asked: dict[str, object] = {
         "command": "simulate",
         "kind": kind,
         "rows": rows,
@@ -51,10 +57,13 @@ def simulate(
         "chunk_rows": chunk_rows,
         "dtype": dtype,
     }
+    if intercept is not None:
+        asked["intercept"] = intercept
     with Progress(output) as progress:
 
         def make() -> dict[str, object]:
-            write(kind, store, rows, dim, seed, chunk_rows, dtype, progress.of("write"))
+            show = progress.of("write")
+            write(kind, store, rows, dim, seed, chunk_rows, dtype, show, intercept=intercept)
             return info(store)
 
         result, new = make_once(Receipt(store, asked), lambda: info(store), make)

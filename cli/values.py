@@ -64,6 +64,23 @@ class PositiveNumber(ParamType):
         return found
 
 
+class Number(ParamType):
+    """A finite number."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float:
+        """Return the number."""
+        text = str(value).strip()
+        try:
+            found = float(text)
+        except ValueError:
+            found = math.nan
+        if not math.isfinite(found):
+            self.fail(f"expected a finite number, found {text!r}", param, ctx)
+        return found
+
+
 class LocalPath(ParamType):
     """A path on this machine; a URL is refused without repeating its credentials."""
 

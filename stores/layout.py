@@ -9,6 +9,7 @@ array can be mapped one after the other into one address range.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -66,6 +67,26 @@ class Member:
     def shape(self, rows: int) -> tuple[int, ...]:
         """Return the shape of ``rows`` rows."""
         return (rows,) if self.columns is None else (rows, self.columns)
+
+
+def make_members(columns: int, dtypes: Mapping[str, str | None]) -> tuple[Member, ...]:
+    """Return the row arrays of a new store, by the dtype wanted for each or ``None``.
+
+    Raises
+    ------
+    ConfigError
+        If the format does not have a dtype.
+    """
+    members = []
+    for name, wanted in dtypes.items():
+        if wanted is None:
+            continue
+        kind = np.dtype(wanted).name
+        if kind not in MEMBER_DTYPES[name]:
+            allowed = ", ".join(MEMBER_DTYPES[name])
+            raise ConfigError(f"expected the dtype of {name} among {allowed}, found {kind}")
+        members.append(Member(name, kind, columns if name == "X" else None))
+    return tuple(members)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +176,27 @@ def choose_chunk_rows(row_bytes: int, n_rows: int | None = None, n_members: int 
     if n_rows is not None:
         rows = max(rows, round_chunk_rows(-(-n_rows * n_members // MAX_CHUNKS) or 1))
     return rows
+
+
+def settle_chunk_rows(members: Sequence[Member], chunk_rows: int | None, n_rows: int | None) -> int:
+    """Return the rows per chunk of a new store, as asked for or by default.
+
+    Raises
+    ------
+    ConfigError
+        If a chunk would be too large.
+    """
+    X = members[0]
+    check_row_bytes(X.columns or 0, X.dtype)
+    if chunk_rows is None:
+        chunk_rows = choose_chunk_rows(X.row_bytes, n_rows, len(members))
+    chunk_rows = round_chunk_rows(chunk_rows)
+    if chunk_rows * X.row_bytes > MAX_CHUNK_BYTES:
+        raise ConfigError(
+            f"expected chunks of at most {MAX_CHUNK_BYTES >> 20} MB, found {chunk_rows} "
+            f"rows of {X.row_bytes} bytes: lower chunk_rows"
+        )
+    return chunk_rows
 
 
 def chunks_per_block(n_rows: int, chunk_rows: int, n_features: int, itemsize: int) -> int:

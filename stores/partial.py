@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,9 @@ from streammc.errors import (
     StreammcError,
 )
 from streammc.stores.layout import MANIFEST
+
+_LARGE: Final = 1 << 16
+"""Bytes from which a file goes to the disk at once."""
 
 
 def refuse_existing(path: Path) -> None:
@@ -105,6 +109,8 @@ class PartialDirectory:
                 view = memoryview(content) if isinstance(content, bytes) else content.data
                 while view:
                     view = view[os.write(descriptor, view) :]
+                if len(content) >= _LARGE:
+                    _begin_writeback(descriptor)
             finally:
                 os.close(descriptor)
         except OSError as error:
@@ -189,6 +195,13 @@ def _refused(error: OSError, path: Path) -> StreammcError:
     return OutputError(
         f"cannot create {str(path)!r}: {reason}; give a path in an existing, writable folder"
     )
+
+
+def _begin_writeback(descriptor: int) -> None:
+    # Writes dirty pages without waiting; left to itself the kernel waits for gigabytes
+    # of them, and the sync of the commit for the disk.
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def _sync(path: Path) -> None:

@@ -10,13 +10,15 @@ normals. With ``theta`` drawn once,
     gaussian   y_i ~ Normal(x_i . theta, sigma), sigma = 0.5
     student-t  y_i ~ x_i . theta + sigma StudentT(nu), sigma = 0.5, nu = 4
 
-Every 65,536 rows have their own stream of random numbers, so that row ``i`` depends
-on the kind, ``dim``, the seed and ``i`` alone: not on ``n_rows`` or the chunks.
+Every 65,536 rows, fewer where there are more than 64 columns, have their own stream of
+random numbers, so that row ``i`` depends on the kind, ``dim``, the seed, the intercept
+and ``i`` alone: not on ``n_rows``, the chunks or the threads.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -27,10 +29,15 @@ from numpy.typing import NDArray
 from streammc.errors import ConfigError
 from streammc.protocols import Matrix, Vector
 from streammc.rng import Role, stream
-from streammc.stores.layout import MAX_FEATURES, MAX_ROWS
+from streammc.stores.layout import MAX_FEATURES, MAX_ROWS, ROW_MULTIPLE, choose_chunk_rows
+from streammc.stores.workers import available_threads, in_threads
 from streammc.stores.writer import StoreWriter
 
 _STREAM_ROWS: Final = 65_536
+_STREAM_VALUES: Final = 1 << 22
+"""Most values of a stream: 16 MB."""
+_BUFFER_BYTES: Final = 512 << 20
+"""Most bytes in the buffers of all threads, unless one thread needs more."""
 _SIGMA: Final = 0.5
 _NU: Final = 4.0
 _PHI: Final = 2.0
@@ -47,6 +54,8 @@ class _Kind:
     draw: Callable[[Vector, np.random.Generator], NDArray[Any]]
     scales: dict[str, float] = field(default_factory=dict)
     """True scale parameters by name."""
+    most: float = 30.0
+    """Largest intercept; counts must fit their dtype."""
 
 
 def _bernoulli(eta: Vector, rng: np.random.Generator) -> NDArray[Any]:
@@ -77,8 +86,8 @@ def _heavy(eta: Vector, rng: np.random.Generator) -> NDArray[Any]:
 KINDS: Final[dict[str, _Kind]] = {
     "gaussian": _Kind("float64", 0.5, 1.0, _normals, {"sigma": _SIGMA}),
     "logistic": _Kind("uint8", -0.5, 1.0, _bernoulli),
-    "negative-binomial": _Kind("int32", 0.0, 0.5, _mixed_counts, {"phi": _PHI}),
-    "poisson": _Kind("int32", 0.0, 0.5, _counts),
+    "negative-binomial": _Kind("int32", 0.0, 0.5, _mixed_counts, {"phi": _PHI}, 12.0),
+    "poisson": _Kind("int32", 0.0, 0.5, _counts, most=12.0),
     "probit": _Kind("uint8", -0.5, 1.0, _signs),
     "student-t": _Kind("float64", 0.5, 1.0, _heavy, {"sigma": _SIGMA, "nu": _NU}),
 }
@@ -93,6 +102,9 @@ def simulate(
     chunk_rows: int | None = None,
     dtype: str = "float32",
     progress: Callable[[int, int], None] | None = None,
+    *,
+    intercept: float | None = None,
+    threads: int | None = None,
 ) -> dict[str, Any]:
     """Write a simulated store; return its ``simulation`` attribute.
 
@@ -108,11 +120,17 @@ def simulate(
     seed
         Seed in ``[0, 2**64)``.
     chunk_rows
-        Rows per chunk.
+        Rows per chunk; by default about 8 MB of ``X`` in whole streams.
     dtype
         How ``X`` is stored.
     progress
         Called with (rows written, rows in all).
+    intercept
+        The true coefficient of the column of ones, from -30 to 30 (12 for counts);
+        the kind's own by default. At ``logistic`` -14.5 a response of 1 is an event
+        in two million rows.
+    threads
+        Threads that make and write chunks; all cores by default.
 
     Returns
     -------
@@ -129,15 +147,22 @@ def simulate(
     """
     if kind not in KINDS:
         raise ConfigError(f"unknown kind {kind!r}: choose one of {', '.join(sorted(KINDS))}")
+    family = KINDS[kind]
+    if threads is None:
+        threads = available_threads()
     for name, value, low, high in (
         ("rows", rows, 1, MAX_ROWS),
         ("dim", dim, 1, MAX_FEATURES),
         ("seed", seed, 0, 2**64 - 1),
+        ("threads", threads, 1, 2**16),
     ):
         if type(value) is not int or not low <= value <= high:
             raise ConfigError(f"expected {name} between {low} and {high}, found {value!r}")
-    family = KINDS[kind]
-    theta = _truth(family, dim, seed)
+    if intercept is not None and not -30.0 <= intercept <= family.most:
+        raise ConfigError(
+            f"expected an intercept between -30 and {family.most:g} for {kind}, found {intercept!r}"
+        )
+    theta = _truth(family, dim, seed, intercept)
     record: dict[str, Any] = {"kind": kind, "seed": seed, "theta": theta.tolist()}
     if family.scales:
         record["scales"] = dict(family.scales)
@@ -147,35 +172,101 @@ def simulate(
         features=features,
         dtype=dtype,
         y_dtype=family.y_dtype,
-        chunk_rows=chunk_rows,
-        n_rows=rows,
+        chunk_rows=_chunk_rows(dim, dtype, rows) if chunk_rows is None else chunk_rows,
     ) as writer:
-        for start in range(0, rows, _STREAM_ROWS):
-            X, y = _rows(family, theta, seed, start // _STREAM_ROWS, dtype)
-            count = min(_STREAM_ROWS, rows - start)
-            writer.append(X[:count], y[:count])
-            if progress is not None:
-                progress(start + count, rows)
+        source = _Source(family, theta, seed)
+        _write(source, writer, rows, dtype, threads, progress)
         writer.commit({"response": "y", "intercept": True, "simulation": record})
     return record
 
 
-def _truth(family: _Kind, dim: int, seed: int) -> Vector:
+def _truth(family: _Kind, dim: int, seed: int, intercept: float | None) -> Vector:
     """Return theta: N(0, 0.5^2), narrower where many columns would add up too far."""
     rng = stream(seed, 0, Role.SIMULATE)
     theta = rng.normal(0.0, min(0.5, family.spread / np.sqrt(max(dim - 1, 1))), dim)
-    theta[0] = family.intercept
+    theta[0] = family.intercept if intercept is None else intercept
     return theta
 
 
-def _rows(
-    family: _Kind, theta: Vector, seed: int, block: int, dtype: str
-) -> tuple[Matrix, NDArray[Any]]:
-    """Return the rows of one stream; the response sees ``X`` as it is stored."""
-    rng = stream(seed, block + 1, Role.SIMULATE)
-    X = rng.standard_normal((_STREAM_ROWS, theta.size), dtype=np.float32)
-    X[:, 0] = 1.0
-    eta = np.zeros(_STREAM_ROWS)
-    for column in range(theta.size):  # in this order on every machine, unlike a BLAS product
-        eta += theta[column] * X[:, column]
-    return X.astype(dtype), family.draw(eta, rng)
+def _stream_rows(dim: int) -> int:
+    """Return the rows of one stream: a power of two, at most 16 MB unless it is a page."""
+    most = max(ROW_MULTIPLE, _STREAM_VALUES // dim)
+    return min(_STREAM_ROWS, 1 << (most.bit_length() - 1))
+
+
+def _chunk_rows(dim: int, dtype: str, rows: int) -> int:
+    """Return the default rows of a chunk: whole streams, or a power of two of rows."""
+    wanted = choose_chunk_rows(dim * np.dtype(dtype).itemsize, rows)
+    if wanted < _STREAM_ROWS:
+        return 1 << (wanted - 1).bit_length()
+    return -(-wanted // _STREAM_ROWS) * _STREAM_ROWS
+
+
+def _write(
+    source: _Source,
+    writer: StoreWriter,
+    rows: int,
+    dtype: str,
+    threads: int,
+    progress: Callable[[int, int], None] | None,
+) -> None:
+    """Make and write all rows, in each thread some whole chunks that cover a stream."""
+    dim, size = source.theta.size, writer.chunk_rows
+    step = size * -(-source.stream_rows // size)
+    own = threading.local()
+    threads = max(1, min(threads, _BUFFER_BYTES // (step * dim * np.dtype(dtype).itemsize)))
+    done = 0
+
+    def make(start: int) -> int:
+        if not hasattr(own, "X"):
+            # One buffer for all chunks of a thread: new pages cost as much as writing them.
+            length = min(step, rows)
+            own.X, own.y = np.empty((length, dim), dtype), np.empty(length, source.family.y_dtype)
+        stop = min(start + step, rows)
+        X, y = own.X[: stop - start], own.y[: stop - start]
+        source.fill(start, X, y)
+        for low in range(0, stop - start, size):
+            writer.put_chunk((start + low) // size, X[low : low + size], y[low : low + size])
+        return stop - start
+
+    def count(written: int) -> None:
+        nonlocal done
+        done += written
+        if progress is not None:
+            progress(done, rows)
+
+    in_threads(make, range(0, rows, step), threads, count)
+
+
+class _Source:
+    """The rows of a simulation, from any place on."""
+
+    def __init__(self, family: _Kind, theta: Vector, seed: int) -> None:
+        self.family = family
+        self.theta = theta
+        self.stream_rows = _stream_rows(theta.size)
+        self._seed = seed
+
+    def fill(self, start: int, X: Matrix, y: NDArray[Any]) -> None:
+        """Set the rows from ``start`` on; the response sees ``X`` as it is stored."""
+        size, stop = self.stream_rows, start + len(X)
+        for block in range(start // size, -(-stop // size)):
+            low, high = max(start, block * size), min(stop, (block + 1) * size)
+            part = X[low - start : high - start]
+            in_place = high - low == size and X.dtype == np.float32
+            Z: Matrix = part if in_place else np.empty((size, self.theta.size), np.float32)
+            response = self._draw(block, Z)
+            if not in_place:
+                part[...] = Z[low - block * size : high - block * size]
+            y[low - start : high - start] = response[low - block * size : high - block * size]
+
+    def _draw(self, block: int, Z: NDArray[Any]) -> NDArray[Any]:
+        """Set ``Z`` to the columns of one stream and return its responses."""
+        rng = stream(self._seed, block + 1, Role.SIMULATE)
+        rng.standard_normal(out=Z, dtype=np.float32)
+        Z[:, 0] = 1.0
+        eta, term = np.zeros(len(Z)), np.empty(len(Z))
+        for column in range(self.theta.size):  # in this order, unlike a BLAS product
+            np.multiply(self.theta[column], Z[:, column], out=term)
+            eta += term
+        return self.family.draw(eta, rng)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -20,33 +21,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.errors import ConfigError, DataError, StoreError
-from streammc.stores.faults import Faults
+from streammc.stores.conversion import check_given, convert, whole
 from streammc.stores.layout import (
     FEATURE_KEY,
     FORMAT,
     MANIFEST,
-    MAX_CHUNK_BYTES,
-    MEMBER_DTYPES,
     METADATA,
     Layout,
-    Member,
     array_document,
-    check_row_bytes,
-    choose_chunk_rows,
     feature_document,
     group_document,
-    round_chunk_rows,
+    make_members,
+    settle_chunk_rows,
 )
 from streammc.stores.manifest import Entry, make_manifest
-from streammc.stores.memory import check_finite
 from streammc.stores.objects import local_path
 from streammc.stores.partial import PartialDirectory, refuse_existing
-from streammc.stores.row_weights import find_weight_faults
 from streammc.stores.schema import check_attributes, encode_features
 
 
 class StoreWriter:
-    """Append rows, then :meth:`commit`; use it as a context manager.
+    """Append rows or put chunks, then :meth:`commit`; use it as a context manager.
 
     Parameters
     ----------
@@ -92,39 +87,18 @@ class StoreWriter:
     ) -> None:
         self.path = local_path(path)
         self.features = list(features)
-        wanted = {
-            "X": dtype,
-            "y": y_dtype,
-            "offset": "float64" if offset else None,
-            "weight": "float64" if weight else None,
-        }
-        members = []
-        for name, kind in wanted.items():
-            if kind is None:
-                continue
-            kind = np.dtype(kind).name
-            if kind not in MEMBER_DTYPES[name]:
-                allowed = ", ".join(MEMBER_DTYPES[name])
-                raise ConfigError(f"expected the dtype of {name} among {allowed}, found {kind}")
-            members.append(Member(name, kind, len(self.features) if name == "X" else None))
-        self._members = tuple(members)
-        check_row_bytes(len(self.features), members[0].dtype)
-        if chunk_rows is None:
-            chunk_rows = choose_chunk_rows(members[0].row_bytes, n_rows, len(members))
-        self.chunk_rows = round_chunk_rows(chunk_rows)
-        if self.chunk_rows * members[0].row_bytes > MAX_CHUNK_BYTES:
-            raise ConfigError(
-                f"expected chunks of at most {MAX_CHUNK_BYTES >> 20} MB, found {self.chunk_rows} "
-                f"rows of {members[0].row_bytes} bytes: lower chunk_rows"
-            )
+        dtypes = {"X": dtype, "y": y_dtype}
+        dtypes |= {"offset": "float64" if offset else None, "weight": "float64" if weight else None}
+        members = self._members = make_members(len(self.features), dtypes)
+        self.chunk_rows = settle_chunk_rows(members, chunk_rows, n_rows)
         refuse_existing(self.path)
         self.n_rows = 0
         self._filled = 0
-        self._chunks = 0
+        self._written: dict[int, int] = {}
+        """Rows of every chunk that is on its way to the disk."""
+        self._lock = threading.Lock()
         self._entries: dict[str, Entry] = {}
-        self._buffers = {
-            member.name: np.zeros(member.shape(self.chunk_rows), member.dtype) for member in members
-        }
+        self._buffers: dict[str, NDArray[Any]] = {}
         self._partial = PartialDirectory(self.path, [*(m.name for m in members), "feature"])
 
     def __enter__(self) -> Self:
@@ -165,31 +139,67 @@ class StoreWriter:
         StorageIOError
             If the disk is full or refuses.
         """
-        given = {"X": X, "y": y, "offset": offset, "weight": weight}
-        count = X.shape[0]
-        for name, value in given.items():
-            if (value is None) == (name in self._buffers):
-                state = "no" if value is None else "unexpected"
-                raise ConfigError(f"{state} {name} in a block of rows of store {str(self.path)!r}")
-            if value is not None and value.shape != (count, *self._buffers[name].shape[1:]):
-                raise ConfigError(f"expected {count} rows of {name}, found shape {value.shape}")
-        if weight is not None:
-            faults = Faults()
-            find_weight_faults(faults, "weight", self.n_rows, weight)
-            faults.refuse(lambda row: f"row {row} of store {str(self.path)!r}, counted from 0")
-        done = 0
+        given = self._given(self.n_rows, X=X, y=y, offset=offset, weight=weight)
+        if not self._buffers:
+            self._buffers = {
+                member.name: np.zeros(member.shape(self.chunk_rows), member.dtype)
+                for member in self._members
+            }
+        count, done = X.shape[0], 0
         while done < count:
             step = min(count - done, self.chunk_rows - self._filled)
             for name, buffer in self._buffers.items():
-                value = given[name]
-                assert value is not None
                 part = buffer[self._filled : self._filled + step]
-                _convert(value[done : done + step], part, self._columns(name), self.n_rows)
+                convert(given[name][done : done + step], part, self._columns(name), self.n_rows)
             done += step
             self.n_rows += step
             self._filled += step
             if self._filled == self.chunk_rows:
-                self._flush(self.chunk_rows)
+                self._flush()
+
+    def put_chunk(
+        self,
+        chunk: int,
+        X: NDArray[Any],
+        y: NDArray[Any] | None = None,
+        *,
+        offset: NDArray[Any] | None = None,
+        weight: NDArray[Any] | None = None,
+    ) -> None:
+        """Write one chunk; in any order and from any thread, in place of :meth:`append`.
+
+        Parameters
+        ----------
+        chunk
+            Its number: it holds the rows from ``chunk * chunk_rows`` on.
+        X
+            (chunk_rows, q) numbers, fewer rows in the last chunk alone. Arrays of the
+            store's dtypes are written without a copy.
+        y, offset, weight
+            (rows of X,) numbers, for the arrays that the store has.
+
+        Raises
+        ------
+        ConfigError
+            If the chunk is there, or has no place.
+        DataError, StorageIOError
+            As :meth:`append`.
+        """
+        start, rows = chunk * self.chunk_rows, X.shape[0]
+        given = self._given(start, X=X, y=y, offset=offset, weight=weight)
+        with self._lock:
+            if chunk < 0 or chunk in self._written or not 0 < rows <= self.chunk_rows:
+                raise ConfigError(
+                    f"expected 1 to {self.chunk_rows} rows of a new chunk, found {rows} of {chunk}"
+                )
+            self._written[chunk] = rows
+            self.n_rows += rows
+        length = self.chunk_rows if chunk else rows  # an only chunk is not padded
+        arrays = {}
+        for member in self._members:
+            names = self._columns(member.name)
+            arrays[member.name] = whole(given[member.name], member, length, names, start)
+        self._write_chunk(chunk, arrays)
 
     def commit(self, attributes: Mapping[str, Any]) -> None:
         """Finish the store and make it appear at its path.
@@ -205,6 +215,8 @@ class StoreWriter:
         ------
         DataError
             If there are no rows.
+        ConfigError
+            If a chunk is missing before the last, or not whole.
         IdentityError
             If the path has come to exist.
         StorageIOError
@@ -212,12 +224,9 @@ class StoreWriter:
         """
         if self.n_rows == 0:
             raise DataError(f"expected at least one row for store {str(self.path)!r}, found none")
-        if self._chunks == 0:
-            self.chunk_rows = self.n_rows  # one chunk: no padding
         if self._filled:
-            for buffer in self._buffers.values():
-                buffer[self._filled :] = 0
-            self._flush(self.chunk_rows)
+            self._flush()
+        self._check_chunks()
         layout = Layout(self.n_rows, self.chunk_rows, self._members)
         complete = {
             "format": FORMAT,
@@ -245,13 +254,37 @@ class StoreWriter:
     def _columns(self, name: str) -> list[str]:
         return self.features if name == "X" else [name]
 
-    def _flush(self, rows: int) -> None:
-        """Write the buffers as one chunk file each."""
-        for member in self._members:
-            raw = self._buffers[member.name][:rows].reshape(-1).view(np.uint8)
-            self._put(member.key(self._chunks), raw)
-        self._chunks += 1
+    def _given(self, start: int, **given: NDArray[Any] | None) -> dict[str, NDArray[Any]]:
+        return check_given(self._members, given, start, f"store {str(self.path)!r}")
+
+    def _check_chunks(self) -> None:
+        last = len(self._written) - 1
+        for chunk in range(last + 1):
+            rows = self._written.get(chunk, 0)
+            if rows == 0 or (chunk < last and rows < self.chunk_rows):
+                raise ConfigError(
+                    f"expected {self.chunk_rows} rows in chunk {chunk} of store "
+                    f"{str(self.path)!r}, found {rows}: "
+                    "put every chunk once, all but the last whole"
+                )
+        if last == 0:
+            self.chunk_rows = self.n_rows
+
+    def _flush(self) -> None:
+        """Write what has been appended as one chunk."""
+        chunk, rows = len(self._written), self._filled
+        for buffer in self._buffers.values():
+            buffer[rows:] = 0
+        length = self.chunk_rows if chunk else rows  # an only chunk is not padded
+        arrays = {name: buffer[:length] for name, buffer in self._buffers.items()}
+        self._written[chunk] = rows
+        self._write_chunk(chunk, arrays)
         self._filled = 0
+
+    def _write_chunk(self, chunk: int, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Write one file of each member; ``arrays`` are checked and as long as the files."""
+        for member in self._members:
+            self._put(member.key(chunk), arrays[member.name].reshape(-1).view(np.uint8))
 
     def _put_json(self, key: str, document: dict[str, Any]) -> None:
         try:
@@ -263,17 +296,3 @@ class StoreWriter:
     def _put(self, key: str, content: bytes | NDArray[np.uint8]) -> None:
         self._partial.write(key, content)
         self._entries[key] = Entry(len(content), int(google_crc32c.value(content)))
-
-
-def _convert(values: NDArray[Any], into: NDArray[Any], names: list[str], start: int) -> None:
-    """Copy ``values`` into the store's dtype, refusing what does not fit."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        into[...] = values
-    if into.dtype.kind == "f":
-        check_finite(into.reshape(len(into), -1), names, start)
-    elif values.dtype.kind != "b" and not np.array_equal(into, values):
-        row = int(np.flatnonzero(into != values)[0])
-        raise DataError(
-            f"expected {into.dtype} in column {names[0]!r}, found {values[row]} in row "
-            f"{start + row}: choose a wider dtype"
-        )

@@ -49,6 +49,23 @@ def test_simulated_store_says_its_truth(here: Path) -> None:
     assert {"kind": "store", **found} == streammc("info", "s.zarr", "--json").json
 
 
+def test_simulated_rare_events(here: Path) -> None:
+    words = ("simulate", "logistic", *WORDS[2:], "--json", "--quiet")
+    found = streammc(*words, "--intercept", "-7.5").json
+    assert -7.5 == found["simulation"]["theta"][0]
+    assert 0 == streammc(*words, "--intercept", "-7.5").code
+    other = streammc(*words, "--intercept", "-8")
+    assert 78 == other.code
+    assert "'intercept'" in other.err
+    assert 78 == streammc(*words).code
+
+
+@pytest.mark.parametrize("value", ["x", "inf", "-31", "nan"])
+def test_an_intercept_that_no_kind_has_is_refused(here: Path, value: str) -> None:
+    assert streammc(*WORDS, "--intercept", value).code == 2
+    assert [] == list(here.iterdir())
+
+
 def test_another_simulation_does_not_touch_the_first(here: Path) -> None:
     streammc(*WORDS)
     before = snapshot(here)

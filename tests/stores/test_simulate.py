@@ -1,15 +1,17 @@
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from streammc import registry
-from streammc.errors import ConfigError
+from streammc.errors import ConfigError, StorageIOError
 from streammc.models.check import evaluate
-from streammc.stores import open_store
-from streammc.stores.simulate import KINDS, simulate
+from streammc.stores import open_store, partial
+from streammc.stores.simulate import KINDS, _chunk_rows, _stream_rows, simulate
 from streammc.stores.verify import verify
 
 
@@ -100,10 +102,103 @@ def test_same_command_gives_the_same_store(tmp_path: Path) -> None:
     assert 1 == len({verify(tmp_path / name)["fingerprint"] for name in "ab"})
 
 
-def test_progress_ends_with_all_rows(tmp_path: Path) -> None:
+def test_rows_do_not_depend_on_threads_or_dtype(tmp_path: Path) -> None:
+    shape = ("student-t", 200_000, 6)
+    for threads in (1, 3):
+        simulate(*_at(tmp_path / f"{threads}", *shape), chunk_rows=20_480, threads=threads)
+    simulate(*_at(tmp_path / "wide", *shape), dtype="float64", threads=2)
+    assert 1 == len({open_store(tmp_path / name).fingerprint for name in "13"})
+    for wanted, found in zip(_arrays(tmp_path / "1"), _arrays(tmp_path / "wide"), strict=True):
+        assert np.array_equal(wanted, found)
+
+
+def _at(path: Path, kind: str, rows: int, dim: int) -> tuple[str, Path, int, int, int]:
+    return kind, path, rows, dim, 3
+
+
+def test_wide_rows_are_drawn_from_shorter_streams(tmp_path: Path) -> None:
+    assert 65_536 == _stream_rows(64)
+    assert 8_192 == _stream_rows(500)
+    assert 4_096 == _stream_rows(16_000)
+    for chunk_rows in (4_096, 12_288):
+        path = tmp_path / f"{chunk_rows}"
+        simulate("gaussian", path, 20_000, 500, 1, chunk_rows=chunk_rows, threads=2)
+    a, b = (_arrays(tmp_path / name) for name in ("4096", "12288"))
+    assert np.array_equal(a[0], b[0])
+    assert np.array_equal(a[1], b[1])
+
+
+def test_default_chunks_are_whole_streams(tmp_path: Path) -> None:
+    for dim in (1, 8, 20, 29, 64):
+        assert 0 == max(_chunk_rows(dim, "float32", 10**9), 65_536) % 65_536
+    assert 32_768 == _chunk_rows(64, "float32", 10**6)
+    simulate("logistic", tmp_path / "s", 300_000, 20, 1)
+    assert 131_072 * 20 * 4 == (tmp_path / "s/X/c.0.0").stat().st_size
+
+
+def test_rare_events_are_as_rare_as_asked(tmp_path: Path) -> None:
+    rows, asked = 2_000_000, -8.0
+    record = simulate("logistic", tmp_path / "s", rows, 4, 2, intercept=asked)
+    simulate("logistic", tmp_path / "usual", 1_000, 4, 2)
+    usual = open_store(tmp_path / "usual").attributes["simulation"]["theta"]
+    assert [asked, *usual[1:]] == record["theta"]
+    X, y = _arrays(tmp_path / "s")
+    expected = (1 / (1 + np.exp(-X @ record["theta"]))).sum()
+    assert 500 < expected < 2_000
+    assert abs(y.sum() - expected) < 4.5 * np.sqrt(expected)
+
+
+@pytest.mark.parametrize(("kind", "value"), [("logistic", -30.1), ("poisson", 12.1)])
+def test_an_intercept_out_of_range_is_refused(tmp_path: Path, kind: str, value: float) -> None:
+    with pytest.raises(ConfigError, match=r"expected an intercept between -30 and \d+ for"):
+        simulate(kind, tmp_path / "s", 10, 2, 1, intercept=value)
+    with pytest.raises(ConfigError, match="found nan"):
+        simulate(kind, tmp_path / "s", 10, 2, 1, intercept=float("nan"))
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_counts_fit_at_the_largest_intercept(tmp_path: Path) -> None:
+    simulate("negative-binomial", tmp_path / "s", 65_536, 4, 1, intercept=12.0)
+    _, y = _arrays(tmp_path / "s")
+    assert 0 <= y.min() < y.max() < 2**31 / 4
+
+
+def test_progress_grows_to_all_rows(tmp_path: Path) -> None:
     calls: list[tuple[int, int]] = []
-    simulate("logistic", tmp_path / "s", 70_000, 2, 1, progress=lambda *call: calls.append(call))
-    assert [(65_536, 70_000), (70_000, 70_000)] == calls
+    simulate(
+        *("logistic", tmp_path / "s", 200_000, 2, 1),
+        chunk_rows=65_536,
+        progress=lambda *call: calls.append(call),
+    )
+    assert 4 == len(calls)
+    assert sorted(set(calls)) == calls
+    assert (200_000, 200_000) == calls[-1]
+
+
+def test_an_interruption_leaves_nothing(tmp_path: Path) -> None:
+    def interrupt(*_: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        simulate("logistic", tmp_path / "s", 10**6, 4, 1, chunk_rows=65_536, progress=interrupt)
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_a_disk_that_fills_up_is_one_error_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, calls = os.write, iter(range(1000))
+
+    def fail(descriptor: int, content: memoryview) -> int:
+        if next(calls) < 5:
+            return write(descriptor, content)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(partial.os, "write", fail)
+    with pytest.raises(StorageIOError, match="No space left"):
+        simulate("logistic", tmp_path / "s", 10**6, 4, 1, chunk_rows=65_536)
+    monkeypatch.undo()
+    assert [] == list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,55 @@ def test_blocks_of_any_size_give_the_same_store(tmp_path: Path) -> None:
     assert len(prints) == 1
 
 
+@pytest.mark.parametrize("rows", [5_000, 4_096, 3_000])
+def test_chunks_in_any_order_give_the_same_store(tmp_path: Path, rows: int) -> None:
+    X, y, weight = np.arange(2.0 * rows).reshape(rows, 2), np.arange(rows) % 2 == 0, np.ones(rows)
+    options = {"features": ["a", "b"], "y_dtype": "uint8", "weight": True, "chunk_rows": 4096}
+    with StoreWriter(tmp_path / "appended", **options) as writer:
+        writer.append(X, y, weight=weight)
+        writer.commit({"response": "y"})
+    with StoreWriter(tmp_path / "put", **options) as writer:
+        for chunk in range(-(-rows // 4096))[::-1]:
+            part = slice(4096 * chunk, 4096 * (chunk + 1))
+            writer.put_chunk(chunk, X[part], y[part], weight=weight[part])
+        assert rows == writer.n_rows
+        writer.commit({"response": "y"})
+    assert 1 == len({open_store(tmp_path / name).fingerprint for name in ("appended", "put")})
+
+
+def test_chunks_with_a_gap_are_not_committed(tmp_path: Path) -> None:
+    ones = np.ones(4096)
+    for name, chunks in {"gap": (0, 2), "short": (0, 1)}.items():
+        rows = 4096 if name == "gap" else 4000
+        with (
+            pytest.raises(ConfigError, match="put every chunk once"),
+            StoreWriter(tmp_path / name, features=["a"], chunk_rows=4096) as writer,
+        ):
+            for chunk in chunks:
+                writer.put_chunk(chunk, ones[:rows, None], ones[:rows])
+            writer.commit({"response": "y"})
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_a_chunk_without_a_place_is_refused(tmp_path: Path) -> None:
+    ones = np.ones(4097)
+    with StoreWriter(tmp_path / "s", features=["a"], chunk_rows=4096) as writer:
+        writer.put_chunk(1, ones[:9, None], ones[:9])
+        for chunk, rows in ((1, 9), (-1, 9), (0, 4097), (0, 0)):
+            with pytest.raises(ConfigError, match="rows of a new chunk"):
+                writer.put_chunk(chunk, ones[:rows, None], ones[:rows])
+
+
+def test_a_chunk_is_checked_as_appended_rows_are(tmp_path: Path) -> None:
+    X = np.ones((4096, 1), np.float32)
+    X[5] = np.nan
+    with StoreWriter(tmp_path / "s", features=["a"], y_dtype="uint8", chunk_rows=4096) as writer:
+        with pytest.raises(DataError, match=r"column 'a'.* in row 8197 "):
+            writer.put_chunk(2, X, np.ones(4096, np.uint8))
+        with pytest.raises(DataError, match=r"expected uint8 in column 'y', found 256 in row 0"):
+            writer.put_chunk(0, X[:5], np.full(5, 256))
+
+
 def test_one_chunk_has_no_padding(write_store: Callable, tmp_path: Path) -> None:
     path = write_store(tmp_path / "s", rows=101).path
     assert (path / "X/c.0.0").stat().st_size == 101 * 3 * 4

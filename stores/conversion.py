@@ -1,0 +1,100 @@
+"""What a writer is given: complete, in the store's dtypes, and nothing lost on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.errors import ConfigError, DataError
+from streammc.stores.faults import Faults
+from streammc.stores.layout import Member
+from streammc.stores.memory import check_finite
+from streammc.stores.row_weights import find_weight_faults
+
+
+def check_given(
+    members: Sequence[Member], given: Mapping[str, NDArray[Any] | None], start: int, where: str
+) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a block of rows.
+
+    Parameters
+    ----------
+    members
+        The row arrays of the store, ``X`` among them.
+    given
+        By name; ``None`` for what is not there.
+    start
+        Number of the first row, for messages.
+    where
+        The store, for messages.
+
+    Raises
+    ------
+    ConfigError
+        If an array is missing, not in the store, or of another length.
+    DataError
+        If a weight is negative or above 2**53.
+    """
+    found = {name: value for name, value in given.items() if value is not None}
+    count = found["X"].shape[0]
+    shapes = {member.name: member.shape(count) for member in members}
+    for name in given:
+        if (name in found) != (name in shapes):
+            state = "unexpected" if name in found else "no"
+            raise ConfigError(f"{state} {name} in a block of rows of {where}")
+        if name in found and found[name].shape != shapes[name]:
+            raise ConfigError(f"expected {count} rows of {name}, found shape {found[name].shape}")
+    if "weight" in found:
+        faults = Faults()
+        find_weight_faults(faults, "weight", start, found["weight"])
+        faults.refuse(lambda row: f"row {row} of {where}, counted from 0")
+    return found
+
+
+def convert(values: NDArray[Any], into: NDArray[Any], names: Sequence[str], start: int) -> None:
+    """Copy ``values`` into ``into``.
+
+    Parameters
+    ----------
+    values, into
+        (m, q) or (m,) of the same shape.
+    names
+        Names of the columns.
+    start
+        Number of the first row, for messages.
+
+    Raises
+    ------
+    DataError
+        If a value is not finite or not representable in the dtype of ``into``.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        into[...] = values
+    if into.dtype.kind == "f":
+        check_finite(into.reshape(len(into), -1), names, start)
+    elif values.dtype.kind != "b" and not np.array_equal(into, values):
+        row = int(np.flatnonzero(into != values)[0])
+        raise DataError(
+            f"expected {into.dtype} in column {names[0]!r}, found {values[row]} in row "
+            f"{start + row}: choose a wider dtype"
+        )
+
+
+def whole(
+    values: NDArray[Any], member: Member, length: int, names: Sequence[str], start: int
+) -> NDArray[Any]:
+    """Return ``values`` as the ``length`` rows of a chunk file, checked as :func:`convert` does.
+
+    What is already as long and of the member's dtype is returned as it is.
+    """
+    ready = values.dtype == member.dtype and len(values) == length and values.flags.c_contiguous
+    if not ready:
+        chunk = np.zeros(member.shape(length), member.dtype)
+        convert(values, chunk[: len(values)], names, start)
+        return chunk
+    if values.dtype.kind == "f":
+        check_finite(values.reshape(length, -1), names, start)
+    return values
