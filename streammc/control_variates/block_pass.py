@@ -104,7 +104,7 @@ class ExpansionPass:
         return BlockSums(
             n_rows=n,
             totals=sums.totals,
-            histogram=Histogram(sums.counts, sums.moments, sums.maxima),
+            histogram=sums.histogram(),
             rows=rows + block.start,
             scores=best,
             terms=sums.terms,

@@ -29,10 +29,10 @@ def remainders(
 ) -> NDArray[np.float64]:
     """Return (S, m): ``w (l - q)`` of each row at each ``theta + shift``."""
     m, q = rows.X.shape
-    result = np.empty((m, len(shifts)))
+    result = np.empty((len(shifts), m))
     sums = RowSums(model, theta, shifts, order, q, with_sums=False)
     sums.add(rows.X, rows.y, rows.offset, rows.weight, np.empty(m), result)
-    return np.ascontiguousarray(result.T)
+    return result
 
 
 @dataclass(frozen=True)

@@ -7,21 +7,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.control_variates.block_kernel import N_BINS, reduce_rows, tile_rows, widen
-from streammc.numerics.blas import single_threaded
+from streammc.control_variates.block_kernel import reduce_rows, tile_rows
+from streammc.control_variates.score_kernel import N_BINS
+from streammc.control_variates.scores import Histogram
 from streammc.protocols import Matrix, Model, Vector
 
-# Rows are converted to float64 this many bytes at a time: entering compiled code with a
-# link takes 0.25 ms.
-_BUFFER_BYTES = 2**24
+# A compiled call lasts at most about 0.2 s: signals and progress wait for its end.
+_CALL_ENTRIES = 2**23
 
 
-def columns_of(model: Model, theta: Vector, shifts: Matrix, n_features: int) -> NDArray[np.float64]:
-    """Return (n_linear, q, 1 + S): theta and the shifts, per linear predictor."""
-    n = model.n_linear * n_features
-    stacked = np.concatenate([theta[None, :n], shifts[:, :n]])
-    shaped = stacked.reshape(len(stacked), model.n_linear, n_features)
-    return np.ascontiguousarray(shaped.transpose(1, 2, 0))
+def columns_of(model: Model, theta: Vector, shifts: Matrix, n_features: int) -> Matrix:
+    """Return (n_linear R, q in fours): theta and the shifts, per linear predictor; R even."""
+    n = model.n_linear
+    padded = np.zeros((n, (2 + len(shifts)) // 2 * 2, -(-n_features // 4) * 4))
+    stacked = np.concatenate([theta[None], shifts])[:, : n * n_features]
+    shaped = stacked.reshape(len(stacked), n, n_features)
+    padded[:, : len(stacked), :n_features] = shaped.transpose(1, 0, 2)
+    return padded.reshape(-1, padded.shape[2])
 
 
 class RowSums:
@@ -60,12 +62,17 @@ class RowSums:
         self._order = order
         self._tile = tile_rows(n_features)
         self._with_sums = with_sums
+        self._power_sums = np.zeros((N_BINS, -(-n_shifts // 4), 5, 4))
+        self._counts = np.zeros(N_BINS, np.int64)
         self.totals = np.zeros((2, 1 + d + d * d))
-        self.counts = np.zeros(N_BINS, np.int64)
-        self.moments = np.zeros((N_BINS, n_shifts, 4))
-        self.maxima = np.zeros((N_BINS, n_shifts))
         self.terms = np.zeros((4, n_shifts))
         self.flags = np.zeros(3, np.int64)
+
+    def histogram(self) -> Histogram:
+        """Return the histogram of the rows given so far."""
+        n_shifts = len(self._shifts)
+        by_draw = self._power_sums.transpose(0, 1, 3, 2).reshape(N_BINS, -1, 5)[:, :n_shifts]
+        return Histogram(self._counts.copy(), by_draw[..., :4].copy(), by_draw[..., 4].copy())
 
     def add(
         self,
@@ -76,7 +83,7 @@ class RowSums:
         scores: Vector,
         remainders: Matrix | None = None,
     ) -> int:
-        """Add rows; write their ``scores`` (m,) and ``remainders`` (m, S).
+        """Add rows; write their ``scores`` (m,) and ``remainders`` (S, m).
 
         Returns
         -------
@@ -84,44 +91,40 @@ class RowSums:
             The first row without a finite log-likelihood, or -1.
         """
         n, q = X.shape
-        X = np.ascontiguousarray(X, dtype=np.float32 if X.dtype == np.float32 else np.float64)
+        single = X.dtype == np.float32
+        X = np.ascontiguousarray(X, dtype=np.float32 if single else np.float64)
+        sides = [np.ascontiguousarray(part, dtype=np.float64) for part in (y, offset, weight)]
+        none = np.empty((len(self._shifts), 0))
         first_bad = -1
-        tiles = max(1, _BUFFER_BYTES // (8 * self._tile * max(q, 1)))
-        step = min(tiles * self._tile, n)
-        dense = np.empty((step, q))
-        side = np.empty((3, step))
-        scratch = np.empty((step, len(self._shifts))) if remainders is None else remainders
-        with single_threaded():
-            for start in range(0, n, step):
-                m = min(step, n - start)
-                here = slice(start, start + m)
-                if m < step:
-                    side = np.empty((3, m))
-                widen(X[here], dense[:m])
-                for part, values in zip(side, (y, offset, weight), strict=True):
-                    part[:] = values[here]
-                reduce_rows(
-                    self._model.link,
-                    self._model.constants,
-                    dense[:m],
-                    side,
-                    self._theta,
-                    self._columns,
-                    self._shifts,
-                    self._model.n_linear,
-                    self._model.n_scalar,
-                    self._order,
-                    self._tile,
-                    self._with_sums,
-                    self.totals,
-                    scratch[:m] if remainders is None else remainders[here],
-                    scores[here],
-                    self.counts,
-                    self.moments,
-                    self.maxima,
-                    self.terms,
-                    self.flags,
-                )
-                if first_bad < 0 and self.flags[2] >= 0:
-                    first_bad = start + int(self.flags[2])
+        step = max(1, _CALL_ENTRIES // (self._tile * max(q, 16))) * self._tile
+        for start in range(0, n, step):
+            here = slice(start, start + step)
+            part = none if remainders is None else np.empty((len(none), len(scores[here])))
+            reduce_rows(
+                self._model.link,
+                self._model.constants,
+                X[here] if single else np.empty((0, q), np.float32),
+                np.empty((0, q)) if single else X[here],
+                *(side[here] for side in sides),
+                self._theta,
+                self._columns,
+                self._shifts,
+                self._model.n_linear,
+                self._model.n_scalar,
+                q,
+                self._order,
+                self._tile,
+                self._with_sums,
+                self.totals,
+                part,
+                scores[here],
+                self._counts,
+                self._power_sums,
+                self.terms,
+                self.flags,
+            )
+            if remainders is not None:
+                remainders[:, here] = part
+            if first_bad < 0 and self.flags[2] >= 0:
+                first_bad = start + int(self.flags[2])
         return first_bad

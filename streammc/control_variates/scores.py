@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.control_variates.block_kernel import N_BINS
+from streammc.control_variates.score_kernel import N_BINS
 from streammc.protocols import Index, Matrix, Vector
 
 

@@ -93,10 +93,11 @@ def test_histogram_holds_power_sums_of_the_remainders():
     rows = table("poisson", n=2000, heavy=True)
     task = make(rows, shifts=8, cap=2000)
     sums = whole(rows, task, 600)
-    remainders = np.empty((2000, 8))
+    remainders = np.empty((8, 2000))
     exact = RowSums(rows.model, task.theta, task.shifts, 2, 4)
     scores = np.empty(2000)
     exact.add(rows.X, rows.y, rows.offset, rows.weight, scores, remainders)
+    remainders = remainders.T
     counts, moments, maxima = sums.histogram.below()
     assert counts[-1] == 2000
     assert len(sums.rows) == np.count_nonzero(scores)  # rows without weight are no candidates
