@@ -16,6 +16,7 @@ import pandas as pd
 from arviz_stats import ess
 
 import streammc
+from streammc.stores.blocks import whole
 
 ROWS, LEVELS = 100_000, 60
 
@@ -34,7 +35,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     options = {"standardize": False, "shuffle": True, "dtype": "float64"}
     store = streammc.from_table(table(), formula="y ~ x + g", **options)
-    blocks = [block.read() for block in store.blocks()]
+    blocks = [whole(block) for block in store.blocks()]
     X = np.concatenate([block.X for block in blocks])
     y = np.concatenate([block.y for block in blocks])
     names = list(store.feature_names)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, reduce
 from threading import Lock
 from typing import Any, Generic, TypeVar
 from uuid import uuid4
@@ -25,7 +25,7 @@ from dask.delayed import delayed
 from threadpoolctl import threadpool_limits
 
 from streammc.errors import ConfigError, UnavailableError
-from streammc.protocols import PassTask
+from streammc.protocols import PassTask, PieceTask
 from streammc.stores.blocks import Block
 
 T = TypeVar("T")
@@ -44,12 +44,20 @@ class _Map(Generic[T]):
     def __call__(self, task: PassTask[T]) -> T:
         if self.topic is not None and os.getpid() != self.home:
             _pin_blas()
-        result = task.map(self.block.read())
+        result = _reduce(task, self.block)
         if self.topic is not None:
             from distributed import get_worker
 
             get_worker().log_event(self.topic, self.block.index)
         return result
+
+
+def _reduce(task: PassTask[T], block: Block) -> T:
+    """Map the pieces of ``block``, in order."""
+    if isinstance(task, PieceTask):
+        result: T = task.map_pieces(block.pieces())
+        return result
+    return reduce(task.combine, map(task.map, block.pieces()))
 
 
 def _combine(task: PassTask[T], left: T, right: T) -> T:

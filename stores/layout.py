@@ -30,8 +30,7 @@ MAX_FEATURES: Final = 1 << 16
 # Each chunk file is one mapping and Linux allows 65,530 of them in a process.
 MAX_CHUNKS: Final = 60_000
 
-BLOCK_BYTES: Final = 128 << 20
-BLOCK_ROWS: Final = 4_000_000
+BLOCK_ROWS: Final = 2_500_000
 BLOCKS_WANTED: Final = 8
 
 X_DTYPES: Final = ("float32", "float64")
@@ -199,17 +198,16 @@ def settle_chunk_rows(members: Sequence[Member], chunk_rows: int | None, n_rows:
     return chunk_rows
 
 
-def chunks_per_block(n_rows: int, chunk_rows: int, n_features: int, itemsize: int) -> int:
+def chunks_per_block(n_rows: int, chunk_rows: int) -> int:
     """Return how many chunks one task of a full pass reads.
 
-    At most 128 MB with the response, offset and weight as float64, at most 4 million
-    rows, and few enough for a small table to keep two cores busy. A function of the
-    data alone, so that the blocks, and with them every bit of a sum, are the same
-    for any number of workers.
+    About 2.5 million rows, so that a billion make a graph of less than 1000 tasks, and
+    few enough for a small table to keep two cores busy; they are read one chunk after
+    the other. A function of the data alone, so that the blocks, and with them every bit
+    of a sum, are the same for any number of workers.
     """
-    cap = min(BLOCK_ROWS, BLOCK_BYTES // (n_features * itemsize + 24))
-    wanted = min(cap, -(-n_rows // BLOCKS_WANTED))
-    return max(1, min(cap // chunk_rows, -(-wanted // chunk_rows)))
+    wanted = min(BLOCK_ROWS, -(-n_rows // BLOCKS_WANTED))
+    return max(1, min(BLOCK_ROWS // chunk_rows, -(-wanted // chunk_rows)))
 
 
 def array_document(member: Member, layout: Layout) -> dict[str, Any]:

@@ -92,9 +92,7 @@ class MemoryStore:
 
     def block_rows(self) -> int:
         """Return the rows of one block of :meth:`reduce`."""
-        itemsize = self._arrays[0].itemsize
-        chunks = chunks_per_block(self.n_rows, self._chunk_rows, self.n_features, itemsize)
-        return self._chunk_rows * chunks
+        return self._chunk_rows * chunks_per_block(self.n_rows, self._chunk_rows)
 
     def blocks(self) -> list[MemoryBlock]:
         """Return what the tasks of a full pass read, in the order of the rows."""
@@ -105,6 +103,7 @@ class MemoryStore:
                 start,
                 min(step, self.n_rows - start),
                 *(array[start : start + step] for array in self._arrays),
+                piece_rows=self._chunk_rows,
             )
             for index, start in enumerate(range(0, self.n_rows, step))
         ]

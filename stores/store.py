@@ -89,9 +89,8 @@ class Store:
 
     def block_rows(self) -> int:
         """Return the rows of one block of :meth:`reduce`."""
-        itemsize = np.dtype(self.layout.members[0].dtype).itemsize
-        chunk = self.layout.chunk_rows
-        return chunk * chunks_per_block(self.n_rows, chunk, self.n_features, itemsize)
+        chunk_rows = self.layout.chunk_rows
+        return chunk_rows * chunks_per_block(self.n_rows, chunk_rows)
 
     def blocks(self) -> list[StoreBlock]:
         """Return what the tasks of a full pass read, in the order of the rows."""

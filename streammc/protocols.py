@@ -12,8 +12,8 @@ expansion costs ``1 + p + p(p+1)/2`` numbers a row and never a ``d x d`` matrix.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +39,10 @@ class Rows(NamedTuple):
 
 
 class RowBlock(NamedTuple):
-    """What one task of a full pass sees: contiguous rows, ``X`` in the store's dtype."""
+    """What a task of a full pass sees at a time: contiguous rows, ``X`` in the store's dtype.
+
+    The arrays belong to the block they come from, which overwrites them with the next.
+    """
 
     index: int  # type: ignore[assignment]
     """Index of the block: the key of the fixed combination tree."""
@@ -75,10 +78,18 @@ class PassTask(Protocol, Generic[T]):
     """A reduction over all rows; ``map`` and ``combine`` must be picklable and pure."""
 
     def map(self, block: RowBlock) -> T:
-        """Reduce one block."""
+        """Reduce some rows; a block comes in one piece or more, combined in their order."""
 
     def combine(self, left: T, right: T) -> T:
         """Merge two neighbours, ``left`` holding the earlier rows."""
+
+
+@runtime_checkable
+class PieceTask(PassTask[T], Protocol[T]):
+    """A reduction that has something cheaper than ``combine`` for the pieces of a block."""
+
+    def map_pieces(self, pieces: Iterator[RowBlock]) -> T:
+        """Reduce one block: the same as combining ``map`` of every piece, in order."""
 
 
 class Dataset(Protocol):

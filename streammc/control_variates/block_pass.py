@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streammc.control_variates.row_sums import RowSums
-from streammc.control_variates.scores import Histogram, top
+from streammc.control_variates.scores import HighScores, Histogram, top
 from streammc.errors import ModelError
 from streammc.numerics.summation import merge_compensated
 from streammc.protocols import Index, Matrix, Model, RowBlock, Vector
@@ -16,6 +17,7 @@ from streammc.protocols import Index, Matrix, Model, RowBlock, Vector
 SUMMARY_COLUMNS = ("start", "rows", "mean_response", "mean_log_lik", "gradient", "mean_square")
 """Per block: first row, rows, mean response, mean log-likelihood, size of its gradient
 in posterior sd, mean squared score."""
+_FINITE = "a finite log-likelihood at the expansion point"
 
 
 @dataclass(frozen=True)
@@ -79,36 +81,50 @@ class ExpansionPass:
     check_response: bool
 
     def map(self, block: RowBlock) -> BlockSums:
+        """Reduce rows that come in one piece."""
+        return self.map_pieces(iter([block]))
+
+    def map_pieces(self, pieces: Iterator[RowBlock]) -> BlockSums:
         """Reduce one block; a response outside the support is counted, not evaluated."""
-        n = len(block.y)
-        sums = RowSums(self.model, self.theta, self.shifts, self.order, block.X.shape[1])
-        scores = np.zeros(n)
-        fault = self._fault(block) if self.check_response else None
-        if fault is None:
-            bad = sums.add(block.X, block.y, block.offset, block.weight, scores)
-            if sums.flags[0]:
-                fault = Fault(
-                    block.start + bad,
-                    int(sums.flags[0]),
-                    f"response {block.y[bad]:g}",
-                    "a finite log-likelihood at the expansion point",
-                )
-        found = np.flatnonzero(scores > 0.0)
-        rows, best = top(found, scores[found], self.cap)
+        sums: RowSums | None = None
+        best = HighScores(self.cap)
+        fault: Fault | None = None
+        start = n = 0
+        responses = 0.0
+        for piece in pieces:
+            if sums is None:
+                q = piece.X.shape[1]
+                sums = RowSums(self.model, self.theta, self.shifts, self.order, q)
+                start = piece.start
+            m = len(piece.y)
+            found = self._fault(piece) if self.check_response else None
+            if found is None:
+                scores = best.room(m)
+                bad, unfit = sums.add(piece.X, piece.y, piece.offset, piece.weight, scores)
+                if unfit:
+                    response = f"response {piece.y[bad]:g}"
+                    found = Fault(piece.start + bad, unfit, response, _FINITE)
+                elif len(self.shifts):
+                    best.add(piece.start, scores)
+            fault = Fault.merge(fault, found)
+            responses += float(np.sum(piece.y))
+            n += m
+        if sums is None:
+            raise ValueError("expected a block with rows, found none")
         some = len(self.shifts) > 0
         with np.errstate(invalid="ignore", over="ignore"):
             size = float(np.sqrt(np.mean(sums.terms[0] ** 2))) if some else 0.0
-            mean_square = float(np.mean(scores * scores))
         log_lik = sums.totals[0, 0] / n
-        summary = [block.start, n, float(np.mean(block.y)), log_lik, size, mean_square]
+        summary = [start, n, responses / n, log_lik, size, best.square / n]
+        rows, highest = best.finish()
         return BlockSums(
             n_rows=n,
             totals=sums.totals,
             histogram=sums.histogram(),
-            rows=rows + block.start,
-            scores=best,
+            rows=rows,
+            scores=highest,
             terms=sums.terms,
-            tiles=int(sums.flags[1]),
+            tiles=sums.tiles,
             summaries=np.array([summary], dtype=np.float64),
             fault=fault,
         )

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.control_variates.score_kernel import N_BINS
 from streammc.control_variates.pilot import Pilot
+from streammc.control_variates.score_kernel import N_BINS
 from streammc.control_variates.scores import Histogram
 from streammc.protocols import Index, Matrix, Vector
 

@@ -66,7 +66,12 @@ class RowSums:
         self._counts = np.zeros(N_BINS, np.int64)
         self.totals = np.zeros((2, 1 + d + d * d))
         self.terms = np.zeros((4, n_shifts))
-        self.flags = np.zeros(3, np.int64)
+        self._flags = np.zeros(3, np.int64)
+
+    @property
+    def tiles(self) -> int:
+        """Full tiles so far."""
+        return int(self._flags[1])
 
     def histogram(self) -> Histogram:
         """Return the histogram of the rows given so far."""
@@ -82,20 +87,20 @@ class RowSums:
         weight: NDArray[Any],
         scores: Vector,
         remainders: Matrix | None = None,
-    ) -> int:
+    ) -> tuple[int, int]:
         """Add rows; write their ``scores`` (m,) and ``remainders`` (S, m).
 
         Returns
         -------
-        int
-            The first row without a finite log-likelihood, or -1.
+        tuple
+            The first row without a finite log-likelihood, or -1, and how many there are.
         """
         n, q = X.shape
         single = X.dtype == np.float32
         X = np.ascontiguousarray(X, dtype=np.float32 if single else np.float64)
         sides = [np.ascontiguousarray(part, dtype=np.float64) for part in (y, offset, weight)]
         none = np.empty((len(self._shifts), 0))
-        first_bad = -1
+        first_bad, bad_before = -1, int(self._flags[0])
         step = max(1, _CALL_ENTRIES // (self._tile * max(q, 16))) * self._tile
         for start in range(0, n, step):
             here = slice(start, start + step)
@@ -121,10 +126,10 @@ class RowSums:
                 self._counts,
                 self._power_sums,
                 self.terms,
-                self.flags,
+                self._flags,
             )
             if remainders is not None:
                 remainders[:, here] = part
-            if first_bad < 0 and self.flags[2] >= 0:
-                first_bad = start + int(self.flags[2])
-        return first_bad
+            if first_bad < 0 and self._flags[2] >= 0:
+                first_bad = start + int(self._flags[2])
+        return first_bad, int(self._flags[0]) - bad_before

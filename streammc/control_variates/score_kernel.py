@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
-from numba.core import types
+from numba import types
 
 from streammc.numerics.jit import f8, i8, index_vector, jit, matrix, vector
 
@@ -103,17 +103,17 @@ def add_to_histogram(remainders, bins, counts, sums):  # type: ignore[no-untyped
 
 
 @jit(
-    types.Tuple((i8, f8))(vector, i8, i8, f8, index_vector, vector, i8),
+    types.Tuple((i8, f8))(vector, i8, f8, index_vector, vector, i8),
     borrow=True,
 )
-def keep_high(scores, start, m, above, rows, kept, count):  # type: ignore[no-untyped-def]
+def keep_high(scores, start, above, rows, kept, count):  # type: ignore[no-untyped-def]
     """Append the rows whose score exceeds ``above``; return how many are kept now.
 
     Row ``i`` of ``scores`` is row ``start + i``. ``rows`` and ``kept`` have room for all.
     The second value is the sum of squared scores.
     """
     square = 0.0
-    for i in range(m):
+    for i in range(scores.shape[0]):
         score = scores[i]
         square += score * score
         if score > above:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.control_variates.score_kernel import N_BINS
+from streammc.control_variates.score_kernel import N_BINS, keep_high
 from streammc.protocols import Index, Matrix, Vector
 
 
@@ -65,11 +65,64 @@ class Histogram:
 def top(rows: Index, scores: Vector, cap: int) -> tuple[Index, Vector]:
     """Return the ``cap`` rows of highest score, best first, ties by row index.
 
-    The order is total, so merging block by block gives the same list for any blocks.
+    Of two rows with one score, the first given must be the earlier. The order is total,
+    so merging block by block gives the same list for any blocks.
     """
-    if len(rows) > 2 * cap and cap > 0:
-        cut = np.partition(scores, len(scores) - cap)[len(scores) - cap]
-        keep = np.flatnonzero(scores >= cut)
-        rows, scores = rows[keep], scores[keep]
-    order = np.lexsort((rows, -scores))[:cap]
+    # Stable, and fast on what is already in order: two lists are merged.
+    order = np.argsort(-scores, kind="stable")[:cap]
     return rows[order], scores[order]
+
+
+class HighScores:
+    """The ``cap`` rows of highest positive score among those given so far, in their order.
+
+    Attributes
+    ----------
+    square
+        Sum of the squares of all scores.
+    """
+
+    def __init__(self, cap: int) -> None:
+        self._cap = cap
+        self._rows, self._kept = np.empty(0, np.int64), np.empty(0)
+        self._count = 0
+        self._above = 0.0
+        self._scores = np.empty(0)
+        self.square = 0.0
+
+    def room(self, m: int) -> Vector:
+        """Return (m,) to write scores into, the same memory every time."""
+        if len(self._scores) < m:
+            self._scores = np.empty(m)
+        return self._scores[:m]
+
+    def add(self, start: int, scores: Vector) -> None:
+        """Add rows from ``start`` on."""
+        step = max(4096, self._cap)
+        if not len(self._rows):
+            self._rows = np.empty(2 * self._cap + step, np.int64)
+            self._kept = np.empty(len(self._rows))
+        for first in range(0, len(scores), step):
+            part = scores[first : first + step]
+            self._count, square = keep_high(
+                part, start + first, self._above, self._rows, self._kept, self._count
+            )
+            self.square += square
+            if self._count > 2 * self._cap:
+                self._cut()
+
+    def _cut(self) -> None:
+        """Keep the best, in the order of the rows; a later row has to beat the last of them."""
+        rows, scores = self._rows[: self._count], self._kept[: self._count]
+        place = self._count - self._cap
+        last = float(np.partition(scores, place)[place]) if self._cap else np.inf
+        higher = np.flatnonzero(scores > last)
+        equal = np.flatnonzero(scores == last)[: self._cap - len(higher)]
+        chosen = np.sort(np.concatenate([higher, equal]))
+        self._count = len(chosen)
+        self._rows[: self._count], self._kept[: self._count] = rows[chosen], scores[chosen]
+        self._above = last
+
+    def finish(self) -> tuple[Index, Vector]:
+        """Return the rows and their scores, best first."""
+        return top(self._rows[: self._count], self._kept[: self._count], self._cap)

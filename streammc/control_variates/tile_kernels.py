@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba.core import types
+from numba import types
 
 from streammc.numerics.jit import f8, i8, jit, matrix, vector
 

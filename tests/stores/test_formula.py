@@ -16,6 +16,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from streammc.errors import DataError
 from streammc.stores import open_store, reservoir, table_blocks
+from streammc.stores.blocks import whole
 from streammc.stores.formula import check_document, read_design
 from streammc.stores.ingest import from_table, ingest
 from streammc.stores.reservoir import Sample
@@ -55,7 +56,7 @@ def make_frame(rows: int = 3_000) -> pd.DataFrame:
 
 
 def design_of(store: Any) -> tuple[Any, Any]:
-    (block,) = [block.read() for block in store.blocks()]
+    (block,) = [whole(block) for block in store.blocks()]
     return block.X, block.y
 
 
@@ -105,7 +106,7 @@ def test_every_format_gives_the_same_store(tmp_path: Path) -> None:
     for name in ("t.csv", "t.parquet"):
         ingest(write(frame, tmp_path / name), tmp_path / f"{name}.zarr", formula=formula, seed=5)
         stores.append(open_store(tmp_path / f"{name}.zarr"))
-    blocks = [store.blocks()[0].read() for store in stores]
+    blocks = [whole(store.blocks()[0]) for store in stores]
     for other, store in zip(blocks[1:], stores[1:], strict=True):
         assert blocks[0].X.tobytes() == other.X.tobytes()
         assert blocks[0].offset.tobytes() == other.offset.tobytes()
@@ -167,7 +168,7 @@ def test_offsets_add_up_and_stay_out_of_the_design() -> None:
     store = from_table(
         frame, formula="late ~ time + offset(log(price)) + offset(distance)", **PLAIN
     )
-    (block,) = [block.read() for block in store.blocks()]
+    (block,) = [whole(block) for block in store.blocks()]
     assert_allclose(block.offset, np.log(frame["price"]) + frame["distance"], rtol=1e-15)
     assert ("Intercept", "time") == store.feature_names
     assert "offset(log(price)) + offset(distance)" == store.attributes["offset"]

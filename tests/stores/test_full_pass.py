@@ -111,12 +111,12 @@ def test_results_and_blocks_are_not_kept() -> None:
         def __init__(self, index: int) -> None:
             self.index = index
 
-        def read(self) -> Any:
+        def pieces(self) -> Any:
             nonlocal reading, most_reading
             with lock:
                 reading += 1
                 most_reading = max(most_reading, reading)
-            return self
+            yield self
 
     class Task:
         def map(self, block: Any) -> Result:

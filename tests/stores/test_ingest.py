@@ -11,6 +11,7 @@ import pytest
 from table_files import FEATURES, WRITERS, design, make_table, rows_of, write_csv, write_parquet
 
 from streammc.stores import open_store
+from streammc.stores.blocks import whole
 from streammc.stores.ingest import from_table, ingest
 
 PLAIN: dict[str, Any] = {"response": "late", "features": FEATURES, "shuffle": False}
@@ -230,7 +231,7 @@ def test_a_table_in_memory_has_the_rows_of_its_store(shuffled: bool, tmp_path: P
     memory = from_table(make_table(), **options)
     store = from_table(make_table(), **options, path=tmp_path / "s")
     arrays = rows_of(tmp_path / "s")
-    block = memory.blocks()[0].read()
+    block = whole(memory.blocks()[0])
     assert np.array_equal(arrays["X"], block.X)
     assert np.array_equal(arrays["y"], block.y)
     assert np.array_equal(arrays["offset"], block.offset)

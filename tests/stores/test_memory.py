@@ -120,7 +120,7 @@ def test_other_layouts_and_types_become_what_kernels_need() -> None:
     assert store.rows().arrays[0].flags.c_contiguous
     readonly = X.copy()
     readonly.flags.writeable = False
-    block = from_arrays(readonly, y).blocks()[0].read()
+    block = next(from_arrays(readonly, y).blocks()[0].pieces())
     assert block.X.flags.writeable
     assert np.array_equal(X, block.X)
     assert np.float64 == from_arrays(X.astype(int), y).rows().arrays[0].dtype

@@ -12,6 +12,7 @@ from numpy.testing import assert_allclose
 
 from streammc.errors import DataError
 from streammc.stores import open_store
+from streammc.stores.blocks import whole
 from streammc.stores.ingest import from_table, ingest
 from streammc.stores.new_rows import encode_rows
 
@@ -40,7 +41,7 @@ def test_rows_of_the_table_itself_are_those_of_the_store(tmp_path: Path) -> None
     table = frame()
     ingest(table, tmp_path / "s", formula=FORMULA, dtype="float64", shuffle=False)
     store = open_store(tmp_path / "s")
-    (block,) = [block.read() for block in store.blocks()]
+    (block,) = [whole(block) for block in store.blocks()]
     X, offset = encoded(store.attributes, table.drop(columns="y"))
     assert np.array_equal(block.X, X)
     assert np.array_equal(block.offset, offset)
@@ -60,7 +61,7 @@ def test_a_store_without_a_formula_encodes_too() -> None:
     table = frame().drop(columns="g")
     store = from_table(table, response="y", offset="z", shuffle=False, dtype="float64")
     X, offset = encoded(store.attributes, table.drop(columns="y"))
-    (block,) = [block.read() for block in store.blocks()]
+    (block,) = [whole(block) for block in store.blocks()]
     assert np.array_equal(block.X, X)
     assert np.array_equal(block.offset, offset)
 
