@@ -97,16 +97,11 @@ class MemoryStore:
     def blocks(self) -> list[MemoryBlock]:
         """Return what the tasks of a full pass read, in the order of the rows."""
         step = self.block_rows()
-        return [
-            MemoryBlock(
-                index,
-                start,
-                min(step, self.n_rows - start),
-                *(array[start : start + step] for array in self._arrays),
-                piece_rows=self._chunk_rows,
-            )
-            for index, start in enumerate(range(0, self.n_rows, step))
-        ]
+        return [self._block(index, index * step, step) for index in range(-(-self.n_rows // step))]
+
+    def _block(self, index: int, start: int, step: int) -> MemoryBlock:
+        X, y, offset, weight = (array[start : start + step] for array in self._arrays)
+        return MemoryBlock(index, start, len(X), X, y, offset, weight, self._chunk_rows)
 
     def reduce(
         self,

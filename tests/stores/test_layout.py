@@ -1,17 +1,23 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streammc.errors import ConfigError
+from streammc.stores.blocks import store_blocks
+from streammc.stores.full_pass import _graph
 from streammc.stores.layout import (
-    BLOCK_BYTES,
     MAX_CHUNKS,
+    Layout,
+    Member,
     choose_chunk_rows,
     chunks_per_block,
     round_chunk_rows,
 )
+from streammc.stores.manifest import Entry, Manifest
 
 
 @given(st.integers(1, 10**7))
@@ -38,15 +44,21 @@ def test_a_long_table_gets_longer_chunks_than_a_process_can_map() -> None:
     assert -(-rows // chunk) * 4 <= MAX_CHUNKS < -(-rows // choose_chunk_rows(400)) * 4
 
 
-@given(st.integers(1, 10**9), st.integers(1, 100), st.integers(1, 2_000), st.sampled_from([4, 8]))
-def test_blocks_stay_within_their_memory(
-    rows: int, pages: int, columns: int, itemsize: int
-) -> None:
-    chunk = 4096 * pages
-    count = chunks_per_block(rows, chunk, columns, itemsize)
-    assert count == 1 or count * chunk * (columns * itemsize + 24) <= BLOCK_BYTES
+@pytest.mark.parametrize("itemsize", [4, 8])
+@pytest.mark.parametrize("columns", [1, 2, 3, 8, 20, 32, 200, 2000])
+def test_a_billion_rows_make_a_graph_of_less_than_1000_tasks(columns: int, itemsize: int) -> None:
+    rows = 10**9
+    chunk = choose_chunk_rows(columns * itemsize, rows)
+    members = (Member("X", f"float{8 * itemsize}", columns), Member("y", "uint8"))
+    layout = Layout(rows, chunk, members)
+    manifest = Manifest({key: Entry(0, 0) for key in layout.chunk_sizes()})
+    block_rows = chunk * chunks_per_block(rows, chunk)
+    blocks = store_blocks(Path("store"), layout, manifest, block_rows)
+    assert 10**6 < block_rows < 4 * 10**6
+    assert rows == sum(block.rows for block in blocks)
+    assert len(_graph(None, blocks, "pass", None).dask) < 1000
 
 
 def test_a_small_table_has_a_block_for_every_core() -> None:
-    assert chunks_per_block(80_000, 10_000, 4, 4) == 1
-    assert chunks_per_block(10**7, 102_400, 20, 4) == 12
+    assert chunks_per_block(80_000, 10_000) == 1
+    assert chunks_per_block(10**7, 102_400) == 13
