@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import mmap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -92,9 +94,17 @@ def whole(
     """
     ready = values.dtype == member.dtype and len(values) == length and values.flags.c_contiguous
     if not ready:
-        chunk = np.zeros(member.shape(length), member.dtype)
+        chunk = page_aligned(member.shape(length), member.dtype)
         convert(values, chunk[: len(values)], names, start)
         return chunk
     if values.dtype.kind == "f":
         check_finite(values.reshape(length, -1), names, start)
     return values
+
+
+def page_aligned(shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
+    """Return zeros that begin at a page, as writing past the page cache needs."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    raw = np.zeros(size + mmap.PAGESIZE, np.uint8)
+    start = -raw.ctypes.data % mmap.PAGESIZE
+    return raw[start : start + size].view(dtype).reshape(shape)

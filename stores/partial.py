@@ -94,8 +94,18 @@ class PartialDirectory:
         """Where the files are until they appear at their place."""
         return self._root
 
-    def write(self, key: str, content: bytes | NDArray[np.uint8]) -> None:
+    def write(self, key: str, content: bytes | NDArray[np.uint8], *, cached: bool = True) -> None:
         """Write one new file.
+
+        Parameters
+        ----------
+        key
+            Its path below :attr:`root`.
+        content
+            All of it.
+        cached
+            ``False``: past the page cache, where the system can, and the address and the
+            length are those of whole pages.
 
         Raises
         ------
@@ -107,8 +117,15 @@ class PartialDirectory:
             descriptor = os.open(self._root / key, flags, 0o666)
             try:
                 view = memoryview(content) if isinstance(content, bytes) else content.data
+                direct = not cached and _go_past_the_cache(descriptor)
                 while view:
-                    view = view[os.write(descriptor, view) :]
+                    try:
+                        view = view[os.write(descriptor, view) :]
+                    except OSError as error:
+                        if not direct or error.errno != errno.EINVAL:
+                            raise
+                        fcntl.fcntl(descriptor, fcntl.F_SETFL, 0)
+                        direct = False
                 if len(content) >= _LARGE:
                     _begin_writeback(descriptor)
             finally:
@@ -195,6 +212,14 @@ def _refused(error: OSError, path: Path) -> StreammcError:
     return OutputError(
         f"cannot create {str(path)!r}: {reason}; give a path in an existing, writable folder"
     )
+
+
+def _go_past_the_cache(descriptor: int) -> bool:
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_SETFL, getattr(os, "O_DIRECT", 0))
+    except OSError:
+        return False
+    return hasattr(os, "O_DIRECT")
 
 
 def _begin_writeback(descriptor: int) -> None:

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from streammc.errors import ConfigError
 from streammc.protocols import Matrix, Vector
 from streammc.rng import Role, stream
+from streammc.stores.conversion import page_aligned
 from streammc.stores.layout import MAX_FEATURES, MAX_ROWS, ROW_MULTIPLE, choose_chunk_rows
 from streammc.stores.workers import available_threads, in_threads
 from streammc.stores.writer import StoreWriter
@@ -36,6 +37,8 @@ from streammc.stores.writer import StoreWriter
 _STREAM_ROWS: Final = 65_536
 _STREAM_VALUES: Final = 1 << 22
 """Most values of a stream: 16 MB."""
+_TILE_VALUES: Final = 1 << 16
+"""Values of a stream that stay in a core's cache while they are summed."""
 _BUFFER_BYTES: Final = 512 << 20
 """Most bytes in the buffers of all threads, unless one thread needs more."""
 _SIGMA: Final = 0.5
@@ -130,7 +133,7 @@ def simulate(
         the kind's own by default. At ``logistic`` -14.5 a response of 1 is an event
         in two million rows.
     threads
-        Threads that make and write chunks; all cores by default.
+        Threads that make and write chunks; by default two more than cores.
 
     Returns
     -------
@@ -149,7 +152,7 @@ def simulate(
         raise ConfigError(f"unknown kind {kind!r}: choose one of {', '.join(sorted(KINDS))}")
     family = KINDS[kind]
     if threads is None:
-        threads = available_threads()
+        threads = available_threads() + 2  # some wait for the disk
     for name, value, low, high in (
         ("rows", rows, 1, MAX_ROWS),
         ("dim", dim, 1, MAX_FEATURES),
@@ -173,6 +176,7 @@ def simulate(
         dtype=dtype,
         y_dtype=family.y_dtype,
         chunk_rows=_chunk_rows(dim, dtype, rows) if chunk_rows is None else chunk_rows,
+        n_rows=rows,
     ) as writer:
         source = _Source(family, theta, seed)
         _write(source, writer, rows, dtype, threads, progress)
@@ -221,7 +225,8 @@ def _write(
         if not hasattr(own, "X"):
             # One buffer for all chunks of a thread: new pages cost as much as writing them.
             length = min(step, rows)
-            own.X, own.y = np.empty((length, dim), dtype), np.empty(length, source.family.y_dtype)
+            own.X = page_aligned((length, dim), dtype)
+            own.y = page_aligned((length,), source.family.y_dtype)
         stop = min(start + step, rows)
         X, y = own.X[: stop - start], own.y[: stop - start]
         source.fill(start, X, y)
@@ -265,8 +270,10 @@ class _Source:
         rng = stream(self._seed, block + 1, Role.SIMULATE)
         rng.standard_normal(out=Z, dtype=np.float32)
         Z[:, 0] = 1.0
-        eta, term = np.zeros(len(Z)), np.empty(len(Z))
-        for column in range(self.theta.size):  # in this order, unlike a BLAS product
-            np.multiply(self.theta[column], Z[:, column], out=term)
-            eta += term
+        eta = np.zeros(len(Z))
+        step = max(256, _TILE_VALUES // self.theta.size)
+        for low in range(0, len(Z), step):
+            tile, total = Z[low : low + step], eta[low : low + step]
+            for column in range(self.theta.size):  # in this order, unlike a BLAS product
+                total += self.theta[column] * tile[:, column]
         return self.family.draw(eta, rng)

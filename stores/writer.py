@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.errors import ConfigError, DataError, StoreError
-from streammc.stores.conversion import check_given, convert, whole
+from streammc.stores.conversion import check_given, convert, page_aligned, whole
 from streammc.stores.layout import (
     FEATURE_KEY,
     FORMAT,
@@ -59,7 +59,8 @@ class StoreWriter:
     chunk_rows
         Rows per chunk, rounded up to 4096; about 8 MB of ``X`` by default.
     n_rows
-        Rows to come, where known: only used to choose ``chunk_rows``.
+        Rows to come, where known: to choose ``chunk_rows``, and to write past the page
+        cache what would fill more than half of the memory.
 
     Raises
     ------
@@ -87,15 +88,16 @@ class StoreWriter:
     ) -> None:
         self.path = local_path(path)
         self.features = list(features)
-        dtypes = {"X": dtype, "y": y_dtype}
-        dtypes |= {"offset": "float64" if offset else None, "weight": "float64" if weight else None}
+        extra = {"offset": "float64" if offset else None, "weight": "float64" if weight else None}
+        dtypes = {"X": dtype, "y": y_dtype, **extra}
         members = self._members = make_members(len(self.features), dtypes)
         self.chunk_rows = settle_chunk_rows(members, chunk_rows, n_rows)
         refuse_existing(self.path)
+        size = (n_rows or 0) * sum(member.row_bytes for member in members)
+        self._cached = 2 * size <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         self.n_rows = 0
         self._filled = 0
-        self._written: dict[int, int] = {}
-        """Rows of every chunk that is on its way to the disk."""
+        self._written: dict[int, int] = {}  # rows by chunk
         self._lock = threading.Lock()
         self._entries: dict[str, Entry] = {}
         self._buffers: dict[str, NDArray[Any]] = {}
@@ -142,7 +144,7 @@ class StoreWriter:
         given = self._given(self.n_rows, X=X, y=y, offset=offset, weight=weight)
         if not self._buffers:
             self._buffers = {
-                member.name: np.zeros(member.shape(self.chunk_rows), member.dtype)
+                member.name: page_aligned(member.shape(self.chunk_rows), member.dtype)
                 for member in self._members
             }
         count, done = X.shape[0], 0
@@ -263,9 +265,8 @@ class StoreWriter:
             rows = self._written.get(chunk, 0)
             if rows == 0 or (chunk < last and rows < self.chunk_rows):
                 raise ConfigError(
-                    f"expected {self.chunk_rows} rows in chunk {chunk} of store "
-                    f"{str(self.path)!r}, found {rows}: "
-                    "put every chunk once, all but the last whole"
+                    f"expected {self.chunk_rows} rows in chunk {chunk} of {str(self.path)!r}, "
+                    f"found {rows}: put every chunk once, all but the last whole"
                 )
         if last == 0:
             self.chunk_rows = self.n_rows
@@ -282,9 +283,10 @@ class StoreWriter:
         self._filled = 0
 
     def _write_chunk(self, chunk: int, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Write one file of each member; ``arrays`` are checked and as long as the files."""
+        """Write one file of each member; ``arrays`` are checked, and as long as it."""
         for member in self._members:
-            self._put(member.key(chunk), arrays[member.name].reshape(-1).view(np.uint8))
+            raw = arrays[member.name].reshape(-1).view(np.uint8)
+            self._put(member.key(chunk), raw, self._cached)
 
     def _put_json(self, key: str, document: dict[str, Any]) -> None:
         try:
@@ -293,6 +295,6 @@ class StoreWriter:
             raise StoreError(f"expected JSON as attributes of a store: {error}") from error
         self._put(key, text.encode() + b"\n")
 
-    def _put(self, key: str, content: bytes | NDArray[np.uint8]) -> None:
-        self._partial.write(key, content)
+    def _put(self, key: str, content: bytes | NDArray[np.uint8], cached: bool = True) -> None:
+        self._partial.write(key, content, cached=cached)
         self._entries[key] = Entry(len(content), int(google_crc32c.value(content)))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import signal
 import subprocess
@@ -22,6 +23,7 @@ from streammc.errors import (
 )
 from streammc.stores import StoreWriter, open_store
 from streammc.stores import partial as partial_module
+from streammc.stores import writer as writer_module
 from streammc.stores.verify import verify
 
 
@@ -51,6 +53,43 @@ def test_chunks_in_any_order_give_the_same_store(tmp_path: Path, rows: int) -> N
         assert rows == writer.n_rows
         writer.commit({"response": "y"})
     assert 1 == len({open_store(tmp_path / name).fingerprint for name in ("appended", "put")})
+
+
+@pytest.mark.parametrize("refused", ["nothing", "flag", "write"])
+def test_a_store_larger_than_memory_is_written_past_the_page_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: str
+) -> None:
+    X, y = np.arange(3.0 * 9_000).reshape(9_000, 3), np.arange(9_000) % 7
+    options = {"features": list("abc"), "y_dtype": "uint8", "chunk_rows": 4096}
+    control, write = fcntl.fcntl, os.write
+    direct: dict[int, int] = {}
+    asked: list[int] = []
+
+    def watch(descriptor: int, command: int, flags: int) -> int:
+        asked.append(flags)
+        if refused == "flag":
+            raise OSError(errno.EINVAL, "no")
+        direct[descriptor] = flags
+        return control(descriptor, command, 0 if refused == "write" else flags)
+
+    def fussy(descriptor: int, content: memoryview) -> int:
+        if refused == "write" and direct.get(descriptor):
+            raise OSError(errno.EINVAL, "no")
+        return write(descriptor, content)
+
+    with StoreWriter(tmp_path / "cached", n_rows=9_000, **options) as writer:
+        writer.append(X, y)
+        writer.commit({"response": "y"})
+    monkeypatch.setattr(writer_module.os, "sysconf", lambda _: 1)
+    monkeypatch.setattr(partial_module.fcntl, "fcntl", watch)
+    monkeypatch.setattr(partial_module.os, "write", fussy)
+    with StoreWriter(tmp_path / "direct", n_rows=9_000, **options) as writer:
+        writer.append(X, y)
+        writer.commit({"response": "y"})
+    assert os.O_DIRECT in asked
+    assert (0 in asked) == (refused == "write")
+    assert 1 == len({open_store(tmp_path / name).fingerprint for name in ("cached", "direct")})
+    assert verify(tmp_path / "direct")["ok"]
 
 
 def test_chunks_with_a_gap_are_not_committed(tmp_path: Path) -> None:
