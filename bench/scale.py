@@ -1,0 +1,186 @@
+"""Whether an iteration costs the same at every number of rows, also where memory ends.
+
+Run as ``python bench/scale.py FOLDER [--rows 1000000,10000000,100000000,1000000000]``;
+a store of a billion rows of 8 columns takes 33 GB of disk in FOLDER, and stores and
+control variates that are already there are used. For each number of rows: the real
+commands ``simulate``, ``summarize`` and ``sample``, with their wall time and the peak of
+anonymous memory; then, in turns and in processes of their own, seconds per iteration of
+four chains with the rows in memory, from the mapped files as they are, and with the
+store's files dropped from the page cache, beside the disk's own random reads of 4 kB.
+Medians of five. Prints a table and, last, one line of JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from cold import drop_cache, random_reads
+from memory import measure
+
+DIM, CHAINS, DRAWS, ROUNDS = 8, 4, 2000, 5
+IN_MEMORY_ROWS = 1_000_000
+ITERATIONS = {"memory": 20_000, "mapped": 20_000, "cold": 2_000}
+PAGE = 4096
+
+
+def read_bytes() -> int:
+    """Return what this process has had read from disks so far, page cache aside."""
+    lines = Path("/proc/self/io").read_text().splitlines()
+    return int(dict(line.split(": ") for line in lines)["read_bytes"])
+
+
+def iterate(store: str, cv_path: str, mode: str) -> dict[str, float]:
+    """Time iterations of four chains in lockstep; return seconds and pages read for each."""
+    from streammc import models, open_store
+    from streammc.control_variates.expansion import ControlVariates
+    from streammc.control_variates.units import plan_units
+    from streammc.samplers import hmc_ecs
+    from streammc.samplers.hamiltonian import HamiltonianKernel
+    from streammc.sampling.build import memory_limit, subsampled
+    from streammc.stores.row_source import MemoryRows
+
+    data, model = open_store(store), models.logistic()
+    cv = ControlVariates.open(cv_path, data, model)
+    chosen = plan_units(cv, data, model, memory=2 * memory_limit())
+    problem = subsampled(data, model, cv, chosen, hmc_ecs())
+    if mode == "memory":
+        n = min(IN_MEMORY_ROWS, data.n_rows)
+        arrays = (np.array(a[:n]) if a.size else a for a in data.rows().arrays)
+        design = replace(problem.design, n_rows=n)
+        problem = replace(problem, source=MemoryRows(*arrays, n), design=design)
+    if mode == "cold":
+        del data
+        drop_cache(Path(store), problem.source.arrays)
+    kernels = [HamiltonianKernel(problem, 1, chain) for chain in range(CHAINS)]
+    n = ITERATIONS[mode]
+    with ThreadPoolExecutor(CHAINS) as pool:
+        list(pool.map(lambda kernel: kernel.initialise(), kernels))
+        list(pool.map(lambda kernel: kernel.advance(300, True), kernels))
+        before, begun = read_bytes(), time.perf_counter()
+        list(pool.map(lambda kernel: kernel.advance(n, False), kernels))
+        seconds = time.perf_counter() - begun
+    pages = (read_bytes() - before) / PAGE / (n * CHAINS)
+    return {"seconds": seconds / n, "misses": pages, "k": chosen.k, "unit_rows": chosen.unit_rows}
+
+
+def child(store: Path, cv: Path, mode: str) -> dict[str, float]:
+    """Run one measurement in a process of its own."""
+    if mode == "disk":
+        return {"reads": random_reads(store)}
+    command = [sys.executable, __file__, "--iterate", str(store), str(cv), mode]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    result: dict[str, float] = json.loads(done.stdout)
+    return result
+
+
+def commands(folder: Path, rows: int) -> dict[str, Any]:
+    """Run simulate, summarize and sample, where their result is not there already."""
+    store, cv, run = (folder / f"{rows}{end}" for end in (".zarr", "-cv.zarr", "-run"))
+    model = ["--model", "logistic", "--quiet", "--json"]
+    counts = ["--draws", str(DRAWS), "--warmup", "1000", "--chains", str(CHAINS), "--seed", "1"]
+    steps = {
+        "simulate": (store, ["--rows", str(rows), "--dim", str(DIM), "--seed", "1", "--quiet"]),
+        "summarize": (cv, [str(store), "-o", str(cv), *model]),
+        "sample": (
+            run,
+            [str(store), "-o", str(run), "--control-variates", str(cv), *counts, *model]
+            + ["--no-audit", "--sampler", "hmc-ecs"],
+        ),
+    }
+    found: dict[str, Any] = {}
+    for name, (made, arguments) in steps.items():
+        if made.exists():
+            continue
+        first = ["logistic", str(store)] if name == "simulate" else []
+        usage = measure(name, *first, *arguments)
+        found[name] = {"seconds": usage.seconds, "anonymous": usage.anonymous}
+        if name == "sample":
+            result = json.loads(usage.output)
+            found[name]["sampling"] = result["sampling"]
+            found[name]["ess"] = min(p["ess_bulk"] for p in result["parameters"].values())
+        if name == "summarize":
+            found[name]["certificate"] = json.loads(usage.output).get("certificate")
+    return found
+
+
+def at(folder: Path, rows: int) -> dict[str, Any]:
+    """Measure everything at one number of rows."""
+    result: dict[str, Any] = {"rows": rows, "commands": commands(folder, rows)}
+    store, cv = folder / f"{rows}.zarr", folder / f"{rows}-cv.zarr"
+    modes = ["memory", "mapped"] + (["cold", "disk"] if rows >= 100_000_000 else [])
+    measured: dict[str, list[dict[str, float]]] = {mode: [] for mode in modes}
+    for _ in range(ROUNDS):
+        for mode in modes:
+            measured[mode].append(child(store, cv, mode))
+    for mode in modes:
+        names = measured[mode][0]
+        result[mode] = {n: statistics.median(m[n] for m in measured[mode]) for n in names}
+    for mode in ("mapped", "cold"):
+        if "disk" in measured and mode in result:
+            reads = CHAINS * result[mode]["misses"] / result["disk"]["reads"]
+            result[mode]["bound"] = max(result["memory"]["seconds"], reads)
+    return result
+
+
+def table(results: list[dict[str, Any]]) -> str:
+    """Return the results as a table, times in microseconds."""
+    lines = [
+        "| rows | in memory | mapped | reads an iteration | cold | reads | bound | disk, reads/s "
+        "| `sample` | ESS | anonymous, MB |",
+        "|" + "---|" * 11,
+    ]
+    for r in results:
+        cold, sample = r.get("cold"), r["commands"].get("sample")
+        cells = [f"{r['rows']:,}", _us(r["memory"]["seconds"]), _us(r["mapped"]["seconds"])]
+        cells += [f"{r['mapped']['misses']:.2f}"]
+        cells += [_us(cold["seconds"]), f"{cold['misses']:.2f}"] if cold else ["", ""]
+        cells += [_us(cold["bound"]), f"{r['disk']['reads']:,.0f}"] if cold else ["", ""]
+        cells += (
+            [f"{sample['seconds']:.1f} s", f"{sample['ess']:.0f}"] if sample else ["kept", ""]
+        )
+        peaks = [c["anonymous"] for c in r["commands"].values()]
+        cells += [f"{max(peaks) / 1e6:.0f}" if peaks else ""]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _us(seconds: float) -> str:
+    return f"{seconds * 1e6:.1f}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path, nargs="?")
+    parser.add_argument("--rows", default="1000000,10000000,100000000,1000000000")
+    parser.add_argument("--iterate", nargs=3)
+    asked = parser.parse_args()
+    if asked.iterate:
+        print(json.dumps(iterate(*asked.iterate)))
+        return
+    if asked.folder is None:
+        parser.error("expected a folder for the stores")
+    asked.folder.mkdir(parents=True, exist_ok=True)
+    results = []
+    for rows in (int(n) for n in asked.rows.split(",")):
+        results.append(at(asked.folder, rows))
+        print(table(results[-1:]), file=sys.stderr, flush=True)
+    print(f"{os.cpu_count()} cores, {CHAINS} chains; microseconds an iteration of all chains\n")
+    print(table(results))
+    print(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main()
