@@ -91,13 +91,13 @@ def commands(folder: Path, rows: int) -> dict[str, Any]:
     store, cv, run = (folder / f"{rows}{end}" for end in (".zarr", "-cv.zarr", "-run"))
     model = ["--model", "logistic", "--quiet", "--json"]
     counts = ["--draws", str(DRAWS), "--warmup", "1000", "--chains", str(CHAINS), "--seed", "1"]
+    sampler = ["--sampler", "hmc-ecs", "--no-audit"]
     steps = {
         "simulate": (store, ["--rows", str(rows), "--dim", str(DIM), "--seed", "1", "--quiet"]),
         "summarize": (cv, [str(store), "-o", str(cv), *model]),
         "sample": (
             run,
-            [str(store), "-o", str(run), "--control-variates", str(cv), *counts, *model]
-            + ["--no-audit", "--sampler", "hmc-ecs"],
+            [str(store), "-o", str(run), "--control-variates", str(cv), *counts, *model, *sampler],
         ),
     }
     found: dict[str, Any] = {}
@@ -148,9 +148,7 @@ def table(results: list[dict[str, Any]]) -> str:
         cells += [f"{r['mapped']['misses']:.2f}"]
         cells += [_us(cold["seconds"]), f"{cold['misses']:.2f}"] if cold else ["", ""]
         cells += [_us(cold["bound"]), f"{r['disk']['reads']:,.0f}"] if cold else ["", ""]
-        cells += (
-            [f"{sample['seconds']:.1f} s", f"{sample['ess']:.0f}"] if sample else ["kept", ""]
-        )
+        cells += [f"{sample['seconds']:.1f} s", f"{sample['ess']:.0f}"] if sample else ["kept", ""]
         peaks = [c["anonymous"] for c in r["commands"].values()]
         cells += [f"{max(peaks) / 1e6:.0f}" if peaks else ""]
         lines.append("| " + " | ".join(cells) + " |")

@@ -18,6 +18,7 @@ from streammc.control_variates.block_pass import (
 )
 from streammc.control_variates.draws import covering_draws
 from streammc.control_variates.expansion import ControlVariates, model_digest
+from streammc.control_variates.first_centre import first_centre
 from streammc.control_variates.newton import (
     NotPositiveDefiniteError,
     Objective,
@@ -27,12 +28,11 @@ from streammc.control_variates.newton import (
     maximise,
     posterior_point,
 )
-from streammc.control_variates.subset import draw_subset, gather, in_memory
+from streammc.control_variates.subset import Spread, draw_subset, gather, in_memory
 from streammc.control_variates.weak_directions import prior_pull, weak_directions
 from streammc.errors import ConfigError, ModelError
 from streammc.numerics.blas import single_threaded
 from streammc.numerics.prior import FLAT, KIND, LOG_FLAT
-from streammc.priors import normal
 from streammc.protocols import Dataset, Matrix, Model, Rows, Vector
 
 N_DRAWS = 8
@@ -90,13 +90,16 @@ def compute(
     theta, table, labels = _check(dataset, model, order, passes, theta_star)
     cap = max(0, min(candidate_rows, memory_limit // (8 * (dataset.n_features + 3))))
     subset = draw_subset(dataset, memory_limit)
-    rows_read = len(subset.y)
+    spread = Spread(dataset, model)
     limit = passes or MAX_PASSES
     decisive = passes == 1 or theta is not None or len(subset.y) == dataset.n_rows
     n_draws = N_DRAWS_SMALL if dataset.n_rows <= SMALL_ROWS else N_DRAWS
     xi = covering_draws(n_draws, len(labels), 0)
     with single_threaded():
-        point, shift, inflation = _first_centre(dataset, model, subset, theta, table, passes == 1)
+        point, shift, inflation = first_centre(
+            dataset, model, subset, spread, theta, table, passes == 1
+        )
+        rows_read = len(subset.y) + spread.rows_read
         best: Point | None = None
         for done in range(1, limit + 1):
             last = done == limit
@@ -220,39 +223,6 @@ def _logarithms(model: Model, labels: tuple[str, ...]) -> list[str]:
     """Return the parameters that are sampled, and expanded, as their logarithms."""
     positive = model.constrain(np.zeros(len(labels))) > 0.0
     return [label for label, log in zip(labels, positive, strict=True) if log]
-
-
-def _first_centre(
-    dataset: Dataset, model: Model, subset: Rows, theta: Vector | None, table: Matrix, only: bool
-) -> tuple[Point, Vector, float]:
-    """Return the first centre, and where and how wide the posterior is around it.
-
-    Where it stays the only centre, the draws that score rows go where the subset puts
-    the posterior, as wide as the subset leaves that open.
-    """
-    dim = len(table)
-    if model.response_fault(subset.y) is not None:  # the first pass finds all, and raises
-        origin = np.zeros(dim)
-        return Point(origin, 0.0, np.zeros((dim, dim)), origin, np.inf), origin, 1.0
-    objective = in_memory(model, subset, dataset.n_rows / len(subset.y))
-    if len(subset.y) < dataset.n_rows:
-        table = _soften(table)
-    if theta is not None and not only:
-        return damped_point(theta, objective(theta), table), np.zeros(dim), 1.0
-    mode = maximise(objective, model.start(subset), table)
-    if not only:
-        return mode, np.zeros(dim), 1.0
-    inflation = float(np.sqrt(dataset.n_rows / len(subset.y)))
-    if theta is None:
-        return mode, np.zeros(dim), inflation
-    return damped_point(theta, objective(theta), table), mode.theta - theta, inflation
-
-
-def _soften(table: Matrix) -> Matrix:
-    """Replace flat priors by Normal(0, 10): a subset may be separated where all rows are not."""
-    soft = table.copy()
-    soft[table[:, 0] == 0.0] = normal(scale=10.0).table(("",))
-    return soft
 
 
 def _at(sums: BlockSums, theta: Vector, table: Matrix) -> Point:
