@@ -138,7 +138,7 @@ def reduce_rows(
     with_sums: int,
     totals: Any,
     remainders: Any,
-    scores: Any,
+    squares: Any,
     counts: Any,
     power_sums: Any,
     terms: Any,
@@ -164,8 +164,8 @@ def reduce_rows(
     totals
         (2, 1 + d + d d) log-likelihood, gradient, Hessian (its upper half): high parts,
         low parts.
-    remainders, scores
-        (S, m), or (S, 0) to leave it out; and (m,) root mean square over the shifts; written.
+    remainders, squares
+        (S, m), or (S, 0) to leave it out; and (m,) mean square over the shifts; written.
     counts, power_sums
         Histogram by score, see ``add_to_histogram``; added to.
     terms
@@ -190,7 +190,7 @@ def reduce_rows(
     g = np.empty(q4)
     products = np.empty((columns.shape[0], tile + PAD))
     moved_by = np.zeros((power_sums.shape[1] * 4, tile + PAD))
-    bits = scores.view(np.int64)
+    bits = squares.view(np.int64)
     m = 0
     pending = 0
     flags[2] = -1
@@ -273,7 +273,7 @@ def reduce_rows(
             if remainders.shape[1] > 0:
                 for i in range(m):
                     remainders[s, start + i] = moved_by[s, i]
-        score_rows(moved_by, n_shifts, m, start, scores)
+        score_rows(moved_by, n_shifts, m, start, squares)
         find_bins(bits, start, bins)
         add_to_histogram(moved_by, bins, counts, power_sums)
     if pending:

@@ -45,11 +45,18 @@ class BlockSums:
     totals: Matrix
     histogram: Histogram
     rows: Index
-    scores: Vector
+    squares: Vector
+    """Of the scores of ``rows``, best first."""
     terms: Matrix
     tiles: int
     summaries: Matrix
     fault: Fault | None
+
+    @property
+    def scores(self) -> Vector:
+        """Scores of ``rows``."""
+        scores: Vector = np.sqrt(self.squares)
+        return scores
 
     def expansion(self, dim: int) -> tuple[float, Vector, Matrix]:
         """Return the log-likelihood, its gradient and its Hessian."""
@@ -99,13 +106,13 @@ class ExpansionPass:
             m = len(piece.y)
             found = self._fault(piece) if self.check_response else None
             if found is None:
-                scores = best.room(m)
-                bad, unfit = sums.add(piece.X, piece.y, piece.offset, piece.weight, scores)
+                squares = best.room(m)
+                bad, unfit = sums.add(piece.X, piece.y, piece.offset, piece.weight, squares)
                 if unfit:
                     response = f"response {piece.y[bad]:g}"
                     found = Fault(piece.start + bad, unfit, response, _FINITE)
                 elif len(self.shifts):
-                    best.add(piece.start, scores)
+                    best.add(piece.start, squares)
             fault = Fault.merge(fault, found)
             responses += float(np.sum(piece.y))
             n += m
@@ -115,14 +122,14 @@ class ExpansionPass:
         with np.errstate(invalid="ignore", over="ignore"):
             size = float(np.sqrt(np.mean(sums.terms[0] ** 2))) if some else 0.0
         log_lik = sums.totals[0, 0] / n
-        summary = [start, n, responses / n, log_lik, size, best.square / n]
+        summary = [start, n, responses / n, log_lik, size, best.total / n]
         rows, highest = best.finish()
         return BlockSums(
             n_rows=n,
             totals=sums.totals,
             histogram=sums.histogram(),
             rows=rows,
-            scores=highest,
+            squares=highest,
             terms=sums.terms,
             tiles=sums.tiles,
             summaries=np.array([summary], dtype=np.float64),
@@ -131,9 +138,9 @@ class ExpansionPass:
 
     def combine(self, left: BlockSums, right: BlockSums) -> BlockSums:
         """Merge two neighbours."""
-        rows, scores = top(
+        rows, squares = top(
             np.concatenate([left.rows, right.rows]),
-            np.concatenate([left.scores, right.scores]),
+            np.concatenate([left.squares, right.squares]),
             self.cap,
         )
         with np.errstate(invalid="ignore", over="ignore"):
@@ -143,7 +150,7 @@ class ExpansionPass:
             totals=merge_compensated(left.totals, right.totals),
             histogram=left.histogram + right.histogram,
             rows=rows,
-            scores=scores,
+            squares=squares,
             terms=terms,
             tiles=left.tiles + right.tiles,
             summaries=np.concatenate([left.summaries, right.summaries]),

@@ -27,7 +27,7 @@ def columns_of(model: Model, theta: Vector, shifts: Matrix, n_features: int) -> 
 
 
 class RowSums:
-    """Sums, histogram and scores of the rows given so far; see ``reduce_rows``.
+    """Sums, histogram and squared scores of the rows given so far; see ``reduce_rows``.
 
     Parameters
     ----------
@@ -85,10 +85,10 @@ class RowSums:
         y: NDArray[Any],
         offset: NDArray[Any],
         weight: NDArray[Any],
-        scores: Vector,
+        squares: Vector,
         remainders: Matrix | None = None,
     ) -> tuple[int, int]:
-        """Add rows; write their ``scores`` (m,) and ``remainders`` (S, m).
+        """Add rows; write their ``squares``, of the scores, (m,) and ``remainders`` (S, m).
 
         Returns
         -------
@@ -104,7 +104,7 @@ class RowSums:
         step = max(1, _CALL_ENTRIES // (self._tile * max(q, 16))) * self._tile
         for start in range(0, n, step):
             here = slice(start, start + step)
-            part = none if remainders is None else np.empty((len(none), len(scores[here])))
+            part = none if remainders is None else np.empty((len(none), len(squares[here])))
             reduce_rows(
                 self._model.link,
                 self._model.constants,
@@ -122,7 +122,7 @@ class RowSums:
                 self._with_sums,
                 self.totals,
                 part,
-                scores[here],
+                squares[here],
                 self._counts,
                 self._power_sums,
                 self.terms,

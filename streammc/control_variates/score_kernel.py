@@ -18,39 +18,43 @@ N_BINS = BINS_PER_OCTAVE * (HIGHEST_OCTAVE - LOWEST_OCTAVE) + 2
 
 _power_sums: Any = types.Array(f8, 4, "C")
 _FRACTION = (1 << 52) - 1
-_ZEROTH = BINS_PER_OCTAVE * (1023 + LOWEST_OCTAVE) - 1
-# Fractions of 2^(1/4), 2^(1/2) and 2^(3/4): positive numbers are ordered as their bits.
-_ONE, _TWO, _THREE = (int(np.float64(2.0 ** (k / 4)).view(np.int64)) & _FRACTION for k in (1, 2, 3))
+# Of squares: two bins an octave, and twice as many octaves below 1.
+_BEFORE_FIRST = 2 * (1023 + 2 * LOWEST_OCTAVE) - 1
+_HALF_OCTAVE = int(np.float64(math.sqrt(2.0)).view(np.int64)) & _FRACTION
 
 
 @jit(types.void(matrix, i8, i8, i8, vector), reassociate=True, borrow=True)
-def score_rows(remainders, n_draws, m, start, scores):  # type: ignore[no-untyped-def]
-    """Write ``scores[start : start + m]``, root mean squares of ``remainders`` (S, m)."""
+def score_rows(remainders, n_draws, m, start, squares):  # type: ignore[no-untyped-def]
+    """Write ``squares[start : start + m]``, the mean squares of ``remainders`` (S, m).
+
+    They are scores squared: their root costs more than the rest of the score.
+    """
     if start < 0:
         return
+    scale = 1.0 / n_draws
     for i in range(m):
-        scores[start + i] = 0.0
-    for s in range(n_draws):
+        squares[start + i] = scale * remainders[0, i] * remainders[0, i]
+    for s in range(1, n_draws):
         for i in range(m):
-            scores[start + i] += remainders[s, i] * remainders[s, i]
+            squares[start + i] += scale * remainders[s, i] * remainders[s, i]
     for i in range(m):
-        score = math.sqrt(scores[start + i] / n_draws)
-        scores[start + i] = score if score < np.inf else np.inf
+        square = squares[start + i]
+        squares[start + i] = square if square < np.inf else np.inf
 
 
 @jit(types.void(index_vector, i8, index_vector), borrow=True)
 def find_bins(bits, start, bins):  # type: ignore[no-untyped-def]
-    """Write the histogram bins of the scores whose ``bits`` begin at ``start``.
+    """Write the bins of the rows from ``start`` on, from the ``bits`` of their squares.
 
-    Four bins an octave from the exponent, and which of them from the fraction.
+    The exponent is the octave of the square and the fraction tells its half; positive
+    numbers are ordered as their bits.
     """
     if start < 0:
         return
     for i in range(bins.shape[0]):
         octave = bits[start + i] >> 52
-        rest = bits[start + i] & _FRACTION
-        quarter = np.int64(rest >= _ONE) + np.int64(rest >= _TWO) + np.int64(rest >= _THREE)
-        place = BINS_PER_OCTAVE * octave + quarter - _ZEROTH
+        upper = np.int64((bits[start + i] & _FRACTION) >= _HALF_OCTAVE)
+        place = 2 * octave + upper - _BEFORE_FIRST
         bins[i] = min(max(place, 0), N_BINS - 1)
 
 
@@ -106,18 +110,18 @@ def add_to_histogram(remainders, bins, counts, sums):  # type: ignore[no-untyped
     types.Tuple((i8, f8))(vector, i8, f8, index_vector, vector, i8),
     borrow=True,
 )
-def keep_high(scores, start, above, rows, kept, count):  # type: ignore[no-untyped-def]
-    """Append the rows whose score exceeds ``above``; return how many are kept now.
+def keep_high(squares, start, above, rows, kept, count):  # type: ignore[no-untyped-def]
+    """Append the rows whose square exceeds ``above``; return how many are kept now.
 
-    Row ``i`` of ``scores`` is row ``start + i``. ``rows`` and ``kept`` have room for all.
-    The second value is the sum of squared scores.
+    Row ``i`` of ``squares`` is row ``start + i``. ``rows`` and ``kept`` have room for all.
+    The second value is the sum of the squares.
     """
-    square = 0.0
-    for i in range(scores.shape[0]):
-        score = scores[i]
-        square += score * score
-        if score > above:
+    total = 0.0
+    for i in range(squares.shape[0]):
+        square = squares[i]
+        total += square
+        if square > above:
             rows[count] = start + i
-            kept[count] = score
+            kept[count] = square
             count += 1
-    return count, square
+    return count, total

@@ -62,24 +62,26 @@ class Histogram:
         return counts, moments, maxima
 
 
-def top(rows: Index, scores: Vector, cap: int) -> tuple[Index, Vector]:
-    """Return the ``cap`` rows of highest score, best first, ties by row index.
+def top(rows: Index, squares: Vector, cap: int) -> tuple[Index, Vector]:
+    """Return the ``cap`` rows of highest square, best first, ties by row index.
 
-    Of two rows with one score, the first given must be the earlier. The order is total,
+    Of two rows with one square, the first given must be the earlier. The order is total,
     so merging block by block gives the same list for any blocks.
     """
     # Stable, and fast on what is already in order: two lists are merged.
-    order = np.argsort(-scores, kind="stable")[:cap]
-    return rows[order], scores[order]
+    order = np.argsort(-squares, kind="stable")[:cap]
+    return rows[order], squares[order]
 
 
 class HighScores:
-    """The ``cap`` rows of highest positive score among those given so far, in their order.
+    """The ``cap`` rows of highest score among those given so far; a score of 0 is none.
+
+    Scores come, are compared and stay as their squares.
 
     Attributes
     ----------
-    square
-        Sum of the squares of all scores.
+    total
+        Sum of all squares.
     """
 
     def __init__(self, cap: int) -> None:
@@ -87,42 +89,42 @@ class HighScores:
         self._rows, self._kept = np.empty(0, np.int64), np.empty(0)
         self._count = 0
         self._above = 0.0
-        self._scores = np.empty(0)
-        self.square = 0.0
+        self._squares = np.empty(0)
+        self.total = 0.0
 
     def room(self, m: int) -> Vector:
-        """Return (m,) to write scores into, the same memory every time."""
-        if len(self._scores) < m:
-            self._scores = np.empty(m)
-        return self._scores[:m]
+        """Return (m,) to write squares into, the same memory every time."""
+        if len(self._squares) < m:
+            self._squares = np.empty(m)
+        return self._squares[:m]
 
-    def add(self, start: int, scores: Vector) -> None:
+    def add(self, start: int, squares: Vector) -> None:
         """Add rows from ``start`` on."""
         step = max(4096, self._cap)
         if not len(self._rows):
             self._rows = np.empty(2 * self._cap + step, np.int64)
             self._kept = np.empty(len(self._rows))
-        for first in range(0, len(scores), step):
-            part = scores[first : first + step]
-            self._count, square = keep_high(
+        for first in range(0, len(squares), step):
+            part = squares[first : first + step]
+            self._count, total = keep_high(
                 part, start + first, self._above, self._rows, self._kept, self._count
             )
-            self.square += square
+            self.total += total
             if self._count > 2 * self._cap:
                 self._cut()
 
     def _cut(self) -> None:
         """Keep the best, in the order of the rows; a later row has to beat the last of them."""
-        rows, scores = self._rows[: self._count], self._kept[: self._count]
+        rows, squares = self._rows[: self._count], self._kept[: self._count]
         place = self._count - self._cap
-        last = float(np.partition(scores, place)[place]) if self._cap else np.inf
-        higher = np.flatnonzero(scores > last)
-        equal = np.flatnonzero(scores == last)[: self._cap - len(higher)]
+        last = float(np.partition(squares, place)[place]) if self._cap else np.inf
+        higher = np.flatnonzero(squares > last)
+        equal = np.flatnonzero(squares == last)[: self._cap - len(higher)]
         chosen = np.sort(np.concatenate([higher, equal]))
         self._count = len(chosen)
-        self._rows[: self._count], self._kept[: self._count] = rows[chosen], scores[chosen]
+        self._rows[: self._count], self._kept[: self._count] = rows[chosen], squares[chosen]
         self._above = last
 
     def finish(self) -> tuple[Index, Vector]:
-        """Return the rows and their scores, best first."""
+        """Return the rows and their squares, best first."""
         return top(self._rows[: self._count], self._kept[: self._count], self._cap)

@@ -95,12 +95,12 @@ def test_histogram_holds_power_sums_of_the_remainders():
     sums = whole(rows, task, 600)
     remainders = np.empty((8, 2000))
     exact = RowSums(rows.model, task.theta, task.shifts, 2, 4)
-    scores = np.empty(2000)
-    exact.add(rows.X, rows.y, rows.offset, rows.weight, scores, remainders)
+    squares = np.empty(2000)
+    exact.add(rows.X, rows.y, rows.offset, rows.weight, squares, remainders)
     remainders = remainders.T
     counts, moments, maxima = sums.histogram.below()
     assert counts[-1] == 2000
-    assert len(sums.rows) == np.count_nonzero(scores)  # rows without weight are no candidates
+    assert len(sums.rows) == np.count_nonzero(squares)  # rows without weight are no candidates
     for t in np.flatnonzero(np.diff(counts) * (2000 - counts[:-1] <= len(sums.rows))):
         left = np.ones(2000, bool)
         left[sums.rows[: 2000 - counts[t]]] = False
