@@ -120,5 +120,8 @@ def summarize(
         "rows read": certificate["rows_read"],
         "seconds": certificate["seconds"],
     }
+    if "pass_seconds" in certificate:  # control variates of an earlier version have none
+        facts["seconds: passes"] = certificate["pass_seconds"]
+        facts["GB/s of the passes"] = certificate["pass_gb_per_second"]
     human = table(["parameter", "theta_star", "laplace sd"], rows)
     printer.result(result, f"{human}\n\n{fields(facts)}")

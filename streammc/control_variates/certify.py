@@ -21,14 +21,13 @@ from streammc.control_variates.expansion import ControlVariates, model_digest
 from streammc.control_variates.first_centre import first_centre
 from streammc.control_variates.newton import (
     NotPositiveDefiniteError,
-    Objective,
     Point,
     damped_point,
     flat_message,
     maximise,
     posterior_point,
 )
-from streammc.control_variates.subset import Spread, draw_subset, gather, in_memory
+from streammc.control_variates.subset import Spread, draw_subset, gather, in_memory, surrogate
 from streammc.control_variates.weak_directions import prior_pull, weak_directions
 from streammc.errors import ConfigError, ModelError
 from streammc.numerics.blas import single_threaded
@@ -101,12 +100,15 @@ def compute(
         )
         rows_read = len(subset.y) + spread.rows_read
         best: Point | None = None
+        pass_seconds = 0.0
         for done in range(1, limit + 1):
             last = done == limit
             deltas = xi if decisive or last else xi[:2]
             deltas = shift + inflation * (deltas @ point.factor.T)
             task = ExpansionPass(model, point.theta, deltas, order, cap, done == 1)
+            before = time.perf_counter()
             sums = dataset.reduce(task, scheduler=scheduler, progress=progress)
+            pass_seconds += time.perf_counter() - before
             rows_read += dataset.n_rows
             if sums.fault is not None:
                 raise_fault(sums.fault, model, dataset.response)
@@ -124,9 +126,9 @@ def compute(
                 point = damped_point(back, sums.expansion(len(labels)), table)
             else:
                 best = at
-                surrogate = _surrogate(dataset, model, sums, at.theta)
+                objective = surrogate(dataset, model, sums, at.theta)
                 rows_read += len(sums.rows)
-                point = maximise(surrogate, at.theta, table)
+                point = maximise(objective, at.theta, table)
     if np.any(table[:, 0] == 0.0):
         _refuse_separation(dataset, model, subset, sums, at, table)
     log_lik, gradient, hessian = sums.expansion(len(labels))
@@ -150,12 +152,15 @@ def compute(
         pull = prior_pull(gradient[:k], hessian[:k, :k], table, labels[:k]) if k else []
         # A scale parameter takes up what a prior leaves unexplained: that is no separation.
         weak = pull or weak if model.n_scalar else weak or pull
+    row_bytes = dataset.rows().row_bytes
     certificate = {
         "decrement": at.decrement,
         "passes": done,
         "rows_read": rows_read,
-        "bytes_read": rows_read * dataset.rows().row_bytes,
+        "bytes_read": rows_read * row_bytes,
         "seconds": time.perf_counter() - started,
+        "pass_seconds": pass_seconds,
+        "pass_gb_per_second": 1e-9 * done * dataset.n_rows * row_bytes / pass_seconds,
         "converged": bool(converged),
         "warnings": weak,
         "logarithms": _logarithms(model, labels),
@@ -246,25 +251,3 @@ def _refuse_separation(
             step = at.step[a * dataset.n_features : (a + 1) * dataset.n_features]
             if np.max(np.abs(rows.X[rows.weight > 0.0] @ step), initial=0.0) > 0.5:
                 raise ModelError(flat_message(table))
-
-
-def _surrogate(dataset: Dataset, model: Model, sums: BlockSums, centre: Vector) -> Objective:
-    """Return the expansion at ``centre`` plus the exact remainder of the candidates."""
-    log_lik, gradient, hessian = sums.expansion(len(centre))
-    if len(sums.rows) == 0:
-        base, exact = (0.0, np.zeros_like(gradient), np.zeros_like(hessian)), None
-    else:
-        exact = in_memory(model, gather(dataset, np.sort(sums.rows)), 1.0)
-        base = exact(centre)
-
-    def objective(theta: Vector) -> tuple[float, Vector, Matrix]:
-        shift = theta - centre
-        bend = (hessian - base[2]) @ shift
-        value = log_lik - base[0] + (gradient - base[1]) @ shift + 0.5 * shift @ bend
-        slope = gradient - base[1] + bend
-        if exact is None:
-            return float(value), slope, hessian
-        more = exact(theta)
-        return float(value + more[0]), slope + more[1], hessian - base[2] + more[2]
-
-    return objective

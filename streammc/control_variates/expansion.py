@@ -48,7 +48,8 @@ class ControlVariates:
         (d,) from ``theta_star`` to the mode, to first order.
     certificate
         ``decrement`` (posterior sd), ``passes``, ``rows_read``, ``bytes_read``,
-        ``seconds``, ``converged``; ``warnings``, what the prior alone decides.
+        ``seconds``, ``pass_seconds`` and ``pass_gb_per_second`` of the passes alone,
+        ``converged``; ``warnings``, what the prior alone decides.
     score_draws
         (S, d) shifts from ``theta_star`` at which rows were scored.
     candidates, scores

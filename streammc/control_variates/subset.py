@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from streammc import rng
-from streammc.control_variates.block_pass import expansion_of
+from streammc.control_variates.block_pass import BlockSums, expansion_of
 from streammc.control_variates.newton import Objective
 from streammc.control_variates.row_sums import RowSums
 from streammc.protocols import Dataset, Index, Matrix, Model, Rows, Vector
@@ -94,3 +94,25 @@ class Spread:
         log_lik, gradient, hessian = expansion_of(sums.totals, len(theta))
         scale = self._dataset.n_rows / read
         return log_lik * scale, gradient * scale, hessian * scale
+
+
+def surrogate(dataset: Dataset, model: Model, sums: BlockSums, centre: Vector) -> Objective:
+    """Return the expansion at ``centre`` plus the exact remainder of the candidates."""
+    log_lik, gradient, hessian = sums.expansion(len(centre))
+    if len(sums.rows) == 0:
+        base, exact = (0.0, np.zeros_like(gradient), np.zeros_like(hessian)), None
+    else:
+        exact = in_memory(model, gather(dataset, np.sort(sums.rows)), 1.0)
+        base = exact(centre)
+
+    def objective(theta: Vector) -> tuple[float, Vector, Matrix]:
+        shift = theta - centre
+        bend = (hessian - base[2]) @ shift
+        value = log_lik - base[0] + (gradient - base[1]) @ shift + 0.5 * shift @ bend
+        slope = gradient - base[1] + bend
+        if exact is None:
+            return float(value), slope, hessian
+        more = exact(theta)
+        return float(value + more[0]), slope + more[1], hessian - base[2] + more[2]
+
+    return objective

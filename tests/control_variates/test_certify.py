@@ -40,6 +40,7 @@ def test_rows_in_memory_are_certified_by_one_pass(rows, reference):
     assert reference.certificate["converged"]
     assert reference.certificate["decrement"] < 1e-5
     assert reference.certificate["rows_read"] == 2 * len(rows.y)
+    assert 0.0 < reference.certificate["pass_seconds"] < reference.certificate["seconds"]
     assert reference.log_lik == pytest.approx(rows.log_lik(reference.theta_star).sum(), rel=1e-13)
 
 
