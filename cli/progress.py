@@ -78,6 +78,8 @@ class Progress:
             self._done = done
             if self._bar is not None:
                 self._show(fresh, done, total, facts or {})
+            elif fresh and (phase, done) == ("warmup", 0):
+                self._say(0.0, done, total, facts or {})  # set-up is over: the chains begin
             elif now - self._said >= _SECONDS or (done == total and now - self._began >= 1.0):
                 self._said = now
                 self._say(now - self._began, done, total, facts or {})

@@ -20,8 +20,10 @@ from typing import Any, Generic, TypeVar
 from uuid import uuid4
 
 import dask
+from dask import threaded
 from dask.callbacks import Callback
 from dask.delayed import delayed
+from dask.local import get_sync
 from threadpoolctl import threadpool_limits
 
 from streammc.errors import ConfigError, UnavailableError
@@ -140,11 +142,11 @@ def _run_here(
     # One BLAS thread per task: as many as cores would fight, and change the last bits.
     with threadpool_limits(limits=1), Callback(posttask=count):
         if scheduler == "sync":
-            (result,) = dask.compute(root, scheduler="sync", optimize_graph=False)
+            (result,) = dask.compute(root, scheduler=get_sync, optimize_graph=False)
             return result  # type: ignore[no-any-return]
         pool = ThreadPoolExecutor(scheduler, thread_name_prefix="streammc-pass")
         try:
-            (result,) = dask.compute(root, scheduler="threads", pool=pool, optimize_graph=False)
+            (result,) = dask.compute(root, scheduler=threaded.get, pool=pool, optimize_graph=False)
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
     return result  # type: ignore[no-any-return]

@@ -19,7 +19,6 @@ from streammc.samplers.hamiltonian import StoppedError
 from streammc.sampling import build
 from streammc.sampling.chains import Chains, Progress
 from streammc.sampling.identity import check_counts, identity
-from streammc.sampling.report import audit_due, finish_report
 from streammc.sampling.setup import Setup, contents, decide, load
 from streammc.trace.run_directory import RunDirectory, check_identity
 
@@ -159,6 +158,9 @@ def run_job(
             return RunReport(folder, {}, False, True)
         finally:
             team.close()
+        # Not before the last draw: xarray, pandas and ArviZ take a second to import.
+        from streammc.sampling.report import audit_due, finish_report
+
         due = audit_due(audit, run, setup.sampler, team)
         summary = finish_report(
             run, dataset, model, setup, team, due, scheduler=scheduler, progress=progress
@@ -259,6 +261,9 @@ def _drive(
 ) -> None:
     """Run every interval that is missing; refuse to go on where the variance is too high."""
     total, count = _variance_so_far(run, setup.sampler)
+    if progress is not None and run.next_length:
+        wanted = run.warmup if run.phase == "warmup" else run.draws
+        progress(run.phase, run.next_start, wanted, {})
     while n := run.next_length:
         phase, done = run.phase, run.next_start + n
         wanted = run.warmup if phase == "warmup" else run.draws

@@ -44,6 +44,15 @@ def test_short_work_says_nothing(clock: Clock, capsys: pytest.CaptureFixture[str
     assert ("", "") == capsys.readouterr()
 
 
+def test_the_first_iteration_is_said(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress(Output()) as progress:
+        progress("pass", 2, 2)
+        progress("warmup", 0, 1000, {})
+        progress("warmup", 100, 1000, {})
+        progress("draws", 0, 1000, {})
+    assert "warm-up 0/1,000 iterations, 0 s\n" == capsys.readouterr().err
+
+
 def test_an_unknown_total(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     with Progress(Output()) as progress:
         progress("scan", 0, None)

@@ -1,0 +1,59 @@
+"""What is imported, and when: a command should be at work before a user wonders."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command_line import streammc
+
+LATE = ("arviz_base", "arviz_stats", "distributed", "pandas", "pyarrow", "xarray", "zarr")
+"""Needed after the last draw, by an ingest, or by a cluster."""
+SHORT = ("--model", "logistic", "--seed", "1", "--draws", "20", "--warmup", "20", "--chains", "1")
+
+WATCH = """
+import json, sys
+from streammc.cli import main
+
+def watch(frame, event, _):
+    code = frame.f_code
+    if code.co_name == "advance" and code.co_filename.endswith("chains.py"):
+        sys.setprofile(None)
+        print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
+
+sys.setprofile(watch)
+sys.exit(main())
+"""
+
+
+def modules_at_the_first_iteration(*words: str | Path) -> set[str]:
+    """Return the packages that are loaded when the first iteration begins."""
+    command = [sys.executable, "-c", WATCH, *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    return set(json.loads(done.stdout.splitlines()[0]))
+
+
+@pytest.fixture
+def kept(store: Path) -> tuple[str, ...]:
+    assert 0 == streammc("summarize", store, "-o", "cv.zarr", "--model", "logistic").code
+    return ("--control-variates", "cv.zarr")
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_what_follows_the_last_draw_is_not_imported_before_the_first(
+    store: Path, kept: tuple[str, ...], given: bool
+) -> None:
+    options = kept if given else ()
+    loaded = modules_at_the_first_iteration("sample", store, "-o", "new", *SHORT, *options)
+    assert {"numba", "numpy", "streammc"} <= loaded
+    assert not loaded & {*LATE, *(("dask",) if given else ())}
+
+
+def test_the_watch_would_see_an_early_import(store: Path) -> None:
+    early = WATCH.replace("import json, sys\n", "import json, sys, xarray\n")
+    command = [sys.executable, "-c", early, "sample", str(store), "-o", "new", *SHORT]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    assert "xarray" in json.loads(done.stdout.splitlines()[0])
