@@ -2,9 +2,9 @@
 
 Run as ``python bench/startup.py``. Makes a store of 20,000 rows and its control variates
 in a temporary folder and runs every command once, so that all code is compiled and
-cached; then each in turn, seven times. The first iteration is the line ``warmup`` 0 of
-``--log-format json`` on stderr. Interpreters differ, so an empty one is timed beside
-them. Prints JSON and the table of the documentation, medians.
+cached; then each in turn, seven times. The first iteration is the line of phase
+``start`` of ``--log-format json`` on stderr. Interpreters differ, so an empty one is
+timed beside them. Prints JSON and the table of the documentation, medians.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def first_iteration(*words: str) -> tuple[float, float]:
         assert process.stderr is not None
         for line in process.stderr:
             entry = json.loads(line)
-            if entry.get("phase") == "warmup" and entry.get("done") == 0:
+            if entry.get("phase") == "start":
                 first = time.perf_counter() - began
     if process.returncode:
         raise RuntimeError(f"{' '.join(command)}: exit code {process.returncode}")
@@ -78,7 +78,9 @@ def main() -> None:
     print(json.dumps({"seconds": found, "medians": seconds, "missed": missed}))
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     names = [line.partition(":")[2].strip() for line in lines if "model name" in line]
-    print(f"\n{names[0] if names else 'unknown processor'}, {os.cpu_count()} cores, {date.today()};")
+    print(
+        f"\n{names[0] if names else 'unknown processor'}, {os.cpu_count()} cores, {date.today()};"
+    )
     print(f"medians of {ROUNDS}\n")
     print("| command | seconds | limit |")
     print("|---|---|---|")

@@ -15,7 +15,7 @@ from streammc.cli.signals import Interruption
 _SECONDS: Final = 5.0
 _UNITS: Final = {"pass": " blocks", "audit": " blocks", "warmup": " iterations"}
 _WORDS: Final = {"pass": "full pass", "warmup": "warm-up"}
-_POLLED: Final = ("warmup", "draws")
+_POLLED: Final = ("start", "warmup", "draws")
 """Phases in which the chains look at the interruption themselves."""
 
 
@@ -70,6 +70,9 @@ class Progress:
             self._interruption.check()
         if self._output.quiet:
             return
+        if phase == "start":
+            self._output.note("first iteration", phase=phase)
+            return
         with self._lock:
             now = time.monotonic()
             fresh = phase != self._phase or done < self._done
@@ -78,8 +81,6 @@ class Progress:
             self._done = done
             if self._bar is not None:
                 self._show(fresh, done, total, facts or {})
-            elif fresh and (phase, done) == ("warmup", 0):
-                self._say(0.0, done, total, facts or {})  # set-up is over: the chains begin
             elif now - self._said >= _SECONDS or (done == total and now - self._began >= 1.0):
                 self._said = now
                 self._say(now - self._began, done, total, facts or {})

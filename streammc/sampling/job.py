@@ -80,7 +80,8 @@ def run_job(
     audit
         ``True``, ``False`` or ``"auto"``: where it costs less than the sampling did.
     progress
-        ``progress(phase, done, total, facts)``.
+        ``progress(phase, done, total, facts)``: ``start`` before the first iteration of
+        this call, ``warmup`` and ``draws`` after every commit, and the passes.
     stop
         Polled several times a second; true ends the call after the last commit.
     scheduler
@@ -262,8 +263,7 @@ def _drive(
     """Run every interval that is missing; refuse to go on where the variance is too high."""
     total, count = _variance_so_far(run, setup.sampler)
     if progress is not None and run.next_length:
-        wanted = run.warmup if run.phase == "warmup" else run.draws
-        progress(run.phase, run.next_start, wanted, {})
+        progress("start", run.next_start, run.next_start + run.next_length, {})
     while n := run.next_length:
         phase, done = run.phase, run.next_start + n
         wanted = run.warmup if phase == "warmup" else run.draws
