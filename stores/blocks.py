@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from threading import local
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,6 +23,19 @@ from streammc.stores.manifest import Manifest
 from streammc.stores.objects import read_object, will_read
 
 _EXACT = 2**53
+
+
+class _Buffers:
+    """Memory for one chunk of every array, kept by a thread from block to block."""
+
+    def __init__(self, chunk_rows: int, members: tuple[Member, ...]) -> None:
+        self.shapes = (chunk_rows, members)
+        self.members = [np.empty(member.shape(chunk_rows), member.dtype) for member in members]
+        self.response, self.zeros = np.empty(chunk_rows), np.zeros(chunk_rows)
+        self.ones = np.ones(chunk_rows)
+
+
+_thread = local()
 
 
 class Block(Protocol):
@@ -57,14 +71,25 @@ class StoreBlock:
         StoreError
             Naming the chunk that is missing or damaged.
         """
-        root, most = Path(self.root), min(self.rows, self.chunk_rows)
-        buffers = [np.empty(member.shape(self.chunk_rows), member.dtype) for member in self.members]
-        zeros, ones, response = np.zeros(most), np.ones(most), np.empty(most)
+        shapes = (self.chunk_rows, self.members)
+        # Taken while in use, so that two blocks read in turn by one thread do not meet.
+        held = vars(_thread).pop("buffers", None)
+        buffers = held if held is not None and held.shapes == shapes else _Buffers(*shapes)
+        try:
+            yield from self._chunks(buffers)
+        finally:
+            _thread.buffers = buffers
+
+    def _chunks(self, buffers: _Buffers) -> Iterator[RowBlock]:
+        root = Path(self.root)
+        zeros, ones, response = buffers.zeros, buffers.ones, buffers.response
         n_chunks = len(self.checksums[0])
         for position in range(n_chunks):
             m = min(self.chunk_rows, self.rows - position * self.chunk_rows)
             found = {}
-            for member, buffer, crcs in zip(self.members, buffers, self.checksums, strict=True):
+            for member, buffer, crcs in zip(
+                self.members, buffers.members, self.checksums, strict=True
+            ):
                 key = member.key(self.first_chunk + position)
                 read_object(root, key, buffer.reshape(-1).view(np.uint8), crcs[position])
                 found[member.name] = buffer[:m]
