@@ -6,7 +6,10 @@ import math
 from typing import Any
 
 import numpy as np
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 from streammc.numerics.jit import f8, i8, index_vector, jit, matrix, vector
 
@@ -58,52 +61,60 @@ def find_bins(bits, start, bins):  # type: ignore[no-untyped-def]
         bins[i] = min(max(place, 0), N_BINS - 1)
 
 
+@intrinsic  # type: ignore[untyped-decorator]
+def _add_four_draws(_context: Any, sums: Any, at: Any, remainders: Any, first: Any) -> Any:
+    """Add a row to 20 of ``sums`` from ``at`` on: four draws r, r^2, r^3, r^4 and abs(r).
+
+    The draws are a column of four of ``remainders`` from ``first`` on. Written as vectors:
+    LLVM is not asked to find them in straight code, and took three times as long.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> None:
+        into, source = (
+            context.make_array(signature.args[k])(context, builder, args[k]) for k in (0, 2)
+        )
+        stride = builder.extract_value(source.shape, 1)
+        four = ir.VectorType(ir.DoubleType(), 4)
+        r, place = ir.Constant(four, ir.Undefined), args[3]
+        for k in range(4):
+            value = builder.load(builder.gep(source.data, [place]))
+            r = builder.insert_element(r, value, ir.Constant(ir.IntType(32), k))
+            place = builder.add(place, stride)
+        absolute = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(four, [four]), "llvm.fabs.v4f64"
+        )
+        square = builder.fmul(r, r)
+        powers = (r, square, builder.fmul(square, r), builder.fmul(square, square))
+        place = args[1]
+        for value in (*powers, None):
+            pointer = builder.bitcast(builder.gep(into.data, [place]), four.as_pointer())
+            old = builder.load(pointer, align=8)
+            if value is None:
+                size = builder.call(absolute, [r])
+                new = builder.select(builder.fcmp_ordered("<=", size, old), old, size)
+            else:
+                new = builder.fadd(old, value)
+            builder.store(new, pointer, align=8)
+            place = builder.add(place, ir.Constant(ir.IntType(64), 4))
+
+    return types.void(sums, types.int64, remainders, types.int64), generate
+
+
 @jit(types.void(matrix, index_vector, index_vector, _power_sums), borrow=True)
 def add_to_histogram(remainders, bins, counts, sums):  # type: ignore[no-untyped-def]
     """Add the rows of a tile: their number, sums of r, r^2, r^3, r^4 and largest abs(r).
 
-    ``remainders`` is (S, >= m) and ``sums`` (bins, S / 4, 5, 4), S a multiple of 4: four
-    draws are one vector.
+    ``remainders`` is (S, >= m) and ``sums`` (bins, S / 4, 5, 4), S a multiple of 4.
     """
     m = bins.shape[0]
+    groups = sums.shape[1]
     for i in range(m):
         counts[bins[i]] += 1
-    for group in range(sums.shape[1]):
-        s = 4 * group
-        for i in range(m):
-            b = bins[i]
-            if b < 0:
-                return
-            r0 = remainders[s, i]
-            r1 = remainders[s + 1, i]
-            r2 = remainders[s + 2, i]
-            r3 = remainders[s + 3, i]
-            q0, q1, q2, q3 = r0 * r0, r1 * r1, r2 * r2, r3 * r3
-            a0, a1, a2, a3 = abs(r0), abs(r1), abs(r2), abs(r3)
-            h0 = sums[b, group, 4, 0]
-            h1 = sums[b, group, 4, 1]
-            h2 = sums[b, group, 4, 2]
-            h3 = sums[b, group, 4, 3]
-            sums[b, group, 0, 0] += r0
-            sums[b, group, 0, 1] += r1
-            sums[b, group, 0, 2] += r2
-            sums[b, group, 0, 3] += r3
-            sums[b, group, 1, 0] += q0
-            sums[b, group, 1, 1] += q1
-            sums[b, group, 1, 2] += q2
-            sums[b, group, 1, 3] += q3
-            sums[b, group, 2, 0] += q0 * r0
-            sums[b, group, 2, 1] += q1 * r1
-            sums[b, group, 2, 2] += q2 * r2
-            sums[b, group, 2, 3] += q3 * r3
-            sums[b, group, 3, 0] += q0 * q0
-            sums[b, group, 3, 1] += q1 * q1
-            sums[b, group, 3, 2] += q2 * q2
-            sums[b, group, 3, 3] += q3 * q3
-            sums[b, group, 4, 0] = h0 if a0 <= h0 else a0
-            sums[b, group, 4, 1] = h1 if a1 <= h1 else a1
-            sums[b, group, 4, 2] = h2 if a2 <= h2 else a2
-            sums[b, group, 4, 3] = h3 if a3 <= h3 else a3
+    for i in range(m):
+        at = bins[i] * groups * 20
+        for group in range(groups):
+            first = 4 * group * remainders.shape[1] + i
+            _add_four_draws(sums, at + 20 * group, remainders, first)
 
 
 @jit(
