@@ -31,13 +31,13 @@ def stages(folder: Path, case: str, rows: int) -> dict[str, dict[str, Any]]:
     store, cv, run = (str(folder / f"{case}-{rows}{end}") for end in (".zarr", "-cv.zarr", "-run"))
     model = ["--model", "logistic"]
     quiet = ["--quiet", "--json"]
+    chains = ["--draws", "4000", "--sampler", "hmc-ecs", "--no-audit", "--seed", "1"]
     commands = {
         "simulate": (store, ["logistic", store, "--rows", str(rows), *CASES[case]]),
         "summarize": (cv, [store, *model, "-o", cv]),
         "sample": (
             run,
-            [store, *model, "-o", run, "--control-variates", cv, "--draws", "4000", "--no-audit"]
-            + ["--sampler", "hmc-ecs", "--seed", "1"],
+            [store, *model, "-o", run, "--control-variates", cv, *chains],
         ),
         "audit": ("", [run]),
     }

@@ -34,7 +34,7 @@ def drop_cache(store: Path, mapped: Iterable[np.ndarray] = ()) -> None:
         if array.size:
             size = -(-array.nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
             libc.madvise(array.ctypes.data, size, mmap.MADV_DONTNEED)
-    for path in store.rglob("*"):
+    for path in store.resolve().rglob("*"):
         if path.is_file():
             descriptor = os.open(path, os.O_RDONLY)
             os.fsync(descriptor)

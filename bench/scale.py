@@ -3,11 +3,11 @@
 Run as ``python bench/scale.py FOLDER [--rows 1000000,10000000,100000000,1000000000]``;
 a store of a billion rows of 8 columns takes 33 GB of disk in FOLDER, and stores and
 control variates that are already there are used. For each number of rows: the real
-commands ``simulate``, ``summarize`` and ``sample``, with their wall time and the peak of
-anonymous memory; then, in turns and in processes of their own, seconds per iteration of
+commands of ``billion_rows.py``, with the wall time of ``sample`` and the peak of anonymous
+memory of all; then, in turns and in processes of their own, seconds per iteration of
 four chains with the rows in memory, from the mapped files as they are, and with the
 store's files dropped from the page cache, beside the disk's own random reads of 4 kB.
-Medians of five. Prints a table and, last, one line of JSON.
+Medians of five. Prints a table and, last, one line of JSON; ``--plot FILE`` draws it.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from billion_rows import stages
 from cold import drop_cache, random_reads
-from memory import measure
 
-DIM, CHAINS, DRAWS, ROUNDS = 8, 4, 2000, 5
+CHAINS, ROUNDS = 4, 5
 IN_MEMORY_ROWS = 1_000_000
 ITERATIONS = {"memory": 20_000, "mapped": 20_000, "cold": 2_000}
 PAGE = 4096
@@ -86,40 +86,17 @@ def child(store: Path, cv: Path, mode: str) -> dict[str, float]:
     return result
 
 
-def commands(folder: Path, rows: int) -> dict[str, Any]:
-    """Run simulate, summarize and sample, where their result is not there already."""
-    store, cv, run = (folder / f"{rows}{end}" for end in (".zarr", "-cv.zarr", "-run"))
-    model = ["--model", "logistic", "--quiet", "--json"]
-    counts = ["--draws", str(DRAWS), "--warmup", "1000", "--chains", str(CHAINS), "--seed", "1"]
-    sampler = ["--sampler", "hmc-ecs", "--no-audit"]
-    steps = {
-        "simulate": (store, ["--rows", str(rows), "--dim", str(DIM), "--seed", "1", "--quiet"]),
-        "summarize": (cv, [str(store), "-o", str(cv), *model]),
-        "sample": (
-            run,
-            [str(store), "-o", str(run), "--control-variates", str(cv), *counts, *model, *sampler],
-        ),
-    }
-    found: dict[str, Any] = {}
-    for name, (made, arguments) in steps.items():
-        if made.exists():
-            continue
-        first = ["logistic", str(store)] if name == "simulate" else []
-        usage = measure(name, *first, *arguments)
-        found[name] = {"seconds": usage.seconds, "anonymous": usage.anonymous}
-        if name == "sample":
-            result = json.loads(usage.output)
-            found[name]["sampling"] = result["sampling"]
-            found[name]["ess"] = min(p["ess_bulk"] for p in result["parameters"].values())
-        if name == "summarize":
-            found[name]["certificate"] = json.loads(usage.output).get("certificate")
-    return found
-
-
 def at(folder: Path, rows: int) -> dict[str, Any]:
     """Measure everything at one number of rows."""
-    result: dict[str, Any] = {"rows": rows, "commands": commands(folder, rows)}
-    store, cv = folder / f"{rows}.zarr", folder / f"{rows}-cv.zarr"
+    commands = stages(folder, "dense", rows)
+    parameters = commands["sample"]["result"]["parameters"].values()
+    result: dict[str, Any] = {
+        "rows": rows,
+        "seconds": {name: stage["seconds"] for name, stage in commands.items()},
+        "anonymous": max(stage["anonymous"] for stage in commands.values()),
+        "ess": min(p["ess_bulk"] for p in parameters),
+    }
+    store, cv = folder / f"dense-{rows}.zarr", folder / f"dense-{rows}-cv.zarr"
     modes = ["memory", "mapped"] + (["cold", "disk"] if rows >= 100_000_000 else [])
     measured: dict[str, list[dict[str, float]]] = {mode: [] for mode in modes}
     for _ in range(ROUNDS):
@@ -143,16 +120,39 @@ def table(results: list[dict[str, Any]]) -> str:
         "|" + "---|" * 11,
     ]
     for r in results:
-        cold, sample = r.get("cold"), r["commands"].get("sample")
+        cold, sample = r.get("cold"), r["seconds"]["sample"]
         cells = [f"{r['rows']:,}", _us(r["memory"]["seconds"]), _us(r["mapped"]["seconds"])]
         cells += [f"{r['mapped']['misses']:.2f}"]
         cells += [_us(cold["seconds"]), f"{cold['misses']:.2f}"] if cold else ["", ""]
         cells += [_us(cold["bound"]), f"{r['disk']['reads']:,.0f}"] if cold else ["", ""]
-        cells += [f"{sample['seconds']:.1f} s", f"{sample['ess']:.0f}"] if sample else ["kept", ""]
-        peaks = [c["anonymous"] for c in r["commands"].values()]
-        cells += [f"{max(peaks) / 1e6:.0f}" if peaks else ""]
+        cells += ["was there" if sample is None else f"{sample:.1f} s", f"{r['ess']:.0f}"]
+        cells += [f"{r['anonymous'] / 1e6:.0f}"]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def draw(results: list[dict[str, Any]], path: Path) -> None:
+    """Draw time per iteration against rows."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    axes = figure.add_subplot()
+    lines = {
+        "rows in memory": ("memory", "seconds", "o--"),
+        "from the store": ("mapped", "seconds", "s-"),
+        "from a cold store": ("cold", "seconds", "^-"),
+        "bound: memory or the disk's random reads": ("cold", "bound", "x:"),
+    }
+    for label, (mode, name, style) in lines.items():
+        found = [(r["rows"], r[mode][name] * 1e6) for r in results if mode in r]
+        if found:
+            axes.plot(*zip(*found, strict=True), style, label=label)
+    axes.set(xscale="log", yscale="log", xlabel="rows", ylabel="microseconds an iteration")
+    axes.set_title(f"hmc-ecs, {CHAINS} chains on {os.cpu_count()} cores, 8 columns", fontsize=10)
+    axes.set_ylim(1.0, None)
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8)
+    figure.savefig(path, dpi=120)
 
 
 def _us(seconds: float) -> str:
@@ -164,6 +164,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--rows", default="1000000,10000000,100000000,1000000000")
     parser.add_argument("--iterate", nargs=3)
+    parser.add_argument("--plot", type=Path)
     asked = parser.parse_args()
     if asked.iterate:
         print(json.dumps(iterate(*asked.iterate)))
@@ -178,6 +179,8 @@ def main() -> None:
     print(f"{os.cpu_count()} cores, {CHAINS} chains; microseconds an iteration of all chains\n")
     print(table(results))
     print(json.dumps(results))
+    if asked.plot:
+        draw(results, asked.plot)
 
 
 if __name__ == "__main__":
