@@ -22,30 +22,55 @@ from numpy.typing import NDArray
 from streammc.control_variates.expansion import ControlVariates
 from streammc.estimators.blocks import (
     BLOCK_TYPE,
+    ROWS_TYPE,
     SCRATCH_TYPE,
     TILE,
+    allocate_block,
     allocate_scratch,
-    expanded,
+    expand,
 )
 from streammc.estimators.difference import remainders
 from streammc.numerics.jit import LINK_TYPE, i8, jit, matrix, vector
-from streammc.numerics.summation import merge_compensated
+from streammc.numerics.summation import merge_compensated, two_sum
 from streammc.protocols import Dataset, Matrix, Model, RowBlock, Rows, Vector
+
+AUDIT_DRAWS = 400
+FEWEST_DRAWS = 40
+_EVALUATIONS = 4e10
+_CALL_EVALUATIONS = 2**25
+_PIECE_ENTRIES = 2**21
+
+
+def audit_draws(n_rows: int) -> int:
+    """Return the draws to look at: 400 up to 1e8 rows, where a pass takes minutes, then fewer."""
+    return max(FEWEST_DRAWS, min(AUDIT_DRAWS, int(_EVALUATIONS / max(n_rows, 1))))
 
 
 @jit(
-    types.void(LINK_TYPE, vector, BLOCK_TYPE, matrix, i8, SCRATCH_TYPE, vector, matrix, vector),
+    types.void(
+        LINK_TYPE, vector, vector, i8, i8, ROWS_TYPE, matrix, BLOCK_TYPE, SCRATCH_TYPE,
+        vector, matrix, matrix,
+    ),
     borrow=True,
-)
-def tile_remainders(link, constants, block, deltas, n_linear, scratch, value, slope, totals):  # type: ignore[no-untyped-def]
-    """Write the summed remainders of one tile at every draw into ``totals`` (S,)."""
-    w = block.y.shape[0]
-    for s in range(deltas.shape[0]):
-        remainders(link, constants, block, deltas[s], n_linear, 0, w, scratch, value, slope)
-        total = 0.0
-        for i in range(w):
-            total += value[i]
-        totals[s] = total
+)  # fmt: skip
+def add_remainders(  # type: ignore[no-untyped-def]
+    link, constants, theta_star, n_linear, order, rows, deltas, tile, scratch, value, slope, sums
+):
+    """Add the remainders of ``rows`` at every draw to ``sums`` (2, S), tile by tile.
+
+    ``deltas`` (S, d) is theta - theta_star; ``tile`` holds ``TILE`` expanded rows.
+    """
+    m = rows.y.shape[0]
+    for lo in range(0, m, TILE):
+        w = min(TILE, m - lo)
+        expand(link, constants, theta_star, n_linear, order, rows, lo, w, tile, 0, scratch)
+        for s in range(deltas.shape[0]):
+            remainders(link, constants, tile, deltas[s], n_linear, 0, w, scratch, value, slope)
+            total = 0.0
+            for i in range(w):
+                total += value[i]
+            sums[0, s], error = two_sum(sums[0, s], total)
+            sums[1, s] += error
 
 
 @dataclass(frozen=True)
@@ -60,33 +85,30 @@ class RemainderTask:
 
     def map(self, block: RowBlock) -> Matrix:
         """Return (2, S): sums and their compensations."""
-        p = self.model.n_linear + self.model.n_scalar
+        model = self.model
+        p, q = model.n_linear + model.n_scalar, block.X.shape[1]
         sums = np.zeros((2, len(self.deltas)))
-        scratch = allocate_scratch(p)
-        for lo in range(0, len(block.y), TILE):
-            hi = min(lo + TILE, len(block.y))
-            rows = Rows(
-                np.ascontiguousarray(block.X[lo:hi], dtype=np.float64),
-                np.ascontiguousarray(block.y[lo:hi], dtype=np.float64),
-                np.ascontiguousarray(block.offset[lo:hi], dtype=np.float64),
-                np.ascontiguousarray(block.weight[lo:hi], dtype=np.float64),
-            )
-            model = self.model
-            tile = expanded(model, self.theta_star, self.order, rows)
-            value, slope = np.empty(hi - lo), np.empty((p, hi - lo))
-            totals = np.zeros((2, len(self.deltas)))
-            tile_remainders(
+        tile, scratch = allocate_block(TILE, q, p), allocate_scratch(p)
+        value, slope = np.empty(TILE), np.empty((p, TILE))
+        fit = min(_PIECE_ENTRIES // max(q, 1), _CALL_EVALUATIONS // max(len(self.deltas), 1))
+        step = max(fit // TILE, 1) * TILE
+        for lo in range(0, len(block.y), step):
+            parts = (block.X, block.y, block.offset, block.weight)
+            rows = Rows(*(np.array(part[lo : lo + step], np.float64, order="C") for part in parts))
+            add_remainders(
                 model.link,
                 model.constants,
-                tile,
-                self.deltas,
+                self.theta_star,
                 model.n_linear,
+                self.order,
+                rows,
+                self.deltas,
+                tile,
                 scratch,
                 value,
                 slope,
-                totals[0],
+                sums,
             )
-            sums = merge_compensated(sums, totals)
         return sums
 
     def combine(self, left: Matrix, right: Matrix) -> Matrix:

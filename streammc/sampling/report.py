@@ -14,7 +14,7 @@ from streammc.diagnostics.weights import audit_weights
 from streammc.protocols import Dataset, Model
 from streammc.samplers.energy_conserving import HmcEcs
 from streammc.samplers.full_data import Hmc
-from streammc.sampling.audit import log_weights, thin
+from streammc.sampling.audit import audit_draws, log_weights, thin
 from streammc.trace.datatree import open_run
 from streammc.trace.run_directory import RunDirectory
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from streammc.sampling.chains import Chains, Progress
     from streammc.sampling.setup import Setup
 
-AUDIT_DRAWS = 400
 DEFF_WARNING = 2.0
 R_HAT_WARNING = 1.01
 CORRECTION_WARNING = 0.1
@@ -41,7 +40,8 @@ def audit_due(audit: bool | str, run: RunDirectory, sampler: HmcEcs | Hmc, team:
     if audit is True:
         return True
     evaluated = int(run.read_group("sample_stats")["n_rows"].sum())
-    expected = team.clock["draws"] / evaluated * team.problem.source.n_rows * AUDIT_DRAWS
+    n_rows = team.problem.source.n_rows
+    expected = team.clock["draws"] / evaluated * n_rows * audit_draws(n_rows)
     return expected < max(team.clock["warmup"] + team.clock["draws"], _CHEAP_SECONDS)
 
 
@@ -51,7 +51,7 @@ def run_audit(
     model: Model,
     cv: ControlVariates,
     *,
-    draws: int = AUDIT_DRAWS,
+    draws: int | None = None,
     scheduler: Any = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def run_audit(
     tree = open_run(run.path)
     stats = tree["sample_stats"].to_dataset()
     chains, n = stats["lp"].shape
-    kept = thin(chains, n, draws)
+    kept = thin(chains, n, draws or audit_draws(dataset.n_rows))
     reported = run.draws_matrix()[:, kept]
     theta = model.unconstrain(reported)
 
