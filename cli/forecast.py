@@ -11,7 +11,8 @@ from streammc.cli.output import Output
 from streammc.cli.progress import Progress
 from streammc.cli.signals import Interruption
 
-_SECONDS: Final = 2.0
+_SECONDS: Final = 0.5
+_ITERATIONS: Final = 4096
 
 
 def forecast(output: Output, interruption: Interruption, job: Job) -> dict[str, Any]:
@@ -47,7 +48,9 @@ def forecast(output: Output, interruption: Interruption, job: Job) -> dict[str, 
         "n_blocks": None if plan is None else plan.n_blocks,
         "unit_rows": None if plan is None else plan.unit_rows,
     }
-    certificate = setup.cv.certificate
+    given = job.control_variates is not None  # their passes are behind us
+    passes = 0 if given else int(setup.cv.certificate["passes"])
+    pass_seconds = 0.0 if given else float(setup.cv.certificate["seconds"])
     return {
         "dry_run": True,
         "sampler": setup.sampler.name,
@@ -56,25 +59,28 @@ def forecast(output: Output, interruption: Interruption, job: Job) -> dict[str, 
         "n_rows": job.dataset.n_rows,
         **sizes,
         "predicted_variance": None if plan is None else plan.predicted["variance"],
-        "passes": int(certificate["passes"]),
-        "pass_seconds": float(certificate["seconds"]),
+        "passes": passes,
+        "pass_seconds": pass_seconds,
         "seconds_per_iteration": seconds,
-        "minutes": (draws + float(certificate["seconds"])) / 60.0,
+        "minutes": (draws + pass_seconds) / 60.0,
         "disk_bytes": job.disk_bytes,
     }
 
 
 def _seconds_per_iteration(job: Job, setup: Any) -> float:
-    """Time one chain at the start of its warm-up; 0.0 is never returned."""
+    """Time one chain in its warm-up, in longer and longer stretches; never 0.0."""
     from streammc.samplers.hamiltonian import HamiltonianKernel
     from streammc.sampling import build
 
     problem = build.problem(job.dataset, job.model, setup.cv, setup.plan, setup.sampler)
-    kernel = HamiltonianKernel(problem, job.seed or 0, 0, batch_iterations=16)
+    kernel = HamiltonianKernel(problem, job.seed or 0, 0)
     kernel.initialise()
-    kernel.advance(4, True)
-    began, made = time.perf_counter(), 0
-    while made < 500 and time.perf_counter() - began < _SECONDS:
-        kernel.advance(16, True)
-        made += 16
-    return (time.perf_counter() - began) / made
+    count, seconds = 1, 0.0
+    while True:
+        began = time.perf_counter()
+        kernel.advance(count, True)
+        seconds = time.perf_counter() - began
+        # The last stretch counts: the first read cold pages and look for a step size.
+        if seconds > _SECONDS or count >= _ITERATIONS:
+            return seconds / count
+        count *= 4

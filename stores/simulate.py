@@ -268,12 +268,12 @@ class _Source:
     def _draw(self, block: int, Z: NDArray[Any]) -> NDArray[Any]:
         """Set ``Z`` to the columns of one stream and return its responses."""
         rng = stream(self._seed, block + 1, Role.SIMULATE)
-        rng.standard_normal(out=Z, dtype=np.float32)
-        Z[:, 0] = 1.0
         eta = np.zeros(len(Z))
         step = max(256, _TILE_VALUES // self.theta.size)
         for low in range(0, len(Z), step):
             tile, total = Z[low : low + step], eta[low : low + step]
+            rng.standard_normal(out=tile, dtype=np.float32)
+            tile[:, 0] = 1.0
             for column in range(self.theta.size):  # in this order, unlike a BLAS product
                 total += self.theta[column] * tile[:, column]
         return self.family.draw(eta, rng)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,17 @@ def test_dry_run_says_what_it_would_take_and_writes_nothing(store: Path) -> None
     assert found["minutes"] > 0
     assert found["disk_bytes"] > 2 * 2000 * 3 * 8
     assert before == snapshot(store.parent)
+
+
+def test_dry_run_does_not_count_passes_that_are_made(store: Path) -> None:
+    made = streammc("summarize", store, "-o", "cv.zarr", "--model", "logistic", "--quiet")
+    assert 0 == made.code
+    words = (*SAMPLE, "--control-variates", "cv.zarr", "--dry-run", "--json", "--quiet")
+    found = streammc(*words).json
+    assert (0, 0.0) == (found["passes"], found["pass_seconds"])
+    assert 0 < found["seconds_per_iteration"] < 0.05
+    rounds = -(-4 // min(4, os.cpu_count() or 1))
+    assert found["minutes"] == pytest.approx(found["seconds_per_iteration"] * rounds * 2000 / 60)
 
 
 @pytest.mark.parametrize("sampler", ["hmc", "hmc-ecs"])
