@@ -28,7 +28,7 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import zarr
-from page import machine, publish
+from page import machine, publish, short
 
 from streammc.estimators.blocks import allocate_rows
 from streammc.stores import open_store
@@ -153,7 +153,7 @@ def table(found: dict[str, dict[str, float]]) -> Iterable[str]:
     yield "| | rows a second | streammc reads, times as many |"
     yield "|---|---|---|"
     for name, side in found.items():
-        yield f"| {name} | {side['rows_per_second']:,.4g} | {side['ratio']:,.4g} |"
+        yield f"| {name} | {short(side['rows_per_second'])} | {short(side['ratio'])} |"
 
 
 def main() -> None:

@@ -17,6 +17,11 @@ def machine() -> str:
     return f"{names[0] if names else 'unknown'}, {os.cpu_count()} cores, {datetime.date.today()}"
 
 
+def short(value: float) -> str:
+    """Return three significant digits, without an exponent."""
+    return f"{float(f'{value:.3g}'):,.10g}"
+
+
 def publish(page: str, name: str, lines: Iterable[str]) -> None:
     """Put the lines between ``<!-- name -->`` and ``<!-- /name -->`` of the page."""
     path = EXPLANATION / page
