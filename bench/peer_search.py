@@ -13,7 +13,7 @@ NUMPYRO: dict[str, Any] = {
     "subsample_size": 30,
     "step_size": None,
     "trajectory_length": None,
-    "target_acceptance": 0.8,
+    "target_acceptance": 0.7,
     "warmup": 1000,
     "x64": False,
     "multiply": False,
@@ -44,7 +44,7 @@ _HMC = {"inner": "hmc", "warmup": 0}
 
 _NUMPYRO_GRID: list[dict[str, Any]] = [
     *({"subsample_size": m} for m in (10, 30, 60, 130, 400)),
-    *({"target_acceptance": target} for target in (0.6, 0.7, 0.9)),
+    *({"target_acceptance": target} for target in (0.6, 0.8, 0.9)),
     {"cores": None},
     {"x64": True},
     {"multiply": True},
