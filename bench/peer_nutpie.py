@@ -1,7 +1,7 @@
 """One run of full-data NUTS by nutpie, for ``bench/peers.py``; needs ``requirements.txt``.
 
 nutpie's best case: the log density and its gradient come from one compiled loop over float32 rows
-in memory, on every core, with streammc's own vectorised logistic likelihood (ten times as fast as
+in memory, on every core, with streammc's own vectorised logistic likelihood (five times as fast as
 the C library's); the parameters are whitened by the Hessian at the mode, where the chain starts.
 """
 
