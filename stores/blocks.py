@@ -20,7 +20,7 @@ from streammc.errors import StoreError
 from streammc.protocols import RowBlock, Vector
 from streammc.stores.layout import Layout, Member
 from streammc.stores.manifest import Manifest
-from streammc.stores.objects import read_object, will_read
+from streammc.stores.objects import cached_bytes, read_object, will_read
 
 _EXACT = 2**53
 
@@ -62,6 +62,8 @@ class StoreBlock:
     members: tuple[Member, ...]
     checksums: tuple[tuple[int, ...], ...]
     """crc32c of each chunk, by member."""
+    forget: bool = False
+    """Whether the page cache gives up what was read."""
 
     def pieces(self) -> Iterator[RowBlock]:
         """Return the rows by chunks: encoded bytes are read once, checked, reinterpreted.
@@ -91,7 +93,9 @@ class StoreBlock:
                 self.members, buffers.members, self.checksums, strict=True
             ):
                 key = member.key(self.first_chunk + position)
-                read_object(root, key, buffer.reshape(-1).view(np.uint8), crcs[position])
+                read_object(
+                    root, key, buffer.reshape(-1).view(np.uint8), crcs[position], self.forget
+                )
                 found[member.name] = buffer[:m]
             if position + 1 < n_chunks:
                 for member in self.members:
@@ -119,8 +123,14 @@ class StoreBlock:
 def store_blocks(
     root: Path, layout: Layout, manifest: Manifest, block_rows: int
 ) -> list[StoreBlock]:
-    """Return the blocks of a store, each of ``block_rows`` rows but the last."""
+    """Return the blocks of a store, each of ``block_rows`` rows but the last.
+
+    Of a store larger than half the memory, that half stays in the page cache for the next
+    pass. Keeping the last half instead, as the system would, keeps nothing: each page is
+    gone when its turn comes again.
+    """
     blocks = []
+    kept = cached_bytes() // layout.row_bytes
     step = block_rows // layout.chunk_rows
     for index, first in enumerate(range(0, layout.n_chunks, step)):
         chunks = range(first, min(first + step, layout.n_chunks))
@@ -138,6 +148,7 @@ def store_blocks(
                     tuple(manifest.entries[member.key(chunk)].crc for chunk in chunks)
                     for member in layout.members
                 ),
+                start >= kept,
             )
         )
     return blocks

@@ -98,8 +98,17 @@ def open_object(root: Path, key: str, size: int | None) -> int:
     )
 
 
-def read_object(root: Path, key: str, into: Bytes, crc: int | None = None) -> int:
+def cached_bytes() -> int:
+    """Return how much of a store may stay in the page cache: half of the memory."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+
+
+def read_object(
+    root: Path, key: str, into: Bytes, crc: int | None = None, forget: bool = False
+) -> int:
     """Fill ``into`` with the whole file ``key``; return its crc32c.
+
+    ``forget``: the page cache need not keep the file.
 
     Raises
     ------
@@ -114,6 +123,8 @@ def read_object(root: Path, key: str, into: Bytes, crc: int | None = None) -> in
             _fill(descriptor, piece, f"{key!r} in store {str(root)!r}")
             # The C extension takes a NumPy array but not a memoryview; no copy is made.
             found = int(google_crc32c.extend(found, piece))
+        if forget and hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
     finally:
         os.close(descriptor)
     if crc is not None and found != crc:

@@ -237,3 +237,22 @@ def test_a_cluster_gives_the_same_bits_and_the_same_errors(table, sample) -> Non
         assert calls == sorted(set(calls))
         with pytest.raises(StoreError, match=r"X/c\.1\.0"):
             broken.reduce(Sums(), scheduler=client)
+
+
+def test_what_exceeds_half_the_memory_is_dropped_behind_a_pass(
+    table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(table.path)
+    assert not any(block.forget for block in store.blocks())
+    expected = store.reduce(Sums(), scheduler=2)
+    row_bytes = store.layout.row_bytes
+    monkeypatch.setattr("streammc.stores.blocks.cached_bytes", lambda: 20_000 * row_bytes)
+    asked: list[int] = []
+    advise = os.posix_fadvise
+    monkeypatch.setattr(os, "posix_fadvise", lambda *a: (asked.append(a[3]), advise(*a)))
+    forgetful = [block for block in store.blocks() if block.forget]
+    assert [block for block in store.blocks() if block.start >= 20_000] == forgetful
+    assert 0 < len(forgetful) < len(store.blocks())
+    assert store.reduce(Sums(), scheduler=2).tobytes() == expected.tobytes()
+    files = sum(len(block.members) * len(block.checksums[0]) for block in forgetful)
+    assert files == asked.count(os.POSIX_FADV_DONTNEED)
