@@ -118,21 +118,30 @@ def add_to_histogram(remainders, bins, counts, sums):  # type: ignore[no-untyped
 
 
 @jit(
-    types.Tuple((i8, f8))(vector, i8, f8, index_vector, vector, i8),
+    types.Tuple((i8, f8))(vector, index_vector, i8, f8, i8, index_vector, vector, i8),
+    reassociate=True,
     borrow=True,
 )
-def keep_high(squares, start, above, rows, kept, count):  # type: ignore[no-untyped-def]
+def keep_high(squares, bits, start, above, least, rows, kept, count):  # type: ignore[no-untyped-def]
     """Append the rows whose square exceeds ``above``; return how many are kept now.
 
-    Row ``i`` of ``squares`` is row ``start + i``. ``rows`` and ``kept`` have room for all.
-    The second value is the sum of the squares.
+    Row ``i`` of ``squares``, and of their ``bits``, is row ``start + i``; ``least`` are the
+    bits of ``above``. ``rows`` and ``kept`` have room for all. The second value is the sum
+    of the squares.
     """
     total = 0.0
-    for i in range(squares.shape[0]):
-        square = squares[i]
-        total += square
-        if square > above:
-            rows[count] = start + i
-            kept[count] = square
-            count += 1
+    for first in range(0, squares.shape[0], 64):
+        last = min(first + 64, squares.shape[0])
+        # Of integers, because a maximum of floats is not vectorised.
+        highest = np.int64(0)
+        for i in range(first, last):
+            total += squares[i]
+            highest = max(highest, bits[i])
+        if highest <= least:
+            continue
+        for i in range(first, last):
+            if squares[i] > above:
+                rows[count] = start + i
+                kept[count] = squares[i]
+                count += 1
     return count, total

@@ -106,8 +106,16 @@ class HighScores:
             self._kept = np.empty(len(self._rows))
         for first in range(0, len(squares), step):
             part = squares[first : first + step]
+            above = np.float64(self._above)
             self._count, total = keep_high(
-                part, start + first, self._above, self._rows, self._kept, self._count
+                part,
+                part.view(np.int64),
+                start + first,
+                above,
+                above.view(np.int64),
+                self._rows,
+                self._kept,
+                self._count,
             )
             self.total += total
             if self._count > 2 * self._cap:
