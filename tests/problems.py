@@ -178,7 +178,7 @@ def whitening(hessian):
         return np.diag(1 / np.sqrt(np.abs(np.diag(precision))))
 
 
-def kernel_problem(small, *, step_size=None, length=1.5, jitter=0.2, base=None):
+def kernel_problem(small, *, step_size=None, length=1.5, jitter=0.2, base=None, **settings):
     """Return a ``Problem`` for the production chain over a small data set."""
     store = from_arrays(small.X, small.y, offset=small.offset, weight=small.weight)
     k = len(small.certain_rows) < small.n
@@ -195,6 +195,7 @@ def kernel_problem(small, *, step_size=None, length=1.5, jitter=0.2, base=None):
         target_acceptance=0.8,
         step_size=step_size,
         constrain=small.model.constrain,
+        **settings,
     )
 
 

@@ -84,11 +84,11 @@ class Point(NamedTuple):
     slope: Matrix
     """(p, m) their derivatives in the predictors."""
     scalars: Vector
-    """(4,) log density without the subsample, remainder of C, s^2, log density."""
+    """(5,) log density without the subsample, remainder of C, s^2, log density, mean D."""
 
 
 POINT_TYPE: Any = types.NamedTuple((vector, vector, vector, vector, vector, matrix, vector), Point)
-REST, CERTAIN, VARIANCE, DENSITY = 0, 1, 2, 3
+REST, CERTAIN, VARIANCE, DENSITY, MEAN = range(5)
 
 
 class Work(NamedTuple):
@@ -120,7 +120,7 @@ def allocate_point(d: int, k: int, m: int, p: int) -> Point:
         np.zeros(k),
         np.zeros(m),
         np.zeros((p, m)),
-        np.zeros(4),
+        np.zeros(5),
     )
 
 
@@ -135,6 +135,24 @@ def allocate_work(d: int, m: int, p: int, certain: int = 0) -> Work:
         np.zeros((p, certain)),
         allocate_scratch(p),
     )
+
+
+@jit(types.void(POINT_TYPE, POINT_TYPE), borrow=True)
+def copy_point(source, target):  # type: ignore[no-untyped-def]
+    """Copy one point onto another; loops, since slice assignment costs three times as much."""
+    for j in range(source.z.shape[0]):
+        target.z[j] = source.z[j]
+        target.gradient[j] = source.gradient[j]
+        target.rest[j] = source.rest[j]
+    for j in range(source.totals.shape[0]):
+        target.totals[j] = source.totals[j]
+    for a in range(source.slope.shape[0]):
+        for i in range(source.value.shape[0]):
+            target.slope[a, i] = source.slope[a, i]
+    for i in range(source.value.shape[0]):
+        target.value[i] = source.value[i]
+    for j in range(source.scalars.shape[0]):
+        target.scalars[j] = source.scalars[j]
 
 
 @jit(types.void(matrix, vector, vector), reassociate=True, borrow=True)
@@ -166,6 +184,7 @@ def finish(base, sub, point, work):  # type: ignore[no-untyped-def]
         gradient[i] = 0.0
     variance = 0.0
     estimate = 0.0
+    mean = 0.0
     if k > 0:
         mean, scatter = mean_and_scatter(totals)
         variance = c * scatter
@@ -183,6 +202,7 @@ def finish(base, sub, point, work):  # type: ignore[no-untyped-def]
             pull_back(sub, weighted, base.n_linear, lo, min(lo + TILE, m), total_gradient)
     scalars = point.scalars
     scalars[VARIANCE] = variance
+    scalars[MEAN] = mean
     scalars[DENSITY] = scalars[REST] + estimate - 0.5 * variance
     for i in range(d):
         g = total_gradient[i]

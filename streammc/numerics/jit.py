@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numba
+import numpy as np
 from numba.core import config as numba_config
 from numba.core import types
 
@@ -37,6 +38,8 @@ LINK_TYPE: Any = types.FunctionType(LINK_SIGNATURE)
 
 SUMS_TYPE: Any = types.FunctionType(f8(f8, vector, matrix, vector, vector, vector))
 """``sums(log_lik, gradient, hessian, theta_star, delta, out)``; see ``protocols.Model``."""
+
+GENERATOR_TYPE: Any = numba.typeof(np.random.Generator(np.random.PCG64(0)))
 
 # Reassociation lets LLVM vectorise dot products; NaN and infinity keep their meaning.
 _REASSOCIATE = {"reassoc", "contract", "nsz"}

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from streammc.errors import ConfigError
-from streammc.samplers.options import build, check_dynamics
+from streammc.samplers.options import DEFAULT_ACCEPTANCE, build, check_dynamics
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,10 @@ class HmcEcs:
     """Blocks of the subsample, G."""
     unit_rows: int | None = None
     """Rows of a unit, b."""
+    trajectory: str = "jittered"
+    """``jittered`` draws the length of each; ``nuts`` ends it where it turns back."""
+    integrator: str = "split"
+    """``split`` integrates the Gaussian approximation exactly; ``leapfrog`` does not."""
     step_size: float | None = None
     trajectory_length: float | None = None
     jitter: float | None = None
@@ -26,7 +30,7 @@ class HmcEcs:
     """Order of the control variates."""
     certainty: bool = True
     """Whether rows with heavy remainders are always evaluated."""
-    target_acceptance: float = 0.8
+    target_acceptance: float = DEFAULT_ACCEPTANCE
     variance: str = "unbiased"
     """``unbiased`` divides by k (k - 1); ``paper`` by k^2, as eq. (10) is printed."""
     allow_high_variance: bool = False
@@ -37,7 +41,14 @@ class HmcEcs:
 
     def __post_init__(self) -> None:
         """Check what can be checked without data."""
-        check_dynamics(self.step_size, self.trajectory_length, self.jitter, self.target_acceptance)
+        check_dynamics(
+            self.trajectory,
+            self.integrator,
+            self.step_size,
+            self.trajectory_length,
+            self.jitter,
+            self.target_acceptance,
+        )
         for option in ("subsample_size", "n_blocks", "unit_rows"):
             value = getattr(self, option)
             if value is not None and (not isinstance(value, int) or value < 1):

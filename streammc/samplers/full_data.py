@@ -5,17 +5,21 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from streammc.samplers.options import build, check_dynamics
+from streammc.samplers.options import DEFAULT_ACCEPTANCE, build, check_dynamics
 
 
 @dataclass(frozen=True)
 class Hmc:
     """Options of ``hmc``; ``None`` means chosen automatically."""
 
+    trajectory: str = "jittered"
+    """``jittered`` draws the length of each; ``nuts`` ends it where it turns back."""
+    integrator: str = "split"
+    """``split`` integrates the Gaussian approximation exactly; ``leapfrog`` does not."""
     step_size: float | None = None
     trajectory_length: float | None = None
     jitter: float | None = None
-    target_acceptance: float = 0.8
+    target_acceptance: float = DEFAULT_ACCEPTANCE
 
     name = "hmc"
     target = "exact"
@@ -23,7 +27,14 @@ class Hmc:
 
     def __post_init__(self) -> None:
         """Check what can be checked without data."""
-        check_dynamics(self.step_size, self.trajectory_length, self.jitter, self.target_acceptance)
+        check_dynamics(
+            self.trajectory,
+            self.integrator,
+            self.step_size,
+            self.trajectory_length,
+            self.jitter,
+            self.target_acceptance,
+        )
 
     def describe(self) -> dict[str, Any]:
         """Return every option."""

@@ -27,7 +27,8 @@ from streammc.estimators.target import (
     evaluate,
 )
 from streammc.protocols import Index, Rows, RowSource
-from streammc.samplers import dual_averaging
+from streammc.samplers import tuning
+from streammc.samplers.nuts import LONGEST_STEP, allocate_tree
 from streammc.samplers.transition import STATISTICS, Dynamics, allocate_proposal, run
 from streammc.subsampling.certainty import leave_out
 from streammc.subsampling.lookahead import Lookahead
@@ -63,6 +64,15 @@ class Problem:
     """Fixed by the user, or ``None`` for dual averaging."""
     constrain: Callable[[NDArray[np.float64]], NDArray[np.float64]]
     """theta (..., d) to the parameters that are reported."""
+    nuts: bool = False
+    """Whether a trajectory ends where it turns back, instead of at its length."""
+    leapfrog: bool = False
+    """Whether the integrator leaves out the Gaussian reference."""
+
+    @property
+    def longest_step(self) -> float:
+        """Bound of a tuned step: past the length, so that a step held there means one step."""
+        return LONGEST_STEP if self.nuts else 1.05 * self.trajectory_length
 
     @property
     def dim(self) -> int:
@@ -98,7 +108,10 @@ class HamiltonianKernel:
         self._point = allocate_point(d, k, m, p)
         self._trial = allocate_point(d, k, m, p)
         self._work = allocate_work(d, m, p, problem.certain.y.shape[0])
-        self._tuning = dual_averaging.start(problem.step_size or min(1.0, 1.2 * d**-0.25))
+        self._tree = allocate_tree(d, k, m, p, used=problem.nuts)
+        self._tuning = tuning.start(
+            problem.step_size or min(1.0, 1.2 * d**-0.25), reference=not problem.leapfrog
+        )
 
     def initialise(self) -> None:
         """Draw a start from the Laplace approximation and the first subsample.
@@ -218,9 +231,14 @@ class HamiltonianKernel:
         ahead = self._gather(units)
         if self._ahead:
             self._ahead.prefetch(self._proposed(self.iteration + n, self._batch()))
-        adapt = warmup and problem.step_size is None
+        adapt = (2 if problem.step_size is None else 1) if warmup else 0
         dynamics = Dynamics(
-            problem.trajectory_length, problem.jitter, problem.target_acceptance, int(adapt)
+            problem.trajectory_length,
+            problem.jitter,
+            problem.target_acceptance,
+            problem.longest_step,
+            adapt,
+            int(problem.nuts),
         )
         run(
             problem.link,
@@ -235,6 +253,7 @@ class HamiltonianKernel:
             self._trial,
             self._proposal,
             self._work,
+            self._tree,
             dynamics,
             self._tuning,
             self._kernel_rng,

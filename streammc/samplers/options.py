@@ -14,15 +14,37 @@ DEFAULT_LENGTH: Final = math.pi / 2
 """In a Gaussian posterior a quarter of a period forgets the start."""
 DEFAULT_JITTER: Final = 0.2
 """Half-width of the uniform factor on the default length, against resonances."""
+DEFAULT_ACCEPTANCE: Final = 0.85
+"""One step where the posterior is nearly Gaussian, two or more where it is not."""
+JITTERED: Final = "jittered"
+NUTS: Final = "nuts"
+TRAJECTORIES: Final = (JITTERED, NUTS)
+"""A drawn length, or until the trajectory turns back."""
+SPLIT: Final = "split"
+LEAPFROG: Final = "leapfrog"
+INTEGRATORS: Final = (SPLIT, LEAPFROG)
+"""Rotate with the Gaussian approximation and kick by the rest, or drift and kick."""
 
 
 def check_dynamics(
+    kind: str,
+    integrator: str,
     step_size: float | None,
     trajectory_length: float | None,
     jitter: float | None,
     target_acceptance: float,
 ) -> None:
     """Raise ConfigError unless the options of the trajectory make sense."""
+    if kind not in TRAJECTORIES:
+        raise ConfigError(f"trajectory must be 'jittered' or 'nuts', found {kind!r}")
+    if integrator not in INTEGRATORS:
+        raise ConfigError(f"integrator must be 'split' or 'leapfrog', found {integrator!r}")
+    for option, value in (("trajectory_length", trajectory_length), ("jitter", jitter)):
+        if kind == NUTS and value is not None:
+            raise ConfigError(
+                f"{option} must be left out with trajectory='nuts', which ends a trajectory where "
+                f"it turns back; found {value!r}"
+            )
     for option, value in (("step_size", step_size), ("trajectory_length", trajectory_length)):
         if value is not None and not (math.isfinite(value) and value > 0):
             raise ConfigError(f"{option} must be a finite number above 0, found {value!r}")

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from numba import types
 
@@ -25,23 +24,35 @@ from streammc.estimators.blocks import (
     copy_rows,
     expand,
 )
-from streammc.estimators.difference import mean_and_scatter, remainders, unit_totals
+from streammc.estimators.difference import remainders, unit_totals
 from streammc.estimators.target import (
     BASE_TYPE,
     CERTAIN,
     DENSITY,
+    MEAN,
     POINT_TYPE,
     REST,
     VARIANCE,
     WORK_TYPE,
     displace,
-    evaluate,
     finish,
 )
-from streammc.numerics.jit import LINK_TYPE, SUMS_TYPE, f8, i8, index_vector, jit, matrix, vector
-from streammc.numerics.prior import outside
+from streammc.numerics.jit import (
+    GENERATOR_TYPE,
+    LINK_TYPE,
+    SUMS_TYPE,
+    f8,
+    i8,
+    index_vector,
+    jit,
+    matrix,
+    vector,
+)
 from streammc.protocols import Index, Matrix, Vector
-from streammc.samplers.dual_averaging import LOG_AVERAGE, LOG_STEP, update
+from streammc.samplers.integrator import walled
+from streammc.samplers.jittered import jittered
+from streammc.samplers.nuts import TREE_TYPE, nuts
+from streammc.samplers.tuning import LOG_AVERAGE, LOG_STEP, frequency, observe, update
 
 STATISTICS = (
     "lp",
@@ -57,15 +68,12 @@ STATISTICS = (
 )
 """Columns of the statistics that :func:`run` writes, in order."""
 
-MAX_ENERGY_ERROR = 1000.0
-MAX_STEPS = 1024
-
 
 class Proposal(NamedTuple):
     """Buffers of the subsample proposal."""
 
     totals: Vector
-    """(k,) unit totals with one block replaced."""
+    """Unit totals of the new block."""
     rows: Block
     """The rows of the new block, as many as the largest block has."""
     value: Vector
@@ -85,9 +93,10 @@ PROPOSAL_TYPE: Any = types.NamedTuple(
 
 def allocate_proposal(q: int, p: int, unit_rows: int, bounds: Index, units: Index) -> Proposal:
     """Return buffers for blocks of units cut at ``bounds``; ``units`` (k,) is kept."""
-    largest = int(np.diff(bounds).max(initial=0)) * unit_rows
+    largest_units = int(np.diff(bounds).max(initial=0))
+    largest = largest_units * unit_rows
     return Proposal(
-        np.zeros(len(units)),
+        np.zeros(largest_units),
         allocate_block(largest, q, p),
         np.zeros(largest),
         np.zeros((p, largest)),
@@ -100,34 +109,19 @@ class Dynamics(NamedTuple):
     """Settings of the trajectory."""
 
     trajectory_length: float
-    """In posterior standard deviations, ``step_size * n_steps``."""
+    """In posterior standard deviations, the mean of ``step_size * n_steps``."""
     jitter: float
-    """Half-width of the uniform factor on the length; 0 for a fixed length."""
+    """Half-width of the uniform factor on the step size; 0 for a fixed length."""
     target_acceptance: float
+    longest_step: float
+    """Bound of the step size that dual averaging may reach."""
     adapt: int
-    """1 while dual averaging moves the step size."""
+    """1 while warm-up tunes the frequency, 2 while it tunes the step size as well."""
+    nuts: int
+    """1 where each trajectory ends as it turns back; it then has no length."""
 
 
-DYNAMICS_TYPE: Any = types.NamedTuple((f8, f8, f8, i8), Dynamics)
-GENERATOR_TYPE: Any = numba.typeof(np.random.Generator(np.random.PCG64(0)))
-
-
-@jit(types.void(POINT_TYPE, POINT_TYPE), borrow=True)
-def copy_point(source, target):  # type: ignore[no-untyped-def]
-    """Copy one point onto another; loops, since slice assignment costs three times as much."""
-    for j in range(source.z.shape[0]):
-        target.z[j] = source.z[j]
-        target.gradient[j] = source.gradient[j]
-        target.rest[j] = source.rest[j]
-    for j in range(source.totals.shape[0]):
-        target.totals[j] = source.totals[j]
-    for a in range(source.slope.shape[0]):
-        for i in range(source.value.shape[0]):
-            target.slope[a, i] = source.slope[a, i]
-    for i in range(source.value.shape[0]):
-        target.value[i] = source.value[i]
-    for j in range(source.scalars.shape[0]):
-        target.scalars[j] = source.scalars[j]
+DYNAMICS_TYPE: Any = types.NamedTuple((f8, f8, f8, f8, i8, i8), Dynamics)
 
 
 @jit(
@@ -141,7 +135,10 @@ def propose_subsample(link, base, ahead, position, block, point, proposal, work)
     ``ahead`` holds the rows of units drawn ahead, ``position`` counts those used.
     ``work.delta`` is the displacement of ``point.z``. The ratio of estimated
     likelihoods is ``(U/k) (sum D' - sum D) - (s'^2 - s^2) / 2`` at the current theta:
-    all else cancels, and the current totals are those that were accepted.
+    all else cancels, and the current totals are those that were accepted. With ``M``
+    their mean, which the last evaluation left, only the block is summed over:
+    ``sum (D' - mean D')^2 - sum (D - M)^2`` is ``sum_block [(D' - M)^2 - (D - M)^2]``
+    less ``(sum_block [D' - D])^2 / k``.
     """
     b = base.unit_rows
     first, last = proposal.bounds[block], proposal.bounds[block + 1]
@@ -166,13 +163,15 @@ def propose_subsample(link, base, ahead, position, block, point, proposal, work)
             proposal.slope,
         )
     totals, proposed = point.totals, proposal.totals
-    for j in range(totals.shape[0]):
-        proposed[j] = totals[j]
-    unit_totals(value, b, first, last - first, proposed)
-    mean_old, scatter_old = mean_and_scatter(totals)
-    mean_new, scatter_new = mean_and_scatter(proposed)
-    shift = base.estimate_factor * totals.shape[0] * (mean_new - mean_old)
-    return shift - 0.5 * base.variance_factor * (scatter_new - scatter_old)
+    unit_totals(value, b, 0, last - first, proposed)
+    mean = point.scalars[MEAN]
+    change = scatter = 0.0
+    for u in range(last - first):
+        old, new = totals[first + u] - mean, proposed[u] - mean
+        change += new - old
+        scatter += new * new - old * old
+    scatter -= change * change / totals.shape[0]
+    return base.estimate_factor * change - 0.5 * base.variance_factor * scatter
 
 
 @jit(
@@ -188,8 +187,8 @@ def accept_subsample(base, sub, units_ahead, position, block, point, proposal, w
         return
     row, count = first * b, (last - first) * b
     copy_rows(proposal.rows, 0, sub, row, count)
-    for j in range(point.totals.shape[0]):
-        point.totals[j] = proposal.totals[j]
+    for u in range(last - first):
+        point.totals[first + u] = proposal.totals[u]
     for i in range(count):
         point.value[row + i] = proposal.value[i]
         for a in range(point.slope.shape[0]):
@@ -213,6 +212,7 @@ def accept_subsample(base, sub, units_ahead, position, block, point, proposal, w
         POINT_TYPE,
         PROPOSAL_TYPE,
         WORK_TYPE,
+        TREE_TYPE,
         DYNAMICS_TYPE,
         vector,
         GENERATOR_TYPE,
@@ -235,6 +235,7 @@ def run(  # type: ignore[no-untyped-def]
     trial,
     proposal,
     work,
+    tree,
     dynamics,
     tuning,
     rng,
@@ -271,50 +272,34 @@ def run(  # type: ignore[no-untyped-def]
             momentum[j] = rng.standard_normal()
             kinetic += 0.5 * momentum[j] * momentum[j]
         energy_start = kinetic - point.scalars[DENSITY]
-        length = dynamics.trajectory_length
-        if dynamics.jitter > 0.0:
-            length *= 1.0 + dynamics.jitter * (2.0 * rng.random() - 1.0)
-        log_step = tuning[LOG_STEP] if dynamics.adapt == 1 else tuning[LOG_AVERAGE]
-        # The tuned step is an upper bound: the length is kept, the step shrinks to fit.
-        n_steps = math.ceil(length / math.exp(log_step) - 1e-9)
-        n_steps = min(max(n_steps, 1), MAX_STEPS)
-        step = min(length / n_steps, math.exp(log_step) * (1.0 + 1e-9))
-        for j in range(d):
-            trial.z[j] = point.z[j]
-            trial.gradient[j] = point.gradient[j]
-        diverged = False
-        made = 0
-        for _ in range(n_steps):
-            for j in range(d):
-                momentum[j] += 0.5 * step * trial.gradient[j]
-                trial.z[j] += step * momentum[j]
-            evaluate(link, sums, base, certain, sub, trial, work)
-            made += 1
-            kinetic = 0.0
-            for j in range(d):
-                momentum[j] += 0.5 * step * trial.gradient[j]
-                kinetic += 0.5 * momentum[j] * momentum[j]
-            error = kinetic - trial.scalars[DENSITY] - energy_start
-            if not error < MAX_ENERGY_ERROR:  # also where it is NaN
-                diverged = True
-                break
-        walled = False
-        if diverged:  # a wall of the prior rejects as well, but no smaller step mends it
-            displace(base.factor, trial.z, work.delta)
-            for j in range(d):
-                work.delta[j] += base.theta_star[j]
-            walled = outside(work.delta, base.prior)
-        rows += made * rows_per_evaluation
-        acceptance = 0.0
-        energy = energy_start
-        if not diverged:
-            change = energy_start - (kinetic - trial.scalars[DENSITY])
-            acceptance = math.exp(min(0.0, change))
-            if rng.random() < acceptance:
-                copy_point(trial, point)
-                energy = energy_start - change
-        if dynamics.adapt == 1 and not walled:
-            update(tuning, acceptance, dynamics.target_acceptance, dynamics.trajectory_length)
+        step = math.exp(tuning[LOG_STEP] if dynamics.adapt == 2 else tuning[LOG_AVERAGE])
+        w = frequency(tuning)
+        if dynamics.nuts == 1:
+            acceptance, made, energy, diverged = nuts(
+                link, sums, base, certain, sub, point, trial, work, tree, energy_start, step, w, rng
+            )
+        else:
+            acceptance, made, energy, diverged, step = jittered(
+                link,
+                sums,
+                base,
+                certain,
+                sub,
+                point,
+                trial,
+                work,
+                energy_start,
+                dynamics,
+                step,
+                w,
+                rng,
+            )
+        rows += int(made) * rows_per_evaluation
+        wall = diverged == 1.0 and walled(base, trial, work) == 1
+        if dynamics.adapt >= 1:
+            observe(tuning, point.z)
+        if dynamics.adapt == 2 and not wall:
+            update(tuning, acceptance, dynamics.target_acceptance, dynamics.longest_step)
 
         displace(base.factor, point.z, work.delta)
         for j in range(d):
@@ -322,7 +307,7 @@ def run(  # type: ignore[no-untyped-def]
         row = statistics[t]
         row[0] = point.scalars[DENSITY]
         row[1] = acceptance
-        row[2] = 1.0 if diverged and not walled else 0.0
+        row[2] = 0.0 if wall else diverged
         row[3] = energy
         row[4] = step
         row[5] = made

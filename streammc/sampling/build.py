@@ -20,7 +20,7 @@ from streammc.protocols import Dataset, Index, Model
 from streammc.samplers.energy_conserving import HmcEcs
 from streammc.samplers.full_data import Hmc
 from streammc.samplers.hamiltonian import Problem
-from streammc.samplers.options import trajectory
+from streammc.samplers.options import LEAPFROG, NUTS, trajectory
 from streammc.subsampling.units import UnitDesign
 
 _SLICE = 8192
@@ -101,6 +101,8 @@ def full_data(dataset: Dataset, model: Model, cv: ControlVariates, sampler: Hmc)
         target_acceptance=sampler.target_acceptance,
         step_size=sampler.step_size,
         constrain=model.constrain,
+        nuts=sampler.trajectory == NUTS,
+        leapfrog=sampler.integrator == LEAPFROG,
     )
 
 
@@ -140,6 +142,8 @@ def subsampled(
         target_acceptance=sampler.target_acceptance,
         step_size=sampler.step_size,
         constrain=model.constrain,
+        nuts=sampler.trajectory == NUTS,
+        leapfrog=sampler.integrator == LEAPFROG,
     )
 
 

@@ -13,9 +13,10 @@ from streammc import priors
 from streammc.estimators.blocks import allocate_block, allocate_rows
 from streammc.estimators.target import Base, allocate_point, allocate_work, evaluate
 from streammc.numerics.sums import taylor
-from streammc.samplers.dual_averaging import start
 from streammc.samplers.hamiltonian import HamiltonianKernel
+from streammc.samplers.nuts import allocate_tree
 from streammc.samplers.transition import STATISTICS, Dynamics, allocate_proposal, run
+from streammc.samplers.tuning import start
 
 TIGHT = {"*": priors.normal(scale=1.0), "sigma": priors.lognormal(0.0, 0.5)}
 """Away from the mode a first-order expansion needs a prior with light tails."""
@@ -151,7 +152,7 @@ def joint(model, stretch=1.0):
     none = np.zeros(0, np.int64)
     proposal = allocate_proposal(1, p, 1, np.zeros(1, np.int64), none)
     point, trial = allocate_point(d, 0, 0, p), allocate_point(d, 0, 0, p)
-    work = allocate_work(d, 0, p, ROWS)
+    work, tree = allocate_work(d, 0, p, ROWS), allocate_tree(d, 0, 0, p)
     spread = np.array([1.0] + [0.5] * (d - 1))
     theta, statistics = np.empty((3, d)), np.empty((3, len(STATISTICS)))
     out = np.empty((PAIRS, 3 * d))
@@ -166,7 +167,7 @@ def joint(model, stretch=1.0):
         evaluate(built.link, taylor, base, certain, sub, point, work)
         run(
             built.link, taylor, base, certain, sub, ahead, none, 0, point, trial, proposal, work,
-            Dynamics(0.6, 0.2, 0.8, 0), start(0.3), rng, theta, statistics,
+            tree, Dynamics(0.6, 0.2, 0.8, 0.75, 0, 0), start(0.3), rng, theta, statistics,
         )  # fmt: skip
         out[pair] = np.concatenate([theta[-1], theta[-1] ** 2, point.gradient])
     # The gradient of the log joint density in theta has mean zero.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numba
 import numpy as np
+import pytest
 
 from streammc.estimators.blocks import allocate_block, allocate_rows, expand
 from streammc.estimators.target import Base, allocate_point, allocate_work, evaluate
@@ -16,11 +17,15 @@ from streammc.models import logistic
 from streammc.numerics.jit import LINK_SIGNATURE, jit
 from streammc.numerics.sums import taylor
 from streammc.priors import normal
-from streammc.samplers.dual_averaging import start
+from streammc.samplers.nuts import allocate_tree
 from streammc.samplers.transition import Dynamics, allocate_proposal, run
+from streammc.samplers.tuning import start
 
 PAIRS = 1_000_000
 STEPS = 3
+JITTERED = Dynamics(1.2, 0.2, 0.8, 1.5, 0, 0)
+NUTS = Dynamics(1.2, 0.0, 0.8, 1.5, 0, 1)
+TRAJECTORIES = {"jittered": JITTERED, "nuts": NUTS}
 
 
 @jit(LINK_SIGNATURE)
@@ -54,6 +59,7 @@ def hmc_pairs(
     trial,
     proposal,
     work,
+    tree,
     dynamics,
     tuning,
     rng,
@@ -86,6 +92,7 @@ def hmc_pairs(
             trial,
             proposal,
             work,
+            tree,
             dynamics,
             tuning,
             rng,
@@ -120,6 +127,7 @@ def ecs_pairs(
     trial,
     proposal,
     work,
+    tree,
     dynamics,
     tuning,
     rng,
@@ -180,6 +188,7 @@ def ecs_pairs(
             trial,
             proposal,
             work,
+            tree,
             dynamics,
             tuning,
             rng,
@@ -195,7 +204,7 @@ def z_scores(values, exact):
     return (values.mean(axis=0) - exact) / error
 
 
-def hmc_case(link_owner, seed):
+def hmc_case(link_owner, seed, dynamics=JITTERED):
     rng = np.random.default_rng(seed)
     n, d = 5, 2
     X = np.random.default_rng(1).normal(size=(n, d)) * 1.5
@@ -219,7 +228,8 @@ def hmc_case(link_owner, seed):
         allocate_point(d, 0, 0, 1),
         proposal,
         allocate_work(d, 0, 1, n),
-        Dynamics(1.2, 0.2, 0.8, 0),
+        allocate_tree(d, 0, 0, 1),
+        dynamics,
         start(0.9),
         rng,
         X,
@@ -234,7 +244,7 @@ def hmc_case(link_owner, seed):
     return np.r_[first, (out[:, d].mean() - dot.mean()) / spread]
 
 
-def ecs_case(link, seed, pairs=PAIRS):
+def ecs_case(link, seed, pairs=PAIRS, dynamics=JITTERED):
     rng = np.random.default_rng(seed)
     n, k = 6, 3
     X = np.random.default_rng(2).uniform(0.5, 1.5, size=(n, 1))
@@ -264,7 +274,8 @@ def ecs_case(link, seed, pairs=PAIRS):
         allocate_point(1, k, k, 1),
         proposal,
         allocate_work(1, k, 1, 0),
-        Dynamics(1.2, 0.2, 0.8, 0),
+        allocate_tree(1, k, k, 1),
+        dynamics,
         start(0.9),
         rng,
         rows,
@@ -275,13 +286,17 @@ def ecs_case(link, seed, pairs=PAIRS):
     return z_scores(np.c_[out[:, 0], out[:, 0] ** 2, out[:, 1]], np.array([0.0, 1.0, 0.0]))
 
 
-def test_hmc_keeps_the_joint_distribution():
-    assert np.abs(hmc_case(logistic().link, seed=1)).max() < 4.5
+@pytest.mark.parametrize("kind", TRAJECTORIES)
+def test_hmc_keeps_the_joint_distribution(kind):
+    assert np.abs(hmc_case(logistic().link, 1, TRAJECTORIES[kind])).max() < 4.5
 
 
-def test_hmc_ecs_keeps_the_joint_distribution_without_remainders():
-    assert np.abs(ecs_case(gaussian_link, seed=2)).max() < 4.5
+@pytest.mark.parametrize("kind", TRAJECTORIES)
+def test_hmc_ecs_keeps_the_joint_distribution_without_remainders(kind):
+    assert np.abs(ecs_case(gaussian_link, 2, dynamics=TRAJECTORIES[kind])).max() < 4.5
 
 
-def test_a_likelihood_to_the_power_1_05_is_caught():
-    assert np.abs(ecs_case(sharpened_link, seed=2, pairs=PAIRS // 4)).max() > 4.5
+@pytest.mark.parametrize("kind", TRAJECTORIES)
+def test_a_likelihood_to_the_power_1_05_is_caught(kind):
+    z = ecs_case(sharpened_link, 2, pairs=PAIRS // 4, dynamics=TRAJECTORIES[kind])
+    assert np.abs(z).max() > 4.5
