@@ -103,7 +103,7 @@ RULES = {
         "target_acceptance": target,
     }
     for integrator in ("leapfrog", "split")
-    for kind, targets in (("jittered", (0.6, 0.7, 0.8, 0.9, 0.95)), ("nuts", (0.8, 0.9)))
+    for kind, targets in (("jittered", (0.6, 0.8, 0.85, 0.95)), ("nuts", (0.85,)))
     for target in targets
 }
 SIZES = [round(0.1 * i, 1) for i in range(2, 17)]

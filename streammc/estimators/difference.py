@@ -9,7 +9,7 @@ from __future__ import annotations
 from numba import types
 
 from streammc.estimators.blocks import BLOCK_TYPE, SCRATCH_TYPE
-from streammc.numerics.jit import LINK_TYPE, f8, i8, jit, matrix, vector
+from streammc.numerics.jit import LINK_TYPE, f8, i8, inline, jit, matrix, vector
 
 
 @jit(types.void(matrix, vector, i8, i8, i8, matrix, i8), reassociate=True, borrow=True)
@@ -108,7 +108,7 @@ def remainders(link, constants, block, delta, n_linear, lo, hi, scratch, value, 
             h += 1
 
 
-@jit(types.void(BLOCK_TYPE, matrix, i8, i8, i8, vector), reassociate=True, borrow=True)
+@inline
 def pull_back(block, slope, n_linear, lo, hi, gradient):  # type: ignore[no-untyped-def]
     """Add ``sum_i sum_a slope[a, lo + i] d eta_ai / d theta`` over rows ``lo`` to ``hi``."""
     if lo < 0:
@@ -146,7 +146,7 @@ def pull_back(block, slope, n_linear, lo, hi, gradient):  # type: ignore[no-unty
             gradient[n_linear * q + a - n_linear] += total
 
 
-@jit(types.void(vector, i8, i8, i8, vector), borrow=True)
+@inline
 def unit_totals(value, unit_rows, start, n_units, totals):  # type: ignore[no-untyped-def]
     """Write ``D_j`` from ``totals[start]`` on: sums of ``unit_rows`` consecutive remainders."""
     if start < 0 or unit_rows < 0:
@@ -162,7 +162,7 @@ def unit_totals(value, unit_rows, start, n_units, totals):  # type: ignore[no-un
         totals[start + u] = total
 
 
-@jit(types.UniTuple(f8, 2)(vector), reassociate=True, borrow=True)
+@inline
 def mean_and_scatter(totals):  # type: ignore[no-untyped-def]
     """Return the mean of the unit totals and ``sum_j (D_j - mean D)^2``, two-pass."""
     k = totals.shape[0]

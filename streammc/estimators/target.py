@@ -33,7 +33,7 @@ from streammc.estimators.difference import (
     remainders,
     unit_totals,
 )
-from streammc.numerics.jit import LINK_TYPE, SUMS_TYPE, f8, i8, jit, matrix, vector
+from streammc.numerics.jit import LINK_TYPE, SUMS_TYPE, f8, i8, inline, jit, matrix, vector
 from streammc.numerics.prior import log_prior
 from streammc.protocols import Matrix, Vector
 
@@ -155,7 +155,7 @@ def copy_point(source, target):  # type: ignore[no-untyped-def]
         target.scalars[j] = source.scalars[j]
 
 
-@jit(types.void(matrix, vector, vector), reassociate=True, borrow=True)
+@inline
 def displace(factor, z, delta):  # type: ignore[no-untyped-def]
     """Write ``delta = S z``."""
     for i in range(z.shape[0]):
@@ -165,7 +165,7 @@ def displace(factor, z, delta):  # type: ignore[no-untyped-def]
         delta[i] = total
 
 
-@jit(types.void(BASE_TYPE, BLOCK_TYPE, POINT_TYPE, WORK_TYPE), reassociate=True, borrow=True)
+@inline
 def finish(base, sub, point, work):  # type: ignore[no-untyped-def]
     """Combine unit totals into density and gradient; everything else is in ``point``.
 
