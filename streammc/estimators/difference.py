@@ -9,7 +9,7 @@ from __future__ import annotations
 from numba import types
 
 from streammc.estimators.blocks import BLOCK_TYPE, SCRATCH_TYPE
-from streammc.numerics.jit import LINK_TYPE, f8, i8, inline, jit, matrix, vector
+from streammc.numerics.jit import LINK_TYPE, i8, inline, jit, matrix, vector
 
 
 @jit(types.void(matrix, vector, i8, i8, i8, matrix, i8), reassociate=True, borrow=True)
