@@ -172,7 +172,7 @@ class MappedRows(MemoryRows):
         iteration at 100 rows 8.
         """
         starts = np.ascontiguousarray(starts, dtype=np.int64)
-        every = max(8, starts.size // _PROBES)
+        every = max(32, starts.size // _PROBES)
         for array in self.arrays:
             if array.size == 0:
                 continue
