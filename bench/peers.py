@@ -59,7 +59,12 @@ EQUAL: dict[str, tuple[str, dict[str, Any]]] = {
     "streammc": (
         "streammc",
         {
-            "sampler": {**SIX_STEPS, "n_blocks": 100, "certainty": False},
+            "sampler": {
+                **SIX_STEPS,
+                "n_blocks": 100,
+                "certainty": False,
+                "integrator": "leapfrog",
+            },
             "warmup": 1000,
             "draws": 20_000,
         },

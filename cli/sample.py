@@ -36,7 +36,7 @@ SAMPLER_FLAGS = ("subsample_size", "n_blocks", "unit_rows", "step_size", "trajec
 @setting("--temperature", type=PositiveNumber(), default=1.0, help="1 is the posterior.")
 @setting("--subsample-size", type=WholeNumber(1, auto=True), help="Rows m; default: automatic.")
 @setting("--n-blocks", type=WholeNumber(1, auto=True), help="Blocks G; default: automatic.")
-@setting("--unit-rows", type=WholeNumber(1, auto=True), help="Rows b of a unit; default: automatic.")
+@setting("--unit-rows", type=WholeNumber(1, auto=True), help="Rows of a unit, b; automatic.")
 @setting("--step-size", type=PositiveNumber(auto=True), help="Default: adapted in warm-up.")
 @setting("--trajectory-length", type=PositiveNumber(auto=True), help="In posterior sd; fixed.")
 @setting("--option", type=KeyValue(), multiple=True, help="Any other option of sampler or model.")
