@@ -5,8 +5,8 @@ a store of a billion rows of 8 columns takes 33 GB of disk in FOLDER, and stores
 control variates that are already there are used. For each number of rows: the real
 commands of ``billion_rows.py``, with the wall time of ``sample`` and the peak of anonymous
 memory of all; then, in turns and in processes of their own, seconds per iteration of
-four chains with the rows in memory, from the mapped files as they are, and with the
-store's files dropped from the page cache, beside the disk's own random reads of 4 kB.
+four chains with the rows in memory and from the mapped files as they are after that; and
+with the store's files dropped from the page cache, beside the disk's own random reads of 4 kB.
 Medians of five. Prints a table and, last, one line of JSON; ``--plot FILE`` draws it.
 """
 
@@ -30,7 +30,9 @@ from cold import drop_cache, random_reads
 
 CHAINS, ROUNDS = 4, 5
 IN_MEMORY_ROWS = 1_000_000
-ITERATIONS = {"memory": 20_000, "mapped": 20_000, "cold": 2_000}
+ITERATIONS = {"memory": (100_000, 50_000), "mapped": (100_000, 50_000), "cold": (300, 10_000)}
+"""Iterations that are not timed, and those that are. A new process has to learn where each
+page of a mapped file is, at about a microsecond a page."""
 PAGE = 4096
 
 
@@ -63,10 +65,10 @@ def iterate(store: str, cv_path: str, mode: str) -> dict[str, float]:
         del data
         drop_cache(Path(store), problem.source.arrays)
     kernels = [HamiltonianKernel(problem, 1, chain) for chain in range(CHAINS)]
-    n = ITERATIONS[mode]
+    warmup, n = ITERATIONS[mode]
     with ThreadPoolExecutor(CHAINS) as pool:
         list(pool.map(lambda kernel: kernel.initialise(), kernels))
-        list(pool.map(lambda kernel: kernel.advance(300, True), kernels))
+        list(pool.map(lambda kernel: kernel.advance(warmup, True), kernels))
         before, begun = read_bytes(), time.perf_counter()
         list(pool.map(lambda kernel: kernel.advance(n, False), kernels))
         seconds = time.perf_counter() - begun
@@ -97,14 +99,14 @@ def at(folder: Path, rows: int) -> dict[str, Any]:
         "ess": min(p["ess_bulk"] for p in parameters),
     }
     store, cv = folder / f"dense-{rows}.zarr", folder / f"dense-{rows}-cv.zarr"
-    modes = ["memory", "mapped"] + (["cold", "disk"] if rows >= 100_000_000 else [])
-    measured: dict[str, list[dict[str, float]]] = {mode: [] for mode in modes}
-    for _ in range(ROUNDS):
-        for mode in modes:
-            measured[mode].append(child(store, cv, mode))
-    for mode in modes:
-        names = measured[mode][0]
-        result[mode] = {n: statistics.median(m[n] for m in measured[mode]) for n in names}
+    turns = [["memory", "mapped"], ["cold", "disk"] if rows >= 100_000_000 else []]
+    measured: dict[str, list[dict[str, float]]] = {}
+    for modes in turns:  # one after the other: what is cold leaves the files out of the cache
+        for _ in range(ROUNDS):
+            for mode in modes:
+                measured.setdefault(mode, []).append(child(store, cv, mode))
+    for mode, runs in measured.items():
+        result[mode] = {n: statistics.median(run[n] for run in runs) for n in runs[0]}
     for mode in ("mapped", "cold"):
         if "disk" in measured and mode in result:
             reads = CHAINS * result[mode]["misses"] / result["disk"]["reads"]

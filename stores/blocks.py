@@ -2,12 +2,13 @@
 
 A block is read piece by piece, a chunk at a time, into the same buffers: fresh memory
 costs a page fault every 4 kB, which over a block was as much as a fifth of a pass. While
-one piece is worked on, the system reads the next.
+one piece is worked on, a thread reads and checks the next.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from threading import local
@@ -26,11 +27,14 @@ _EXACT = 2**53
 
 
 class _Buffers:
-    """Memory for one chunk of every array, kept by a thread from block to block."""
+    """Memory for two chunks of every array, kept by a thread from block to block."""
 
     def __init__(self, chunk_rows: int, members: tuple[Member, ...]) -> None:
         self.shapes = (chunk_rows, members)
-        self.members = [np.empty(member.shape(chunk_rows), member.dtype) for member in members]
+        self.members = [
+            [np.empty(member.shape(chunk_rows), member.dtype) for member in members]
+            for _ in range(2)
+        ]
         self.response, self.zeros = np.empty(chunk_rows), np.zeros(chunk_rows)
         self.ones = np.ones(chunk_rows)
 
@@ -83,33 +87,39 @@ class StoreBlock:
             _thread.buffers = buffers
 
     def _chunks(self, buffers: _Buffers) -> Iterator[RowBlock]:
-        root = Path(self.root)
         zeros, ones, response = buffers.zeros, buffers.ones, buffers.response
         n_chunks = len(self.checksums[0])
-        for position in range(n_chunks):
-            m = min(self.chunk_rows, self.rows - position * self.chunk_rows)
-            found = {}
-            for member, buffer, crcs in zip(
-                self.members, buffers.members, self.checksums, strict=True
-            ):
-                key = member.key(self.first_chunk + position)
-                read_object(
-                    root, key, buffer.reshape(-1).view(np.uint8), crcs[position], self.forget
+        with ThreadPoolExecutor(1, "streammc-read") as reader:
+            reading = reader.submit(self._read, 0, buffers.members[0])
+            for position in range(n_chunks):
+                found = reading.result()
+                after = position + 1
+                if after < n_chunks:
+                    reading = reader.submit(self._read, after, buffers.members[after % 2])
+                m = min(self.chunk_rows, self.rows - position * self.chunk_rows)
+                y = response[:m]
+                y[:] = self._exact(found["y"][:m]) if "y" in found else 0.0
+                yield RowBlock(
+                    self.index,
+                    self.start + position * self.chunk_rows,
+                    found["X"][:m],
+                    y,
+                    found.get("offset", zeros)[:m],
+                    found.get("weight", ones)[:m],
                 )
-                found[member.name] = buffer[:m]
-            if position + 1 < n_chunks:
-                for member in self.members:
-                    will_read(root, member.key(self.first_chunk + position + 1))
-            y = response[:m]
-            y[:] = self._exact(found["y"]) if "y" in found else 0.0
-            yield RowBlock(
-                self.index,
-                self.start + position * self.chunk_rows,
-                found["X"],
-                y,
-                found.get("offset", zeros[:m]),
-                found.get("weight", ones[:m]),
-            )
+
+    def _read(self, position: int, into: list[NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Read one chunk of every array, the chunk after it being on its way; check it."""
+        root, chunk = Path(self.root), self.first_chunk + position
+        if position + 1 < len(self.checksums[0]):
+            for member in self.members:
+                will_read(root, member.key(chunk + 1))
+        found = {}
+        for member, buffer, crcs in zip(self.members, into, self.checksums, strict=True):
+            raw = buffer.reshape(-1).view(np.uint8)
+            read_object(root, member.key(chunk), raw, crcs[position], self.forget)
+            found[member.name] = buffer
+        return found
 
     def _exact(self, y: NDArray[Any]) -> NDArray[Any]:
         if y.dtype == np.int64 and max(-int(y.min()), int(y.max())) > _EXACT:
