@@ -1,8 +1,8 @@
 """The row blocks of a full pass: small, picklable, and able to read themselves.
 
 A block is read piece by piece, a chunk at a time, into the same buffers: fresh memory
-costs a page fault every 4 kB, which over a block was as much as a fifth of a pass. While
-one piece is worked on, a thread reads and checks the next.
+costs a page fault every 4 kB. While one piece is worked on, a thread reads and checks the
+next.
 """
 
 from __future__ import annotations

@@ -168,8 +168,7 @@ class MappedRows(MemoryRows):
 
         ``MADV_WILLNEED`` on a mapped file is ``posix_fadvise(WILLNEED)`` on the same
         range, without keeping a descriptor open per chunk. Nothing is asked for where a
-        sample of the runs is in memory: a request takes 0.3 us even then, and an
-        iteration at 100 rows 8.
+        sample of the runs is in memory: a request is a system call even then.
         """
         starts = np.ascontiguousarray(starts, dtype=np.int64)
         every = max(32, starts.size // _PROBES)

@@ -56,7 +56,7 @@ class Spread:
 
     The mode of a subset in memory is sqrt(n / 65,536) posterior standard deviations off,
     123 at a billion rows: too far for one Newton step of a full pass. Four million rows
-    are read again at every evaluation, which takes less than a second, and spare a pass.
+    are read again at every evaluation, and spare a pass.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ from streammc.control_variates.plan import MOST_BLOCKS, ROW_ORDER_WARNING, Plan,
 from streammc.protocols import Dataset, Model
 
 _RUN_BYTES = 16_384
-"""Longest run: four pages are read about as fast as one."""
+"""Longest run, four pages."""
 
 
 def plan_units(
