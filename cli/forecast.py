@@ -69,11 +69,10 @@ def forecast(output: Output, interruption: Interruption, job: Job) -> dict[str, 
 
 def _seconds_per_iteration(job: Job, setup: Any) -> float:
     """Time one chain in its warm-up, in longer and longer stretches; never 0.0."""
-    from streammc.samplers.hamiltonian import HamiltonianKernel
     from streammc.sampling import build
 
     problem = build.problem(job.dataset, job.model, setup.cv, setup.plan, setup.sampler)
-    kernel = HamiltonianKernel(problem, job.seed or 0, 0)
+    kernel = problem.kernel(job.seed or 0, 0)
     kernel.initialise()
     count, seconds = 1, 0.0
     while True:

@@ -215,9 +215,31 @@ class Sampler(Protocol):
     name: str
     target: str
     """What it leaves invariant: exact, perturbed, signed, tempered or biased."""
+    subsampled: bool
+    """Whether it evaluates a subsample; such a sampler is a :class:`SubsamplingSampler`."""
+    audited: bool
+    """Whether importance weights lead from what it samples to the posterior."""
 
     def describe(self) -> dict[str, Any]:
         """Return a JSON description of every option. Part of the run's identity."""
+
+
+class SubsamplingSampler(Sampler, Protocol):
+    """A sampler that evaluates certainty rows and a subsample, planned from the full pass."""
+
+    subsample_size: int | None
+    """Rows, m; ``None`` here and below means chosen automatically."""
+    n_blocks: int | None
+    unit_rows: int | None
+    certainty: bool
+
+    @property
+    def order(self) -> int:
+        """Return the order of the control variates that the pass has to make."""
+
+    @property
+    def variance_limit(self) -> float:
+        """Return the mean ``log_lik_variance`` above which a run is refused."""
 
 
 class Kernel(Protocol):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 
 from streammc.errors import ConfigError
 from streammc.samplers.options import DEFAULT_ACCEPTANCE, build, check_dynamics
+
+VARIANCE_LIMIT: Final = 3.0
+"""Above it the perturbation can be large without a sign of it."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,8 @@ class HmcEcs:
 
     name = "hmc-ecs"
     target = "perturbed"
+    subsampled = True
+    audited = True
     paper = "Dang, Quiroz, Kohn, Tran and Villani 2019, HMC with energy conserving subsampling"
 
     def __post_init__(self) -> None:
@@ -57,6 +63,11 @@ class HmcEcs:
             raise ConfigError(f"order must be 1 or 2 for hmc-ecs, found {self.order!r}")
         if self.variance not in ("unbiased", "paper"):
             raise ConfigError(f"variance must be 'unbiased' or 'paper', found {self.variance!r}")
+
+    @property
+    def variance_limit(self) -> float:
+        """Return the mean ``log_lik_variance`` above which a run is refused."""
+        return math.inf if self.allow_high_variance else VARIANCE_LIMIT
 
     def describe(self) -> dict[str, Any]:
         """Return every option."""

@@ -23,6 +23,8 @@ class Hmc:
 
     name = "hmc"
     target = "exact"
+    subsampled = False
+    audited = False
     paper = "Duane, Kennedy, Pendleton and Roweth 1987, Hybrid Monte Carlo"
 
     def __post_init__(self) -> None:

@@ -79,6 +79,10 @@ class Problem:
         """Length of theta."""
         return int(self.base.theta_star.shape[0])
 
+    def kernel(self, seed: int, chain: int, *, batch_iterations: int = 4096) -> HamiltonianKernel:
+        """Return chain ``chain`` of the run with that seed."""
+        return HamiltonianKernel(self, seed, chain, batch_iterations=batch_iterations)
+
 
 class HamiltonianKernel:
     """State of one chain of ``hmc`` or ``hmc-ecs``."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 
 from streammc.control_variates.expansion import ControlVariates
@@ -16,7 +18,7 @@ from streammc.estimators.blocks import (
 )
 from streammc.estimators.target import Base
 from streammc.numerics.sums import taylor
-from streammc.protocols import Dataset, Index, Model
+from streammc.protocols import Dataset, Index, Model, Sampler
 from streammc.samplers.energy_conserving import HmcEcs
 from streammc.samplers.full_data import Hmc
 from streammc.samplers.hamiltonian import Problem
@@ -152,10 +154,9 @@ def problem(
     model: Model,
     cv: ControlVariates,
     plan: Plan | None,
-    sampler: HmcEcs | Hmc,
+    sampler: Sampler,
 ) -> Problem:
     """Return what the chains of ``sampler`` share."""
-    if isinstance(sampler, Hmc):
-        return full_data(dataset, model, cv, sampler)
-    assert plan is not None
-    return subsampled(dataset, model, cv, plan, sampler)
+    if plan is None:
+        return full_data(dataset, model, cv, cast(Hmc, sampler))
+    return subsampled(dataset, model, cv, plan, cast(HmcEcs, sampler))

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.protocols import Trace
-from streammc.samplers.hamiltonian import HamiltonianKernel, Problem, StoppedError
+from streammc.samplers.hamiltonian import Problem, StoppedError
 
 Progress = Callable[[str, int, int, Mapping[str, Any]], None]
 """``progress(phase, done, total, facts)``."""
@@ -36,7 +36,7 @@ class Chains:
     ) -> None:
         self.problem = problem
         self.kernels = [
-            HamiltonianKernel(problem, seed, chain, batch_iterations=batch_iterations)
+            problem.kernel(seed, chain, batch_iterations=batch_iterations)
             for chain in range(chains)
         ]
         self.clock = {"warmup": 0.0, "draws": 0.0}

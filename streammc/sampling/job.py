@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import tempfile
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from streammc.control_variates.expansion import ControlVariates
 from streammc.errors import ConfigError, RefusedError, SamplingWarning
-from streammc.protocols import Dataset, Model, Sampler
-from streammc.samplers.energy_conserving import HmcEcs
-from streammc.samplers.full_data import Hmc
+from streammc.protocols import Dataset, Model, Sampler, SubsamplingSampler
 from streammc.samplers.hamiltonian import StoppedError
 from streammc.sampling import build
 from streammc.sampling.chains import Chains, Progress
@@ -24,8 +23,6 @@ from streammc.trace.run_directory import RunDirectory, check_identity
 
 if TYPE_CHECKING:
     import xarray
-
-VARIANCE_REFUSAL = 3.0
 
 
 @dataclass
@@ -284,7 +281,7 @@ def _drive(
             progress(phase, done, wanted, facts)
 
 
-def _variance_so_far(run: RunDirectory, sampler: HmcEcs | Hmc) -> tuple[float, int]:
+def _variance_so_far(run: RunDirectory, sampler: Sampler) -> tuple[float, int]:
     """Return sum and count over the committed draws; what was refused is refused again."""
     if run.phase == "warmup":
         return 0.0, 0
@@ -301,11 +298,12 @@ def _variance_so_far(run: RunDirectory, sampler: HmcEcs | Hmc) -> tuple[float, i
     return 0.0, 0
 
 
-def _check_variance(mean: float, sampler: HmcEcs | Hmc) -> None:
+def _check_variance(mean: float, sampler: Sampler) -> None:
     """Refuse to go on where the draws would be biased without a sign of it."""
-    if isinstance(sampler, Hmc) or sampler.allow_high_variance:
+    if not sampler.subsampled:
         return
-    if not mean <= VARIANCE_REFUSAL:
+    limit = cast(SubsamplingSampler, sampler).variance_limit
+    if limit < math.inf and not mean <= limit:
         raise RefusedError(
             f"log_lik_variance should stay near 0.1, its mean is {mean:.3g}: the draws would be "
             "biased; use --sampler hmc, a larger --subsample-size, or more passes for theta_star"

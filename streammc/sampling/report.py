@@ -11,9 +11,7 @@ from streammc.control_variates.expansion import ControlVariates
 from streammc.diagnostics.original_scale import as_variables, ratios, transform
 from streammc.diagnostics.summary import draws_and_labels, summarize, summarize_draws
 from streammc.diagnostics.weights import audit_weights
-from streammc.protocols import Dataset, Model
-from streammc.samplers.energy_conserving import HmcEcs
-from streammc.samplers.full_data import Hmc
+from streammc.protocols import Dataset, Model, Sampler
 from streammc.sampling.audit import audit_draws, log_weights, thin
 from streammc.trace.datatree import open_run
 from streammc.trace.run_directory import RunDirectory
@@ -30,12 +28,12 @@ VARIANCE_WARNING = 1.0
 _CHEAP_SECONDS = 10.0
 
 
-def audit_due(audit: bool | str, run: RunDirectory, sampler: HmcEcs | Hmc, team: Chains) -> bool:
-    """Whether to audit: never for ``hmc``; by default where it costs less than the draws.
+def audit_due(audit: bool | str, run: RunDirectory, sampler: Sampler, team: Chains) -> bool:
+    """Whether to audit: never what needs none; by default where it costs less than the draws.
 
     A row costs the audit what it cost the draws, whose evaluations were counted.
     """
-    if isinstance(sampler, Hmc) or audit is False:
+    if not sampler.audited or audit is False:
         return False
     if audit is True:
         return True

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from streammc.control_variates.certify import compute
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.plan import Plan
 from streammc.control_variates.units import plan_units
 from streammc.errors import IdentityError, RefusedError
-from streammc.protocols import Dataset, Model, Sampler
-from streammc.samplers.energy_conserving import HmcEcs
-from streammc.samplers.full_data import Hmc
+from streammc.protocols import Dataset, Model, Sampler, SubsamplingSampler
+from streammc.registry import sampler as sampler_builder
 from streammc.samplers.transition import STATISTICS
 from streammc.sampling.build import memory_limit
 from streammc.sampling.chains import Progress
@@ -26,7 +26,7 @@ _DTYPES: Final = {"diverging": "bool", "n_steps": "int64", "n_rows": "int64"}
 class Setup:
     """What is decided from the data before the first draw."""
 
-    sampler: HmcEcs | Hmc
+    sampler: Sampler
     cv: ControlVariates
     plan: Plan | None
     reason: str
@@ -58,22 +58,24 @@ def decide(
         def report(done: int, total: int) -> None:
             notify("pass", done, total, {})
 
-    order = sampler.order if isinstance(sampler, HmcEcs) else 2
+    wanted = _subsampling(sampler)
+    order = wanted.order if wanted is not None else 2
     if cv is None:
         cv = compute(dataset, model, order=order, scheduler=scheduler, progress=report)
     else:
         cv.require(dataset, model)
-        if isinstance(sampler, HmcEcs) and cv.order != order:
+        if wanted is not None and cv.order != order:
             raise IdentityError(
                 f"the sampler asks for control variates of order {order}, these have order "
                 f"{cv.order}; compute them again or set the order of the sampler"
             )
-    if isinstance(sampler, Hmc):
+    if sampler is not None and wanted is None:
         return Setup(sampler, cv, None, reason or "asked for by name")
     if sampler is None and model.exact_sums is not None:
         reason = "hmc, because the sums of one pass are sufficient statistics: exact, no row read"
-        return Setup(Hmc(), cv, None, reason)
-    wanted = sampler if isinstance(sampler, HmcEcs) else HmcEcs()
+        return Setup(sampler_builder("hmc")(), cv, None, reason)
+    if wanted is None:
+        wanted = cast(SubsamplingSampler, sampler_builder("hmc-ecs")())
     chosen = plan_units(
         cv,
         dataset,
@@ -84,11 +86,15 @@ def decide(
         n_blocks=wanted.n_blocks,
         certainty=wanted.certainty,
     )
-    if chosen.refused is None or wanted.allow_high_variance:
+    if chosen.refused is None or wanted.variance_limit == math.inf:
         return Setup(wanted, cv, chosen, "; ".join([reason] * bool(reason) + [*chosen.reasons]))
     if sampler is None:
-        return Setup(Hmc(), cv, None, f"hmc, because {chosen.refused}")
+        return Setup(sampler_builder("hmc")(), cv, None, f"hmc, because {chosen.refused}")
     raise RefusedError(chosen.refused)
+
+
+def _subsampling(sampler: Sampler | None) -> SubsamplingSampler | None:
+    return cast(SubsamplingSampler, sampler) if sampler is not None and sampler.subsampled else None
 
 
 def interval_length(n: int) -> int:
@@ -124,8 +130,7 @@ def load(run: RunDirectory, dataset: Dataset, model: Model) -> Setup:
     """Read back what was decided when the run began."""
     cv = ControlVariates.open(run.path / CONTROL_VARIATES, dataset, model)
     options = dict(run.attributes["sampler"])
-    name = options.pop("name")
-    sampler: HmcEcs | Hmc = Hmc(**options) if name == "hmc" else HmcEcs(**options)
+    sampler: Sampler = sampler_builder(options.pop("name"))(**options)
     described = run.attributes["plan"]
     kept = None
     if described is not None:
