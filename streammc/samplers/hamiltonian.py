@@ -1,14 +1,8 @@
-"""One chain of Hamiltonian Monte Carlo over the compiled transition.
-
-Iterations are handed to compiled code in batches whose rows have been gathered; while
-one batch runs, the rows of the next are on their way (``subsampling.lookahead``). Not
-one bit of the draws depends on the size of a batch.
-"""
+"""One chain of Hamiltonian Monte Carlo over the compiled transition."""
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +12,7 @@ from numpy.typing import NDArray
 
 from streammc import rng as streams
 from streammc.errors import ModelError
-from streammc.estimators.blocks import Block, allocate_block, allocate_rows, expand
+from streammc.estimators.blocks import Block, allocate_block, expand
 from streammc.estimators.target import (
     DENSITY,
     Base,
@@ -26,21 +20,12 @@ from streammc.estimators.target import (
     allocate_work,
     evaluate,
 )
-from streammc.protocols import Index, Rows, RowSource
+from streammc.protocols import Index, RowSource
 from streammc.samplers import tuning
+from streammc.samplers.chain import BATCH_ROWS, BATCH_SECONDS, Chain
 from streammc.samplers.nuts import LONGEST_STEP, allocate_tree
 from streammc.samplers.transition import STATISTICS, Dynamics, allocate_proposal, run
-from streammc.subsampling.certainty import leave_out
-from streammc.subsampling.lookahead import Lookahead
 from streammc.subsampling.units import UnitDesign
-
-_INTEGERS = frozenset({"n_steps", "n_rows"})
-_BATCH_SECONDS = 0.1
-_BATCH_ROWS = 16_384
-
-
-class StoppedError(Exception):
-    """The chain was told to stop; the interval under way is lost, the last commit is not."""
 
 
 @dataclass(frozen=True)
@@ -84,26 +69,20 @@ class Problem:
         return HamiltonianKernel(self, seed, chain, batch_iterations=batch_iterations)
 
 
-class HamiltonianKernel:
+class HamiltonianKernel(Chain):
     """State of one chain of ``hmc`` or ``hmc-ecs``."""
+
+    statistics = STATISTICS
 
     def __init__(
         self, problem: Problem, seed: int, chain: int, *, batch_iterations: int = 4096
     ) -> None:
+        super().__init__(problem, seed, chain, batch_iterations=batch_iterations)
         self.problem = problem
-        self.batch_iterations = batch_iterations
-        self.iteration = 0
-        self.rows_gathered = 0
-        self._kernel_rng = streams.stream(seed, chain, streams.Role.KERNEL)
-        self._seconds_per_iteration = 0.0
         d, p = problem.dim, problem.certain.eta_star.shape[0]
         k = problem.design.subsample_units if problem.design else 0
         m = problem.design.subsample_size if problem.design else 0
         q = problem.source.n_features
-        self._ahead = None
-        if problem.design:
-            rng = streams.stream(seed, chain, streams.Role.SUBSAMPLE)
-            self._ahead = Lookahead(problem.design, problem.source, rng)
         self._sub = allocate_block(m, q, p)
         self._units = np.zeros(k, dtype=np.int64)
         bounds = problem.design.block_bounds() if problem.design else np.zeros(1, dtype=np.int64)
@@ -146,30 +125,6 @@ class HamiltonianKernel:
             "expected a finite log density at a start drawn around theta_star, found none in "
             "100 tries; check the prior and the response, or rescale the features"
         )
-
-    def advance(
-        self, n: int, warmup: bool, stop: Callable[[], bool] | None = None
-    ) -> dict[str, NDArray[Any]]:
-        """Run ``n`` iterations; see ``protocols.Kernel``."""
-        theta = np.empty((n, self.problem.dim))
-        statistics = np.empty((n, len(STATISTICS)))
-        done = 0
-        while done < n:
-            if stop is not None and stop():
-                raise StoppedError
-            count = min(n - done, self._batch())
-            begun = time.perf_counter()
-            self._run_batch(theta[done : done + count], statistics[done : done + count], warmup)
-            self._seconds_per_iteration = (time.perf_counter() - begun) / count
-            done += count
-        out: dict[str, NDArray[Any]] = {"theta": theta}
-        for column, name in enumerate(STATISTICS):
-            values = statistics[:, column]
-            if name == "diverging":
-                out[name] = values != 0.0
-            else:
-                out[name] = values.astype(np.int64) if name in _INTEGERS else values.copy()
-        return out
 
     def get_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Return arrays and JSON; see ``protocols.Kernel``."""
@@ -218,12 +173,12 @@ class HamiltonianKernel:
         """Return how many iterations to hand over at once: about 0.1 s, bounded rows."""
         count = self.batch_iterations
         if self._seconds_per_iteration > 0.0:
-            count = min(count, int(_BATCH_SECONDS / self._seconds_per_iteration))
+            count = min(count, int(BATCH_SECONDS / self._seconds_per_iteration))
         else:
             count = min(count, 8)
         if self.problem.design:
             largest = int(np.diff(self._proposal.bounds).max()) * self.problem.design.unit_rows
-            count = min(count, _BATCH_ROWS // largest)
+            count = min(count, BATCH_ROWS // largest)
         return max(count, 1)
 
     def _run_batch(
@@ -270,18 +225,6 @@ class HamiltonianKernel:
         """Return how many units ``n`` iterations propose, the first being ``iteration``."""
         design = self.problem.design
         return int(design.proposal_counts(iteration, n).sum()) if design else 0
-
-    def _gather(self, units: Index) -> Rows:
-        """Return the rows of ``units``; certainty rows count 0 times."""
-        problem = self.problem
-        b = problem.base.unit_rows
-        rows = allocate_rows(len(units) * b, problem.source.n_features)
-        if problem.design:
-            starts = problem.design.starts(units)
-            problem.source.gather(starts, b, rows)
-            leave_out(starts, b, problem.certainty_rows, rows.weight)
-            self.rows_gathered += len(units) * b
-        return rows
 
     def _load_subsample(self) -> None:
         """Gather and expand the units of the subsample."""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.protocols import Trace
-from streammc.samplers.hamiltonian import Problem, StoppedError
+from streammc.samplers.chain import SharedProblem, StoppedError
 
 Progress = Callable[[str, int, int, Mapping[str, Any]], None]
 """``progress(phase, done, total, facts)``."""
@@ -27,7 +27,7 @@ class Chains:
 
     def __init__(
         self,
-        problem: Problem,
+        problem: SharedProblem,
         *,
         seed: int,
         chains: int,

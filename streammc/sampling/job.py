@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from streammc.control_variates.expansion import ControlVariates
 from streammc.errors import ConfigError, RefusedError, SamplingWarning
 from streammc.protocols import Dataset, Model, Sampler, SubsamplingSampler
-from streammc.samplers.hamiltonian import StoppedError
+from streammc.samplers.chain import StoppedError
 from streammc.sampling import build
 from streammc.sampling.chains import Chains, Progress
 from streammc.sampling.identity import check_counts, identity
