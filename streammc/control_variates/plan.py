@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from streammc.control_variates import plan_words
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.pilot import Pilot, evaluate
 from streammc.control_variates.remainder_moments import (
@@ -176,18 +177,14 @@ def plan(
     refused = None
     cost = sizes[at] + wanted
     if subsample_size is None and not cost <= n / 2:
-        refused = (
-            f"hmc-ecs needs {_count(cost)} rows an iteration ({sizes[at]} certainty rows and "
-            f"{_count(wanted)} sampled) to be right here, more than half of the {n} rows; "
-            "use --sampler hmc"
-        )
+        refused = plan_words.refusal(int(sizes[at]), wanted, n, cv.order)
     if n_blocks is not None:
         _require("n_blocks", n_blocks, 1, k)
     predicted = _predict(by_pass, by_pilot, rest, at, k, b, deff)
     predicted["needed_without_certainty"] = float(bare)
     deff_rows = pilot.run_rows
     run_effect = rest.deff(deff_rows)
-    reasons = _reasons(cv, sizes[at], k, b, predicted, subsample_size, variance_target)
+    reasons = plan_words.reasons(cv, sizes[at], k, b, predicted, subsample_size, variance_target)
     if run_effect > ROW_ORDER_WARNING:
         reasons.append(
             f"rows are ordered: runs of {deff_rows} rows have design effect {run_effect:.1f}; "
@@ -261,40 +258,3 @@ def _predict(
             max(by_pass.largest[at], by_pilot.largest[at], rest.n_rows * units.largest.max()) / m
         ),
     }
-
-
-def _reasons(
-    cv: ControlVariates,
-    certain: int,
-    k: int,
-    b: int,
-    predicted: dict[str, Any],
-    given: int | None,
-    target: float,
-) -> list[str]:
-    reasons = [
-        f"{certain} certainty rows and {k} units of {b} row{'s' if b > 1 else ''}: predicted "
-        f"log_lik_variance {predicted['variance']:.2g} (target {target:g}), largest jump "
-        f"{predicted['max_jump']:.2g}",
-    ]
-    if given is not None and not predicted["variance"] <= target:
-        reasons.append(
-            f"subsample_size {given} was given and is too small for the target of {target:g}"
-        )
-    if certain:
-        reasons.append(
-            f"without certainty rows {_count(predicted['needed_without_certainty'])} rows "
-            "would be needed"
-        )
-    if not cv.certificate["converged"]:
-        reasons.append(
-            f"theta_star is {cv.certificate['decrement']:.2g} posterior sd from the mode; "
-            "leave out passes to certify it"
-        )
-    return reasons
-
-
-def _count(rows: float) -> str:
-    if not math.isfinite(rows):
-        return "unboundedly many"
-    return f"{rows:.0f}" if rows < 1e9 else f"{rows:.1e}"

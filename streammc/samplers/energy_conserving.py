@@ -31,7 +31,7 @@ class HmcEcs:
     trajectory_length: float | None = None
     jitter: float | None = None
     order: int = 2
-    """Order of the control variates."""
+    """Order of the control variates; 0 takes the log-likelihoods at theta_star as they are."""
     certainty: bool = True
     """Whether rows with heavy remainders are always evaluated."""
     target_acceptance: float = DEFAULT_ACCEPTANCE
@@ -59,8 +59,8 @@ class HmcEcs:
             value = getattr(self, option)
             if value is not None and (not isinstance(value, int) or value < 1):
                 raise ConfigError(f"{option} must be a positive whole number, found {value!r}")
-        if self.order not in (1, 2):
-            raise ConfigError(f"order must be 1 or 2 for hmc-ecs, found {self.order!r}")
+        if self.order not in (0, 1, 2):
+            raise ConfigError(f"order must be 0, 1 or 2 for hmc-ecs, found {self.order!r}")
         if self.variance not in ("unbiased", "paper"):
             raise ConfigError(f"variance must be 'unbiased' or 'paper', found {self.variance!r}")
 

@@ -8,16 +8,23 @@ import numpy as np
 import pytest
 from problems import Small, batch_z, kernel_problem
 
+from streammc.priors import normal
 from streammc.samplers.hamiltonian import HamiltonianKernel
 from streammc.sampling.audit import log_weights
 
 DRAWS = 1_000_000
-GRID = np.linspace(-8.0, 8.0, 4001)
+GRID = np.linspace(-12.0, 12.0, 6001)
 
 
-def make():
-    """Six rows, two of them drawn, a first-order expansion away from the mode."""
-    return Small(n=6, d=1, k=2, order=1, seed=0)
+CASES = {0: {"k": 3, "seed": 1, "prior": 1.0}, 1: {"k": 2, "seed": 0, "prior": 10.0}}
+"""By order: at order 0 little but the prior bounds theta where one row stands for all."""
+
+
+def make(order):
+    """Six rows, two or three of them drawn, an expansion of low order away from the mode."""
+    case = CASES[order]
+    prior = normal(scale=case["prior"])
+    return Small(n=6, d=1, k=case["k"], order=order, seed=case["seed"], prior=prior)
 
 
 def exact(small):
@@ -25,7 +32,7 @@ def exact(small):
     rows = np.array([small.remainder_rows(np.array([t])) for t in GRID])  # (grid, n)
     full = np.array([small.log_lik_rows(np.array([t])).sum() for t in GRID])
     taylor = full - rows.sum(axis=1)
-    prior = -0.5 * GRID**2 / 100.0
+    prior = -0.5 * GRID**2 / CASES[small.order]["prior"] ** 2
     n, k = small.n, small.k
     log, variances = [], []
     for u in itertools.product(range(n), repeat=k):
@@ -54,9 +61,9 @@ def run(small, base=None):
     return kernel.advance(DRAWS, False)
 
 
-@pytest.fixture(scope="module")
-def case():
-    small = make()
+@pytest.fixture(scope="module", params=[0, 1])
+def case(request):
+    small = make(request.param)
     return small, exact(small), run(small)
 
 
@@ -77,7 +84,8 @@ def test_draws_match_the_perturbed_target(case):
 def test_dropping_the_variance_from_the_acceptance_is_caught(case):
     small, truth, _ = case
     theta = run(small, small.base._replace(variance_factor=0.0))["theta"][:, 0]
-    assert abs(batch_z(theta**2, truth["square"])) > 10
+    z = batch_z(theta, truth["mean"]), batch_z(theta**2, truth["square"])
+    assert max(np.abs(z)) > 10
 
 
 def test_audit_weights_lead_back_to_the_posterior(case):

@@ -148,6 +148,17 @@ def test_what_was_allowed_is_warned_about(kind, shift, order):
 
 
 @pytest.mark.parametrize("kind", sorted(BUILDERS))
+def test_order_0_is_refused_with_what_to_do_and_runs_where_it_is_allowed(kind):
+    with pytest.raises(RefusedError, match=r"order 2 instead of 0.*order=2.*allow_high_variance"):
+        sample(kind, 0, 0)
+    with pytest.raises(RefusedError, match="log_lik_variance should stay near"):
+        sample(kind, 0, 0, draws=100, **SMALL)
+    _, summary = sample(kind, 0, 0, draws=400, **SMALL, allow_high_variance=True)
+    assert summary["sampling"]["log_lik_variance_mean"] > 3
+    assert warned(summary)
+
+
+@pytest.mark.parametrize("kind", sorted(BUILDERS))
 @pytest.mark.parametrize("shift", [5, 25])
 @pytest.mark.parametrize("order", [1, 2])
 def test_a_moved_centre_is_left_behind_when_passes_are_free(kind, shift, order):

@@ -1,0 +1,62 @@
+"""What a plan says about itself: its reasons, and why it is refused."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from streammc.control_variates.expansion import ControlVariates
+
+
+def reasons(
+    cv: ControlVariates,
+    certain: int,
+    k: int,
+    b: int,
+    predicted: dict[str, Any],
+    given: int | None,
+    target: float,
+) -> list[str]:
+    """Return a sentence for each choice."""
+    lines = [
+        f"{certain} certainty rows and {k} units of {b} row{'s' if b > 1 else ''}: predicted "
+        f"log_lik_variance {predicted['variance']:.2g} (target {target:g}), largest jump "
+        f"{predicted['max_jump']:.2g}",
+    ]
+    if given is not None and not predicted["variance"] <= target:
+        lines.append(
+            f"subsample_size {given} was given and is too small for the target of {target:g}"
+        )
+    if certain:
+        lines.append(
+            f"without certainty rows {count(predicted['needed_without_certainty'])} rows "
+            "would be needed"
+        )
+    if not cv.certificate["converged"]:
+        lines.append(
+            f"theta_star is {cv.certificate['decrement']:.2g} posterior sd from the mode; "
+            "leave out passes to certify it"
+        )
+    return lines
+
+
+def refusal(certain: int, sampled: float, n_rows: int, order: int) -> str:
+    """Return why subsampling cannot be right, and what to do."""
+    message = (
+        f"hmc-ecs needs {count(certain + sampled)} rows an iteration ({certain} certainty rows "
+        f"and {count(sampled)} sampled) to be right here, more than half of the {n_rows} rows; "
+        "use --sampler hmc"
+    )
+    if order == 2:
+        return message
+    return (
+        f"{message}, or control variates of order 2 instead of {order} (--option order=2); a given "
+        "--subsample-size with --option allow_high_variance=true runs it biased as it is"
+    )
+
+
+def count(rows: float) -> str:
+    """Return a number of rows as text."""
+    if not math.isfinite(rows):
+        return "unboundedly many"
+    return f"{rows:.0f}" if rows < 1e9 else f"{rows:.1e}"
