@@ -217,6 +217,8 @@ class Sampler(Protocol):
     """What it leaves invariant: exact, perturbed, signed, tempered or biased."""
     subsampled: bool
     """Whether it evaluates a subsample; such a sampler is a :class:`SubsamplingSampler`."""
+    statistics: tuple[str, ...]
+    """Names of what is recorded at every iteration."""
     audited: bool
     """Whether importance weights lead from what it samples to the posterior."""
 
@@ -236,6 +238,14 @@ class SubsamplingSampler(Sampler, Protocol):
     @property
     def order(self) -> int:
         """Return the order of the control variates that the pass has to make."""
+
+    @property
+    def factor_units(self) -> int:
+        """Return the units of a factor of the block-Poisson product; 0: there is no product."""
+
+    @property
+    def forced(self) -> bool:
+        """Return whether it runs where the plan refuses it."""
 
     @property
     def variance_limit(self) -> float:

@@ -29,6 +29,7 @@ MODELS: Final[dict[str, str]] = {
 SAMPLERS: Final[dict[str, str]] = {
     "hmc": "streammc.samplers.full_data:hmc",
     "hmc-ecs": "streammc.samplers.energy_conserving:hmc_ecs",
+    "hmc-ecs-signed": "streammc.samplers.signed:hmc_ecs_signed",
 }
 
 

@@ -23,9 +23,10 @@ class Role(IntEnum):
     SIMULATE = 4
     SHUFFLE = 5
     KNOTS = 6
+    COUNTS = 7
 
 
-def stream(seed: int, chain: int, role: Role) -> np.random.Generator:
+def stream(seed: int, chain: int, role: Role, *part: int) -> np.random.Generator:
     """Return the generator of one role in one chain.
 
     Parameters
@@ -36,8 +37,10 @@ def stream(seed: int, chain: int, role: Role) -> np.random.Generator:
         Index of the chain; ``0`` for roles that chains share.
     role
         What the numbers are for.
+    part
+        Which part of them, where a role has several independent ones.
     """
-    sequence = np.random.SeedSequence(seed, spawn_key=(chain, int(role)))
+    sequence = np.random.SeedSequence(seed, spawn_key=(chain, int(role), *part))
     return np.random.Generator(np.random.PCG64(sequence))
 
 

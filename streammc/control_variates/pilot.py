@@ -7,6 +7,7 @@ draws, around the mode that the last pass points to.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -79,14 +80,19 @@ class Pilot:
         """Return the pilot with the rows ``certain`` left out."""
         return replace(self, left_out=np.isin(self.rows, certain))
 
+    def totals(self, unit_rows: int) -> Iterator[Vector]:
+        """Yield, draw by draw (a few MB at a time), the totals of the units."""
+        real = self.starts[:, None] + np.arange(0, self.run_rows, unit_rows) < self.n_rows
+        for values in self.values:
+            kept = np.where(self.left_out, 0.0, values.astype(np.float64))
+            with np.errstate(invalid="ignore", over="ignore"):
+                yield kept.reshape(*real.shape, unit_rows).sum(axis=2)[real]
+
     def units(self, unit_rows: int) -> UnitMoments:
         """Return the moments of the totals of the units of ``unit_rows`` rows."""
-        real = self.starts[:, None] + np.arange(0, self.run_rows, unit_rows) < self.n_rows
         moments = np.empty((4, len(self.values)))
-        for s, values in enumerate(self.values):  # draw by draw: a few MB at a time
-            kept = np.where(self.left_out, 0.0, values.astype(np.float64))
+        for s, totals in enumerate(self.totals(unit_rows)):
             with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-                totals = kept.reshape(*real.shape, unit_rows).sum(axis=2)[real]
                 totals -= totals.mean()
                 square = totals * totals
                 second = square.mean()

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from streammc.control_variates import plan_words
+from streammc.control_variates import plan_words, signs
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.pilot import Pilot, evaluate
 from streammc.control_variates.remainder_moments import (
@@ -67,6 +67,8 @@ class Plan:
     deff: float
     deff_rows: int
     refused: str | None
+    factor_units: int = 0
+    """Units of a factor of the block-Poisson product; 0 for the difference estimator."""
 
     @property
     def subsample_size(self) -> int:
@@ -86,6 +88,7 @@ class Plan:
             "deff": self.deff,
             "deff_rows": self.deff_rows,
             "refused": self.refused,
+            "factor_units": self.factor_units,
         }
 
     @classmethod
@@ -108,6 +111,7 @@ class Plan:
             deff=float(described["deff"]),
             deff_rows=int(described["deff_rows"]),
             refused=described["refused"],
+            factor_units=int(described.get("factor_units", 0)),
         )
 
 
@@ -120,7 +124,8 @@ def plan(
     unit_rows: int | None = None,
     n_blocks: int | None = None,
     certainty: bool = True,
-    variance_target: float = VARIANCE_TARGET,
+    factor_units: int = 0,
+    variance_target: float | None = None,
     memory_limit: int = 2**27,
 ) -> Plan:
     """Choose the certainty rows, k and G.
@@ -135,8 +140,10 @@ def plan(
         G; ``None``: the smaller of 100 and k.
     certainty
         ``False``: no certainty rows.
+    factor_units
+        Units of a factor of the block-Poisson product; 0 plans the difference estimator.
     variance_target
-        Bound on V.
+        Bound on V; ``None``: 0.1, or what :mod:`signs` says of a product.
     memory_limit
         Bytes that the certainty rows may take.
 
@@ -150,6 +157,9 @@ def plan(
     _require("unit_rows", b, 1, n)
     if subsample_size is not None:
         _require("subsample_size", subsample_size, 1, n)
+    if variance_target is None:
+        blocks = n_blocks or MOST_BLOCKS
+        variance_target = signs.variance_target(cv.dim, blocks) if factor_units else VARIANCE_TARGET
     if not variance_target > 0.0:
         raise ConfigError(f"expected variance_target > 0, found {variance_target}; 0.1 is usual")
     pilot = evaluate(cv, dataset, model, b)
@@ -161,8 +171,8 @@ def plan(
     deff = 1.0
     for _ in range(1 if b == 1 else 3):
         needed = np.maximum(
-            required_rows(by_pass, deff, b, variance_target),
-            required_rows(by_pilot, deff, b, variance_target),
+            required_rows(by_pass, deff, b, variance_target, perturbed=not factor_units),
+            required_rows(by_pilot, deff, b, variance_target, perturbed=not factor_units),
         )
         at = _choose(sizes, needed, allowed, subsample_size)
         certain = np.sort(cv.candidates[: sizes[at]])
@@ -174,13 +184,29 @@ def plan(
     bare = needed[sizes == 0][0]
     wanted = float(needed[at]) if subsample_size is None else float(subsample_size)
     k = math.ceil(min(wanted, float(n)) / b)
+    if factor_units:
+        k = factor_units * math.ceil(k / factor_units)
     refused = None
+    name = "hmc-ecs-signed" if factor_units else "hmc-ecs"
     cost = sizes[at] + wanted
     if subsample_size is None and not cost <= n / 2:
-        refused = plan_words.refusal(int(sizes[at]), wanted, n, cv.order)
+        refused = plan_words.refusal(int(sizes[at]), wanted, n, cv.order, name)
     if n_blocks is not None:
-        _require("n_blocks", n_blocks, 1, k)
+        _require("n_blocks", n_blocks, 1, k // max(factor_units, 1))
     predicted = _predict(by_pass, by_pilot, rest, at, k, b, deff)
+    if factor_units:
+        middle = float(np.median(by_pass.total[at]))
+        signed = signs.forecast(rest, b, k, factor_units, middle)
+        predicted["variance"] = float(np.quantile(signed.variance, 0.9))
+        predicted["variance_by_draw"] = [float(v) for v in signed.variance]
+        predicted["remainder"] = middle
+        predicted["mean_sign"] = float(signed.mean_sign.mean())
+        if refused is None and not predicted["mean_sign"] >= signs.LEAST_SIGN:
+            refused = (
+                f"hmc-ecs-signed with {k * b} rows would have a mean sign of "
+                f"{predicted['mean_sign']:.2g}, under {signs.LEAST_SIGN:g}: its errors would be "
+                "unbounded; use a larger --subsample-size, a smaller minibatch, or hmc"
+            )
     predicted["needed_without_certainty"] = float(bare)
     deff_rows = pilot.run_rows
     run_effect = rest.deff(deff_rows)
@@ -195,12 +221,13 @@ def plan(
         unit_rows=b,
         n_units=-(-n // b),
         k=k,
-        n_blocks=n_blocks or min(MOST_BLOCKS, k),
+        n_blocks=n_blocks or min(MOST_BLOCKS, k // max(factor_units, 1)),
         reasons=tuple(reasons),
         predicted=predicted,
         deff=run_effect,
         deff_rows=deff_rows,
         refused=refused,
+        factor_units=factor_units,
     )
 
 

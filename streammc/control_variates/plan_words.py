@@ -40,18 +40,21 @@ def reasons(
     return lines
 
 
-def refusal(certain: int, sampled: float, n_rows: int, order: int) -> str:
-    """Return why subsampling cannot be right, and what to do."""
+def refusal(certain: int, sampled: float, n_rows: int, order: int, name: str) -> str:
+    """Return why the subsampling of sampler ``name`` cannot be right, and what to do."""
     message = (
-        f"hmc-ecs needs {count(certain + sampled)} rows an iteration ({certain} certainty rows "
+        f"{name} needs {count(certain + sampled)} rows an iteration ({certain} certainty rows "
         f"and {count(sampled)} sampled) to be right here, more than half of the {n_rows} rows; "
         "use --sampler hmc"
     )
     if order == 2:
         return message
+    message += f", or control variates of order 2 instead of {order} (--option order=2)"
+    if name != "hmc-ecs":
+        return message
     return (
-        f"{message}, or control variates of order 2 instead of {order} (--option order=2); a given "
-        "--subsample-size with --option allow_high_variance=true runs it biased as it is"
+        f"{message}; a given --subsample-size with --option allow_high_variance=true runs it "
+        "biased as it is"
     )
 
 

@@ -23,6 +23,8 @@ class RemainderMoments:
 
     Attributes
     ----------
+    total
+        (t, S) n E(d): the remainder that is sampled.
     variance
         (t, S) n^2 Var(d): variance of the log-likelihood estimate times m, b = 1.
     third
@@ -31,6 +33,7 @@ class RemainderMoments:
         (t,) n max abs(D - mean D): the largest jump times m, over the draws.
     """
 
+    total: Matrix
     variance: Matrix
     third: Matrix
     largest: Vector
@@ -97,6 +100,7 @@ class RemainderMoments:
             third = float(n) ** 3 * (cube - 3.0 * mean * square + 2.0 * mean**3)
             largest = np.max(n * (maxima + np.abs(mean)), axis=1)
         return RemainderMoments(
+            np.nan_to_num(n * mean),
             np.nan_to_num(variance, nan=np.inf, posinf=np.inf),
             np.nan_to_num(third, nan=np.inf, posinf=np.inf, neginf=-np.inf),
             np.nan_to_num(largest, nan=np.inf, posinf=np.inf),
@@ -118,13 +122,24 @@ class RemainderMoments:
         return spread
 
 
-def required_rows(moments: RemainderMoments, deff: float, b: int, variance_target: float) -> Vector:
-    """Return (t,) the fewest rows m = k b that keep every bound; ``inf`` where none does."""
+def required_rows(
+    moments: RemainderMoments,
+    deff: float,
+    b: int,
+    variance_target: float,
+    *,
+    perturbed: bool = True,
+) -> Vector:
+    """Return (t,) the fewest rows m = k b that keep every bound; ``inf`` where none does.
+
+    An unbiased estimate of the likelihood, not ``perturbed``, has no perturbation to bound.
+    """
     with np.errstate(invalid="ignore"):
         variance = np.nan_to_num(np.quantile(moments.variance, 0.9, axis=1), nan=np.inf)
     m = np.maximum(LEAST_UNITS * b, deff * variance / variance_target)
     m = np.maximum(m, moments.largest / LARGEST_JUMP)
-    m = np.maximum(m, _rows_for_perturbation(moments, deff, b))
+    if perturbed:
+        m = np.maximum(m, _rows_for_perturbation(moments, deff, b))
     rows: Vector = b * np.ceil(m / b)
     return rows
 

@@ -163,9 +163,8 @@ def unit_totals(value, unit_rows, start, n_units, totals):  # type: ignore[no-un
 
 
 @inline
-def mean_and_scatter(totals):  # type: ignore[no-untyped-def]
-    """Return the mean of the unit totals and ``sum_j (D_j - mean D)^2``, two-pass."""
-    k = totals.shape[0]
+def mean_and_scatter(totals, k):  # type: ignore[no-untyped-def]
+    """Return the mean of ``k`` unit totals and ``sum_j (D_j - mean D)^2``, two-pass."""
     mean = 0.0
     for j in range(k):
         mean += totals[j]

@@ -8,9 +8,11 @@ full pass,
     log density = l^(theta) - s^2(theta) / 2 + log p(theta),
 
 where ``c = U^2 / (k (k - 1))``, or ``U^2 / k^2`` in Dang et al. 2019, eq. (10). The
-gradient goes through ``s^2``. Full-data HMC is the case of no units and every row in
-``C``. Positions are whitened: ``theta = theta_star + S z`` with ``S S'`` the inverse
-of minus the Hessian of the log posterior, so the mass matrix is the identity.
+gradient goes through ``s^2``. With the block-Poisson estimator the log density is
+``log |L^(theta)| + log p(theta)`` instead (``estimators.block_poisson``). Full-data
+HMC is the case of no units and every row in ``C``. Positions are whitened:
+``theta = theta_star + S z`` with ``S S'`` the inverse of minus the Hessian of the log
+posterior, so the mass matrix is the identity.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import types
 
+from streammc.estimators.block_poisson import log_product
 from streammc.estimators.blocks import (
     BLOCK_TYPE,
     SCRATCH_TYPE,
@@ -33,9 +36,19 @@ from streammc.estimators.difference import (
     remainders,
     unit_totals,
 )
-from streammc.numerics.jit import LINK_TYPE, SUMS_TYPE, f8, i8, inline, jit, matrix, vector
+from streammc.numerics.jit import (
+    LINK_TYPE,
+    SUMS_TYPE,
+    f8,
+    i8,
+    index_vector,
+    inline,
+    jit,
+    matrix,
+    vector,
+)
 from streammc.numerics.prior import log_prior
-from streammc.protocols import Matrix, Vector
+from streammc.protocols import Index, Matrix, Vector
 
 
 class Base(NamedTuple):
@@ -61,10 +74,16 @@ class Base(NamedTuple):
     """``U / k``; 0 without units."""
     variance_factor: float
     """``c``; 0 without units."""
+    factor_units: int = 0
+    """Units of a factor of the block-Poisson product; 0 where the estimate is not one."""
+    intensity: float = 0.0
+    """``lambda``, the expected number of factors."""
+    soft_bound: float = 0.0
+    """``a``, which most estimates of the remainder exceed."""
 
 
 BASE_TYPE: Any = types.NamedTuple(
-    (vector, f8, vector, matrix, matrix, matrix, vector, i8, i8, i8, f8, f8), Base
+    (vector, f8, vector, matrix, matrix, matrix, vector, i8, i8, i8, f8, f8, i8, f8, f8), Base
 )
 
 
@@ -84,11 +103,17 @@ class Point(NamedTuple):
     slope: Matrix
     """(p, m) their derivatives in the predictors."""
     scalars: Vector
-    """(5,) log density without the subsample, remainder of C, s^2, log density, mean D."""
+    """(7,) log density without the subsample, remainder of C, variance of the estimate, log
+    density, mean D, estimate of the sampled remainder, sign of the estimated likelihood."""
+    used: Index
+    """(2,) units and rows in use: the arrays may be longer."""
 
 
-POINT_TYPE: Any = types.NamedTuple((vector, vector, vector, vector, vector, matrix, vector), Point)
-REST, CERTAIN, VARIANCE, DENSITY, MEAN = range(5)
+POINT_TYPE: Any = types.NamedTuple(
+    (vector, vector, vector, vector, vector, matrix, vector, index_vector), Point
+)
+REST, CERTAIN, VARIANCE, DENSITY, MEAN, ESTIMATE, SIGN = range(7)
+UNITS, ROWS = range(2)
 
 
 class Work(NamedTuple):
@@ -104,10 +129,12 @@ class Work(NamedTuple):
     slope: Matrix
     """(p, TILE)."""
     scratch: Scratch
+    unit_weight: Vector
+    """(m,) derivative of the estimate in each unit total."""
 
 
 WORK_TYPE: Any = types.NamedTuple(
-    (vector, vector, vector, matrix, vector, matrix, SCRATCH_TYPE), Work
+    (vector, vector, vector, matrix, vector, matrix, SCRATCH_TYPE, vector), Work
 )
 
 
@@ -120,7 +147,8 @@ def allocate_point(d: int, k: int, m: int, p: int) -> Point:
         np.zeros(k),
         np.zeros(m),
         np.zeros((p, m)),
-        np.zeros(5),
+        np.zeros(7),
+        np.array([k, m], dtype=np.int64),
     )
 
 
@@ -134,6 +162,7 @@ def allocate_work(d: int, m: int, p: int, certain: int = 0) -> Work:
         np.zeros(certain),
         np.zeros((p, certain)),
         allocate_scratch(p),
+        np.zeros(m),
     )
 
 
@@ -144,12 +173,14 @@ def copy_point(source, target):  # type: ignore[no-untyped-def]
         target.z[j] = source.z[j]
         target.gradient[j] = source.gradient[j]
         target.rest[j] = source.rest[j]
-    for j in range(source.totals.shape[0]):
+    k, m = source.used[UNITS], source.used[ROWS]
+    target.used[UNITS], target.used[ROWS] = k, m
+    for j in range(k):
         target.totals[j] = source.totals[j]
     for a in range(source.slope.shape[0]):
-        for i in range(source.value.shape[0]):
+        for i in range(m):
             target.slope[a, i] = source.slope[a, i]
-    for i in range(source.value.shape[0]):
+    for i in range(m):
         target.value[i] = source.value[i]
     for j in range(source.scalars.shape[0]):
         target.scalars[j] = source.scalars[j]
@@ -170,24 +201,37 @@ def finish(base, sub, point, work):  # type: ignore[no-untyped-def]
     """Combine unit totals into density and gradient; everything else is in ``point``.
 
     The derivative of ``s^2 / 2`` is ``c sum_j (D_j - mean D) grad D_j``: the mean drops
-    out because the deviations sum to zero.
+    out because the deviations sum to zero. The block-Poisson product has no ``s^2`` to
+    subtract: its logarithm is the estimate.
     """
     totals, slope, gradient = point.totals, point.slope, point.gradient
     total_gradient, weighted, factor = work.gradient, work.weighted, base.factor
     d = gradient.shape[0]
-    k = totals.shape[0]
-    p, m = slope.shape
+    k, m = point.used[UNITS], point.used[ROWS]
+    p = slope.shape[0]
     b, scale, c = base.unit_rows, base.estimate_factor, base.variance_factor
     rest = point.rest
     for i in range(d):
         total_gradient[i] = rest[i]
         gradient[i] = 0.0
     variance = 0.0
+    penalty = 0.0
     estimate = 0.0
     mean = 0.0
-    if k > 0:
-        mean, scatter = mean_and_scatter(totals)
+    sign = 1.0
+    if base.factor_units > 0:
+        unit_weight = work.unit_weight
+        estimate, variance, sign = log_product(
+            totals, k, base.factor_units, scale, base.intensity, base.soft_bound, unit_weight
+        )
+        for a in range(p):
+            for j in range(k):
+                for i in range(j * b, (j + 1) * b):
+                    weighted[a, i] = slope[a, i] * unit_weight[j]
+    elif k > 0:
+        mean, scatter = mean_and_scatter(totals, k)
         variance = c * scatter
+        penalty = 0.5 * variance
         estimate = scale * mean * k
         for a in range(p):
             if b == 1:
@@ -195,15 +239,17 @@ def finish(base, sub, point, work):  # type: ignore[no-untyped-def]
                     weighted[a, i] = slope[a, i] * (scale - c * (totals[i] - mean))
             else:
                 for j in range(k):
-                    unit_weight = scale - c * (totals[j] - mean)
+                    one = scale - c * (totals[j] - mean)
                     for i in range(j * b, (j + 1) * b):
-                        weighted[a, i] = slope[a, i] * unit_weight
-        for lo in range(0, m, TILE):
-            pull_back(sub, weighted, base.n_linear, lo, min(lo + TILE, m), total_gradient)
+                        weighted[a, i] = slope[a, i] * one
+    for lo in range(0, m, TILE):
+        pull_back(sub, weighted, base.n_linear, lo, min(lo + TILE, m), total_gradient)
     scalars = point.scalars
     scalars[VARIANCE] = variance
     scalars[MEAN] = mean
-    scalars[DENSITY] = scalars[REST] + estimate - 0.5 * variance
+    scalars[ESTIMATE] = estimate
+    scalars[SIGN] = sign
+    scalars[DENSITY] = scalars[REST] + estimate - penalty
     for i in range(d):
         g = total_gradient[i]
         for j in range(i + 1):
@@ -241,11 +287,11 @@ def evaluate(link, sums, base, certain, sub, point, work):  # type: ignore[no-un
         pull_back(certain, slope, n_linear, lo, hi, rest)
     point.scalars[CERTAIN] = remainder
     point.scalars[REST] = density + remainder
-    m = point.value.shape[0]
+    m = point.used[ROWS]
     value, slope = point.value, point.slope
     for lo in range(0, m, TILE):
         remainders(
             link, base.constants, sub, delta, n_linear, lo, min(lo + TILE, m), scratch, value, slope
         )
-    unit_totals(value, base.unit_rows, 0, point.totals.shape[0], point.totals)
+    unit_totals(value, base.unit_rows, 0, point.used[UNITS], point.totals)
     finish(base, sub, point, work)

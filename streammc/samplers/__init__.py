@@ -9,8 +9,9 @@ from streammc.registry import SAMPLERS, sampler
 if TYPE_CHECKING:
     from streammc.samplers.energy_conserving import hmc_ecs
     from streammc.samplers.full_data import hmc
+    from streammc.samplers.signed import hmc_ecs_signed
 
-__all__ = ["hmc", "hmc_ecs"]
+__all__ = ["hmc", "hmc_ecs", "hmc_ecs_signed"]
 
 
 def __getattr__(name: str) -> Any:

@@ -7,7 +7,13 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from streammc.errors import ConfigError
-from streammc.samplers.options import DEFAULT_ACCEPTANCE, build, check_dynamics
+from streammc.samplers.options import (
+    DEFAULT_ACCEPTANCE,
+    STATISTICS,
+    build,
+    check_dynamics,
+    check_subsample,
+)
 
 VARIANCE_LIMIT: Final = 3.0
 """Above it the perturbation can be large without a sign of it."""
@@ -41,6 +47,7 @@ class HmcEcs:
 
     name = "hmc-ecs"
     target = "perturbed"
+    statistics = STATISTICS
     subsampled = True
     audited = True
     paper = "Dang, Quiroz, Kohn, Tran and Villani 2019, HMC with energy conserving subsampling"
@@ -55,14 +62,21 @@ class HmcEcs:
             self.jitter,
             self.target_acceptance,
         )
-        for option in ("subsample_size", "n_blocks", "unit_rows"):
-            value = getattr(self, option)
-            if value is not None and (not isinstance(value, int) or value < 1):
-                raise ConfigError(f"{option} must be a positive whole number, found {value!r}")
+        check_subsample(self, "subsample_size", "n_blocks", "unit_rows")
         if self.order not in (0, 1, 2):
             raise ConfigError(f"order must be 0, 1 or 2 for hmc-ecs, found {self.order!r}")
         if self.variance not in ("unbiased", "paper"):
             raise ConfigError(f"variance must be 'unbiased' or 'paper', found {self.variance!r}")
+
+    @property
+    def factor_units(self) -> int:
+        """Return 0: the estimate is not a product."""
+        return 0
+
+    @property
+    def forced(self) -> bool:
+        """Return whether it runs where the plan refuses it."""
+        return self.allow_high_variance
 
     @property
     def variance_limit(self) -> float:

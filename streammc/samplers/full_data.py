@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from streammc.samplers.options import DEFAULT_ACCEPTANCE, build, check_dynamics
+from streammc.samplers.options import DEFAULT_ACCEPTANCE, STATISTICS, build, check_dynamics
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,7 @@ class Hmc:
 
     name = "hmc"
     target = "exact"
+    statistics = STATISTICS
     subsampled = False
     audited = False
     paper = "Duane, Kennedy, Pendleton and Roweth 1987, Hybrid Monte Carlo"

@@ -15,6 +15,7 @@ from streammc.errors import ModelError
 from streammc.estimators.blocks import Block, allocate_block, expand
 from streammc.estimators.target import (
     DENSITY,
+    UNITS,
     Base,
     allocate_point,
     allocate_work,
@@ -24,7 +25,9 @@ from streammc.protocols import Index, RowSource
 from streammc.samplers import tuning
 from streammc.samplers.chain import BATCH_ROWS, BATCH_SECONDS, Chain
 from streammc.samplers.nuts import LONGEST_STEP, allocate_tree
-from streammc.samplers.transition import STATISTICS, Dynamics, allocate_proposal, run
+from streammc.samplers.options import SIGNED_STATISTICS, STATISTICS
+from streammc.samplers.subsample import Proposal, allocate_proposal
+from streammc.samplers.transition import Dynamics, run
 from streammc.subsampling.units import UnitDesign
 
 
@@ -55,6 +58,11 @@ class Problem:
     """Whether the integrator leaves out the Gaussian reference."""
 
     @property
+    def product(self) -> bool:
+        """Whether the likelihood is estimated by a block-Poisson product."""
+        return self.base.factor_units > 0
+
+    @property
     def longest_step(self) -> float:
         """Bound of a tuned step: past the length, so that a step held there means one step."""
         return LONGEST_STEP if self.nuts else 1.05 * self.trajectory_length
@@ -70,23 +78,24 @@ class Problem:
 
 
 class HamiltonianKernel(Chain):
-    """State of one chain of ``hmc`` or ``hmc-ecs``."""
-
-    statistics = STATISTICS
+    """State of one chain of ``hmc``, ``hmc-ecs`` or ``hmc-ecs-signed``."""
 
     def __init__(
         self, problem: Problem, seed: int, chain: int, *, batch_iterations: int = 4096
     ) -> None:
         super().__init__(problem, seed, chain, batch_iterations=batch_iterations)
         self.problem = problem
+        self.statistics = SIGNED_STATISTICS if problem.product else STATISTICS
         d, p = problem.dim, problem.certain.eta_star.shape[0]
-        k = problem.design.subsample_units if problem.design else 0
-        m = problem.design.subsample_size if problem.design else 0
+        unit_rows = problem.base.unit_rows
+        design = problem.design.for_chain(seed, chain) if problem.design else None
+        k = design.capacity if design else 0
+        m = k * unit_rows
         q = problem.source.n_features
+        self._design = design
         self._sub = allocate_block(m, q, p)
         self._units = np.zeros(k, dtype=np.int64)
-        bounds = problem.design.block_bounds() if problem.design else np.zeros(1, dtype=np.int64)
-        unit_rows = problem.base.unit_rows
+        bounds = design.block_bounds() if design else np.zeros(1, dtype=np.int64)
         self._proposal = allocate_proposal(q, p, unit_rows, bounds, self._units)
         self._point = allocate_point(d, k, m, p)
         self._trial = allocate_point(d, k, m, p)
@@ -105,8 +114,15 @@ class HamiltonianKernel(Chain):
             If the log density is not finite at any of 100 starts.
         """
         problem = self.problem
-        if self._ahead:
-            self._units[:] = self._ahead.take(len(self._units))
+        if self._ahead and self._design:
+            counts = self._design.proposal_counts(-self._design.n_blocks, self._design.n_blocks)
+            units = self._ahead.take(int(counts.sum()))
+            self._use(len(units))
+            self._units[: len(units)] = units
+            if problem.product:
+                factors = counts // problem.base.factor_units
+                owner = np.repeat(np.arange(len(factors), dtype=np.int64), factors)
+                self._proposal.owner[: len(owner)] = owner
             self._load_subsample()
         for _ in range(100):
             self._point.z[:] = self._kernel_rng.standard_normal(problem.dim)
@@ -132,6 +148,7 @@ class HamiltonianKernel(Chain):
             f"point_{name}": array.copy() for name, array in self._point._asdict().items()
         }
         arrays["units"] = self._units.copy()
+        arrays["owner"] = self._proposal.owner.copy()
         arrays["weight"] = self._sub.weight.copy()
         arrays["eta_star"] = self._sub.eta_star.copy()
         arrays["expansion"] = self._sub.expansion.copy()
@@ -152,13 +169,15 @@ class HamiltonianKernel(Chain):
         vectorised loop may round the same row differently at another position.
         """
         self._units[:] = arrays["units"]
-        design = self.problem.design
-        if design:
-            starts = np.sort(design.starts(self._units))
-            self.problem.source.will_need(starts, design.unit_rows)
-            self._load_subsample()
+        self._proposal.owner[:] = arrays["owner"]
         for name, array in self._point._asdict().items():
             array[...] = arrays[f"point_{name}"]
+        design = self._design
+        if design:
+            self._use(int(self._point.used[UNITS]))
+            starts = np.sort(design.starts(self._units[: self._point.used[UNITS]]))
+            self.problem.source.will_need(starts, design.unit_rows)
+            self._load_subsample()
         self._sub.weight[:] = arrays["weight"]
         self._sub.eta_star[...] = arrays["eta_star"]
         self._sub.expansion[...] = arrays["expansion"]
@@ -176,9 +195,9 @@ class HamiltonianKernel(Chain):
             count = min(count, int(BATCH_SECONDS / self._seconds_per_iteration))
         else:
             count = min(count, 8)
-        if self.problem.design:
-            largest = int(np.diff(self._proposal.bounds).max()) * self.problem.design.unit_rows
-            count = min(count, BATCH_ROWS // largest)
+        if self._design:
+            usual = -(-self._design.subsample_units // self._design.n_blocks)
+            count = min(count, BATCH_ROWS // (usual * self._design.unit_rows))
         return max(count, 1)
 
     def _run_batch(
@@ -187,6 +206,7 @@ class HamiltonianKernel(Chain):
         problem = self.problem
         n = theta.shape[0]
         units = self._ahead.take(self._proposed(self.iteration, n)) if self._ahead else self._units
+        proposal = self._prepare(n) if problem.product else self._proposal
         ahead = self._gather(units)
         if self._ahead:
             self._ahead.prefetch(self._proposed(self.iteration + n, self._batch()))
@@ -210,7 +230,7 @@ class HamiltonianKernel(Chain):
             self.iteration,
             self._point,
             self._trial,
-            self._proposal,
+            proposal,
             self._work,
             self._tree,
             dynamics,
@@ -220,15 +240,38 @@ class HamiltonianKernel(Chain):
             statistics,
         )
         self.iteration += n
+        if proposal.crowded[0]:
+            raise ModelError(
+                f"expected {problem.base.intensity:.0f} factors in the block-Poisson product, "
+                f"found more than {len(proposal.owner)}: the remainder is far from what the plan "
+                "saw; use hmc"
+            )
+
+    def _use(self, units: int) -> None:
+        """Let ``units`` units be the subsample."""
+        for point in (self._point, self._trial):
+            point.used[:] = units, units * self.problem.base.unit_rows
+
+    def _prepare(self, n: int) -> Proposal:
+        """Return the proposal's buffers with room for what ``n`` iterations propose."""
+        assert self._design is not None
+        counts = self._design.proposal_counts(self.iteration, n)
+        largest = int(counts.max(initial=1))
+        if largest > len(self._proposal.totals):
+            old, base = self._proposal, self.problem.base
+            q, p = self._sub.design.shape[0], self._sub.eta_star.shape[0]
+            new = allocate_proposal(q, p, base.unit_rows, old.bounds, old.units, largest)
+            self._proposal = new._replace(owner=old.owner, crowded=old.crowded)
+        return self._proposal._replace(counts=counts)
 
     def _proposed(self, iteration: int, n: int) -> int:
         """Return how many units ``n`` iterations propose, the first being ``iteration``."""
-        design = self.problem.design
-        return int(design.proposal_counts(iteration, n).sum()) if design else 0
+        return int(self._design.proposal_counts(iteration, n).sum()) if self._design else 0
 
     def _load_subsample(self) -> None:
         """Gather and expand the units of the subsample."""
-        problem, base, rows = self.problem, self.problem.base, self._gather(self._units)
+        units = self._units[: self._point.used[UNITS]]
+        problem, base, rows = self.problem, self.problem.base, self._gather(units)
         m, scratch = len(rows.y), self._work.scratch
         star, order, n = base.theta_star, base.order, base.n_linear
         link, constants = problem.link, base.constants

@@ -10,6 +10,22 @@ from streammc.errors import ConfigError
 
 T = TypeVar("T")
 
+STATISTICS: Final = (
+    "lp",
+    "acceptance_rate",
+    "diverging",
+    "energy",
+    "step_size",
+    "n_steps",
+    "log_lik_variance",
+    "subsample_accepted",
+    "n_rows",
+    "log_lik_remainder",
+)
+"""What is recorded at every iteration, in the order in which the transition writes it."""
+SIGNED_STATISTICS: Final = (*STATISTICS, "sign")
+"""The same where an estimate of the likelihood can be negative."""
+
 DEFAULT_LENGTH: Final = math.pi / 2
 """In a Gaussian posterior a quarter of a period forgets the start."""
 DEFAULT_JITTER: Final = 0.2
@@ -52,6 +68,16 @@ def check_dynamics(
         raise ConfigError(f"jitter must be in [0, 1), found {jitter!r}")
     if not 0.0 < target_acceptance < 1.0:
         raise ConfigError(f"target_acceptance must be in (0, 1), found {target_acceptance!r}")
+
+
+def check_subsample(sampler: object, *names: str) -> None:
+    """Raise ConfigError unless those options are absent or positive whole numbers."""
+    for name in names:
+        value = getattr(sampler, name)
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ConfigError(f"{name} must be a positive whole number, found {value!r}")
 
 
 def trajectory(length: float | None, jitter: float | None) -> tuple[float, float]:

@@ -23,7 +23,8 @@ from streammc.samplers.energy_conserving import HmcEcs
 from streammc.samplers.full_data import Hmc
 from streammc.samplers.hamiltonian import Problem
 from streammc.samplers.options import LEAPFROG, NUTS, trajectory
-from streammc.subsampling.units import UnitDesign
+from streammc.samplers.signed import HmcEcsSigned
+from streammc.subsampling.units import ProductDesign, UnitDesign
 
 _SLICE = 8192
 _NOTHING = -1
@@ -109,12 +110,27 @@ def full_data(dataset: Dataset, model: Model, cv: ControlVariates, sampler: Hmc)
 
 
 def subsampled(
-    dataset: Dataset, model: Model, cv: ControlVariates, plan: Plan, sampler: HmcEcs
+    dataset: Dataset,
+    model: Model,
+    cv: ControlVariates,
+    plan: Plan,
+    sampler: HmcEcs | HmcEcsSigned,
 ) -> Problem:
-    """Return the problem of ``hmc-ecs``: Taylor sums, certainty rows and a subsample."""
+    """Return the problem of ``hmc-ecs`` or its signed twin: Taylor sums, C and a subsample."""
     k = plan.k
-    design = UnitDesign(dataset.n_rows, plan.unit_rows, k, plan.n_blocks)
-    divisor = k * (k - 1) if sampler.variance == "unbiased" else k * k
+    design: UnitDesign
+    if isinstance(sampler, HmcEcsSigned):
+        size = plan.factor_units
+        design = ProductDesign(dataset.n_rows, plan.unit_rows, k, plan.n_blocks, size)
+        intensity = k / size
+        bound = sampler.soft_bound
+        if bound is None:
+            bound = plan.predicted["remainder"] - intensity
+        factors = (design.n_units / size, 0.0, size, intensity, bound)
+    else:
+        design = UnitDesign(dataset.n_rows, plan.unit_rows, k, plan.n_blocks)
+        divisor = k * (k - 1) if sampler.variance == "unbiased" else k * k
+        factors = (design.n_units / k, design.n_units**2 / divisor, 0, 0.0, 0.0)
     hessian = cv.hessian if cv.order == 2 else np.zeros_like(cv.hessian)
     base = Base(
         cv.theta_star,
@@ -127,8 +143,7 @@ def subsampled(
         model.n_linear,
         cv.order,
         plan.unit_rows,
-        design.n_units / k,
-        design.n_units**2 / divisor,
+        *factors,
     )
     length, jitter = trajectory(sampler.trajectory_length, sampler.jitter)
     return Problem(
@@ -159,4 +174,4 @@ def problem(
     """Return what the chains of ``sampler`` share."""
     if plan is None:
         return full_data(dataset, model, cv, cast(Hmc, sampler))
-    return subsampled(dataset, model, cv, plan, cast(HmcEcs, sampler))
+    return subsampled(dataset, model, cv, plan, cast(HmcEcs | HmcEcsSigned, sampler))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -13,7 +12,6 @@ from streammc.control_variates.units import plan_units
 from streammc.errors import IdentityError, RefusedError
 from streammc.protocols import Dataset, Model, Sampler, SubsamplingSampler
 from streammc.registry import sampler as sampler_builder
-from streammc.samplers.transition import STATISTICS
 from streammc.sampling.build import memory_limit
 from streammc.sampling.chains import Progress
 from streammc.trace.run_directory import RunDirectory
@@ -85,8 +83,9 @@ def decide(
         unit_rows=wanted.unit_rows,
         n_blocks=wanted.n_blocks,
         certainty=wanted.certainty,
+        factor_units=wanted.factor_units,
     )
-    if chosen.refused is None or wanted.variance_limit == math.inf:
+    if chosen.refused is None or wanted.forced:
         return Setup(wanted, cv, chosen, "; ".join([reason] * bool(reason) + [*chosen.reasons]))
     if sampler is None:
         return Setup(sampler_builder("hmc")(), cv, None, f"hmc, because {chosen.refused}")
@@ -112,7 +111,7 @@ def contents(
     return {
         "labels": list(setup.cv.labels),
         "feature_names": list(dataset.feature_names),
-        "stat_dtypes": {name: _DTYPES.get(name, "float64") for name in STATISTICS},
+        "stat_dtypes": {name: _DTYPES.get(name, "float64") for name in setup.sampler.statistics},
         "interval": interval_length(draws),
         "attributes": {
             **attributes,

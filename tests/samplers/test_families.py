@@ -15,7 +15,9 @@ from streammc.estimators.target import Base, allocate_point, allocate_work, eval
 from streammc.numerics.sums import taylor
 from streammc.samplers.hamiltonian import HamiltonianKernel
 from streammc.samplers.nuts import allocate_tree
-from streammc.samplers.transition import STATISTICS, Dynamics, allocate_proposal, run
+from streammc.samplers.options import SIGNED_STATISTICS
+from streammc.samplers.subsample import allocate_proposal
+from streammc.samplers.transition import Dynamics, run
 from streammc.samplers.tuning import start
 
 TIGHT = {"*": priors.normal(scale=1.0), "sigma": priors.lognormal(0.0, 0.5)}
@@ -154,7 +156,7 @@ def joint(model, stretch=1.0):
     point, trial = allocate_point(d, 0, 0, p), allocate_point(d, 0, 0, p)
     work, tree = allocate_work(d, 0, p, ROWS), allocate_tree(d, 0, 0, p)
     spread = np.array([1.0] + [0.5] * (d - 1))
-    theta, statistics = np.empty((3, d)), np.empty((3, len(STATISTICS)))
+    theta, statistics = np.empty((3, d)), np.empty((3, len(SIGNED_STATISTICS)))
     out = np.empty((PAIRS, 3 * d))
     for pair in range(PAIRS):
         point.z[:] = spread * rng.standard_normal(d)

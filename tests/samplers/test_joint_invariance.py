@@ -18,7 +18,9 @@ from streammc.numerics.jit import LINK_SIGNATURE, jit
 from streammc.numerics.sums import taylor
 from streammc.priors import normal
 from streammc.samplers.nuts import allocate_tree
-from streammc.samplers.transition import Dynamics, allocate_proposal, run
+from streammc.samplers.options import SIGNED_STATISTICS
+from streammc.samplers.subsample import allocate_proposal
+from streammc.samplers.transition import Dynamics, run
 from streammc.samplers.tuning import start
 
 PAIRS = 1_000_000
@@ -68,7 +70,7 @@ def hmc_pairs(
 ):
     d = X.shape[1]
     theta = np.empty((STEPS, d))
-    statistics = np.empty((STEPS, 10))
+    statistics = np.empty((STEPS, len(SIGNED_STATISTICS)))
     units = np.zeros(0, np.int64)
     for pair in range(out.shape[0]):
         for j in range(d):
@@ -139,7 +141,7 @@ def ecs_pairs(
     n = X.shape[0]
     y = np.empty(n)
     theta = np.empty((STEPS, 1))
-    statistics = np.empty((STEPS, 10))
+    statistics = np.empty((STEPS, len(SIGNED_STATISTICS)))
     units_ahead = np.empty(STEPS, np.int64)
     for pair in range(out.shape[0]):
         truth = rng.standard_normal()

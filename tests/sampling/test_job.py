@@ -10,7 +10,7 @@ from streammc import models, registry
 from streammc.errors import BusyError, ConfigError, IdentityError
 from streammc.priors import normal
 from streammc.samplers import hmc
-from streammc.samplers.transition import STATISTICS
+from streammc.samplers.options import STATISTICS
 from streammc.sampling.job import run_job
 from streammc.stores import from_arrays
 from streammc.trace.datatree import open_run

@@ -1,0 +1,61 @@
+"""The block-Poisson estimator of the likelihood (Quiroz et al. 2018; Dang et al. 2019, eq. 15).
+
+With ``N ~ Poisson(lambda)`` factors, each an unbiased estimate ``d_f`` of the sampled
+remainder ``d(theta)`` from a mini-batch of its own,
+
+    L^(theta) = exp(sum_i q_i + sum_C r_i) exp(a + lambda) prod_f A_f,
+    A_f       = (d_f - a) / lambda,    d_f = (U / units of f) sum_{j in f} D_j.
+
+Factors are independent, so ``E prod A_f = sum_N e^-lambda lambda^N / N! (E A)^N =
+exp(lambda (E A - 1)) = exp(d - a - lambda)``: the estimate is unbiased for every ``a``
+and ``lambda``, and may be negative. What is sampled is ``|L^|``; its sign is recorded.
+
+``log |L^|`` is a compound Poisson sum. Its variance is ``lambda E[(log |A|)^2]``, which
+``sum_f (log |A_f|)^2`` estimates without bias. Under the density proportional to
+``|L^|`` the mean sign is ``E L^ / E |L^| = exp(-2 lambda E[max(-A, 0)])``.
+"""
+
+from __future__ import annotations
+
+import math
+
+from streammc.numerics.jit import inline
+
+
+@inline
+def log_factors(totals, start, n_factors, units, scale, intensity, bound):  # type: ignore[no-untyped-def]
+    """Return ``sum_f log |A_f|`` over factors of ``units`` totals each, from ``start`` on."""
+    if start < 0 or units < 1:
+        return 0.0
+    result = 0.0
+    for f in range(n_factors):
+        total = 0.0
+        for j in range(start + f * units, start + (f + 1) * units):
+            total += totals[j]
+        result += math.log(abs((scale * total - bound) / intensity))
+    return result
+
+
+@inline
+def log_product(totals, k, units, scale, intensity, bound, unit_weight):  # type: ignore[no-untyped-def]
+    """Return ``log |exp(a + lambda) prod_f A_f|``, the estimate of its variance, and the sign.
+
+    ``totals`` holds ``k`` unit totals, ``units`` of them to a factor; ``scale`` is
+    ``U / units``. Writes ``unit_weight`` (k,), the derivative of the logarithm in each.
+    """
+    log = bound + intensity
+    variance = 0.0
+    sign = 1.0
+    for f in range(k // units):
+        total = 0.0
+        for j in range(f * units, (f + 1) * units):
+            total += totals[j]
+        excess = scale * total - bound
+        if excess < 0.0:
+            sign = -sign
+        one = math.log(abs(excess) / intensity)
+        log += one
+        variance += one * one
+        for j in range(f * units, (f + 1) * units):
+            unit_weight[j] = scale / excess
+    return log, variance, sign
