@@ -165,6 +165,9 @@ def ecs_pairs(
             1,
             estimate_factor,
             variance_factor,
+            0,
+            0.0,
+            0.0,
         )
         for u in range(k):
             proposal.units[u] = rng.integers(0, n)
