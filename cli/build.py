@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from streammc import registry
-from streammc.errors import ConfigError, IdentityError, StoreError
+from streammc.errors import ConfigError, IdentityError
 
 
 def find_model(name: str, allow_code: bool = False) -> Callable[..., Any]:
@@ -141,7 +141,7 @@ def model_of_run(
     IdentityError
         If that code is not what it was when the run began.
     """
-    from streammc.priors import from_description
+    from streammc.sampling.identity import registered_model
 
     address = str((settings or {}).get("model"))
     if settings is not None and ":" in address:
@@ -154,15 +154,7 @@ def model_of_run(
                 "options: begin another run"
             )
         return model
-    try:
-        described = dict(identity["model"])
-        built = from_description(described.pop("prior"))
-        return registry.model(described.pop("name"))(prior=built, **described)
-    except (KeyError, TypeError, AttributeError, ConfigError) as error:
-        raise StoreError(
-            f"expected a run of a registered model, found {identity.get('model')!r} ({error}): "
-            "continue it from Python, with the model"
-        ) from None
+    return registered_model(identity["model"])
 
 
 def sampler_of_run(identity: Mapping[str, Any]) -> Any:

@@ -10,13 +10,14 @@ from streammc.cli.options import SEED, command, path_argument, setting
 from streammc.cli.output import Output, fields
 from streammc.cli.progress import Progress
 from streammc.cli.receipt import Receipt, describe_inputs, make_once, require_apart
-from streammc.cli.values import Names, WholeNumber
+from streammc.cli.values import LocalPath, Names, WholeNumber
 
 
 @command("ingest", configurable=True, short_help="Make a store from CSV, Parquet or Arrow files.")
 @path_argument("sources", nargs=-1, required=True)
 @path_argument("store")
 @setting("--formula", metavar="TEXT", help="'y ~ x + C(g)': response and features in one.")
+@setting("--like", type=LocalPath(), help="A store: its columns, fitted formula and scale again.")
 @setting("--response", metavar="COLUMN", help="Column y.")
 @setting("--features", type=Names(), help="Columns of X; default: all others.")
 @setting("--offset", metavar="COLUMN", help="Added to the linear predictor (log exposure).")

@@ -50,7 +50,7 @@ def verify(output: Output, path: str) -> int:
 
 
 def kind_of(path: str) -> str:
-    """Return ``store``, ``run`` or ``control-variates``; a store where in doubt."""
+    """Return ``store``, ``run``, ``predictions`` or ``control-variates``; a store in doubt."""
     from streammc.stores.layout import MANIFEST
     from streammc.trace.durable import read_file
     from streammc.trace.sealed import DOCUMENT_LIMIT, is_sealed, unseal
@@ -64,7 +64,7 @@ def kind_of(path: str) -> str:
     if not is_sealed(data):
         return "store"
     _, own = unseal(data, Path(root))
-    return "run" if own.get("kind") == "run" else "control-variates"
+    return {"run": "run", "rows": "predictions"}.get(str(own.get("kind")), "control-variates")
 
 
 def describe_store(path: str) -> dict[str, Any]:
@@ -104,6 +104,14 @@ def describe_control_variates(path: str) -> dict[str, Any]:
 
     cv = ControlVariates.open(path)
     return {"path": os.path.abspath(path), **control_variates_document(cv)}
+
+
+def describe_predictions(path: str) -> dict[str, Any]:
+    """Return what predictions hold."""
+    from streammc.trace.row_arrays import read_meta
+
+    meta, names = read_meta(path)
+    return {"path": os.path.abspath(path), **meta, "arrays": names}
 
 
 def control_variates_document(cv: Any) -> dict[str, Any]:
@@ -164,13 +172,28 @@ def _verify_control_variates(path: str, progress: Progress) -> dict[str, Any]:
     return report
 
 
+def _verify_predictions(path: str, progress: Progress) -> dict[str, Any]:
+    from streammc.errors import StoreError
+    from streammc.trace.row_arrays import check_chunks
+
+    report: dict[str, Any] = {"path": os.path.abspath(path), "ok": True, "faults": []}
+    try:
+        report["objects"] = sum(1 for _ in check_chunks(path))
+    except StoreError as error:
+        report["ok"] = False
+        report["faults"].append({"key": "", "kind": "changed", "detail": str(error)})
+    return report
+
+
 _DESCRIBE = {
     "store": describe_store,
     "run": describe_run,
     "control-variates": describe_control_variates,
+    "predictions": describe_predictions,
 }
 _VERIFY = {
     "store": _verify_store,
     "run": _verify_run,
     "control-variates": _verify_control_variates,
+    "predictions": _verify_predictions,
 }

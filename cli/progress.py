@@ -13,7 +13,12 @@ from streammc.cli.output import Output, number
 from streammc.cli.signals import Interruption
 
 _SECONDS: Final = 5.0
-_UNITS: Final = {"pass": " blocks", "audit": " blocks", "warmup": " iterations"}
+_UNITS: Final = {
+    "pass": " blocks",
+    "audit": " blocks",
+    "predict": " blocks",
+    "warmup": " iterations",
+}
 _WORDS: Final = {"pass": "full pass", "warmup": "warm-up"}
 _POLLED: Final = ("start", "warmup", "draws")
 """Phases in which the chains look at the interruption themselves."""

@@ -64,6 +64,19 @@ class PositiveNumber(ParamType):
         return found
 
 
+class Share(ParamType):
+    """A number between 0 and 1."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float:
+        """Return the number."""
+        found = Number().convert(value, param, ctx)
+        if not 0.0 < found < 1.0:
+            self.fail(f"expected a number between 0 and 1, found {value}", param, ctx)
+        return found
+
+
 class Number(ParamType):
     """A finite number."""
 

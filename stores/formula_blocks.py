@@ -12,7 +12,7 @@ from streammc.errors import ConfigError, DataError
 from streammc.protocols import Matrix
 from streammc.stores.columns import Columns
 from streammc.stores.faults import Faults
-from streammc.stores.formula import Design, is_factor, remembering
+from streammc.stores.formula import Design, is_factor, read_design, remembering
 from streammc.stores.formula_fit import Distinct, Fitter, TextLevels, fitter
 from streammc.stores.formula_nodes import Call, Column, Node, Operation, columns_of, label, walk
 from streammc.stores.formula_rows import FormulaRows, RowReport, other_columns
@@ -44,6 +44,8 @@ class FormulaBlocks:
         A file for a copy of the columns in use, where the table asks for one.
     progress
         Called with the number of rows read so far, in each pass.
+    fitted
+        What a formula remembers that was fitted before: used in place of a fit.
 
     Raises
     ------
@@ -63,6 +65,7 @@ class FormulaBlocks:
         seed: int,
         spool: Path,
         progress: Callable[[int], None],
+        fitted: Mapping[str, Any] | None = None,
     ) -> None:
         self._drop_missing = drop_missing
         self._progress = progress
@@ -73,7 +76,12 @@ class FormulaBlocks:
         self._others = other_columns(table, used, others)
         self._rows = FormulaRows(table, used, self._others, spool)
         self._rows.check_text([*terms.factors, *terms.offsets, terms.response], terms.response)
-        self.design = self._fit(terms, seed)
+        if fitted is None:
+            self.design = self._fit(terms, seed)
+        else:
+            self._pass(True, [], {})
+            self.design = read_design(fitted, "the store")
+            self._rows.check_kinds(self.design)
         offset = " + ".join(map(label, terms.offsets)) or others.get("offset")
         self.columns = Columns(
             label(terms.response),

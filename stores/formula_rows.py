@@ -15,7 +15,7 @@ from streammc.protocols import Matrix, Vector
 from streammc.stores.columns import check_types, require_column
 from streammc.stores.csv_source import NotANumberError
 from streammc.stores.faults import Faults
-from streammc.stores.formula import is_factor
+from streammc.stores.formula import Design, is_factor
 from streammc.stores.formula_nodes import Call, Column, Node, Operation, Text, walk
 from streammc.stores.formula_values import Codes, Values
 from streammc.stores.sources import Table
@@ -102,6 +102,29 @@ class FormulaRows:
         for factor in nodes:
             whole = is_factor(factor, self.kinds) and factor != response
             self._check(factor, factor.argument if isinstance(factor, Call) else factor, whole)
+
+    def check_kinds(self, design: Design | None) -> None:
+        """Refuse numbers where a formula was fitted to text, and text elsewhere.
+
+        Parameters
+        ----------
+        design
+            What was fitted; ``None``: numbers everywhere.
+
+        Raises
+        ------
+        DataError
+            Naming the column, and the row where there is one.
+        """
+        for name, found in self.kinds.items():
+            fitted = "number" if design is None else design.kinds[name]
+            if found == "text" != fitted:
+                raise self.text_error("text", [name])
+            if fitted == "text" != found:
+                raise DataError(
+                    f"expected text in column {name!r}, as in the table that the formula was "
+                    f"fitted to, found numbers in {self.table.sources[0].label}: convert the column"
+                )
 
     def _check(self, factor: Node, inner: Node, whole: bool) -> None:
         compared = 0

@@ -16,8 +16,10 @@ import numpy as np
 from streammc.errors import ConfigError, StorageIOError, StreammcError
 from streammc.stores.layout import FORMAT, choose_chunk_rows, round_chunk_rows
 from streammc.stores.objects import local_path
+from streammc.stores.options import Options
+from streammc.stores.options import like as as_in
 from streammc.stores.partial import PartialDirectory, refuse_existing
-from streammc.stores.prepare import Options, Prepared, Progress
+from streammc.stores.prepare import Prepared, Progress
 from streammc.stores.sources import open_table
 from streammc.stores.writer import StoreWriter
 
@@ -44,6 +46,7 @@ def ingest(
     drop_missing: bool = False,
     chunk_rows: int | None = None,
     layout: str = "local",
+    like: Any = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Make a store from a table, in memory that does not grow with it.
@@ -90,6 +93,10 @@ def ingest(
         Rows per chunk, rounded up to 4096.
     layout
         ``local``: uncompressed chunks that are memory-mapped.
+    like
+        A store or its path: its columns, its formula with the knots and levels that were
+        fitted, and its standardisation are used again, for a table to be predicted.
+        Excludes the options that it decides.
     progress
         Called as ``progress(rows done, rows in all or None, phase)``; the phases are
         ``formula`` (only with one, in each of its passes), ``scan``, ``shuffle`` (only
@@ -140,6 +147,8 @@ def ingest(
         intercept=intercept,
         drop_missing=drop_missing,
     )
+    if like is not None:
+        options = as_in(options, like)
     target = local_path(path)
     _check_output(target, sources)
     refuse_existing(target)
@@ -152,7 +161,7 @@ def ingest(
             dtype=dtype,
             y_dtype=prepared.found.y_dtype,
             offset=prepared.columns.offset is not None,
-            weight=(weight or trials) is not None,
+            weight=(prepared.columns.weight or prepared.columns.trials) is not None,
             chunk_rows=chunk_rows,
             n_rows=prepared.found.n_rows,
         ) as writer:
@@ -192,6 +201,7 @@ def from_table(
     intercept: bool = True,
     drop_missing: bool = False,
     chunk_rows: int | None = None,
+    like: Any = None,
     path: str | os.PathLike[str] | None = None,
 ) -> Store | MemoryStore:
     """Use a data frame, an Arrow table or files as a data set.
@@ -217,9 +227,12 @@ def from_table(
     if path is not None:
         from streammc.stores.store import open_store
 
-        report = ingest(table, path, chunk_rows=chunk_rows, **vars(options))
+        given = {**vars(options), "like": like}
+        report = ingest(table, path, chunk_rows=chunk_rows, **given)
         _warn(report["warnings"])
         return open_store(path)
+    if like is not None:
+        options = as_in(options, like)
     with tempfile.TemporaryDirectory(prefix="streammc-") as folder:
         prepared = Prepared(open_table(table), options, Path(folder), None)
         store = _in_memory(prepared, chunk_rows)

@@ -94,6 +94,16 @@ class MemoryStore:
         """Return the rows of one block of :meth:`reduce`."""
         return self._chunk_rows * chunks_per_block(self.n_rows, self._chunk_rows)
 
+    def piece_rows(self) -> int:
+        """Return the rows of a piece of a block: a chunk."""
+        return self._chunk_rows
+
+    def covariate(self, name: str) -> tuple[Vector, float]:
+        """Return ``(a, c)`` with ``x_i . a + c`` the column ``name``; see ``stores.covariate``."""
+        from streammc.stores.covariate import covariate
+
+        return covariate(self.attributes, name)
+
     def blocks(self) -> list[MemoryBlock]:
         """Return what the tasks of a full pass read, in the order of the rows."""
         step = self.block_rows()

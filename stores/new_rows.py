@@ -63,7 +63,7 @@ def encode_rows(attributes: Mapping[str, Any], table: Any) -> Iterator[NewRows]:
         raise DataError("expected a store with features, found the intercept alone")
     with tempfile.TemporaryDirectory(prefix="streammc-") as folder:
         rows = FormulaRows(open_table(table), used, others, Path(folder) / "table")
-        _check_kinds(rows, design)
+        rows.check_kinds(design)
         faults = Faults()
         step = block_rows(max(len(names), len(rows.names)))
         for start, raw in rows.first(faults, drop_missing=False):
@@ -104,16 +104,3 @@ def _encode(
     if table is not None:
         X = (X - np.asarray(table["mean"])) / np.asarray(table["scale"])
     return NewRows(start, X, offset)
-
-
-def _check_kinds(rows: FormulaRows, design: Design | None) -> None:
-    """Refuse numbers where the formula was fitted to text, and text elsewhere."""
-    for name, kind in rows.kinds.items():
-        fitted = "number" if design is None else design.kinds[name]
-        if kind == "text" != fitted:
-            raise rows.text_error("text", [name])
-        if fitted == "text" != kind:
-            raise DataError(
-                f"expected text in column {name!r}, as in the table that the formula was fitted "
-                f"to, found numbers in {rows.table.sources[0].label}: convert the column"
-            )

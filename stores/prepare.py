@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from streammc.stores.csv_source import NotANumberError
 from streammc.stores.faults import Faults
 from streammc.stores.formula_blocks import FormulaBlocks
 from streammc.stores.memory import LARGEST
+from streammc.stores.options import Options
 from streammc.stores.records import Encoding
 from streammc.stores.scan import Scan, drop_missing_rows, scan
 from streammc.stores.shuffle import LEAF_BYTES, shuffled
@@ -29,38 +30,6 @@ _SLICE_BYTES: Final = 8 << 20
 # Of a standard deviation: what float32 may round off, or the table may have lost already.
 _ROUNDING: Final = 1e-6
 _SHOWN: Final = 5
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """The options of ``ingest`` that decide which rows a store has.
-
-    Raises
-    ------
-    ConfigError
-        If the seed or the dtype is wrong.
-    """
-
-    response: str | None
-    features: Sequence[str] | None
-    offset: str | None
-    weight: str | None
-    trials: str | None
-    shuffle: bool
-    seed: int
-    dtype: str
-    standardize: bool
-    intercept: bool
-    drop_missing: bool
-    formula: str | None = None
-
-    def __post_init__(self) -> None:
-        if isinstance(self.seed, bool) or not isinstance(self.seed, (int, np.integer)):
-            raise ConfigError(f"expected an integer as seed, found {self.seed!r}")
-        if not 0 <= self.seed < 2**64:
-            raise ConfigError(f"expected a seed from 0 to 2**64 - 1, found {self.seed}")
-        if self.dtype not in ("float32", "float64"):
-            raise ConfigError(f"expected the dtype float32 or float64, found {self.dtype!r}")
 
 
 class Prepared:
@@ -119,6 +88,10 @@ class Prepared:
             mean = mean if self._centred else np.zeros(n_features)
             if self._formula is not None:
                 scale = np.where(self._formula.design.levels_alone, 1.0, scale)
+            if options.like is not None:
+                given = options.like["standardization"]
+                first = int(self._options.intercept)
+                mean, scale = (np.array(given[key][first:]) for key in ("mean", "scale"))
         self.encoding = Encoding(
             self.columns, self._options.intercept, options.dtype, self.found.y_dtype, mean, scale
         )
@@ -201,6 +174,7 @@ class Prepared:
             seed=int(options.seed),
             spool=self._folder / "table",
             progress=lambda done: self._report(done, self._table.n_rows, "formula"),
+            fitted=options.like and options.like["formula"],
         )
 
     def _report(self, done: int, total: int | None, phase: str) -> None:

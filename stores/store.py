@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.errors import StoreError
-from streammc.protocols import Index, PassTask
+from streammc.protocols import Index, PassTask, Vector
 from streammc.stores.blocks import StoreBlock, store_blocks
 from streammc.stores.layout import FEATURE_KEY, MANIFEST, METADATA, Layout, chunks_per_block
 from streammc.stores.manifest import Manifest, check_object, read_manifest
@@ -91,6 +91,16 @@ class Store:
         """Return the rows of one block of :meth:`reduce`."""
         chunk_rows = self.layout.chunk_rows
         return chunk_rows * chunks_per_block(self.n_rows, chunk_rows)
+
+    def piece_rows(self) -> int:
+        """Return the rows of a piece of a block: a chunk."""
+        return self.layout.chunk_rows
+
+    def covariate(self, name: str) -> tuple[Vector, float]:
+        """Return ``(a, c)`` with ``x_i . a + c`` the column ``name``; see ``stores.covariate``."""
+        from streammc.stores.covariate import covariate
+
+        return covariate(self.attributes, name)
 
     def blocks(self) -> list[StoreBlock]:
         """Return what the tasks of a full pass read, in the order of the rows."""

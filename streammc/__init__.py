@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from streammc import diagnostics, models, priors, samplers
     from streammc.control_variates import compute as control_variates
     from streammc.sampling.job import sample
+    from streammc.sampling.predict import predict
     from streammc.stores.from_dask import from_dask
     from streammc.stores.from_xarray import from_xarray
     from streammc.stores.ingest import from_table, ingest
@@ -33,6 +34,7 @@ _LAZY: Final[dict[str, str]] = {
     "models": "streammc.models",
     "open_run": "streammc.trace:open_run",
     "open_store": "streammc.stores.store:open_store",
+    "predict": "streammc.sampling.predict:predict",
     "priors": "streammc.priors",
     "sample": "streammc.sampling.job:sample",
     "samplers": "streammc.samplers",
@@ -49,6 +51,7 @@ __all__ = [
     "models",
     "open_run",
     "open_store",
+    "predict",
     "priors",
     "sample",
     "samplers",

@@ -126,6 +126,12 @@ class Dataset(Protocol):
     def block_rows(self) -> int:
         """Return the rows of one block of :meth:`reduce`."""
 
+    def piece_rows(self) -> int:
+        """Return the rows of every piece of a block but the last: pieces start at multiples."""
+
+    def covariate(self, name: str) -> tuple[Vector, float]:
+        """Return ``(a, c)`` with ``x_i . a + c`` the column ``name`` on the table's scale."""
+
     def stamps(self) -> Index:
         """Return (objects, 3) size, modification time in ns and inode; (0, 3) in memory."""
 
@@ -198,6 +204,12 @@ class Model(Protocol):
 
     def response_fault(self, y: Vector) -> tuple[Index, str] | None:
         """Return the offending positions in ``y`` and what was expected, or ``None``."""
+
+    def mean(self, eta: Matrix) -> Vector:
+        """Return the mean response (m,) per column of ``eta`` (p, m).
+
+        Raises ModelError where there is none.
+        """
 
     def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
         """Draw one response per column of ``eta`` (p, m)."""

@@ -61,6 +61,13 @@ class Logistic(LinearModel):
         """Return where ``y`` is not 0 or 1."""
         return binary_fault(y)
 
+    def mean(self, eta: Matrix) -> Vector:
+        """Return ``1 / (1 + exp(-eta))``, P(y = 1), per column of ``eta`` (1, m)."""
+        from scipy.special import expit
+
+        chance: Vector = expit(eta[0])
+        return chance
+
     def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
         """Draw 0 or 1 per column of ``eta`` (1, m)."""
         # P(u < expit(eta)) without forming expit: a logistic variate below eta.

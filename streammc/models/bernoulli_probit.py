@@ -50,6 +50,13 @@ class Probit(LinearModel):
         """Return where ``y`` is not 0 or 1."""
         return binary_fault(y)
 
+    def mean(self, eta: Matrix) -> Vector:
+        """Return ``Phi(eta)``, P(y = 1), per column of ``eta`` (1, m)."""
+        from scipy.special import ndtr
+
+        chance: Vector = ndtr(eta[0])
+        return chance
+
     def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
         """Draw 0 or 1 per column of ``eta`` (1, m)."""
         y: Vector = (rng.standard_normal(eta.shape[1]) < eta[0]).astype(np.float64)

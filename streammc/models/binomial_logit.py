@@ -66,6 +66,13 @@ class Binomial(LinearModel):
         """Return where ``y`` is not in [0, 1]."""
         return proportion_fault(y)
 
+    def mean(self, eta: Matrix) -> Vector:
+        """Return ``1 / (1 + exp(-eta))``, the chance of a success, per column of ``eta`` (1, m)."""
+        from scipy.special import expit
+
+        chance: Vector = expit(eta[0])
+        return chance
+
     def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
         """Draw the result of one trial, 0 or 1, per column of ``eta`` (1, m)."""
         y: Vector = (rng.logistic(size=eta.shape[1]) < eta[0]).astype(np.float64)

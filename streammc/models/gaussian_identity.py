@@ -83,6 +83,11 @@ class Gaussian(LinearModel):
         """Return where ``y`` is not finite."""
         return real_fault(y)
 
+    def mean(self, eta: Matrix) -> Vector:
+        """Return the location per column of ``eta`` (2, m)."""
+        location: Vector = eta[0]
+        return location
+
     def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
         """Draw a number per column of ``eta`` (2, m)."""
         y: Vector = eta[0] + np.exp(eta[1]) * rng.standard_normal(eta.shape[1])

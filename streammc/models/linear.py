@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from streammc.errors import ModelError
 from streammc.priors import as_prior, normal
 from streammc.protocols import Index, Matrix, Prior, Rows, Vector
 
@@ -105,6 +106,19 @@ class LinearModel(ABC):
     @abstractmethod
     def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
         """Draw one response per column of ``eta`` (p, m)."""
+
+    def mean(self, eta: Matrix) -> Vector:
+        """Return the mean response per column of ``eta`` (p, m).
+
+        Raises
+        ------
+        ModelError
+            If the family does not define one.
+        """
+        raise ModelError(
+            f"expected the model {self.name!r} to have a mean response, found none: it cannot "
+            "predict"
+        )
 
     def start(self, rows: Rows) -> Vector:
         """Return zeros (q,): finite for every bounded link."""

@@ -110,6 +110,12 @@ class NegativeBinomial(LinearModel):
         """Return where ``y`` is not a whole number from 0 to 2^53."""
         return count_fault(y)
 
+    def mean(self, eta: Matrix) -> Vector:
+        """Return ``exp(eta)`` per column of ``eta`` (2, m); infinite where it overflows."""
+        with np.errstate(over="ignore"):
+            rate: Vector = np.exp(eta[0])
+        return rate
+
     def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
         """Draw a count per column of ``eta`` (2, m); rates are capped at 1e18."""
         phi = np.exp(np.clip(eta[1], -_MOST, 30.0))

@@ -68,6 +68,12 @@ class Poisson(LinearModel):
         """Return where ``y`` is not a whole number from 0 to 2^53."""
         return count_fault(y)
 
+    def mean(self, eta: Matrix) -> Vector:
+        """Return ``exp(eta)`` per column of ``eta`` (1, m); infinite where it overflows."""
+        with np.errstate(over="ignore"):
+            rate: Vector = np.exp(eta[0])
+        return rate
+
     def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
         """Draw a count per column of ``eta`` (1, m); rates are capped at 1e18."""
         rate = np.exp(np.minimum(eta[0], math.log(_MAX_RATE)))

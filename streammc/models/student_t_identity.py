@@ -214,6 +214,14 @@ class StudentT(LinearModel):
         """Return where ``y`` is not finite."""
         return real_fault(y)
 
+    def mean(self, eta: Matrix) -> Vector:
+        """Return the location per column of ``eta`` (2 or 3, m).
+
+        Always the median; the mean where ``nu > 1``, and there is none elsewhere.
+        """
+        location: Vector = eta[0]
+        return location
+
     def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
         """Draw a number per column of ``eta`` (2 or 3, m), at most 1e300 in size."""
         nu = np.full(eta.shape[1], self.df) if self.df is not None else np.exp(eta[2])

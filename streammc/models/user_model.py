@@ -129,6 +129,15 @@ class UserModel(LinearModel):
         wrong = np.flatnonzero(~good)
         return (wrong, text) if wrong.size else None
 
+    def mean(self, eta: Matrix) -> Vector:
+        """Return the mean response per column of ``eta`` (p, m)."""
+        if "mean" not in self.functions:
+            raise ModelError(
+                f"expected the model {self.name!r} to have a mean response, found none: give "
+                "mean=f(eta)"
+            )
+        return np.asarray(self.functions["mean"](eta), dtype=np.float64)
+
     def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
         """Draw one response per column of ``eta`` (p, m)."""
         if "simulate" not in self.functions:
@@ -172,6 +181,7 @@ def user(
     locations: Sequence[str] = (),
     scales: Sequence[str] = (),
     response: Function | None = None,
+    mean: Function | None = None,
     simulate: Function | None = None,
     start: Function | None = None,
     prior: PriorOption | None = None,
@@ -202,6 +212,8 @@ def user(
         Names of shared parameters: of any sign, and positive.
     response
         ``f(y)`` is true where a response is valid; default: finite.
+    mean
+        ``f(eta (p, m))`` returns the mean responses (m,), for predictions.
     simulate
         ``f(eta (p, m), rng)`` returns responses (m,).
     start
@@ -244,7 +256,7 @@ def user(
         kernel = _compiled(link) if isinstance(link, CPUDispatcher) else _interpreted(link)
     else:
         kernel = _interpreted(_assembled(*parts, len(tuple(predictors))))  # type: ignore[arg-type]
-    given = {"response": response, "simulate": simulate, "start": start}
+    given = {"response": response, "mean": mean, "simulate": simulate, "start": start}
     functions = {key: function for key, function in given.items() if function is not None}
     used = [part for part in (link, *parts) if part is not None]
     return UserModel(

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
+from streammc import registry
 from streammc.control_variates.expansion import ControlVariates
-from streammc.errors import ConfigError
+from streammc.errors import ConfigError, StoreError
+from streammc.priors import from_description
 from streammc.protocols import Dataset, Model, Sampler
 
 MAX_SEED = 2**63 - 1
@@ -49,6 +52,26 @@ def identity(
         "chains": chains,
         "seed": seed,
     }
+
+
+def registered_model(described: Mapping[str, Any]) -> Model:
+    """Return the registered model that ``Model.describe`` described.
+
+    Raises
+    ------
+    StoreError
+        If it is none: a model of the user's own.
+    """
+    try:
+        options = dict(described)
+        prior = from_description(options.pop("prior"))
+        model: Model = registry.model(options.pop("name"))(prior=prior, **options)
+        return model
+    except (KeyError, TypeError, AttributeError, ConfigError) as error:
+        raise StoreError(
+            f"expected a run of a registered model, found {described!r} ({error}): continue it "
+            "from Python, with the model"
+        ) from None
 
 
 def finite_or_none(value: float) -> float | None:

@@ -12,6 +12,7 @@ from streammc.control_variates.units import plan_units
 from streammc.errors import IdentityError, RefusedError
 from streammc.protocols import Dataset, Model, Sampler, SubsamplingSampler
 from streammc.registry import sampler as sampler_builder
+from streammc.sampling import design
 from streammc.sampling.build import memory_limit
 from streammc.sampling.chains import Progress
 from streammc.trace.run_directory import RunDirectory
@@ -116,6 +117,7 @@ def contents(
         "attributes": {
             **attributes,
             "store": dataset.address,
+            "design": design.describe(dataset.attributes),
             "sampler": setup.sampler.describe(),
             "sampler_reason": setup.reason,
             "plan": setup.plan.describe() if setup.plan is not None else None,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import xarray as xr
 from zarr.storage import LocalStore
 
+from streammc.trace.row_arrays import read_meta
 from streammc.trace.run_directory import RunDirectory
 
 
@@ -44,3 +46,18 @@ def open_run(path: str | os.PathLike[str], *, verify: bool = True) -> xr.DataTre
     store: Any = LocalStore(run.path, read_only=True)
     tree: xr.DataTree = xr.open_datatree(store, engine="zarr", consolidated=True, chunks=None)
     return tree
+
+
+def open_rows(path: str | os.PathLike[str]) -> xr.Dataset:
+    """Open values by row, such as predictions; zarr checks every chunk that is read.
+
+    Raises
+    ------
+    MissingError, StoreError
+        If there is nothing at ``path``, or something else.
+    """
+    meta, _ = read_meta(path)
+    store: Any = LocalStore(Path(path), read_only=True)
+    found: xr.Dataset = xr.open_dataset(store, engine="zarr", consolidated=True, chunks=None)
+    found.attrs = meta
+    return found

@@ -61,6 +61,20 @@ def test_model_agrees_with_itself(name: str) -> None:
     assert report.passed, str(report)
 
 
+@names
+def test_mean_is_that_of_simulated_responses(name: str) -> None:
+    model = registry.model(name)()
+    rng = np.random.default_rng(11)
+    for first in (-1.5, 0.0, 0.7):
+        p = model.n_linear + model.n_scalar
+        eta = np.tile(np.array([first, *[1.5] * (p - 1)])[:, None], 20_000)
+        mean = model.mean(eta)
+        assert (mean == mean[0]).all()
+        y = model.simulate(eta, rng)
+        assert abs(y.mean() - mean[0]) < 4.5 * y.std() / np.sqrt(len(y))
+        assert abs(y.mean() - mean[0] - 0.2 * y.std()) > 4.5 * y.std() / np.sqrt(len(y))
+
+
 @one_predictor
 def test_link_is_accurate_to_the_last_digits(name: str) -> None:
     family = FAMILIES[name]

@@ -1,0 +1,133 @@
+"""``streammc predict``: a run meets another table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from streammc.cli.options import (
+    code_option,
+    command,
+    parse_scheduler,
+    path_argument,
+    scheduler_option,
+    setting,
+)
+from streammc.cli.output import Output, fields, number
+from streammc.cli.progress import Progress
+from streammc.cli.receipt import Receipt, make_once, require_apart
+from streammc.cli.signals import Interruption
+from streammc.cli.values import LocalPath, Share, WholeNumber
+
+
+@command("predict", configurable=True, short_help="Predict the rows of a store from a run.")
+@path_argument("run")
+@path_argument("store")
+@setting("--output", "-o", type=LocalPath(), required=True, help="zarr group to make.")
+@setting(
+    "--predict-draws",
+    type=WholeNumber(2),
+    default=200,
+    show_default=True,
+    help="Thinned draws, of all chains together.",
+)
+@setting("--interval", type=Share(), default=0.9, show_default=True, help="Of the bands.")
+@setting("--by", metavar="COLUMN", help="Compare with the response by groups of this column.")
+@setting(
+    "--bins", type=WholeNumber(1, 10**5), default=100, show_default=True, help="Groups of --by."
+)
+@scheduler_option
+@code_option
+@click.pass_context
+def predict(
+    ctx: click.Context,
+    run: str,
+    store: str,
+    output: str,
+    predict_draws: int,
+    interval: float,
+    by: str | None,
+    bins: int,
+    scheduler: str | None,
+    allow_code: bool,
+) -> None:
+    """Write the mean response of every row of STORE, with a band, from the draws of RUN.
+
+    STORE has the columns of the run's own: ingest it with --like. Where it has a response,
+    the predictions are compared with it.
+    """
+    from streammc.cli.build import model_of_run
+    from streammc.cli.recorded import store_of_run
+    from streammc.sampling.predict import write_predictions
+    from streammc.stores.store import open_store
+    from streammc.trace.row_arrays import read_meta
+    from streammc.trace.run_directory import RunDirectory
+
+    printer: Output = ctx.obj
+    interruption: Interruption = ctx.find_root().obj
+    where = parse_scheduler(scheduler)
+    require_apart(output, [run, store])
+    opened = RunDirectory.open(run)
+    model = model_of_run(opened.identity, opened.attributes.get("settings"), allow_code)
+    table = open_store(store)
+    # A run of an earlier version does not say what its store was like.
+    trained_on = None if "design" in opened.attributes else store_of_run(opened)
+    options: dict[str, Any] = {
+        "draws": predict_draws,
+        "interval": interval,
+        "by": by,
+        "bins": bins,
+    }
+    asked = {
+        "command": "predict",
+        "identity": opened.identity,
+        "committed": opened.committed_draws,
+        "store_fingerprint": table.fingerprint,
+        **options,
+    }
+
+    def describe() -> dict[str, Any]:
+        return read_meta(output)[0]
+
+    with Progress(printer, interruption) as progress:
+
+        def make() -> dict[str, Any]:
+            return write_predictions(
+                opened,
+                model,
+                table,
+                output,
+                **options,
+                trained_on=trained_on,
+                scheduler=where,
+                progress=progress.of("predict"),
+            )
+
+        result, new = make_once(Receipt(output, asked), describe, make)
+    if not new:
+        printer.note(f"{output} is already there, made by the same command: nothing to do")
+    printer.result({"output": output, **result}, human(output, result))
+
+
+def human(output: str, result: dict[str, Any]) -> str:
+    """Return what was predicted in a few lines."""
+    area, by = result["auc"], result["by"]
+    low, high = result["quantiles"]
+    facts = {
+        "predictions": output,
+        "rows": result["rows"],
+        "draws": result["draws"],
+        "mean sign": result["mean_sign"] if result["mean_sign"] != 1.0 else None,
+        "log score per row": result["log_score"],
+    }
+    if area is not None:
+        facts["auc"] = (
+            f"{number(area['mean'])} ({low} {number(area[low])}, {high} {number(area[high])}; "
+            f"of the mean prediction {number(area['of_mean'])}), to {number(area['resolution'], 2)}"
+        )
+    if by is not None:
+        chosen = ", chosen by a sample of the rows" if by["quantiles_sampled"] else ""
+        facts["by"] = f"{by['groups']} groups of {by['column']}{chosen}"
+    facts["seconds"] = result["seconds"]
+    return fields(facts)

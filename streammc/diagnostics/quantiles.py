@@ -1,0 +1,78 @@
+"""Quantiles of draws that carry weights, also negative ones.
+
+With weights ``w`` the distribution function of draws ``x`` is
+
+    F(t) = sum over x_s <= t of w_s / sum of w_s.
+
+With signs it need not rise everywhere. The quantile at ``p`` is then the middle of
+the first draw at which ``F >= p`` and the first from which on ``F`` stays there. With
+positive weights the two are one: the usual inverse of ``F``. Equal weights are left to
+``numpy.quantile``, which interpolates between two draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+_ROUNDING = 1e-12
+
+
+def quantiles(
+    values: NDArray[np.float64], probabilities: Sequence[float], weights: NDArray[np.float64] | None
+) -> NDArray[np.float64]:
+    """Return quantiles over the last axis, ``(len(probabilities), ...)``.
+
+    Parameters
+    ----------
+    values
+        (..., S) draws.
+    probabilities
+        Between 0 and 1.
+    weights
+        (S,), of positive sum; ``None``: all equal.
+    """
+    levels = np.asarray(probabilities, dtype=np.float64)
+    if weights is None or (weights == weights[0]).all():
+        return _interpolated(values, levels)
+    order = np.argsort(values, axis=-1, kind="stable")
+    ordered = np.take_along_axis(values, order, axis=-1)
+    total = float(weights.sum())
+    below = np.cumsum(weights[order], axis=-1)
+    found = np.empty((len(levels), *values.shape[:-1]))
+    last = values.shape[-1] - 1
+    for k, p in enumerate(levels):
+        reached = below >= p * total * (1.0 - _ROUNDING)
+        first = reached.argmax(axis=-1)
+        # The draw after the last one at which F is still too low.
+        stays = np.minimum(last + 1 - (~reached[..., ::-1]).argmax(axis=-1), last)
+        stays = np.where(reached.all(axis=-1), 0, stays)
+        pair = [np.take_along_axis(ordered, at[..., None], -1)[..., 0] for at in (first, stays)]
+        found[k] = pair[0] if (first == stays).all() else 0.5 * (pair[0] + pair[1])
+    return found
+
+
+def mean(values: NDArray[np.float64], weights: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    """Return the weighted mean over the last axis (...)."""
+    if weights is None:
+        plain: NDArray[np.float64] = values.mean(axis=-1)
+        return plain
+    weighted: NDArray[np.float64] = values @ (weights / weights.sum())
+    return weighted
+
+
+def _interpolated(values: NDArray[np.float64], levels: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return what ``numpy.quantile`` does, several times as fast on many short rows."""
+    n = values.shape[-1]
+    at = levels * (n - 1)
+    low = np.floor(at).astype(np.int64)
+    high = np.minimum(low + 1, n - 1)
+    ordered = np.partition(values, np.unique(np.concatenate([low, high])), axis=-1)
+    share = at - low
+    found = np.empty((len(levels), *values.shape[:-1]))
+    for k in range(len(levels)):
+        a, b = ordered[..., low[k]], ordered[..., high[k]]
+        found[k] = a if share[k] == 0.0 else a + (b - a) * share[k]
+    return found

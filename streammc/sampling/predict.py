@@ -1,0 +1,210 @@
+"""Predictions for a table from the draws of a run: streamed, and written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from numpy.typing import NDArray
+
+from streammc.errors import ConfigError
+from streammc.protocols import Dataset, Model
+from streammc.sampling import design
+from streammc.sampling.binning import groups, is_binary, thresholds
+from streammc.sampling.identity import registered_model
+from streammc.sampling.predictive import PredictTask, Totals
+from streammc.sampling.roc import calibration, curves
+from streammc.sampling.thinned import load_draws
+from streammc.trace.row_arrays import RowArrays
+from streammc.trace.run_directory import RunDirectory
+
+if TYPE_CHECKING:
+    import numpy as np
+    import xarray
+
+DRAWS: Final = 200
+INTERVAL: Final = 0.9
+BINS: Final = 100
+
+
+def write_predictions(
+    run: RunDirectory,
+    model: Model,
+    table: Dataset,
+    path: str | os.PathLike[str],
+    *,
+    draws: int = DRAWS,
+    interval: float = INTERVAL,
+    by: str | None = None,
+    bins: int = BINS,
+    seed: int = 0,
+    weights: NDArray[np.float64] | None = None,
+    trained_on: Dataset | None = None,
+    scheduler: Any = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, Any]:
+    """Write the predictions of a run for a table; see :func:`predict`.
+
+    Returns
+    -------
+    dict
+        JSON: ``rows``, ``draws``, ``interval``, ``mean_sign``, ``auc``, ``log_score``,
+        ``by`` and ``seconds``.
+    """
+    began = time.perf_counter()
+    if not 0.0 < interval < 1.0:
+        raise ConfigError(f"expected an interval between 0 and 1, found {interval!r}")
+    if draws < 2 or bins < 1:
+        raise ConfigError(f"expected 2 draws and 1 bin or more, found {draws} and {bins}")
+    if not model.n_linear:
+        raise ConfigError(
+            f"expected a model with a linear predictor, found {model.name!r}: it predicts no "
+            "response from columns"
+        )
+    ends = ((1.0 - interval) / 2.0, (1.0 + interval) / 2.0)
+    names = tuple(f"q{100.0 * end:.6g}" for end in ends)
+    kept = load_draws(run, model, draws, trained_on, weights)
+    described = design.describe(table.attributes)
+    design.check(kept.design, described)
+    coefficients = design.on_table(model, kept.theta, kept.weights, kept.design, described)
+    scored = table.response is not None
+    covariate, sampled = None, False
+    if by is not None:
+        covariate, sampled = groups(table, by, bins, seed, scheduler)
+    edges = thresholds(model, coefficients, table, seed) if scored and is_binary(model) else None
+    with RowArrays(path, ("mean", *names), table.n_rows, table.piece_rows()) as writer:
+        task = PredictTask(
+            model,
+            coefficients,
+            ends,
+            ("mean", *names),
+            writer.target,
+            table.address,
+            scored,
+            edges,
+            covariate,
+        )
+        totals: Totals = table.reduce(task, scheduler=scheduler, progress=progress)
+        arrays: dict[str, Any] = {}
+        facts: dict[str, Any] = {
+            "rows": table.n_rows,
+            "draws": coefficients.draws,
+            "interval": interval,
+            "quantiles": list(names),
+            "mean_sign": kept.mean_sign,
+            "auc": None,
+            "log_score": None,
+            "by": None,
+            "run": os.path.abspath(run.path),
+            "store": table.address,
+            "store_fingerprint": table.fingerprint,
+        }
+        if scored:
+            score, weight, lost = totals.scores
+            known = lost == 0.0 and weight > 0.0
+            facts["log_score"] = float(score / weight) if known else None
+        if edges is not None and (totals.histogram[:, 0].sum(axis=-1) > 0.0).all():
+            found, facts["auc"] = curves(totals.histogram, edges, ends, names, kept.weights)
+            arrays |= found
+        if covariate is not None:
+            found = calibration(totals.groups, covariate.edges, ends, names, kept.weights, scored)
+            arrays |= found
+            count = len(found["group_mean"][1])
+            facts["by"] = {"column": by, "groups": count, "quantiles_sampled": sampled}
+        facts["seconds"] = time.perf_counter() - began
+        writer.commit(facts, arrays)
+    return facts
+
+
+def predict(
+    run: str | os.PathLike[str],
+    store: Dataset,
+    path: str | os.PathLike[str] | None = None,
+    *,
+    model: Model | None = None,
+    draws: int = DRAWS,
+    interval: float = INTERVAL,
+    by: str | None = None,
+    bins: int = BINS,
+    seed: int = 0,
+    weights: NDArray[np.float64] | None = None,
+    trained_on: Dataset | None = None,
+    scheduler: Any = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> xarray.Dataset:
+    """Predict the rows of a table from the draws of a run, in one pass and constant memory.
+
+    Parameters
+    ----------
+    run
+        Directory of a finished run.
+    store
+        The table: the same features, made with ``like`` the store of the run where that
+        was standardised or has a formula. Without a response there is nothing to score.
+    path
+        zarr group to make; must not exist. ``None``: in a temporary folder.
+    model
+        That of the run; needed for a model of your own.
+    draws
+        Thinned draws S, of all chains together.
+    interval
+        Of the bands: equal tails.
+    by
+        A column for calibration: a feature, or the argument of a ``bs()`` of the formula.
+    bins
+        Equally sized groups of it.
+    seed
+        Of the rows that thresholds, and for more than 8 million rows groups, are chosen by.
+    weights
+        (chain, draw) weights of the draws; ``None`` takes the signs of a signed run.
+    trained_on
+        The data set of the run, where an earlier version sampled it.
+    scheduler, progress
+        As for ``Dataset.reduce``.
+
+    Returns
+    -------
+    xarray.Dataset
+        ``mean``, ``q5``, ``q95`` (row); for a binary response the ROC curve; with ``by``
+        the groups. Attributes: ``auc``, ``log_score`` and what was done.
+
+    Raises
+    ------
+    IdentityError
+        If the features are not those of the run, or ``path`` exists.
+    DataError
+        If the run is unfinished, or a row cannot be predicted.
+    ModelError
+        If the model has no mean response, or the response is outside its support.
+    RefusedError
+        If the mean sign is below 0.2.
+    """
+    from streammc.trace.datatree import open_rows
+
+    opened = RunDirectory.open(run)
+    built = model if model is not None else registered_model(opened.identity["model"])
+    if built.describe() != opened.identity["model"]:
+        raise ConfigError(
+            f"expected the model of the run {str(run)!r}, found another: {built.name!r}"
+        )
+    target = Path(path) if path is not None else Path(tempfile.mkdtemp()) / "predictions.zarr"
+    write_predictions(
+        opened,
+        built,
+        store,
+        target,
+        draws=draws,
+        interval=interval,
+        by=by,
+        bins=bins,
+        seed=seed,
+        weights=weights,
+        trained_on=trained_on,
+        scheduler=scheduler,
+        progress=progress,
+    )
+    return open_rows(target)

@@ -1,0 +1,294 @@
+"""Predictions of every row and sums over all rows, in one pass over a table.
+
+For draws ``theta_s`` with weights ``w_s`` (all 1, or signs) a row has the mean responses
+``mu_s = E[y | eta(theta_s)]``; written are their weighted mean and quantiles. What needs
+all rows is summed draw by draw: histograms of ``mu_s`` by class, means by group of a
+covariate, and the log predictive density.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from streammc.diagnostics.quantiles import mean, quantiles
+from streammc.errors import DataError, ModelError
+from streammc.numerics.jit import index_vector, jit, matrix, vector
+from streammc.protocols import Matrix, Model, RowBlock, Vector
+from streammc.trace.row_arrays import RowTarget
+
+_TILE_ENTRIES = 2**18
+_LEAST_TILE = 64
+_cube: Any = types.Array(types.float64, 3, "C")
+
+
+class Coefficients(NamedTuple):
+    """Draws as the linear predictors of a table need them, on its own scale."""
+
+    slopes: NDArray[np.float64]
+    """(n_linear, S, q)."""
+    shifts: Matrix
+    """(n_linear, S) added to each predictor: what another standardisation leaves."""
+    scalars: Matrix
+    """(n_scalar, S)."""
+    weights: Vector | None
+    """(S,); ``None``: all 1."""
+
+    @property
+    def draws(self) -> int:
+        """Number of draws, S."""
+        return int(self.shifts.shape[1])
+
+    def predictors(self, X: NDArray[Any], offset: Vector) -> NDArray[np.float64]:
+        """Return eta (p, S, m) of rows ``X`` (m, q)."""
+        wide = np.asarray(X, dtype=np.float64).T
+        n_linear, draws = self.shifts.shape
+        eta = np.empty((n_linear + len(self.scalars), draws, len(X)))
+        for a in range(n_linear):
+            np.matmul(self.slopes[a], wide, out=eta[a])
+            eta[a] += self.shifts[a][:, None]
+        eta[0] += offset
+        eta[n_linear:] = self.scalars[:, :, None]
+        return eta
+
+    def tile_rows(self) -> int:
+        """Return how many rows to look at together: what a cache holds."""
+        return max(_TILE_ENTRIES // self.draws // _LEAST_TILE, 1) * _LEAST_TILE
+
+
+class Covariate(NamedTuple):
+    """A column of the table as a linear function of the design, and groups of its values."""
+
+    weights: Vector
+    """(q,)."""
+    constant: float
+    edges: Vector
+    """(G - 1,) rising; a row with the value x is in group ``#{edges <= x}``."""
+
+    def values(self, X: NDArray[Any]) -> Vector:
+        """Return the column (m,)."""
+        found: Vector = np.asarray(X, dtype=np.float64) @ self.weights + self.constant
+        return found
+
+
+class Totals(NamedTuple):
+    """Sums over rows; all add."""
+
+    histogram: NDArray[np.float64]
+    """(2, S + 1, B) weights of class 0 and 1 by bin of the mean response; last: its mean."""
+    groups: Matrix
+    """(S + 4, G): means by draw; the covariate, the response, the weights and the rows."""
+    scores: Vector
+    """(3,) weighted sum of the log predictive densities; weights; rows without a density."""
+
+
+@jit(types.void(matrix, vector, vector, vector, _cube), borrow=True)
+def add_histogram(scores, edges, y, weight, counts):  # type: ignore[no-untyped-def]
+    """Add ``weight y`` and ``weight (1 - y)`` to the bins of ``scores`` (S, m).
+
+    ``counts`` (2, S, B); the bin is the number of ``edges`` (B - 1,) up to the score.
+    """
+    n = edges.shape[0]
+    for s in range(scores.shape[0]):
+        for i in range(scores.shape[1]):
+            score = scores[s, i]
+            low = 0
+            length = n
+            while length > 0:
+                half = length >> 1
+                step = half + 1
+                right = edges[low + half] <= score
+                low = low + step if right else low
+                length = length - step if right else half
+            counts[1, s, low] += weight[i] * y[i]
+            counts[0, s, low] += weight[i] * (1.0 - y[i])
+
+
+@jit(types.void(matrix, index_vector, vector, vector, vector, matrix), borrow=True)
+def add_groups(means, group, x, y, weight, sums):  # type: ignore[no-untyped-def]
+    """Add the rows to ``sums`` (S + 4, G); see :class:`Totals`."""
+    draws = means.shape[0]
+    for s in range(draws):
+        for i in range(means.shape[1]):
+            sums[s, group[i]] += weight[i] * means[s, i]
+    for i in range(means.shape[1]):
+        sums[draws, group[i]] += weight[i] * x[i]
+        sums[draws + 1, group[i]] += weight[i] * y[i]
+        sums[draws + 2, group[i]] += weight[i]
+        sums[draws + 3, group[i]] += 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class PredictTask:
+    """Predictions of all rows; see ``protocols.PieceTask``."""
+
+    model: Model
+    coefficients: Coefficients
+    probabilities: tuple[float, ...]
+    names: tuple[str, ...]
+    """Of the mean and the quantiles."""
+    target: RowTarget
+    where: str
+    """Of the table, for messages."""
+    scored: bool
+    """Whether there is a response to compare with."""
+    edges: Vector | None = None
+    """(B - 1,) of the histogram; ``None`` where the response is not binary."""
+    covariate: Covariate | None = None
+
+    def _empty(self) -> Totals:
+        draws = self.coefficients.draws
+        bins = 0 if self.edges is None else len(self.edges) + 1
+        groups = 0 if self.covariate is None else len(self.covariate.edges) + 1
+        return Totals(np.zeros((2, draws + 1, bins)), np.zeros((draws + 4, groups)), np.zeros(3))
+
+    def map(self, block: RowBlock) -> Totals:
+        """Write the predictions of some rows and return their sums."""
+        return self.map_pieces(iter([block]))
+
+    def map_pieces(self, pieces: Iterator[RowBlock]) -> Totals:
+        """Write the predictions of a block, a chunk at a time, and return its sums."""
+        totals = self._empty()
+        for piece in pieces:
+            columns = {name: np.empty(len(piece.y)) for name in self.names}
+            step = self.coefficients.tile_rows()
+            for low in range(0, len(piece.y), step):
+                here = slice(low, low + step)
+                y, offset, weight = (
+                    np.ascontiguousarray(part[here], dtype=np.float64) for part in piece[3:]
+                )
+                self._tile(
+                    piece.start + low, piece.X[here], y, offset, weight, columns, here, totals
+                )
+            self.target.write(piece.start, columns)
+        return totals
+
+    def combine(self, left: Totals, right: Totals) -> Totals:
+        """Add two neighbours."""
+        return Totals(*(a + b for a, b in zip(left, right, strict=True)))
+
+    def _tile(
+        self,
+        start: int,
+        X: NDArray[Any],
+        y: Vector,
+        offset: Vector,
+        weight: Vector,
+        columns: dict[str, Vector],
+        here: slice,
+        totals: Totals,
+    ) -> None:
+        weights = self.coefficients.weights
+        eta = self.coefficients.predictors(X, offset)
+        means = responses(self.model, eta)
+        if not np.isfinite(means).all():
+            self._refuse(start, X, offset, means)
+        by_row = np.ascontiguousarray(means.T)
+        average = mean(by_row, weights)
+        columns[self.names[0]][here] = average
+        bounds = quantiles(by_row, self.probabilities, weights)
+        for name, bound in zip(self.names[1:], bounds, strict=True):
+            columns[name][here] = bound
+        if self.scored:
+            self._check(start, y)
+            add_scores(self.model, eta, X, y, weight, weights, self.edges is not None, totals)
+            if self.edges is not None:
+                scores = np.concatenate([means, average[None, :]])
+                add_histogram(scores, self.edges, y, weight, totals.histogram)
+        if self.covariate is not None:
+            x = self.covariate.values(X)
+            group = np.searchsorted(self.covariate.edges, x, side="right").astype(np.int64)
+            add_groups(means, group, x, y, weight, totals.groups)
+
+    def _refuse(self, start: int, X: NDArray[Any], offset: Vector, means: Matrix) -> None:
+        at = int(np.flatnonzero(~np.isfinite(means).all(axis=0))[0])
+        if not (np.isfinite(X[at]).all() and np.isfinite(offset[at])):
+            raise DataError(
+                f"expected finite numbers in {self.where}, found NaN or infinity in row "
+                f"{start + at + 1}: make the store again"
+            )
+        raise DataError(
+            f"expected finite mean responses in {self.where}, found {means[:, at].max()} in row "
+            f"{start + at + 1}: its columns are far outside those that the model was fitted to"
+        )
+
+    def _check(self, start: int, y: Vector) -> None:
+        fault = self.model.response_fault(y)
+        if fault is not None:
+            rows, expected = fault
+            raise ModelError(
+                f"expected {expected} as response of {self.model.name}, found {y[rows[0]]!r} in "
+                f"row {start + int(rows[0]) + 1} of {self.where}: mend the response"
+            )
+
+
+def responses(model: Model, eta: NDArray[np.float64]) -> Matrix:
+    """Return the mean responses (S, m) of predictors (p, S, m).
+
+    Raises
+    ------
+    ModelError
+        If the model has none, or returns another shape.
+    """
+    p, draws, m = eta.shape
+    found = model.mean(eta.reshape(p, draws * m))
+    if found.shape != (draws * m,):
+        raise ModelError(
+            f"expected mean(eta) of the model {model.name!r} to return shape {(draws * m,)}, "
+            f"found {found.shape}"
+        )
+    return np.ascontiguousarray(found.reshape(draws, m))
+
+
+def add_scores(
+    model: Model,
+    eta: NDArray[np.float64],
+    X: NDArray[Any],
+    y: Vector,
+    weight: Vector,
+    weights: Vector | None,
+    binary: bool,
+    totals: Totals,
+) -> None:
+    """Add ``weight log(sum_s w_s p(y | eta_s) / sum_s w_s)`` of every row.
+
+    A proportion y counts as y ones and 1 - y zeros. Signs can make the average density
+    of a row negative: such rows are counted apart.
+    """
+    log_density, lost = np.zeros(len(y)), np.zeros(len(y), dtype=bool)
+    ones, zeros = np.ones(len(y)), np.zeros(len(y))
+    for response, share in [(ones, y), (zeros, 1.0 - y)] if binary else [(y, ones)]:
+        used = np.flatnonzero(share * weight > 0.0)
+        if used.size:
+            average = _log_average(model, eta[:, :, used], X[used], response[used], weights)
+            lost[used] |= np.isnan(average)
+            log_density[used] += share[used] * average
+    totals.scores[0] += float((weight * np.where(lost, 0.0, log_density)).sum())
+    totals.scores[1] += float(weight.sum())
+    totals.scores[2] += float(lost.sum())
+
+
+def _log_average(
+    model: Model, eta: NDArray[np.float64], X: NDArray[Any], y: Vector, weights: Vector | None
+) -> Vector:
+    """Return (m,) log of the average density; NaN where it is negative."""
+    p, draws, m = eta.shape
+    design = np.asarray(X, dtype=np.float64).T
+    out = np.empty((1 + p + p * (p + 1) // 2, m))
+    values = np.empty((draws, m))
+    y = np.ascontiguousarray(y)
+    for s in range(draws):
+        model.link(np.ascontiguousarray(eta[:, s]), design, y, model.constants, 0, out)
+        values[s] = out[0]
+    top = values.max(axis=0)
+    top = np.where(np.isfinite(top), top, 0.0)
+    density = np.exp(values - top)
+    average = density.mean(axis=0) if weights is None else (weights / weights.sum()) @ density
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found: Vector = np.log(average) + top
+    return found

@@ -1,0 +1,151 @@
+"""ROC curves and calibration by group, from the sums of a pass, with their uncertainty.
+
+A threshold ``t`` calls a row positive where its score is at least ``t``. Thresholds are
+the edges of the bins, so that both rates are exact at each of them. The area under the
+curve is P(score of a positive > score of a negative), ties counting one half: known up to
+the pairs inside one bin, whose share is the resolution,
+
+    sum over bins of P_b N_b / (2 P N).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.diagnostics.quantiles import mean, quantiles
+from streammc.protocols import Matrix, Vector
+
+Arrays = dict[str, tuple[Sequence[str], NDArray[Any]]]
+_GRID = 1001
+
+
+def rates(histogram: NDArray[np.float64]) -> tuple[Matrix, Matrix]:
+    """Return false and true positive rates (S, B + 1) from counts (2, S, B).
+
+    At ``-inf``, at every edge, and at ``inf``: from 1 down to 0.
+    """
+    totals = histogram.sum(axis=-1, keepdims=True)
+    above = np.zeros((*histogram.shape[:2], histogram.shape[2] + 1))
+    above[..., :-1] = np.cumsum(histogram[..., ::-1], axis=-1)[..., ::-1]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        shares = above / totals
+    return shares[0], shares[1]
+
+
+def areas(histogram: NDArray[np.float64]) -> tuple[Vector, Vector]:
+    """Return the area under the curve (S,) and its resolution (S,): half of the ties."""
+    negative, positive = histogram
+    below = np.cumsum(negative, axis=-1) - negative
+    pairs = positive.sum(axis=-1) * negative.sum(axis=-1)
+    ties = 0.5 * (positive * negative).sum(axis=-1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return ((positive * below).sum(axis=-1) + ties) / pairs, ties / pairs
+
+
+def curves(
+    histogram: NDArray[np.float64],
+    edges: Vector,
+    probabilities: Sequence[float],
+    names: Sequence[str],
+    weights: Vector | None,
+) -> tuple[Arrays, dict[str, Any]]:
+    """Return the arrays of the ROC curve and what to say about its area.
+
+    Parameters
+    ----------
+    histogram
+        (2, S + 1, B); the last score is the predictive mean.
+    edges
+        (B - 1,) thresholds.
+    probabilities, names
+        Of the band.
+    weights
+        (S,) of the draws; ``None``: all 1.
+    """
+    false, true = rates(histogram[:, :-1])
+    area, ties = areas(histogram[:, :-1])
+    area_of_mean, ties_of_mean = areas(histogram[:, -1:])
+    grid = np.linspace(0.0, 1.0, _GRID)
+    # Rates fall along the thresholds, and interpolation wants them rising.
+    at_grid = np.array(
+        [np.interp(grid, f[::-1], t[::-1]) for f, t in zip(false, true, strict=True)]
+    )
+    false_of_mean, true_of_mean = rates(histogram[:, -1:])
+    arrays: Arrays = {
+        "threshold": (("threshold",), edges),
+        "fpr_grid": (("fpr_grid",), grid),
+        "auc": (("draw",), area),
+        "roc_of_mean": (
+            ("fpr_grid",),
+            np.interp(grid, false_of_mean[0, ::-1], true_of_mean[0, ::-1]),
+        ),
+    }
+    banded = {"fpr": ("threshold", false[:, 1:-1]), "tpr": ("threshold", true[:, 1:-1])}
+    banded["roc"] = ("fpr_grid", at_grid)
+    for name, (dim, values) in banded.items():
+        arrays |= _band(name, dim, values, probabilities, names, weights)
+    low, high = quantiles(area, probabilities, weights)
+    facts = {
+        "mean": float(mean(area, weights)),
+        names[0]: float(low),
+        names[1]: float(high),
+        "of_mean": float(area_of_mean[0]),
+        "resolution": float(max(ties.max(), ties_of_mean.max())),
+    }
+    return arrays, facts
+
+
+def calibration(
+    sums: Matrix,
+    edges: Vector,
+    probabilities: Sequence[float],
+    names: Sequence[str],
+    weights: Vector | None,
+    scored: bool,
+) -> Arrays:
+    """Return predictive and realised means by group of a covariate.
+
+    Parameters
+    ----------
+    sums
+        (S + 4, G) of ``predictive.Totals``; groups without weight are left out.
+    edges
+        (G - 1,) of the groups.
+    probabilities, names, weights
+        As for :func:`curves`.
+    scored
+        Whether there is a response.
+    """
+    draws = len(sums) - 4
+    used = sums[draws + 2] > 0.0
+    weight = sums[draws + 2, used]
+    arrays: Arrays = {
+        "group_lower": (("group",), np.append(-np.inf, edges)[used]),
+        "group_covariate": (("group",), sums[draws, used] / weight),
+        "group_rows": (("group",), sums[draws + 3, used].astype(np.int64)),
+        "group_weight": (("group",), weight),
+    }
+    if scored:
+        arrays["group_realised"] = (("group",), sums[draws + 1, used] / weight)
+    means = sums[:draws, used] / weight
+    return arrays | _band("group_mean", "group", means, probabilities, names, weights)
+
+
+def _band(
+    name: str,
+    dim: str,
+    values: Matrix,
+    probabilities: Sequence[float],
+    names: Sequence[str],
+    weights: Vector | None,
+) -> Arrays:
+    """Return mean and quantiles over draws of ``values`` (S, k)."""
+    by_place = np.ascontiguousarray(values.T)
+    found: Arrays = {name: ((dim,), mean(by_place, weights))}
+    for end, bound in zip(names, quantiles(by_place, probabilities, weights), strict=True):
+        found[f"{name}_{end}"] = ((dim,), bound)
+    return found

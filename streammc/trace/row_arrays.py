@@ -1,0 +1,285 @@
+"""Arrays with one value per row, written chunk by chunk, and small ones beside them.
+
+An ordinary zarr v3 group: every chunk carries its crc32c, and the group document lists
+all arrays. It is built in a hidden directory beside its place and appears by one rename,
+or not at all.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.errors import (
+    AccessError,
+    BusyError,
+    IdentityError,
+    MissingError,
+    OutputError,
+    StorageIOError,
+    StoreError,
+)
+from streammc.trace.codec import (
+    ArraySpec,
+    check_name,
+    checked_body,
+    chunk_key,
+    consolidated,
+    document,
+    document_bytes,
+    dtype_name,
+    encode,
+)
+from streammc.trace.durable import read_file, reporting, sync_directory, write_file
+from streammc.trace.sealed import DOCUMENT_LIMIT, plain, seal, unseal
+
+KIND: Final = "rows"
+ROW: Final = "row"
+_FORMAT: Final = 1
+
+
+class RowArrays:
+    """Write chunks in any order and from any thread, then :meth:`commit`.
+
+    A context manager: leaving it without a commit removes everything. What a killed
+    process left is removed by the next writer of the same path.
+
+    Parameters
+    ----------
+    path
+        The new group; must not exist.
+    names
+        float64 arrays of dimension ``row``.
+    n_rows, chunk_rows
+        Their length, and that of a chunk.
+
+    Raises
+    ------
+    IdentityError
+        If ``path`` exists.
+    BusyError
+        If another process is writing it.
+    OutputError, AccessError
+        If it cannot be created.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], names: Sequence[str], n_rows: int, chunk_rows: int
+    ) -> None:
+        self.path = Path(os.path.abspath(path))
+        self._refuse_existing()
+        self.chunk_rows = min(chunk_rows, n_rows)
+        self._specs = {
+            name: ArraySpec((n_rows,), (self.chunk_rows,), "float64", (ROW,)) for name in names
+        }
+        self.folder = self.path.with_name(f".{self.path.name}.partial-{os.getpid()}")
+        self._lock = -1
+        try:
+            _collect_debris(self.path)
+            self.folder.mkdir()
+            self._lock = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for name in names:
+                check_name(name)
+                (self.folder / name).mkdir()
+        except OSError as error:
+            self._discard()
+            if isinstance(error, BusyError):
+                raise
+            kind = AccessError if isinstance(error, PermissionError) else OutputError
+            raise kind(
+                f"cannot create {str(self.path)!r}: {error.strerror or error}; give a path in an "
+                "existing, writable folder"
+            ) from error
+
+    def __enter__(self) -> Self:
+        """Return the writer."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Remove everything unless :meth:`commit` has returned."""
+        self._discard()
+
+    @property
+    def target(self) -> RowTarget:
+        """What the tasks of a pass need to write chunks: small and picklable."""
+        return RowTarget(str(self.folder), self.chunk_rows)
+
+    def commit(
+        self,
+        meta: Mapping[str, Any],
+        arrays: Mapping[str, tuple[Sequence[str], NDArray[Any]]] | None = None,
+    ) -> None:
+        """Add small arrays and attributes, and make the group appear at its path.
+
+        Parameters
+        ----------
+        meta
+            JSON attributes; NaN and infinities become null.
+        arrays
+            ``(dims, values)`` by name.
+
+        Raises
+        ------
+        StorageIOError
+            If the disk is full or refuses, or a chunk is missing: written by a process
+            that does not share this file system.
+        IdentityError
+            If the path has come to exist.
+        """
+        specs = dict(self._specs)
+        for name, spec in specs.items():
+            for chunk in range(-(-spec.shape[0] // self.chunk_rows)):
+                where = self.folder / name / chunk_key((chunk,))
+                if not where.is_file() or where.stat().st_size != spec.chunk_bytes():
+                    raise StorageIOError(
+                        f"expected chunk {chunk} of {name!r} in {self.folder}, found none: every "
+                        "worker must share this file system"
+                    )
+        for name, (dims, values) in (arrays or {}).items():
+            check_name(name)
+            array = np.asarray(values)
+            specs[name] = ArraySpec(array.shape, array.shape, dtype_name(array.dtype), tuple(dims))
+            (self.folder / name).mkdir()
+            content = encode(array, specs[name].dtype)
+            write_file(self.folder / name / chunk_key((0,) * array.ndim), content)
+        for name, spec in specs.items():
+            write_file(self.folder / name / "zarr.json", document_bytes(spec))
+            sync_directory(self.folder / name)
+        listed = {name: document(spec) for name, spec in specs.items()}
+        own = {"format": _FORMAT, "kind": KIND, "arrays": sorted(specs)}
+        write_file(self.folder / "zarr.json", seal(plain(meta), own, consolidated(listed)))
+        sync_directory(self.folder)
+        self._refuse_existing()
+        with reporting("create", self.path):
+            os.rename(self.folder, self.path)
+        sync_directory(self.path.parent)
+
+    def _refuse_existing(self) -> None:
+        if os.path.lexists(self.path):
+            raise IdentityError(
+                f"expected nothing at {str(self.path)!r}, but it exists: choose another path or "
+                "delete it"
+            )
+
+    def _discard(self) -> None:
+        if self._lock >= 0:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            os.close(self._lock)
+            self._lock = -1
+
+
+class RowTarget:
+    """Where chunks of :class:`RowArrays` go."""
+
+    def __init__(self, folder: str, chunk_rows: int) -> None:
+        self._folder = folder
+        self._chunk_rows = chunk_rows
+
+    def write(self, start: int, columns: Mapping[str, NDArray[np.float64]]) -> None:
+        """Write the chunk of every array that begins at row ``start``.
+
+        Parameters
+        ----------
+        start
+            A multiple of the rows of a chunk.
+        columns
+            (m,) by name; fewer rows than a chunk in the last one alone.
+        """
+        for name, values in columns.items():
+            whole = values
+            if len(values) < self._chunk_rows:
+                whole = np.full(self._chunk_rows, np.nan)
+                whole[: len(values)] = values
+            key = chunk_key((start // self._chunk_rows,))
+            write_file(Path(self._folder) / name / key, encode(whole, "float64"))
+
+
+def read_meta(path: str | os.PathLike[str]) -> tuple[dict[str, Any], list[str]]:
+    """Return attributes and names of the arrays of a committed group.
+
+    Raises
+    ------
+    MissingError
+        If there is nothing at ``path``.
+    StoreError
+        If it is foreign or damaged.
+    """
+    source = Path(path)
+    if not source.exists():
+        raise MissingError(f"expected a result of streammc at {source}, found nothing")
+    where = source / "zarr.json"
+    try:
+        meta, own = unseal(read_file(where, limit=DOCUMENT_LIMIT), where)
+    except MissingError:
+        raise StoreError(f"expected a zarr group at {source}, found no zarr.json") from None
+    if own.get("kind") != KIND or own.get("format") != _FORMAT:
+        raise StoreError(f"expected values by row in {where}, found kind {own.get('kind')!r}")
+    return meta, list(own["arrays"])
+
+
+def check_chunks(path: str | os.PathLike[str]) -> Iterator[str]:
+    """Yield the file of every chunk after comparing it with its checksum.
+
+    Raises
+    ------
+    StoreError
+        Naming the first file that is missing or damaged.
+    """
+    import json
+
+    source = Path(path)
+    _, names = read_meta(source)
+    for name in names:
+        check_name(name, StoreError)
+        where = source / name / "zarr.json"
+        try:
+            found = json.loads(read_file(where, limit=2**20))
+            counts = [
+                -(-length // chunk) if length else 1
+                for length, chunk in zip(
+                    found["shape"], found["chunk_grid"]["configuration"]["chunk_shape"], strict=True
+                )
+            ]
+            for index in np.ndindex(*counts):
+                key = source / name / chunk_key(index)
+                checked_body(read_file(key, limit=2**31), key)
+                yield str(key)
+        except (MissingError, ValueError, KeyError, TypeError) as error:
+            raise StoreError(f"expected {where} and its chunks, found {error}") from error
+
+
+def _collect_debris(path: Path) -> None:
+    """Remove what killed writers of ``path`` left; refuse where one is alive."""
+    prefix = f".{path.name}.partial-"
+    for name in os.listdir(path.parent):
+        if not (name.startswith(prefix) and name[len(prefix) :].isdecimal()):
+            continue
+        debris = path.parent / name
+        try:
+            descriptor = os.open(debris, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(debris)
+        except BlockingIOError as error:
+            raise BusyError(
+                f"expected to be alone in writing {str(path)!r}, found {name!r} in use: wait for "
+                "the other process"
+            ) from error
+        finally:
+            os.close(descriptor)

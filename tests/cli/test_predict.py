@@ -1,0 +1,169 @@
+"""``streammc predict``, with ``ingest --like``."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from command_line import snapshot, streammc
+
+
+@pytest.fixture
+def other(store):
+    words = ("--rows", "5000", "--dim", "3", "--seed", "5", "--quiet")
+    assert streammc("simulate", "logistic", "test.zarr", *words).code == 0
+    return store.parent / "test.zarr"
+
+
+PREDICT = ("predict", "run", "test.zarr", "-o", "p.zarr", "--by", "x1", "--bins", "10")
+
+
+def test_predictions_are_printed_and_written(run, other):
+    result = streammc(*PREDICT, "--json", "--quiet")
+    assert result.code == 0, result.err
+    facts = result.json
+    assert (facts["rows"], facts["draws"], facts["by"]["groups"]) == (5000, 120, 10)
+    assert 0.5 < facts["auc"]["q5"] < facts["auc"]["mean"] < facts["auc"]["q95"] < 1
+    assert -0.7 < facts["log_score"] < 0
+    import xarray as xr
+
+    found = xr.open_zarr("p.zarr")
+    assert found["mean"].sizes == {"row": 5000}
+    assert (found["q5"] < found["q95"]).all()
+    assert found["group_rows"].values.tolist() == [500] * 10
+    info, verify = streammc("info", "p.zarr", "--json"), streammc("verify", "p.zarr", "--json")
+    assert (info.json["kind"], info.json["auc"]) == ("predictions", facts["auc"])
+    assert (verify.json["ok"], verify.code) == (True, 0)
+
+
+def test_same_command_again_does_nothing(run, other):
+    first = streammc(*PREDICT, "--json", "--quiet")
+    before = snapshot(run.parent / "p.zarr")
+    again = streammc(*PREDICT, "--json")
+    assert first.json == again.json
+    assert "nothing to do" in again.err
+    assert before == snapshot(run.parent / "p.zarr")
+    other = streammc(*PREDICT, "--predict-draws", "50")
+    assert other.code == 78
+    assert "draws" in other.err
+
+
+def test_text_is_short(run, other):
+    result = streammc(*PREDICT)
+    assert result.code == 0
+    assert len(result.out.splitlines()) < 10
+    assert "auc" in result.out
+
+
+def test_damage_is_found_by_verify(run, other):
+    assert streammc(*PREDICT, "--quiet").code == 0
+    chunk = next((run.parent / "p.zarr" / "q5").glob("c.*"))
+    data = bytearray(chunk.read_bytes())
+    data[20] ^= 4
+    chunk.write_bytes(data)
+    verify = streammc("verify", "p.zarr")
+    assert verify.code == 65
+
+
+def test_run_that_does_not_describe_its_store_opens_it(run, other):
+    """As runs of earlier versions were."""
+    from streammc.trace.run_directory import RunDirectory
+
+    plain = streammc(*PREDICT, "--json", "--quiet").json
+    opened = RunDirectory.open(run)
+    with opened.lock():
+        opened._attributes.pop("design")
+        opened.set_attributes({})
+    shutil.rmtree("p.zarr")
+    (run.parent / "p.zarr.config.json").unlink()
+    again = streammc(*PREDICT, "--json", "--quiet")
+    assert again.code == 0, again.err
+    assert {**plain, "seconds": 0} == {**again.json, "seconds": 0}
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "culprit"),
+    [
+        ("predict nowhere test.zarr -o p", 66, "nowhere"),
+        ("predict run nowhere -o p", 66, "nowhere"),
+        ("predict test.zarr run -o p", 65, "test.zarr"),
+        ("predict run test.zarr -o test.zarr/p", 2, "test.zarr"),
+        ("predict run test.zarr -o run/p", 2, "run"),
+        ("predict run test.zarr -o store.zarr/p", 2, "store.zarr"),
+        ("predict run test.zarr -o run", 2, "run"),
+        ("predict run test.zarr -o folder", 78, "folder"),
+        ("predict run test.zarr -o no/such/p", 73, "no/such/p"),
+        ("predict run wide.zarr -o p", 78, "features"),
+        ("predict run counts.zarr -o p", 65, "row"),
+        ("predict run test.zarr -o p --interval 1.5", 2, "--interval"),
+        ("predict run test.zarr -o p --interval x", 2, "--interval"),
+        ("predict run test.zarr -o p --predict-draws 1", 2, "--predict-draws"),
+        ("predict run test.zarr -o p --bins 0", 2, "--bins"),
+        ("predict run test.zarr -o p --by y", 65, "'y'"),
+        ("predict run test.zarr -o p --scheduler zero", 2, "--scheduler"),
+        ("predict run test.zarr", 2, "--output"),
+    ],
+)
+def test_bad_input_is_one_line_and_leaves_nothing(run, other, words, code, culprit):
+    more = ("--rows", "50", "--seed", "1", "--quiet")
+    assert streammc("simulate", "logistic", "wide.zarr", "--dim", "4", *more).code == 0
+    assert streammc("simulate", "poisson", "counts.zarr", "--dim", "3", *more).code == 0
+    (run.parent / "folder").mkdir()
+    before = snapshot(run.parent)
+    result = streammc(*words.split(), "--quiet")
+    assert result.code == code, result.err
+    assert result.err.count("\n") == 1
+    assert culprit in result.err
+    assert before == snapshot(run.parent)
+
+
+def test_splines_are_sampled_and_predict_new_rows_with_their_own_knots(tmp_path, monkeypatch):
+    """An intercept and ten basis functions of each of eight covariates: d = 81."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(1)
+    names = [f"x{k}" for k in range(1, 9)]
+
+    def write(path, n):
+        X = rng.random((n, 8))
+        y = rng.random(n) < 1 / (1 + np.exp(1 - 2 * np.sin(4 * X[:, 0]) - X[:, 1]))
+        header = ",".join([*names, "y"])
+        np.savetxt(path, np.c_[X, y], delimiter=",", header=header, comments="")
+        return X
+
+    write("train.csv", 20_000)
+    X = write("test.csv", 3000)
+    formula = "y ~ " + " + ".join(f"bs({name}, df=10, extrapolation='clip')" for name in names)
+    assert streammc("ingest", "train.csv", "train", "--formula", formula, "--quiet").code == 0
+    like = streammc("ingest", "test.csv", "test", "--like", "train", "--no-shuffle", "--json")
+    assert like.code == 0, like.err
+    assert 81 == len(like.json["features"])
+    sample = ("sample", "train", "-o", "run", "--model", "logistic", "--prior-scale", "1")
+    counts = ("--draws", "60", "--warmup", "60", "--chains", "1", "--seed", "1", "--no-audit")
+    ecs = ("--sampler", "hmc-ecs", "--subsample-size", "2000", "--n-blocks", "10")
+    done = streammc(*sample, *counts, *ecs, "--json", "--quiet")
+    assert done.code == 0, done.err
+    assert 81 == len(done.json["parameters"])
+    own = streammc("ingest", "test.csv", "own", "--formula", formula, "--quiet")
+    assert own.code == 0
+    assert 78 == streammc("predict", "run", "own", "-o", "q").code
+    words = ("predict", "run", "test", "-o", "p", "--by", "x1", "--bins", "5")
+    result = streammc(*words, "--json", "--quiet")
+    assert result.code == 0, result.err
+    assert result.json["auc"]["mean"] > 0.7
+    import xarray as xr
+
+    from streammc.stores import encode_rows, open_store
+    from streammc.trace.run_directory import RunDirectory
+
+    found = xr.open_zarr("p")
+    expected = [part.mean() for part in np.array_split(np.sort(X[:, 0]), 5)]
+    np.testing.assert_allclose(found["group_covariate"], expected, atol=1e-5)
+    theta = RunDirectory.open("run").draws_matrix()[0]
+    design = np.empty((3000, 81))
+    for part in encode_rows(open_store("train").attributes, "test.csv"):
+        design[part.start : part.start + len(part.X)] = part.X
+    mean = (1 / (1 + np.exp(-design @ theta.T))).mean(axis=1)
+    np.testing.assert_allclose(found["mean"], mean, atol=1e-5)  # the store holds float32
+    assert json.loads(result.out)["draws"] == 60
