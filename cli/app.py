@@ -23,6 +23,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "sample": ("streammc.cli.sample:sample", "Sample a posterior, or resume where it stopped."),
     "resume": ("streammc.cli.resume:resume", "Continue an interrupted run."),
     "diagnose": ("streammc.cli.diagnose:diagnose", "Summarise the draws of a run."),
+    "compare": ("streammc.cli.compare:compare", "Compare the cost of runs of one posterior."),
     "predict": ("streammc.cli.predict:predict", "Predict the rows of a store from a run."),
     "audit": ("streammc.cli.audit:audit", "Measure what subsampling did to a run."),
     "models": ("streammc.cli.listings:models", "List the models."),

@@ -34,13 +34,14 @@ def diagnosis(path: str) -> dict[str, Any]:
     from streammc.diagnostics.original_scale import ratios, transform
     from streammc.diagnostics.summary import draws_and_labels, summarize, summarize_draws
     from streammc.errors import DataError, MissingError
+    from streammc.sampling.cost import run_cost
     from streammc.trace.datatree import open_run
     from streammc.trace.run_directory import RunDirectory
 
     run = RunDirectory.open(path)
     kept = run.attributes.get("summary")
     if kept is not None and kept["sampling"]["draws"] == run.committed_draws:
-        return dict(kept)
+        return dict(kept) if "cost" in kept else {**kept, "cost": run_cost(run)}
     if not run.committed_draws:
         raise DataError(
             f"expected draws in {path!r}, found a run still in its warm-up "
@@ -57,6 +58,7 @@ def diagnosis(path: str) -> dict[str, Any]:
         factors = ratios(moved, labels, run.identity["model"]["name"])
     except (MissingError, DataError):
         pass
+    spent = run_cost(run)
     return {
         "parameters": parameters,
         "parameters_original": original,
@@ -72,7 +74,9 @@ def diagnosis(path: str) -> dict[str, Any]:
             "step_size": float(stats["step_size"].mean()),
             "n_steps": float(stats["n_steps"].mean()),
             "rows_per_iteration": float(stats["n_rows"].mean()),
+            "evaluations": spent["evaluations"],
         },
+        "cost": spent,
         "warnings": [
             f"the run is unfinished: {run.committed_draws} of {run.draws} draws; resume it"
         ],

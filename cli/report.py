@@ -11,6 +11,7 @@ from streammc.cli.output import Output, fields, number, table
 
 COLUMNS: Final = ("mean", "sd", "mcse_mean", "ess_bulk", "ess_tail", "r_hat", "q5", "median", "q95")
 CHECK_FAILED: Final = 1
+_PHASES: Final = {"passes": "in passes", "warmup": "in the warm-up", "draws": "in the draws"}
 
 
 def run_document(path: str, summary: Mapping[str, Any]) -> dict[str, Any]:
@@ -92,6 +93,8 @@ def human_run(document: Mapping[str, Any]) -> str:
         parts.append(audit_text(document["audit"]))
     if document.get("sampling"):
         parts.append(cost_text(document["sampling"]))
+    if document.get("cost"):
+        parts.append(draw_cost_text(document["cost"]))
     where = {name: document.get(name) for name in ("run", "store", "seed")}
     parts.append(fields({**where, "seed": str(document.get("seed"))}))
     return "\n\n".join(parts)
@@ -142,6 +145,16 @@ def audit_text(audit: Mapping[str, Any]) -> str:
             "pareto k": number(audit["pareto_k"], 2),
         }
     )
+
+
+def draw_cost_text(cost: Mapping[str, Any]) -> str:
+    """Return evaluations, inefficiency factors and what an independent draw costs."""
+    rows = []
+    for shown, name in (("inefficiency factor", "if"), ("rows per independent draw", "ct")):
+        rows.append([shown, *(number(cost[name][end], 3) for end in ("min", "median", "max"))])
+    counted = cost["evaluations"]
+    parts = [f"{counted[name]:,} {words}" for name, words in _PHASES.items()]
+    return f"{table(['', 'min', 'median', 'max'], rows)}\nrows evaluated: {', '.join(parts)}"
 
 
 def cost_text(sampling: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ from streammc.diagnostics.summary import draws_and_labels, summarize, summarize_
 from streammc.diagnostics.weights import audit_weights
 from streammc.protocols import Dataset, Model, Sampler
 from streammc.sampling.audit import audit_draws, log_weights, thin
+from streammc.sampling.cost import run_cost
 from streammc.trace.datatree import open_run
 from streammc.trace.run_directory import RunDirectory
 
@@ -118,12 +119,15 @@ def finish_report(
     if dataset.attributes.get("standardization") is not None:
         run.add_group("posterior_original", as_variables(original, labels))
     sampling = _sampling(run, dataset, model, setup, team, parameters)
+    spent = run_cost(run, setup.cv)
+    sampling["evaluations"] = spent["evaluations"]
     summary = {
         "parameters": parameters,
         "parameters_original": summarize_draws(original, labels),
         "ratios": ratios(original, labels, model.name),
         "audit": verdict,
         "sampling": sampling,
+        "cost": spent,
         "warnings": [
             *setup.cv.certificate.get("warnings", []),
             *summary_warnings(parameters, sampling, verdict),

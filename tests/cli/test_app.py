@@ -9,7 +9,7 @@ from streammc.cli.app import COMMANDS, application
 
 ALL = [
     *("demo", "simulate", "ingest", "info", "verify", "summarize"),
-    *("sample", "resume", "diagnose", "predict", "audit", "models", "samplers"),
+    *("sample", "resume", "diagnose", "compare", "predict", "audit", "models", "samplers"),
 ]
 
 

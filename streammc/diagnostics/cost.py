@@ -1,0 +1,117 @@
+"""What an independent draw costs, in evaluations of rows (Dang et al. 2019, section 6.2).
+
+One evaluation is the log-likelihood of one row with its gradient. The inefficiency factor
+of a parameter is the number of draws that are worth an independent one,
+
+    IF = draws / ESS,
+
+with the effective sample size of the mean over all chains (Vehtari et al. 2021, computed
+by ArviZ). The computational time (eq. 2, and 18 for signed draws) is written for one
+draw, so that runs of other lengths compare,
+
+    CT = IF evaluations / (draws (mean sign)^2),
+
+and a run relative to another is ``RCT = CT / CT of the other`` (eq. 19). The paper's IF
+is that of CODA, from the spectral density of an autoregression at zero, chain by chain;
+ArviZ sums autocorrelations and counts what differs between the chains as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_FEWEST_DRAWS = 4
+
+
+def inefficiency(draws: NDArray[np.float64]) -> float | None:
+    """Return IF of one parameter (chain, draw); ``None`` where it cannot be known."""
+    from arviz_stats.base import array_stats
+
+    known = draws.shape[1] >= _FEWEST_DRAWS and np.isfinite(draws).all()
+    if not known or not draws.min() < draws.max():
+        return None
+    with np.errstate(all="ignore"):
+        found = float(draws.size / array_stats.ess(np.ascontiguousarray(draws), method="mean"))
+    return found if np.isfinite(found) else None
+
+
+def cost(
+    theta: NDArray[np.float64],
+    labels: Sequence[str],
+    evaluations: Mapping[str, int],
+    sign: NDArray[np.float64] | None = None,
+) -> dict[str, Any]:
+    """Return what the draws of a run cost.
+
+    Parameters
+    ----------
+    theta
+        (chain, draw, d) draws.
+    labels
+        One per column of theta.
+    evaluations
+        Rows evaluated in the ``passes``, the ``warmup`` and the ``draws``.
+    sign
+        (chain, draw) signs of the likelihood estimates; ``None``: all positive.
+
+    Returns
+    -------
+    dict
+        ``evaluations`` with their ``total``; ``mean_sign``; ``if``, ``ct`` (of all
+        evaluations) and ``ct_draws`` (of those of the draws alone), each with ``min``,
+        ``median`` and ``max``; ``parameters``: label -> ``if``, ``ct``, ``ct_draws``.
+        ``None`` where fewer than four draws or a constant say nothing.
+    """
+    counted = {**evaluations, "total": int(sum(evaluations.values()))}
+    mean_sign = 1.0 if sign is None else float(sign.mean())
+    per_draw = 1.0 / (theta.shape[0] * theta.shape[1] * mean_sign**2) if mean_sign > 0.0 else np.nan
+    parameters = {}
+    for column, label in enumerate(labels):
+        factor = inefficiency(theta[:, :, column])
+        parameters[label] = {
+            "if": factor,
+            "ct": _times(factor, counted["total"] * per_draw),
+            "ct_draws": _times(factor, counted["draws"] * per_draw),
+        }
+    document: dict[str, Any] = {"evaluations": counted, "mean_sign": mean_sign}
+    for name in ("if", "ct", "ct_draws"):
+        document[name] = spread([entry[name] for entry in parameters.values()])
+    return {**document, "parameters": parameters}
+
+
+def relative(base: Mapping[str, Any], other: Mapping[str, Any], name: str = "ct") -> dict[str, Any]:
+    """Return RCT of ``other`` against ``base`` (eq. 19): above 1, ``base`` is cheaper.
+
+    Parameters
+    ----------
+    base, other
+        Results of :func:`cost`, of the same parameters.
+    name
+        ``ct`` or ``ct_draws``.
+
+    Returns
+    -------
+    dict
+        ``min``, ``median`` and ``max`` over the parameters, and ``parameters``.
+    """
+    found = {}
+    for label, entry in other["parameters"].items():
+        mine, theirs = base["parameters"][label][name], entry[name]
+        found[label] = theirs / mine if mine and theirs is not None else None
+    return {**spread(list(found.values())), "parameters": found}
+
+
+def spread(values: Sequence[float | None]) -> dict[str, float | None]:
+    """Return smallest, median and largest of what is known."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return dict.fromkeys(("min", "median", "max"))
+    return {"min": min(known), "median": float(np.median(known)), "max": max(known)}
+
+
+def _times(factor: float | None, number: float) -> float | None:
+    return factor * number if factor is not None and np.isfinite(number) else None
