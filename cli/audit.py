@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from streammc import registry
 from streammc.cli.options import (
     code_option,
     command,
@@ -32,8 +33,9 @@ def audit(ctx: click.Context, run: str, scheduler: str | None, allow_code: bool)
     where = parse_scheduler(scheduler)
     verdict, new = audit_once(printer, ctx.find_root().obj, run, where, allow_code)
     if verdict is None:
-        printer.note(f"{run}: hmc evaluates every row at every step, there is nothing to audit")
-        human = "nothing to audit: hmc targets the posterior itself"
+        why = _not_audited(run)
+        printer.note(f"{run}: {why}, there is nothing to audit")
+        human = f"nothing to audit: {why}"
     else:
         human = human_audit(verdict)
         if not new:
@@ -48,7 +50,7 @@ def audit_once(
     scheduler: Any = None,
     allow_code: bool = False,
 ) -> tuple[dict[str, Any] | None, bool]:
-    """Return the verdict on a run, and whether it was made now; ``None`` for ``hmc``.
+    """Return the verdict on a run, and whether it was made now; ``None`` where there is none.
 
     Raises
     ------
@@ -67,7 +69,7 @@ def audit_once(
     kept = run.attributes.get("summary")
     if kept is not None and kept["audit"] is not None and run.finished():
         return kept["audit"], False
-    if run.attributes["sampler"]["name"] == "hmc":
+    if not registry.sampler(run.attributes["sampler"]["name"])().audited:
         return None, False
     if not run.committed_draws:
         raise DataError(f"expected draws in {path!r}, found a run still in its warm-up: resume it")
@@ -83,6 +85,16 @@ def audit_once(
             )
             run.set_attributes({"summary": summary})
     return verdict, True
+
+
+def _not_audited(path: str) -> str:
+    """Return why no audit is made of a run."""
+    from streammc.trace.run_directory import RunDirectory
+
+    name = RunDirectory.open(path, verify=False).attributes["sampler"]["name"]
+    if registry.sampler(name)().target == "exact":
+        return f"{name} targets the posterior itself"
+    return f"no weights lead from what {name} samples to the posterior"
 
 
 def human_audit(verdict: dict[str, Any]) -> str:

@@ -167,6 +167,7 @@ def cost_text(sampling: Mapping[str, Any]) -> str:
         "subsample size": "subsample_size",
         "blocks": "n_blocks",
         "log_lik_variance": "log_lik_variance_mean",
+        "predicted variance bias": "predicted_variance_bias",
         "acceptance rate": "acceptance_rate",
         "rows read": "rows_read",
         "bytes read": "bytes_read",

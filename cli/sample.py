@@ -27,7 +27,7 @@ SAMPLER_FLAGS = ("subsample_size", "n_blocks", "unit_rows", "step_size", "trajec
 @path_argument("store")
 @setting("--output", "-o", type=LocalPath(), required=True, help="Directory of the run.")
 @model_options
-@setting("--sampler", default="auto", show_default=True, help="auto, hmc-ecs or hmc.")
+@setting("--sampler", default="auto", show_default=True, help="auto, or of `streammc samplers`.")
 @setting("--control-variates", type=LocalPath(), help="Those of `streammc summarize`.")
 @setting("--draws", type=WholeNumber(1), default=1000, show_default=True, help="Per chain.")
 @setting("--warmup", type=WholeNumber(1), default=1000, show_default=True, help="Per chain.")
@@ -37,7 +37,7 @@ SAMPLER_FLAGS = ("subsample_size", "n_blocks", "unit_rows", "step_size", "trajec
 @setting("--subsample-size", type=WholeNumber(1, auto=True), help="Rows m; default: automatic.")
 @setting("--n-blocks", type=WholeNumber(1, auto=True), help="Blocks G; default: automatic.")
 @setting("--unit-rows", type=WholeNumber(1, auto=True), help="Rows of a unit, b; automatic.")
-@setting("--step-size", type=PositiveNumber(auto=True), help="Default: adapted in warm-up.")
+@setting("--step-size", type=PositiveNumber(auto=True), help="Default: automatic.")
 @setting("--trajectory-length", type=PositiveNumber(auto=True), help="In posterior sd; fixed.")
 @setting("--option", type=KeyValue(), multiple=True, help="Any other option of sampler or model.")
 @setting("--audit/--no-audit", default=None, help="Default: where it costs less than the draws.")

@@ -254,7 +254,10 @@ def _choose(sizes: Index, needed: np.ndarray, allowed: np.ndarray, given: int | 
         best = np.where(allowed, needed, np.inf)
     else:
         best = np.where(allowed, sizes + needed, np.inf)
-    return int(np.argmin(best)) if np.isfinite(best).any() else int(np.argmin(sizes))
+    if not np.isfinite(best).any():
+        return int(np.argmin(sizes))
+    # Of equally cheap sets the smallest: a subsample too small for any bound needs no row.
+    return int(np.argmin(np.where(best == best.min(), sizes, np.iinfo(np.int64).max)))
 
 
 def _predict(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any, Final, TypeVar
 
@@ -89,7 +90,7 @@ def trajectory(length: float | None, jitter: float | None) -> tuple[float, float
 
 def build(cls: type[T], name: str, options: dict[str, Any]) -> T:
     """Return ``cls(**options)``; an unknown option is an error that names the known ones."""
-    known = list(cls.__dataclass_fields__)  # type: ignore[attr-defined]
+    known = [field.name for field in fields(cls)]  # type: ignore[arg-type]
     for option in options:
         if option not in known:
             near = get_close_matches(option, known, n=1)

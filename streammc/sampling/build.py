@@ -19,11 +19,13 @@ from streammc.estimators.blocks import (
 from streammc.estimators.target import Base
 from streammc.numerics.sums import taylor
 from streammc.protocols import Dataset, Index, Model, Sampler
+from streammc.samplers.chain import SharedProblem
 from streammc.samplers.energy_conserving import HmcEcs
 from streammc.samplers.full_data import Hmc
 from streammc.samplers.hamiltonian import Problem
 from streammc.samplers.options import LEAPFROG, NUTS, trajectory
 from streammc.samplers.signed import HmcEcsSigned
+from streammc.samplers.stochastic_options import BIASED, StochasticGradient
 from streammc.subsampling.units import ProductDesign, UnitDesign
 
 _SLICE = 8192
@@ -170,8 +172,14 @@ def problem(
     cv: ControlVariates,
     plan: Plan | None,
     sampler: Sampler,
-) -> Problem:
+) -> SharedProblem:
     """Return what the chains of ``sampler`` share."""
+    if sampler.target == BIASED:
+        # Imported where it is used: loading its compiled loop takes time.
+        from streammc.sampling.stochastic import stochastic
+
+        assert plan is not None
+        return stochastic(dataset, model, cv, plan, cast(StochasticGradient, sampler))
     if plan is None:
         return full_data(dataset, model, cv, cast(Hmc, sampler))
     return subsampled(dataset, model, cv, plan, cast(HmcEcs | HmcEcsSigned, sampler))

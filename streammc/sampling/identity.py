@@ -74,6 +74,6 @@ def registered_model(described: Mapping[str, Any]) -> Model:
         ) from None
 
 
-def finite_or_none(value: float) -> float | None:
+def finite_or_none(value: float | None) -> float | None:
     """Return ``value`` as JSON can hold it."""
-    return float(value) if math.isfinite(value) else None
+    return float(value) if value is not None and math.isfinite(value) else None

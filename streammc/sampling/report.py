@@ -12,8 +12,10 @@ from streammc.diagnostics.original_scale import as_variables, ratios, transform
 from streammc.diagnostics.summary import draws_and_labels, summarize, summarize_draws
 from streammc.diagnostics.weights import audit_weights
 from streammc.protocols import Dataset, Model, Sampler
+from streammc.samplers.stochastic_options import BIASED
 from streammc.sampling.audit import audit_draws, log_weights, thin
 from streammc.sampling.cost import run_cost
+from streammc.sampling.identity import finite_or_none
 from streammc.trace.datatree import open_run
 from streammc.trace.run_directory import RunDirectory
 
@@ -26,6 +28,7 @@ R_HAT_WARNING = 1.01
 CORRECTION_WARNING = 0.1
 CORRECTION_Z = 4.5
 VARIANCE_WARNING = 1.0
+BIAS_WARNING = 0.05
 _CHEAP_SECONDS = 10.0
 
 
@@ -182,6 +185,8 @@ def _sampling(
         "deff_rows": None,
         "remainder_kurtosis": None,
         "predicted_variance": None,
+        "predicted_variance_bias": None,
+        "noise_clipped": float(stats["noise_clipped"].mean()) if "noise_clipped" in stats else None,
         "laplace_gap": _laplace_gap(model.unconstrain(run.draws_matrix()), cv),
     }
     if plan is not None:
@@ -193,6 +198,7 @@ def _sampling(
             "deff_rows": plan.deff_rows,
             "remainder_kurtosis": plan.predicted.get("remainder_kurtosis"),
             "predicted_variance": plan.predicted.get("variance"),
+            "predicted_variance_bias": finite_or_none(plan.predicted.get("variance_bias")),
         }
     return facts
 
@@ -235,7 +241,9 @@ def summary_warnings(
     rhats = [p["r_hat"] for p in parameters.values() if p["r_hat"] is not None]
     if rhats and max(rhats) > R_HAT_WARNING:
         lines.append(f"largest r_hat is {max(rhats):.3f}, above {R_HAT_WARNING}: draw more")
-    if sampling["log_lik_variance_mean"] > VARIANCE_WARNING:
+    if sampling.get("target") == BIASED:
+        lines += bias_warnings(sampling)
+    elif sampling["log_lik_variance_mean"] > VARIANCE_WARNING:
         lines.append(
             f"mean log_lik_variance is {sampling['log_lik_variance_mean']:.2f}, above "
             f"{VARIANCE_WARNING}: use a larger --subsample-size"
@@ -266,5 +274,23 @@ def summary_warnings(
         lines.append(
             f"the audit's weights are heavy-tailed (Pareto k {audit['pareto_k']:.2f}): its "
             "correction cannot be trusted; use a larger --subsample-size or hmc"
+        )
+    return lines
+
+
+def bias_warnings(sampling: dict[str, Any]) -> list[str]:
+    """Return what a reader should know about a sampler that does not target the posterior."""
+    lines = []
+    bias = sampling["predicted_variance_bias"]
+    if bias is None or bias > BIAS_WARNING:
+        size = "without bound" if bias is None else f"by {100.0 * bias:.2g} %"
+        lines.append(
+            f"{sampling['sampler']} is biased: at this step size the variances are predicted to "
+            f"be off {size}; use a smaller --step-size, a larger --subsample-size, or hmc-ecs"
+        )
+    if sampling["noise_clipped"]:
+        lines.append(
+            f"the noise estimate exceeded the friction in {100.0 * sampling['noise_clipped']:.2g} "
+            "% of the steps and was cut there: use more friction or a smaller --step-size"
         )
     return lines

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final, cast
 
 from streammc.control_variates.certify import compute
@@ -12,6 +13,7 @@ from streammc.control_variates.units import plan_units
 from streammc.errors import IdentityError, RefusedError
 from streammc.protocols import Dataset, Model, Sampler, SubsamplingSampler
 from streammc.registry import sampler as sampler_builder
+from streammc.samplers.stochastic_options import BIASED, StochasticGradient
 from streammc.sampling import design
 from streammc.sampling.build import memory_limit
 from streammc.sampling.chains import Progress
@@ -75,17 +77,27 @@ def decide(
         return Setup(sampler_builder("hmc")(), cv, None, reason)
     if wanted is None:
         wanted = cast(SubsamplingSampler, sampler_builder("hmc-ecs")())
-    chosen = plan_units(
+    planned = partial(
+        plan_units,
         cv,
         dataset,
         model,
         memory=2 * memory_limit(),
-        subsample_size=wanted.subsample_size,
         unit_rows=wanted.unit_rows,
         n_blocks=wanted.n_blocks,
-        certainty=wanted.certainty,
         factor_units=wanted.factor_units,
     )
+    chosen = planned(subsample_size=wanted.subsample_size, certainty=wanted.certainty)
+    if wanted.target == BIASED:
+        from streammc.sampling.stochastic import tune
+
+        if chosen.refused is not None:
+            # Noise is paid for with shorter steps: a few rows do, and none is certain.
+            few = min(max(-(-dataset.n_rows // 100), 30), dataset.n_rows)
+            reason_few = f"{few} rows a gradient, since {chosen.refused.split(';')[0]}"
+            chosen = planned(subsample_size=few, certainty=False)
+            chosen = replace(chosen, reasons=(reason_few,))
+        chosen = tune(dataset, model, cv, chosen, cast(StochasticGradient, wanted))
     if chosen.refused is None or wanted.forced:
         return Setup(wanted, cv, chosen, "; ".join([reason] * bool(reason) + [*chosen.reasons]))
     if sampler is None:

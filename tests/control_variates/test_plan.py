@@ -14,6 +14,8 @@ from streammc.control_variates.pilot import N_DRAWS, evaluate, remainders
 from streammc.control_variates.plan import Plan, plan
 from streammc.control_variates.subset import gather
 from streammc.errors import ConfigError, StoreError
+from streammc.models import gaussian_mean
+from streammc.stores import from_arrays
 
 
 class Case:
@@ -225,3 +227,10 @@ def test_remainders_beyond_any_subsample_are_refused_without_certainty_rows():
     found = Case(rows).plan(certainty=False)
     assert len(found.certainty_rows) == 0
     assert "--sampler hmc" in found.refused
+
+
+def test_a_subsample_below_every_bound_takes_no_certainty_row_that_does_not_help():
+    data = from_arrays(np.random.default_rng(1).normal(size=(500, 2)), np.zeros(500))
+    model = gaussian_mean(dim=2)  # no remainders
+    chosen = plan(compute(data, model), data, model, subsample_size=20)
+    assert (20, 0) == (chosen.k, len(chosen.certainty_rows))

@@ -1,0 +1,78 @@
+"""How noisy the gradient of a subsample is, over the region where theta lives."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streammc import rng
+from streammc.control_variates.draws import covering_draws
+from streammc.control_variates.expansion import ControlVariates
+from streammc.control_variates.subset import gather
+from streammc.estimators.blocks import TILE, allocate_scratch, expanded
+from streammc.estimators.difference import remainders
+from streammc.protocols import Dataset, Index, Matrix, Model
+from streammc.subsampling.certainty import leave_out
+
+N_DRAWS = 16
+_MOST_ROWS = 2**14
+_MOST_ENTRIES = 2**21
+
+
+def gradient_noise(
+    cv: ControlVariates,
+    dataset: Dataset,
+    model: Model,
+    *,
+    order: int,
+    certainty_rows: Index,
+    unit_rows: int,
+    k: int,
+) -> Matrix:
+    """Return (d, d), ``S' Cov(g) S`` for the gradient of the log-likelihood from k units.
+
+    ``g = (U / k) sum_j grad D_j``; its covariance ``(U^2 / k) Cov_j(grad D_j)`` is computed
+    from some units, all where they are few, and averaged over draws from the Laplace
+    approximation, S S' its covariance.
+
+    Parameters
+    ----------
+    order
+        Of the expansion that is subtracted; -1: none.
+    certainty_rows
+        Sorted; they are left out.
+    unit_rows, k
+        The design: b rows a unit, k units drawn with replacement.
+    """
+    q, d = dataset.n_features, cv.dim
+    n_units = -(-dataset.n_rows // unit_rows)
+    wanted = max(min(_MOST_ROWS, _MOST_ENTRIES // max(q, 1)) // unit_rows, 64)
+    if n_units <= wanted:
+        units = np.arange(n_units, dtype=np.int64)
+    else:
+        generator = rng.stream(0, 5, rng.Role.PLAN)
+        units = np.sort(generator.choice(n_units, size=wanted, replace=False, shuffle=False))
+    starts = units.astype(np.int64) * unit_rows
+    rows = gather(dataset, starts, unit_rows)
+    leave_out(starts, unit_rows, certainty_rows, rows.weight)
+    block = expanded(model, cv.theta_star, order, rows)
+    p, m = block.eta_star.shape
+    scratch, value, slope = allocate_scratch(p), np.zeros(m), np.zeros((p, m))
+    n_linear, covariance = model.n_linear, np.zeros((d, d))
+    for shift in covering_draws(N_DRAWS, d, 6) @ cv.factor.T:
+        for lo in range(0, m, TILE):
+            hi = min(lo + TILE, m)
+            remainders(
+                model.link, model.constants, block, shift, n_linear, lo, hi, scratch, value, slope
+            )
+        gradients = np.empty((m, d))
+        for a in range(p):
+            if a < n_linear:
+                np.multiply(block.design.T, slope[a][:, None], out=gradients[:, a * q : a * q + q])
+            else:
+                gradients[:, n_linear * q + a - n_linear] = slope[a]
+        totals = gradients.reshape(len(units), unit_rows, d).sum(axis=1)
+        totals -= totals.mean(axis=0)
+        covariance += totals.T @ totals / len(units)
+    covariance *= n_units * (n_units / k) / N_DRAWS
+    whitened: Matrix = cv.factor.T @ covariance @ cv.factor
+    return 0.5 * (whitened + whitened.T)

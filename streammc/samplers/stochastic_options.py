@@ -1,0 +1,92 @@
+"""Options of the samplers that follow stochastic gradients."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Final
+
+from streammc.errors import ConfigError
+from streammc.samplers.options import STATISTICS
+
+BIASED: Final = "biased"
+NONE: Final = "none"
+LAPLACE: Final = "laplace"
+
+
+@dataclass(frozen=True)
+class StochasticGradient:
+    """Options that ``sgld`` and ``sghmc`` share; ``None`` means chosen automatically."""
+
+    subsample_size: int | None = None
+    """Rows of every gradient, m."""
+    unit_rows: int | None = None
+    """Rows of a unit, b."""
+    control_variate: int | str | None = 2
+    """2, 1 or 0: the order of the expansion that is subtracted; ``none``: nothing is."""
+    certainty: bool = True
+    """Whether rows with heavy remainders are always evaluated."""
+    preconditioner: str | None = LAPLACE
+    """``laplace``: steps in posterior standard deviations; ``none``: in units of theta."""
+    step_size: float | None = None
+    """Of the first iteration."""
+    decay: float = 0.0
+    """Step size ``step_size (1 + t / offset)^-decay``."""
+    offset: float = 1000.0
+    """In iterations."""
+
+    target: ClassVar[str] = BIASED
+    subsampled: ClassVar[bool] = True
+    audited: ClassVar[bool] = False
+    name: ClassVar[str]
+    order: ClassVar[int] = 2
+    """The plan is that of ``hmc-ecs``: the same rows, whatever is subtracted."""
+    n_blocks: ClassVar[int | None] = None
+    factor_units: ClassVar[int] = 0
+    forced: ClassVar[bool] = True
+    variance_limit: ClassVar[float] = math.inf
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without data."""
+        for option in ("control_variate", "preconditioner", "noise_estimate"):
+            if getattr(self, option, NONE) is None:  # `none` on a command line
+                object.__setattr__(self, option, NONE)
+        if isinstance(self.control_variate, bool) or self.control_variate not in (0, 1, 2, NONE):
+            raise ConfigError(
+                f"control_variate must be 0, 1, 2 or 'none', found {self.control_variate!r}"
+            )
+        if self.preconditioner not in (LAPLACE, NONE):
+            raise ConfigError(
+                f"preconditioner must be 'laplace' or 'none', found {self.preconditioner!r}"
+            )
+        if not isinstance(self.certainty, bool):
+            raise ConfigError(f"certainty must be true or false, found {self.certainty!r}")
+        for option in ("subsample_size", "unit_rows", "n_steps"):
+            check_count(option, getattr(self, option, None))
+        for option in ("step_size", "offset", "trajectory_length"):
+            check_number(option, getattr(self, option, None), above=True)
+        check_number("decay", self.decay, most=1.0)
+
+    @property
+    def statistics(self) -> tuple[str, ...]:
+        """Return the columns of the statistics."""
+        return STATISTICS
+
+    def describe(self) -> dict[str, Any]:
+        """Return every option."""
+        return {"name": self.name, **asdict(self)}
+
+
+def check_count(option: str, value: Any) -> None:
+    """Raise ConfigError unless ``value`` is ``None`` or a positive whole number."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        raise ConfigError(f"{option} must be a positive whole number, found {value!r}")
+
+
+def check_number(option: str, value: Any, *, above: bool = False, most: float = math.inf) -> None:
+    """Raise ConfigError unless ``value`` is ``None`` or finite, in range; ``above``: not 0."""
+    number = not isinstance(value, bool) and isinstance(value, (int, float))
+    inside = number and math.isfinite(value) and 0.0 <= value <= most and not (above and value == 0)
+    if value is not None and not inside:
+        wanted = "above 0" if above else "of 0 or more" if most == math.inf else f"in [0, {most:g}]"
+        raise ConfigError(f"{option} must be a finite number {wanted}, found {value!r}")

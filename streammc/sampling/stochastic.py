@@ -1,0 +1,185 @@
+"""``sgld`` and ``sghmc``: step sizes from the closed form, and the problem of their chains."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from streammc.control_variates.expansion import ControlVariates
+from streammc.control_variates.gradient_noise import gradient_noise
+from streammc.control_variates.plan import Plan
+from streammc.errors import ConfigError
+from streammc.estimators.target import Base
+from streammc.numerics.blas import single_threaded
+from streammc.numerics.sums import taylor
+from streammc.protocols import Dataset, Matrix, Model
+from streammc.samplers.langevin import Dynamics
+from streammc.samplers.options import DEFAULT_LENGTH
+from streammc.samplers.stationary import (
+    MOST_STEPS,
+    Approximation,
+    fewest_steps,
+    hamiltonian_covariance,
+    langevin_covariance,
+    longest_step,
+    three_digits,
+)
+from streammc.samplers.stochastic_gradient import Schedule, StochasticProblem
+from streammc.samplers.stochastic_hamiltonian import ESTIMATED, Sghmc
+from streammc.samplers.stochastic_options import LAPLACE, NONE, StochasticGradient
+from streammc.sampling.build import load_block
+from streammc.subsampling.units import UnitDesign
+
+
+def tune(
+    dataset: Dataset, model: Model, cv: ControlVariates, plan: Plan, sampler: StochasticGradient
+) -> Plan:
+    """Return the plan with step size, steps and predicted bias among its predictions.
+
+    ``gradient_noise`` is the largest variance, in posterior standard deviations, that a
+    gradient has in any direction; ``variance_bias`` the largest relative error of a
+    variance of any linear combination of theta, of the first step size, on the Laplace
+    approximation.
+
+    Raises
+    ------
+    ConfigError
+        If the noise is to be estimated from one unit, or a trajectory has too many steps.
+    """
+    if plan.k < 2 and getattr(sampler, "noise_estimate", NONE) == ESTIMATED:
+        raise ConfigError(
+            "expected a subsample of two units or more for noise_estimate=estimated, found one; "
+            "give a larger subsample_size"
+        )
+    order = _order(sampler)
+    certain = plan.certainty_rows if order >= 0 else plan.certainty_rows[:0]
+    with single_threaded():
+        noise = gradient_noise(
+            cv,
+            dataset,
+            model,
+            order=order,
+            certainty_rows=certain,
+            unit_rows=plan.unit_rows,
+            k=plan.k,
+        )
+        at = _approximation(sampler, cv, noise)
+        if isinstance(sampler, Sghmc):
+            step, n_steps, bias = _trajectory(sampler, at)
+        else:
+            longest = 4.0 / float(at.curvature.max())
+            step = sampler.step_size or longest_step(
+                lambda h: at.bias(langevin_covariance(h, at)), longest
+            )
+            n_steps, bias = 1, at.bias(langevin_covariance(step, at))
+    predicted = {
+        **plan.predicted,
+        "step_size": step,
+        "n_steps": float(n_steps),
+        "variance_bias": bias,
+        "gradient_noise": float(np.linalg.eigvalsh(noise)[-1]),
+    }
+    told = f"by {100.0 * bias:.2g} %" if math.isfinite(bias) else "without bound"
+    reason = (
+        f"biased: at step size {step:.3g} the variances are predicted to be off {told}, by step "
+        "size and noise, on the Laplace approximation"
+    )
+    return replace(
+        plan,
+        certainty_rows=certain,
+        n_blocks=1,
+        reasons=(*plan.reasons, reason),
+        predicted=predicted,
+    )
+
+
+def stochastic(
+    dataset: Dataset, model: Model, cv: ControlVariates, plan: Plan, sampler: StochasticGradient
+) -> StochasticProblem:
+    """Return the problem of ``sgld`` or ``sghmc``."""
+    order, k = _order(sampler), plan.k
+    design = UnitDesign(dataset.n_rows, plan.unit_rows, k, 1)
+    base = Base(
+        cv.theta_star,
+        float(cv.log_lik + cv.log_lik_remainder) if order >= 0 else 0.0,
+        cv.gradient if order >= 1 else np.zeros_like(cv.gradient),
+        np.ascontiguousarray(cv.hessian if order == 2 else np.zeros_like(cv.hessian)),
+        np.ascontiguousarray(cv.factor if _whitened(sampler) else np.eye(cv.dim)),
+        model.prior_table(cv.labels),
+        model.constants,
+        model.n_linear,
+        order,
+        plan.unit_rows,
+        design.n_units / k,
+        0.0,
+    )
+    momentum: Any = sampler if isinstance(sampler, Sghmc) else None
+    factor = design.n_units**2 / (k * (k - 1)) if k > 1 else 0.0
+    estimate = momentum is not None and momentum.noise_estimate == ESTIMATED
+    friction = float(momentum.friction) if momentum else 0.0
+    step, n_steps = plan.predicted["step_size"], int(plan.predicted["n_steps"])
+    fixed = momentum is None or momentum.n_steps is not None
+    return StochasticProblem(
+        link=model.link,
+        sums=taylor,
+        base=base,
+        certain=load_block(dataset, model, plan.certainty_rows, cv.theta_star, order),
+        certainty_rows=plan.certainty_rows,
+        design=design,
+        source=dataset.rows(),
+        constrain=model.constrain,
+        schedule=Schedule(
+            step, sampler.decay, sampler.offset, n_steps if fixed else 0, step * n_steps
+        ),
+        dynamics=Dynamics(int(momentum is not None), friction, factor, int(estimate)),
+        spread=None if _whitened(sampler) else np.ascontiguousarray(cv.factor),
+    )
+
+
+def _order(sampler: StochasticGradient) -> int:
+    """Return the order of the expansion that is subtracted, -1 for none."""
+    return -1 if sampler.control_variate == NONE else int(sampler.control_variate or 0)
+
+
+def _whitened(sampler: StochasticGradient) -> bool:
+    return sampler.preconditioner == LAPLACE
+
+
+def _approximation(
+    sampler: StochasticGradient, cv: ControlVariates, noise: Matrix
+) -> Approximation:
+    """Return the Laplace approximation and the noise in the sampler's coordinates."""
+    if _whitened(sampler):
+        return Approximation(np.ones(cv.dim), np.eye(cv.dim), noise)
+    inverse = np.linalg.inv(cv.factor)
+    curvature, axes = np.linalg.eigh(inverse.T @ inverse)
+    return Approximation(curvature, axes, inverse.T @ noise @ inverse)
+
+
+def _trajectory(sampler: Sghmc, at: Approximation) -> tuple[float, int, float]:
+    """Return step size, number of steps and predicted bias."""
+    friction, estimated = float(sampler.friction), sampler.noise_estimate == ESTIMATED
+
+    def bias(step: float, n_steps: int) -> float:
+        return at.bias(hamiltonian_covariance(step, n_steps, friction, estimated, at))
+
+    length = sampler.trajectory_length or DEFAULT_LENGTH / math.sqrt(float(at.curvature.min()))
+
+    def step_of(n: int) -> float:
+        return length / n if sampler.trajectory_length else three_digits(length / n)
+
+    if sampler.step_size is not None:
+        step = sampler.step_size
+        n_steps = sampler.n_steps or max(math.ceil(length / step - 1e-9), 1)
+    else:
+        n_steps = sampler.n_steps or fewest_steps(lambda n: bias(step_of(n), n))
+        step = step_of(n_steps)
+    if n_steps > MOST_STEPS:
+        raise ConfigError(
+            f"expected at most {MOST_STEPS} steps an iteration, found {n_steps} (trajectory_length "
+            f"{length:.3g} in steps of {step:.3g}); give n_steps or a larger step_size"
+        )
+    return step, n_steps, bias(step, n_steps)

@@ -1,0 +1,163 @@
+"""The closed forms of the stationary covariance against iterating the chain's moments."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from streammc.control_variates.certify import compute
+from streammc.control_variates.gradient_noise import gradient_noise
+from streammc.errors import ConfigError
+from streammc.models import gaussian_mean, logistic
+from streammc.priors import normal
+from streammc.samplers import sghmc, sgld
+from streammc.samplers.stationary import (
+    Approximation,
+    hamiltonian_covariance,
+    langevin_covariance,
+    three_digits,
+)
+from streammc.sampling.setup import decide
+from streammc.stores import from_arrays
+
+
+def approximation(whitened=False):
+    rng = np.random.default_rng(2)
+    root = rng.normal(size=(3, 3))
+    curvature, axes = np.linalg.eigh(root @ root.T + np.eye(3))
+    if whitened:
+        curvature, axes = np.ones(3), np.eye(3)
+    noise = rng.normal(size=(3, 3))
+    return Approximation(curvature, axes, noise @ noise.T)
+
+
+def hessian(at):
+    return at.axes @ np.diag(at.curvature) @ at.axes.T
+
+
+def iterated(at, step, n_steps=0, friction=0.0, estimated=False):
+    """The covariance after many iterations, step by step, in the sampler's coordinates."""
+    h, d = hessian(at), len(at.curvature)
+    covariance = np.eye(2 * d)
+    z, q = slice(0, d), slice(d, 2 * d)
+    known = np.diag(np.diag(at.noise)) if estimated else np.zeros((d, d))
+    for _ in range(3000):
+        if not n_steps:
+            keep = np.eye(d) - 0.5 * step * h
+            more = step * np.eye(d) + 0.25 * step**2 * at.noise
+            covariance[z, z] = keep @ covariance[z, z] @ keep.T + more
+            continue
+        covariance[q], covariance[:, q] = 0.0, 0.0
+        covariance[q, q] = np.eye(d)
+        for _ in range(n_steps):
+            drift, kick = np.eye(2 * d), np.eye(2 * d)
+            drift[z, q] = step * np.eye(d)
+            kick[q, z], kick[q, q] = -step * h, (1.0 - step * friction) * np.eye(d)
+            covariance = kick @ drift @ covariance @ drift.T @ kick.T
+            covariance[q, q] += step**2 * (at.noise - known) + 2.0 * step * friction * np.eye(d)
+    return at.axes.T @ covariance[z, z] @ at.axes
+
+
+@pytest.mark.parametrize("whitened", [True, False])
+def test_sgld_in_closed_form(whitened):
+    at = approximation(whitened)
+    found = langevin_covariance(0.3, at)
+    np.testing.assert_allclose(iterated(at, 0.3), found, rtol=1e-10)
+    if whitened:  # (1 + h v / 4) / (1 - h / 4)
+        expected = (1.0 + 0.3 * np.diag(at.noise) / 4.0) / (1.0 - 0.3 / 4.0)
+        np.testing.assert_allclose(expected, np.diag(found), rtol=1e-12)
+
+
+@pytest.mark.parametrize("whitened", [True, False])
+@pytest.mark.parametrize(
+    ("friction", "estimated"), [(0.0, False), (1.0, False), (1.0, True), (2.0, True)]
+)
+def test_sghmc_in_closed_form(whitened, friction, estimated):
+    at = approximation(whitened)
+    assert not estimated or 2.0 * friction > 0.12 * np.diag(at.noise).max()
+    found = hamiltonian_covariance(0.12, 7, friction, estimated, at)
+    expected = iterated(at, 0.12, 7, friction, estimated)
+    np.testing.assert_allclose(expected, found, rtol=1e-9, atol=1e-12)
+
+
+def test_no_covariance_where_the_steps_are_unstable():
+    at = approximation()
+    assert math.isinf(at.bias(langevin_covariance(4.0 / at.curvature.max(), at)))
+    assert math.isinf(at.bias(hamiltonian_covariance(2.1, 5, 0.0, False, at)))
+    assert math.isinf(at.bias(hamiltonian_covariance(0.1, 1, 0.0, False, at)))  # a random walk
+
+
+def test_bias_is_the_largest_of_any_combination():
+    at = approximation()
+    covariance = langevin_covariance(0.1, at)
+    rng = np.random.default_rng(1)
+    directions = rng.normal(size=(20_000, 3))
+    chain = np.einsum("ni,ij,nj->n", directions, covariance, directions)
+    posterior = (directions**2 / at.curvature).sum(axis=1)
+    seen = np.abs(chain / posterior - 1.0).max()
+    assert 0.97 * at.bias(covariance) < seen <= at.bias(covariance)
+
+
+@pytest.mark.parametrize("value", [1.0, 0.0396039, 1.16e-5, 999.9, 0.0020001])
+def test_three_digits_are_rounded_down(value):
+    rounded = three_digits(value)
+    assert rounded <= value < rounded * 1.01
+    assert rounded == float(f"{rounded:.3g}")
+
+
+@pytest.mark.parametrize("unit_rows", [1, 3])
+def test_noise_of_a_gradient_is_that_of_all_units(unit_rows):
+    X = np.random.default_rng(5).normal(size=(301, 2)) @ np.array([[1.0, 0.3], [0.0, 0.5]])
+    data, model = from_arrays(X, np.zeros(301)), gaussian_mean(prior=normal(scale=5.0), dim=2)
+    cv = compute(data, model)
+    options = {"unit_rows": unit_rows, "k": 20}
+    certain = np.array([7, 100])
+    found = gradient_noise(cv, data, model, order=0, certainty_rows=certain, **options)
+    # The gradient of a row is x - mu*; constants do not count, but in the last short unit.
+    rows = np.zeros((-(-301 // unit_rows) * unit_rows, 2))
+    scatter = 0.0
+    from streammc.control_variates.draws import covering_draws
+
+    for shift in covering_draws(16, 2, 6) @ cv.factor.T:
+        rows[:301] = X - cv.theta_star - shift
+        rows[certain] = 0.0
+        scatter = scatter + np.cov(rows.reshape(-1, unit_rows, 2).sum(axis=1).T, bias=True) / 16
+    units = len(rows) / unit_rows
+    expected = cv.factor.T @ (units**2 / 20 * scatter) @ cv.factor
+    np.testing.assert_allclose(expected, found, rtol=1e-9)
+    nothing = gradient_noise(cv, data, model, order=2, certainty_rows=certain, **options)
+    assert np.abs(nothing).max() < 1e-20 * found.max()
+
+
+def decided(sampler, rows=20_000):
+    rng = np.random.default_rng(6)
+    X = np.c_[np.ones(rows), rng.normal(size=(rows, 2))]
+    y = rng.random(rows) < 1 / (1 + np.exp(-X @ [-0.5, 0.6, 0.2]))
+    return decide(from_arrays(X, y), logistic(), sampler, None).plan.predicted
+
+
+@pytest.mark.parametrize("build", [sgld, sghmc])
+@pytest.mark.parametrize("options", [{}, {"control_variate": 1}, {"preconditioner": "none"}])
+def test_automatic_steps_have_at_most_one_percent_of_bias(build, options):
+    predicted = decided(build(**options))
+    assert 0.005 < predicted["variance_bias"] <= 0.01
+    worse = {"step_size": 3.0 * predicted["step_size"], **options}
+    assert decided(build(**worse))["variance_bias"] > 0.015
+
+
+def test_steps_of_a_trajectory_follow_from_its_length_and_step_size():
+    predicted = decided(sghmc(step_size=0.06, trajectory_length=1.2, friction=0.0))
+    assert (0.06, 20) == (predicted["step_size"], predicted["n_steps"])
+    assert 0.02 < predicted["variance_bias"] < 0.03
+    predicted = decided(sghmc(n_steps=6, trajectory_length=1.2))
+    assert (pytest.approx(0.2, rel=1e-12), 6) == (predicted["step_size"], predicted["n_steps"])
+    assert 7 == decided(sghmc(step_size=0.02, n_steps=7))["n_steps"]
+
+
+def test_too_many_steps_and_a_noise_estimate_from_one_unit_are_refused():
+    with pytest.raises(ConfigError, match="at most 65536 steps"):
+        decided(sghmc(step_size=1e-6), rows=500)
+    with pytest.raises(ConfigError, match="two units or more"):
+        decided(sghmc(noise_estimate="estimated", subsample_size=1), rows=500)
