@@ -32,7 +32,7 @@ def diagnosis(path: str) -> dict[str, Any]:
     """
     from streammc.cli.recorded import store_of_run
     from streammc.diagnostics.original_scale import ratios, transform
-    from streammc.diagnostics.summary import draws_and_labels, summarize, summarize_draws
+    from streammc.diagnostics.summary import draws_and_labels, signs, summarize, summarize_draws
     from streammc.errors import DataError, MissingError
     from streammc.sampling.cost import run_cost
     from streammc.trace.datatree import open_run
@@ -54,8 +54,8 @@ def diagnosis(path: str) -> dict[str, Any]:
     try:
         attributes = dict(store_of_run(run).attributes)
         moved, labels = transform(*draws_and_labels(tree), attributes)
-        original = summarize_draws(moved, labels)
-        factors = ratios(moved, labels, run.identity["model"]["name"])
+        original = summarize_draws(moved, labels, signs(tree))
+        factors = ratios(moved, labels, run.identity["model"]["name"], signs(tree))
     except (MissingError, DataError):
         pass
     spent = run_cost(run)

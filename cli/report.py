@@ -168,6 +168,7 @@ def cost_text(sampling: Mapping[str, Any]) -> str:
         "blocks": "n_blocks",
         "log_lik_variance": "log_lik_variance_mean",
         "predicted variance bias": "predicted_variance_bias",
+        "mean sign": "mean_sign",
         "acceptance rate": "acceptance_rate",
         "rows read": "rows_read",
         "bytes read": "bytes_read",

@@ -21,7 +21,7 @@ from streammc.numerics.sums import taylor
 from streammc.samplers.hamiltonian import Problem
 from streammc.stores.memory import from_arrays
 from streammc.subsampling.certainty import leave_out
-from streammc.subsampling.units import UnitDesign
+from streammc.subsampling.units import ProductDesign, UnitDesign
 
 BUILDERS = {
     "logistic": logistic,
@@ -137,6 +137,17 @@ class Small:
     def subsample(self, units) -> Block:
         return self.expanded(self.unit_rows_of(units), self.order)
 
+    def product_base(self, intensity, bound, factor_units=1, growth=0.0):
+        """Return the base of a block-Poisson product over the same rows."""
+        return self.base._replace(
+            estimate_factor=self.n_units / factor_units,
+            variance_factor=0.0,
+            factor_units=factor_units,
+            intensity=float(intensity),
+            soft_bound=bound,
+            bound_growth=growth,
+        )
+
     def point_at(self, theta, units, base=None):
         base = base or self.base
         sub = self.subsample(units) if len(units) else allocate_block(0, self.d, self.p)
@@ -178,17 +189,28 @@ def whitening(hessian):
         return np.diag(1 / np.sqrt(np.abs(np.diag(precision))))
 
 
-def kernel_problem(small, *, step_size=None, length=1.5, jitter=0.2, base=None, **settings):
+def kernel_problem(
+    small, *, step_size=None, length=1.5, jitter=0.2, base=None, n_blocks=None, **settings
+):
     """Return a ``Problem`` for the production chain over a small data set."""
+    base = base or small.base
+    if base.factor_units:
+        units = round(base.intensity) * base.factor_units
+        design = ProductDesign(
+            small.n, small.unit_rows, units, n_blocks or round(base.intensity), base.factor_units
+        )
+        settings["design"] = design
     store = from_arrays(small.X, small.y, offset=small.offset, weight=small.weight)
     k = len(small.certain_rows) < small.n
     return Problem(
         link=small.model.link,
         sums=taylor,
-        base=base or small.base,
+        base=base,
         certain=small.certain,
         certainty_rows=small.certain_rows,
-        design=UnitDesign(small.n, small.unit_rows, small.k, small.k) if k else None,
+        design=settings.pop(
+            "design", UnitDesign(small.n, small.unit_rows, small.k, small.k) if k else None
+        ),
         source=store.rows(),
         trajectory_length=length,
         jitter=jitter,

@@ -20,6 +20,8 @@ from streammc import rng
 from streammc.control_variates.pilot import Pilot
 from streammc.protocols import Vector
 
+GROWTH = 2.0
+"""The soft bound keeps that many standard deviations of a factor positive, at any distance."""
 LEAST_SIGN = 0.2
 """Below this mean sign a run is refused: errors grow with its reciprocal."""
 

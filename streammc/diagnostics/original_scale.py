@@ -138,7 +138,12 @@ def as_variables(
     return out
 
 
-def ratios(theta: NDArray[np.float64], labels: Sequence[str], model: str) -> dict[str, Any] | None:
+def ratios(
+    theta: NDArray[np.float64],
+    labels: Sequence[str],
+    model: str,
+    sign: NDArray[np.float64] | None = None,
+) -> dict[str, Any] | None:
     """Return the exponentials of the coefficients, summarised, or ``None``.
 
     Parameters
@@ -147,6 +152,8 @@ def ratios(theta: NDArray[np.float64], labels: Sequence[str], model: str) -> dic
         Draws (chain, draw, d) on the table's scale.
     model
         Name of the model: see :data:`RATIOS`.
+    sign
+        (chain, draw) weights of a signed run.
 
     Returns
     -------
@@ -164,4 +171,4 @@ def ratios(theta: NDArray[np.float64], labels: Sequence[str], model: str) -> dic
     with np.errstate(over="ignore"):
         values = np.exp(theta[:, :, kept])
     names = [labels[column].removeprefix("beta[").removesuffix("]") for column in kept]
-    return {"kind": RATIOS[model], "parameters": summarize_draws(values, names)}
+    return {"kind": RATIOS[model], "parameters": summarize_draws(values, names, sign)}

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streammc.diagnostics.signed import require_no_sign, signed_statistics
+
 if TYPE_CHECKING:
     import xarray as xr
 
@@ -23,13 +25,17 @@ Statistics = dict[str, float | None]
 _FEWEST_DRAWS = 4  # fewer leave nothing to split, and ArviZ says NaN
 
 
-def summarize(tree: xr.DataTree) -> dict[str, Statistics]:
+def summarize(tree: xr.DataTree, *, plain: bool = False) -> dict[str, Statistics]:
     """Return the statistics of every parameter of a run, by ArviZ label.
+
+    Draws whose likelihood was estimated with a sign are weighted by it.
 
     Parameters
     ----------
     tree
         A tree with a group ``posterior`` of dimensions (chain, draw, ...).
+    plain
+        ``True``: without weights; refused where a sign is negative.
 
     Returns
     -------
@@ -37,9 +43,29 @@ def summarize(tree: xr.DataTree) -> dict[str, Statistics]:
         label -> ``mean, sd, mcse_mean, ess_bulk, ess_tail, r_hat, q5, median, q95``;
         ``None`` where a statistic does not exist: R-hat of one chain, any of a
         constant, of fewer than four draws, or of values that are not finite.
+
+    Raises
+    ------
+    StreammcError
+        If a plain summary is asked for and a sign is negative.
     """
     theta, labels = draws_and_labels(tree)
-    return summarize_draws(theta, labels)
+    sign = signs(tree)
+    if plain and sign is not None:
+        require_no_sign(sign)
+    return summarize_draws(theta, labels, sign)
+
+
+def signs(tree: xr.DataTree) -> NDArray[np.float64] | None:
+    """Return the signs (chain, draw) of a signed run; ``None`` where there are none or all are 1.
+
+    All 1 is a sample like any other.
+    """
+    stats = tree["sample_stats"] if "sample_stats" in tree.children else None
+    if stats is None or "sign" not in stats.data_vars:
+        return None
+    sign: NDArray[np.float64] = stats["sign"].transpose("chain", "draw").to_numpy()
+    return sign if (sign < 0.0).any() else None
 
 
 def draws_and_labels(tree: xr.DataTree) -> tuple[NDArray[np.float64], list[str]]:
@@ -68,21 +94,25 @@ def draws_and_labels(tree: xr.DataTree) -> tuple[NDArray[np.float64], list[str]]
     return theta, labels
 
 
-def summarize_draws(theta: NDArray[np.float64], labels: Sequence[str]) -> dict[str, Statistics]:
-    """Return :func:`summarize` of draws (chain, draw, d)."""
+def summarize_draws(
+    theta: NDArray[np.float64], labels: Sequence[str], sign: NDArray[np.float64] | None = None
+) -> dict[str, Statistics]:
+    """Return :func:`summarize` of draws (chain, draw, d), weighted by ``sign`` (chain, draw)."""
     return {
-        label: _statistics(np.ascontiguousarray(theta[:, :, column]))
+        label: _statistics(np.ascontiguousarray(theta[:, :, column]), sign)
         for column, label in enumerate(labels)
     }
 
 
-def _statistics(draws: NDArray[np.float64]) -> Statistics:
+def _statistics(draws: NDArray[np.float64], sign: NDArray[np.float64] | None) -> Statistics:
     """Return the statistics of one parameter (chain, draw)."""
     from arviz_base import rcParams
     from arviz_stats.base import array_stats
 
     found: dict[str, Any] = {}
-    if draws.size and np.isfinite(draws).all():
+    if sign is not None:
+        found = signed_statistics(draws, sign)
+    elif draws.size and np.isfinite(draws).all():
         found = {"mean": draws.mean(), "median": np.quantile(draws, 0.5)}
         found |= {"q5": np.quantile(draws, 0.05), "q95": np.quantile(draws, 0.95)}
         if draws.size > 1:

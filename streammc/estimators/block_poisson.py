@@ -13,6 +13,13 @@ and ``lambda``, and may be negative. What is sampled is ``|L^|``; its sign is re
 ``log |L^|`` is a compound Poisson sum. Its variance is ``lambda E[(log |A|)^2]``, which
 ``sum_f (log |A_f|)^2`` estimates without bias. Under the density proportional to
 ``|L^|`` the mean sign is ``E L^ / E |L^| = exp(-2 lambda E[max(-A, 0)])``.
+
+The bound may depend on ``theta``, and must: with a fixed ``a`` estimates far from
+``theta_star`` are large and of either sign, and ``E |L^|`` exceeds ``L`` by that same
+exponential: false modes, even an improper density. Remainders grow with the distance
+``r = |z| / sqrt d`` as ``r^(order + 1)``, so ``a(theta) = a* - lambda (g - 1)`` with
+``g = (1 + (growth r^(order + 1))^4)^(1/4)``: 1 where the posterior is, and as fast as the
+remainders beyond.
 """
 
 from __future__ import annotations
@@ -37,15 +44,36 @@ def log_factors(totals, start, n_factors, units, scale, intensity, bound):  # ty
 
 
 @inline
+def soft_bound(at_star, growth, intensity, order, z):  # type: ignore[no-untyped-def]
+    """Return ``a`` at the whitened position ``z``, and ``c`` where its gradient is ``c z``."""
+    if growth == 0.0:
+        return at_star, 0.0
+    d = z.shape[0]
+    square = 0.0
+    for j in range(d):
+        square += z[j] * z[j]
+    square /= d
+    power = 1.0
+    for _ in range(2 * max(order, 0) + 1):
+        power *= square
+    rise = growth**4 * power  # over square
+    g = (1.0 + rise * square) ** 0.25
+    by_square = 0.25 * (2 * max(order, 0) + 2) * rise / (g * g * g)
+    return at_star - intensity * (g - 1.0), -intensity * by_square * 2.0 / d
+
+
+@inline
 def log_product(totals, k, units, scale, intensity, bound, unit_weight):  # type: ignore[no-untyped-def]
-    """Return ``log |exp(a + lambda) prod_f A_f|``, the estimate of its variance, and the sign.
+    """Return ``log |exp(a + lambda) prod_f A_f|``, its variance, sign and derivative in ``a``.
 
     ``totals`` holds ``k`` unit totals, ``units`` of them to a factor; ``scale`` is
-    ``U / units``. Writes ``unit_weight`` (k,), the derivative of the logarithm in each.
+    ``U / units``. The variance is an estimate without bias. Writes ``unit_weight`` (k,),
+    the derivative of the logarithm in each.
     """
     log = bound + intensity
     variance = 0.0
     sign = 1.0
+    by_bound = 1.0
     for f in range(k // units):
         total = 0.0
         for j in range(f * units, (f + 1) * units):
@@ -56,6 +84,7 @@ def log_product(totals, k, units, scale, intensity, bound, unit_weight):  # type
         one = math.log(abs(excess) / intensity)
         log += one
         variance += one * one
+        by_bound -= 1.0 / excess
         for j in range(f * units, (f + 1) * units):
             unit_weight[j] = scale / excess
-    return log, variance, sign
+    return log, variance, sign, by_bound

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import types
 
-from streammc.estimators.block_poisson import log_product
+from streammc.estimators.block_poisson import log_product, soft_bound
 from streammc.estimators.blocks import (
     BLOCK_TYPE,
     SCRATCH_TYPE,
@@ -79,11 +79,13 @@ class Base(NamedTuple):
     intensity: float = 0.0
     """``lambda``, the expected number of factors."""
     soft_bound: float = 0.0
-    """``a``, which most estimates of the remainder exceed."""
+    """``a`` at ``theta_star``, which most estimates of the remainder exceed."""
+    bound_growth: float = 0.0
+    """How fast ``a`` falls away from there; 0 keeps it."""
 
 
 BASE_TYPE: Any = types.NamedTuple(
-    (vector, f8, vector, matrix, matrix, matrix, vector, i8, i8, i8, f8, f8, i8, f8, f8), Base
+    (vector, f8, vector, matrix, matrix, matrix, vector, i8, i8, i8, f8, f8, i8, f8, f8, f8), Base
 )
 
 
@@ -103,8 +105,9 @@ class Point(NamedTuple):
     slope: Matrix
     """(p, m) their derivatives in the predictors."""
     scalars: Vector
-    """(7,) log density without the subsample, remainder of C, variance of the estimate, log
-    density, mean D, estimate of the sampled remainder, sign of the estimated likelihood."""
+    """(8,) log density without the subsample, remainder of C, variance of the estimate, log
+    density, mean D, estimate of the sampled remainder, sign of the estimated likelihood, and
+    the soft bound."""
     used: Index
     """(2,) units and rows in use: the arrays may be longer."""
 
@@ -112,7 +115,7 @@ class Point(NamedTuple):
 POINT_TYPE: Any = types.NamedTuple(
     (vector, vector, vector, vector, vector, matrix, vector, index_vector), Point
 )
-REST, CERTAIN, VARIANCE, DENSITY, MEAN, ESTIMATE, SIGN = range(7)
+REST, CERTAIN, VARIANCE, DENSITY, MEAN, ESTIMATE, SIGN, BOUND = range(8)
 UNITS, ROWS = range(2)
 
 
@@ -147,7 +150,7 @@ def allocate_point(d: int, k: int, m: int, p: int) -> Point:
         np.zeros(k),
         np.zeros(m),
         np.zeros((p, m)),
-        np.zeros(7),
+        np.zeros(8),
         np.array([k, m], dtype=np.int64),
     )
 
@@ -219,11 +222,18 @@ def finish(base, sub, point, work):  # type: ignore[no-untyped-def]
     estimate = 0.0
     mean = 0.0
     sign = 1.0
+    scalars = point.scalars
     if base.factor_units > 0:
         unit_weight = work.unit_weight
-        estimate, variance, sign = log_product(
-            totals, k, base.factor_units, scale, base.intensity, base.soft_bound, unit_weight
+        bound, slope_of_bound = soft_bound(
+            base.soft_bound, base.bound_growth, base.intensity, base.order, point.z
         )
+        scalars[BOUND] = bound
+        estimate, variance, sign, by_bound = log_product(
+            totals, k, base.factor_units, scale, base.intensity, bound, unit_weight
+        )
+        for i in range(d):
+            gradient[i] += by_bound * slope_of_bound * point.z[i]
         for a in range(p):
             for j in range(k):
                 for i in range(j * b, (j + 1) * b):
@@ -244,7 +254,6 @@ def finish(base, sub, point, work):  # type: ignore[no-untyped-def]
                         weighted[a, i] = slope[a, i] * one
     for lo in range(0, m, TILE):
         pull_back(sub, weighted, base.n_linear, lo, min(lo + TILE, m), total_gradient)
-    scalars = point.scalars
     scalars[VARIANCE] = variance
     scalars[MEAN] = mean
     scalars[ESTIMATE] = estimate

@@ -16,7 +16,7 @@ from numba import types
 
 from streammc.estimators.block_poisson import log_factors
 from streammc.estimators.blocks import BLOCK_TYPE, ROWS_TYPE, copy_rows
-from streammc.estimators.target import BASE_TYPE, POINT_TYPE, ROWS, UNITS, WORK_TYPE, finish
+from streammc.estimators.target import BASE_TYPE, BOUND, POINT_TYPE, ROWS, UNITS, WORK_TYPE, finish
 from streammc.numerics.jit import LINK_TYPE, f8, i8, index_vector, jit
 from streammc.samplers.subsample import PROPOSAL_TYPE, evaluate_proposal
 
@@ -29,7 +29,7 @@ from streammc.samplers.subsample import PROPOSAL_TYPE, evaluate_proposal
 def propose_factors(link, base, ahead, position, n_units, block, point, proposal, work):  # type: ignore[no-untyped-def]
     """Evaluate new factors for ``block``; return ``log |L^'| - log |L^|``, the log ratio."""
     units, scale = base.factor_units, base.estimate_factor
-    intensity, bound = base.intensity, base.soft_bound
+    intensity, bound = base.intensity, point.scalars[BOUND]
     totals, owner = point.totals, proposal.owner
     n_factors = point.used[UNITS] // units
     leaving = 0

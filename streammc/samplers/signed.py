@@ -29,7 +29,8 @@ class HmcEcsSigned:
     unit_rows: int | None = None
     """Rows of a unit, b."""
     soft_bound: float | None = None
-    """``a``; automatically the typical sampled remainder less ``lambda``."""
+    """``a``, the same everywhere; automatically the typical sampled remainder less
+    ``lambda``, and lower far from ``theta_star``."""
     trajectory: str = "jittered"
     """``jittered`` draws the length of each; ``nuts`` ends it where it turns back."""
     integrator: str = "split"

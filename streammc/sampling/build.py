@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import cast
 
 import numpy as np
 
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.plan import Plan
+from streammc.control_variates.signs import GROWTH
 from streammc.errors import OutOfMemoryError
 from streammc.estimators.blocks import (
     Block,
@@ -125,14 +127,15 @@ def subsampled(
         size = plan.factor_units
         design = ProductDesign(dataset.n_rows, plan.unit_rows, k, plan.n_blocks, size)
         intensity = k / size
-        bound = sampler.soft_bound
+        bound, growth = sampler.soft_bound, 0.0
         if bound is None:
             bound = plan.predicted["remainder"] - intensity
-        factors = (design.n_units / size, 0.0, size, intensity, bound)
+            growth = GROWTH * math.sqrt(plan.predicted["variance"] / intensity)
+        factors = (design.n_units / size, 0.0, size, intensity, bound, growth)
     else:
         design = UnitDesign(dataset.n_rows, plan.unit_rows, k, plan.n_blocks)
         divisor = k * (k - 1) if sampler.variance == "unbiased" else k * k
-        factors = (design.n_units / k, design.n_units**2 / divisor, 0, 0.0, 0.0)
+        factors = (design.n_units / k, design.n_units**2 / divisor, 0, 0.0, 0.0, 0.0)
     hessian = cv.hessian if cv.order == 2 else np.zeros_like(cv.hessian)
     base = Base(
         cv.theta_star,

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import math
 import secrets
 import tempfile
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from streammc.control_variates.expansion import ControlVariates
-from streammc.errors import ConfigError, RefusedError, SamplingWarning
-from streammc.protocols import Dataset, Model, Sampler, SubsamplingSampler
+from streammc.errors import ConfigError, SamplingWarning
+from streammc.protocols import Dataset, Model, Sampler
 from streammc.samplers.chain import StoppedError
 from streammc.sampling import build
 from streammc.sampling.chains import Chains, Progress
 from streammc.sampling.identity import check_counts, identity
 from streammc.sampling.setup import Setup, contents, decide, load
+from streammc.sampling.watch import check_sign, check_variance, variance_so_far
 from streammc.trace.run_directory import RunDirectory, check_identity
 
 if TYPE_CHECKING:
@@ -258,7 +258,7 @@ def _drive(
     stop: Callable[[], bool],
 ) -> None:
     """Run every interval that is missing; refuse to go on where the variance is too high."""
-    total, count = _variance_so_far(run, setup.sampler)
+    total, count = variance_so_far(run, setup.sampler)
     if progress is not None and run.next_length:
         progress("start", run.next_start, run.next_start + run.next_length, {})
     while n := run.next_length:
@@ -268,9 +268,11 @@ def _drive(
         variance = statistics["log_lik_variance"]
         if phase == "draws":
             total, count = total + float(variance.sum()), count + variance.size
-            _check_variance(total / count, setup.sampler)
+            check_variance(total / count, setup.sampler)
         elif done == wanted:
-            _check_variance(float(variance.mean()), setup.sampler)
+            check_variance(float(variance.mean()), setup.sampler)
+        if done == wanted and "sign" in statistics:
+            check_sign(run, phase)
         if progress is not None:
             facts = {
                 "log_lik_variance": float(variance.mean()),
@@ -279,32 +281,3 @@ def _drive(
                 "rows": int(statistics["n_rows"].sum()),
             }
             progress(phase, done, wanted, facts)
-
-
-def _variance_so_far(run: RunDirectory, sampler: Sampler) -> tuple[float, int]:
-    """Return sum and count over the committed draws; what was refused is refused again."""
-    if run.phase == "warmup":
-        return 0.0, 0
-    if run.committed_draws:
-        seen = run.read_group("sample_stats")["log_lik_variance"]
-        _check_variance(float(seen.mean()), sampler)
-        if run.next_length:
-            seen = seen[:, : run.next_start]
-        return float(seen.sum()), seen.size
-    if run.warmup:
-        last = (run.warmup - 1) // run.interval * run.interval
-        seen = run.read_group("warmup_sample_stats")["log_lik_variance"]
-        _check_variance(float(seen[:, last:].mean()), sampler)
-    return 0.0, 0
-
-
-def _check_variance(mean: float, sampler: Sampler) -> None:
-    """Refuse to go on where the draws would be biased without a sign of it."""
-    if not sampler.subsampled:
-        return
-    limit = cast(SubsamplingSampler, sampler).variance_limit
-    if limit < math.inf and not mean <= limit:
-        raise RefusedError(
-            f"log_lik_variance should stay near 0.1, its mean is {mean:.3g}: the draws would be "
-            "biased; use --sampler hmc, a larger --subsample-size, or more passes for theta_star"
-        )

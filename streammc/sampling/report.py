@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from streammc.control_variates.expansion import ControlVariates
 from streammc.diagnostics.original_scale import as_variables, ratios, transform
-from streammc.diagnostics.summary import draws_and_labels, summarize, summarize_draws
+from streammc.diagnostics.summary import draws_and_labels, signs, summarize, summarize_draws
 from streammc.diagnostics.weights import audit_weights
 from streammc.protocols import Dataset, Model, Sampler
 from streammc.samplers.stochastic_options import BIASED
@@ -117,7 +117,7 @@ def finish_report(
     if audit:
         verdict = run_audit(run, dataset, model, setup.cv, scheduler=scheduler, progress=progress)
     tree = open_run(run.path)
-    parameters = summarize(tree)
+    parameters, sign = summarize(tree), signs(tree)
     original, labels = transform(*draws_and_labels(tree), dict(dataset.attributes))
     if dataset.attributes.get("standardization") is not None:
         run.add_group("posterior_original", as_variables(original, labels))
@@ -126,8 +126,8 @@ def finish_report(
     sampling["evaluations"] = spent["evaluations"]
     summary = {
         "parameters": parameters,
-        "parameters_original": summarize_draws(original, labels),
-        "ratios": ratios(original, labels, model.name),
+        "parameters_original": summarize_draws(original, labels, sign),
+        "ratios": ratios(original, labels, model.name, sign),
         "audit": verdict,
         "sampling": sampling,
         "cost": spent,
@@ -189,11 +189,15 @@ def _sampling(
         "noise_clipped": float(stats["noise_clipped"].mean()) if "noise_clipped" in stats else None,
         "laplace_gap": _laplace_gap(model.unconstrain(run.draws_matrix()), cv),
     }
+    if "sign" in stats.data_vars:
+        facts["mean_sign"] = float(stats["sign"].mean())
+        facts["negative_signs"] = float((stats["sign"] < 0.0).mean())
     if plan is not None:
         facts |= {
             "subsample_size": plan.k * plan.unit_rows,
             "n_blocks": plan.n_blocks,
             "unit_rows": plan.unit_rows,
+            "minibatch": plan.factor_units or None,
             "deff": plan.deff,
             "deff_rows": plan.deff_rows,
             "remainder_kurtosis": plan.predicted.get("remainder_kurtosis"),

@@ -168,6 +168,7 @@ def ecs_pairs(
             0,
             0.0,
             0.0,
+            0.0,
         )
         for u in range(k):
             proposal.units[u] = rng.integers(0, n)

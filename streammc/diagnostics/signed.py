@@ -1,0 +1,92 @@
+"""Summaries of draws that carry a sign (Dang et al. 2019, eq. 17).
+
+A signed run samples ``|L^| p(theta) p(u)``; with ``s`` the sign of the estimated
+likelihood, ``E[f] = E[f s] / E[s]``. The error of such a ratio is that of the mean of
+
+    h = s (f - mean f) / mean s
+
+to first order (delta method): its Monte Carlo error over the chains is computed by ArviZ,
+and an effective sample size is the variance of ``f`` under the posterior over the square
+of that error. It can exceed neither the number of draws by much nor be read as if the
+draws were plain: a mean sign of 0.5 costs a factor of four or more.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.errors import StreammcError
+
+TAIL = (0.05, 0.95)
+_FEWEST_DRAWS = 4
+
+
+def require_no_sign(sign: NDArray[np.float64]) -> None:
+    """Refuse a plain summary of draws of which some have a negative sign.
+
+    Raises
+    ------
+    StreammcError
+        With the share of negative signs.
+    """
+    negative = float(np.mean(np.asarray(sign) < 0.0))
+    if negative > 0.0:
+        raise StreammcError(
+            f"expected draws without a sign, found {negative:.2%} of them negative: a plain "
+            "summary would be wrong; use the weighted one (streammc diagnose, or plain=False)"
+        )
+
+
+def quantile(values: NDArray[np.float64], sign: NDArray[np.float64], p: float) -> float:
+    """Return the ``p`` quantile: the least value whose signed share below it reaches ``p``."""
+    order = np.argsort(values, axis=None, kind="stable")
+    share = np.cumsum(sign.ravel()[order]) / sign.sum()
+    return float(values.ravel()[order[np.argmax(share >= p - 1e-12)]])
+
+
+def ratio_terms(
+    values: NDArray[np.float64], sign: NDArray[np.float64]
+) -> tuple[float, NDArray[np.float64]]:
+    """Return the signed mean of ``values`` (chain, draw), and the terms h of its error."""
+    mean_sign = float(sign.mean())
+    mean = float((sign * values).mean()) / mean_sign
+    return mean, sign * (values - mean) / mean_sign
+
+
+def signed_statistics(
+    draws: NDArray[np.float64], sign: NDArray[np.float64]
+) -> dict[str, float | None]:
+    """Return the statistics of one parameter (chain, draw), weighted by sign.
+
+    ``sd`` is ``None`` where its square is estimated negative: too few draws.
+    """
+    from arviz_stats.base import array_stats
+
+    found: dict[str, Any] = {}
+    if draws.size and np.isfinite(draws).all() and sign.sum() > 0.0:
+        mean, terms = ratio_terms(draws, sign)
+        square, _ = ratio_terms((draws - mean) ** 2, sign)
+        found = {"mean": mean, "median": quantile(draws, sign, 0.5)}
+        found["q5"], found["q95"] = (quantile(draws, sign, p) for p in TAIL)
+        found["sd"] = np.sqrt(square) if square > 0.0 else None
+        if draws.shape[1] >= _FEWEST_DRAWS and draws.min() < draws.max():
+            with np.errstate(all="ignore"):
+                error = array_stats.mcse(terms, method="mean")
+                found["mcse_mean"] = error
+                found["ess_bulk"] = square / error**2 if square > 0.0 else None
+                tails = []
+                for p in TAIL:
+                    below = (draws <= quantile(draws, sign, p)).astype(np.float64)
+                    _, below_terms = ratio_terms(below, sign)
+                    tails.append(p * (1 - p) / array_stats.mcse(below_terms, method="mean") ** 2)
+                found["ess_tail"] = min(tails)
+                if len(draws) > 1:
+                    # Of what was sampled, and of what the mean is made of.
+                    found["r_hat"] = max(
+                        array_stats.rhat(draws, method="rank"),
+                        array_stats.rhat(terms, method="rank"),
+                    )
+    return found
