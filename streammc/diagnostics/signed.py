@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streammc.diagnostics.quantiles import quantiles
 from streammc.errors import StreammcError
 
 TAIL = (0.05, 0.95)
@@ -38,13 +39,6 @@ def require_no_sign(sign: NDArray[np.float64]) -> None:
             f"expected draws without a sign, found {negative:.2%} of them negative: a plain "
             "summary would be wrong; use the weighted one (streammc diagnose, or plain=False)"
         )
-
-
-def quantile(values: NDArray[np.float64], sign: NDArray[np.float64], p: float) -> float:
-    """Return the ``p`` quantile: the least value whose signed share below it reaches ``p``."""
-    order = np.argsort(values, axis=None, kind="stable")
-    share = np.cumsum(sign.ravel()[order]) / sign.sum()
-    return float(values.ravel()[order[np.argmax(share >= p - 1e-12)]])
 
 
 def ratio_terms(
@@ -69,8 +63,9 @@ def signed_statistics(
     if draws.size and np.isfinite(draws).all() and sign.sum() > 0.0:
         mean, terms = ratio_terms(draws, sign)
         square, _ = ratio_terms((draws - mean) ** 2, sign)
-        found = {"mean": mean, "median": quantile(draws, sign, 0.5)}
-        found["q5"], found["q95"] = (quantile(draws, sign, p) for p in TAIL)
+        weights = sign.ravel()
+        q5, median, q95 = quantiles(draws.ravel(), (TAIL[0], 0.5, TAIL[1]), weights)
+        found = {"mean": mean, "median": median, "q5": q5, "q95": q95}
         found["sd"] = np.sqrt(square) if square > 0.0 else None
         if draws.shape[1] >= _FEWEST_DRAWS and draws.min() < draws.max():
             with np.errstate(all="ignore"):
@@ -78,8 +73,8 @@ def signed_statistics(
                 found["mcse_mean"] = error
                 found["ess_bulk"] = square / error**2 if square > 0.0 else None
                 tails = []
-                for p in TAIL:
-                    below = (draws <= quantile(draws, sign, p)).astype(np.float64)
+                for p, edge in zip(TAIL, (q5, q95), strict=True):
+                    below = (draws <= edge).astype(np.float64)
                     _, below_terms = ratio_terms(below, sign)
                     tails.append(p * (1 - p) / array_stats.mcse(below_terms, method="mean") ** 2)
                 found["ess_tail"] = min(tails)

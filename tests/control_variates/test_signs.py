@@ -1,0 +1,87 @@
+"""What the plan says of a block-Poisson product, against products that are drawn."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from streammc import from_arrays, models
+from streammc.control_variates.certify import compute
+from streammc.control_variates.pilot import Pilot
+from streammc.control_variates.plan import plan
+from streammc.control_variates.signs import forecast, variance_target
+from streammc.priors import normal
+
+
+def pilot(totals):
+    """A pilot of units of one row whose remainders are given, one draw."""
+    n = len(totals)
+    return Pilot(
+        np.arange(n), 1, np.asarray(totals, np.float32)[None, :, None], n, np.zeros((n, 1), bool)
+    )
+
+
+@pytest.mark.parametrize(("units", "k"), [(1, 10), (4, 40)])
+def test_forecast_agrees_with_drawn_products(units, k):
+    rng = np.random.default_rng(0)
+    totals = (rng.standard_t(5, size=4000) * 0.0016).astype(np.float32).astype(float)
+    remainder, intensity = totals.sum(), k / units
+    found = forecast(pilot(totals), 1, k, units, remainder)
+    logs, signs = [], []
+    for _ in range(60_000):
+        batch = rng.choice(totals, size=(rng.poisson(intensity), units))
+        factor = (len(totals) * batch.mean(axis=1) - remainder + intensity) / intensity
+        logs.append(np.log(np.abs(factor)).sum())
+        signs.append(np.prod(np.sign(factor)))
+    logs, signs = np.array(logs), np.array(signs)
+    weight = np.exp(logs)
+    mean_sign = (signs * weight).mean() / weight.mean()
+    assert 0.3 < mean_sign < 0.97
+    assert found.mean_sign[0] == pytest.approx(mean_sign, abs=0.05)
+    assert found.variance[0] == pytest.approx(logs.var(), rel=0.1)
+
+
+def test_one_unit_to_a_factor_keeps_the_sign_best():
+    totals = np.random.default_rng(1).standard_t(4, size=4000) * 0.003
+    sign = [forecast(pilot(totals), 1, 60, g, 0.0).mean_sign[0] for g in (1, 5, 30)]
+    assert sign[0] > sign[1] > sign[2]
+
+
+def test_more_units_are_worth_while_as_long_as_the_subsample_costs_draws():
+    assert [variance_target(d, 100) for d in (2, 29, 500)] == [0.1, 0.29, 1.0]
+
+
+@pytest.fixture(scope="module")
+def heavy():
+    rng = np.random.default_rng(3)
+    n = 5000
+    X = np.c_[np.ones(n), rng.standard_t(3.0, size=n)]
+    y = (rng.random(n) < 1 / (1 + np.exp(2 - 0.5 * X[:, 1]))).astype(float)
+    store, model = from_arrays(X, y), models.logistic(prior=normal(scale=10.0))
+    return store, model, compute(store, model)
+
+
+def test_plan_of_a_product_holds_its_target(heavy):
+    store, model, cv = heavy
+    chosen = plan(cv, store, model, factor_units=1)
+    assert chosen.refused is None
+    assert chosen.predicted["variance"] < 1.1 * variance_target(2, 100)
+    assert chosen.predicted["mean_sign"] > 0.99
+    assert chosen.factor_units == 1
+    restored = type(chosen).from_description(chosen.describe(), chosen.certainty_rows)
+    assert restored == chosen or restored.describe() == chosen.describe()
+
+
+def test_mini_batches_divide_the_subsample(heavy):
+    store, model, cv = heavy
+    chosen = plan(cv, store, model, factor_units=30, subsample_size=1000)
+    assert chosen.k == 1020
+    assert chosen.n_blocks == 34
+
+
+def test_plan_refuses_what_would_lose_its_sign(heavy):
+    store, model, _ = heavy
+    crude = compute(store, model, order=0)
+    chosen = plan(crude, store, model, factor_units=10, subsample_size=20, certainty=False)
+    assert chosen.refused is not None
+    assert "mean sign" in chosen.refused
