@@ -51,6 +51,8 @@ def forecast(output: Output, interruption: Interruption, job: Job) -> dict[str, 
     given = job.control_variates is not None  # their passes are behind us
     passes = 0 if given else int(setup.cv.certificate["passes"])
     pass_seconds = 0.0 if given else float(setup.cv.certificate["seconds"])
+    if plan is not None:
+        passes, pass_seconds = passes + plan.passes, pass_seconds + plan.score_seconds
     return {
         "dry_run": True,
         "sampler": setup.sampler.name,

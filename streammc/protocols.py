@@ -246,6 +246,8 @@ class SubsamplingSampler(Sampler, Protocol):
     n_blocks: int | None
     unit_rows: int | None
     certainty: bool
+    probabilities: str
+    """Of units: ``uniform``, or ``scores``."""
 
     @property
     def order(self) -> int:

@@ -20,6 +20,7 @@ from streammc.models import (
 from streammc.numerics.sums import taylor
 from streammc.samplers.hamiltonian import Problem
 from streammc.stores.memory import from_arrays
+from streammc.subsampling.alias import AliasTable
 from streammc.subsampling.certainty import leave_out
 from streammc.subsampling.units import ProductDesign, UnitDesign
 
@@ -64,6 +65,7 @@ class Small:
         seed=3,
         prior=None,
         near_mode=False,
+        relative=None,
     ):
         rng = np.random.default_rng(seed)
         self.kind = model
@@ -87,6 +89,11 @@ class Small:
             self.theta_star = start + 0.3 * self.theta_star
         self.unit_rows = unit_rows
         self.n_units = -(-n // unit_rows)
+        table = AliasTable(np.asarray(relative, float)) if relative is not None else None
+        self.design = UnitDesign(n, unit_rows, k, k, table)
+        self.omega = np.full(self.n_units, 1 / self.n_units)
+        if table is not None:
+            self.omega = np.asarray(relative) / np.sum(relative)
         self.certain_rows = np.array(sorted(certain), dtype=np.int64)
         self.labels = list(self.model.labels([f"x{j}" for j in range(d)]))
         everything = self.expanded(self.rows(np.arange(n)), order)
@@ -128,10 +135,11 @@ class Small:
         return (np.asarray(units)[:, None] * self.unit_rows + np.arange(self.unit_rows)).ravel()
 
     def unit_rows_of(self, units):
-        """Return the rows of units; certainty rows count 0 times."""
-        starts = np.asarray(units, dtype=np.int64) * self.unit_rows
+        """Return the rows of units as a chain weighs them; certainty rows count 0 times."""
+        units = np.asarray(units, dtype=np.int64)
         rows = self.rows(self.unit_index(units))
-        leave_out(starts, self.unit_rows, self.certain_rows, rows.weight)
+        leave_out(units * self.unit_rows, self.unit_rows, self.certain_rows, rows.weight)
+        self.design.reweigh(units, rows.weight)
         return rows
 
     def subsample(self, units) -> Block:
@@ -208,9 +216,7 @@ def kernel_problem(
         base=base,
         certain=small.certain,
         certainty_rows=small.certain_rows,
-        design=settings.pop(
-            "design", UnitDesign(small.n, small.unit_rows, small.k, small.k) if k else None
-        ),
+        design=settings.pop("design", small.design if k else None),
         source=store.rows(),
         trajectory_length=length,
         jitter=jitter,

@@ -45,6 +45,7 @@ class UnitMoments:
     kurtosis: Vector
     largest: Vector
     """Largest abs(D_j - mean D)."""
+    mean: Vector
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,9 @@ class Pilot:
         Rows of the data.
     left_out
         (runs, run_rows) whether a row is certain; its remainder counts as 0.
+    relative
+        (U,) probabilities of the units over the uniform one, U omega_j; ``None``: all the
+        same. Totals are then ``D_j / (U omega_j)``, and their moments those under omega.
     """
 
     starts: Index
@@ -70,37 +74,52 @@ class Pilot:
     values: NDArray[np.float32]
     n_rows: int
     left_out: NDArray[np.bool_]
+    relative: NDArray[np.float32] | None = None
 
     @property
     def rows(self) -> Index:
         """(runs, run_rows) index of each value; at or past ``n_rows`` for padding."""
         return self.starts[:, None] + np.arange(self.run_rows)
 
-    def without(self, certain: Index) -> Pilot:
-        """Return the pilot with the rows ``certain`` left out."""
-        return replace(self, left_out=np.isin(self.rows, certain))
+    def without(self, certain: Index, relative: NDArray[np.float32] | None = None) -> Pilot:
+        """Return the pilot with the rows ``certain`` left out, units drawn by ``relative``."""
+        return replace(self, left_out=np.isin(self.rows, certain), relative=relative)
+
+    def shares(self, unit_rows: int) -> Vector:
+        """Return (units,) U omega_j of the units here."""
+        first = self.starts[:, None] + np.arange(0, self.run_rows, unit_rows)
+        units = first[first < self.n_rows] // unit_rows
+        if self.relative is None:
+            return np.ones(len(units))
+        shares: Vector = self.relative[units].astype(np.float64)
+        return shares
 
     def totals(self, unit_rows: int) -> Iterator[Vector]:
         """Yield, draw by draw (a few MB at a time), the totals of the units."""
         real = self.starts[:, None] + np.arange(0, self.run_rows, unit_rows) < self.n_rows
+        shares = self.shares(unit_rows)
         for values in self.values:
             kept = np.where(self.left_out, 0.0, values.astype(np.float64))
             with np.errstate(invalid="ignore", over="ignore"):
-                yield kept.reshape(*real.shape, unit_rows).sum(axis=2)[real]
+                yield kept.reshape(*real.shape, unit_rows).sum(axis=2)[real] / shares
 
     def units(self, unit_rows: int) -> UnitMoments:
         """Return the moments of the totals of the units of ``unit_rows`` rows."""
-        moments = np.empty((4, len(self.values)))
+        weight = self.shares(unit_rows)
+        weight /= weight.mean()
+        moments = np.empty((5, len(self.values)))
         for s, totals in enumerate(self.totals(unit_rows)):
             with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-                totals -= totals.mean()
+                mean = (weight * totals).mean()
+                totals -= mean
                 square = totals * totals
-                second = square.mean()
+                second = (weight * square).mean()
                 moments[:, s] = (
                     second,
-                    (square * totals).mean() / second**1.5,
-                    (square * square).mean() / second**2,
+                    (weight * square * totals).mean() / second**1.5,
+                    (weight * square * square).mean() / second**2,
                     np.abs(totals).max(),
+                    mean,
                 )
         return UnitMoments(*moments)
 
@@ -108,8 +127,9 @@ class Pilot:
         """Return b Var(D_j / b) / Var(d_i), the median over draws; 1 where nothing varies."""
         if unit_rows == 1:
             return 1.0
+        equal = replace(self, relative=None)
         with np.errstate(invalid="ignore", divide="ignore"):
-            ratio = self.units(unit_rows).variance / (unit_rows * self.units(1).variance)
+            ratio = equal.units(unit_rows).variance / (unit_rows * equal.units(1).variance)
         ratio = ratio[np.isfinite(ratio)]
         return float(np.median(ratio)) if len(ratio) else 1.0
 

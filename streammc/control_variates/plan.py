@@ -13,26 +13,27 @@ approximation,
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streammc.control_variates import plan_words, signs
+from streammc.control_variates.certainty_choice import Bounds, Choice, by_score, same_for_all
 from streammc.control_variates.expansion import ControlVariates
-from streammc.control_variates.pilot import Pilot, evaluate
-from streammc.control_variates.remainder_moments import (
-    LARGEST_JUMP,
-    RemainderMoments,
-    required_rows,
-)
+from streammc.control_variates.pilot import evaluate
+from streammc.control_variates.unit_scores import unit_scores
 from streammc.errors import ConfigError, StoreError
 from streammc.protocols import Dataset, Index, Model
+from streammc.subsampling.units import SCORES, UNIFORM
 
 VARIANCE_TARGET = 0.1
 MOST_BLOCKS = 100
 ROW_ORDER_WARNING = 2.0
+CERTAINTY_ROWS: Final = "certainty_rows"
+RELATIVE: Final = "relative_probability"
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,10 @@ class Plan:
         Design effect of runs of ``deff_rows`` rows, without the certainty rows.
     refused
         Why subsampling is refused, and what to do; ``None`` if it is not.
+    relative
+        (U,) probabilities of the units over the uniform one; ``None``: all the same.
+    score_seconds
+        Of the pass that found them.
     """
 
     certainty_rows: Index
@@ -69,6 +74,13 @@ class Plan:
     refused: str | None
     factor_units: int = 0
     """Units of a factor of the block-Poisson product; 0 for the difference estimator."""
+    relative: NDArray[np.float32] | None = None
+    score_seconds: float = 0.0
+
+    @property
+    def passes(self) -> int:
+        """Full passes that the plan itself took."""
+        return 0 if self.relative is None else 1
 
     @property
     def subsample_size(self) -> int:
@@ -76,7 +88,7 @@ class Plan:
         return self.k * self.unit_rows
 
     def describe(self) -> dict[str, Any]:
-        """Return everything but the certainty rows as JSON; not finite becomes null."""
+        """Return everything but the arrays as JSON; not finite becomes null."""
         return {
             "unit_rows": self.unit_rows,
             "n_units": self.n_units,
@@ -89,12 +101,24 @@ class Plan:
             "deff_rows": self.deff_rows,
             "refused": self.refused,
             "factor_units": self.factor_units,
+            "probabilities": UNIFORM if self.relative is None else SCORES,
+            "passes": self.passes,
+            "score_seconds": self.score_seconds,
         }
 
+    def arrays(self) -> dict[str, Any]:
+        """Return the arrays by name, as the group ``constant_data`` takes them."""
+        arrays: dict[str, Any] = {CERTAINTY_ROWS: self.certainty_rows}
+        if self.relative is not None:
+            arrays[RELATIVE] = (("unit",), self.relative)
+        return arrays
+
     @classmethod
-    def from_description(cls, described: Mapping[str, Any], certainty_rows: Index) -> Plan:
-        """Restore from :meth:`describe` and the certainty rows."""
-        rows = np.asarray(certainty_rows, np.int64)
+    def from_description(
+        cls, described: Mapping[str, Any], read: Callable[[str], NDArray[Any]]
+    ) -> Plan:
+        """Restore from :meth:`describe` and :meth:`arrays`, read by name."""
+        rows = np.asarray(read(CERTAINTY_ROWS), np.int64)
         if len(rows) != described["certainty_rows"]:
             raise StoreError(
                 f"expected {described['certainty_rows']} certainty rows, found {len(rows)}; "
@@ -112,6 +136,8 @@ class Plan:
             deff_rows=int(described["deff_rows"]),
             refused=described["refused"],
             factor_units=int(described.get("factor_units", 0)),
+            relative=None if described.get("probabilities", UNIFORM) == UNIFORM else read(RELATIVE),
+            score_seconds=float(described.get("score_seconds", 0.0)),
         )
 
 
@@ -125,8 +151,11 @@ def plan(
     n_blocks: int | None = None,
     certainty: bool = True,
     factor_units: int = 0,
+    probabilities: str = UNIFORM,
     variance_target: float | None = None,
     memory_limit: int = 2**27,
+    scheduler: Any = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Plan:
     """Choose the certainty rows, k and G.
 
@@ -142,10 +171,14 @@ def plan(
         ``False``: no certainty rows.
     factor_units
         Units of a factor of the block-Poisson product; 0 plans the difference estimator.
+    probabilities
+        Of units: ``uniform``, or ``scores``, which makes one more full pass.
     variance_target
         Bound on V; ``None``: 0.1, or what :mod:`signs` says of a product.
     memory_limit
         Bytes that the certainty rows may take.
+    scheduler, progress
+        Of that pass; see ``Dataset.reduce``.
 
     Raises
     ------
@@ -162,64 +195,46 @@ def plan(
         variance_target = signs.variance_target(cv.dim, blocks) if factor_units else VARIANCE_TARGET
     if not variance_target > 0.0:
         raise ConfigError(f"expected variance_target > 0, found {variance_target}; 0.1 is usual")
+    most = min(memory_limit // (8 * (dataset.n_features + 3)), n) if certainty else 0
+    bounds = Bounds(variance_target, subsample_size, most, perturbed=not factor_units)
     pilot = evaluate(cv, dataset, model, b)
-    by_pass, sizes = RemainderMoments.of_histogram(cv.histogram, len(cv.candidates))
-    allowed = sizes <= min(memory_limit // (8 * (dataset.n_features + 3)), n)
-    if not certainty:
-        allowed &= sizes == 0
-    by_pilot = RemainderMoments.of_pilot(pilot, cv.candidates, sizes)
-    deff = 1.0
-    for _ in range(1 if b == 1 else 3):
-        needed = np.maximum(
-            required_rows(by_pass, deff, b, variance_target, perturbed=not factor_units),
-            required_rows(by_pilot, deff, b, variance_target, perturbed=not factor_units),
-        )
-        at = _choose(sizes, needed, allowed, subsample_size)
-        certain = np.sort(cv.candidates[: sizes[at]])
-        rest = pilot.without(certain)
-        if b > 1:
-            deff = max(rest.deff(b), 1e-3)
-            jump = n * float(rest.units(b).largest.max()) / LARGEST_JUMP
-            needed[at] = max(needed[at], b * np.ceil(jump / b))
-    bare = needed[sizes == 0][0]
-    wanted = float(needed[at]) if subsample_size is None else float(subsample_size)
+    scores = None
+    if probabilities == UNIFORM:
+        choice = same_for_all(cv, pilot, b, bounds)
+    else:
+        scores = unit_scores(cv, dataset, model, b, scheduler=scheduler, progress=progress)
+        choice = by_score(pilot, b, bounds, scores)
+    wanted = choice.needed if subsample_size is None else float(subsample_size)
     k = math.ceil(min(wanted, float(n)) / b)
     if factor_units:
         k = factor_units * math.ceil(k / factor_units)
+    certain = len(choice.certain)
     refused = None
     name = "hmc-ecs-signed" if factor_units else "hmc-ecs"
-    cost = sizes[at] + wanted
-    if subsample_size is None and not cost <= n / 2:
-        refused = plan_words.refusal(int(sizes[at]), wanted, n, cv.order, name)
+    if subsample_size is None and not certain + wanted <= n / 2:
+        refused = plan_words.refusal(certain, wanted, n, cv.order, name)
     if n_blocks is not None:
         _require("n_blocks", n_blocks, 1, k // max(factor_units, 1))
-    predicted = _predict(by_pass, by_pilot, rest, at, k, b, deff)
+    n_units = -(-n // b)
+    predicted = choice.predict(k, b, n_units)
     if factor_units:
-        middle = float(np.median(by_pass.total[at]))
-        signed = signs.forecast(rest, b, k, factor_units, middle)
-        predicted["variance"] = float(np.quantile(signed.variance, 0.9))
-        predicted["variance_by_draw"] = [float(v) for v in signed.variance]
-        predicted["remainder"] = middle
-        predicted["mean_sign"] = float(signed.mean_sign.mean())
+        predicted |= _signed(choice, b, k, factor_units)
         if refused is None and not predicted["mean_sign"] >= signs.LEAST_SIGN:
-            refused = (
-                f"hmc-ecs-signed with {k * b} rows would have a mean sign of "
-                f"{predicted['mean_sign']:.2g}, under {signs.LEAST_SIGN:g}: its errors would be "
-                "unbounded; use a larger --subsample-size, a smaller minibatch, or hmc"
-            )
-    predicted["needed_without_certainty"] = float(bare)
+            refused = plan_words.unsigned(k * b, predicted["mean_sign"], signs.LEAST_SIGN)
     deff_rows = pilot.run_rows
-    run_effect = rest.deff(deff_rows)
-    reasons = plan_words.reasons(cv, sizes[at], k, b, predicted, subsample_size, variance_target)
+    run_effect = choice.rest.deff(deff_rows)
+    reasons = plan_words.reasons(cv, certain, k, b, predicted, subsample_size, variance_target)
+    if choice.rest.relative is not None:
+        reasons.append(plan_words.unequal(choice.rest.relative))
     if run_effect > ROW_ORDER_WARNING:
         reasons.append(
             f"rows are ordered: runs of {deff_rows} rows have design effect {run_effect:.1f}; "
             "for runs, ingest with --shuffle"
         )
     return Plan(
-        certainty_rows=certain,
+        certainty_rows=choice.certain,
         unit_rows=b,
-        n_units=-(-n // b),
+        n_units=n_units,
         k=k,
         n_blocks=n_blocks or min(MOST_BLOCKS, k // max(factor_units, 1)),
         reasons=tuple(reasons),
@@ -228,7 +243,21 @@ def plan(
         deff_rows=deff_rows,
         refused=refused,
         factor_units=factor_units,
+        relative=choice.rest.relative,
+        score_seconds=scores.seconds if scores else 0.0,
     )
+
+
+def _signed(choice: Choice, b: int, k: int, factor_units: int) -> dict[str, Any]:
+    """Return what a block-Poisson product of ``k`` expected units would do."""
+    middle = float(np.median(choice.moments[0].total[0]))
+    found = signs.forecast(choice.rest, b, k, factor_units, middle)
+    return {
+        "variance": float(np.quantile(found.variance, 0.9)),
+        "variance_by_draw": [float(v) for v in found.variance],
+        "remainder": middle,
+        "mean_sign": float(found.mean_sign.mean()),
+    }
 
 
 def _plain(value: Any) -> Any:
@@ -243,48 +272,3 @@ def _require(name: str, value: int, low: int, high: int) -> None:
         raise ConfigError(
             f"expected {name} from {low} to {high}, found {value}; leave it out for the default"
         )
-
-
-def _choose(sizes: Index, needed: np.ndarray, allowed: np.ndarray, given: int | None) -> int:
-    """Return the index of the cheapest set of certainty rows; without any if none will do."""
-    if given is not None:
-        enough = allowed & (needed <= given)
-        if enough.any():
-            return int(np.argmin(np.where(enough, sizes, np.iinfo(np.int64).max)))
-        best = np.where(allowed, needed, np.inf)
-    else:
-        best = np.where(allowed, sizes + needed, np.inf)
-    if not np.isfinite(best).any():
-        return int(np.argmin(sizes))
-    # Of equally cheap sets the smallest: a subsample too small for any bound needs no row.
-    return int(np.argmin(np.where(best == best.min(), sizes, np.iinfo(np.int64).max)))
-
-
-def _predict(
-    by_pass: RemainderMoments,
-    by_pilot: RemainderMoments,
-    rest: Pilot,
-    at: int,
-    k: int,
-    b: int,
-    deff: float,
-) -> dict[str, Any]:
-    m = k * b
-    pilot_variance = deff * by_pilot.variance[at] / m
-    pass_variance = deff * by_pass.variance[at] / m
-    units = rest.units(b)
-    return {
-        "variance": float(max(np.quantile(pilot_variance, 0.9), np.quantile(pass_variance, 0.9))),
-        "variance_by_draw": [float(v) for v in pilot_variance],
-        "skewness": float(np.nan_to_num(np.median(units.skewness))),
-        "remainder_kurtosis": float(np.nan_to_num(np.median(units.kurtosis))),
-        "perturbation_range": float(
-            max(
-                by_pass.perturbation_range(deff, b, m)[at],
-                by_pilot.perturbation_range(deff, b, m)[at],
-            )
-        ),
-        "max_jump": float(
-            max(by_pass.largest[at], by_pilot.largest[at], rest.n_rows * units.largest.max()) / m
-        ),
-    }

@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from streammc.control_variates.expansion import ControlVariates
 
 
@@ -40,6 +43,14 @@ def reasons(
     return lines
 
 
+def unequal(relative: NDArray[np.float32]) -> str:
+    """Return how unequal the probabilities are."""
+    return (
+        f"units drawn by their scores, from one more pass: the most likely {relative.max():.3g} "
+        f"times as often as with equal probabilities, the least likely {relative.min():.2g} times"
+    )
+
+
 def refusal(certain: int, sampled: float, n_rows: int, order: int, name: str) -> str:
     """Return why the subsampling of sampler ``name`` cannot be right, and what to do."""
     message = (
@@ -55,6 +66,15 @@ def refusal(certain: int, sampled: float, n_rows: int, order: int, name: str) ->
     return (
         f"{message}; a given --subsample-size with --option allow_high_variance=true runs it "
         "biased as it is"
+    )
+
+
+def unsigned(rows: int, mean_sign: float, least: float) -> str:
+    """Return why the sign of a product would say nothing, and what to do."""
+    return (
+        f"hmc-ecs-signed with {rows} rows would have a mean sign of {mean_sign:.2g}, under "
+        f"{least:g}: its errors would be unbounded; use a larger --subsample-size, a smaller "
+        "minibatch, or hmc"
     )
 
 

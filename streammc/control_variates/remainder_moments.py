@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.control_variates.pilot import Pilot
+from streammc.control_variates.pilot import Pilot, UnitMoments
 from streammc.control_variates.score_kernel import N_BINS
 from streammc.control_variates.scores import Histogram
 from streammc.protocols import Index, Matrix, Vector
@@ -38,14 +38,28 @@ class RemainderMoments:
     third: Matrix
     largest: Vector
 
+    def only(self, at: int) -> RemainderMoments:
+        """Return those of one threshold."""
+        here = slice(at, at + 1)
+        return RemainderMoments(
+            self.total[here], self.variance[here], self.third[here], self.largest[here]
+        )
+
     @staticmethod
-    def of_histogram(histogram: Histogram, n_candidates: int) -> tuple[RemainderMoments, Index]:
+    def of_histogram(
+        histogram: Histogram, n_candidates: int, uniform_share: float | None = None
+    ) -> tuple[RemainderMoments, Index]:
         """Return the moments for each threshold, and the certainty rows (t,) it leaves.
 
         Only thresholds whose rows are all among the candidates; the candidates are the
-        rows of highest score, so these are the first ``sizes[t]`` of them.
+        rows of highest score, so these are the first ``sizes[t]`` of them. With
+        ``uniform_share`` what is left is drawn in proportion to its score, but for that
+        share of the draws: d is then divided by n omega.
         """
-        counts, moments, maxima = histogram.below()
+        if uniform_share is None:
+            counts, moments, maxima = histogram.below()
+        else:
+            counts, moments, maxima = histogram.below_weighted(uniform_share)
         n = int(counts[-1])
         sizes = n - counts
         keep = np.flatnonzero((sizes <= n_candidates) & np.append(True, np.diff(counts) > 0))
@@ -88,6 +102,18 @@ class RemainderMoments:
         return RemainderMoments.from_sums(
             sums[where], maxima[where], int(inside.sum()), pilot.n_rows
         )
+
+    @staticmethod
+    def of_units(units: UnitMoments, n_units: int) -> RemainderMoments:
+        """Return the same for one set of certainty rows, and for units (m counts units)."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            third = float(n_units) ** 3 * units.skewness * units.variance**1.5
+            return RemainderMoments(
+                np.nan_to_num(n_units * units.mean)[None],
+                np.nan_to_num(float(n_units) ** 2 * units.variance, nan=np.inf)[None],
+                np.nan_to_num(np.where(units.variance > 0.0, third, 0.0), nan=np.inf)[None],
+                np.nan_to_num(n_units * units.largest.max(keepdims=True), nan=np.inf),
+            )
 
     @staticmethod
     def from_sums(

@@ -13,7 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.control_variates.score_kernel import N_BINS, keep_high
+from streammc.control_variates.score_kernel import (
+    BINS_PER_OCTAVE,
+    LOWEST_OCTAVE,
+    N_BINS,
+    keep_high,
+)
 from streammc.protocols import Index, Matrix, Vector
 
 
@@ -59,6 +64,30 @@ class Histogram:
         maxima = np.concatenate(
             [np.zeros_like(self.maxima[:1]), np.maximum.accumulate(self.maxima, axis=0)]
         )
+        return counts, moments, maxima
+
+    def below_weighted(self, uniform_share: float) -> tuple[Index, NDArray[np.float64], Matrix]:
+        """Return the same of ``r v``, with v = 1 / (n omega) and sums weighted by 1 / v.
+
+        A row is drawn in proportion to its score among those that remain, but for a share
+        of the draws; its score is taken to be that of its bin.
+        """
+        counts = np.concatenate([[0], self.counts.cumsum()])
+        moments = np.zeros((len(counts), *self.moments.shape[1:]))
+        maxima = np.zeros((len(counts), self.maxima.shape[1]))
+        score = np.exp2(LOWEST_OCTAVE + (np.arange(len(self.counts)) - 0.5) / BINS_PER_OCTAVE)
+        score[0] = 0.0
+        total = np.concatenate([[0.0], (self.counts * score).cumsum()])
+        with np.errstate(invalid="ignore", over="ignore"):
+            for t in range(1, len(counts)):
+                if counts[t] == counts[t - 1]:
+                    moments[t], maxima[t] = moments[t - 1], maxima[t - 1]
+                    continue
+                share = score[:t] * counts[-1] / total[t] if total[t] > 0.0 else np.ones(t)
+                relative = uniform_share + (1.0 - uniform_share) * share
+                powers = relative[:, None] ** -np.arange(4.0)
+                moments[t] = np.sum(self.moments[:t] * powers[:, None, :], axis=0)
+                maxima[t] = np.max(self.maxima[:t] / relative[:, None], axis=0)
         return counts, moments, maxima
 
 

@@ -62,8 +62,13 @@ def forecast(pilot: Pilot, unit_rows: int, k: int, units: int, remainder: float)
     n_units = -(-pilot.n_rows // unit_rows)
     bound = remainder - intensity
     variance, sign = [], []
+    shares = pilot.shares(unit_rows)
     for totals in pilot.totals(unit_rows):
-        shuffled = rng.stream(0, 4, rng.Role.PLAN).permutation(totals)
+        generator = rng.stream(0, 4, rng.Role.PLAN)
+        if pilot.relative is None:
+            shuffled = generator.permutation(totals)
+        else:
+            shuffled = generator.choice(totals, size=len(totals), p=shares / shares.sum())
         groups = max(len(totals) // units, 1)
         means = shuffled[: groups * units].reshape(groups, -1).mean(axis=1)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):

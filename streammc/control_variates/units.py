@@ -14,6 +14,7 @@ from typing import Any
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.plan import MOST_BLOCKS, ROW_ORDER_WARNING, Plan, plan
 from streammc.protocols import Dataset, Model
+from streammc.subsampling.units import UNIFORM
 
 _RUN_BYTES = 16_384
 """Longest run, four pages."""
@@ -37,9 +38,10 @@ def plan_units(
     memory
         Bytes of memory that the rows of a store may occupy as cached pages.
     unit_rows
-        b as given by the user; ``None`` chooses.
+        b as given by the user; ``None`` chooses. Units drawn by their scores are single
+        rows: there are few of them, and in a run the rows that matter are diluted.
     """
-    if unit_rows is not None:
+    if unit_rows is not None or options.get("probabilities", UNIFORM) != UNIFORM:
         return plan(cv, dataset, model, unit_rows=unit_rows, **options)
     rows = plan(cv, dataset, model, unit_rows=1, **options)
     size = dataset.n_rows * dataset.rows().row_bytes

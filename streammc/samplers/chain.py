@@ -130,7 +130,7 @@ class Chain(ABC):
         return out
 
     def _gather(self, units: Index) -> Rows:
-        """Return the rows of ``units``; certainty rows count 0 times."""
+        """Return the rows of ``units``; certainty rows count 0 times, rare units more than once."""
         problem = self._shared
         b = problem.base.unit_rows
         rows = allocate_rows(len(units) * b, problem.source.n_features)
@@ -138,5 +138,6 @@ class Chain(ABC):
             starts = problem.design.starts(units)
             problem.source.gather(starts, b, rows)
             leave_out(starts, b, problem.certainty_rows, rows.weight)
+            problem.design.reweigh(units, rows.weight)
             self.rows_gathered += len(units) * b
         return rows

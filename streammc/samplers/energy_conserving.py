@@ -12,8 +12,10 @@ from streammc.samplers.options import (
     STATISTICS,
     build,
     check_dynamics,
+    check_probabilities,
     check_subsample,
 )
+from streammc.subsampling.units import UNIFORM
 
 VARIANCE_LIMIT: Final = 3.0
 """Above it the perturbation can be large without a sign of it."""
@@ -40,6 +42,8 @@ class HmcEcs:
     """Order of the control variates; 0 takes the log-likelihoods at theta_star as they are."""
     certainty: bool = True
     """Whether rows with heavy remainders are always evaluated."""
+    probabilities: str = UNIFORM
+    """Of units: ``uniform``, or ``scores``, in proportion to what they contribute."""
     target_acceptance: float = DEFAULT_ACCEPTANCE
     variance: str = "unbiased"
     """``unbiased`` divides by k (k - 1); ``paper`` by k^2, as eq. (10) is printed."""
@@ -65,6 +69,7 @@ class HmcEcs:
         check_subsample(self, "subsample_size", "n_blocks", "unit_rows")
         if self.order not in (0, 1, 2):
             raise ConfigError(f"order must be 0, 1 or 2 for hmc-ecs, found {self.order!r}")
+        check_probabilities(self.probabilities)
         if self.variance not in ("unbiased", "paper"):
             raise ConfigError(f"variance must be 'unbiased' or 'paper', found {self.variance!r}")
 

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from typing import Any, Final, TypeVar
 
 from streammc.errors import ConfigError
+from streammc.subsampling.units import PROBABILITIES
 
 T = TypeVar("T")
 
@@ -79,6 +80,12 @@ def check_subsample(sampler: object, *names: str) -> None:
             continue
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ConfigError(f"{name} must be a positive whole number, found {value!r}")
+
+
+def check_probabilities(value: str) -> None:
+    """Raise ConfigError unless that is a way to draw units."""
+    if value not in PROBABILITIES:
+        raise ConfigError(f"probabilities must be 'uniform' or 'scores', found {value!r}")
 
 
 def trajectory(length: float | None, jitter: float | None) -> tuple[float, float]:

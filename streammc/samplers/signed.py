@@ -12,8 +12,10 @@ from streammc.samplers.options import (
     SIGNED_STATISTICS,
     build,
     check_dynamics,
+    check_probabilities,
     check_subsample,
 )
+from streammc.subsampling.units import UNIFORM
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,8 @@ class HmcEcsSigned:
     """Order of the control variates."""
     certainty: bool = True
     """Whether rows with heavy remainders are always evaluated."""
+    probabilities: str = UNIFORM
+    """Of units: ``uniform``, or ``scores``, in proportion to what they contribute."""
     target_acceptance: float = DEFAULT_ACCEPTANCE
 
     name = "hmc-ecs-signed"
@@ -64,6 +68,7 @@ class HmcEcsSigned:
         check_subsample(self, "subsample_size", "n_blocks", "unit_rows", "minibatch")
         if self.order not in (0, 1, 2):
             raise ConfigError(f"order must be 0, 1 or 2, found {self.order!r}")
+        check_probabilities(self.probabilities)
         if self.soft_bound is not None and not math.isfinite(self.soft_bound):
             raise ConfigError(f"soft_bound must be a finite number, found {self.soft_bound!r}")
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final
 
 from streammc.errors import ConfigError
 from streammc.samplers.options import STATISTICS
+from streammc.subsampling.units import UNIFORM
 
 BIASED: Final = "biased"
 NONE: Final = "none"
@@ -43,6 +44,7 @@ class StochasticGradient:
     """The plan is that of ``hmc-ecs``: the same rows, whatever is subtracted."""
     n_blocks: ClassVar[int | None] = None
     factor_units: ClassVar[int] = 0
+    probabilities: ClassVar[str] = UNIFORM
     forced: ClassVar[bool] = True
     variance_limit: ClassVar[float] = math.inf
 

@@ -28,6 +28,7 @@ from streammc.samplers.hamiltonian import Problem
 from streammc.samplers.options import LEAPFROG, NUTS, trajectory
 from streammc.samplers.signed import HmcEcsSigned
 from streammc.samplers.stochastic_options import BIASED, StochasticGradient
+from streammc.subsampling.alias import AliasTable
 from streammc.subsampling.units import ProductDesign, UnitDesign
 
 _SLICE = 8192
@@ -122,10 +123,12 @@ def subsampled(
 ) -> Problem:
     """Return the problem of ``hmc-ecs`` or its signed twin: Taylor sums, C and a subsample."""
     k = plan.k
+    table = AliasTable(plan.relative) if plan.relative is not None else None
+    shape = (dataset.n_rows, plan.unit_rows, k, plan.n_blocks, table)
     design: UnitDesign
     if isinstance(sampler, HmcEcsSigned):
         size = plan.factor_units
-        design = ProductDesign(dataset.n_rows, plan.unit_rows, k, plan.n_blocks, size)
+        design = ProductDesign(*shape, factor_units=size)
         intensity = k / size
         bound, growth = sampler.soft_bound, 0.0
         if bound is None:
@@ -133,7 +136,7 @@ def subsampled(
             growth = GROWTH * math.sqrt(plan.predicted["variance"] / intensity)
         factors = (design.n_units / size, 0.0, size, intensity, bound, growth)
     else:
-        design = UnitDesign(dataset.n_rows, plan.unit_rows, k, plan.n_blocks)
+        design = UnitDesign(*shape)
         divisor = k * (k - 1) if sampler.variance == "unbiased" else k * k
         factors = (design.n_units / k, design.n_units**2 / divisor, 0, 0.0, 0.0, 0.0)
     hessian = cv.hessian if cv.order == 2 else np.zeros_like(cv.hessian)

@@ -28,8 +28,9 @@ def run_cost(run: RunDirectory, cv: ControlVariates | None = None) -> dict[str, 
     warmup = 0
     if run.committed_warmup:
         warmup = int(run.read_group("warmup_sample_stats")["n_rows"].sum())
+    planned = (run.attributes.get("plan") or {}).get("passes", 0)
     evaluations = {
-        "passes": int(cv.certificate["rows_read"]),
+        "passes": int(cv.certificate["rows_read"]) + planned * cv.n_rows,
         "warmup": warmup,
         "draws": int(stats["n_rows"].sum()),
     }

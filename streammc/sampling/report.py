@@ -153,7 +153,8 @@ def _sampling(
     cv, plan = setup.cv, setup.plan
     gathered = sum(kernel.rows_gathered for kernel in team.kernels)
     kept = len(team.problem.certain.y)
-    rows_read = int(cv.certificate["rows_read"]) + gathered + kept
+    passes = plan.passes if plan is not None else 0
+    rows_read = int(cv.certificate["rows_read"]) + passes * dataset.n_rows + gathered + kept
     facts: dict[str, Any] = {
         "sampler": setup.sampler.name,
         "target": setup.sampler.target,
@@ -163,8 +164,8 @@ def _sampling(
         "warmup": run.warmup,
         "seconds": team.clock["draws"],
         "warmup_seconds": team.clock["warmup"],
-        "pass_seconds": float(cv.certificate["seconds"]),
-        "passes": int(cv.certificate["passes"]),
+        "pass_seconds": float(cv.certificate["seconds"]) + (plan.score_seconds if plan else 0.0),
+        "passes": int(cv.certificate["passes"]) + passes,
         "decrement": float(cv.certificate["decrement"]),
         "theta_star_certified": bool(cv.certificate["converged"]) if plan is not None else None,
         "iterations": int(stats["lp"].size),

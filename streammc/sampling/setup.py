@@ -86,6 +86,9 @@ def decide(
         unit_rows=wanted.unit_rows,
         n_blocks=wanted.n_blocks,
         factor_units=wanted.factor_units,
+        probabilities=wanted.probabilities,
+        scheduler=scheduler,
+        progress=report,
     )
     chosen = planned(subsample_size=wanted.subsample_size, certainty=wanted.certainty)
     if wanted.target == BIASED:
@@ -120,7 +123,7 @@ def contents(
     """Return what a new run directory starts with."""
     constant: dict[str, Any] = {"theta_star": setup.cv.theta_star}
     if setup.plan is not None:
-        constant["certainty_rows"] = setup.plan.certainty_rows
+        constant |= setup.plan.arrays()
     return {
         "labels": list(setup.cv.labels),
         "feature_names": list(dataset.feature_names),
@@ -147,5 +150,5 @@ def load(run: RunDirectory, dataset: Dataset, model: Model) -> Setup:
     described = run.attributes["plan"]
     kept = None
     if described is not None:
-        kept = Plan.from_description(described, run.constant_data("certainty_rows"))
+        kept = Plan.from_description(described, run.constant_data)
     return Setup(sampler, cv, kept, run.attributes["sampler_reason"])

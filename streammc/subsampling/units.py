@@ -1,8 +1,13 @@
 """Units, blocks of units, and drawing them.
 
 A unit is a run of ``unit_rows`` contiguous rows; ``k`` of the ``U`` units are in the
-subsample, drawn uniformly with replacement, and split into ``G`` blocks of sizes that
-differ by at most one. Iteration ``t`` proposes new units for block ``t mod G``.
+subsample, drawn with replacement, and split into ``G`` blocks of sizes that differ by at
+most one. Iteration ``t`` proposes new units for block ``t mod G``.
+
+Where units have unequal probabilities omega_j, the rows of a drawn unit count
+``1 / (U omega_j)`` times (Dang et al. 2019, eq. 9). Its total is then ``D_j / (U omega_j)``,
+of which the mean over draws is the mean of all ``D_j``: to the estimate, its variance and
+their gradients these are units like any others.
 """
 
 from __future__ import annotations
@@ -14,7 +19,13 @@ from typing import Final
 import numpy as np
 
 from streammc import rng as streams
-from streammc.protocols import Index
+from streammc.protocols import Index, Vector
+from streammc.subsampling.alias import AliasTable
+
+UNIFORM: Final = "uniform"
+SCORES: Final = "scores"
+PROBABILITIES: Final = (UNIFORM, SCORES)
+"""The same for all units, or in proportion to what they contribute."""
 
 _WINDOW: Final = 1024
 
@@ -29,6 +40,8 @@ class UnitDesign:
     """k."""
     n_blocks: int
     """G."""
+    probabilities: AliasTable | None = None
+    """Of the units; ``None`` where all have the same."""
 
     @property
     def n_units(self) -> int:
@@ -61,12 +74,19 @@ class UnitDesign:
         return sizes[(iteration + np.arange(n, dtype=np.int64)) % self.n_blocks]
 
     def draw(self, count: int, rng: np.random.Generator) -> Index:
-        """Draw ``count`` units uniformly with replacement."""
+        """Draw ``count`` units with replacement."""
+        if self.probabilities is not None:
+            return self.probabilities.draw(count, rng)
         return rng.integers(0, self.n_units, size=count, dtype=np.int64)
 
     def starts(self, units: Index) -> Index:
         """Return the first row of each unit."""
         return units * self.unit_rows
+
+    def reweigh(self, units: Index, weight: Vector) -> None:
+        """Multiply the weights (m,) of the rows of ``units`` by 1 / (U omega), in place."""
+        if self.probabilities is not None:
+            weight *= np.repeat(self.probabilities.weights(units), self.unit_rows)
 
 
 @dataclass(frozen=True)

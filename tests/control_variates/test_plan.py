@@ -208,10 +208,10 @@ def test_wrong_options_are_refused(case, options):
 def test_a_plan_survives_json(case):
     found = case.plan()
     text = json.dumps(found.describe(), allow_nan=False)
-    again = Plan.from_description(json.loads(text), found.certainty_rows)
+    again = Plan.from_description(json.loads(text), found.arrays().__getitem__)
     assert again.describe() == found.describe()
     with pytest.raises(StoreError, match="certainty rows"):
-        Plan.from_description(json.loads(text), found.certainty_rows[1:])
+        Plan.from_description(json.loads(text), lambda name: found.certainty_rows[1:])
 
 
 def test_a_memory_limit_bounds_the_certainty_rows(case):

@@ -10,6 +10,7 @@ from problems import SEVERAL, Small
 from scipy import stats
 
 from streammc.estimators.target import CERTAIN, DENSITY, REST, VARIANCE
+from streammc.subsampling.units import UnitDesign
 
 THETA = np.array([0.7, -0.9])
 SHARED = np.array([0.4, 1.1])
@@ -28,6 +29,16 @@ def estimates(problem, theta=THETA):
         s = point.scalars
         out.append((s[DENSITY] + 0.5 * s[VARIANCE], s[VARIANCE]))
     return np.array(out)
+
+
+def chances(problem):
+    """The probability of each of those subsamples."""
+    return np.array(
+        [
+            np.prod(problem.omega[list(units)])
+            for units in itertools.product(range(problem.n_units), repeat=problem.k)
+        ]
+    )
 
 
 def log_prior(problem, theta=THETA):
@@ -57,6 +68,55 @@ def test_estimate_of_every_family_is_unbiased(model, order, unit_rows, certain):
     theta = theta_of(problem)
     exact = problem.log_lik_rows(theta).sum() + log_prior(problem, theta)
     assert estimates(problem, theta)[:, 0].mean() == pytest.approx(exact, rel=1e-12)
+
+
+OMEGA = {1: [0.2, 3.0, 0.2, 0.2, 1.0, 0.4, 2.0], 3: [0.3, 2.2, 0.5]}
+"""By rows of a unit: probabilities over the uniform one."""
+
+
+@pytest.mark.parametrize("model", ["logistic", "poisson", "gaussian", "binomial"])
+@pytest.mark.parametrize("order", [0, 1, 2])
+@pytest.mark.parametrize(("unit_rows", "certain"), [(1, ()), (1, (2, 5)), (3, ()), (3, (0, 6))])
+def test_estimate_and_variance_are_unbiased_under_unequal_probabilities(
+    model, order, unit_rows, certain
+):
+    options = {"order": order, "unit_rows": unit_rows, "certain": certain}
+    problem = Small(model=model, relative=OMEGA[unit_rows], **options)
+    theta = theta_of(problem)
+    exact = problem.log_lik_rows(theta).sum() + log_prior(problem, theta)
+    found, p = estimates(problem, theta), chances(problem)
+    assert p.sum() == pytest.approx(1.0, rel=1e-12)
+    # Tickets round the probabilities by 2^-33: the ones that are drawn count exactly.
+    problem.omega = problem.design.probabilities.tickets / problem.n_units / 2.0**32
+    p = chances(problem)
+    assert p @ found[:, 0] == pytest.approx(exact, rel=1e-12)
+    variance = p @ (found[:, 0] - exact) ** 2
+    assert p @ found[:, 1] == pytest.approx(variance, rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("unit_rows", [1, 3])
+def test_estimate_is_biased_if_unequal_probabilities_are_forgotten(unit_rows):
+    problem = Small(order=1, unit_rows=unit_rows, relative=OMEGA[unit_rows])
+    problem.design = UnitDesign(problem.n, unit_rows, problem.k, problem.k)
+    exact = problem.log_lik_rows(THETA).sum() + log_prior(problem)
+    found = estimates(problem)
+    assert abs(chances(problem) @ found[:, 0] - exact) > 0.1
+    assert (
+        abs(chances(problem) @ found[:, 1] / np.cov(found[:, 0], aweights=chances(problem)) - 1)
+        > 0.05
+    )
+
+
+def test_gradient_under_unequal_probabilities_matches_central_differences():
+    problem = Small(unit_rows=3, certain=(0, 6), order=1, relative=OMEGA[3])
+    units = np.array([0, 2])
+    point, _, _ = problem.point_at(THETA, units)
+    gradient = np.linalg.solve(problem.base.factor.T, point.gradient)
+    for j in range(2):
+        step = np.eye(2)[j] * 1e-5
+        up = problem.point_at(THETA + step, units)[0].scalars[DENSITY]
+        down = problem.point_at(THETA - step, units)[0].scalars[DENSITY]
+        assert gradient[j] == pytest.approx((up - down) / 2e-5, rel=1e-6)
 
 
 def test_estimate_is_biased_if_the_mixed_derivative_is_left_out():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from streammc import rng as streams
+from streammc.subsampling.alias import AliasTable
 from streammc.subsampling.lookahead import Lookahead
 from streammc.subsampling.units import UnitDesign
 
@@ -18,15 +19,16 @@ class Recorder:
         self.asked.append((starts.copy(), unit_rows))
 
 
-def make(n_rows, source=None):
-    design = UnitDesign(n_rows, 3, 40, 8)
+def make(n_rows, source=None, table=None):
+    design = UnitDesign(n_rows, 3, 40, 8, table)
     rng = streams.stream(5, 0, streams.Role.SUBSAMPLE)
     return Lookahead(design, source or Recorder(), rng), design
 
 
-@pytest.mark.parametrize("n_rows", [1000, 10**12])
-def test_units_and_state_do_not_depend_on_how_far_ahead_they_were_drawn(n_rows):
-    (ahead, design), order = make(n_rows), np.random.default_rng(1)
+@pytest.mark.parametrize(("n_rows", "unequal"), [(1000, False), (10**12, False), (1000, True)])
+def test_units_and_state_do_not_depend_on_how_far_ahead_they_were_drawn(n_rows, unequal):
+    table = AliasTable(np.arange(1.0, 335.0)) if unequal else None
+    (ahead, design), order = make(n_rows, table=table), np.random.default_rng(1)
     expected = design.draw(2000, streams.stream(5, 0, streams.Role.SUBSAMPLE))
     taken = 0
     while taken < 1500:
@@ -34,7 +36,7 @@ def test_units_and_state_do_not_depend_on_how_far_ahead_they_were_drawn(n_rows):
         count = int(order.integers(0, 40))
         np.testing.assert_array_equal(expected[taken : taken + count], ahead.take(count))
         taken += count
-        other, _ = make(n_rows)
+        other, _ = make(n_rows, table=table)
         other.set_state(ahead.get_state())
         np.testing.assert_array_equal(expected[taken : taken + 20], other.take(20))
     plain = streams.stream(5, 0, streams.Role.SUBSAMPLE)
