@@ -39,11 +39,10 @@ class SignForecast:
 def variance_target(dim: int, n_blocks: int) -> float:
     """Return the ``V`` worth paying for: from 0.1 to 1.
 
-    Given the subsample the posterior is centred elsewhere, with a variance of about
-    ``V / dim`` (in posterior variances) along each direction, and the subsample forgets
-    in about ``n_blocks`` iterations. The inefficiency is hence ``1 + n_blocks V / dim``
-    while the cost falls as ``1 / V``: their product has no minimum, and half of the best
-    is had at ``V = dim / n_blocks``.
+    Given the subsample the posterior is centred elsewhere, by at most ``V / dim``
+    posterior variances along each direction, and the subsample forgets in about
+    ``n_blocks`` iterations: the inefficiency grows by at most ``n_blocks V / dim``,
+    which is 1 at ``V = dim / n_blocks``.
     """
     return min(max(dim / n_blocks, 0.1), 1.0)
 
