@@ -94,6 +94,8 @@ def _not_audited(path: str) -> str:
     name = RunDirectory.open(path, verify=False).attributes["sampler"]["name"]
     if registry.sampler(name)().target == "exact":
         return f"{name} targets the posterior itself"
+    if registry.sampler(name)().target == "signed":
+        return "weighted by their signs the draws are of the posterior itself"
     return f"no weights lead from what {name} samples to the posterior"
 
 

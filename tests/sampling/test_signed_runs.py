@@ -108,3 +108,4 @@ def test_command_line_takes_it_and_refuses_bad_options(tmp_path):
     assert "signed" == done["sampling"]["target"]
     assert 2 == done["sampling"]["minibatch"]
     assert 1.0 == done["sampling"]["mean_sign"]
+    assert "weighted by their signs" in streammc("audit", tmp_path / "run").out
