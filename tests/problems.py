@@ -90,7 +90,7 @@ class Small:
         self.unit_rows = unit_rows
         self.n_units = -(-n // unit_rows)
         table = AliasTable(np.asarray(relative, float)) if relative is not None else None
-        self.design = UnitDesign(n, unit_rows, k, k, table)
+        self.design = UnitDesign(n, unit_rows, k, k, probabilities=table)
         self.omega = np.full(self.n_units, 1 / self.n_units)
         if table is not None:
             self.omega = np.asarray(relative) / np.sum(relative)

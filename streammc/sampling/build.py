@@ -124,11 +124,11 @@ def subsampled(
     """Return the problem of ``hmc-ecs`` or its signed twin: Taylor sums, C and a subsample."""
     k = plan.k
     table = AliasTable(plan.relative) if plan.relative is not None else None
-    shape = (dataset.n_rows, plan.unit_rows, k, plan.n_blocks, table)
+    shape = (dataset.n_rows, plan.unit_rows, k, plan.n_blocks)
     design: UnitDesign
     if isinstance(sampler, HmcEcsSigned):
         size = plan.factor_units
-        design = ProductDesign(*shape, factor_units=size)
+        design = ProductDesign(*shape, size, probabilities=table)
         intensity = k / size
         bound, growth = sampler.soft_bound, 0.0
         if bound is None:
@@ -136,7 +136,7 @@ def subsampled(
             growth = GROWTH * math.sqrt(plan.predicted["variance"] / intensity)
         factors = (design.n_units / size, 0.0, size, intensity, bound, growth)
     else:
-        design = UnitDesign(*shape)
+        design = UnitDesign(*shape, probabilities=table)
         divisor = k * (k - 1) if sampler.variance == "unbiased" else k * k
         factors = (design.n_units / k, design.n_units**2 / divisor, 0, 0.0, 0.0, 0.0)
     hessian = cv.hessian if cv.order == 2 else np.zeros_like(cv.hessian)

@@ -13,7 +13,7 @@ their gradients these are units like any others.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -40,7 +40,7 @@ class UnitDesign:
     """k."""
     n_blocks: int
     """G."""
-    probabilities: AliasTable | None = None
+    probabilities: AliasTable | None = field(default=None, kw_only=True)
     """Of the units; ``None`` where all have the same."""
 
     @property

@@ -71,7 +71,7 @@ class NoRows:
 
 def counts(table, draws=400_000):
     """How often each unit is drawn by a chain's own stream, in uneven pieces."""
-    design = UnitDesign(8, 1, 40, 8, table)
+    design = UnitDesign(8, 1, 40, 8, probabilities=table)
     ahead = Lookahead(design, NoRows(), streams.stream(3, 0, streams.Role.SUBSAMPLE))
     found = np.zeros(8, np.int64)
     for count in (1, 7, 1000, draws - 1008):
@@ -88,7 +88,7 @@ def test_production_draws_have_the_probabilities():
 
 
 def test_a_unit_weighs_its_rows():
-    design = UnitDesign(23, 3, 4, 2, AliasTable(RELATIVE))
+    design = UnitDesign(23, 3, 4, 2, probabilities=AliasTable(RELATIVE))
     weight = np.ones(9)
     design.reweigh(np.array([2, 0, 7]), weight)
     omega = RELATIVE / RELATIVE.sum()

@@ -20,7 +20,7 @@ class Recorder:
 
 
 def make(n_rows, source=None, table=None):
-    design = UnitDesign(n_rows, 3, 40, 8, table)
+    design = UnitDesign(n_rows, 3, 40, 8, probabilities=table)
     rng = streams.stream(5, 0, streams.Role.SUBSAMPLE)
     return Lookahead(design, source or Recorder(), rng), design
 
