@@ -64,12 +64,12 @@ def mean(values: NDArray[np.float64], weights: NDArray[np.float64] | None) -> ND
 
 
 def _interpolated(values: NDArray[np.float64], levels: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return what ``numpy.quantile`` does, several times as fast on many short rows."""
+    """Return what ``numpy.quantile`` does; a sort of many short rows is faster than its choice."""
     n = values.shape[-1]
     at = levels * (n - 1)
     low = np.floor(at).astype(np.int64)
     high = np.minimum(low + 1, n - 1)
-    ordered = np.partition(values, np.unique(np.concatenate([low, high])), axis=-1)
+    ordered = np.sort(values, axis=-1)
     share = at - low
     found = np.empty((len(levels), *values.shape[:-1]))
     for k in range(len(levels)):

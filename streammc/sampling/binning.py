@@ -11,6 +11,7 @@ import numpy as np
 from streammc.errors import DataError
 from streammc.estimators.blocks import allocate_rows
 from streammc.protocols import Dataset, Matrix, Model, RowBlock, Vector
+from streammc.sampling.histogram import Thresholds, find_thresholds
 from streammc.sampling.predictive import Coefficients, Covariate, responses
 
 _SCORE_BINS: Final = 4096
@@ -61,7 +62,7 @@ def groups(table: Dataset, by: str, bins: int, seed: int, scheduler: Any) -> tup
     return column._replace(edges=edges), sampled
 
 
-def thresholds(model: Model, coefficients: Coefficients, table: Dataset, seed: int) -> Vector:
+def thresholds(model: Model, coefficients: Coefficients, table: Dataset, seed: int) -> Thresholds:
     """Return thresholds between which about as many scores of a sample lie, of all draws."""
     scores = [
         responses(model, coefficients.predictors(X, offset)).ravel()
@@ -70,7 +71,7 @@ def thresholds(model: Model, coefficients: Coefficients, table: Dataset, seed: i
     ordered = np.sort(np.concatenate(scores))
     at = np.arange(1, _SCORE_BINS) * len(ordered) // _SCORE_BINS
     edges = np.unique(ordered[at])
-    return edges[np.isfinite(edges)]
+    return find_thresholds(edges[np.isfinite(edges)])
 
 
 def _sample(table: Dataset, size: int, seed: int) -> Iterator[tuple[Matrix, Vector]]:

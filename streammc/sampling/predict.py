@@ -75,7 +75,9 @@ def write_predictions(
     covariate, sampled = None, False
     if by is not None:
         covariate, sampled = groups(table, by, bins, seed, scheduler)
-    edges = thresholds(model, coefficients, table, seed) if scored and is_binary(model) else None
+    cuts = None
+    if scored and is_binary(model):
+        cuts = thresholds(model, coefficients, table, seed)
     with RowArrays(path, ("mean", *names), table.n_rows, table.piece_rows()) as writer:
         task = PredictTask(
             model,
@@ -85,7 +87,7 @@ def write_predictions(
             writer.target,
             table.address,
             scored,
-            edges,
+            cuts,
             covariate,
         )
         totals: Totals = table.reduce(task, scheduler=scheduler, progress=progress)
@@ -107,7 +109,8 @@ def write_predictions(
             score, weight, lost = totals.scores
             known = lost == 0.0 and weight > 0.0
             facts["log_score"] = float(score / weight) if known else None
-        if edges is not None and (totals.histogram[:, 0].sum(axis=-1) > 0.0).all():
+        if cuts is not None and (totals.histogram[0].sum(axis=0) > 0.0).all():
+            edges = cuts.edges
             found, facts["auc"] = curves(totals.histogram, edges, ends, names, kept.weights)
             arrays |= found
         if covariate is not None:

@@ -20,11 +20,12 @@ from streammc.diagnostics.quantiles import mean, quantiles
 from streammc.errors import DataError, ModelError
 from streammc.numerics.jit import index_vector, jit, matrix, vector
 from streammc.protocols import Matrix, Model, RowBlock, Vector
+from streammc.sampling.histogram import Thresholds, add_histogram
 from streammc.trace.row_arrays import RowTarget
 
-_TILE_ENTRIES = 2**18
+_TILE_ENTRIES = 2**19
 _LEAST_TILE = 64
-_cube: Any = types.Array(types.float64, 3, "C")
+_NEAR_ONE = 0.999
 
 
 class Coefficients(NamedTuple):
@@ -80,33 +81,11 @@ class Totals(NamedTuple):
     """Sums over rows; all add."""
 
     histogram: NDArray[np.float64]
-    """(2, S + 1, B) weights of class 0 and 1 by bin of the mean response; last: its mean."""
+    """(S + 1, B, 2) weights of class 0 and 1 by bin of the mean response; last: its mean."""
     groups: Matrix
     """(S + 4, G): means by draw; the covariate, the response, the weights and the rows."""
     scores: Vector
     """(3,) weighted sum of the log predictive densities; weights; rows without a density."""
-
-
-@jit(types.void(matrix, vector, vector, vector, _cube), borrow=True)
-def add_histogram(scores, edges, y, weight, counts):  # type: ignore[no-untyped-def]
-    """Add ``weight y`` and ``weight (1 - y)`` to the bins of ``scores`` (S, m).
-
-    ``counts`` (2, S, B); the bin is the number of ``edges`` (B - 1,) up to the score.
-    """
-    n = edges.shape[0]
-    for s in range(scores.shape[0]):
-        for i in range(scores.shape[1]):
-            score = scores[s, i]
-            low = 0
-            length = n
-            while length > 0:
-                half = length >> 1
-                step = half + 1
-                right = edges[low + half] <= score
-                low = low + step if right else low
-                length = length - step if right else half
-            counts[1, s, low] += weight[i] * y[i]
-            counts[0, s, low] += weight[i] * (1.0 - y[i])
 
 
 @jit(types.void(matrix, index_vector, vector, vector, vector, matrix), borrow=True)
@@ -137,15 +116,15 @@ class PredictTask:
     """Of the table, for messages."""
     scored: bool
     """Whether there is a response to compare with."""
-    edges: Vector | None = None
-    """(B - 1,) of the histogram; ``None`` where the response is not binary."""
+    thresholds: Thresholds | None = None
+    """Of the histogram; ``None`` where the response is not binary."""
     covariate: Covariate | None = None
 
     def _empty(self) -> Totals:
         draws = self.coefficients.draws
-        bins = 0 if self.edges is None else len(self.edges) + 1
+        bins = 0 if self.thresholds is None else len(self.thresholds.edges) + 1
         groups = 0 if self.covariate is None else len(self.covariate.edges) + 1
-        return Totals(np.zeros((2, draws + 1, bins)), np.zeros((draws + 4, groups)), np.zeros(3))
+        return Totals(np.zeros((draws + 1, bins, 2)), np.zeros((draws + 4, groups)), np.zeros(3))
 
     def map(self, block: RowBlock) -> Totals:
         """Write the predictions of some rows and return their sums."""
@@ -196,10 +175,17 @@ class PredictTask:
             columns[name][here] = bound
         if self.scored:
             self._check(start, y)
-            add_scores(self.model, eta, X, y, weight, weights, self.edges is not None, totals)
-            if self.edges is not None:
+            if self.thresholds is None:
+                log_density = log_average(self.model, eta, X, y, weights)
+            else:
+                log_density = log_chance(self.model, eta, X, y, average, weights)
                 scores = np.concatenate([means, average[None, :]])
-                add_histogram(scores, self.edges, y, weight, totals.histogram)
+                add_histogram(scores, *self.thresholds, y, weight, totals.histogram)
+            lost = np.isnan(log_density)
+            used = ~lost & (weight > 0.0)
+            totals.scores[0] += float((weight[used] * log_density[used]).sum())
+            totals.scores[1] += float(weight.sum())
+            totals.scores[2] += float(lost.sum())
         if self.covariate is not None:
             x = self.covariate.values(X)
             group = np.searchsorted(self.covariate.edges, x, side="right").astype(np.int64)
@@ -245,43 +231,36 @@ def responses(model: Model, eta: NDArray[np.float64]) -> Matrix:
     return np.ascontiguousarray(found.reshape(draws, m))
 
 
-def add_scores(
+def log_chance(
     model: Model,
     eta: NDArray[np.float64],
     X: NDArray[Any],
     y: Vector,
-    weight: Vector,
+    chance: Vector,
     weights: Vector | None,
-    binary: bool,
-    totals: Totals,
-) -> None:
-    """Add ``weight log(sum_s w_s p(y | eta_s) / sum_s w_s)`` of every row.
+) -> Vector:
+    """Return (m,) ``y log p + (1 - y) log(1 - p)`` with the average chance p of a 1.
 
-    A proportion y counts as y ones and 1 - y zeros. Signs can make the average density
-    of a row negative: such rows are counted apart.
+    Where p is so near 1 that ``1 - p`` has lost digits, the link gives the chance of a 0.
     """
-    log_density, lost = np.zeros(len(y)), np.zeros(len(y), dtype=bool)
-    ones, zeros = np.ones(len(y)), np.zeros(len(y))
-    for response, share in [(ones, y), (zeros, 1.0 - y)] if binary else [(y, ones)]:
-        used = np.flatnonzero(share * weight > 0.0)
-        if used.size:
-            average = _log_average(model, eta[:, :, used], X[used], response[used], weights)
-            lost[used] |= np.isnan(average)
-            log_density[used] += share[used] * average
-    totals.scores[0] += float((weight * np.where(lost, 0.0, log_density)).sum())
-    totals.scores[1] += float(weight.sum())
-    totals.scores[2] += float(lost.sum())
+    near = np.flatnonzero((chance > _NEAR_ONE) & (y < 1.0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = np.where(y > 0.0, y * np.log(chance), 0.0)
+        other = np.log1p(-chance)
+    if near.size:
+        other[near] = log_average(model, eta[:, :, near], X[near], np.zeros(near.size), weights)
+    found[y < 1.0] += (1.0 - y[y < 1.0]) * other[y < 1.0]
+    return found
 
 
-def _log_average(
+def log_average(
     model: Model, eta: NDArray[np.float64], X: NDArray[Any], y: Vector, weights: Vector | None
 ) -> Vector:
-    """Return (m,) log of the average density; NaN where it is negative."""
+    """Return (m,) ``log(sum_s w_s p(y | eta_s) / sum_s w_s)``; NaN where signs make it negative."""
     p, draws, m = eta.shape
     design = np.asarray(X, dtype=np.float64).T
     out = np.empty((1 + p + p * (p + 1) // 2, m))
     values = np.empty((draws, m))
-    y = np.ascontiguousarray(y)
     for s in range(draws):
         model.link(np.ascontiguousarray(eta[:, s]), design, y, model.constants, 0, out)
         values[s] = out[0]

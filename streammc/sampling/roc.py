@@ -24,21 +24,21 @@ _GRID = 1001
 
 
 def rates(histogram: NDArray[np.float64]) -> tuple[Matrix, Matrix]:
-    """Return false and true positive rates (S, B + 1) from counts (2, S, B).
+    """Return false and true positive rates (S, B + 1) from counts (S, B, 2).
 
     At ``-inf``, at every edge, and at ``inf``: from 1 down to 0.
     """
-    totals = histogram.sum(axis=-1, keepdims=True)
-    above = np.zeros((*histogram.shape[:2], histogram.shape[2] + 1))
-    above[..., :-1] = np.cumsum(histogram[..., ::-1], axis=-1)[..., ::-1]
+    draws, bins, classes = histogram.shape
+    above = np.zeros((draws, bins + 1, classes))
+    above[:, :-1] = np.cumsum(histogram[:, ::-1], axis=1)[:, ::-1]
     with np.errstate(invalid="ignore", divide="ignore"):
-        shares = above / totals
-    return shares[0], shares[1]
+        shares = above / above[:, :1]
+    return shares[..., 0], shares[..., 1]
 
 
 def areas(histogram: NDArray[np.float64]) -> tuple[Vector, Vector]:
     """Return the area under the curve (S,) and its resolution (S,): half of the ties."""
-    negative, positive = histogram
+    negative, positive = histogram[..., 0], histogram[..., 1]
     below = np.cumsum(negative, axis=-1) - negative
     pairs = positive.sum(axis=-1) * negative.sum(axis=-1)
     ties = 0.5 * (positive * negative).sum(axis=-1)
@@ -58,7 +58,7 @@ def curves(
     Parameters
     ----------
     histogram
-        (2, S + 1, B); the last score is the predictive mean.
+        (S + 1, B, 2); the last score is the predictive mean.
     edges
         (B - 1,) thresholds.
     probabilities, names
@@ -66,15 +66,15 @@ def curves(
     weights
         (S,) of the draws; ``None``: all 1.
     """
-    false, true = rates(histogram[:, :-1])
-    area, ties = areas(histogram[:, :-1])
-    area_of_mean, ties_of_mean = areas(histogram[:, -1:])
+    false, true = rates(histogram[:-1])
+    area, ties = areas(histogram[:-1])
+    area_of_mean, ties_of_mean = areas(histogram[-1:])
     grid = np.linspace(0.0, 1.0, _GRID)
     # Rates fall along the thresholds, and interpolation wants them rising.
     at_grid = np.array(
         [np.interp(grid, f[::-1], t[::-1]) for f, t in zip(false, true, strict=True)]
     )
-    false_of_mean, true_of_mean = rates(histogram[:, -1:])
+    false_of_mean, true_of_mean = rates(histogram[-1:])
     arrays: Arrays = {
         "threshold": (("threshold",), edges),
         "fpr_grid": (("fpr_grid",), grid),

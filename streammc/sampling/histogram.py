@@ -1,0 +1,69 @@
+"""Counting scores in bins whose edges are anywhere, draw by draw."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numba import types
+
+from streammc.numerics.jit import f8, i8, index_vector, jit, matrix, vector
+from streammc.protocols import Index, Vector
+
+_CELLS: Final = 2**14
+_cube: Any = types.Array(f8, 3, "C")
+
+
+class Thresholds(NamedTuple):
+    """Edges of bins of a score, and where to look for them."""
+
+    padded: Vector
+    """(B,) the rising edges, then infinity."""
+    starts: Index
+    """(cells + 1,) the edges in cells of equal width before each cell."""
+    low: float
+    scale: float
+    """A score x is in the cell ``(x - low) scale``, rounded down."""
+    steps: int
+    """Halvings that find an edge in the fullest cell."""
+
+    @property
+    def edges(self) -> Vector:
+        """(B - 1,) rising."""
+        return self.padded[:-1]
+
+
+def find_thresholds(edges: Vector) -> Thresholds:
+    """Return edges with a table that spares most of the search for one."""
+    low, high = (float(edges[0]), float(edges[-1])) if len(edges) else (0.0, 0.0)
+    scale = _CELLS / (high - low) if high > low else 0.0
+    scale = scale if np.isfinite(scale) else 0.0
+    cells = np.minimum(np.maximum((edges - low) * scale, 0.0), _CELLS - 1).astype(np.int64)
+    starts = np.searchsorted(cells, np.arange(_CELLS + 1))
+    steps = int(np.diff(starts).max()).bit_length()
+    return Thresholds(np.append(edges, np.inf), starts, low, scale, steps)
+
+
+@jit(types.void(matrix, vector, index_vector, f8, f8, i8, vector, vector, _cube), borrow=True)
+def add_histogram(scores, padded, starts, low, scale, steps, y, weight, counts):  # type: ignore[no-untyped-def]
+    """Add ``weight (1 - y)`` and ``weight y`` to the bins of ``scores`` (S, m).
+
+    ``counts`` (S, B, 2); the bin is the number of edges up to the score. Cells rise with
+    scores, so that an edge of a lower cell is below the score and one of a higher cell
+    above it. As many steps for every score: a guess of the processor about the end of a
+    search costs more.
+    """
+    last = float(starts.shape[0] - 2)
+    for s in range(scores.shape[0]):
+        for i in range(scores.shape[1]):
+            score = scores[s, i]
+            cell = int(min(max((score - low) * scale, 0.0), last))
+            at = starts[cell]
+            stop = starts[cell + 1]
+            for _ in range(steps):
+                middle = (at + stop) >> 1
+                right = int(padded[middle] <= score)
+                at += right * (middle + 1 - at)
+                stop += (1 - right) * (middle - stop)
+            counts[s, at, 0] += weight[i] * (1.0 - y[i])
+            counts[s, at, 1] += weight[i] * y[i]

@@ -1,0 +1,44 @@
+"""Anonymous memory of ``streammc predict`` does not grow with the rows."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"),
+]
+FEW, MANY = 250_000, 2_000_000
+LIMIT, GROWTH = 500e6, 100e6
+# Two million rows times 50 draws would be 800 MB.
+DRAWS = 50
+
+
+@pytest.fixture(scope="module")
+def memory():
+    path = Path(__file__).parents[2] / "bench" / "memory.py"
+    spec = importlib.util.spec_from_file_location("memory", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_memory_is_that_of_a_table_of_an_eighth(memory, tmp_path):
+    used = {}
+    for rows in (FEW, MANY):
+        words = ("--rows", str(rows), "--dim", "5", "--seed", "7")
+        memory.measure("simulate", "logistic", str(tmp_path / f"s{rows}"), *words)
+    run = str(tmp_path / "run")
+    counts = ("--draws", "50", "--warmup", "50", "--chains", "2", "--seed", "1", "--no-audit")
+    memory.measure("sample", str(tmp_path / f"s{FEW}"), "-o", run, "--model", "logistic", *counts)
+    for rows in (FEW, MANY):
+        where = ("-o", str(tmp_path / f"p{rows}"), "--scheduler", "2", "--json", "--quiet")
+        options = ("--predict-draws", str(DRAWS), "--by", "x1")
+        usage = memory.measure("predict", run, str(tmp_path / f"s{rows}"), *where, *options)
+        assert json.loads(usage.output)["rows"] == rows
+        used[rows] = usage.anonymous
+    assert 100e6 < used[MANY] < LIMIT, used
+    assert used[MANY] - used[FEW] < GROWTH, used
