@@ -187,6 +187,7 @@ def _sampling(
         "remainder_kurtosis": None,
         "predicted_variance": None,
         "predicted_variance_bias": None,
+        "decay": setup.sampler.describe().get("decay"),
         "noise_clipped": float(stats["noise_clipped"].mean()) if "noise_clipped" in stats else None,
         "laplace_gap": _laplace_gap(model.unconstrain(run.draws_matrix()), cv),
     }
@@ -292,6 +293,11 @@ def bias_warnings(sampling: dict[str, Any]) -> list[str]:
         lines.append(
             f"{sampling['sampler']} is biased: at this step size the variances are predicted to "
             f"be off {size}; use a smaller --step-size, a larger --subsample-size, or hmc-ecs"
+        )
+    if sampling["decay"]:
+        lines.append(
+            "the steps decrease, and a draw counts as much as its step is long: weight the draws "
+            "by step_size, which these means do not"
         )
     if sampling["noise_clipped"]:
         lines.append(

@@ -15,6 +15,7 @@ from streammc.priors import normal
 from streammc.samplers import sghmc, sgld
 from streammc.samplers.stationary import (
     Approximation,
+    fewest_steps,
     hamiltonian_covariance,
     langevin_covariance,
     three_digits,
@@ -161,3 +162,26 @@ def test_too_many_steps_and_a_noise_estimate_from_one_unit_are_refused():
         decided(sghmc(step_size=1e-6), rows=500)
     with pytest.raises(ConfigError, match="two units or more"):
         decided(sghmc(noise_estimate="estimated", subsample_size=1), rows=500)
+
+
+@pytest.mark.parametrize(
+    ("step", "n_steps", "variance"), [(0.06, 20, 1.026), (0.02, 60, 1.008), (0.02, 7, 1.166)]
+)
+def test_variances_that_the_docs_give_for_exact_gradients(step, n_steps, variance):
+    at = Approximation(np.ones(1), np.eye(1), np.zeros((1, 1)))
+    found = hamiltonian_covariance(step, n_steps, 0.0, False, at)[0, 0]
+    assert variance == round(found, 3)
+    angle = math.acos(1.0 - 0.5 * step**2)
+    exact = math.sin(n_steps * angle) / math.sin((n_steps - 1) * angle)
+    assert abs(found / exact - 1.0) < 1e-10
+
+
+def test_a_quarter_of_a_period_needs_the_fewest_steps():
+    at = Approximation(np.ones(1), np.eye(1), np.zeros((1, 1)))
+
+    def needed(length):
+        return fewest_steps(
+            lambda n: at.bias(hamiltonian_covariance(length / n, n, 0.0, False, at))
+        )
+
+    assert (51, 12) == (needed(1.2), needed(math.pi / 2))

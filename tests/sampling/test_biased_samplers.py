@@ -9,7 +9,7 @@ import pytest
 
 from streammc.errors import RefusedError
 from streammc.models import gaussian_mean
-from streammc.priors import normal
+from streammc.priors import normal, uniform
 from streammc.samplers import sghmc, sgld
 from streammc.sampling.job import run_job
 from streammc.stores import from_arrays
@@ -110,6 +110,21 @@ def test_a_table_too_small_for_the_plan_is_sampled_with_a_few_rows(tmp_path):
     report = run_job(data, poisson(), sgld(), draws=100, warmup=50, chains=1, path=tmp_path / "r")
     assert 30 == report.summary["sampling"]["subsample_size"]
     assert "30 rows a gradient, since" in report.summary["sampling"]["reason"]
+
+
+def test_decreasing_steps_are_told_to_be_weights(tmp_path):
+    report = mean_job(sgld(decay=0.55), tmp_path / "run", draws=200)
+    assert any("weight the draws by step_size" in line for line in report.warnings)
+    sizes = open_run(report.path)["sample_stats"]["step_size"].values
+    assert (np.diff(sizes) < 0.0).all()
+
+
+@pytest.mark.parametrize("build", [sgld, sghmc])
+def test_a_prior_with_walls_ends_the_run_at_the_wall(tmp_path, build):
+    data = from_arrays(np.random.default_rng(8).normal(size=(4000, 2)), np.zeros(4000))
+    model = gaussian_mean(dim=2, prior=uniform(-0.01, 0.05))
+    with pytest.raises(RefusedError, match="a prior without bounds"):
+        run_job(data, model, build(), draws=500, chains=1, seed=1, path=tmp_path / "run")
 
 
 def test_a_run_that_diverges_ends_with_one_line_and_no_draws(tmp_path):
