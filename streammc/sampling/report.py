@@ -187,6 +187,7 @@ def _sampling(
         "remainder_kurtosis": None,
         "predicted_variance": None,
         "predicted_variance_bias": None,
+        "predicted_variance_ratio": None,
         "decay": setup.sampler.describe().get("decay"),
         "noise_clipped": float(stats["noise_clipped"].mean()) if "noise_clipped" in stats else None,
         "laplace_gap": _laplace_gap(model.unconstrain(run.draws_matrix()), cv),
@@ -205,8 +206,16 @@ def _sampling(
             "remainder_kurtosis": plan.predicted.get("remainder_kurtosis"),
             "predicted_variance": plan.predicted.get("variance"),
             "predicted_variance_bias": finite_or_none(plan.predicted.get("variance_bias")),
+            "predicted_variance_ratio": _by_label(cv, plan.predicted.get("variance_ratio")),
         }
     return facts
+
+
+def _by_label(cv: ControlVariates, values: list[float | None] | None) -> dict[str, Any] | None:
+    """Return values per parameter by label, as JSON can hold them."""
+    if values is None:
+        return None
+    return {label: finite_or_none(v) for label, v in zip(cv.labels, values, strict=True)}
 
 
 def _laplace_gap(draws: NDArray[np.float64], cv: ControlVariates) -> dict[str, float]:

@@ -42,7 +42,7 @@ def tune(
     ``gradient_noise`` is the largest variance, in posterior standard deviations, that a
     gradient has in any direction; ``variance_bias`` the largest relative error of a
     variance of any linear combination of theta, of the first step size, on the Laplace
-    approximation.
+    approximation; ``variance_ratio`` the variance of each parameter over the right one.
 
     Raises
     ------
@@ -68,18 +68,23 @@ def tune(
         )
         at = _approximation(sampler, cv, noise)
         if isinstance(sampler, Sghmc):
-            step, n_steps, bias = _trajectory(sampler, at)
+            step, n_steps, covariance = _trajectory(sampler, at)
         else:
             longest = 4.0 / float(at.curvature.max())
             step = sampler.step_size or longest_step(
                 lambda h: at.bias(langevin_covariance(h, at)), longest
             )
-            n_steps, bias = 1, at.bias(langevin_covariance(step, at))
+            n_steps, covariance = 1, langevin_covariance(step, at)
+        bias = at.bias(covariance)
+        back = (cv.factor if _whitened(sampler) else np.eye(cv.dim)) @ at.axes
+        with np.errstate(invalid="ignore"):
+            variance = np.einsum("ij,jk,ik->i", back, covariance, back)
     predicted = {
         **plan.predicted,
         "step_size": step,
         "n_steps": float(n_steps),
         "variance_bias": bias,
+        "variance_ratio": [float(v) for v in variance / cv.posterior_sd() ** 2],
         "gradient_noise": float(np.linalg.eigvalsh(noise)[-1]),
     }
     told = f"by {100.0 * bias:.2g} %" if math.isfinite(bias) else "without bound"
@@ -159,12 +164,12 @@ def _approximation(
     return Approximation(curvature, axes, inverse.T @ noise @ inverse)
 
 
-def _trajectory(sampler: Sghmc, at: Approximation) -> tuple[float, int, float]:
-    """Return step size, number of steps and predicted bias."""
+def _trajectory(sampler: Sghmc, at: Approximation) -> tuple[float, int, Matrix]:
+    """Return step size, number of steps and stationary covariance."""
     friction, estimated = float(sampler.friction), sampler.noise_estimate == ESTIMATED
 
-    def bias(step: float, n_steps: int) -> float:
-        return at.bias(hamiltonian_covariance(step, n_steps, friction, estimated, at))
+    def covariance(step: float, n_steps: int) -> Matrix:
+        return hamiltonian_covariance(step, n_steps, friction, estimated, at)
 
     length = sampler.trajectory_length or DEFAULT_LENGTH / math.sqrt(float(at.curvature.min()))
 
@@ -175,11 +180,11 @@ def _trajectory(sampler: Sghmc, at: Approximation) -> tuple[float, int, float]:
         step = sampler.step_size
         n_steps = sampler.n_steps or max(math.ceil(length / step - 1e-9), 1)
     else:
-        n_steps = sampler.n_steps or fewest_steps(lambda n: bias(step_of(n), n))
+        n_steps = sampler.n_steps or fewest_steps(lambda n: at.bias(covariance(step_of(n), n)))
         step = step_of(n_steps)
     if n_steps > MOST_STEPS:
         raise ConfigError(
             f"expected at most {MOST_STEPS} steps an iteration, found {n_steps} (trajectory_length "
             f"{length:.3g} in steps of {step:.3g}); give n_steps or a larger step_size"
         )
-    return step, n_steps, bias(step, n_steps)
+    return step, n_steps, covariance(step, n_steps)

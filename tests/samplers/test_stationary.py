@@ -144,6 +144,10 @@ def decided(sampler, rows=20_000):
 def test_automatic_steps_have_at_most_one_percent_of_bias(build, options):
     predicted = decided(build(**options))
     assert 0.005 < predicted["variance_bias"] <= 0.01
+    ratio = np.array(predicted["variance_ratio"])
+    assert np.abs(ratio - 1.0).max() <= predicted["variance_bias"]
+    if build is sgld and not options:  # hardly any noise: the same in all directions
+        np.testing.assert_allclose(ratio, 1.0 + predicted["variance_bias"], rtol=1e-3)
     worse = {"step_size": 3.0 * predicted["step_size"], **options}
     assert decided(build(**worse))["variance_bias"] > 0.015
 

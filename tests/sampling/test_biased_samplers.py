@@ -78,6 +78,9 @@ def test_a_job_has_the_spread_of_the_closed_form_and_says_that_it_is_biased(tmp_
     assert "biased" == sampling["target"]
     assert "biased" in sampling["reason"]
     assert abs(sampling["predicted_variance_bias"] - (expected - 1)) < 0.05
+    ratios = sampling["predicted_variance_ratio"]
+    assert ["mu[x0]", "mu[x1]"] == list(ratios)
+    assert all(abs(ratio - expected) < 0.05 for ratio in ratios.values())
     assert any("sgld is biased" in line for line in report.warnings)
     assert not any("log_lik_variance" in line for line in report.warnings)
     draws = open_run(report.path)["posterior"]["mu"].values.reshape(-1, 2) * np.sqrt(4000)
