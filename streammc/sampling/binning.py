@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -41,7 +41,14 @@ class _Column:
         return np.concatenate([left, right])
 
 
-def groups(table: Dataset, by: str, bins: int, seed: int, scheduler: Any) -> tuple[Covariate, bool]:
+def groups(
+    table: Dataset,
+    by: str,
+    bins: int,
+    seed: int,
+    scheduler: Any = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[Covariate, bool]:
     """Return the covariate with the edges of its groups, and whether a sample chose them."""
     weights, constant = table.covariate(by)
     column = Covariate(np.asarray(weights), float(constant), np.empty(0))
@@ -49,7 +56,7 @@ def groups(table: Dataset, by: str, bins: int, seed: int, scheduler: Any) -> tup
     if sampled:
         values = np.concatenate([column.values(X) for X, _ in _sample(table, _SAMPLE_ROWS, seed)])
     else:
-        values = table.reduce(_Column(column), scheduler=scheduler)
+        values = table.reduce(_Column(column), scheduler=scheduler, progress=progress)
     if not np.isfinite(values).all():
         row = int(np.flatnonzero(~np.isfinite(values))[0]) + 1
         raise DataError(

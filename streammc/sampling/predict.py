@@ -74,7 +74,7 @@ def write_predictions(
     scored = table.response is not None
     covariate, sampled = None, False
     if by is not None:
-        covariate, sampled = groups(table, by, bins, seed, scheduler)
+        covariate, sampled = groups(table, by, bins, seed, scheduler, progress)
     cuts = None
     if scored and is_binary(model):
         cuts = thresholds(model, coefficients, table, seed)
@@ -124,7 +124,7 @@ def write_predictions(
 
 
 def predict(
-    run: str | os.PathLike[str],
+    run: str | os.PathLike[str] | xarray.DataTree,
     store: Dataset,
     path: str | os.PathLike[str] | None = None,
     *,
@@ -144,7 +144,7 @@ def predict(
     Parameters
     ----------
     run
-        Directory of a finished run.
+        A finished run, or its directory.
     store
         The table: the same features, made with ``like`` the store of the run where that
         was standardised or has a formula. Without a response there is nothing to score.
@@ -188,11 +188,16 @@ def predict(
     """
     from streammc.trace.datatree import open_rows
 
-    opened = RunDirectory.open(run)
+    folder = run if isinstance(run, str | os.PathLike) else run.encoding.get("source")
+    if folder is None:
+        raise ConfigError(
+            "expected the path of a run, or a run opened from one, found another tree"
+        )
+    opened = RunDirectory.open(folder)
     built = model if model is not None else registered_model(opened.identity["model"])
     if built.describe() != opened.identity["model"]:
         raise ConfigError(
-            f"expected the model of the run {str(run)!r}, found another: {built.name!r}"
+            f"expected the model of the run {str(folder)!r}, found another: {built.name!r}"
         )
     target = Path(path) if path is not None else Path(tempfile.mkdtemp()) / "predictions.zarr"
     write_predictions(

@@ -45,6 +45,7 @@ def open_run(path: str | os.PathLike[str], *, verify: bool = True) -> xr.DataTre
     # A store, not a path: "~" or "s3::x" in the name of a directory is only a name.
     store: Any = LocalStore(run.path, read_only=True)
     tree: xr.DataTree = xr.open_datatree(store, engine="zarr", consolidated=True, chunks=None)
+    tree.encoding["source"] = str(run.path)
     return tree
 
 

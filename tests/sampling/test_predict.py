@@ -414,3 +414,58 @@ def test_wrong_options_are_refused(tmp_path, run, data, options):
 def test_unknown_covariate_lists_what_there_is(tmp_path, run, data):
     with pytest.raises(DataError, match="Intercept, a, b"):
         streammc.predict(run, data, tmp_path / "p", by="zzz")
+
+
+def test_one_class_alone_has_no_curve(tmp_path, run):
+    data = table()
+    data._arrays[1][:] = 0.0
+    found = streammc.predict(run, data, tmp_path / "p")
+    assert found.attrs["auc"] is None
+    assert found.attrs["log_score"] < 0
+    assert "roc" not in found
+
+
+def test_near_certain_failure_keeps_its_log_score(tmp_path):
+    """A 0 where the chance of a 1 rounds to one: its logarithm is -45, not minus infinity."""
+    data = from_arrays(np.array([[45.0], [-45.0], [8.0]]), [0.0, 1.0, 0.0], feature_names=["a"])
+    theta = np.ones((1, 4, 1))
+    made = make_run(tmp_path / "run", logistic(), data, theta)
+    found = streammc.predict(made, data, tmp_path / "p")
+    exact = -(45 + 45 + 8 + np.log1p(np.exp(-8))) / 3
+    assert found.attrs["log_score"] == pytest.approx(exact, rel=1e-13)
+
+
+def test_run_opened_from_its_folder_is_a_run(tmp_path, run, data):
+    one = streammc.predict(streammc.open_run(run), data, tmp_path / "p")
+    two = streammc.predict(run, data)
+    np.testing.assert_array_equal(one["mean"], two["mean"])
+    with pytest.raises(ConfigError, match="path of a run"):
+        streammc.predict(one, data)
+
+
+def test_failure_in_the_middle_leaves_nothing(tmp_path, run):
+    def interrupt(done, total):
+        if done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        streammc.predict(run, table(30_000), tmp_path / "p", progress=interrupt)
+    assert ["run"] == [path.name for path in tmp_path.iterdir()]
+
+
+@pytest.mark.slow
+def test_workers_give_the_same_bits(tmp_path):
+    from distributed import Client, LocalCluster
+
+    X, y = arrays_of(table(30_000))
+    with StoreWriter(tmp_path / "s", features=NAMES, chunk_rows=4096) as writer:
+        writer.append(X, y)
+        writer.commit({"response": "y", "intercept": True})
+    store = open_store(tmp_path / "s")
+    made = make_run(tmp_path / "run", logistic(), store, some_draws(TRUTH))
+    here = streammc.predict(made, store, tmp_path / "p", by="a")
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with LocalCluster(**options) as cluster, Client(cluster, set_as_default=False) as client:
+        there = streammc.predict(made, store, tmp_path / "q", by="a", scheduler=client)
+    for name in here.variables:
+        np.testing.assert_array_equal(here[name], there[name])
