@@ -248,6 +248,8 @@ class SubsamplingSampler(Sampler, Protocol):
     certainty: bool
     probabilities: str
     """Of units: ``uniform``, or ``scores``."""
+    recalibrate: int | None
+    """Iterations of a short run whose mean becomes theta_star; ``None``: none."""
 
     @property
     def order(self) -> int:

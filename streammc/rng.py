@@ -24,6 +24,7 @@ class Role(IntEnum):
     SHUFFLE = 5
     KNOTS = 6
     COUNTS = 7
+    RECALIBRATE = 8
 
 
 def stream(seed: int, chain: int, role: Role, *part: int) -> np.random.Generator:

@@ -50,6 +50,7 @@ def compute(
     order: int = 2,
     passes: int | None = None,
     theta_star: Vector | None = None,
+    near: bool = False,
     scheduler: Any = None,
     progress: Callable[[int, int], None] | None = None,
     candidate_rows: int = 20_000,
@@ -73,6 +74,9 @@ def compute(
         the first centre whatever its certificate says, as in the papers.
     theta_star
         (d,) first centre instead of the mode of a subset.
+    near
+        Whether that is the mean of draws from the posterior: with one pass rows are then
+        scored around it, and not where a subset puts the posterior.
     scheduler, progress
         As in ``Dataset.reduce``; progress starts again with every pass.
     candidate_rows, memory_limit
@@ -95,9 +99,8 @@ def compute(
     n_draws = N_DRAWS_SMALL if dataset.n_rows <= SMALL_ROWS else N_DRAWS
     xi = covering_draws(n_draws, len(labels), 0)
     with single_threaded():
-        point, shift, inflation = first_centre(
-            dataset, model, subset, spread, theta, table, passes == 1
-        )
+        only = passes == 1 and not near
+        point, shift, inflation = first_centre(dataset, model, subset, spread, theta, table, only)
         rows_read = len(subset.y) + spread.rows_read
         best: Point | None = None
         pass_seconds = 0.0

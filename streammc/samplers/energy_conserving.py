@@ -44,6 +44,8 @@ class HmcEcs:
     """Whether rows with heavy remainders are always evaluated."""
     probabilities: str = UNIFORM
     """Of units: ``uniform``, or ``scores``, in proportion to what they contribute."""
+    recalibrate: int | None = None
+    """Iterations of a short run whose mean is theta_star; ``None``: passes that certify it."""
     target_acceptance: float = DEFAULT_ACCEPTANCE
     variance: str = "unbiased"
     """``unbiased`` divides by k (k - 1); ``paper`` by k^2, as eq. (10) is printed."""
@@ -66,7 +68,7 @@ class HmcEcs:
             self.jitter,
             self.target_acceptance,
         )
-        check_subsample(self, "subsample_size", "n_blocks", "unit_rows")
+        check_subsample(self, "subsample_size", "n_blocks", "unit_rows", "recalibrate")
         if self.order not in (0, 1, 2):
             raise ConfigError(f"order must be 0, 1 or 2 for hmc-ecs, found {self.order!r}")
         check_probabilities(self.probabilities)

@@ -46,6 +46,8 @@ class HmcEcsSigned:
     """Whether rows with heavy remainders are always evaluated."""
     probabilities: str = UNIFORM
     """Of units: ``uniform``, or ``scores``, in proportion to what they contribute."""
+    recalibrate: int | None = None
+    """Iterations of a short run whose mean is theta_star; ``None``: passes that certify it."""
     target_acceptance: float = DEFAULT_ACCEPTANCE
 
     name = "hmc-ecs-signed"
@@ -65,7 +67,7 @@ class HmcEcsSigned:
             self.jitter,
             self.target_acceptance,
         )
-        check_subsample(self, "subsample_size", "n_blocks", "unit_rows", "minibatch")
+        check_subsample(self, "subsample_size", "n_blocks", "unit_rows", "minibatch", "recalibrate")
         if self.order not in (0, 1, 2):
             raise ConfigError(f"order must be 0, 1 or 2, found {self.order!r}")
         check_probabilities(self.probabilities)

@@ -45,6 +45,7 @@ class StochasticGradient:
     n_blocks: ClassVar[int | None] = None
     factor_units: ClassVar[int] = 0
     probabilities: ClassVar[str] = UNIFORM
+    recalibrate: ClassVar[int | None] = None
     forced: ClassVar[bool] = True
     variance_limit: ClassVar[float] = math.inf
 

@@ -31,7 +31,7 @@ def run_cost(run: RunDirectory, cv: ControlVariates | None = None) -> dict[str, 
     planned = (run.attributes.get("plan") or {}).get("passes", 0)
     evaluations = {
         "passes": int(cv.certificate["rows_read"]) + planned * cv.n_rows,
-        "warmup": warmup,
+        "warmup": warmup + int(cv.certificate.get("recalibration", {}).get("evaluations", 0)),
         "draws": int(stats["n_rows"].sum()),
     }
     sign = stats.get("sign")

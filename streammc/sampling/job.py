@@ -121,15 +121,22 @@ def run_job(
             return RunReport(folder, kept, True, False, kept["warnings"])
         setup = load(existing, dataset, model)
     else:
-        setup = decide(
-            dataset,
-            model,
-            sampler,
-            control_variates,
-            scheduler=scheduler,
-            progress=progress,
-            reason=sampler_reason,
-        )
+        try:
+            setup = decide(
+                dataset,
+                model,
+                sampler,
+                control_variates,
+                seed=seed,
+                chains=chains,
+                threads=threads,
+                stop=polled,
+                scheduler=scheduler,
+                progress=progress,
+                reason=sampler_reason,
+            )
+        except StoppedError:
+            return RunReport(folder, {}, False, False)
     if polled():
         return RunReport(folder, {}, False, False)
     shape = {"chains": chains, "draws": draws, "warmup": warmup}

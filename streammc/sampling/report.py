@@ -16,6 +16,7 @@ from streammc.samplers.stochastic_options import BIASED
 from streammc.sampling.audit import audit_draws, log_weights, thin
 from streammc.sampling.cost import run_cost
 from streammc.sampling.identity import finite_or_none
+from streammc.sampling.recalibrate import described
 from streammc.trace.datatree import open_run
 from streammc.trace.run_directory import RunDirectory
 
@@ -190,6 +191,7 @@ def _sampling(
         "predicted_variance_ratio": None,
         "decay": setup.sampler.describe().get("decay"),
         "noise_clipped": float(stats["noise_clipped"].mean()) if "noise_clipped" in stats else None,
+        "recalibration": described(cv, plan),
         "laplace_gap": _laplace_gap(model.unconstrain(run.draws_matrix()), cv),
     }
     if "sign" in stats.data_vars:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, cast
@@ -17,6 +18,7 @@ from streammc.samplers.stochastic_options import BIASED, StochasticGradient
 from streammc.sampling import design
 from streammc.sampling.build import memory_limit
 from streammc.sampling.chains import Progress
+from streammc.sampling.recalibrate import recalibrate
 from streammc.trace.run_directory import RunDirectory
 
 CONTROL_VARIATES: Final = "control-variates.zarr"
@@ -39,18 +41,25 @@ def decide(
     sampler: Sampler | None,
     cv: ControlVariates | None,
     *,
+    seed: int = 0,
+    chains: int = 4,
+    threads: int | None = None,
+    stop: Callable[[], bool] | None = None,
     scheduler: Any = None,
     progress: Progress | None = None,
     reason: str = "",
 ) -> Setup:
     """Compute what is missing and choose the sampler; the reason is in words.
 
-    ``reason`` is why the sampler was asked for, where it was not by name.
+    ``reason`` is why the sampler was asked for, where it was not by name. Seed, chains,
+    threads and ``stop`` are those of a short run that moves theta_star.
 
     Raises
     ------
     RefusedError
         If ``hmc-ecs`` was asked for by name and cannot be right on these data.
+    StoppedError
+        If ``stop()`` became true in the short run.
     """
     report = None
     if progress is not None:
@@ -61,15 +70,20 @@ def decide(
 
     wanted = _subsampling(sampler)
     order = wanted.order if wanted is not None else 2
-    if cv is None:
-        cv = compute(dataset, model, order=order, scheduler=scheduler, progress=report)
-    else:
+    if cv is not None:
         cv.require(dataset, model)
         if wanted is not None and cv.order != order:
             raise IdentityError(
                 f"the sampler asks for control variates of order {order}, these have order "
                 f"{cv.order}; compute them again or set the order of the sampler"
             )
+    if wanted is not None and wanted.recalibrate is not None:
+        cv = recalibrate(
+            dataset, model, wanted, cv, seed=seed, chains=chains, threads=threads, stop=stop,
+            scheduler=scheduler, progress=progress,
+        )  # fmt: skip
+    elif cv is None:
+        cv = compute(dataset, model, order=order, scheduler=scheduler, progress=report)
     if sampler is not None and wanted is None:
         return Setup(sampler, cv, None, reason or "asked for by name")
     if sampler is None and model.exact_sums is not None:

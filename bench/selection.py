@@ -1,0 +1,234 @@
+"""Units drawn by their scores against units of equal probability, on real data.
+
+Run as ``python bench/selection.py WORK``; WORK keeps the runs, so that the command
+continues where it was ended, and may be that of ``real_data.py``, whose references it
+then uses. Data as there. Prints one line of JSON a data set, and writes
+``bench/results/selection.json`` and ``docs/explanation/selection-probabilities.md``.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from agreement import Bounds, compare
+from real_data import BOUNDS, DATA, ROOT, log, machine, problem, until_precise
+from real_data_sets import REAL_DATA
+
+from streammc.control_variates import compute
+from streammc.control_variates.plan import Plan, plan
+from streammc.samplers import hmc, hmc_ecs
+from streammc.sampling.job import run_job
+
+RESULTS = ROOT / "bench" / "results" / "selection.json"
+PAGE = ROOT / "docs" / "explanation" / "selection-probabilities.md"
+NAMES = ("covtype93k", "a9a", "fretpl_claimnumber", "flights200k")
+COMPARED = ("covtype93k", "fretpl_claimnumber")
+CACHED = "selection.json"
+WAYS = ("uniform", "scores")
+DRAWS, WARMUP = 1000, 1000
+
+TEXT = """# Units drawn by their scores
+
+`python bench/selection.py WORK` wrote this page; `bench/results/selection.json` has the same
+numbers and more. {machine}, shared with other work, {date}.
+
+By default every unit of rows is drawn with the same probability, and rows with heavy remainders
+are [certain](why-certainty-rows.md). With `--option probabilities=scores`, for `hmc-ecs` and
+`hmc-ecs-signed`, unit j is drawn with probability ω_j, and its total D_j counts as D_j / (U ω_j)
+(Dang et al. 2019, eq. 9). The variance of the estimate is then
+
+    V = (1/k) [ Σ_j D_j² / ω_j − (Σ_j D_j)² ],
+
+least where ω_j is proportional to |D_j|. One more full pass finds the root mean square of D_j
+over 32 to 128 draws from the Laplace approximation; ω is proportional to it, mixed with the
+uniform (0.8 to 0.2), so that no unit counts more than five times what it counts under equal
+probabilities. Because D_j is linear in the weights of its rows, 1 / (U ω_j) is a factor on the
+weights of the rows that are gathered: the estimate, its variance, their gradients and the audit
+are the same code, and hold as they are.
+
+The plan chooses |C| and m as before: the cheapest that keep V ≤ 0.1 at the 90th percentile of the
+draws, every jump below 0.5 and the range of the perturbation below 0.02. Certain are the units of
+highest score. A score looks better than it is at the draws that made it, so it is judged at 16
+others, over all rows, and by the pilot at 64 more.
+
+## Rows an iteration at the same bounds
+
+|C| + m, the rows of one evaluation; in brackets |C|.
+
+{rows}
+
+A dash: more than half of the rows, `hmc-ecs` is refused.
+
+## What runs of {draws} draws show
+
+Four chains. Variance is the mean `log_lik_variance` of the draws; the passes are all those of
+the run, with their seconds; the last seconds are those of the draws.
+
+{runs}
+
+## The same posterior
+
+Against full-data `hmc`, in posterior sd, with the bounds of [real data](real-data.md):
+
+{agreement}
+
+## What it costs
+
+- One more full pass, at 48 to 144 draws; it is counted in `passes`, `pass_seconds` and
+  `rows_read`.
+- 16 bytes a unit in memory (an alias table, and whole tickets, whose number is the probability
+  exactly) and 4 in the run, from which a resumed run builds the table again. Above 16.7 million
+  units it is refused: sample runs of rows with `--unit-rows`. A run dilutes the rows that matter,
+  so that there is less to gain.
+- Where remainders are alike there is nothing to gain: the plan has the least number of units (30)
+  either way.
+
+So it is the better choice where an iteration takes hundreds of rows: rows of all scores get what
+they need, where certainty rows give everything to some and the same to the rest. It does not
+replace certainty rows: without them a row whose score came out too low has no one to catch it. It
+is not the default, because a table of a billion rows has no room for it and easy data no use.
+"""
+
+
+def measure(name: str, work: Path) -> dict[str, Any]:
+    """Plan four ways, run two, and compare one with the reference."""
+    store, model = problem(REAL_DATA[name](DATA))
+    cv = compute(store, model)
+    plans: dict[str, Any] = {}
+    for certainty in (True, False):
+        for way in WAYS:
+            found = plan(cv, store, model, certainty=certainty, probabilities=way)
+            plans[f"{way}{'' if certainty else ', bare'}"] = facts(found)
+    runs = {}
+    for way in WAYS:
+        begun = time.monotonic()
+        summary = run_job(
+            store, model, hmc_ecs(probabilities=way), draws=DRAWS, warmup=WARMUP, seed=1,
+            path=work / f"hmc-ecs-{way}", audit=False,
+        ).summary  # fmt: skip
+        ess = min(p["ess_bulk"] for p in summary["parameters"].values())
+        runs[way] = {**summary["sampling"], "ess_bulk": ess, "wall": time.monotonic() - begun}
+        log(f"{name}, {way}: {runs[way]['seconds']:.1f} s")
+    result = {"name": name, "rows": store.n_rows, "coefficients": cv.dim, "plans": plans}
+    result |= {"runs": runs, "comparison": None}
+    if name in COMPARED:
+        bounds = BOUNDS.get(name, Bounds())
+        sampler = hmc_ecs(probabilities="scores")
+        ours = until_precise(work / "scores", store, model, sampler, bounds.mcse, seed=1)
+        reference = until_precise(work / "hmc", store, model, hmc(), bounds.mcse, seed=2)
+        result["comparison"] = compare(ours, reference, bounds)
+    return result
+
+
+def facts(found: Plan) -> dict[str, Any]:
+    """Return what the table shows of a plan."""
+    return {
+        "certainty_rows": len(found.certainty_rows),
+        "subsample_size": found.subsample_size,
+        "refused": found.refused,
+        "score_seconds": found.score_seconds,
+        **found.describe()["predicted"],
+    }
+
+
+def markdown(results: list[dict[str, Any]]) -> str:
+    """Return the page."""
+    return TEXT.format(
+        machine="; ".join(dict.fromkeys(result["machine"] for result in results)),
+        date=max(result["date"] for result in results),
+        draws=DRAWS,
+        rows=rows_table(results),
+        runs=runs_table(results),
+        agreement=agreement_table([r for r in results if r["comparison"]]),
+    )
+
+
+def rows_table(results: list[dict[str, Any]]) -> str:
+    """Return |C| + m for the four ways."""
+    lines = [
+        "| data | n | d | equal | equal, no C | by score | by score, no C | equal / by score |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for result in results:
+        plans = result["plans"]
+        order = ("uniform", "uniform, bare", "scores", "scores, bare")
+        best = min(cost(plans["scores"]), cost(plans["scores, bare"]))
+        lines.append(
+            f"| {result['name']} | {result['rows']} | {result['coefficients']} | "
+            + " | ".join(shown(plans[way]) for way in order)
+            + f" | {cost(plans['uniform']) / best:.1f} |"
+        )
+    return "\n".join(lines)
+
+
+def cost(found: dict[str, Any]) -> int:
+    """Return |C| + m."""
+    return int(found["certainty_rows"] + found["subsample_size"])
+
+
+def shown(found: dict[str, Any]) -> str:
+    """Return the cost and the certainty rows as text."""
+    return "-" if found["refused"] else f"{cost(found)} ({found['certainty_rows']})"
+
+
+def runs_table(results: list[dict[str, Any]]) -> str:
+    """Return what the runs show."""
+    lines = [
+        "| data | units | rows, all evaluations of an iteration | variance | passes | pass s | s | "
+        "smallest ESS |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for result in results:
+        for way, words in zip(WAYS, ("equal", "by score"), strict=True):
+            run = result["runs"][way]
+            lines.append(
+                f"| {result['name']} | {words} | {run['rows_per_iteration']:.0f} | "
+                f"{run['log_lik_variance_mean']:.2g} | {run['passes']} | "
+                f"{run['pass_seconds']:.1f} | {run['seconds']:.2f} | {run['ess_bulk']:.0f} |"
+            )
+    return "\n".join(lines)
+
+
+def agreement_table(results: list[dict[str, Any]]) -> str:
+    """Return the comparison with the reference."""
+    lines = [
+        "| data | largest difference of means | its z | largest MCSE | sd off by | R-hat | "
+        "audit corrects | Pareto k | all bounds |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for result in results:
+        found = result["comparison"]
+        lines.append(
+            f"| {result['name']} | {found['mean']:.3f} | {found['mean_z']:.1f} | "
+            f"{found['mcse']:.3f} | {100 * found['sd']:.1f} % | {found['r_hat']:.3f} | "
+            f"{found['correction']:.4f} | {found['pareto_k']:.2f} | "
+            f"{'hold' if found['passed'] else 'DO NOT HOLD'} |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure what is missing, and write the page."""
+    if len(sys.argv) != 2:
+        raise SystemExit("usage: python bench/selection.py WORK")
+    results = []
+    for name in NAMES:
+        folder = Path(sys.argv[1]) / name
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / CACHED).exists():
+            found = measure(name, folder)
+            found |= {"machine": machine(), "date": f"{datetime.now(UTC):%Y-%m-%d}"}
+            (folder / CACHED).write_text(json.dumps(found))
+        print((folder / CACHED).read_text(), flush=True)
+        results.append(json.loads((folder / CACHED).read_text()))
+    RESULTS.write_text("".join(json.dumps(result) + "\n" for result in results))
+    PAGE.write_text(markdown(results))
+
+
+if __name__ == "__main__":
+    main()
