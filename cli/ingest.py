@@ -47,10 +47,16 @@ from streammc.cli.values import LocalPath, Names, WholeNumber
 def ingest(output: Output, /, sources: tuple[str, ...], store: str, **options: Any) -> None:
     """Make STORE from the files SOURCE..., read twice, in constant memory."""
     from streammc.stores.ingest import ingest as write
+    from streammc.stores.store import open_store
     from streammc.stores.verify import info
 
-    require_apart(store, sources)
+    like = options["like"]
+    require_apart(store, sources if like is None else [*sources, like])
     asked = {"command": "ingest", **options, "sources": describe_inputs(sources)}
+    if like is None:
+        del asked["like"]  # as stores of earlier versions were asked for
+    else:
+        asked["like"] = open_store(like).fingerprint
     with Progress(output) as progress:
 
         def make() -> dict[str, Any]:

@@ -169,3 +169,54 @@ def test_verify_finds_damage_in_runs_and_control_variates(run: Path, name: str) 
     assert 65 == bad.code
     assert not bad.json["ok"]
     assert chunk.name in bad.json["faults"][0]["detail"]
+
+
+LIKE = ("ingest", "b.csv", "b.zarr", "--like", "a.zarr")
+
+
+@pytest.fixture
+def trained(here: Path) -> Path:
+    table(here / "a.csv")
+    table(here / "b.csv", 20)
+    words = ("--response", "late", "--features", "hour")
+    assert streammc("ingest", "a.csv", "a.zarr", *words, "--quiet").code == 0
+    return here
+
+
+def test_store_like_another_has_its_scale(trained: Path) -> None:
+    first, like = streammc("info", "a.zarr", "--json").json, streammc(*LIKE, "--json").json
+    assert 20 == like["n_rows"]
+    for key in ("features", "standardization", "response"):
+        assert first[key] == like[key]
+    again = streammc(*LIKE, "--json")
+    assert like == again.json
+    assert "nothing to do" in again.err
+    words = ("--response", "late", "--features", "distance", "--quiet")
+    for name in ("a.zarr", "a.zarr.config.json"):
+        (trained / name).rename(trained / f"old-{name}")
+    assert streammc("ingest", "a.csv", "a.zarr", *words).code == 0
+    assert 78 == streammc(*LIKE).code
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "culprit"),
+    [
+        ("b.csv b.zarr --like nowhere", 66, "nowhere"),
+        ("b.csv b.zarr --like b.csv", 65, "b.csv"),
+        ("b.csv b.zarr --like a.zarr --response late", 2, "--response"),
+        ("b.csv b.zarr --like a.zarr --no-standardize", 2, "--no-standardize"),
+        ("b.csv a.zarr --like a.zarr", 2, "a.zarr"),
+        ("b.csv a.zarr/b --like a.zarr", 2, "a.zarr"),
+        ("c.csv b.zarr --like a.zarr", 65, "'hour'"),
+    ],
+)
+def test_what_cannot_be_like_another_is_refused(
+    trained: Path, words: str, code: int, culprit: str
+) -> None:
+    (trained / "c.csv").write_text("late,distance\n1,2\n0,3\n")
+    before = snapshot(trained)
+    result = streammc("ingest", *words.split(), "--quiet")
+    assert result.code == code, result.err
+    assert result.err.count("\n") == 1
+    assert culprit in result.err
+    assert before == snapshot(trained)

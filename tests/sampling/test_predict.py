@@ -18,7 +18,7 @@ from streammc.errors import (
     StoreError,
 )
 from streammc.models import gaussian, gaussian_mean, logistic, negative_binomial, poisson, user
-from streammc.sampling import design
+from streammc.sampling import binning, design
 from streammc.sampling.binning import is_binary
 from streammc.stores import StoreWriter, from_arrays, open_store
 from streammc.trace.run_directory import RunDirectory
@@ -161,6 +161,28 @@ def test_groups_of_a_covariate(tmp_path, run, data):
         np.testing.assert_allclose(found["group_mean_q5"][g], np.quantile(means, 0.05), atol=1e-12)
         np.testing.assert_allclose(found["group_realised"][g], y[part].mean(), atol=1e-12)
         np.testing.assert_allclose(found["group_covariate"][g], X[part, 1].mean(), atol=1e-12)
+
+
+def test_sampled_edges_cost_resolution_and_not_exactness(tmp_path, run, data, monkeypatch):
+    monkeypatch.setattr(binning, "_PILOT_ROWS", 300)
+    monkeypatch.setattr(binning, "_EXACT_ROWS", 5000)
+    monkeypatch.setattr(binning, "_SAMPLE_ROWS", 2000)
+    found = streammc.predict(run, data, tmp_path / "p", by="a", bins=4)
+    X, y = arrays_of(data)
+    p = expit(X @ some_draws(TRUTH).reshape(-1, 3).T)
+    exact = np.array([exact_area(column, y) for column in p.T])
+    assert 0 < found.attrs["auc"]["resolution"] < 1e-3
+    assert np.abs(found["auc"] - exact).max() <= found.attrs["auc"]["resolution"]
+    assert found.attrs["by"]["quantiles_sampled"]
+    sizes = found["group_rows"].values
+    assert sizes.sum() == 9000
+    assert np.abs(sizes - 2250).max() < 4.5 * 9000 * np.sqrt(0.25 * 0.75 / 2000 * 2)
+    assert np.ptp(sizes) > 1
+    edges = found["group_lower"].values
+    group = np.searchsorted(edges[1:], X[:, 1], side="right")
+    np.testing.assert_array_equal(sizes, np.bincount(group))
+    other = streammc.predict(run, data, tmp_path / "q", by="a", bins=4, seed=1)
+    assert (other["group_lower"].values[1:] != edges[1:]).all()
 
 
 def test_weights_of_rows_count_in_sums_alone(tmp_path, run, data):
