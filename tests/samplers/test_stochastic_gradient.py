@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from problems import batch_z
+from problems import Small, batch_z, kernel_problem
 
 from streammc.errors import ConfigError, RefusedError
 from streammc.estimators.blocks import allocate_rows, expanded
@@ -286,6 +286,29 @@ def test_a_noise_estimate_above_the_friction_is_cut_and_counted():
         _, found = case.draw(Dynamics(1, friction, 0.0, 1), 0.15, 4, draws=2000)
         assert fewest <= found["noise_clipped"].mean() <= most
         assert np.isfinite(found["theta"]).all()
+
+
+@pytest.mark.parametrize("model", ["logistic", "gaussian", "student-t"])
+def test_the_noise_estimate_is_the_scatter_of_whitened_unit_gradients(model):
+    small = Small(model=model, n=13, d=3, k=5, order=1, unit_rows=2, certain=(3, 4), near_mode=True)
+    shared = kernel_problem(small)
+    kernel = StochasticProblem(
+        **{name: getattr(shared, name) for name in ("link", "sums", "certain", "certainty_rows")},
+        base=small.base._replace(variance_factor=0.0),
+        design=UnitDesign(13, 2, 5, 1),
+        source=shared.source,
+        constrain=shared.constrain,
+        schedule=Schedule(0.01, 0.0, 1.0, 3, 0.0),
+        dynamics=Dynamics(1, 1.0, small.base.variance_factor, 1),
+    ).kernel(2, 0)
+    kernel.initialise()
+    kernel.advance(2, False)
+    slope = kernel._point.slope  # of the linear predictor, then of the shared parameters
+    gradients = np.hstack([kernel._sub.design.T * slope[:1].T, slope[1:].T])
+    units = (gradients @ small.base.factor).reshape(5, 2, -1).sum(axis=1)
+    expected = 7**2 / 5 * units.var(axis=0, ddof=1)
+    np.testing.assert_allclose(expected, kernel._noise.variance, rtol=1e-9)
+    assert (expected > 0.0).all()
 
 
 @pytest.mark.parametrize("kind", DYNAMICS)

@@ -66,7 +66,7 @@ def test_resources_stops_and_extensions_change_no_bit(small_job, store, tmp_path
 def mean_job(sampler, path, **options):
     rng = np.random.default_rng(8)
     data = from_arrays(rng.normal(size=(4000, 2)), np.zeros(4000))
-    settings = {"draws": 30_000, "warmup": 500, "chains": 2, "seed": 3, **options}
+    settings = {"draws": 15_000, "warmup": 500, "chains": 2, "seed": 3, **options}
     return run_job(data, gaussian_mean(dim=2, prior=normal()), sampler, path=path, **settings)
 
 
@@ -139,6 +139,7 @@ def test_a_run_that_diverges_ends_with_one_line_and_no_draws(tmp_path):
     assert 0 == RunDirectory.open(path).committed_warmup
 
 
+@pytest.mark.slow
 def test_the_command_line_runs_them_and_exits_65_where_a_step_is_too_long(store, tmp_path):
     command = [sys.executable, "-m", "streammc.cli", "sample", store.address]
     command += ["--model", "logistic", "--draws", "60", "--warmup", "50", "--chains", "1"]
