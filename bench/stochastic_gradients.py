@@ -90,7 +90,8 @@ def main() -> None:
         predicted = np.mean(list(sampling["predicted_variance_ratio"].values()))
         relative = summary["cost"]["ct_draws"]["median"] / cost
         lines.append(
-            f"| {name} | {sampling['subsample_size']} | {short(sampling['step_size'])} | {sampling['n_steps']:.0f} "
+            f"| {name} | {sampling['subsample_size']} | {short(sampling['step_size'])} "
+            f"| {sampling['n_steps']:.0f} "
             f"| {predicted:.3f} | {ratio.mean():.3f} ± {ratio.std(ddof=1) / CHAINS**0.5:.3f} "
             f"| {short(relative)} |"
         )
