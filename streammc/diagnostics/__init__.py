@@ -9,13 +9,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from streammc.diagnostics.cost import inefficiency
     from streammc.diagnostics.summary import summarize
     from streammc.diagnostics.weights import audit_weights, pareto_k
 
-__all__ = ["audit_weights", "pareto_k", "summarize"]
+__all__ = ["audit_weights", "inefficiency", "pareto_k", "summarize"]
 
 _LAZY: Final[dict[str, str]] = {
     "audit_weights": "streammc.diagnostics.weights",
+    "inefficiency": "streammc.diagnostics.cost",
     "pareto_k": "streammc.diagnostics.weights",
     "summarize": "streammc.diagnostics.summary",
 }
