@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streammc import rng
 from streammc.control_variates.draws import covering_draws
@@ -27,12 +28,14 @@ def gradient_noise(
     certainty_rows: Index,
     unit_rows: int,
     k: int,
+    relative: NDArray[np.float32] | None = None,
 ) -> Matrix:
     """Return (d, d), ``S' Cov(g) S`` for the gradient of the log-likelihood from k units.
 
-    ``g = (U / k) sum_j grad D_j``; its covariance ``(U^2 / k) Cov_j(grad D_j)`` is computed
-    from some units, all where they are few, and averaged over draws from the Laplace
-    approximation, S S' its covariance.
+    ``g = (U / k) sum_j grad D_j / r_j``, r_j the probability of a unit over the uniform one.
+    Its covariance ``(U^2 / k) [mean_j(G_j G_j' / r_j) - mean G mean G']``, G_j = grad D_j, is
+    computed from some units, all where they are few, and averaged over draws from the
+    Laplace approximation, S S' its covariance.
 
     Parameters
     ----------
@@ -42,6 +45,8 @@ def gradient_noise(
         Sorted; they are left out.
     unit_rows, k
         The design: b rows a unit, k units drawn with replacement.
+    relative
+        (U,) r; ``None``: all 1.
     """
     q, d = dataset.n_features, cv.dim
     n_units = -(-dataset.n_rows // unit_rows)
@@ -71,8 +76,13 @@ def gradient_noise(
             else:
                 gradients[:, n_linear * q + a - n_linear] = slope[a]
         totals = gradients.reshape(len(units), unit_rows, d).sum(axis=1)
-        totals -= totals.mean(axis=0)
-        covariance += totals.T @ totals / len(units)
+        mean = totals.mean(axis=0)
+        if relative is None:
+            totals -= mean
+            covariance += totals.T @ totals / len(units)
+        else:
+            covariance += (totals / relative[units, None]).T @ totals / len(units)
+            covariance -= np.outer(mean, mean)
     covariance *= n_units * (n_units / k) / N_DRAWS
     whitened: Matrix = cv.factor.T @ covariance @ cv.factor
     return 0.5 * (whitened + whitened.T)

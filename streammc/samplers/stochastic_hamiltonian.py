@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from streammc.errors import ConfigError
-from streammc.samplers.options import STATISTICS, build
+from streammc.samplers.options import STATISTICS, build, check_subsample
 from streammc.samplers.stochastic_options import NONE, StochasticGradient, check_number
 
 ESTIMATED: Final = "estimated"
@@ -33,6 +33,7 @@ class Sghmc(StochasticGradient):
     def __post_init__(self) -> None:
         """Check what can be checked without data."""
         super().__post_init__()
+        check_subsample(self, "n_steps")
         check_number("friction", self.friction)
         if self.noise_estimate not in (NONE, ESTIMATED):
             raise ConfigError(

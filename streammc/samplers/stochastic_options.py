@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Final
 
 from streammc.errors import ConfigError
-from streammc.samplers.options import STATISTICS
+from streammc.samplers.options import STATISTICS, check_probabilities, check_subsample
 from streammc.subsampling.units import UNIFORM
 
 BIASED: Final = "biased"
@@ -27,6 +27,8 @@ class StochasticGradient:
     """2, 1 or 0: the order of the expansion that is subtracted; ``none``: nothing is."""
     certainty: bool = True
     """Whether rows with heavy remainders are always evaluated."""
+    probabilities: str = UNIFORM
+    """Of the units: ``uniform``, or by the ``scores`` of a pass with expansions of order 2."""
     preconditioner: str | None = LAPLACE
     """``laplace``: steps in posterior standard deviations; ``none``: in units of theta."""
     step_size: float | None = None
@@ -44,7 +46,6 @@ class StochasticGradient:
     """The plan is that of ``hmc-ecs``: the same rows, whatever is subtracted."""
     n_blocks: ClassVar[int | None] = None
     factor_units: ClassVar[int] = 0
-    probabilities: ClassVar[str] = UNIFORM
     recalibrate: ClassVar[int | None] = None
     forced: ClassVar[bool] = True
     variance_limit: ClassVar[float] = math.inf
@@ -64,8 +65,8 @@ class StochasticGradient:
             )
         if not isinstance(self.certainty, bool):
             raise ConfigError(f"certainty must be true or false, found {self.certainty!r}")
-        for option in ("subsample_size", "unit_rows", "n_steps"):
-            check_count(option, getattr(self, option, None))
+        check_subsample(self, "subsample_size", "unit_rows")
+        check_probabilities(self.probabilities)
         for option in ("step_size", "offset", "trajectory_length"):
             check_number(option, getattr(self, option, None), above=True)
         check_number("decay", self.decay, most=1.0)
@@ -78,12 +79,6 @@ class StochasticGradient:
     def describe(self) -> dict[str, Any]:
         """Return every option."""
         return {"name": self.name, **asdict(self)}
-
-
-def check_count(option: str, value: Any) -> None:
-    """Raise ConfigError unless ``value`` is ``None`` or a positive whole number."""
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-        raise ConfigError(f"{option} must be a positive whole number, found {value!r}")
 
 
 def check_number(option: str, value: Any, *, above: bool = False, most: float = math.inf) -> None:

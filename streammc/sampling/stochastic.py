@@ -31,6 +31,7 @@ from streammc.samplers.stochastic_gradient import Schedule, StochasticProblem
 from streammc.samplers.stochastic_hamiltonian import ESTIMATED, Sghmc
 from streammc.samplers.stochastic_options import LAPLACE, NONE, StochasticGradient
 from streammc.sampling.build import load_block
+from streammc.subsampling.alias import AliasTable
 from streammc.subsampling.units import UnitDesign
 
 
@@ -65,6 +66,7 @@ def tune(
             certainty_rows=certain,
             unit_rows=plan.unit_rows,
             k=plan.k,
+            relative=plan.relative,
         )
         at = _approximation(sampler, cv, noise)
         if isinstance(sampler, Sghmc):
@@ -106,7 +108,8 @@ def stochastic(
 ) -> StochasticProblem:
     """Return the problem of ``sgld`` or ``sghmc``."""
     order, k = _order(sampler), plan.k
-    design = UnitDesign(dataset.n_rows, plan.unit_rows, k, 1)
+    table = AliasTable(plan.relative) if plan.relative is not None else None
+    design = UnitDesign(dataset.n_rows, plan.unit_rows, k, 1, probabilities=table)
     base = Base(
         cv.theta_star,
         float(cv.log_lik + cv.log_lik_remainder) if order >= 0 else 0.0,

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from streammc.control_variates.certify import compute
+from streammc.control_variates.draws import covering_draws
 from streammc.control_variates.gradient_noise import gradient_noise
 from streammc.errors import ConfigError
 from streammc.models import gaussian_mean, logistic
@@ -108,26 +109,32 @@ def test_three_digits_are_rounded_down(value):
     assert rounded == float(f"{rounded:.3g}")
 
 
+@pytest.mark.parametrize("unequal", [False, True])
 @pytest.mark.parametrize("unit_rows", [1, 3])
-def test_noise_of_a_gradient_is_that_of_all_units(unit_rows):
-    X = np.random.default_rng(5).normal(size=(301, 2)) @ np.array([[1.0, 0.3], [0.0, 0.5]])
+def test_noise_of_a_gradient_is_that_of_all_units(unit_rows, unequal):
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(301, 2)) @ np.array([[1.0, 0.3], [0.0, 0.5]])
     data, model = from_arrays(X, np.zeros(301)), gaussian_mean(prior=normal(scale=5.0), dim=2)
     cv = compute(data, model)
-    options = {"unit_rows": unit_rows, "k": 20}
-    certain = np.array([7, 100])
+    certain, units = np.array([7, 100]), -(-301 // unit_rows)
+    share = rng.uniform(0.5, 2.0, size=units) if unequal else np.ones(units)
+    share = (share / share.mean()).astype(np.float32)
+    options = {"unit_rows": unit_rows, "k": 20, "relative": share if unequal else None}
     found = gradient_noise(cv, data, model, order=0, certainty_rows=certain, **options)
     # The gradient of a row is x - mu*; constants do not count, but in the last short unit.
-    rows = np.zeros((-(-301 // unit_rows) * unit_rows, 2))
-    scatter = 0.0
-    from streammc.control_variates.draws import covering_draws
-
+    rows = np.zeros((units * unit_rows, 2))
+    expected = np.zeros((2, 2))
     for shift in covering_draws(16, 2, 6) @ cv.factor.T:
         rows[:301] = X - cv.theta_star - shift
         rows[certain] = 0.0
-        scatter = scatter + np.cov(rows.reshape(-1, unit_rows, 2).sum(axis=1).T, bias=True) / 16
-    units = len(rows) / unit_rows
-    expected = cv.factor.T @ (units**2 / 20 * scatter) @ cv.factor
-    np.testing.assert_allclose(expected, found, rtol=1e-9)
+        totals = rows.reshape(-1, unit_rows, 2).sum(axis=1)
+        estimates = totals * units / share[:, None]  # of the sum of all, from one unit
+        omega = share / units
+        centred = estimates * np.sqrt(omega)[:, None]
+        mean = totals.sum(axis=0)
+        expected += (centred.T @ centred - np.outer(mean, mean)) / 20 / 16
+    expected = cv.factor.T @ expected @ cv.factor
+    np.testing.assert_allclose(expected, found, rtol=1e-6)
     nothing = gradient_noise(cv, data, model, order=2, certainty_rows=certain, **options)
     assert np.abs(nothing).max() < 1e-20 * found.max()
 

@@ -25,6 +25,7 @@ from streammc.samplers import sghmc, sgld
 from streammc.samplers.langevin import Dynamics
 from streammc.samplers.stochastic_gradient import Schedule, StochasticProblem
 from streammc.stores.memory import from_arrays
+from streammc.subsampling.alias import AliasTable
 from streammc.subsampling.units import UnitDesign
 
 ORDERS = {"2": 2, "1": 1, "0": 0, "none": -1}
@@ -64,7 +65,7 @@ class KnownNoise(LinearModel):
 class Regression:
     """A dozen rows, everything about which is known."""
 
-    def __init__(self, order=2, n=12, k=4, unit_rows=1, certain=(), whitened=True):
+    def __init__(self, order=2, n=12, k=4, unit_rows=1, certain=(), whitened=True, shares=None):
         rng = np.random.default_rng(4)
         self.X = np.c_[np.ones(n), rng.normal(size=n)]
         self.y = self.X @ [0.5, -1.0] + rng.normal(size=n)
@@ -72,6 +73,7 @@ class Regression:
         self.n, self.k, self.b, self.order = n, k, unit_rows, order
         self.n_units = -(-n // unit_rows)
         self.certain = np.array(certain, dtype=np.int64)
+        self.table = None if shares is None else AliasTable(np.array(shares))
         self.theta_star = np.array([0.4, -0.7])
         self.precision = (self.X.T * self.weight) @ self.X + np.eye(2)
         self.factor = np.eye(2) * 0.3
@@ -111,12 +113,17 @@ class Regression:
         """E (1, z, q)(1, z, q)' at the end of an iteration, at the fixed point."""
         units = self.unit_gradients()
         noisy = np.zeros((self.n_units, 2, 5))
-        noisy[:, :, :3] = units - units.mean(axis=0)
+        noisy[:, :, :3] = units
+        mean = noisy.mean(axis=0)
+        weight = np.ones(self.n_units)
+        if self.table is not None:
+            weight = self.table.weights(np.arange(self.n_units))
         drift = np.zeros((2, 5))
         drift[:, :3] = self.gradient()
 
         def noise(m):
-            return self.n_units / self.k * np.einsum("uij,jk,ulk->il", noisy, m, noisy)
+            square = np.einsum("u,uij,jk,ulk->il", weight, noisy, m, noisy) / self.n_units
+            return self.n_units**2 / self.k * (square - mean @ m @ mean.T)
 
         m = np.zeros((5, 5))
         m[0, 0] = 1.0
@@ -184,7 +191,7 @@ class Regression:
             base=base,
             certain=expanded(self.model, star, order, rows),
             certainty_rows=self.certain,
-            design=UnitDesign(self.n, self.b, self.k, 1),
+            design=UnitDesign(self.n, self.b, self.k, 1, probabilities=self.table),
             source=data.rows(),
             constrain=self.model.constrain,
             schedule=Schedule(step, decay, offset, n_steps, 0.0),
@@ -220,13 +227,23 @@ def test_moments_are_those_of_the_discretised_chain_and_not_the_posteriors(order
 @pytest.mark.parametrize("kind", DYNAMICS)
 @pytest.mark.parametrize(
     "options",
-    [{"certain": (1, 5, 6)}, {"unit_rows": 2, "n": 11, "k": 3}, {"whitened": False}],
-    ids=["certainty rows", "units of two rows", "identity"],
+    [
+        {"certain": (1, 5, 6)},
+        {"unit_rows": 2, "n": 11, "k": 3},
+        {"whitened": False},
+        {"shares": [1.0, 2.0, 0.5, 1.5] * 3},
+    ],
+    ids=["certainty rows", "units of two rows", "identity", "unequal probabilities"],
 )
 def test_moments_with_certainty_rows_units_of_rows_and_no_preconditioner(options, kind):
     case = Regression(1, **options)
     z, _ = case.draw(*DYNAMICS[kind])
     assert np.abs(z_scores(z, case.moments(*DYNAMICS[kind]))).max() < 4.5
+
+
+def test_moments_of_equal_probabilities_are_rejected_where_they_are_not():
+    z, _ = Regression(1, shares=[1.0, 2.0, 0.5, 1.5] * 3).draw(*DYNAMICS["sgld"])
+    assert np.abs(z_scores(z, Regression(1).moments(*DYNAMICS["sgld"]))).max() > 4.5
 
 
 def test_without_its_noise_terms_the_recursion_is_rejected():
@@ -354,6 +371,7 @@ def test_a_chain_that_runs_away_is_stopped():
         {"unit_rows": -1},
         {"certainty": "yes"},
         {"preconditioner": "diagonal"},
+        {"probabilities": "rows"},
         {"step_size": 0.0},
         {"step_size": float("nan")},
         {"step_size": "large"},

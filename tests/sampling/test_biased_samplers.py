@@ -23,6 +23,7 @@ SAMPLERS = {
     "sgld": sgld(**JOB, decay=0.3),
     "sgld, none": sgld(subsample_size=60, control_variate="none"),
     "sghmc": sghmc(**JOB, noise_estimate="estimated"),
+    "sgld, scores": sgld(**JOB, probabilities="scores"),
 }
 
 
