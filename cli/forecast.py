@@ -50,9 +50,11 @@ def forecast(output: Output, interruption: Interruption, job: Job) -> dict[str, 
         "n_blocks": None if plan is None else plan.n_blocks,
         "unit_rows": None if plan is None else plan.unit_rows,
     }
-    given = job.control_variates is not None  # their passes are behind us
-    passes = 0 if given else int(setup.cv.certificate["passes"])
-    pass_seconds = 0.0 if given else float(setup.cv.certificate["seconds"])
+    made, given = setup.cv.certificate, {"passes": 0, "seconds": 0.0}
+    if job.control_variates is not None:  # their passes are behind us
+        given = dict(job.control_variates.certificate)
+    passes = int(made["passes"]) - int(given["passes"])
+    pass_seconds = float(made["seconds"]) - float(given["seconds"])
     if plan is not None:
         passes, pass_seconds = passes + plan.passes, pass_seconds + plan.score_seconds
     return {

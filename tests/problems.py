@@ -93,7 +93,7 @@ class Small:
         self.design = UnitDesign(n, unit_rows, k, k, probabilities=table)
         self.omega = np.full(self.n_units, 1 / self.n_units)
         if table is not None:
-            self.omega = np.asarray(relative) / np.sum(relative)
+            self.omega = table.tickets / (self.n_units * 2.0**32)  # exactly what is drawn
         self.certain_rows = np.array(sorted(certain), dtype=np.int64)
         self.labels = list(self.model.labels([f"x{j}" for j in range(d)]))
         everything = self.expanded(self.rows(np.arange(n)), order)
@@ -205,7 +205,12 @@ def kernel_problem(
     if base.factor_units:
         units = round(base.intensity) * base.factor_units
         design = ProductDesign(
-            small.n, small.unit_rows, units, n_blocks or round(base.intensity), base.factor_units
+            small.n,
+            small.unit_rows,
+            units,
+            n_blocks or round(base.intensity),
+            base.factor_units,
+            probabilities=small.design.probabilities,
         )
         settings["design"] = design
     store = from_arrays(small.X, small.y, offset=small.offset, weight=small.weight)

@@ -229,3 +229,25 @@ def test_the_text_shows_posterior_cost_and_place(run: Path) -> None:
     text = streammc(*MADE, "--draws", "60").out
     for word in ("beta[x1]", "mean", "r_hat", "hmc-ecs", "seconds: draws", str(run)):
         assert word in text
+
+
+def test_scores_and_recalibration_by_option_and_their_passes(store: Path) -> None:
+    options = ("--option", "probabilities=scores", "--option", "recalibrate=20")
+    words = ("--sampler", "hmc-ecs", *options, "--json")
+    made = streammc("summarize", "store.zarr", "--model", "logistic", "-o", "cv.zarr", "--json")
+    assert 0 == made.code, made.err
+    passes = []
+    for given in ((), ("--control-variates", "cv.zarr")):
+        done = streammc(*SAMPLE, *words, *given, "--dry-run")
+        assert 0 == done.code, done.err
+        passes.append(done.json["passes"])
+    assert [3, 2] == passes  # around a subset's mode (not where given), around the mean, scores
+    done = streammc(*SAMPLE, *words, "--draws", "20", "--warmup", "20")
+    assert 0 == done.code, done.err
+    facts = done.json["sampling"]
+    assert 3 == facts["passes"]
+    assert {"first", "second", "iterations"} < set(facts["recalibration"])
+    assert "drawn by their scores" in facts["reason"]
+    wrong = streammc(*SAMPLE, "--sampler", "hmc-ecs", "--option", "probabilities=best")
+    assert wrong.code == 2
+    assert "'uniform' or 'scores'" in wrong.err

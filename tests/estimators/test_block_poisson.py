@@ -34,7 +34,7 @@ def outcomes(small, factor_units):
     for i, one in enumerate(chosen):
         for u in set(one):
             ways[i] //= math.factorial(one.count(u))
-    return chosen, np.array(ways) / small.n_units**factor_units
+    return chosen, np.array(ways) * [np.prod(small.omega[list(one)]) for one in chosen]
 
 
 def expectation(small, base, f):
@@ -70,6 +70,7 @@ def estimate(point):
 CASES = {
     "rows": ({"n": 3, "unit_rows": 1}, 1),
     "runs and certainty rows": ({"n": 5, "unit_rows": 2, "certain": (1,)}, 1),
+    "unequal probabilities": ({"n": 5, "unit_rows": 2, "relative": (0.3, 1.9, 0.8)}, 1),
     "mini-batches of two": ({"n": 2, "unit_rows": 1}, 2),
     "mini-batches of two runs": ({"n": 4, "unit_rows": 2, "certain": (0,)}, 2),
 }

@@ -22,12 +22,13 @@ CASES = {
     "fixed bound, one block": (2, 4, 0.2, 0.0, {"n_blocks": 1}),
     "fixed bound, nuts": (2, 4, 0.2, 0.0, {"nuts": True}),
     "bound falls with the distance": (1, 4, -0.7, 0.2, {}),
+    "unequal probabilities": (2, 4, 0.2, 0.0, {"relative": (0.6, 1.3, 0.9, 1.5, 0.7, 1.0)}),
 }
 """Order of the control variates, lambda, a, growth, and the rest."""
 
 
-def make(order=2):
-    return Small(n=6, d=1, k=2, order=order, seed=0)
+def make(order=2, relative=None):
+    return Small(n=6, d=1, k=2, order=order, seed=0, relative=relative)
 
 
 def exact(small, base):
@@ -41,8 +42,8 @@ def exact(small, base):
     z = (GRID - small.theta_star[0]) / base.factor[0, 0]
     growth = (1 + (base.bound_growth * np.abs(z) ** (small.order + 1)) ** 4) ** 0.25
     bound = base.soft_bound - base.intensity * (growth - 1)
-    factor = (small.n * rows - bound[:, None]) / base.intensity
-    size = full - rows.sum(axis=1) + bound + base.intensity * np.abs(factor).mean(axis=1)
+    factor = (rows / small.omega - bound[:, None]) / base.intensity
+    size = full - rows.sum(axis=1) + bound + base.intensity * (np.abs(factor) @ small.omega)
     posterior = np.exp(full + prior - (full + prior).max())
     sampled = np.exp(size + prior - (full + prior).max())
     return {
@@ -62,7 +63,8 @@ def ratio_z(values, sign, target, batches=200):
 @pytest.fixture(scope="module", params=CASES)
 def case(request):
     order, intensity, bound, growth, settings = CASES[request.param]
-    small = make(order)
+    settings = dict(settings)
+    small = make(order, settings.pop("relative", None))
     base = small.product_base(intensity, bound, 1, growth)
     kernel = HamiltonianKernel(kernel_problem(small, base=base, **settings), seed=7, chain=0)
     kernel.initialise()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from streammc.errors import ConfigError
-from streammc.samplers import hmc_ecs
+from streammc.samplers import hmc_ecs, hmc_ecs_signed
 from streammc.trace.run_directory import RunDirectory
 
 pytestmark = pytest.mark.usefixtures("small_blocks")
@@ -88,6 +88,16 @@ def test_stopped_and_resumed_it_has_the_same_bits(small_job, store, unequal, tmp
         assert not report.finished
     assert draw(small_job, store, path).finished
     assert digest(unequal[0]) == digest(path)
+
+
+def test_the_signed_sampler_draws_by_scores_as_well(small_job, store, unequal, tmp_path):
+    sampler = hmc_ecs_signed(probabilities="scores", unit_rows=3, order=1)
+    report = small_job.sample(store, tmp_path / "run", sampler=sampler, seed=2)
+    assert RunDirectory.open(tmp_path / "run").attributes["plan"]["probabilities"] == "scores"
+    for label, truth in unequal[1].summary["parameters"].items():
+        shown = report.summary["parameters"][label]
+        error = np.hypot(shown["mcse_mean"], truth["mcse_mean"])
+        assert abs(shown["mean"] - truth["mean"]) < 4.5 * error
 
 
 def test_probabilities_are_one_of_two():
