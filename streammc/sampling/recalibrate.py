@@ -71,8 +71,8 @@ def recalibrate(
     """Return control variates around the mean of a short run.
 
     The first half of the ``sampler.recalibrate`` iterations is left out of the mean.
-    The certificate counts both passes and the rows read in between, and says under
-    ``recalibration`` what the first stage was.
+    The certificate counts both passes, and says under ``recalibration`` what the first
+    stage was and took.
 
     Parameters
     ----------
@@ -127,13 +127,12 @@ def recalibrate(
     certificate = dict(second.certificate)
     for name in _SUMMED:
         certificate[name] += first.certificate[name]
-    certificate["rows_read"] += gathered
-    certificate["bytes_read"] += gathered * dataset.rows().row_bytes
     certificate["seconds"] += team.clock["warmup"]
     certificate["recalibration"] = {
         "iterations": iterations,
         "chains": chains,
         "evaluations": kept.evaluations,
+        "rows_gathered": gathered,
         "log_lik_variance_mean": float(np.mean(kept.variance)),
         "subsample_used": plan.subsample_size,
         "first": _stage(first, asked),

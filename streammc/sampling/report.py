@@ -155,6 +155,7 @@ def _sampling(
     gathered = sum(kernel.rows_gathered for kernel in team.kernels)
     kept = len(team.problem.certain.y)
     passes = plan.passes if plan is not None else 0
+    gathered += cv.certificate.get("recalibration", {}).get("rows_gathered", 0)
     rows_read = int(cv.certificate["rows_read"]) + passes * dataset.n_rows + gathered + kept
     facts: dict[str, Any] = {
         "sampler": setup.sampler.name,

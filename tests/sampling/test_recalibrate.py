@@ -67,8 +67,9 @@ def test_both_passes_and_the_iterations_are_counted(store, reference):
     path, report = reference
     facts = report.summary["sampling"]
     assert facts["passes"] == 2
-    assert facts["rows_read"] > 2 * ROWS
     found = facts["recalibration"]
+    assert facts["rows_read"] > 2 * ROWS + found["rows_gathered"] > 2 * ROWS
+    assert report.summary["cost"]["evaluations"]["warmup"] > found["evaluations"]
     assert found["evaluations"] >= 40 * 4 * found["subsample_used"]
     assert RunDirectory.open(path).committed_warmup == 200  # not one of these is recorded
 
