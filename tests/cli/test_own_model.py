@@ -140,3 +140,30 @@ def test_gaussian_mean_with_a_covariance_from_the_command_line(place):
     )
     assert result.code == 0, result.err
     assert list(json.loads(result.out)["parameters"]) == ["mu[a]", "mu[b]"]
+
+
+def test_predictions_need_permission_and_a_mean(place):
+    assert streammc(*SMALL, "--allow-code").code == 0
+    predict = ("predict", "r", "s", "-o", "p")
+    for words, code, culprit in (
+        (predict, 2, "--allow-code"),
+        ((*predict, "--allow-code"), 65, "mean=f"),
+    ):
+        result = streammc(*words)
+        assert result.code == code, result.err
+        assert result.err.count("\n") == 1
+        assert culprit in result.err
+        assert not (place / "p").exists()
+    path = place / "own_model.py"
+    path.write_text(path.read_text().replace("prior=prior)", "prior=prior, mean=chance)"))
+    path.write_text(
+        path.read_text() + "\n\ndef chance(eta):\n    return 1 / (1 + np.exp(-eta[0]))\n"
+    )
+    del sys.modules["own_model"]
+    import linecache
+
+    linecache.clearcache()
+    done = streammc(*predict, "--allow-code", "--json", "--quiet")
+    assert done.code == 0, done.err
+    assert done.json["rows"] == 500
+    assert done.json["auc"] is None  # the model does not say that responses are 0 and 1

@@ -412,6 +412,51 @@ def test_model_of_ones_own_predicts_where_it_has_a_mean(tmp_path, data):
         streammc.predict(made, data, tmp_path / "q", model=logistic())
 
 
+def two_predictors():
+    """Normal with its own predictor for the logarithm of the scale."""
+
+    def log_lik(eta, y):
+        return -0.5 * ((y - eta[0]) * np.exp(-eta[1])) ** 2 - eta[1] - 0.5 * np.log(2 * np.pi)
+
+    def nothing(eta, y):
+        raise AssertionError("predictions need no derivatives")
+
+    options = {"predictors": ("beta", "gamma"), "scales": ("tau",)}
+    return user(
+        "two",
+        log_lik=log_lik,
+        gradient=nothing,
+        hessian=nothing,
+        mean=lambda eta: eta[0] + eta[1] * np.exp(eta[2]),
+        **options,
+    )
+
+
+def test_several_predictors_and_a_scale_on_another_standardisation(tmp_path):
+    import pandas as pd
+
+    rng = np.random.default_rng(6)
+    frame = pd.DataFrame({"a": rng.normal(2, 3, 900), "e": rng.normal(size=900)})
+    frame["y"] = rng.normal(size=900)
+    options = {"response": "y", "offset": "e", "dtype": "float64", "shuffle": False}
+    train = streammc.from_table(frame[:500], **options)
+    test = streammc.from_table(frame[500:], **options)
+    model, theta = two_predictors(), some_draws([0.3, -0.2, 0.1, 0.2, -0.5])
+    made = make_run(tmp_path / "run", model, train, theta)
+    found = streammc.predict(made, test, tmp_path / "p", model=model)
+    table = train.attributes["standardization"]
+    z = (frame["a"].to_numpy()[500:] - table["mean"][1]) / table["scale"][1]
+    X, flat = np.c_[np.ones(400), z], theta.reshape(-1, 5)
+    first = X @ flat[:, :2].T + frame["e"].to_numpy()[500:, None]
+    second = X @ flat[:, 2:4].T
+    mu = first + second * np.exp(flat[:, 4])
+    np.testing.assert_allclose(found["mean"], mu.mean(axis=1), atol=1e-12)
+    np.testing.assert_allclose(found["q95"], np.quantile(mu, 0.95, axis=1), atol=1e-12)
+    y = frame["y"].to_numpy()[500:, None]
+    density = np.exp(-0.5 * ((y - first) / np.exp(second)) ** 2 - second) / np.sqrt(2 * np.pi)
+    assert found.attrs["log_score"] == pytest.approx(np.log(density.mean(axis=1)).mean(), rel=1e-11)
+
+
 def test_model_of_the_columns_themselves_is_refused(tmp_path):
     data = from_arrays(np.random.default_rng(1).normal(size=(50, 2)), feature_names=["a", "b"])
     model = gaussian_mean([[1.0, 0.0], [0.0, 1.0]])
