@@ -82,15 +82,15 @@ def hamiltonian_covariance(
     coordinate. After ``n_steps`` from a fresh momentum ``u`` is ``a u + b p`` plus the
     noise of every step times an entry of a power of ``T``.
     """
-    curvature = at.curvature
-    d = len(curvature)
+    d = len(at.curvature)
     total = step * step * at.noise
     total = total + np.diag(injected(step, friction, estimated, at.noise))
     total = at.axes.T @ total @ at.axes
+    curvature, which = np.unique(at.curvature, return_inverse=True)
     # Columns of T^m: what a start of 1 in u, and in p, has become in u and p.
-    from_u, from_p = np.ones((2, d)), np.ones((2, d))
+    from_u, from_p = np.ones((2, len(curvature))), np.ones((2, len(curvature)))
     from_u[1], from_p[0] = 0.0, 0.0
-    reach = np.zeros((d, n_steps))
+    reach = np.zeros((len(curvature), n_steps))
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         for m in range(n_steps):
             reach[:, m] = from_p[0]
@@ -98,7 +98,9 @@ def hamiltonian_covariance(
                 x[0] += step * x[1]
                 x[1] -= step * (curvature * x[0] + friction * x[1])
         kept = 1.0 - np.outer(from_u[0], from_u[0])
-        covariance = (np.diag(from_p[0] ** 2) + total * (reach @ reach.T)) / kept
+        fresh = np.diag(from_p[0, which] ** 2)
+        covariance = fresh + total * (reach @ reach.T)[np.ix_(which, which)]
+        covariance /= kept[np.ix_(which, which)]
     settled = np.isfinite(covariance).all() and np.abs(from_u[0]).max() < 1.0
     return covariance if settled else np.full((d, d), math.inf)
 
