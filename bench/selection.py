@@ -11,16 +11,20 @@ from __future__ import annotations
 import json
 import sys
 import time
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from agreement import Bounds, compare
 from real_data import BOUNDS, DATA, ROOT, log, machine, problem, until_precise
 from real_data_sets import REAL_DATA
 
-from streammc.control_variates import compute
+from streammc.control_variates import certainty_choice, compute, unit_scores
+from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.plan import Plan, plan
+from streammc.protocols import Dataset, Model
 from streammc.samplers import hmc, hmc_ecs
 from streammc.sampling.job import run_job
 
@@ -31,6 +35,8 @@ COMPARED = ("covtype93k", "fretpl_claimnumber")
 CACHED = "selection.json"
 WAYS = ("uniform", "scores")
 DRAWS, WARMUP = 1000, 1000
+SWEPT_DRAWS = (8, 32, 128)
+SHARES = (0.05, 0.1, 0.2, 0.35)
 
 TEXT = """# Units drawn by their scores
 
@@ -45,11 +51,11 @@ are [certain](why-certainty-rows.md). With `--option probabilities=scores`, for 
     V = (1/k) [ Σ_j D_j² / ω_j − (Σ_j D_j)² ],
 
 least where ω_j is proportional to |D_j|. One more full pass finds the root mean square of D_j
-over 32 to 128 draws from the Laplace approximation; ω is proportional to it, mixed with the
-uniform (0.8 to 0.2), so that no unit counts more than five times what it counts under equal
-probabilities. Because D_j is linear in the weights of its rows, 1 / (U ω_j) is a factor on the
-weights of the rows that are gathered: the estimate, its variance, their gradients and the audit
-are the same code, and hold as they are.
+over 128 draws from the Laplace approximation (fewer above 8 million rows); ω is proportional to
+it, mixed with the uniform (0.8 to 0.2), so that no unit counts more than five times what it counts
+under equal probabilities. Because D_j is linear in the weights of its rows, 1 / (U ω_j) is a
+factor on the weights of the rows that are gathered: the estimate, its variance, their gradients
+and the audit are the same code, and hold as they are.
 
 The plan chooses |C| and m as before: the cheapest that keep V ≤ 0.1 at the 90th percentile of the
 draws, every jump below 0.5 and the range of the perturbation below 0.02. Certain are the units of
@@ -63,6 +69,15 @@ others, over all rows, and by the pilot at 64 more.
 {rows}
 
 A dash: more than half of the rows, `hmc-ecs` is refused.
+
+## How many draws make a score, and how much stays uniform
+
+|C| + m by the draws of a score, with the share of 0.2; and by the share, with the draws that the
+plan takes. A score from few draws misses rows that matter elsewhere, and the plan answers with more
+certainty rows: with 8 draws, the number that the certifying pass has for a large table, there may
+be nothing gained.
+
+{sweep}
 
 ## What runs of {draws} draws show
 
@@ -79,8 +94,8 @@ Against full-data `hmc`, in posterior sd, with the bounds of [real data](real-da
 
 ## What it costs
 
-- One more full pass, at 48 to 144 draws; it is counted in `passes`, `pass_seconds` and
-  `rows_read`.
+- One more full pass, at 144 draws where others take 8 or 32; it is counted in `passes`,
+  `pass_seconds` and `rows_read`.
 - 16 bytes a unit in memory (an alias table, and whole tickets, whose number is the probability
   exactly) and 4 in the run, from which a resumed run builds the table again. Above 16.7 million
   units it is refused: sample runs of rows with `--unit-rows`. A run dilutes the rows that matter,
@@ -104,6 +119,10 @@ def measure(name: str, work: Path) -> dict[str, Any]:
         for way in WAYS:
             found = plan(cv, store, model, certainty=certainty, probabilities=way)
             plans[f"{way}{'' if certainty else ', bare'}"] = facts(found)
+    swept = {
+        **{f"{count} draws": swept_cost(cv, store, model, draws=count) for count in SWEPT_DRAWS},
+        **{f"share {share:g}": swept_cost(cv, store, model, share=share) for share in SHARES},
+    }
     runs = {}
     for way in WAYS:
         begun = time.monotonic()
@@ -115,7 +134,7 @@ def measure(name: str, work: Path) -> dict[str, Any]:
         runs[way] = {**summary["sampling"], "ess_bulk": ess, "wall": time.monotonic() - begun}
         log(f"{name}, {way}: {runs[way]['seconds']:.1f} s")
     result = {"name": name, "rows": store.n_rows, "coefficients": cv.dim, "plans": plans}
-    result |= {"runs": runs, "comparison": None}
+    result |= {"swept": swept, "runs": runs, "comparison": None}
     if name in COMPARED:
         bounds = BOUNDS.get(name, Bounds())
         sampler = hmc_ecs(probabilities="scores")
@@ -123,6 +142,18 @@ def measure(name: str, work: Path) -> dict[str, Any]:
         reference = until_precise(work / "hmc", store, model, hmc(), bounds.mcse, seed=2)
         result["comparison"] = compare(ours, reference, bounds)
     return result
+
+
+def swept_cost(cv: ControlVariates, store: Dataset, model: Model, **changed: float) -> int:
+    """Return |C| + m with another number of draws of a score, or another uniform share."""
+    with ExitStack() as stack:
+        if "draws" in changed:
+            count = int(changed["draws"])
+            stack.enter_context(patch.object(unit_scores, "scoring_draws", lambda rows: count))
+        else:
+            for module in (unit_scores, certainty_choice):
+                stack.enter_context(patch.object(module, "UNIFORM_SHARE", changed["share"]))
+        return cost(facts(plan(cv, store, model, probabilities="scores")))
 
 
 def facts(found: Plan) -> dict[str, Any]:
@@ -143,6 +174,7 @@ def markdown(results: list[dict[str, Any]]) -> str:
         date=max(result["date"] for result in results),
         draws=DRAWS,
         rows=rows_table(results),
+        sweep=sweep_table(results),
         runs=runs_table(results),
         agreement=agreement_table([r for r in results if r["comparison"]]),
     )
@@ -174,6 +206,16 @@ def cost(found: dict[str, Any]) -> int:
 def shown(found: dict[str, Any]) -> str:
     """Return the cost and the certainty rows as text."""
     return "-" if found["refused"] else f"{cost(found)} ({found['certainty_rows']})"
+
+
+def sweep_table(results: list[dict[str, Any]]) -> str:
+    """Return |C| + m by draws of a score and by uniform share."""
+    names = list(results[0]["swept"])
+    lines = [f"| data | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
+    for result in results:
+        costs = " | ".join(str(result["swept"][name]) for name in names)
+        lines.append(f"| {result['name']} | {costs} |")
+    return "\n".join(lines)
 
 
 def runs_table(results: list[dict[str, Any]]) -> str:

@@ -29,12 +29,11 @@ from streammc.protocols import Dataset, Index, Matrix, Model, RowBlock, Vector
 from streammc.subsampling.alias import TABLE_BYTES
 
 UNIFORM_SHARE = 0.2
-"""Of the draws; the rows of a unit then count at most five times. Between 0.05 and 0.35 the
-rows needed differ by less than a fifth where there are draws enough."""
+"""Of the draws; the rows of a unit then count at most five times. Less saves little."""
 JUDGING_DRAWS = 16
 MEMORY_LIMIT = 2**28
 _FEWEST_DRAWS, _MOST_DRAWS = 32, 128
-_EVALUATIONS = 2**24
+_EVALUATIONS = 2**30
 _SLICE_ENTRIES = 2**21
 
 
@@ -64,7 +63,7 @@ class UnitTotals:
 
 
 def scoring_draws(n_rows: int) -> int:
-    """Return the draws of a score: 128 where they cost seconds, 32 for a large table."""
+    """Return the draws of a score: 128 up to 8 million rows, fewer above, at least 32."""
     return min(max(_EVALUATIONS // n_rows // 4 * 4, _FEWEST_DRAWS), _MOST_DRAWS)
 
 

@@ -144,6 +144,11 @@ def test_the_plan_survives_json(case):
     assert again.relative.tobytes() == found.relative.tobytes()
 
 
+def test_a_score_is_made_from_many_draws_where_they_are_cheap():
+    found = [unit_scores.scoring_draws(n) for n in (100, 8_000_000, 16_000_000, 10**9)]
+    assert found == [128, 128, 64, 32]
+
+
 def test_single_rows_where_nothing_is_given(case):
     found = plan_units(
         case.cv, case.store, case.rows.model, memory=0, probabilities="scores", subsample_size=500
