@@ -60,6 +60,8 @@ def runs(this: Case, full_draws: tuple[int, int, int]) -> dict[str, Run]:
     rows = float(certified.certificate["rows_read"])
     auto = samplers.hmc_ecs()
     found["HMC-ECS, automatic"] = run(this, "automatic", auto, certified, pass_rows=rows)
+    again = samplers.hmc_ecs(recalibrate=FIRST_ITERATIONS)
+    found["HMC-ECS, recalibrated"] = run(this, "recalibrated", again, None)
     shared = {**UNIFORM, "subsample_size": SUBSAMPLE, "control_variate": 2}
     for steps in SGHMC_STEPS:
         sampler = samplers.sghmc(step_size=SGHMC_STEP, n_steps=steps, friction=0.0, **shared)

@@ -59,6 +59,8 @@ def runs(this: Case, full_draws: tuple[int, int, int]) -> dict[str, Run]:
     rows = float(certified.certificate["rows_read"])
     auto = samplers.hmc_ecs()
     found["HMC-ECS, automatic"] = run(this, "automatic", auto, certified, pass_rows=rows)
+    again = samplers.hmc_ecs(recalibrate=FIRST_ITERATIONS)
+    found["HMC-ECS, recalibrated"] = run(this, "recalibrated", again, None)
     found |= rivals(this, cv)
     found["HMC"] = full(this, full_draws)
     return found

@@ -72,6 +72,7 @@ def higgs_part(options: argparse.Namespace, pictures: Path) -> dict[str, Any]:
     steps["SGLD, no control variates"] = (runs["SGLD, no control variates"], None)
     found["langevin"] = _langevin(case, runs, steps, higgs.SUBSAMPLE)
     found["sgld_step"] = higgs.langevin_step(case)
+    found["file"] = options.higgs.name if options.higgs else None
     return found
 
 

@@ -43,7 +43,7 @@ class Case:
     draws: int = 2026
     """R with which IF 2.185 is ESS 927, as the paper prints them."""
     warmup: int = 1000
-    threads: int = 2
+    threads: int | None = None
 
 
 def control_variates(case: Case, name: str, **options: Any) -> ControlVariates:
@@ -73,7 +73,7 @@ def run(
     case: Case,
     name: str,
     sampler: Any,
-    cv: ControlVariates,
+    cv: ControlVariates | None,
     *,
     earlier_rows: float = 0.0,
     pass_rows: float = 0.0,
@@ -83,7 +83,8 @@ def run(
     """Run a sampler on a case, or read the run that was kept.
 
     ``shape`` may give other ``draws``, ``warmup`` or ``chains`` than the case.
-    ``earlier_rows`` and ``pass_rows`` are what finding ``cv`` cost one chain.
+    ``earlier_rows`` and ``pass_rows`` are what finding ``cv`` cost one chain; without ``cv``
+    the run finds it, and what it reports is taken.
     """
     kept = case.folder / f"{name}.npz"
     sizes = {key: int(shape.get(key, getattr(case, key))) for key in ("draws", "warmup", "chains")}
@@ -99,6 +100,10 @@ def run(
         case.store, case.model, sampler, control_variates=cv, **sizes,
         seed=seed, path=folder, audit=False, threads=case.threads, progress=_progress(name),
     )  # fmt: skip
+    sampling = report.summary["sampling"]
+    if cv is None:
+        earlier = (sampling.get("recalibration") or {}).get("evaluations", 0)
+        earlier_rows, pass_rows = earlier / sizes["chains"], sampling["evaluations"]["passes"]
     tree = streammc.open_run(folder)
     stats = {key: tree["sample_stats"][key].to_numpy() for key in tree["sample_stats"].data_vars}
     before = tree["warmup_sample_stats"] if sizes["warmup"] else {"n_rows": np.zeros((1, 1))}
@@ -111,7 +116,7 @@ def run(
     arrays = {f"stat_{key}": stats[key] for key in (*KEPT_STATS, "sign") if key in stats}
     if sizes["warmup"]:
         arrays["stat_warmup_variance"] = np.asarray(before["log_lik_variance"])
-    facts = {"sampling": report.summary["sampling"], "warnings": report.summary["warnings"]}
+    facts = {"sampling": sampling, "warnings": report.summary["warnings"]}
     np.savez(kept, draws=draws, wanted=wanted, facts=json.dumps(facts), **costs, **arrays)
     with np.load(kept) as found:
         return _unpack(name, found)

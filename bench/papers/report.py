@@ -10,7 +10,7 @@ import orders
 import published
 import scaling
 from markdown import number, table
-from page_text import FIGURES, HEAD, LANGEVIN, RECIPE, differences
+from page_text import AGREEMENT, FIGURES, HEAD, LANGEVIN, REAL, RECIPE, SIMULATED, differences
 
 NAMES = {"higgs": "HIGGS", "bankruptcy": "Bankruptcy"}
 
@@ -38,7 +38,7 @@ def cost_table(part: str, result: dict[str, Any]) -> list[str]:
         if "counted" in found and name != acc.FULL:
             rows.append([f"{name}: counted as the paper", *map(number, found["counted"])])
         rows.append([f"{name}: measured", *map(number, found["measured"])])
-        if name not in (acc.SIGNED, acc.AUTOMATIC, acc.FULL):
+        if name not in (acc.SIGNED, acc.FULL, *acc.OURS):
             caption = f"{name}: measured, against the whole run"
             rows.append([caption, *map(number, found["caption"])])
     return table(("RCT", "min", "median", "max"), rows)
@@ -46,7 +46,8 @@ def cost_table(part: str, result: dict[str, Any]) -> list[str]:
 
 def efficiency_table(part: str, result: dict[str, Any]) -> list[str]:
     """Return table 2 or 4."""
-    methods = [acc.PERTURBED, acc.SIGNED, acc.FULL, acc.AUTOMATIC]
+    known = (acc.PERTURBED, acc.SIGNED, acc.FULL, *acc.OURS)
+    methods = [name for name in known if name in result["efficiencies"]]
     quantities = {
         "alpha_theta": "α_θ", "alpha_u": "α_u", "L": "L", "IF": "IF", "ESS": "ESS of R draws",
         "tau": "τ", "percent": "100 m / n", "R": "R", "chains": "chains", "variance": "V[l^], mean",
@@ -150,7 +151,7 @@ def tables(results: dict[str, Any]) -> list[str]:
         lines += [*efficiency_table(part, result), ""]
         lines += [f"### {name}: the cost of full-data HMC", "", *ratio_table(part, result), ""]
         lines += [f"### {name}: means and variances against full-data HMC", ""]
-        lines += [*agreement_table(result), ""]
+        lines += [AGREEMENT, "", *agreement_table(result), ""]
         lines += [f"### {name}: SGLD, bias and slow mixing", "", LANGEVIN, ""]
         lines += [*langevin_table(result), ""]
         lines += [f"### {name}: predictions", "", *prediction_lines(result), ""]
@@ -166,7 +167,8 @@ def tables(results: dict[str, Any]) -> list[str]:
 def page(results: dict[str, Any]) -> str:
     """Return the page."""
     machines = "; ".join(dict.fromkeys(result["machine"] for result in results.values()))
-    parts = [HEAD.format(machine=machines)]
+    file = results.get("higgs", {}).get("file")
+    parts = [HEAD.format(machine=machines, higgs=REAL.format(file=file) if file else SIMULATED)]
     parts += ["\n".join(tables(results)).strip()]
     parts += ["## The figures", *(text for key, text in FIGURES if key in results)]
     parts += ["## Each difference, in a line", differences(results), "## Settings", RECIPE]
