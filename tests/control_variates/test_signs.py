@@ -68,7 +68,7 @@ def test_plan_of_a_product_holds_its_target(heavy):
     assert chosen.predicted["variance"] < 1.1 * variance_target(2, 100)
     assert chosen.predicted["mean_sign"] > 0.99
     assert chosen.factor_units == 1
-    restored = type(chosen).from_description(chosen.describe(), chosen.certainty_rows)
+    restored = type(chosen).from_description(chosen.describe(), chosen.arrays().__getitem__)
     assert restored == chosen or restored.describe() == chosen.describe()
 
 
