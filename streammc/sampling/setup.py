@@ -113,7 +113,7 @@ def decide(
             few = min(max(-(-dataset.n_rows // 100), 30), dataset.n_rows)
             reason_few = f"{few} rows a gradient, since {chosen.refused.split(';')[0]}"
             chosen = planned(subsample_size=few, certainty=False)
-            chosen = replace(chosen, reasons=(reason_few,))
+            chosen = replace(chosen, reasons=(chosen.reasons[0], reason_few))
         chosen = tune(dataset, model, cv, chosen, cast(StochasticGradient, wanted))
     if chosen.refused is None or wanted.forced:
         return Setup(wanted, cv, chosen, "; ".join([reason] * bool(reason) + [*chosen.reasons]))

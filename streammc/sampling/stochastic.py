@@ -58,7 +58,7 @@ def tune(
     order = _order(sampler)
     certain = plan.certainty_rows if order >= 0 else plan.certainty_rows[:0]
     with single_threaded():
-        noise = gradient_noise(
+        found = gradient_noise(
             cv,
             dataset,
             model,
@@ -68,6 +68,7 @@ def tune(
             k=plan.k,
             relative=plan.relative,
         )
+        noise = found.covariance
         at = _approximation(sampler, cv, noise)
         if isinstance(sampler, Sghmc):
             step, n_steps, covariance = _trajectory(sampler, at)
@@ -77,17 +78,28 @@ def tune(
                 lambda h: at.bias(langevin_covariance(h, at)), longest
             )
             n_steps, covariance = 1, langevin_covariance(step, at)
-        bias = at.bias(covariance)
+        bias, loudest = at.bias(covariance), float(np.linalg.eigvalsh(noise)[-1])
         back = (cv.factor if _whitened(sampler) else np.eye(cv.dim)) @ at.axes
         with np.errstate(invalid="ignore"):
             variance = np.einsum("ij,jk,ik->i", back, covariance, back)
+    reasons, seen = plan.reasons, dict(plan.predicted)
+    if order != 2:  # what the plan says of the estimate is said of expansions of order 2
+        seen["variance"] = float(np.quantile(found.log_lik_variance, 0.9))
+        seen["variance_by_draw"] = [float(v) for v in found.log_lik_variance]
+        what = "nothing is" if order < 0 else f"expansions of order {order} are"
+        reasons = (
+            f"{len(certain)} certainty rows and {plan.k} units of {plan.unit_rows} row"
+            f"{'s' if plan.unit_rows > 1 else ''}, of which {what} subtracted: predicted "
+            f"log_lik_variance {seen['variance']:.2g}",
+            *reasons[1:],
+        )
     predicted = {
-        **plan.predicted,
+        **seen,
         "step_size": step,
         "n_steps": float(n_steps),
         "variance_bias": bias,
         "variance_ratio": [float(v) for v in variance / cv.posterior_sd() ** 2],
-        "gradient_noise": float(np.linalg.eigvalsh(noise)[-1]),
+        "gradient_noise": loudest,
     }
     told = f"by {100.0 * bias:.2g} %" if math.isfinite(bias) else "without bound"
     reason = (
@@ -98,7 +110,7 @@ def tune(
         plan,
         certainty_rows=certain,
         n_blocks=1,
-        reasons=(*plan.reasons, reason),
+        reasons=(*reasons, reason),
         predicted=predicted,
     )
 

@@ -134,9 +134,11 @@ def test_noise_of_a_gradient_is_that_of_all_units(unit_rows, unequal):
         mean = totals.sum(axis=0)
         expected += (centred.T @ centred - np.outer(mean, mean)) / 20 / 16
     expected = cv.factor.T @ expected @ cv.factor
-    np.testing.assert_allclose(expected, found, rtol=1e-6)
+    np.testing.assert_allclose(expected, found.covariance, rtol=1e-6)
+    assert found.log_lik_variance.min() > 0.1
     nothing = gradient_noise(cv, data, model, order=2, certainty_rows=certain, **options)
-    assert np.abs(nothing).max() < 1e-20 * found.max()
+    assert np.abs(nothing.covariance).max() < 1e-20 * found.covariance.max()
+    assert nothing.log_lik_variance.max() < 1e-20
 
 
 def decided(sampler, rows=20_000):
@@ -157,6 +159,12 @@ def test_automatic_steps_have_at_most_one_percent_of_bias(build, options):
         np.testing.assert_allclose(ratio, 1.0 + predicted["variance_bias"], rtol=1e-3)
     worse = {"step_size": 3.0 * predicted["step_size"], **options}
     assert decided(build(**worse))["variance_bias"] > 0.015
+
+
+def test_predicted_variance_of_the_estimate_is_that_of_what_is_subtracted():
+    by_order = [decided(sgld(control_variate=order))["variance"] for order in (2, 1, 0, "none")]
+    assert by_order == sorted(by_order)
+    assert by_order[0] < 0.1 < by_order[1] < 10.0 < by_order[2] < 0.01 * by_order[3]
 
 
 def test_steps_of_a_trajectory_follow_from_its_length_and_step_size():

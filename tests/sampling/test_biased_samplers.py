@@ -78,6 +78,8 @@ def test_a_job_has_the_spread_of_the_closed_form_and_says_that_it_is_biased(tmp_
     expected = (1 + 0.4 * noise / 4) / (1 - 0.4 / 4)
     assert "biased" == sampling["target"]
     assert "biased" in sampling["reason"]
+    recorded = sampling["log_lik_variance_mean"]
+    assert 0.5 * recorded < sampling["predicted_variance"] < 4.0 * recorded
     assert abs(sampling["predicted_variance_bias"] - (expected - 1)) < 0.05
     ratios = sampling["predicted_variance_ratio"]
     assert ["mu[x0]", "mu[x1]"] == list(ratios)
