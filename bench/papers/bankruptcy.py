@@ -71,5 +71,6 @@ def runs(this: Case, full_draws: tuple[int, int, int]) -> dict[str, Run]:
     found["SGLD"] = run(this, "sgld", langevin, cv, draws=6 * this.draws)
     shape = dict(zip(("draws", "warmup", "chains"), full_draws, strict=True))
     full = samplers.hmc(**LEAPFROG)
-    found["HMC"] = run(this, "hmc", full, certified, pass_rows=rows, seed=2, **shape)
+    name = "hmc-full" if full_draws[1] else "hmc"
+    found["HMC"] = run(this, name, full, certified, pass_rows=rows, seed=2, **shape)
     return found

@@ -71,7 +71,8 @@ def full(this: Case, full_draws: tuple[int, int, int]) -> Run:
     cv = control_variates(this, "certified")
     shape = dict(zip(("draws", "warmup", "chains"), full_draws, strict=True))
     rows = float(cv.certificate["rows_read"])
-    return run(this, "hmc", samplers.hmc(**LEAPFROG), cv, pass_rows=rows, seed=2, **shape)
+    name = "hmc-full" if full_draws[1] else "hmc"
+    return run(this, name, samplers.hmc(**LEAPFROG), cv, pass_rows=rows, seed=2, **shape)
 
 
 def langevin_step(this: Case) -> dict[str, float]:

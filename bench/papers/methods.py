@@ -22,7 +22,7 @@ LEAPFROG: dict[str, Any] = {"integrator": "leapfrog", "step_size": 0.2, "traject
 UNIFORM: dict[str, Any] = {"certainty": False, "unit_rows": 1}
 PAPER: dict[str, Any] = {**LEAPFROG, **UNIFORM, "n_blocks": 100}
 """Section 6.3: G = 100 for a correlation of 0.99, L = 6; no certainty rows."""
-QUICK: dict[str, Any] = {"draws": 400, "warmup": 200, "chains": 2}
+QUICK: dict[str, Any] = {"draws": 200, "warmup": 100, "chains": 2}
 """The length of runs where fewer rows were asked for."""
 KEPT_STATS = ("acceptance_rate", "subsample_accepted", "log_lik_variance", "n_steps", "n_rows")
 
