@@ -14,7 +14,8 @@ from streammc.errors import RefusedError
 from streammc.models import logistic, poisson
 from streammc.priors import normal
 from streammc.samplers import hmc, hmc_ecs
-from streammc.sampling.job import _check_variance, run_job
+from streammc.sampling.job import run_job
+from streammc.sampling.watch import check_variance
 from streammc.stores.memory import from_arrays
 
 ROWS = 5000
@@ -191,9 +192,9 @@ def test_recorded_variance_above_1_warns_and_above_3_stops(shift, size, low, hig
 
 
 def test_limit_of_the_refusal():
-    _check_variance(3.0, hmc_ecs())
+    check_variance(3.0, hmc_ecs())
     for mean in (3.001, np.inf, np.nan):
         with pytest.raises(RefusedError):
-            _check_variance(mean, hmc_ecs())
-        _check_variance(mean, hmc_ecs(allow_high_variance=True))
-        _check_variance(mean, hmc())
+            check_variance(mean, hmc_ecs())
+        check_variance(mean, hmc_ecs(allow_high_variance=True))
+        check_variance(mean, hmc())
