@@ -49,7 +49,8 @@ def iterate(store: str, cv_path: str, mode: str) -> dict[str, float]:
     from streammc.control_variates.units import plan_units
     from streammc.samplers import hmc_ecs
     from streammc.samplers.hamiltonian import HamiltonianKernel
-    from streammc.sampling.build import memory_limit, subsampled
+    from streammc.sampling.build import subsampled
+    from streammc.sampling.held_rows import memory_limit
     from streammc.stores.row_source import MemoryRows
 
     data, model = open_store(store), models.logistic()

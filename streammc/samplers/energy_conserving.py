@@ -3,50 +3,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Final
 
 from streammc.errors import ConfigError
-from streammc.samplers.options import (
-    DEFAULT_ACCEPTANCE,
-    STATISTICS,
-    build,
-    check_dynamics,
-    check_probabilities,
-    check_subsample,
-)
-from streammc.subsampling.units import UNIFORM
+from streammc.samplers.options import STATISTICS, SubsampleOptions, build
 
 VARIANCE_LIMIT: Final = 3.0
 """Above it the perturbation can be large without a sign of it."""
 
 
 @dataclass(frozen=True)
-class HmcEcs:
+class HmcEcs(SubsampleOptions):
     """Options of ``hmc-ecs``; ``None`` means chosen automatically."""
 
-    subsample_size: int | None = None
-    """Rows in the subsample, m."""
-    n_blocks: int | None = None
-    """Blocks of the subsample, G."""
-    unit_rows: int | None = None
-    """Rows of a unit, b."""
-    trajectory: str = "jittered"
-    """``jittered`` draws the length of each; ``nuts`` ends it where it turns back."""
-    integrator: str = "split"
-    """``split`` integrates the Gaussian approximation exactly; ``leapfrog`` does not."""
-    step_size: float | None = None
-    trajectory_length: float | None = None
-    jitter: float | None = None
-    order: int = 2
-    """Order of the control variates; 0 takes the log-likelihoods at theta_star as they are."""
-    certainty: bool = True
-    """Whether rows with heavy remainders are always evaluated."""
-    probabilities: str = UNIFORM
-    """Of units: ``uniform``, or ``scores``, in proportion to what they contribute."""
-    recalibrate: int | None = None
-    """Iterations of a short run whose mean is theta_star; ``None``: passes that certify it."""
-    target_acceptance: float = DEFAULT_ACCEPTANCE
     variance: str = "unbiased"
     """``unbiased`` divides by k (k - 1); ``paper`` by k^2, as eq. (10) is printed."""
     allow_high_variance: bool = False
@@ -60,18 +30,7 @@ class HmcEcs:
 
     def __post_init__(self) -> None:
         """Check what can be checked without data."""
-        check_dynamics(
-            self.trajectory,
-            self.integrator,
-            self.step_size,
-            self.trajectory_length,
-            self.jitter,
-            self.target_acceptance,
-        )
-        check_subsample(self, "subsample_size", "n_blocks", "unit_rows", "recalibrate")
-        if self.order not in (0, 1, 2):
-            raise ConfigError(f"order must be 0, 1 or 2 for hmc-ecs, found {self.order!r}")
-        check_probabilities(self.probabilities)
+        super().__post_init__()
         if self.variance not in ("unbiased", "paper"):
             raise ConfigError(f"variance must be 'unbiased' or 'paper', found {self.variance!r}")
 
@@ -89,10 +48,6 @@ class HmcEcs:
     def variance_limit(self) -> float:
         """Return the mean ``log_lik_variance`` above which a run is refused."""
         return math.inf if self.allow_high_variance else VARIANCE_LIMIT
-
-    def describe(self) -> dict[str, Any]:
-        """Return every option."""
-        return {"name": self.name, **asdict(self)}
 
 
 def hmc_ecs(**options: Any) -> HmcEcs:

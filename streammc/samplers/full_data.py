@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-from streammc.samplers.options import DEFAULT_ACCEPTANCE, STATISTICS, build, check_dynamics
+from streammc.samplers.options import STATISTICS, TrajectoryOptions, build
 
 
 @dataclass(frozen=True)
-class Hmc:
+class Hmc(TrajectoryOptions):
     """Options of ``hmc``; ``None`` means chosen automatically."""
-
-    trajectory: str = "jittered"
-    """``jittered`` draws the length of each; ``nuts`` ends it where it turns back."""
-    integrator: str = "split"
-    """``split`` integrates the Gaussian approximation exactly; ``leapfrog`` does not."""
-    step_size: float | None = None
-    trajectory_length: float | None = None
-    jitter: float | None = None
-    target_acceptance: float = DEFAULT_ACCEPTANCE
 
     name = "hmc"
     target = "exact"
@@ -27,21 +18,6 @@ class Hmc:
     subsampled = False
     audited = False
     paper = "Duane, Kennedy, Pendleton and Roweth 1987, Hybrid Monte Carlo"
-
-    def __post_init__(self) -> None:
-        """Check what can be checked without data."""
-        check_dynamics(
-            self.trajectory,
-            self.integrator,
-            self.step_size,
-            self.trajectory_length,
-            self.jitter,
-            self.target_acceptance,
-        )
-
-    def describe(self) -> dict[str, Any]:
-        """Return every option."""
-        return {"name": self.name, **asdict(self)}
 
 
 def hmc(**options: Any) -> Hmc:

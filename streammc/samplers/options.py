@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields
+from dataclasses import asdict, dataclass, fields
 from difflib import get_close_matches
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from streammc.errors import ConfigError
-from streammc.subsampling.units import PROBABILITIES
+from streammc.subsampling.units import PROBABILITIES, UNIFORM
 
 T = TypeVar("T")
 
@@ -44,34 +44,6 @@ INTEGRATORS: Final = (SPLIT, LEAPFROG)
 """Rotate with the Gaussian approximation and kick by the rest, or drift and kick."""
 
 
-def check_dynamics(
-    kind: str,
-    integrator: str,
-    step_size: float | None,
-    trajectory_length: float | None,
-    jitter: float | None,
-    target_acceptance: float,
-) -> None:
-    """Raise ConfigError unless the options of the trajectory make sense."""
-    if kind not in TRAJECTORIES:
-        raise ConfigError(f"trajectory must be 'jittered' or 'nuts', found {kind!r}")
-    if integrator not in INTEGRATORS:
-        raise ConfigError(f"integrator must be 'split' or 'leapfrog', found {integrator!r}")
-    for option, value in (("trajectory_length", trajectory_length), ("jitter", jitter)):
-        if kind == NUTS and value is not None:
-            raise ConfigError(
-                f"{option} must be left out with trajectory='nuts', which ends a trajectory where "
-                f"it turns back; found {value!r}"
-            )
-    for option, value in (("step_size", step_size), ("trajectory_length", trajectory_length)):
-        if value is not None and not (math.isfinite(value) and value > 0):
-            raise ConfigError(f"{option} must be a finite number above 0, found {value!r}")
-    if jitter is not None and not 0.0 <= jitter < 1.0:
-        raise ConfigError(f"jitter must be in [0, 1), found {jitter!r}")
-    if not 0.0 < target_acceptance < 1.0:
-        raise ConfigError(f"target_acceptance must be in (0, 1), found {target_acceptance!r}")
-
-
 def check_subsample(sampler: object, *names: str) -> None:
     """Raise ConfigError unless those options are absent or positive whole numbers."""
     for name in names:
@@ -104,3 +76,77 @@ def build(cls: type[T], name: str, options: dict[str, Any]) -> T:
             hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(known)}"
             raise ConfigError(f"unknown option {option!r} of {name}: {hint}")
     return cls(**options)
+
+
+@dataclass(frozen=True)
+class TrajectoryOptions:
+    """Options of every sampler with a trajectory; ``None`` means chosen automatically."""
+
+    trajectory: str = JITTERED
+    """``jittered`` draws the length of each; ``nuts`` ends it where it turns back."""
+    integrator: str = SPLIT
+    """``split`` integrates the Gaussian approximation exactly; ``leapfrog`` does not."""
+    step_size: float | None = None
+    trajectory_length: float | None = None
+    jitter: float | None = None
+    target_acceptance: float = DEFAULT_ACCEPTANCE
+
+    name: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without data."""
+        if self.trajectory not in TRAJECTORIES:
+            raise ConfigError(f"trajectory must be 'jittered' or 'nuts', found {self.trajectory!r}")
+        if self.integrator not in INTEGRATORS:
+            raise ConfigError(
+                f"integrator must be 'split' or 'leapfrog', found {self.integrator!r}"
+            )
+        for option in ("trajectory_length", "jitter"):
+            value = getattr(self, option)
+            if self.trajectory == NUTS and value is not None:
+                raise ConfigError(
+                    f"{option} must be left out with trajectory='nuts', which ends a trajectory "
+                    f"where it turns back; found {value!r}"
+                )
+        for option in ("step_size", "trajectory_length"):
+            value = getattr(self, option)
+            if value is not None and not (math.isfinite(value) and value > 0):
+                raise ConfigError(f"{option} must be a finite number above 0, found {value!r}")
+        if self.jitter is not None and not 0.0 <= self.jitter < 1.0:
+            raise ConfigError(f"jitter must be in [0, 1), found {self.jitter!r}")
+        if not 0.0 < self.target_acceptance < 1.0:
+            raise ConfigError(
+                f"target_acceptance must be in (0, 1), found {self.target_acceptance!r}"
+            )
+
+    def describe(self) -> dict[str, Any]:
+        """Return every option."""
+        return {"name": self.name, **asdict(self)}
+
+
+@dataclass(frozen=True)
+class SubsampleOptions(TrajectoryOptions):
+    """Options of trajectories over a subsample."""
+
+    subsample_size: int | None = None
+    """Rows in the subsample, m; their expectation where the number varies."""
+    n_blocks: int | None = None
+    """Blocks of the subsample, G; an iteration proposes one of them anew."""
+    unit_rows: int | None = None
+    """Rows of a unit, b."""
+    order: int = 2
+    """Order of the control variates."""
+    certainty: bool = True
+    """Whether rows with heavy remainders are always evaluated."""
+    probabilities: str = UNIFORM
+    """Of the units: ``uniform``, or by their ``scores``, which takes one more pass."""
+    recalibrate: int | None = None
+    """Iterations of a short run whose mean is theta_star; ``None``: passes that certify it."""
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without data."""
+        super().__post_init__()
+        check_subsample(self, "subsample_size", "n_blocks", "unit_rows", "recalibrate")
+        if self.order not in (0, 1, 2):
+            raise ConfigError(f"order must be 0, 1 or 2, found {self.order!r}")
+        check_probabilities(self.probabilities)

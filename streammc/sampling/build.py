@@ -10,17 +10,9 @@ import numpy as np
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.plan import Plan
 from streammc.control_variates.signs import GROWTH
-from streammc.errors import OutOfMemoryError
-from streammc.estimators.blocks import (
-    Block,
-    allocate_block,
-    allocate_rows,
-    allocate_scratch,
-    expand,
-)
 from streammc.estimators.target import Base
 from streammc.numerics.sums import taylor
-from streammc.protocols import Dataset, Index, Model, Sampler
+from streammc.protocols import Dataset, Model, Sampler
 from streammc.samplers.chain import SharedProblem
 from streammc.samplers.energy_conserving import HmcEcs
 from streammc.samplers.full_data import Hmc
@@ -28,48 +20,11 @@ from streammc.samplers.hamiltonian import Problem
 from streammc.samplers.options import LEAPFROG, NUTS, trajectory
 from streammc.samplers.signed import HmcEcsSigned
 from streammc.samplers.stochastic_options import BIASED, StochasticGradient
+from streammc.sampling.held_rows import load_block
 from streammc.subsampling.alias import AliasTable
 from streammc.subsampling.units import ProductDesign, UnitDesign
 
-_SLICE = 8192
 _NOTHING = -1
-
-
-def memory_limit() -> int:
-    """Return the bytes that rows held in memory may take: half of what is available."""
-    with open("/proc/meminfo") as lines:
-        for line in lines:
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024 // 2
-    return 4 * 2**30
-
-
-def load_block(
-    dataset: Dataset, model: Model, rows: Index, theta_star: np.ndarray, order: int
-) -> Block:
-    """Gather ``rows`` and expand them; ``order`` -1 keeps the log-likelihoods themselves.
-
-    Raises
-    ------
-    OutOfMemoryError
-        If the rows need more than half of the memory that is available.
-    """
-    p = model.n_linear + model.n_scalar
-    needed = 8 * len(rows) * (dataset.n_features + 6 + 3 * p)
-    if needed > memory_limit():
-        raise OutOfMemoryError(
-            f"{len(rows)} rows x {dataset.n_features} features in memory need "
-            f"{needed / 1e9:.1f} GB, more than half of what is available; use hmc-ecs"
-        )
-    block = allocate_block(len(rows), dataset.n_features, p)
-    source, scratch = dataset.rows(), allocate_scratch(p)
-    for start in range(0, len(rows), _SLICE):
-        piece = rows[start : start + _SLICE]
-        buffer = allocate_rows(len(piece), dataset.n_features)
-        source.gather(piece, 1, buffer)
-        m, n, constants = len(piece), model.n_linear, model.constants
-        expand(model.link, constants, theta_star, n, order, buffer, 0, m, block, start, scratch)
-    return block
 
 
 def full_data(dataset: Dataset, model: Model, cv: ControlVariates, sampler: Hmc) -> Problem:

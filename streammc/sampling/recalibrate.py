@@ -22,8 +22,9 @@ from streammc.control_variates.plan import MOST_BLOCKS, Plan
 from streammc.control_variates.units import plan_units
 from streammc.protocols import Dataset, Model, Sampler, SubsamplingSampler
 from streammc.samplers.energy_conserving import HmcEcs
-from streammc.sampling.build import memory_limit, problem
+from streammc.sampling.build import problem
 from streammc.sampling.chains import Chains
+from streammc.sampling.held_rows import memory_limit
 
 if TYPE_CHECKING:
     from streammc.sampling.chains import Progress

@@ -16,8 +16,8 @@ from streammc.protocols import Dataset, Model, Sampler, SubsamplingSampler
 from streammc.registry import sampler as sampler_builder
 from streammc.samplers.stochastic_options import BIASED, StochasticGradient
 from streammc.sampling import design
-from streammc.sampling.build import memory_limit
 from streammc.sampling.chains import Progress
+from streammc.sampling.held_rows import memory_limit
 from streammc.sampling.recalibrate import recalibrate
 from streammc.trace.run_directory import RunDirectory
 

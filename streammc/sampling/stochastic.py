@@ -30,7 +30,7 @@ from streammc.samplers.stationary import (
 from streammc.samplers.stochastic_gradient import Schedule, StochasticProblem
 from streammc.samplers.stochastic_hamiltonian import ESTIMATED, Sghmc
 from streammc.samplers.stochastic_options import LAPLACE, NONE, StochasticGradient
-from streammc.sampling.build import load_block
+from streammc.sampling.held_rows import load_block
 from streammc.subsampling.alias import AliasTable
 from streammc.subsampling.units import UnitDesign
 

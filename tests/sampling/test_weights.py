@@ -19,7 +19,7 @@ from streammc.estimators.blocks import allocate_block
 from streammc.estimators.target import DENSITY, allocate_point, allocate_work, evaluate
 from streammc.models import logistic, poisson
 from streammc.samplers import hmc, hmc_ecs
-from streammc.sampling import build
+from streammc.sampling import build, held_rows
 from streammc.sampling.audit import log_weights
 from streammc.sampling.job import run_job
 from streammc.stores import MemoryStore, from_arrays
@@ -97,7 +97,7 @@ def by_subsample(store, model, cv):
     chosen = replace(chosen, certainty_rows=np.sort(cv.candidates[:40]))
     problem = build.problem(store, model, cv, chosen, hmc_ecs())
     rest = np.setdiff1d(rows_of(store), chosen.certainty_rows)
-    sub = build.load_block(store, model, rest, cv.theta_star, cv.order)
+    sub = held_rows.load_block(store, model, rest, cv.theta_star, cv.order)
     base = problem.base._replace(estimate_factor=1.0, variance_factor=0.0, unit_rows=1)
     return density(model, problem, base, sub)
 

@@ -1,0 +1,54 @@
+"""Rows that are held in memory: certainty rows, or all of them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streammc.errors import OutOfMemoryError
+from streammc.estimators.blocks import (
+    Block,
+    allocate_block,
+    allocate_rows,
+    allocate_scratch,
+    expand,
+)
+from streammc.protocols import Dataset, Index, Model
+
+_SLICE = 8192
+
+
+def memory_limit() -> int:
+    """Return the bytes that rows held in memory may take: half of what is available."""
+    with open("/proc/meminfo") as lines:
+        for line in lines:
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024 // 2
+    return 4 * 2**30
+
+
+def load_block(
+    dataset: Dataset, model: Model, rows: Index, theta_star: np.ndarray, order: int
+) -> Block:
+    """Gather ``rows`` and expand them; ``order`` -1 keeps the log-likelihoods themselves.
+
+    Raises
+    ------
+    OutOfMemoryError
+        If the rows need more than half of the memory that is available.
+    """
+    p = model.n_linear + model.n_scalar
+    needed = 8 * len(rows) * (dataset.n_features + 6 + 3 * p)
+    if needed > memory_limit():
+        raise OutOfMemoryError(
+            f"{len(rows)} rows x {dataset.n_features} features in memory need "
+            f"{needed / 1e9:.1f} GB, more than half of what is available; use hmc-ecs"
+        )
+    block = allocate_block(len(rows), dataset.n_features, p)
+    source, scratch = dataset.rows(), allocate_scratch(p)
+    for start in range(0, len(rows), _SLICE):
+        piece = rows[start : start + _SLICE]
+        buffer = allocate_rows(len(piece), dataset.n_features)
+        source.gather(piece, 1, buffer)
+        m, n, constants = len(piece), model.n_linear, model.constants
+        expand(model.link, constants, theta_star, n, order, buffer, 0, m, block, start, scratch)
+    return block
