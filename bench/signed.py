@@ -29,12 +29,15 @@ from streammc.trace.datatree import open_run
 
 RESULTS = Path(__file__).resolve().parent / "results" / "signed.json"
 RARE = "rare claims, n = 2000"
-SETS = ("flights200k", "covtype93k", "fretpl_claimnumber", RARE, f"{RARE}, noisy")
-OPTIONS: dict[str, dict[str, Any]] = {f"{RARE}, noisy": {"certainty": False, "subsample_size": 300}}
+CRUDE = "20 coefficients, n = 5000, order 1"
+SETS = ("flights200k", "covtype93k", "fretpl_claimnumber", RARE, CRUDE)
+OPTIONS: dict[str, dict[str, Any]] = {
+    CRUDE: {"certainty": False, "subsample_size": 100, "order": 1}
+}
 DRAWS = {
     "covtype93k": (12_000, 1500),
     "fretpl_claimnumber": (4000, 1000),
-    f"{RARE}, noisy": (60_000, 3000),
+    CRUDE: (40_000, 3000),
 }
 USUAL = (10_000, 3000)
 
@@ -48,6 +51,18 @@ def rare_claims(n: int = 2000, seed: int = 1) -> tuple[Dataset, Model]:
     prior = streammc.priors.normal(scale=10.0)
     store = streammc.from_arrays(np.c_[np.ones(n), x], y)
     return store, streammc.models.poisson(prior=prior)
+
+
+def crude(n: int = 5000, d: int = 20, seed: int = 0) -> tuple[Dataset, Model]:
+    """Return a logistic regression, for a subsample and control variates that are too poor."""
+    rng = np.random.default_rng(seed)
+    X = np.c_[np.ones(n), rng.normal(size=(n, d - 1))]
+    y = (rng.random(n) < 1.0 / (1.0 + np.exp(-X @ (0.3 * rng.normal(size=d))))).astype(float)
+    prior = streammc.priors.normal(scale=10.0)
+    return streammc.from_arrays(X, y), streammc.models.logistic(prior=prior)
+
+
+SIMULATED = {RARE: rare_claims, CRUDE: crude}
 
 
 def moments(path: Path, center: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -71,11 +86,11 @@ def moments(path: Path, center: np.ndarray | None) -> tuple[np.ndarray, np.ndarr
 
 def measure(name: str, work: Path, threads: int) -> dict[str, Any]:
     """Run both samplers and compare them."""
-    plain = name.removesuffix(", noisy")
-    store, model = rare_claims() if plain == RARE else problem(REAL_DATA[name](DATA))
+    made = SIMULATED.get(name)
+    store, model = made() if made else problem(REAL_DATA[name](DATA))
     draws, reference_draws = DRAWS.get(name, USUAL)
-    folder = work / plain.replace(" ", "-").replace(",", "")
-    ours = work / name.replace(" ", "-").replace(",", "") / "signed"
+    folder = work / name.replace(" ", "-").replace(",", "")
+    ours = folder / "signed"
     run_job(
         store, model, hmc(), draws=reference_draws, warmup=300, seed=2, path=folder / "hmc",
         threads=threads,

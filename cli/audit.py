@@ -61,7 +61,8 @@ def audit_once(
     from streammc.cli.recorded import recorded_job
     from streammc.control_variates.expansion import ControlVariates
     from streammc.errors import DataError
-    from streammc.sampling.report import run_audit, summary_warnings
+    from streammc.sampling.advice import summary_warnings
+    from streammc.sampling.report import run_audit
     from streammc.sampling.setup import CONTROL_VARIATES
     from streammc.trace.run_directory import RunDirectory
 

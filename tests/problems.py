@@ -152,8 +152,8 @@ class Small:
             variance_factor=0.0,
             factor_units=factor_units,
             intensity=float(intensity),
-            soft_bound=bound,
-            bound_growth=growth,
+            soft_bound=float(bound),
+            bound_growth=float(growth),
         )
 
     def point_at(self, theta, units, base=None):

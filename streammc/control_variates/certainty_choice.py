@@ -34,12 +34,12 @@ class Bounds:
     """m, where the user has chosen it."""
     most_certain: int
     """Certainty rows."""
-    perturbed: bool
-    """Whether the perturbation is bounded, too."""
+    edge: float | None
+    """``None`` where the perturbation is bounded, too; see ``required_rows``."""
 
     def rows(self, moments: RemainderMoments, deff: float = 1.0, b: int = 1) -> Vector:
         """Return (t,) the fewest rows that keep them."""
-        return required_rows(moments, deff, b, self.variance, perturbed=self.perturbed)
+        return required_rows(moments, deff, b, self.variance, edge=self.edge)
 
     def allowed(self, sizes: Index) -> NDArray[np.bool_]:
         """Return which of these numbers of certainty rows may be chosen."""

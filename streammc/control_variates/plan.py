@@ -196,7 +196,8 @@ def plan(
     if not variance_target > 0.0:
         raise ConfigError(f"expected variance_target > 0, found {variance_target}; 0.1 is usual")
     most = min(memory_limit // (8 * (dataset.n_features + 3)), n) if certainty else 0
-    bounds = Bounds(variance_target, subsample_size, most, perturbed=not factor_units)
+    edge = signs.edge(cv.dim, cv.order) if factor_units else None
+    bounds = Bounds(variance_target, subsample_size, most, edge)
     pilot = evaluate(cv, dataset, model, b)
     scores = None
     if probabilities == UNIFORM:

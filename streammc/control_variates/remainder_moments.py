@@ -154,18 +154,24 @@ def required_rows(
     b: int,
     variance_target: float,
     *,
-    perturbed: bool = True,
+    edge: float | None = None,
 ) -> Vector:
     """Return (t,) the fewest rows m = k b that keep every bound; ``inf`` where none does.
 
-    An unbiased estimate of the likelihood, not ``perturbed``, has no perturbation to bound.
+    An unbiased estimate of the likelihood has no perturbation to bound. Its factors
+    ``1 + U D / k`` have to stay positive up to the ``edge`` of the posterior instead, where
+    remainders are ``edge`` times those of the draws: two standard deviations of them.
     """
     with np.errstate(invalid="ignore"):
         variance = np.nan_to_num(np.quantile(moments.variance, 0.9, axis=1), nan=np.inf)
     m = np.maximum(LEAST_UNITS * b, deff * variance / variance_target)
     m = np.maximum(m, moments.largest / LARGEST_JUMP)
-    if perturbed:
+    if edge is None:
         m = np.maximum(m, _rows_for_perturbation(moments, deff, b))
+    else:
+        middle = np.median(moments.total, axis=1, keepdims=True)
+        drift = np.abs(moments.total - middle).max(axis=1)
+        m = np.maximum(m, edge * (b * drift + 2.0 * np.sqrt(b * deff * variance)))
     rows: Vector = b * np.ceil(m / b)
     return rows
 

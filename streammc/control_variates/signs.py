@@ -12,6 +12,7 @@ mini-batch only decides how often ``A`` is negative: least often for one unit.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,6 +46,15 @@ def variance_target(dim: int, n_blocks: int) -> float:
     which is 1 at ``V = dim / n_blocks``.
     """
     return min(max(dim / n_blocks, 0.1), 1.0)
+
+
+def edge(dim: int, order: int) -> float:
+    """Return by how much remainders grow up to where a Gaussian posterior has 0.1 % left.
+
+    ``r^(order + 1)``, with r^2 the chi-square quantile over d (Wilson and Hilferty 1931).
+    """
+    square = (1.0 - 2.0 / (9.0 * dim) + 3.09 * math.sqrt(2.0 / (9.0 * dim))) ** 3
+    return float(square ** (0.5 * (order + 1)))
 
 
 def forecast(pilot: Pilot, unit_rows: int, k: int, units: int, remainder: float) -> SignForecast:

@@ -17,9 +17,10 @@ and ``lambda``, and may be negative. What is sampled is ``|L^|``; its sign is re
 The bound may depend on ``theta``, and must: with a fixed ``a`` estimates far from
 ``theta_star`` are large and of either sign, and ``E |L^|`` exceeds ``L`` by that same
 exponential: false modes, even an improper density. Remainders grow with the distance
-``r = |z| / sqrt d`` as ``r^(order + 1)``, so ``a(theta) = a* - lambda (g - 1)`` with
-``g = (1 + (growth r^(order + 1))^4)^(1/4)``: 1 where the posterior is, and as fast as the
-remainders beyond.
+``r = |z| / sqrt d`` as ``r^(order + 1)``, so beyond a radius ``r0`` outside of which a
+Gaussian posterior has a millionth of its mass ``a(theta) = a* - lambda (g - 1)``, where
+``g`` goes from 1 to ``(1 + (growth r^(order + 1))^4)^(1/4)``. Not nearer: where ``g`` is
+above 1 as many more factors are needed, and the chain hardly finds its way in.
 """
 
 from __future__ import annotations
@@ -46,19 +47,27 @@ def log_factors(totals, start, n_factors, units, scale, intensity, bound):  # ty
 @inline
 def soft_bound(at_star, growth, intensity, order, z):  # type: ignore[no-untyped-def]
     """Return ``a`` at the whitened position ``z``, and ``c`` where its gradient is ``c z``."""
-    if growth == 0.0:
-        return at_star, 0.0
     d = z.shape[0]
     square = 0.0
     for j in range(d):
         square += z[j] * z[j]
     square /= d
+    # The chi-square quantile at 1 - 1e-6, over d (Wilson and Hilferty 1931).
+    nearest = (1.0 - 2.0 / (9.0 * d) + 4.75 * math.sqrt(2.0 / (9.0 * d))) ** 3
+    beyond = square - nearest
+    if growth == 0.0 or beyond <= 0.0:
+        return at_star, 0.0
     power = 1.0
     for _ in range(2 * max(order, 0) + 1):
         power *= square
     rise = growth**4 * power  # over square
-    g = (1.0 + rise * square) ** 0.25
-    by_square = 0.25 * (2 * max(order, 0) + 2) * rise / (g * g * g)
+    h = (1.0 + rise * square) ** 0.25
+    h_by_square = 0.25 * (2 * max(order, 0) + 2) * rise / (h * h * h)
+    half = nearest * nearest / 16.0
+    share = beyond * beyond / (beyond * beyond + half)
+    share_by_square = 2.0 * beyond * half / (beyond * beyond + half) ** 2
+    g = 1.0 + share * (h - 1.0)
+    by_square = share_by_square * (h - 1.0) + share * h_by_square
     return at_star - intensity * (g - 1.0), -intensity * by_square * 2.0 / d
 
 

@@ -173,3 +173,17 @@ def mean_and_scatter(totals, k):  # type: ignore[no-untyped-def]
     for j in range(k):
         scatter += (totals[j] - mean) * (totals[j] - mean)
     return mean, scatter
+
+
+@inline
+def weigh(slope, unit_weight, k, unit_rows, weighted):  # type: ignore[no-untyped-def]
+    """Write ``slope`` (p, m) times the weight of the unit of each row, for ``k`` units."""
+    for a in range(slope.shape[0]):
+        if unit_rows == 1:
+            for i in range(k):
+                weighted[a, i] = slope[a, i] * unit_weight[i]
+        else:
+            for j in range(k):
+                one = unit_weight[j]
+                for i in range(j * unit_rows, (j + 1) * unit_rows):
+                    weighted[a, i] = slope[a, i] * one

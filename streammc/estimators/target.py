@@ -35,6 +35,7 @@ from streammc.estimators.difference import (
     pull_back,
     remainders,
     unit_totals,
+    weigh,
 )
 from streammc.numerics.jit import (
     LINK_TYPE,
@@ -211,7 +212,6 @@ def finish(base, sub, point, work):  # type: ignore[no-untyped-def]
     total_gradient, weighted, factor = work.gradient, work.weighted, base.factor
     d = gradient.shape[0]
     k, m = point.used[UNITS], point.used[ROWS]
-    p = slope.shape[0]
     b, scale, c = base.unit_rows, base.estimate_factor, base.variance_factor
     rest = point.rest
     for i in range(d):
@@ -223,8 +223,8 @@ def finish(base, sub, point, work):  # type: ignore[no-untyped-def]
     mean = 0.0
     sign = 1.0
     scalars = point.scalars
+    unit_weight = work.unit_weight
     if base.factor_units > 0:
-        unit_weight = work.unit_weight
         bound, slope_of_bound = soft_bound(
             base.soft_bound, base.bound_growth, base.intensity, base.order, point.z
         )
@@ -234,24 +234,14 @@ def finish(base, sub, point, work):  # type: ignore[no-untyped-def]
         )
         for i in range(d):
             gradient[i] += by_bound * slope_of_bound * point.z[i]
-        for a in range(p):
-            for j in range(k):
-                for i in range(j * b, (j + 1) * b):
-                    weighted[a, i] = slope[a, i] * unit_weight[j]
     elif k > 0:
         mean, scatter = mean_and_scatter(totals, k)
         variance = c * scatter
         penalty = 0.5 * variance
         estimate = scale * mean * k
-        for a in range(p):
-            if b == 1:
-                for i in range(m):
-                    weighted[a, i] = slope[a, i] * (scale - c * (totals[i] - mean))
-            else:
-                for j in range(k):
-                    one = scale - c * (totals[j] - mean)
-                    for i in range(j * b, (j + 1) * b):
-                        weighted[a, i] = slope[a, i] * one
+        for j in range(k):
+            unit_weight[j] = scale - c * (totals[j] - mean)
+    weigh(slope, unit_weight, k, b, weighted)
     for lo in range(0, m, TILE):
         pull_back(sub, weighted, base.n_linear, lo, min(lo + TILE, m), total_gradient)
     scalars[VARIANCE] = variance

@@ -89,7 +89,7 @@ def subsampled(
         if bound is None:
             bound = plan.predicted["remainder"] - intensity
             growth = GROWTH * math.sqrt(plan.predicted["variance"] / intensity)
-        factors = (design.n_units / size, 0.0, size, intensity, bound, growth)
+        factors = (design.n_units / size, 0.0, size, intensity, float(bound), growth)
     else:
         design = UnitDesign(*shape, probabilities=table)
         divisor = k * (k - 1) if sampler.variance == "unbiased" else k * k

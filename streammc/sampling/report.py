@@ -12,7 +12,7 @@ from streammc.diagnostics.original_scale import as_variables, ratios, transform
 from streammc.diagnostics.summary import draws_and_labels, signs, summarize, summarize_draws
 from streammc.diagnostics.weights import audit_weights
 from streammc.protocols import Dataset, Model, Sampler
-from streammc.samplers.stochastic_options import BIASED
+from streammc.sampling.advice import summary_warnings
 from streammc.sampling.audit import audit_draws, log_weights, thin
 from streammc.sampling.cost import run_cost
 from streammc.sampling.identity import finite_or_none
@@ -24,12 +24,6 @@ if TYPE_CHECKING:
     from streammc.sampling.chains import Chains, Progress
     from streammc.sampling.setup import Setup
 
-DEFF_WARNING = 2.0
-R_HAT_WARNING = 1.01
-CORRECTION_WARNING = 0.1
-CORRECTION_Z = 4.5
-VARIANCE_WARNING = 1.0
-BIAS_WARNING = 0.05
 _CHEAP_SECONDS = 10.0
 
 
@@ -234,86 +228,3 @@ def _laplace_gap(draws: NDArray[np.float64], cv: ControlVariates) -> dict[str, f
     shift = np.abs(theta.mean(axis=0) - cv.theta_star) / laplace
     spread = np.abs(np.log(np.maximum(theta.std(axis=0, ddof=1), 1e-300) / laplace))
     return {"mean": float(shift.max()), "log_sd": float(spread.max())}
-
-
-def summary_warnings(
-    parameters: dict[str, dict[str, float | None]],
-    sampling: dict[str, Any],
-    audit: dict[str, Any] | None,
-) -> list[str]:
-    """Return what a reader of the summary should know, one line each."""
-    lines = []
-    blocks = sampling["n_blocks"] or 0
-    if sampling["warmup"] < 5 * blocks:
-        lines.append(
-            f"warmup of {sampling['warmup']} is shorter than 5 x {blocks} blocks: the first "
-            "subsample may still be felt"
-        )
-    if sampling["theta_star_certified"] is False:
-        lines.append(
-            f"theta_star is {sampling['decrement']:.2g} posterior sd from the mode: trust the "
-            "audit, or leave out the limit on passes"
-        )
-    if sampling["divergences"]:
-        lines.append(f"{sampling['divergences']} divergent transitions: use a smaller step size")
-    rhats = [p["r_hat"] for p in parameters.values() if p["r_hat"] is not None]
-    if rhats and max(rhats) > R_HAT_WARNING:
-        lines.append(f"largest r_hat is {max(rhats):.3f}, above {R_HAT_WARNING}: draw more")
-    if sampling.get("target") == BIASED:
-        lines += bias_warnings(sampling)
-    elif sampling["log_lik_variance_mean"] > VARIANCE_WARNING:
-        lines.append(
-            f"mean log_lik_variance is {sampling['log_lik_variance_mean']:.2f}, above "
-            f"{VARIANCE_WARNING}: use a larger --subsample-size"
-        )
-    if sampling["deff"] is not None and sampling["deff"] > DEFF_WARNING:
-        lines.append(
-            f"runs of {sampling['deff_rows']} rows have design effect {sampling['deff']:.1f}, "
-            f"above {DEFF_WARNING:g}: the rows are ordered; ingest with --shuffle"
-        )
-    if audit is not None and audit["largest_correction"] > CORRECTION_WARNING:
-        lines.append(
-            f"the audit corrects a mean by {audit['largest_correction']:.2f} posterior sd, above "
-            f"{CORRECTION_WARNING}: use the audit's weights, a larger --subsample-size, or hmc"
-        )
-    elif audit is not None and audit["largest_z"] > CORRECTION_Z:
-        moved = {
-            label: abs(entry["correction_sd"]) / entry["mcse_sd"]
-            for label, entry in audit["parameters"].items()
-            if entry["correction_sd"] is not None and entry["mcse_sd"]
-        }
-        worst = max(moved, key=lambda label: moved[label])
-        lines.append(
-            f"the audit corrects the mean of {worst} by "
-            f"{abs(audit['parameters'][worst]['correction_sd']):.2g} posterior sd, small but not "
-            f"by chance (z = {audit['largest_z']:.1f}): use the audit's weights where it matters"
-        )
-    if audit is not None and audit["pareto_k"] is not None and audit["pareto_k"] > 0.7:
-        lines.append(
-            f"the audit's weights are heavy-tailed (Pareto k {audit['pareto_k']:.2f}): its "
-            "correction cannot be trusted; use a larger --subsample-size or hmc"
-        )
-    return lines
-
-
-def bias_warnings(sampling: dict[str, Any]) -> list[str]:
-    """Return what a reader should know about a sampler that does not target the posterior."""
-    lines = []
-    bias = sampling["predicted_variance_bias"]
-    if bias is None or bias > BIAS_WARNING:
-        size = "without bound" if bias is None else f"by {100.0 * bias:.2g} %"
-        lines.append(
-            f"{sampling['sampler']} is biased: at this step size the variances are predicted to "
-            f"be off {size}; use a smaller --step-size, a larger --subsample-size, or hmc-ecs"
-        )
-    if sampling["decay"]:
-        lines.append(
-            "the steps decrease, and a draw counts as much as its step is long: weight the draws "
-            "by step_size, which these means do not"
-        )
-    if sampling["noise_clipped"]:
-        lines.append(
-            f"the noise estimate exceeded the friction in {100.0 * sampling['noise_clipped']:.2g} "
-            "% of the steps and was cut there: use more friction or a smaller --step-size"
-        )
-    return lines

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from streammc import from_arrays, models
 from streammc.control_variates.certify import compute
 from streammc.control_variates.pilot import Pilot
 from streammc.control_variates.plan import plan
-from streammc.control_variates.signs import forecast, variance_target
+from streammc.control_variates.remainder_moments import RemainderMoments, required_rows
+from streammc.control_variates.signs import edge, forecast, variance_target
 from streammc.priors import normal
 
 
@@ -49,6 +51,27 @@ def test_one_unit_to_a_factor_keeps_the_sign_best():
 
 def test_more_units_are_worth_while_as_long_as_the_subsample_costs_draws():
     assert [variance_target(d, 100) for d in (2, 29, 500)] == [0.1, 0.29, 1.0]
+
+
+def test_edge_is_where_a_thousandth_of_the_posterior_is_left():
+    for d in (1, 3, 30):
+        exact = np.sqrt(stats.chi2(d).ppf(0.999) / d)
+        assert edge(d, 2) == pytest.approx(exact**3, rel=0.05)
+        assert edge(d, 0) == pytest.approx(exact, rel=0.02)
+
+
+def test_factors_stay_positive_up_to_the_edge():
+    """U D has deviation 2 at the draws: a variance of 0.1 takes 40 rows, the edge 76."""
+    one = np.ones((1, 4))
+    moments = RemainderMoments(0.0 * one, 4.0 * one, 0.0 * one, np.zeros(1))
+    assert [40.0] == required_rows(moments, 1.0, 1, 0.1, edge=1.0)
+    k = required_rows(moments, 1.0, 1, 0.1, edge=edge(2, 2))[0]
+    assert 70.0 < k < 80.0
+    shifts = np.random.default_rng(0).normal(size=100_000) * 2.0 * edge(2, 2)
+    assert (1.0 + shifts / k > 0.0).mean() > 0.97
+    assert (1.0 + shifts / 40.0 > 0.0).mean() < 0.9
+    drifting = RemainderMoments(3.0 * np.arange(4.0) * one, 4.0 * one, 0.0 * one, np.zeros(1))
+    assert required_rows(drifting, 1.0, 1, 0.1, edge=edge(2, 2))[0] > k + 4.0 * edge(2, 2)
 
 
 @pytest.fixture(scope="module")

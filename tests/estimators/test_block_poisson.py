@@ -12,7 +12,7 @@ from problems import Small
 from scipy import stats
 
 from streammc.estimators.block_poisson import log_product
-from streammc.estimators.target import DENSITY, ESTIMATE, SIGN, VARIANCE
+from streammc.estimators.target import BOUND, DENSITY, ESTIMATE, SIGN, VARIANCE
 from streammc.subsampling.units import ProductDesign
 
 THETA = np.array([0.7, -0.4])
@@ -20,9 +20,14 @@ MOST = {1.0: 22, 2.0: 28, 3.0: 34}
 """Factors by intensity; more have a probability below 1e-13 even when their size is counted."""
 
 
-def remainder(small):
+def far(small):
+    """A position where the bound falls: |z|^2 = 34 in two dimensions, beyond 30.0."""
+    return small.theta_star + small.base.factor @ np.array([5.0, 3.0])
+
+
+def remainder(small, theta=THETA):
     """The sampled remainder, d(theta), in plain NumPy."""
-    rows = small.remainder_rows(THETA)
+    rows = small.remainder_rows(theta)
     return np.delete(rows, small.certain_rows).sum()
 
 
@@ -37,7 +42,7 @@ def outcomes(small, factor_units):
     return chosen, np.array(ways) * [np.prod(small.omega[list(one)]) for one in chosen]
 
 
-def expectation(small, base, f):
+def expectation(small, base, f, theta=THETA):
     """Sum ``f(point)`` over Poisson many factors and every content they can have."""
     chosen, probability = outcomes(small, base.factor_units)
     total = 0.0
@@ -49,7 +54,7 @@ def expectation(small, base, f):
                 ways //= math.factorial(c)
             weight = poisson * ways * np.prod(probability**counts)
             units = [u for c, one in zip(counts, chosen, strict=True) for u in one * c]
-            point, _, _ = small.point_at(THETA, np.array(units, dtype=np.int64), base)
+            point, _, _ = small.point_at(theta, np.array(units, dtype=np.int64), base)
             total += weight * np.asarray(f(point))
     return total
 
@@ -81,16 +86,18 @@ CASES = {
 def test_estimate_is_unbiased_though_negative_at_times(case, intensity, growth):
     options, factor_units = CASES[case]
     small = Small(order=1, k=2, seed=4, **options)
+    theta = far(small) if growth else THETA
     lowest = min(
-        small.n_units * small.point_at(THETA, np.array([u]))[0].totals[0]
+        small.n_units * small.point_at(theta, np.array([u]))[0].totals[0]
         for u in range(small.n_units)
     )
     base = small.product_base(intensity, lowest + 0.3 * intensity, factor_units, growth)
-    prior = small.point_at(THETA, np.array([], dtype=np.int64), base)[0].scalars
-    rest = prior[DENSITY] - prior[ESTIMATE]
-    exact = math.exp(rest + remainder(small))
+    nothing = small.point_at(theta, np.array([], dtype=np.int64), base)[0].scalars
+    assert (nothing[BOUND] < base.soft_bound) == (growth > 0.0)
+    rest = nothing[DENSITY] - nothing[ESTIMATE]
+    exact = math.exp(rest + remainder(small, theta))
     mean, sign, size = expectation(
-        small, base, lambda p: (estimate(p), p.scalars[SIGN], abs(estimate(p)))
+        small, base, lambda p: (estimate(p), p.scalars[SIGN], abs(estimate(p))), theta
     )
     assert mean == pytest.approx(exact, rel=1e-12)
     assert sign < 0.999
@@ -122,12 +129,13 @@ def test_gradient_matches_central_differences(growth):
     small = Small(n=7, order=1, unit_rows=2, certain=(0,))
     base = small.product_base(4.0, remainder(small) - 2.0, 2, growth)
     units = np.array([0, 2, 3, 1, 2, 2])
-    point, _, _ = small.point_at(THETA, units, base)
+    theta = far(small) if growth else THETA
+    point, _, _ = small.point_at(theta, units, base)
     gradient = np.linalg.solve(base.factor.T, point.gradient)
     for j in range(2):
         step = np.eye(2)[j] * 1e-5
-        up = small.point_at(THETA + step, units, base)[0].scalars[DENSITY]
-        down = small.point_at(THETA - step, units, base)[0].scalars[DENSITY]
+        up = small.point_at(theta + step, units, base)[0].scalars[DENSITY]
+        down = small.point_at(theta - step, units, base)[0].scalars[DENSITY]
         assert gradient[j] == pytest.approx((up - down) / 2e-5, rel=1e-6)
 
 

@@ -21,36 +21,40 @@ CASES = {
     "fixed bound": (2, 4, 0.2, 0.0, {}),
     "fixed bound, one block": (2, 4, 0.2, 0.0, {"n_blocks": 1}),
     "fixed bound, nuts": (2, 4, 0.2, 0.0, {"nuts": True}),
-    "bound falls with the distance": (1, 4, -0.7, 0.2, {}),
     "unequal probabilities": (2, 4, 0.2, 0.0, {"relative": (0.6, 1.3, 0.9, 1.5, 0.7, 1.0)}),
 }
 """Order of the control variates, lambda, a, growth, and the rest."""
+FALLING = (40, -40.0, 1, 0.05)
+"""Lambda, a, units of a factor and growth: positive estimates where the posterior is."""
 
 
 def make(order=2, relative=None):
     return Small(n=6, d=1, k=2, order=order, seed=0, relative=relative)
 
 
-def exact(small, base):
+def exact(small, base, grid=GRID):
     """Posterior, the density that is sampled, and its mean sign: in closed form on a grid.
 
     ``E |L^| = exp(sum q + a + lambda E |A|)`` over Poisson many factors of one unit.
     """
-    rows = np.array([small.remainder_rows(np.array([t])) for t in GRID])
-    full = np.array([small.log_lik_rows(np.array([t])).sum() for t in GRID])
-    prior = -0.5 * GRID**2 / 100.0
-    z = (GRID - small.theta_star[0]) / base.factor[0, 0]
+    rows = np.array([small.remainder_rows(np.array([t])) for t in grid])
+    full = np.array([small.log_lik_rows(np.array([t])).sum() for t in grid])
+    prior = -0.5 * grid**2 / 100.0
+    z = (grid - small.theta_star[0]) / base.factor[0, 0]
+    nearest = (1 - 2 / 9 + 4.75 * np.sqrt(2 / 9)) ** 3
+    beyond = np.maximum(z**2 - nearest, 0.0) ** 2
     growth = (1 + (base.bound_growth * np.abs(z) ** (small.order + 1)) ** 4) ** 0.25
-    bound = base.soft_bound - base.intensity * (growth - 1)
+    growth = beyond / (beyond + (nearest / 4) ** 2) * (growth - 1)
+    bound = base.soft_bound - base.intensity * growth
     factor = (rows / small.omega - bound[:, None]) / base.intensity
     size = full - rows.sum(axis=1) + bound + base.intensity * (np.abs(factor) @ small.omega)
     posterior = np.exp(full + prior - (full + prior).max())
     sampled = np.exp(size + prior - (full + prior).max())
     return {
-        "mean": (posterior * GRID).sum() / posterior.sum(),
-        "square": (posterior * GRID**2).sum() / posterior.sum(),
-        "unsigned": (sampled * GRID).sum() / sampled.sum(),
-        "unsigned_square": (sampled * GRID**2).sum() / sampled.sum(),
+        "mean": (posterior * grid).sum() / posterior.sum(),
+        "square": (posterior * grid**2).sum() / posterior.sum(),
+        "unsigned": (sampled * grid).sum() / sampled.sum(),
+        "unsigned_square": (sampled * grid**2).sum() / sampled.sum(),
         "sign": posterior.sum() / sampled.sum(),
     }
 
@@ -98,12 +102,32 @@ def test_unsigned_draws_come_from_the_size_of_the_estimate(case):
 
 def test_a_fixed_bound_makes_false_modes_and_a_falling_one_does_not():
     small = make(order=1)
-    fixed = exact(small, small.product_base(8, -9.0))
+    wide = np.linspace(-60.0, 60.0, 12_001)
+    fixed = exact(small, small.product_base(*FALLING[:2]), wide)
     assert fixed["sign"] < 1e-6
     assert abs(fixed["unsigned"] - fixed["mean"]) > 5.0
-    falling = exact(small, small.product_base(8, -9.0, 1, 0.2))
+    falling = exact(small, small.product_base(*FALLING), wide)
     assert falling["sign"] > 0.999
     assert abs(falling["unsigned"] - falling["mean"]) < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("order", "product", "noise"),
+    [(2, (3, -2.3), 0.1), (2, (2, -0.2), 1.0), (2, (8, -0.2, 4), 4.0), (1, FALLING, 0.1)],
+)
+def test_target_is_the_posterior_at_any_noise(order, product, noise):
+    """The same posterior with a variance of log |L^| of about 0.1, 1 and 4."""
+    small = make(order)
+    base = small.product_base(*product)
+    truth = exact(small, base)
+    kernel = HamiltonianKernel(kernel_problem(small, base=base), seed=5, chain=0)
+    kernel.initialise()
+    kernel.advance(1000, True)
+    draws = kernel.advance(DRAWS, False)
+    assert noise / 3 < draws["log_lik_variance"].mean() < noise * 3
+    theta, sign = draws["theta"][:, 0], draws["sign"]
+    assert abs(ratio_z(theta, sign, truth["mean"])) < 4.5
+    assert abs(ratio_z(theta**2, sign, truth["square"])) < 4.5
 
 
 def test_summary_of_the_draws_covers_the_posterior(case):

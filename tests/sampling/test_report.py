@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streammc.sampling.report import summary_warnings
+from streammc.sampling.advice import summary_warnings
 
 QUIET = {
     "n_blocks": 10,
