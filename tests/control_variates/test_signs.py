@@ -74,6 +74,17 @@ def test_factors_stay_positive_up_to_the_edge():
     assert required_rows(drifting, 1.0, 1, 0.1, edge=edge(2, 2))[0] > k + 4.0 * edge(2, 2)
 
 
+def test_plan_takes_more_rows_where_the_edge_asks_for_them():
+    """An intercept alone: thirty rows would do for the variance."""
+    n = 3000
+    y = (np.random.default_rng(0).random(n) < 0.08).astype(float)
+    store, model = from_arrays(np.ones((n, 1)), y), models.logistic(prior=normal(scale=10.0))
+    cv = compute(store, model, order=1)
+    chosen = plan(cv, store, model, factor_units=1)
+    assert 30 < chosen.k < 60
+    assert chosen.predicted["variance"] < 0.1 * chosen.k / 30
+
+
 @pytest.fixture(scope="module")
 def heavy():
     rng = np.random.default_rng(3)
