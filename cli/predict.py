@@ -81,9 +81,9 @@ def predict(
     }
     asked = {
         "command": "predict",
-        "identity": opened.identity,
-        "committed": opened.committed_draws,
-        "store_fingerprint": table.fingerprint,
+        "run": opened.identity,
+        "committed draws": opened.committed_draws,
+        "store": table.fingerprint,
         **options,
     }
 
