@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from streammc.errors import (
     AccessError,
-    BusyError,
     ConfigError,
     IdentityError,
     OutputError,
@@ -23,6 +22,7 @@ from streammc.errors import (
     StreammcError,
 )
 from streammc.stores.layout import MANIFEST
+from streammc.trace.durable import collect_debris
 
 _LARGE: Final = 1 << 16
 """Bytes from which a file goes to the disk at once."""
@@ -76,7 +76,7 @@ class PartialDirectory:
         self._root = path.with_name(f"{path.name}.partial-{os.getpid()}")
         self._lock = -1
         try:
-            _collect_debris(path)
+            collect_debris(path, f"{path.name}.partial-")
             self._root.mkdir()
             self._lock = os.open(self._root, os.O_RDONLY | os.O_CLOEXEC)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -178,29 +178,6 @@ class PartialDirectory:
             f"cannot write store {str(self._path)!r}: {reason}; "
             "free space or choose another path, nothing was kept"
         )
-
-
-def _collect_debris(path: Path) -> None:
-    """Remove what killed writers of ``path`` left; refuse where one is alive."""
-    prefix = f"{path.name}.partial-"
-    for name in os.listdir(path.parent):
-        if not (name.startswith(prefix) and name[len(prefix) :].isdecimal()):
-            continue
-        debris = path.parent / name
-        try:
-            descriptor = os.open(debris, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        except OSError:
-            continue
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(debris)
-        except BlockingIOError as error:
-            raise BusyError(
-                f"expected to be alone in writing {str(path)!r}, found {name!r} in use: "
-                "wait for the other process"
-            ) from error
-        finally:
-            os.close(descriptor)
 
 
 def _refused(error: OSError, path: Path) -> StreammcError:

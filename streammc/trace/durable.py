@@ -8,7 +8,9 @@ that a second call would succeed without having written them.
 
 from __future__ import annotations
 
+import fcntl
 import os
+import shutil
 import stat
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +18,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from streammc.errors import AccessError, MissingError, StorageIOError, StoreError, StreammcError
+from streammc.errors import (
+    AccessError,
+    BusyError,
+    MissingError,
+    StorageIOError,
+    StoreError,
+    StreammcError,
+)
 
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 # Without O_NONBLOCK, a FIFO planted in a store would hang the reader.
@@ -130,3 +139,39 @@ def read_file(path: Path, *, limit: int) -> bytes:
         if isinstance(error.__cause__, OSError) and os.path.islink(path):
             raise StoreError(f"expected a regular file at {path}, found a link") from error
         raise
+
+
+def collect_debris(path: Path, prefix: str) -> None:
+    """Remove what killed writers of ``path`` left beside it; refuse where one is alive.
+
+    Parameters
+    ----------
+    path
+        What they were writing.
+    prefix
+        Of the folders they wrote in, which end in a process number and which a living
+        writer holds with ``flock``.
+
+    Raises
+    ------
+    BusyError
+        If another process is writing.
+    """
+    for name in os.listdir(path.parent):
+        if not (name.startswith(prefix) and name[len(prefix) :].isdecimal()):
+            continue
+        debris = path.parent / name
+        try:
+            descriptor = os.open(debris, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(debris)
+        except BlockingIOError as error:
+            raise BusyError(
+                f"expected to be alone in writing {str(path)!r}, found {name!r} in use: wait for "
+                "the other process"
+            ) from error
+        finally:
+            os.close(descriptor)

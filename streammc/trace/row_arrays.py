@@ -38,7 +38,7 @@ from streammc.trace.codec import (
     dtype_name,
     encode,
 )
-from streammc.trace.durable import read_file, reporting, sync_directory, write_file
+from streammc.trace.durable import collect_debris, read_file, reporting, sync_directory, write_file
 from streammc.trace.sealed import DOCUMENT_LIMIT, plain, seal, unseal
 
 KIND: Final = "rows"
@@ -83,7 +83,7 @@ class RowArrays:
         self.folder = self.path.with_name(f".{self.path.name}.partial-{os.getpid()}")
         self._lock = -1
         try:
-            _collect_debris(self.path)
+            collect_debris(self.path, f".{self.path.name}.partial-")
             self.folder.mkdir()
             self._lock = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -260,26 +260,3 @@ def check_chunks(path: str | os.PathLike[str]) -> Iterator[str]:
                 yield str(key)
         except (MissingError, ValueError, KeyError, TypeError) as error:
             raise StoreError(f"expected {where} and its chunks, found {error}") from error
-
-
-def _collect_debris(path: Path) -> None:
-    """Remove what killed writers of ``path`` left; refuse where one is alive."""
-    prefix = f".{path.name}.partial-"
-    for name in os.listdir(path.parent):
-        if not (name.startswith(prefix) and name[len(prefix) :].isdecimal()):
-            continue
-        debris = path.parent / name
-        try:
-            descriptor = os.open(debris, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        except OSError:
-            continue
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(debris)
-        except BlockingIOError as error:
-            raise BusyError(
-                f"expected to be alone in writing {str(path)!r}, found {name!r} in use: wait for "
-                "the other process"
-            ) from error
-        finally:
-            os.close(descriptor)
