@@ -1,0 +1,1 @@
+"""Tests that accept or reject a proposal, one per file; see ``acceptance.interface``."""

@@ -1,0 +1,73 @@
+"""What an acceptance test sees of a decision, and what it answers.
+
+The log acceptance ratio of a proposal is a sum over the ``U`` units of the data plus a
+part that takes no row,
+
+    Delta = known + (1 / U) sum_j x_j,        x_j = U (D_j(theta') - D_j(theta)) / T,
+
+where ``known`` holds prior, Hastings correction, the sums of the control variates and the
+certainty rows. A test is asked once before any term has been seen, and again whenever
+what it asked for has been added up:
+
+    verdict = decide(settings, facts, terms, draws, memory, carried, reply, table)
+
+It is a function without side effects but on ``memory``, ``carried`` and ``reply``, and all
+its random numbers are ``draws``, so that it can be tested by itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from numba import types
+
+from streammc.numerics.jit import i8, matrix, vector
+from streammc.protocols import Matrix, Vector
+
+REJECT, ACCEPT, MORE, SWEEP = range(4)
+"""The verdicts. ``MORE``: ``reply[WANTED]`` further terms, drawn as the sampler draws them.
+``SWEEP``: all terms, each once; what was drawn before stays as it is."""
+
+KNOWN, POPULATION, COUNT, MEAN, M2, M3, BATCH, KEPT, SWEPT, SWEPT_MEAN, SWEPT_M2, SWEPT_LARGEST = (
+    range(12)
+)
+"""``facts``: the part of Delta that takes no row; U; the number of terms drawn, n; their mean,
+and sums of squared and of cubed deviations from it; the mean of those that came last; how many
+of them are in ``terms``; whether all terms have been seen, and then mean, sum of squared
+deviations and largest absolute value of all."""
+BOUND: Final = 12
+"""``facts``: what the model says that no ``|x_j|`` exceeds; infinite where it says nothing."""
+N_FACTS: Final = 13
+
+UNIFORM, NORMAL, UNIFORM2 = range(3)
+"""``draws``: independent of each other and of everything else, new for every decision."""
+N_DRAWS: Final = 3
+
+WANTED, ERROR, FORCED, VARIANCE, USED, STEP_FACTOR, HEAT_FACTOR = range(7)
+"""``reply``: terms wanted with ``MORE``; with a verdict the probability that it is not that of
+the test on all terms, as the test estimates it (NaN: it cannot tell); whether it was forced to
+look at all terms or to skip; the variance of the estimate of Delta; the terms it rests on; and
+factors, 1 by default, by which step size and temperature change from now on."""
+N_REPLY: Final = 7
+
+N_MEMORY: Final = 64
+"""``memory``: zeros when a decision begins, the test's own until it ends."""
+N_CARRIED: Final = 8
+"""``carried``: zeros when a chain begins, the test's own; saved with a checkpoint."""
+N_TERMS: Final = 4096
+"""``terms``: the first of this decision, as many as fit."""
+
+TEST_SIGNATURE: Any = i8(vector, vector, vector, vector, vector, vector, vector, matrix)
+"""``decide(settings, facts, terms, draws, memory, carried, reply, table)``."""
+TEST_TYPE: Any = types.FunctionType(TEST_SIGNATURE)
+
+
+class Prepared(NamedTuple):
+    """A test with its options, for one data set: what ``prepare(population, ...)`` returns."""
+
+    settings: Vector
+    table: Matrix
+    first: int
+    """Terms that every decision asks for first: drawn ahead. 0: not known."""
+    replace: bool
+    """Whether terms are drawn with replacement."""

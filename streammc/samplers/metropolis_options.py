@@ -1,0 +1,123 @@
+"""Options that all samplers with an acceptance test share."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Final
+
+from streammc.errors import ConfigError
+from streammc.samplers.options import STATISTICS, check_subsample
+from streammc.samplers.stochastic_options import NONE, check_number
+from streammc.subsampling.units import UNIFORM
+
+APPROXIMATE: Final = "approximate"
+"""The posterior, but for the error of each decision."""
+RANDOM_WALK: Final = "random-walk"
+LANGEVIN: Final = "langevin"
+SGHMC: Final = "sghmc"
+PROPOSALS: Final = (RANDOM_WALK, LANGEVIN, SGHMC)
+LAPLACE: Final = "laplace"
+IDENTITY: Final = "identity"
+DIAGONAL: Final = "diagonal"
+FULL: Final = "full"
+COVARIANCES: Final = (LAPLACE, IDENTITY, DIAGONAL, FULL)
+"""Shape of the steps: of the Laplace approximation, none, or learnt in warm-up."""
+
+METROPOLIS_STATISTICS: Final = (
+    *STATISTICS,
+    "test_rows",
+    "decision_error",
+    "forced",
+    "temperature",
+)
+"""What is recorded: also the rows that the decision rests on, the error that the test
+estimates of it, whether it was forced, and the temperature."""
+
+
+@dataclass(frozen=True)
+class MetropolisOptions:
+    """Options of every sampler with an acceptance test; ``None`` means chosen automatically."""
+
+    proposal: str = RANDOM_WALK
+    """``random-walk``, ``langevin`` with its Hastings correction, or ``sghmc``."""
+    covariance: str | None = None
+    """Of the steps: ``laplace``, ``identity``, or learnt in warm-up: ``diagonal``, ``full``.
+    Automatic: ``laplace`` with control variates, ``identity`` without."""
+    step_size: float | None = None
+    """Standard deviation of a step, in units of that covariance; given, it is not adapted."""
+    target_acceptance: float | None = None
+    subsample_size: int | None = None
+    """Rows that a decision asks for first, m."""
+    unit_rows: int | None = None
+    """Rows of a unit, b."""
+    control_variate: int | str | None = 2
+    """2, 1 or 0: the order of the expansion that is subtracted; ``none``: no pass is made."""
+    certainty: bool = True
+    """Whether rows with heavy remainders are evaluated in every decision."""
+    gradient_size: int | None = None
+    """Rows of each gradient of a proposal."""
+    n_steps: int = 1
+    """Steps of an ``sghmc`` proposal."""
+    friction: float = 0.1
+    """alpha of an ``sghmc`` proposal, in (0, 1]."""
+    start: float | None = None
+    """Every coordinate of the first position; ``None``: drawn around theta_star."""
+
+    name: ClassVar[str]
+    target: ClassVar[str] = APPROXIMATE
+    test: ClassVar[str]
+    """Module of ``streammc.acceptance`` that holds the test."""
+    barker: ClassVar[bool] = True
+    """Whether the acceptance function is Barker's."""
+    subsampled: ClassVar[bool] = True
+    audited: ClassVar[bool] = False
+    statistics: ClassVar[tuple[str, ...]] = METROPOLIS_STATISTICS
+    order: ClassVar[int] = 2
+    n_blocks: ClassVar[int | None] = None
+    factor_units: ClassVar[int] = 0
+    probabilities: ClassVar[str] = UNIFORM
+    recalibrate: ClassVar[int | None] = None
+    forced: ClassVar[bool] = True
+    variance_limit: ClassVar[float] = math.inf
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without data."""
+        if self.control_variate is None:  # `none` on a command line
+            object.__setattr__(self, "control_variate", NONE)
+        if isinstance(self.control_variate, bool) or self.control_variate not in (0, 1, 2, NONE):
+            raise ConfigError(
+                f"control_variate must be 0, 1, 2 or 'none', found {self.control_variate!r}"
+            )
+        if self.proposal not in PROPOSALS:
+            raise ConfigError(
+                f"proposal must be one of {', '.join(PROPOSALS)}, found {self.proposal!r}"
+            )
+        if self.covariance is not None and self.covariance not in COVARIANCES:
+            raise ConfigError(
+                f"covariance must be one of {', '.join(COVARIANCES)}, found {self.covariance!r}"
+            )
+        if self.covariance == LAPLACE and self.control_variate == NONE:
+            raise ConfigError(
+                "covariance='laplace' comes from the pass of the control variates, and "
+                "control_variate='none' makes none; use 'identity', 'diagonal' or 'full'"
+            )
+        if not isinstance(self.certainty, bool):
+            raise ConfigError(f"certainty must be true or false, found {self.certainty!r}")
+        check_subsample(self, "subsample_size", "unit_rows", "gradient_size", "n_steps")
+        check_number("step_size", self.step_size, above=True)
+        check_number("friction", self.friction, above=True, most=1.0)
+        check_number("target_acceptance", self.target_acceptance, above=True, most=1.0)
+        if self.start is not None and not (
+            isinstance(self.start, (int, float)) and math.isfinite(self.start)
+        ):
+            raise ConfigError(f"start must be a finite number, found {self.start!r}")
+
+    @property
+    def test_options(self) -> dict[str, Any]:
+        """Return what ``prepare`` of the test takes, by name."""
+        return {}
+
+    def describe(self) -> dict[str, Any]:
+        """Return every option."""
+        return {"name": self.name, **asdict(self)}
