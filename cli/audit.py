@@ -75,9 +75,10 @@ def audit_once(
     if not run.committed_draws:
         raise DataError(f"expected draws in {path!r}, found a run still in its warm-up: resume it")
     job = recorded_job(path, allow_code=allow_code)
-    cv = ControlVariates.open(run.path / CONTROL_VARIATES, job.dataset, job.model)
+    dataset = job.tempered
+    cv = ControlVariates.open(run.path / CONTROL_VARIATES, dataset, job.model)
     with run.lock(), Progress(output, interruption) as progress:
-        verdict = run_audit(run, job.dataset, job.model, cv, scheduler=scheduler, progress=progress)
+        verdict = run_audit(run, dataset, job.model, cv, scheduler=scheduler, progress=progress)
         summary = run.attributes.get("summary")
         if summary is not None:
             summary = {**summary, "audit": verdict}

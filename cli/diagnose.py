@@ -66,6 +66,7 @@ def diagnosis(path: str) -> dict[str, Any]:
         "audit": None,
         "sampling": {
             "sampler": run.attributes.get("sampler", {}).get("name"),
+            "temperature": run.identity.get("temperature", 1.0),
             "iterations": int(stats["lp"].size),
             "log_lik_variance_mean": float(stats["log_lik_variance"].mean()),
             "acceptance_rate": float(stats["acceptance_rate"].mean()),

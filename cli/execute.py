@@ -41,6 +41,15 @@ class Job:
     """Why this sampler, where it was not asked for by name."""
     settings: Mapping[str, Any] | None = None
     """Resolved settings of the command, recorded with the run."""
+    temperature: float | str = 1.0
+
+    @property
+    def tempered(self) -> Any:
+        """The data set at the temperature that the run ends at."""
+        from streammc.estimators.tempered import tempered
+        from streammc.samplers.temperature import Schedule
+
+        return tempered(self.dataset, Schedule.parse(self.temperature).final)
 
     @property
     def disk_bytes(self) -> int:
@@ -56,13 +65,16 @@ def check_job(job: Job) -> None:
     Raises
     ------
     ConfigError
-        If the subsample does not fit the rows.
+        If the subsample does not fit the rows, or the sampler not the temperature.
     OutputError
         If something that is no run is at the output.
     StorageIOError
         If the draws do not fit the disk.
     """
+    from streammc.sampling.identity import asked_schedule
+
     check_place(job.path)
+    asked_schedule(job.temperature, job.sampler)
     n = job.dataset.n_rows
     m = getattr(job.sampler, "subsample_size", None)
     b = getattr(job.sampler, "unit_rows", None) or 1
@@ -140,6 +152,7 @@ def execute(output: Output, interruption: Interruption, job: Job) -> dict[str, A
                 scheduler=job.scheduler,
                 attributes={"settings": dict(job.settings or {})},
                 sampler_reason=job.sampler_reason,
+                temperature=job.temperature,
             )
     finally:
         if RunDirectory.exists(job.path):

@@ -27,9 +27,10 @@ def forecast(output: Output, interruption: Interruption, job: Job) -> dict[str, 
     """
     from streammc.sampling.setup import decide
 
+    dataset = job.tempered
     with Progress(output, interruption) as progress:
         setup = decide(
-            job.dataset,
+            dataset,
             job.model,
             job.sampler,
             job.control_variates,
@@ -40,7 +41,7 @@ def forecast(output: Output, interruption: Interruption, job: Job) -> dict[str, 
             reason=job.sampler_reason,
         )
     interruption.check()
-    seconds = _seconds_per_iteration(job, setup)
+    seconds = _seconds_per_iteration(job, dataset, setup)
     rounds = -(-job.chains // min(job.chains, os.cpu_count() or 1))
     draws = rounds * seconds * (job.draws + job.warmup)
     plan = setup.plan
@@ -61,6 +62,7 @@ def forecast(output: Output, interruption: Interruption, job: Job) -> dict[str, 
         "dry_run": True,
         "sampler": setup.sampler.name,
         "target": setup.sampler.target,
+        "temperature": job.temperature,
         "reason": setup.reason,
         "n_rows": job.dataset.n_rows,
         **sizes,
@@ -74,11 +76,15 @@ def forecast(output: Output, interruption: Interruption, job: Job) -> dict[str, 
     }
 
 
-def _seconds_per_iteration(job: Job, setup: Any) -> float:
+def _seconds_per_iteration(job: Job, dataset: Any, setup: Any) -> float:
     """Time one chain in its warm-up, in longer and longer stretches; never 0.0."""
+    from streammc.samplers.temperature import Schedule
     from streammc.sampling import build
 
-    problem = build.problem(job.dataset, job.model, setup.cv, setup.plan, setup.sampler)
+    schedule = Schedule.parse(job.temperature)
+    problem = build.problem(
+        dataset, job.model, setup.cv, setup.plan, setup.sampler, schedule=schedule
+    )
     kernel = problem.kernel(job.seed or 0, 0)
     kernel.initialise()
     count, seconds = 1, 0.0

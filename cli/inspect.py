@@ -92,6 +92,7 @@ def describe_run(path: str) -> dict[str, Any]:
         "warmup": run.committed_warmup,
         "warmup_planned": run.warmup,
         "seed": run.identity.get("seed"),
+        "temperature": run.identity.get("temperature", 1.0),
         "parameters": list(run.labels),
         "identity": run.identity,
         "plan": attributes.get("plan"),
@@ -116,6 +117,8 @@ def describe_predictions(path: str) -> dict[str, Any]:
 
 def control_variates_document(cv: Any) -> dict[str, Any]:
     """Return control variates as JSON types: centre, Laplace sd, certificate."""
+    from streammc.estimators.tempered import split_fingerprint
+
     logarithms = cv.certificate.get("logarithms", ())
     names = [f"log {label}" if label in logarithms else label for label in cv.labels]
     return {
@@ -127,7 +130,8 @@ def control_variates_document(cv: Any) -> dict[str, Any]:
         "certificate": dict(cv.certificate),
         "candidates": len(cv.candidates),
         "row_order": cv.row_order,
-        "store_fingerprint": cv.fingerprint,
+        "store_fingerprint": split_fingerprint(cv.fingerprint)[0],
+        "temperature": cv.temperature,
         "fingerprint": fingerprint_of(cv),
     }
 

@@ -14,7 +14,7 @@ import click
 
 from streammc.cli.configuration import read_configuration
 from streammc.cli.output import Output
-from streammc.cli.values import LocalPath, NamedPrior, PositiveNumber, WholeNumber
+from streammc.cli.values import LocalPath, NamedPrior, PositiveNumber, Temperature, WholeNumber
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -89,6 +89,17 @@ def code_option(function: F) -> F:
     """Add ``--allow-code``; never from the environment or a file."""
     return click.option(
         "--allow-code", is_flag=True, help="Import and run the code of a model of your own."
+    )(function)
+
+
+def temperature_option(function: F) -> F:
+    """Add ``--temperature``."""
+    return setting(
+        "--temperature",
+        type=Temperature(),
+        default=1.0,
+        show_default=True,
+        help="likelihood^(1/T) x prior; mh samplers also T:sqrt and T:N, T for N iterations.",
     )(function)
 
 

@@ -34,6 +34,8 @@ def recorded_job(
         If the store is another one now.
     """
     from streammc.control_variates.expansion import ControlVariates
+    from streammc.estimators.tempered import tempered
+    from streammc.sampling.identity import schedule_of
     from streammc.sampling.setup import CONTROL_VARIATES
     from streammc.trace.run_directory import RunDirectory
 
@@ -42,9 +44,10 @@ def recorded_job(
     dataset = store_of_run(run)
     settings = attributes.get("settings") or None
     model = model_of_run(identity, settings, allow_code)
-    kept = None
+    kept, schedule = None, schedule_of(identity)
     if identity["control_variates"] != "auto":
-        kept = ControlVariates.open(os.path.join(path, CONTROL_VARIATES), dataset, model)
+        sampled = tempered(dataset, schedule.final)
+        kept = ControlVariates.open(os.path.join(path, CONTROL_VARIATES), sampled, model)
     audit = (settings or {}).get("audit")
     return Job(
         dataset=dataset,
@@ -59,6 +62,7 @@ def recorded_job(
         audit="auto" if audit is None else audit,
         scheduler=scheduler,
         settings=settings,
+        temperature=schedule.describe(),
     )
 
 

@@ -25,6 +25,7 @@ def run_document(path: str, summary: Mapping[str, Any]) -> dict[str, Any]:
         "model": run.identity["model"]["name"],
         "sampler": run.attributes.get("sampler", {}).get("name"),
         "seed": run.identity["seed"],
+        "temperature": run.identity.get("temperature", 1.0),
         "chains": run.chains,
         "draws": run.committed_draws,
         "warmup": run.committed_warmup,
@@ -162,6 +163,7 @@ def cost_text(sampling: Mapping[str, Any]) -> str:
     names = {
         "sampler": "sampler",
         "target": "target",
+        "tempered": "tempered",
         "reason": "reason",
         "certainty rows": "certainty_rows",
         "subsample size": "subsample_size",
@@ -176,4 +178,14 @@ def cost_text(sampling: Mapping[str, Any]) -> str:
         "seconds: warm-up": "warmup_seconds",
         "seconds: draws": "seconds",
     }
-    return fields({shown: sampling.get(name) for shown, name in names.items()})
+    shown = {**sampling, "tempered": tempered_text(sampling.get("temperature", 1.0))}
+    return fields({words: shown.get(name) for words, name in names.items()})
+
+
+def tempered_text(temperature: float | str) -> str | None:
+    """Return what the draws are of where the temperature is not 1."""
+    if temperature == 1.0:
+        return None
+    if isinstance(temperature, str):
+        return f"temperature {temperature}, then the posterior"
+    return f"posterior at temperature {temperature:g}: likelihood^(1/{temperature:g}) x prior"

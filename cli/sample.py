@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -16,6 +17,7 @@ from streammc.cli.options import (
     path_argument,
     scheduler_option,
     setting,
+    temperature_option,
 )
 from streammc.cli.output import Output, fields
 from streammc.cli.values import KeyValue, Limits, LocalPath, PositiveNumber, WholeNumber
@@ -33,7 +35,7 @@ SAMPLER_FLAGS = ("subsample_size", "n_blocks", "unit_rows", "step_size", "trajec
 @setting("--warmup", type=WholeNumber(1), default=1000, show_default=True, help="Per chain.")
 @setting("--chains", type=WholeNumber(1, 1024), default=4, show_default=True, help="Chains.")
 @setting("--seed", type=SEED, help="Default: a new one, printed and kept with the run.")
-@setting("--temperature", type=PositiveNumber(), default=1.0, help="1 is the posterior.")
+@temperature_option
 @setting("--subsample-size", type=WholeNumber(1, auto=True), help="Rows m; default: automatic.")
 @setting("--n-blocks", type=WholeNumber(1, auto=True), help="Blocks G; default: automatic.")
 @setting("--unit-rows", type=WholeNumber(1, auto=True), help="Rows of a unit, b; automatic.")
@@ -60,7 +62,7 @@ def sample(
     warmup: int,
     chains: int,
     seed: int | None,
-    temperature: float,
+    temperature: float | str,
     option: tuple[tuple[str, Any], ...],
     audit: bool | None,
     scheduler: str | None,
@@ -82,11 +84,6 @@ def sample(
     from streammc.trace.run_directory import RunDirectory
 
     printer: Output = ctx.obj
-    if temperature != 1.0:
-        raise click.BadParameter(
-            f"{temperature:g} is not available for this sampler: leave it at 1",
-            param_hint="'--temperature'",
-        )
     where = parse_scheduler(scheduler)
     require_apart(output, [store])
     of_model, of_sampler = split_options(model, option, allow_code)
@@ -98,9 +95,6 @@ def sample(
         reason = f"{chosen.name}, because options of its own were given ({', '.join(asked)})"
         printer.note(f"sampler {reason}")
     dataset = open_store(store)
-    kept = None
-    if control_variates is not None:
-        kept = ControlVariates.open(control_variates, dataset, built)
     if seed is None and not RunDirectory.exists(output) and not dry_run:
         seed = secrets.randbits(32)
         printer.note(f"seed {seed}: new, kept with the run", seed=seed)
@@ -126,7 +120,7 @@ def sample(
         dataset=dataset,
         model=built,
         sampler=chosen,
-        control_variates=kept,
+        control_variates=None,
         path=output,
         draws=draws,
         warmup=warmup,
@@ -136,7 +130,11 @@ def sample(
         scheduler=where,
         sampler_reason=reason,
         settings=settings,
+        temperature=temperature,
     )
+    if control_variates is not None:
+        kept = ControlVariates.open(control_variates, job.tempered, built)
+        job = replace(job, control_variates=kept)
     interruption = ctx.find_root().obj
     if dry_run:
         from streammc.cli.forecast import forecast

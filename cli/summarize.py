@@ -14,6 +14,7 @@ from streammc.cli.options import (
     path_argument,
     scheduler_option,
     setting,
+    temperature_option,
 )
 from streammc.cli.output import Output, fields, number, table
 from streammc.cli.progress import Progress
@@ -39,6 +40,7 @@ from streammc.cli.values import KeyValue, LocalPath, WholeNumber
     show_default=True,
     help="Order of the control variates.",
 )
+@temperature_option
 @setting("--option", type=KeyValue(), multiple=True, help="Any other option of the model.")
 @scheduler_option
 @click.pass_context
@@ -52,6 +54,7 @@ def summarize(
     output: str | None,
     passes: int | None,
     order: str,
+    temperature: float | str,
     option: tuple[tuple[str, Any], ...],
     scheduler: str | None,
 ) -> None:
@@ -60,6 +63,8 @@ def summarize(
     from streammc.cli.inspect import control_variates_document, describe_control_variates
     from streammc.control_variates.certify import compute
     from streammc.control_variates.expansion import ControlVariates
+    from streammc.estimators.tempered import tempered
+    from streammc.samplers.temperature import Schedule
     from streammc.stores.store import open_store
 
     printer: Output = ctx.obj
@@ -70,7 +75,7 @@ def summarize(
     )
     require_apart(target, [store])
     built = make_model(model, prior_scale, dict(option), prior, allow_code)
-    dataset = open_store(store)
+    dataset, heat = open_store(store), Schedule.parse(temperature).final
     asked = {
         "command": "summarize",
         "store": dataset.address,
@@ -78,16 +83,18 @@ def summarize(
         "model": built.describe(),
         "passes": passes,
         "order": int(order),
+        **({"temperature": heat} if heat != 1.0 else {}),
     }
+    sampled = tempered(dataset, heat)
     with Progress(printer, interruption) as progress:
 
         def describe() -> dict[str, Any]:
-            ControlVariates.open(target, dataset, built)
+            ControlVariates.open(target, sampled, built)
             return describe_control_variates(target)
 
         def make() -> dict[str, Any]:
             cv = compute(
-                dataset,
+                sampled,
                 built,
                 order=int(order),
                 passes=passes,
@@ -115,6 +122,7 @@ def summarize(
     facts = {
         "control variates": result["path"],
         "order": result["order"],
+        "temperature": heat if heat != 1.0 else None,
         "decrement": certificate["decrement"],
         "passes": certificate["passes"],
         "rows read": certificate["rows_read"],

@@ -64,6 +64,24 @@ class PositiveNumber(ParamType):
         return found
 
 
+class Temperature(ParamType):
+    """``T``, ``T:sqrt`` or ``T:N``, returned as ``samplers.temperature`` describes it."""
+
+    name = "t"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float | str:
+        """Return the temperature, a number where it is constant."""
+        if value == 1.0:
+            return 1.0
+        from streammc.errors import ConfigError
+        from streammc.samplers.temperature import Schedule
+
+        try:
+            return Schedule.parse(value.strip() if isinstance(value, str) else value).describe()
+        except ConfigError as error:
+            self.fail(str(error), param, ctx)
+
+
 class Share(ParamType):
     """A number between 0 and 1."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -30,9 +31,11 @@ from streammc.control_variates.newton import (
 from streammc.control_variates.subset import Spread, draw_subset, gather, in_memory, surrogate
 from streammc.control_variates.weak_directions import prior_pull, weak_directions
 from streammc.errors import ConfigError, ModelError
+from streammc.estimators.tempered import split_fingerprint, tempered
 from streammc.numerics.blas import single_threaded
 from streammc.numerics.prior import FLAT, KIND, LOG_FLAT
 from streammc.protocols import Dataset, Matrix, Model, Rows, Vector
+from streammc.samplers.temperature import Schedule
 
 N_DRAWS = 8
 N_DRAWS_SMALL = 32
@@ -51,6 +54,7 @@ def compute(
     passes: int | None = None,
     theta_star: Vector | None = None,
     near: bool = False,
+    temperature: float | str = 1.0,
     scheduler: Any = None,
     progress: Callable[[int, int], None] | None = None,
     candidate_rows: int = 20_000,
@@ -77,6 +81,8 @@ def compute(
     near
         Whether that is the mean of draws from the posterior: with one pass rows are then
         scored around it, and not where a subset puts the posterior.
+    temperature
+        Every row counts 1 / T times; of a schedule the last one.
     scheduler, progress
         As in ``Dataset.reduce``; progress starts again with every pass.
     candidate_rows, memory_limit
@@ -90,6 +96,7 @@ def compute(
         If a response is outside the support, or the posterior has no mode.
     """
     started = time.perf_counter()
+    dataset = tempered(dataset, Schedule.parse(temperature).final)
     theta, table, labels = _check(dataset, model, order, passes, theta_star)
     cap = max(0, min(candidate_rows, memory_limit // (8 * (dataset.n_features + 3))))
     subset = draw_subset(dataset, memory_limit)
@@ -210,11 +217,13 @@ def _check(
     labels = tuple(model.labels(dataset.feature_names))
     table = np.ascontiguousarray(model.prior_table(labels), dtype=np.float64)
     free = int(np.count_nonzero(table[:, KIND] == FLAT))
-    if np.any(table[:, KIND] == LOG_FLAT) and dataset.n_rows - free < 2:
+    heat = split_fingerprint(dataset.fingerprint)[1]
+    if np.any(table[:, KIND] == LOG_FLAT) and dataset.n_rows / heat - free < 2:
+        at = f" at temperature {heat:g}" if heat != 1.0 else ""
         raise ModelError(
-            f"expected at least {free + 2} rows for {free} coefficients and a scale with flat "
-            f"priors, found {dataset.n_rows}: the posterior is improper; give the scale a proper "
-            "prior (--prior 'sigma=half_normal(10)')"
+            f"expected at least {math.ceil(heat * (free + 2))} rows for {free} coefficients and a "
+            f"scale with flat priors{at}, found {dataset.n_rows}: the posterior is improper; give "
+            "the scale a proper prior (--prior 'sigma=half_normal(10)')"
         )
     if theta_star is None:
         return None, table, labels

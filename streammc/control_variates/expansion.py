@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from streammc.control_variates.block_pass import SUMMARY_COLUMNS
 from streammc.control_variates.scores import Histogram
 from streammc.errors import IdentityError, StoreError
+from streammc.estimators.tempered import split_fingerprint
 from streammc.protocols import Dataset, Index, Matrix, Model, Vector
 
 FORMAT = 1
@@ -46,6 +47,8 @@ class ControlVariates:
         posterior at ``theta_star``.
     newton_step
         (d,) from ``theta_star`` to the mode, to first order.
+    fingerprint
+        Of the data set, with its temperature where that is not 1.
     certificate
         ``decrement`` (posterior sd), ``passes``, ``rows_read``, ``bytes_read``,
         ``seconds``, ``pass_seconds`` and ``pass_gb_per_second`` of the passes alone,
@@ -90,6 +93,11 @@ class ControlVariates:
     def dim(self) -> int:
         """Length of theta."""
         return len(self.theta_star)
+
+    @property
+    def temperature(self) -> float:
+        """Temperature T: rows counted 1 / T times."""
+        return split_fingerprint(self.fingerprint)[1]
 
     def posterior_sd(self) -> Vector:
         """Return (d,) the standard deviations of the Laplace approximation."""
@@ -236,6 +244,13 @@ class ControlVariates:
     ) -> None:
         """Raise IdentityError unless these belong to ``dataset`` and ``model``."""
         if dataset is not None and dataset.fingerprint != self.fingerprint:
+            store, wanted = split_fingerprint(dataset.fingerprint)
+            if split_fingerprint(self.fingerprint)[0] == store:
+                raise IdentityError(
+                    f"expected {name} at temperature {wanted:g}, found temperature "
+                    f"{self.temperature:g}; make them again with `streammc summarize "
+                    f"--temperature {wanted:g}`"
+                )
             raise IdentityError(
                 f"expected {name} for the store {dataset.address!r} (fingerprint "
                 f"{dataset.fingerprint[:12]}), found fingerprint {self.fingerprint[:12]}; "

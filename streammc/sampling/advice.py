@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from streammc.samplers.stochastic_options import BIASED
+from streammc.samplers.temperature import Schedule
 
 DEFF_WARNING = 2.0
 R_HAT_WARNING = 1.01
@@ -26,6 +27,13 @@ def summary_warnings(
         lines.append(
             f"warmup of {sampling['warmup']} is shorter than 5 x {blocks} blocks: the first "
             "subsample may still be felt"
+        )
+    settled = Schedule.parse(sampling.get("temperature", 1.0)).settled
+    if settled > sampling["warmup"]:
+        lines.append(
+            f"the temperature is 1 from iteration {settled} on, after the warm-up of "
+            f"{sampling['warmup']}: leave out the first {settled - sampling['warmup']} draws of "
+            "every chain, or use more --warmup"
         )
     if sampling["theta_star_certified"] is False:
         lines.append(

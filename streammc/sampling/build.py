@@ -20,6 +20,7 @@ from streammc.samplers.hamiltonian import Problem
 from streammc.samplers.options import LEAPFROG, NUTS, trajectory
 from streammc.samplers.signed import HmcEcsSigned
 from streammc.samplers.stochastic_options import BIASED, StochasticGradient
+from streammc.samplers.temperature import Schedule
 from streammc.sampling.held_rows import load_block
 from streammc.subsampling.alias import AliasTable
 from streammc.subsampling.units import ProductDesign, UnitDesign
@@ -133,8 +134,14 @@ def problem(
     cv: ControlVariates,
     plan: Plan | None,
     sampler: Sampler,
+    *,
+    schedule: Schedule | None = None,
 ) -> SharedProblem:
-    """Return what the chains of ``sampler`` share."""
+    """Return what the chains of ``sampler`` share.
+
+    ``dataset`` is at the temperature that ``schedule`` ends at; samplers with an acceptance
+    test take from it by how much more an iteration is tempered.
+    """
     if sampler.target == BIASED:
         # Imported where it is used: loading its compiled loop takes time.
         from streammc.sampling.stochastic import stochastic

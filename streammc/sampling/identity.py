@@ -9,11 +9,15 @@ from typing import Any
 from streammc import registry
 from streammc.control_variates.expansion import ControlVariates
 from streammc.errors import ConfigError, StoreError
+from streammc.estimators.tempered import split_fingerprint
 from streammc.priors import from_description
 from streammc.protocols import Dataset, Model, Sampler
+from streammc.samplers.metropolis_options import MetropolisOptions
+from streammc.samplers.temperature import Schedule
 
 MAX_SEED = 2**63 - 1
 MAX_COUNT = 10**9
+UNIT = Schedule()
 
 
 def check_counts(draws: int, warmup: int, chains: int, seed: int | None) -> None:
@@ -38,20 +42,41 @@ def identity(
     warmup: int,
     chains: int,
     seed: int,
+    schedule: Schedule = UNIT,
 ) -> dict[str, Any]:
     """Return the JSON description that a run directory is bound to.
 
-    The number of draws is not part of it: more draws extend a run.
+    The number of draws is not part of it: more draws extend a run. A temperature is,
+    where it is not 1.
     """
+    heat = {} if schedule == UNIT else {"temperature": schedule.describe()}
     return {
-        "store": dataset.fingerprint,
+        "store": split_fingerprint(dataset.fingerprint)[0],
         "model": model.describe(),
         "sampler": sampler.describe() if sampler is not None else {"name": "auto"},
         "control_variates": control_variates.digest() if control_variates is not None else "auto",
         "warmup": warmup,
         "chains": chains,
         "seed": seed,
+        **heat,
     }
+
+
+def schedule_of(identity: Mapping[str, Any]) -> Schedule:
+    """Return the temperatures of the run with that identity."""
+    return Schedule.parse(identity.get("temperature", 1.0))
+
+
+def asked_schedule(temperature: Any, sampler: Sampler | None) -> Schedule:
+    """Return the temperatures; ConfigError where they change and the sampler cannot follow."""
+    schedule = Schedule.parse(temperature)
+    if schedule.constant or isinstance(sampler, MetropolisOptions):
+        return schedule
+    name = "auto" if sampler is None else sampler.name
+    raise ConfigError(
+        f"expected a constant temperature for {name}, found {schedule.describe()!r}: use an mh "
+        "sampler or a constant"
+    )
 
 
 def registered_model(described: Mapping[str, Any]) -> Model:

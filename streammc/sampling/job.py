@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from streammc.control_variates.expansion import ControlVariates
 from streammc.errors import ConfigError, SamplingWarning
+from streammc.estimators.tempered import tempered
 from streammc.protocols import Dataset, Model, Sampler
 from streammc.samplers.chain import StoppedError
 from streammc.sampling import build
 from streammc.sampling.chains import Chains, Progress
-from streammc.sampling.identity import check_counts, identity
+from streammc.sampling.identity import asked_schedule, check_counts, identity
 from streammc.sampling.setup import Setup, contents, decide, load
 from streammc.sampling.watch import check_sign, check_variance, variance_so_far
 from streammc.trace.run_directory import RunDirectory, check_identity
@@ -57,6 +58,7 @@ def run_job(
     batch_iterations: int = 4096,
     attributes: dict[str, Any] | None = None,
     sampler_reason: str = "",
+    temperature: float | str = 1.0,
 ) -> RunReport:
     """Start, resume, extend or recognise a run in ``path``.
 
@@ -89,6 +91,9 @@ def run_job(
         Extra JSON recorded with the run.
     sampler_reason
         Why this sampler, where it was not asked for by name.
+    temperature
+        T: the target is ``prior x likelihood^(1/T)``. Samplers with an acceptance test
+        also take ``"T:sqrt"`` and ``"T:N"``: see ``samplers.temperature``.
 
     Returns
     -------
@@ -105,14 +110,17 @@ def run_job(
         If another process is writing to ``path``.
     """
     check_counts(draws, warmup, chains, seed)
+    schedule = asked_schedule(temperature, sampler)
+    dataset = tempered(dataset, schedule.final)
     folder = Path(path) if path is not None else Path(tempfile.mkdtemp(prefix="streammc-run-"))
     polled = stop if stop is not None else _never
     existing = RunDirectory.open(folder) if RunDirectory.exists(folder) else None
     if seed is None:
         seed = int(existing.identity["seed"]) if existing else secrets.randbits(63)
     key = identity(
-        dataset, model, sampler, control_variates, warmup=warmup, chains=chains, seed=seed
-    )
+        dataset, model, sampler, control_variates, warmup=warmup, chains=chains, seed=seed,
+        schedule=schedule,
+    )  # fmt: skip
     if existing is not None:
         check_identity(existing.identity, key)
         kept = existing.attributes.get("summary")
@@ -146,7 +154,7 @@ def run_job(
         if draws != run.draws and draws > run.committed_draws:
             run.extend(draws)
         team = Chains(
-            build.problem(dataset, model, setup.cv, setup.plan, setup.sampler),
+            build.problem(dataset, model, setup.cv, setup.plan, setup.sampler, schedule=schedule),
             seed=seed,
             chains=chains,
             threads=threads,
@@ -187,6 +195,7 @@ def sample(
     audit: bool | str = "auto",
     progress: Progress | None = None,
     scheduler: Any = None,
+    temperature: float | str = 1.0,
 ) -> xarray.DataTree:
     """Sample a posterior and return it as ``xarray`` and ArviZ read it.
 
@@ -230,6 +239,7 @@ def sample(
             progress=progress,
             stop=interrupted.is_set,
             scheduler=scheduler,
+            temperature=temperature,
         )
     finally:
         if main:

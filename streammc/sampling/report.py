@@ -15,7 +15,7 @@ from streammc.protocols import Dataset, Model, Sampler
 from streammc.sampling.advice import summary_warnings
 from streammc.sampling.audit import audit_draws, log_weights, thin
 from streammc.sampling.cost import run_cost
-from streammc.sampling.identity import finite_or_none
+from streammc.sampling.identity import finite_or_none, schedule_of
 from streammc.sampling.recalibrate import described
 from streammc.trace.datatree import open_run
 from streammc.trace.run_directory import RunDirectory
@@ -154,6 +154,7 @@ def _sampling(
     facts: dict[str, Any] = {
         "sampler": setup.sampler.name,
         "target": setup.sampler.target,
+        "temperature": schedule_of(run.identity).describe(),
         "reason": setup.reason,
         "chains": run.chains,
         "draws": run.draws,

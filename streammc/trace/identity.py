@@ -9,6 +9,8 @@ from streammc.errors import IdentityError
 from streammc.trace.sealed import plain
 
 _SHOWN: Final = 4
+_UNLESS_SAID: Final = {"temperature": 1.0}
+"""What an identity that does not name it stands for."""
 
 
 def check_identity(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
@@ -19,7 +21,7 @@ def check_identity(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> None
     IdentityError
         One line that names what differs, as ``sampler.step_size is 0.1, asked for 0.2``.
     """
-    here, asked = _flat(plain(stored)), _flat(plain(wanted))
+    here, asked = (_UNLESS_SAID | _flat(plain(some)) for some in (stored, wanted))
     keys = [key for key in {**here, **asked} if here.get(key, _ABSENT) != asked.get(key, _ABSENT)]
     if not keys:
         return
