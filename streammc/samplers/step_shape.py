@@ -1,0 +1,106 @@
+"""The covariance of the steps of a random walk, learnt in warm-up (Haario et al. 2001).
+
+In windows of 100, 200, 400, ... iterations: at the end of each the steps take the shape of
+the positions in it, and learning starts again, so that the way to the posterior is
+forgotten. What is learnt after the last window is not used.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.numerics.jit import jit
+from streammc.protocols import Matrix, Vector
+
+FIRST_WINDOW: Final = 100
+_RIDGE: Final = 5.0
+"""The average variance counts as that many positions."""
+
+
+@jit(
+    "void(float64[:,::1], float64[::1], float64[:,::1], float64[::1], float64[::1], float64[:,::1])"
+)
+def accumulate(theta, star, factor, count, mean, scatter):  # type: ignore[no-untyped-def]
+    """Add rows of ``theta`` to the moments of ``z``, one by one: their grouping must not show."""
+    d = star.shape[0]
+    z = np.empty(d)
+    for t in range(theta.shape[0]):
+        for i in range(d):
+            total = theta[t, i] - star[i]
+            for j in range(i):
+                total -= factor[i, j] * z[j]
+            z[i] = total / factor[i, i]
+        count[0] += 1.0
+        for i in range(d):
+            mean[i] += (z[i] - mean[i]) / count[0]
+        if count[0] > 1.0:
+            weight = count[0] / (count[0] - 1.0)
+            for i in range(d):
+                for j in range(d):
+                    scatter[i, j] += weight * (z[i] - mean[i]) * (z[j] - mean[j])
+
+
+class StepShape:
+    """Running moments of a window, and the shape from the last.
+
+    Parameters
+    ----------
+    dim
+        d.
+    kind
+        ``full``, ``diagonal`` or ``None``: nothing is learnt.
+    """
+
+    def __init__(self, dim: int, kind: str | None) -> None:
+        self.kind = kind
+        size = dim if kind else 0
+        self.factor: Matrix = np.eye(size)
+        """(d, d) lower triangular."""
+        self._count = np.zeros(1)
+        self._mean = np.zeros(size)
+        self._scatter = np.zeros((size, size))
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays that make it up."""
+        return {
+            "window_count": self._count,
+            "window_mean": self._mean,
+            "window_scatter": self._scatter,
+        }
+
+    def left(self, iteration: int) -> int:
+        """Return the iterations until the window of ``iteration`` ends."""
+        if self.kind is None:
+            return 2**62
+        end = FIRST_WINDOW
+        while end <= iteration:
+            end = 2 * end + FIRST_WINDOW
+        return end - iteration
+
+    def learn(self, theta: Matrix, star: Vector, factor: Matrix, iteration: int) -> bool:
+        """Add positions ``theta`` (n, d), the last before ``iteration``.
+
+        They count in the coordinates ``z`` of ``theta = star + factor z``. Returns whether
+        that ended a window in which the chain moved.
+        """
+        if self.kind is None:
+            return False
+        accumulate(theta, star, factor, self._count, self._mean, self._scatter)
+        if self.left(iteration - 1) > 1:
+            return False
+        covariance = self._scatter / (self._count[0] - 1.0)
+        variance = np.diag(covariance)
+        moved = float(variance.mean()) > 0.0
+        if moved:
+            if self.kind == "diagonal":
+                covariance = np.diag(variance)
+            ridge = _RIDGE * float(variance.mean()) * np.eye(len(variance))
+            count = self._count[0]
+            self.factor = np.linalg.cholesky((count * covariance + ridge) / (count + _RIDGE))
+        self._count[:] = 0.0
+        self._mean[:] = 0.0
+        self._scatter[:] = 0.0
+        return moved
