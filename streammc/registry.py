@@ -30,6 +30,7 @@ SAMPLERS: Final[dict[str, str]] = {
     "hmc": "streammc.samplers.full_data:hmc",
     "hmc-ecs": "streammc.samplers.energy_conserving:hmc_ecs",
     "hmc-ecs-signed": "streammc.samplers.signed:hmc_ecs_signed",
+    "mh": "streammc.samplers.metropolis:mh",
     "sghmc": "streammc.samplers.stochastic_hamiltonian:sghmc",
     "sgld": "streammc.samplers.stochastic_langevin:sgld",
 }

@@ -54,4 +54,4 @@ def decide(settings, facts, terms, draws, memory, carried, reply, table):  # typ
 
 def prepare(population: int, *, barker: bool) -> Prepared:
     """Return what the test is given: nothing but its acceptance function."""
-    return Prepared(np.array([float(barker)]), np.zeros((0, 0)), 0, False)
+    return Prepared(np.array([float(barker)]), np.zeros((0, 0)), 0, False, sweeps=True)

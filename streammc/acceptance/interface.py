@@ -71,3 +71,5 @@ class Prepared(NamedTuple):
     """Terms that every decision asks for first: drawn ahead. 0: not known."""
     replace: bool
     """Whether terms are drawn with replacement."""
+    sweeps: bool = False
+    """Whether every decision looks at all rows: they are then held in memory if they fit."""

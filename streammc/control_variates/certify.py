@@ -97,7 +97,7 @@ def compute(
     """
     started = time.perf_counter()
     dataset = tempered(dataset, Schedule.parse(temperature).final)
-    theta, table, labels = _check(dataset, model, order, passes, theta_star)
+    theta, table, labels = check_request(dataset, model, order, passes, theta_star)
     cap = max(0, min(candidate_rows, memory_limit // (8 * (dataset.n_features + 3))))
     subset = draw_subset(dataset, memory_limit)
     spread = Spread(dataset, model)
@@ -200,9 +200,10 @@ def compute(
     )
 
 
-def _check(
+def check_request(
     dataset: Dataset, model: Model, order: int, passes: int | None, theta_star: Vector | None
 ) -> tuple[Vector | None, Matrix, tuple[str, ...]]:
+    """Return first centre, prior table and labels, or say what cannot be computed."""
     if order not in (0, 1, 2):
         raise ConfigError(f"expected order 0, 1 or 2, found {order!r}; choose 2 if in doubt")
     if passes is not None and passes < 1:

@@ -9,11 +9,12 @@ from streammc.registry import SAMPLERS, sampler
 if TYPE_CHECKING:
     from streammc.samplers.energy_conserving import hmc_ecs
     from streammc.samplers.full_data import hmc
+    from streammc.samplers.metropolis import mh
     from streammc.samplers.signed import hmc_ecs_signed
     from streammc.samplers.stochastic_hamiltonian import sghmc
     from streammc.samplers.stochastic_langevin import sgld
 
-__all__ = ["hmc", "hmc_ecs", "hmc_ecs_signed", "sghmc", "sgld"]
+__all__ = ["hmc", "hmc_ecs", "hmc_ecs_signed", "mh", "sghmc", "sgld"]
 
 
 def __getattr__(name: str) -> Any:

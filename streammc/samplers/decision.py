@@ -143,11 +143,8 @@ DECISION_TYPE: Any = types.NamedTuple((index_vector, *(vector,) * 20, matrix), D
 def allocate_decision(d: int, rows: int, *, learnt: bool) -> Decision:
     """Return the start of a chain; the largest block that is compared has ``rows`` rows."""
     sizes = (11, N_FACTS, N_TERMS, N_DRAWS, N_MEMORY, N_CARRIED, N_REPLY, *(d,) * 10, *(rows,) * 3)
-    at = Decision(
-        np.zeros(6, dtype=np.int64),
-        *(np.zeros(size) for size in sizes),
-        np.eye(d if learnt else 0),
-    )
+    arrays = [np.zeros(size) for size in sizes]
+    at = Decision._make([np.zeros(6, dtype=np.int64), *arrays, np.eye(d if learnt else 0)])
     at.values[HEAT] = 1.0
     return at
 

@@ -15,7 +15,7 @@ from streammc.acceptance.interface import Prepared
 from streammc.errors import ModelError
 from streammc.estimators.blocks import TILE, Block, allocate_block, allocate_rows
 from streammc.estimators.target import REST, Base, allocate_point, allocate_work
-from streammc.protocols import Index, Rows, RowSource
+from streammc.protocols import Index, Rows, RowSource, Vector
 from streammc.samplers import tuning
 from streammc.samplers.chain import BATCH_ROWS, BATCH_SECONDS, Chain, StoppedError
 from streammc.samplers.decision import (
@@ -66,8 +66,12 @@ class MetropolisProblem:
     schedule: Schedule
     shape: str | None
     """``diagonal`` or ``full`` where warm-up learns the shape of the steps."""
+    first: Vector
+    """(d,) mean of the first positions, in the sampler's coordinates."""
     spread: float
-    """Standard deviation of the first positions, in the sampler's coordinates."""
+    """Standard deviation of the first positions there."""
+    check: Callable[[Vector], None] | None = None
+    """Raises an error if a response is outside the support; ``None``: a pass has looked."""
     design: None = None
     """There is none: every decision draws its own units."""
 
@@ -116,7 +120,7 @@ class MetropolisKernel(Chain):
         problem = self.problem
         d = len(problem.base.theta_star)
         for _ in range(100):
-            self._now.z[:] = problem.spread * self._kernel_rng.standard_normal(d)
+            self._now.z[:] = problem.first + problem.spread * self._kernel_rng.standard_normal(d)
             self._at.values[PRIOR] = look_at_start(
                 problem.link,
                 problem.sums,
@@ -191,6 +195,8 @@ class MetropolisKernel(Chain):
         rows = allocate_rows(len(units) * b, problem.source.n_features)
         starts = units * b
         problem.source.gather(starts, b, rows)
+        if problem.check is not None:
+            problem.check(rows.y)
         leave_out(starts, b, problem.certainty_rows, rows.weight)
         self.rows_gathered += len(units) * b
         return rows

@@ -17,6 +17,7 @@ from streammc.samplers.chain import SharedProblem
 from streammc.samplers.energy_conserving import HmcEcs
 from streammc.samplers.full_data import Hmc
 from streammc.samplers.hamiltonian import Problem
+from streammc.samplers.metropolis_options import MetropolisOptions
 from streammc.samplers.options import LEAPFROG, NUTS, trajectory
 from streammc.samplers.signed import HmcEcsSigned
 from streammc.samplers.stochastic_options import BIASED, StochasticGradient
@@ -142,6 +143,10 @@ def problem(
     ``dataset`` is at the temperature that ``schedule`` ends at; samplers with an acceptance
     test take from it by how much more an iteration is tempered.
     """
+    if isinstance(sampler, MetropolisOptions):
+        from streammc.sampling.metropolis import metropolis
+
+        return metropolis(dataset, model, cv, plan, sampler, schedule or Schedule())
     if sampler.target == BIASED:
         # Imported where it is used: loading its compiled loop takes time.
         from streammc.sampling.stochastic import stochastic

@@ -21,6 +21,8 @@ from streammc.trace.datatree import open_run
 from streammc.trace.run_directory import RunDirectory
 
 if TYPE_CHECKING:
+    from xarray import DataTree
+
     from streammc.sampling.chains import Chains, Progress
     from streammc.sampling.setup import Setup
 
@@ -163,7 +165,7 @@ def _sampling(
         "warmup_seconds": team.clock["warmup"],
         "pass_seconds": float(cv.certificate["seconds"]) + (plan.score_seconds if plan else 0.0),
         "passes": int(cv.certificate["passes"]) + passes,
-        "decrement": float(cv.certificate["decrement"]),
+        "decrement": finite_or_none(cv.certificate["decrement"]),
         "theta_star_certified": bool(cv.certificate["converged"]) if plan is not None else None,
         "iterations": int(stats["lp"].size),
         "rows_read": rows_read,
@@ -188,8 +190,12 @@ def _sampling(
         "decay": setup.sampler.describe().get("decay"),
         "noise_clipped": float(stats["noise_clipped"].mean()) if "noise_clipped" in stats else None,
         "recalibration": described(cv, plan),
-        "laplace_gap": _laplace_gap(model.unconstrain(run.draws_matrix()), cv),
+        "laplace_gap": None,
     }
+    if cv.certificate["passes"]:
+        facts["laplace_gap"] = _laplace_gap(model.unconstrain(run.draws_matrix()), cv)
+    if "decision_error" in stats.data_vars:
+        facts |= _decisions(stats)
     if "sign" in stats.data_vars:
         facts["mean_sign"] = float(stats["sign"].mean())
         facts["negative_signs"] = float((stats["sign"] < 0.0).mean())
@@ -207,6 +213,20 @@ def _sampling(
             "predicted_variance_ratio": _by_label(cv, plan.predicted.get("variance_ratio")),
         }
     return facts
+
+
+def _decisions(stats: DataTree) -> dict[str, Any]:
+    """Return what the acceptance tests of a run did: rows, errors, how many were forced."""
+    rows, error = stats["test_rows"].values, stats["decision_error"].values
+    known = error[np.isfinite(error)]
+    return {
+        "test_rows_mean": float(rows.mean()),
+        "test_rows_median": float(np.median(rows)),
+        "test_rows_largest": int(rows.max()),
+        "decision_error_mean": float(known.mean()) if known.size else None,
+        "decision_error_unknown": float(1.0 - known.size / error.size),
+        "forced": float(stats["forced"].mean()),
+    }
 
 
 def _by_label(cv: ControlVariates, values: list[float | None] | None) -> dict[str, Any] | None:

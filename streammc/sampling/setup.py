@@ -10,11 +10,13 @@ from typing import Any, Final, cast
 from streammc.control_variates.certify import compute
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.plan import Plan
+from streammc.control_variates.unexpanded import without_pass
 from streammc.control_variates.units import plan_units
 from streammc.errors import IdentityError, RefusedError
 from streammc.protocols import Dataset, Model, Sampler, SubsamplingSampler
 from streammc.registry import sampler as sampler_builder
-from streammc.samplers.stochastic_options import BIASED, StochasticGradient
+from streammc.samplers.metropolis_options import APPROXIMATE, MetropolisOptions
+from streammc.samplers.stochastic_options import BIASED, NONE, StochasticGradient
 from streammc.sampling import design
 from streammc.sampling.chains import Progress
 from streammc.sampling.held_rows import memory_limit
@@ -68,6 +70,9 @@ def decide(
         def report(done: int, total: int) -> None:
             notify("pass", done, total, {})
 
+    if isinstance(sampler, MetropolisOptions) and sampler.control_variate == NONE:
+        found = without_pass(dataset, model, sampler.start)
+        return Setup(sampler, found, None, reason or "asked for by name")
     wanted = _subsampling(sampler)
     order = wanted.order if wanted is not None else 2
     if cv is not None:
@@ -105,15 +110,16 @@ def decide(
         progress=report,
     )
     chosen = planned(subsample_size=wanted.subsample_size, certainty=wanted.certainty)
+    if wanted.target in (BIASED, APPROXIMATE) and chosen.refused is not None:
+        # Noise is paid for with shorter steps, or with more rows where a test asks for
+        # them: a few rows do, and none is certain.
+        few = min(max(-(-dataset.n_rows // 100), 30), dataset.n_rows)
+        reason_few = f"{few} rows at a time, since {chosen.refused.split(';')[0]}"
+        chosen = planned(subsample_size=few, certainty=False)
+        chosen = replace(chosen, reasons=(chosen.reasons[0], reason_few))
     if wanted.target == BIASED:
         from streammc.sampling.stochastic import tune
 
-        if chosen.refused is not None:
-            # Noise is paid for with shorter steps: a few rows do, and none is certain.
-            few = min(max(-(-dataset.n_rows // 100), 30), dataset.n_rows)
-            reason_few = f"{few} rows a gradient, since {chosen.refused.split(';')[0]}"
-            chosen = planned(subsample_size=few, certainty=False)
-            chosen = replace(chosen, reasons=(chosen.reasons[0], reason_few))
         chosen = tune(dataset, model, cv, chosen, cast(StochasticGradient, wanted))
     if chosen.refused is None or wanted.forced:
         return Setup(wanted, cv, chosen, "; ".join([reason] * bool(reason) + [*chosen.reasons]))

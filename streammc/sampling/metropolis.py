@@ -1,0 +1,178 @@
+"""The problem of the samplers with an acceptance test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from inspect import signature
+from typing import Any, Final
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from streammc.acceptance.interface import Prepared
+from streammc.control_variates.expansion import ControlVariates
+from streammc.control_variates.plan import Plan
+from streammc.errors import ModelError
+from streammc.estimators.blocks import Block, allocate_block
+from streammc.estimators.target import Base
+from streammc.numerics.sums import taylor
+from streammc.protocols import Dataset, Model, Vector
+from streammc.samplers.decision import Moves
+from streammc.samplers.metropolis_kernel import SCALING, MetropolisProblem
+from streammc.samplers.metropolis_options import (
+    DIAGONAL,
+    FULL,
+    LANGEVIN,
+    LAPLACE,
+    PROPOSALS,
+    RANDOM_WALK,
+    MetropolisOptions,
+)
+from streammc.samplers.stochastic_options import NONE
+from streammc.samplers.temperature import Schedule
+from streammc.sampling.held_rows import load_block
+from streammc.subsampling.certainty import leave_out
+
+HELD_BYTES: Final = 2**30
+"""Rows that every decision looks at are held in memory up to this size."""
+DEFAULT_ROWS: Final = 100
+ACCEPTANCE: Final = {RANDOM_WALK: (0.234, 0.158), LANGEVIN: (0.574, 0.347)}
+"""The best acceptance rates of Metropolis (Roberts and Rosenthal 2001) and of Barker
+(Agrawal, Vats, Latuszynski and Roberts 2023) in many dimensions."""
+_TRAJECTORY: Final = (0.7, 0.43)
+
+
+def metropolis(
+    dataset: Dataset,
+    model: Model,
+    cv: ControlVariates,
+    plan: Plan | None,
+    sampler: MetropolisOptions,
+    schedule: Schedule,
+) -> MetropolisProblem:
+    """Return the problem of a sampler with an acceptance test.
+
+    Temperatures of ``schedule`` are relative to its last one, which ``dataset`` already has.
+    """
+    order = -1 if sampler.control_variate == NONE else int(sampler.control_variate or 0)
+    b = plan.unit_rows if plan is not None else sampler.unit_rows or 1
+    certain = plan.certainty_rows if plan is not None and order >= 0 else np.zeros(0, np.int64)
+    population = -(-dataset.n_rows // b)
+    rows = sampler.subsample_size
+    m = rows and max(rows // b, 1)
+    if m is None and plan is not None:
+        m = plan.k
+    module = import_module(f"streammc.acceptance.{sampler.test}")
+    prepared: Prepared = module.prepare(population, **_rows_of(module, m), **sampler.test_options)
+    kind = PROPOSALS.index(sampler.proposal)
+    gradient = sampler.gradient_size
+    if gradient is None and order < 1:
+        gradient = (m or DEFAULT_ROWS) * b
+    k = 0 if sampler.proposal == RANDOM_WALK or not gradient else max(gradient // b, 1)
+    base = Base(
+        cv.theta_star,
+        float(cv.log_lik + cv.log_lik_remainder) if order >= 0 else 0.0,
+        cv.gradient if order >= 1 else np.zeros_like(cv.gradient),
+        np.ascontiguousarray(cv.hessian if order == 2 else np.zeros_like(cv.hessian)),
+        np.ascontiguousarray(cv.factor if _laplace(sampler) else np.eye(cv.dim)),
+        model.prior_table(cv.labels),
+        model.constants,
+        model.n_linear,
+        order,
+        b,
+        population / k if k else 0.0,
+        0.0,
+    )
+    barker = sampler.test_options.get("barker", sampler.barker)
+    target = sampler.target_acceptance
+    if target is None:
+        target = ACCEPTANCE.get(sampler.proposal, _TRAJECTORY)[int(barker)]
+    c, power = SCALING[kind]
+    first = np.zeros(cv.dim)
+    spread = sampler.step_size or c * cv.dim**-power
+    if sampler.start is not None:
+        first = solve_triangular(base.factor, sampler.start - cv.theta_star, lower=True)
+        spread = 0.0
+    elif _laplace(sampler):
+        spread = 1.0
+    return MetropolisProblem(
+        link=model.link,
+        sums=taylor,
+        decide=module.decide,
+        prepared=prepared,
+        base=base,
+        certain=load_block(dataset, model, certain, cv.theta_star, order),
+        certainty_rows=certain,
+        held=_held(dataset, model, cv, prepared, certain, b, order),
+        source=dataset.rows(),
+        constrain=model.constrain,
+        moves=Moves(
+            kind,
+            sampler.n_steps,
+            float(sampler.friction),
+            k,
+            min(prepared.first, population) if not prepared.replace else prepared.first,
+            population,
+            np.inf,
+            int(sampler.covariance in (DIAGONAL, FULL)),
+            int(not prepared.replace),
+        ),
+        step_size=sampler.step_size,
+        target_acceptance=float(target),
+        schedule=schedule,
+        shape=sampler.covariance if sampler.covariance in (DIAGONAL, FULL) else None,
+        first=first,
+        spread=float(spread),
+        check=None if cv.certificate["passes"] else _check_of(dataset, model),
+    )
+
+
+def _laplace(sampler: MetropolisOptions) -> bool:
+    """Whether steps have the shape of the Laplace approximation."""
+    return sampler.covariance == LAPLACE or (
+        sampler.covariance is None and sampler.control_variate != NONE
+    )
+
+
+def _rows_of(module: Any, m: int | None) -> dict[str, int | None]:
+    """Return the units that a test asks for first, where it takes that from outside."""
+    return {"m": m} if "m" in signature(module.prepare).parameters else {}
+
+
+def _held(
+    dataset: Dataset,
+    model: Model,
+    cv: ControlVariates,
+    prepared: Prepared,
+    certain: Any,
+    b: int,
+    order: int,
+) -> Block:
+    """Return all rows, padded to whole units, or none."""
+    p = model.n_linear + model.n_scalar
+    padded = -(-dataset.n_rows // b) * b
+    size = 8 * padded * (dataset.n_features + 4 + 3 * p)
+    if not prepared.sweeps or size > HELD_BYTES:
+        return allocate_block(0, dataset.n_features, p)
+    block = load_block(dataset, model, np.arange(padded), cv.theta_star, order)
+    weight = block.weight.copy()
+    leave_out(np.arange(0, padded, b), b, certain, weight)
+    block.expansion[:, weight == 0.0] = 0.0
+    block.weight[:] = weight
+    return block
+
+
+def _check_of(dataset: Dataset, model: Model) -> Callable[[Vector], None]:
+    """Return what raises ModelError if a response is outside the support."""
+
+    def check(y: Vector) -> None:
+        fault = model.response_fault(y)
+        if fault is not None:
+            wrong, expected = fault
+            raise ModelError(
+                f"{model.name}: expected {expected} in the column {dataset.response!r}, found "
+                f"{y[wrong[0]]:g}; correct the data or choose another model"
+            )
+
+    return check
