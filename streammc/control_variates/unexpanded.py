@@ -69,7 +69,7 @@ def without_pass(dataset: Dataset, model: Model, start: float | None = None) -> 
         fingerprint=dataset.fingerprint,
         model_digest=model_digest(model),
         certificate={
-            "decrement": math.inf,
+            "decrement": None,
             "passes": 0,
             "rows_read": rows_read,
             "bytes_read": rows_read * dataset.rows().row_bytes,
