@@ -143,6 +143,20 @@ def test_a_schedule_needs_an_acceptance_test(store: Path, sampler: str) -> None:
         assert not Path("run").exists()
 
 
+def test_a_schedule_ends_at_the_posterior(store: Path) -> None:
+    words = (*SAMPLE, *SIZE, "--sampler", "mh", "--temperature", "9:40")
+    done = streammc(*words, "--json")
+    assert 0 == done.code, done.err
+    assert "9:40" == done.json["temperature"] == done.json["sampling"]["temperature"]
+    assert "temperature 9:40, then the posterior" in streammc("diagnose", "run").out
+    assert 0 == streammc("resume", "run", "--draws", "90", "--quiet").code
+    cold = ("--sampler", "hmc", "--quiet")
+    assert 0 == streammc(*SAMPLE[:2], "-o", "cold", *SAMPLE[4:], *SIZE, *cold).code
+    assert 0 == streammc("compare", "run", "cold").code
+    refused = streammc(*words[:-1], "9:41")
+    assert (78, True) == (refused.code, "temperature is '9:40', asked for '9:41'" in refused.err)
+
+
 def test_the_file_and_the_environment_have_it_too(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
