@@ -196,7 +196,7 @@ class MetropolisKernel(Chain):
         starts = units * b
         problem.source.gather(starts, b, rows)
         if problem.check is not None:
-            problem.check(rows.y)
+            problem.check(rows.y[rows.weight > 0.0])
         leave_out(starts, b, problem.certainty_rows, rows.weight)
         self.rows_gathered += len(units) * b
         return rows

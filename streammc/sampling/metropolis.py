@@ -96,6 +96,10 @@ def metropolis(
         spread = 0.0
     elif _laplace(sampler):
         spread = 1.0
+    check = None if cv.certificate["passes"] else _check_of(dataset, model)
+    held = _held(dataset, model, cv, prepared, certain, b, order)
+    if check is not None:
+        check(held.y[held.weight > 0.0])
     return MetropolisProblem(
         link=model.link,
         sums=taylor,
@@ -104,7 +108,7 @@ def metropolis(
         base=base,
         certain=load_block(dataset, model, certain, cv.theta_star, order),
         certainty_rows=certain,
-        held=_held(dataset, model, cv, prepared, certain, b, order),
+        held=held,
         source=dataset.rows(),
         constrain=model.constrain,
         moves=Moves(
@@ -124,7 +128,7 @@ def metropolis(
         shape=sampler.covariance if sampler.covariance in (DIAGONAL, FULL) else None,
         first=first,
         spread=float(spread),
-        check=None if cv.certificate["passes"] else _check_of(dataset, model),
+        check=check,
     )
 
 

@@ -115,7 +115,7 @@ def test_a_table_too_small_for_the_plan_is_sampled_with_a_few_rows(tmp_path):
     data = from_arrays(X, rng.poisson(np.exp(0.1 * X.sum(axis=1))))
     report = run_job(data, poisson(), sgld(), draws=100, warmup=50, chains=1, path=tmp_path / "r")
     assert 30 == report.summary["sampling"]["subsample_size"]
-    assert "30 rows a gradient, since" in report.summary["sampling"]["reason"]
+    assert "30 rows at a time, since" in report.summary["sampling"]["reason"]
 
 
 def test_decreasing_steps_are_told_to_be_weights(tmp_path):

@@ -1,0 +1,96 @@
+"""Samplers with an acceptance test as jobs: same bits whatever the resources, and resumed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from streammc.errors import ConfigError, ModelError
+from streammc.models import logistic
+from streammc.samplers import mh
+from streammc.sampling.job import run_job
+from streammc.stores import from_arrays
+from streammc.trace.run_directory import RunDirectory
+
+pytestmark = pytest.mark.usefixtures("small_blocks")
+
+FREE = {"control_variate": "none", "covariance": "full", "start": 0.0}
+SAMPLERS = {
+    "mh": mh(),
+    "mh, langevin, learnt": mh(**FREE, proposal="langevin", gradient_size=300, unit_rows=3),
+    "mh, sghmc": mh(proposal="sghmc", n_steps=2, gradient_size=60, unit_rows=7),
+}
+
+
+class StopAfter:
+    """Stop, seen by the chains in the middle of the interval after ``commits`` commits."""
+
+    def __init__(self, commits):
+        self.left = commits
+
+    def progress(self, phase, done, total, facts):
+        self.left -= phase in ("warmup", "draws")
+
+    def __call__(self):
+        return self.left <= 0
+
+
+def digest(path):
+    return RunDirectory.open(path).digest()
+
+
+@pytest.mark.parametrize("kind", SAMPLERS)
+def test_resources_stops_and_extensions_change_no_bit(small_job, store, tmp_path, kind):
+    settings = {"sampler": SAMPLERS[kind], "chains": 2, "warmup": 150, "temperature": "50:sqrt"}
+    small_job.sample(store, tmp_path / "whole", draws=150, **settings)
+    options = {"threads": 1, "batch_iterations": 7, **settings}
+    small_job.sample(small_job.in_memory(), tmp_path / "other", draws=150, **options)
+    assert digest(tmp_path / "whole") == digest(tmp_path / "other")
+    path = tmp_path / "stopped"
+    for batch in (1, 4096, 7):
+        stop = StopAfter(1)
+        options = {"stop": stop, "progress": stop.progress, "batch_iterations": batch}
+        small_job.sample(store, path, draws=100, **settings, **options)
+    assert 150 == RunDirectory.open(path).committed_warmup + RunDirectory.open(path).committed_draws
+    assert small_job.sample(store, path, draws=100, **settings).finished
+    assert small_job.sample(store, path, draws=150, **settings).finished
+    found = RunDirectory.open(path).draws_matrix()
+    assert RunDirectory.open(tmp_path / "whole").draws_matrix().tobytes() == found.tobytes()
+    accepted = RunDirectory.open(path).read_group("sample_stats")["acceptance_rate"]
+    assert 0.02 < accepted.mean() < 0.95
+
+
+def test_a_run_without_a_pass_says_so_and_checks_the_responses_it_meets(tmp_path):
+    rng = np.random.default_rng(0)
+    X = np.c_[np.ones(400), rng.normal(size=400)]
+    y = (rng.random(400) < 0.5).astype(float)
+    sampler = mh(**FREE, step_size=0.1)
+    done = run_job(from_arrays(X, y), logistic(), sampler, draws=50, path=tmp_path / "a", seed=1)
+    sampling = done.summary["sampling"]
+    assert sampling["passes"] == 0
+    assert sampling["laplace_gap"] is None
+    assert sampling["decrement"] is None
+    assert sampling["forced"] == 0.0
+    assert sampling["test_rows_mean"] == 400
+    y[17] = 2.0
+    with pytest.raises(ModelError, match="expected 0 or 1 in the column"):
+        run_job(from_arrays(X, y), logistic(), sampler, draws=50, path=tmp_path / "b", seed=1)
+
+
+def test_a_start_far_away_is_found_back_from(tmp_path):
+    rng = np.random.default_rng(0)
+    X = np.c_[np.ones(400), rng.normal(size=400)]
+    y = (rng.random(400) < 0.5).astype(float)
+    options = {"draws": 1, "warmup": 400, "seed": 1, "chains": 1}
+    run_job(from_arrays(X, y), logistic(), mh(start=3.0), path=tmp_path / "a", **options)
+    draws = RunDirectory.open(tmp_path / "a").draws_matrix("warmup")
+    assert np.abs(draws[0, 0] - 3.0).max() < 1.0
+    assert np.abs(draws[0, -1]).max() < 0.6
+
+
+def test_contradictions_are_refused():
+    with pytest.raises(ConfigError, match="covariance='laplace' comes from the pass"):
+        mh(control_variate="none", covariance="laplace")
+    for wrong in ({"proposal": "walk"}, {"friction": 0.0}, {"start": "far"}, {"n_steps": 0}):
+        with pytest.raises(ConfigError, match=next(iter(wrong))):
+            mh(**wrong)
