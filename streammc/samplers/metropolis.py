@@ -22,12 +22,18 @@ class Metropolis(MetropolisOptions):
 
     name: ClassVar[str] = "mh"
     target: ClassVar[str] = "exact"
+    subsampled: ClassVar[bool] = False
     test: ClassVar[str] = "full"
     paper: ClassVar[str] = "Hastings 1970, Monte Carlo sampling methods using Markov chains"
 
     def __post_init__(self) -> None:
         """Check what can be checked without data."""
         super().__post_init__()
+        if self.subsample_size is not None:
+            raise ConfigError(
+                f"mh looks at all rows, found subsample_size {self.subsample_size}; leave it out, "
+                "or use mh-minibatch"
+            )
         if self.acceptance not in (METROPOLIS, BARKER):
             raise ConfigError(
                 f"acceptance must be 'metropolis' or 'barker', found {self.acceptance!r}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from streammc.samplers.metropolis_options import APPROXIMATE
 from streammc.samplers.stochastic_options import BIASED
 from streammc.samplers.temperature import Schedule
 
@@ -13,6 +14,8 @@ CORRECTION_WARNING = 0.1
 CORRECTION_Z = 4.5
 VARIANCE_WARNING = 1.0
 BIAS_WARNING = 0.05
+DECISION_WARNING = 0.05
+FORCED_WARNING = 0.1
 
 
 def summary_warnings(
@@ -47,11 +50,16 @@ def summary_warnings(
         lines.append(f"largest r_hat is {max(rhats):.3f}, above {R_HAT_WARNING}: draw more")
     if sampling.get("target") == BIASED:
         lines += bias_warnings(sampling)
-    elif sampling["log_lik_variance_mean"] > VARIANCE_WARNING:
+    elif (
+        sampling.get("target") != APPROXIMATE
+        and sampling["log_lik_variance_mean"] > VARIANCE_WARNING
+    ):
         lines.append(
             f"mean log_lik_variance is {sampling['log_lik_variance_mean']:.2f}, above "
             f"{VARIANCE_WARNING}: use a larger --subsample-size"
         )
+    if sampling.get("target") == APPROXIMATE:
+        lines += decision_warnings(sampling)
     if sampling.get("negative_signs"):
         lines.append(
             f"{100.0 * sampling['negative_signs']:.2g} % of the draws have a negative sign: weight "
@@ -106,5 +114,28 @@ def bias_warnings(sampling: dict[str, Any]) -> list[str]:
         lines.append(
             f"the noise estimate exceeded the friction in {100.0 * sampling['noise_clipped']:.2g} "
             "% of the steps and was cut there: use more friction or a smaller --step-size"
+        )
+    return lines
+
+
+def decision_warnings(sampling: dict[str, Any]) -> list[str]:
+    """Return what a reader should know about the decisions of an acceptance test."""
+    lines = []
+    error = sampling["decision_error_mean"]
+    if error is not None and error > DECISION_WARNING:
+        lines.append(
+            f"{sampling['sampler']} estimates that a decision is off by {error:.2g} in probability "
+            f"on average, above {DECISION_WARNING}: use more rows a decision, or hmc-ecs"
+        )
+    if sampling["decision_error_unknown"]:
+        lines.append(
+            f"{sampling['sampler']} could not tell the error of "
+            f"{100.0 * sampling['decision_error_unknown']:.2g} % of its decisions: their terms are "
+            "too few or too heavy-tailed; use more rows a decision, or hmc-ecs"
+        )
+    if sampling["forced"] > FORCED_WARNING:
+        lines.append(
+            f"{100.0 * sampling['forced']:.2g} % of the decisions looked at all rows, or were "
+            "skipped: use control variates, shorter steps or a higher temperature"
         )
     return lines

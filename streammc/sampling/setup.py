@@ -117,6 +117,8 @@ def decide(
         reason_few = f"{few} rows at a time, since {chosen.refused.split(';')[0]}"
         chosen = planned(subsample_size=few, certainty=False)
         chosen = replace(chosen, reasons=(chosen.reasons[0], reason_few))
+    if wanted.target == APPROXIMATE:
+        chosen = replace(chosen, n_blocks=1)  # every decision draws anew
     if wanted.target == BIASED:
         from streammc.sampling.stochastic import tune
 
