@@ -25,7 +25,8 @@ def summary_warnings(
 ) -> list[str]:
     """Return what a reader of the summary should know, one line each."""
     lines = []
-    blocks = sampling["n_blocks"] or 0
+    # A subsample that every decision draws anew has no past.
+    blocks = 0 if "test_rows_mean" in sampling else sampling["n_blocks"] or 0
     if sampling["warmup"] < 5 * blocks:
         lines.append(
             f"warmup of {sampling['warmup']} is shorter than 5 x {blocks} blocks: the first "

@@ -232,6 +232,7 @@ def test_draws_before_a_schedule_has_ended_are_told(tmp_path):
     options = {"draws": 50, "warmup": 20, "chains": 2, "seed": 3, "temperature": "100:60"}
     told = run_job(data, model, mh(), path=tmp_path / "run", **options).warnings
     assert any("from iteration 60 on" in line and "first 40 draws" in line for line in told)
+    assert not any("blocks" in line for line in told)
 
 
 def test_one_definition_for_a_schedule_and_its_last_temperature():
