@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar
 
 import numpy as np
@@ -56,6 +57,7 @@ class Logistic(LinearModel):
 
     name: ClassVar[str] = "logistic"
     link_kernel: ClassVar[Any] = link
+    derivative_bounds: ClassVar[tuple[float, ...]] = (1.0, 0.25, 1.0 / (6.0 * math.sqrt(3.0)))
 
     def response_fault(self, y: Vector) -> tuple[Index, str] | None:
         """Return where ``y`` is not 0 or 1."""

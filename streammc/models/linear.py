@@ -37,6 +37,9 @@ class LinearModel(ABC):
     link_kernel: ClassVar[Any]
     n_linear: ClassVar[int] = 1
     sums_kernel: ClassVar[Any] = None
+    derivative_bounds: ClassVar[tuple[float, ...]] = ()
+    """What no derivative of the log-likelihood of a row in its linear predictor exceeds, of
+    order 1, 2, ...; those that are known."""
 
     def __post_init__(self) -> None:
         """Turn a mapping into a prior by name; refuse what is not a prior."""

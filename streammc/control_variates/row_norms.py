@@ -1,0 +1,70 @@
+"""How large a sampled term can be, from the lengths of the rows.
+
+The log-likelihood of a row has the derivative ``f^(k)`` of order k in its linear predictor,
+bounded by ``M_k`` (``model.derivative_bounds``). What an expansion of order k at theta_star
+leaves of it, ``r_i``, has in the predictor a derivative of at most ``M_{k+1} |x_i . delta|^k
+/ k!``, ``delta = theta - theta_star`` (Taylor's theorem for ``f'``), so that
+
+    |r_i(theta') - r_i(theta)| <= w_i ||x_i||^(k+1) M_{k+1} / k! max(||delta||, ||delta'||)^k
+                                  ||theta' - theta||,
+
+and without an expansion, as with one of order 0, the same with k = 0. A term of an acceptance
+test is U times the sum over a unit of b rows: ``U b`` times the largest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from streammc.protocols import Dataset, Model, RowBlock, Vector
+
+
+@dataclass(frozen=True)
+class LargestNorms:
+    """The largest ``w_i ||x_i||^p`` of all rows for p = 1, 2, 3."""
+
+    def map(self, block: RowBlock) -> Vector:
+        """Return (3,) of these rows."""
+        if not len(block.weight):
+            return np.zeros(3)
+        norms = np.sqrt(np.einsum("ij,ij->i", block.X, block.X, dtype=np.float64))
+        powers = block.weight * norms ** np.arange(1, 4)[:, None]
+        largest: Vector = powers.max(axis=1)
+        return largest
+
+    def combine(self, left: Vector, right: Vector) -> Vector:
+        """Return the larger."""
+        return np.maximum(left, right)
+
+
+def term_bound(
+    dataset: Dataset,
+    model: Model,
+    order: int,
+    unit_rows: int,
+    *,
+    scheduler: Any = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> float:
+    """Return B with ``|x_j| <= B max(||delta||, ||delta'||)^order ||theta' - theta||``.
+
+    One pass over the rows, at temperature 1; infinite where the model bounds no derivative.
+
+    Parameters
+    ----------
+    order
+        Of the control variates; 0 also where there are none.
+    unit_rows
+        Rows of a unit, b.
+    """
+    bounds = getattr(model, "derivative_bounds", ())
+    if len(bounds) <= order or model.n_scalar > 0:
+        return math.inf
+    norms = dataset.reduce(LargestNorms(), scheduler=scheduler, progress=progress)
+    n_units = -(-dataset.n_rows // unit_rows)
+    return float(n_units * unit_rows * norms[order] * bounds[order] / math.factorial(order))

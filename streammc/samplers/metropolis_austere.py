@@ -1,0 +1,94 @@
+"""``mh-austere``: Metropolis-Hastings with sequential t-tests, Korattikara et al. 2014."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from streammc.errors import ConfigError
+from streammc.samplers.metropolis_options import MetropolisOptions
+from streammc.samplers.options import build
+from streammc.samplers.stochastic_options import check_number
+
+LEAST_EPSILON = 1e-6
+
+
+@dataclass(frozen=True)
+class AustereMetropolis(MetropolisOptions):
+    """Options of ``mh-austere``; ``None`` means chosen automatically."""
+
+    conservative: bool = True
+    """Choose ``subsample_size`` and ``epsilon`` once, for the worst case; otherwise at every
+    decision, for the mean and variance of all rows, which it evaluates."""
+    epsilon: float | None = None
+    """Threshold of each t-test. With ``subsample_size`` given too, nothing is chosen."""
+    max_error: float = 0.1
+    """Bound within which the cheapest pair is chosen: on the probability of a wrong decision
+    in the worst case, or, not conservative, on the error in the probability of acceptance."""
+    given_uniform: bool = False
+    """Not conservative: choose for the uniform that was drawn, not on average over it."""
+
+    name: ClassVar[str] = "mh-austere"
+    test: ClassVar[str] = "austere"
+    barker: ClassVar[bool] = False
+    paper: ClassVar[str] = "Korattikara, Chen and Welling 2014, Austerity in MCMC land"
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without data."""
+        super().__post_init__()
+        for option in ("conservative", "given_uniform"):
+            if not isinstance(getattr(self, option), bool):
+                raise ConfigError(
+                    f"{option} must be true or false, found {getattr(self, option)!r}"
+                )
+        check_number("epsilon", self.epsilon, above=True, most=0.5)
+        check_number("max_error", self.max_error, above=True, most=0.5)
+        if self.epsilon is not None and not LEAST_EPSILON <= self.epsilon < 0.5:
+            raise ConfigError(
+                f"epsilon must be at least {LEAST_EPSILON:g} and below 0.5, found {self.epsilon!r}"
+            )
+        fixed = self.subsample_size is not None and self.epsilon is not None
+        if fixed and not self.conservative:
+            raise ConfigError(
+                "conservative=False chooses subsample_size and epsilon at every decision, and "
+                "both are given; leave one of them out"
+            )
+        if self.given_uniform and self.conservative:
+            raise ConfigError("given_uniform=True needs conservative=False")
+
+    @property
+    def test_options(self) -> dict[str, Any]:
+        """Return what ``prepare`` of the test takes, by name."""
+        return {
+            "conservative": self.conservative,
+            "epsilon": self.epsilon,
+            "max_error": self.max_error,
+            "given_uniform": self.given_uniform,
+        }
+
+
+def mh_austere(**options: Any) -> AustereMetropolis:
+    """Return the ``mh-austere`` sampler with the given options.
+
+    After every ``subsample_size`` more rows, drawn without replacement, a t-test at level
+    ``epsilon`` asks whether the log-ratio of the rows so far decides; a decision that no
+    test makes takes all rows (Korattikara et al. 2014). The error of the whole sequence,
+    not of one test, is recorded as ``decision_error``; where terms are skewed it says so.
+
+    Parameters
+    ----------
+    **options
+        Fields of :class:`AustereMetropolis` and of the options that it shares.
+
+    Raises
+    ------
+    ConfigError
+        If an option does not exist or has a value outside its range.
+
+    Examples
+    --------
+    >>> from streammc.samplers import mh_austere
+    >>> mh_austere(max_error=0.05).target
+    'approximate'
+    """
+    return build(AustereMetropolis, "mh-austere", options)

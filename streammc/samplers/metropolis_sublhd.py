@@ -1,0 +1,94 @@
+"""``mh-sublhd``: Metropolis-Hastings with a concentration bound, Bardenet et al. 2014."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from streammc.errors import ConfigError
+from streammc.samplers.metropolis_options import MetropolisOptions
+from streammc.samplers.options import build
+from streammc.samplers.stochastic_options import check_number
+
+BOUNDS: Final = ("pass", "model")
+BERNSTEIN_SERFLING: Final = "bernstein-serfling"
+INEQUALITIES: Final = (BERNSTEIN_SERFLING, "bernstein")
+
+
+@dataclass(frozen=True)
+class BoundedMetropolis(MetropolisOptions):
+    """Options of ``mh-sublhd``; ``None`` means chosen automatically."""
+
+    gamma: float = 2.0
+    """How many times as many rows the next look has."""
+    p: float = 2.0
+    """Look t has a share (p - 1) / (p t^p) of ``delta``."""
+    delta: float = 0.01
+    """Bound on the probability that a decision is not that on all rows."""
+    bound: str = "pass"
+    """On the size of a term: ``pass`` evaluates all rows at every decision; ``model`` takes
+    what the model says, and a pass where it says nothing."""
+    inequality: str = BERNSTEIN_SERFLING
+    """``bernstein-serfling``, or ``bernstein``, as published experiments had it."""
+
+    name: ClassVar[str] = "mh-sublhd"
+    test: ClassVar[str] = "sublhd"
+    barker: ClassVar[bool] = False
+    paper: ClassVar[str] = "Bardenet, Doucet and Holmes 2014, Towards scaling up MCMC"
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without data."""
+        super().__post_init__()
+        for option in ("gamma", "p"):
+            value = getattr(self, option)
+            check_number(option, value)
+            if value is None or not value > 1.0:
+                raise ConfigError(f"{option} must be above 1, found {value!r}")
+        check_number("delta", self.delta, above=True, most=0.5)
+        if self.delta is None:
+            raise ConfigError("delta must be a number in (0, 0.5], found None")
+        for option, known in (("bound", BOUNDS), ("inequality", INEQUALITIES)):
+            if getattr(self, option) not in known:
+                raise ConfigError(
+                    f"{option} must be {' or '.join(map(repr, known))}, "
+                    f"found {getattr(self, option)!r}"
+                )
+
+    @property
+    def test_options(self) -> dict[str, Any]:
+        """Return what ``prepare`` of the test takes, by name."""
+        return {
+            "gamma": self.gamma,
+            "p": self.p,
+            "delta": self.delta,
+            "bound": self.bound,
+            "inequality": self.inequality,
+        }
+
+
+def mh_sublhd(**options: Any) -> BoundedMetropolis:
+    """Return the ``mh-sublhd`` sampler with the given options.
+
+    Rows are drawn without replacement, ``gamma`` times as many at each look, until an
+    empirical Bernstein-Serfling interval around the log-ratio excludes the threshold, or
+    all rows are used (Bardenet, Doucet and Holmes 2014). A decision differs from that on
+    all rows with probability at most ``delta``, whatever the rows are, as long as no term
+    exceeds its bound; ``bound='pass'`` evaluates all rows to make sure.
+
+    Parameters
+    ----------
+    **options
+        Fields of :class:`BoundedMetropolis` and of the options that it shares.
+
+    Raises
+    ------
+    ConfigError
+        If an option does not exist or has a value outside its range.
+
+    Examples
+    --------
+    >>> from streammc.samplers import mh_sublhd
+    >>> mh_sublhd(delta=0.05).test_options["delta"]
+    0.05
+    """
+    return build(BoundedMetropolis, "mh-sublhd", options)
