@@ -31,6 +31,8 @@ SAMPLERS: Final[dict[str, str]] = {
     "hmc-ecs": "streammc.samplers.energy_conserving:hmc_ecs",
     "hmc-ecs-signed": "streammc.samplers.signed:hmc_ecs_signed",
     "mh": "streammc.samplers.metropolis:mh",
+    "mh-austere": "streammc.samplers.metropolis_austere:mh_austere",
+    "mh-sublhd": "streammc.samplers.metropolis_sublhd:mh_sublhd",
     "sghmc": "streammc.samplers.stochastic_hamiltonian:sghmc",
     "sgld": "streammc.samplers.stochastic_langevin:sgld",
 }

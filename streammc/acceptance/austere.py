@@ -66,6 +66,9 @@ from streammc.acceptance.interface import (
 )
 from streammc.numerics.jit import inline, jit
 
+CHOOSES_SIZE: Final = True
+"""``m`` is chosen here where the user gives none, not by a plan."""
+
 CHOSEN: Final = 0  # memory: 1 + the pair chosen for this decision; -1: none meets the limit
 SKEWNESS, WEIGHT = range(2)  # carried
 _FORGET: Final = 0.99
@@ -184,6 +187,6 @@ def prepare(
         If no pair meets the bound in the worst case, with ``epsilon`` down to 1e-6.
     """
     settings, table = pair_table(population, m, epsilon, max_error, conservative, given_uniform)
-    searches = settings[SEARCH] != SEARCH_NONE
+    searches = bool(settings[SEARCH] != SEARCH_NONE)
     first = 0 if searches else min(int(settings[FIRST_PAIR + TERMS]), population)
-    return Prepared(settings, table, first, False)
+    return Prepared(settings, table, first, False, sweeps=searches)

@@ -77,7 +77,7 @@ def _recurse(population, m, threshold, least, nodes, weights, drifts, error, row
         if n > 0:
             further = tau * math.exp(least)
             wanted = population * further / (1.0 + further)
-            looks = max(1, int(math.ceil((min(wanted, last) - n) / m - 1e-9)))
+            looks = max(1, math.ceil((min(wanted, last) - n) / m - 1e-9))
         following = n + looks * m
         tau_next = following / (population - following)
         keep = tau / tau_next

@@ -138,4 +138,5 @@ def prepare(
     settings = np.array(
         [first, gamma, p, delta, INEQUALITIES.index(inequality), SOURCES.index(bound)]
     )
-    return Prepared(settings.astype(np.float64), np.zeros((0, 0)), first, False)
+    table = np.zeros((0, 0))
+    return Prepared(settings.astype(np.float64), table, first, False, sweeps=bound == PASS)

@@ -10,11 +10,13 @@ if TYPE_CHECKING:
     from streammc.samplers.energy_conserving import hmc_ecs
     from streammc.samplers.full_data import hmc
     from streammc.samplers.metropolis import mh
+    from streammc.samplers.metropolis_austere import mh_austere
+    from streammc.samplers.metropolis_sublhd import mh_sublhd
     from streammc.samplers.signed import hmc_ecs_signed
     from streammc.samplers.stochastic_hamiltonian import sghmc
     from streammc.samplers.stochastic_langevin import sgld
 
-__all__ = ["hmc", "hmc_ecs", "hmc_ecs_signed", "mh", "sghmc", "sgld"]
+__all__ = ["hmc", "hmc_ecs", "hmc_ecs_signed", "mh", "mh_austere", "mh_sublhd", "sghmc", "sgld"]
 
 
 def __getattr__(name: str) -> Any:

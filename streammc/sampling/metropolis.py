@@ -61,9 +61,9 @@ def metropolis(
     population = -(-dataset.n_rows // b)
     rows = sampler.subsample_size
     m = rows and max(rows // b, 1)
-    if m is None and plan is not None:
-        m = plan.k
     module = import_module(f"streammc.acceptance.{sampler.test}")
+    if m is None and plan is not None and not getattr(module, "CHOOSES_SIZE", False):
+        m = plan.k
     prepared: Prepared = module.prepare(population, **_rows_of(module, m), **sampler.test_options)
     kind = PROPOSALS.index(sampler.proposal)
     gradient = sampler.gradient_size

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 from decisions import decisions
-from term_populations import metropolis, population
 from scipy.stats import norm, t
+from term_populations import metropolis, population
 
 from streammc.acceptance.austere import decide, prepare, student_threshold
 from streammc.acceptance.austere_search import EPSILONS, SIZES
@@ -21,7 +21,6 @@ from streammc.acceptance.interface import (
 from streammc.acceptance.sequential_error import drift_grid, sequential_test, tabulated
 from streammc.errors import ConfigError
 from streammc.numerics.jit import f8, i8, jit, vector
-
 
 SIZE = 500
 
@@ -109,7 +108,7 @@ def test_acceptance_is_metropolis_within_the_sequential_error(delta: float, n: i
 
 
 @pytest.mark.parametrize("mu", [0.001, 2.0])
-@pytest.mark.parametrize("m, epsilon", [(50, 0.005), (100, 0.1)])
+@pytest.mark.parametrize(("m", "epsilon"), [(50, 0.005), (100, 0.1)])
 def test_wrong_decisions_are_those_of_the_recursion(m: int, epsilon: float, mu: float) -> None:
     n = 40_000
     wrong, found, test = flips(at_uniform, "normal", mu, m, epsilon, n)
@@ -133,7 +132,7 @@ def test_the_finite_population_matters() -> None:
 
 
 @pytest.mark.parametrize("kind", ["skewed", "heavy", "rare"])
-@pytest.mark.parametrize("m, epsilon", [(50, 0.005), (100, 0.1)])
+@pytest.mark.parametrize(("m", "epsilon"), [(50, 0.005), (100, 0.1)])
 def test_skewed_terms_err_more_and_the_test_says_so(kind: str, m: int, epsilon: float) -> None:
     n, more = 20_000, 0.0
     for mu in (0.001, 2.0):
@@ -225,5 +224,5 @@ def test_a_population_of_one_look_is_decided_by_all_of_it(size: int) -> None:
 
 
 def test_a_bound_that_no_pair_meets_is_refused() -> None:
-    with pytest.raises(ConfigError, match="found 0\\.\\d+ at best: raise max_error"):
+    with pytest.raises(ConfigError, match="at best: raise max_error"):
         prepare(100_000, m=50, epsilon=None, max_error=1e-6)

@@ -73,7 +73,7 @@ def test_error_and_terms_are_those_of_simulated_paths(mu: float) -> None:
         assert abs(error - epsilon) > 0.002
 
 
-@pytest.mark.parametrize("m, epsilon", PUBLISHED)
+@pytest.mark.parametrize(("m", "epsilon"), PUBLISHED)
 def test_worst_cases_are_those_published(m: int, epsilon: float) -> None:
     size = 13_000
     test = sequential_test(size, m, epsilon, np.zeros(1))
@@ -86,7 +86,7 @@ def test_worst_cases_are_those_published(m: int, epsilon: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "size, bound, chosen",
+    ("size", "bound", "chosen"),
     [(13_007, 0.1, (450, 0.01)), (100_000, 0.2, (300, 0.01)), (13_007, 0.05, (50, 0.001))],
 )
 def test_the_search_finds_what_was_published(

@@ -48,9 +48,7 @@ def test_acceptance_is_metropolis_within_delta(kind: str, inequality: str, n: in
     prepared = prepare(size, m=50, delta=limit, inequality=inequality)
     x = population(kind, size)
     for delta in (-1.2, -0.3, 0.4):
-        found = decisions(
-            decide, prepared.settings, x, n=n, seed=1, delta=delta, replace=False
-        )
+        found = decisions(decide, prepared.settings, x, n=n, seed=1, delta=delta, replace=False)
         off = abs(found.accepted - metropolis(delta))
         assert off <= found.error.mean() + 4.5 * math.sqrt(0.25 / n)
         assert set(np.unique(found.error)) <= {0.0, limit}
@@ -60,7 +58,7 @@ def test_acceptance_is_metropolis_within_delta(kind: str, inequality: str, n: in
 
 
 @pytest.mark.parametrize("inequality", INEQUALITIES)
-@pytest.mark.parametrize("factor, holds", [(1.0, True), (0.1, True), (0.01, False)])
+@pytest.mark.parametrize(("factor", "holds"), [(1.0, True), (0.1, True), (0.01, False)])
 def test_wrong_decisions_stay_below_delta_where_the_bound_holds(
     factor: float, holds: bool, inequality: str
 ) -> None:
