@@ -76,7 +76,7 @@ class Moves(NamedTuple):
     population: int
     """U."""
     bound: float
-    """That no ``U |x_j|`` exceeds per unit of distance in theta; infinite: none is known."""
+    """B of ``|x_j| <= B max(|delta|, |delta'|)^order |theta' - theta|``; infinite: not known."""
     learnt: int
     """Whether the steps have a shape of their own."""
     finite: int
@@ -190,9 +190,11 @@ def begin(base, now, new, at, moves, rng):  # type: ignore[no-untyped-def]
     at.where[TAKEN] = at.where[SWEPT_UNITS] = 0
     displace(base.factor, now.z, at.delta)
     displace(base.factor, new.z, at.new_delta)
-    distance = 0.0
+    distance = first = second = 0.0
     for j in range(d):
         distance += (at.new_delta[j] - at.delta[j]) ** 2
+        first += at.delta[j] ** 2
+        second += at.new_delta[j] ** 2
     before = now.scalars[REST] - values[PRIOR]
     after = new.scalars[REST] - values[NEW_PRIOR]
     prior = values[NEW_PRIOR] - values[PRIOR]
@@ -200,7 +202,8 @@ def begin(base, now, new, at, moves, rng):  # type: ignore[no-untyped-def]
     facts[POPULATION] = moves.population
     facts[BOUND] = math.inf
     if moves.bound < math.inf:
-        facts[BOUND] = moves.bound * math.sqrt(distance) / values[TAU]
+        power = 0.5 * max(base.order, 0)
+        facts[BOUND] = moves.bound * math.sqrt(distance) * max(first, second) ** power / values[TAU]
     at.draws[UNIFORM] = 1.0 - rng.random()  # never 0
     at.draws[NORMAL] = rng.standard_normal()
     at.draws[UNIFORM2] = 1.0 - rng.random()

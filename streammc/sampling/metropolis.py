@@ -65,6 +65,9 @@ def metropolis(
     if m is None and plan is not None and not getattr(module, "CHOOSES_SIZE", False):
         m = plan.k
     prepared: Prepared = module.prepare(population, **_rows_of(module, m), **sampler.test_options)
+    bound = cv.certificate.get("term_bound")
+    if sampler.test_options.get("bound") == "model" and bound is None:
+        prepared = prepared._replace(sweeps=True)
     kind = PROPOSALS.index(sampler.proposal)
     gradient = sampler.gradient_size
     if gradient is None and order < 1:
@@ -118,7 +121,7 @@ def metropolis(
             k,
             min(prepared.first, population) if not prepared.replace else prepared.first,
             population,
-            np.inf,
+            np.inf if bound is None else float(bound),
             int(sampler.covariance in (DIAGONAL, FULL)),
             int(not prepared.replace),
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -10,6 +11,7 @@ from typing import Any, Final, cast
 from streammc.control_variates.certify import compute
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.plan import Plan
+from streammc.control_variates.row_norms import term_bound
 from streammc.control_variates.unexpanded import without_pass
 from streammc.control_variates.units import plan_units
 from streammc.errors import IdentityError, RefusedError
@@ -20,10 +22,12 @@ from streammc.samplers.stochastic_options import BIASED, NONE, StochasticGradien
 from streammc.sampling import design
 from streammc.sampling.chains import Progress
 from streammc.sampling.held_rows import memory_limit
+from streammc.sampling.identity import finite_or_none
 from streammc.sampling.recalibrate import recalibrate
 from streammc.trace.run_directory import RunDirectory
 
 CONTROL_VARIATES: Final = "control-variates.zarr"
+MODEL_BOUND: Final = "model"
 _DTYPES: Final = {"diverging": "bool", "n_steps": "int64", "n_rows": "int64"}
 
 
@@ -72,6 +76,7 @@ def decide(
 
     if isinstance(sampler, MetropolisOptions) and sampler.control_variate == NONE:
         found = without_pass(dataset, model, sampler.start)
+        found = _bounded(found, dataset, model, sampler, None, scheduler)
         return Setup(sampler, found, None, reason or "asked for by name")
     wanted = _subsampling(sampler)
     order = wanted.order if wanted is not None else 2
@@ -119,6 +124,7 @@ def decide(
         chosen = replace(chosen, reasons=(chosen.reasons[0], reason_few))
     if wanted.target == APPROXIMATE:
         chosen = replace(chosen, n_blocks=1)  # every decision draws anew
+        cv = _bounded(cv, dataset, model, sampler, chosen, scheduler)
     if wanted.target == BIASED:
         from streammc.sampling.stochastic import tune
 
@@ -128,6 +134,29 @@ def decide(
     if sampler is None:
         return Setup(sampler_builder("hmc")(), cv, None, f"hmc, because {chosen.refused}")
     raise RefusedError(chosen.refused)
+
+
+def _bounded(
+    cv: ControlVariates,
+    dataset: Dataset,
+    model: Model,
+    sampler: Sampler | None,
+    plan: Plan | None,
+    scheduler: Any,
+) -> ControlVariates:
+    """Return ``cv`` with the model's bound on a term, where the sampler asks for it: one pass."""
+    if sampler is None or sampler.describe().get("bound") != MODEL_BOUND:
+        return cv
+    order = sampler.describe()["control_variate"]
+    b = plan.unit_rows if plan is not None else sampler.describe()["unit_rows"] or 1
+    begun = time.perf_counter()
+    bound = term_bound(dataset, model, 0 if order == NONE else order, b, scheduler=scheduler)
+    record = {"term_bound": finite_or_none(bound), **cv.certificate}
+    if record["term_bound"] is not None:
+        record["rows_read"] += dataset.n_rows
+        record["bytes_read"] += dataset.n_rows * dataset.rows().row_bytes
+        record["seconds"] += time.perf_counter() - begun
+    return replace(cv, certificate=record)
 
 
 def _subsampling(sampler: Sampler | None) -> SubsamplingSampler | None:

@@ -10,6 +10,7 @@ import pytest
 from streammc.acceptance.interface import (
     ACCEPT,
     BATCH,
+    BOUND,
     COUNT,
     KNOWN,
     M2,
@@ -25,6 +26,7 @@ from streammc.acceptance.interface import (
     Prepared,
 )
 from streammc.control_variates.certify import compute
+from streammc.control_variates.row_norms import term_bound
 from streammc.control_variates.unexpanded import without_pass
 from streammc.estimators.blocks import allocate_block
 from streammc.models import logistic
@@ -57,7 +59,7 @@ def nosy(settings, facts, terms, draws, memory, carried, reply, table):
         return SWEEP
     for i, place in enumerate((KNOWN, MEAN, M2, BATCH, SWEPT_MEAN, SWEPT_LARGEST, COUNT)):
         carried[i] = facts[place]
-    carried[7] = terms[FIRST]
+    carried[7] = facts[BOUND] if settings[0] == 1.0 else terms[FIRST]
     reply[USED] = facts[COUNT]
     return ACCEPT
 
@@ -75,7 +77,9 @@ def log_lik(X, y, theta):
 
 
 class Case:
-    def __init__(self, order, *, held, heat=1.0, replace_rows=True, certain=True, schedule=None):
+    def __init__(
+        self, order, *, held, heat=1.0, replace_rows=True, certain=True, schedule=None, bound=False
+    ):
         self.X, self.y, self.weight = arrays()
         data = from_arrays(self.X, self.y, weight=self.weight)
         model = logistic(prior=normal(scale=2.0))
@@ -85,7 +89,7 @@ class Case:
         self.certain = CERTAIN if certain and order != "none" else CERTAIN[:0]
         self.order = -1 if order == "none" else order
         rows = load_block(data, model, self.certain, self.cv.theta_star, self.order)
-        prepared = Prepared(np.zeros(0), np.zeros((0, 0)), 10, replace_rows)
+        prepared = Prepared(np.array([float(bound)]), np.zeros((0, 0)), 10, replace_rows)
         block = made.held
         if not held:
             block = allocate_block(0, 3, 1)
@@ -93,6 +97,9 @@ class Case:
             block.weight[self.certain] = 0.0
             block.expansion[:, self.certain] = 0.0
         moves = made.moves._replace(first_units=10, finite=int(not replace_rows))
+        if bound:
+            largest = term_bound(data, model, max(self.order, 0), B)
+            moves = moves._replace(bound=largest)
         self.problem = replace(
             made, decide=nosy, prepared=prepared, certain=rows, certainty_rows=self.certain,
             held=block, moves=moves,
@@ -173,3 +180,16 @@ def test_a_schedule_heats_the_likelihood_alone():
         np.testing.assert_allclose(carried[0] + carried[4], ratio, atol=1e-10)
         other = case.log_posterior(after, 1.0) - case.log_posterior(before, 1.0)
         assert abs(ratio - other) > 1e-3
+
+
+@pytest.mark.parametrize("order", [2, 1, 0, "none"])
+def test_no_term_exceeds_the_bound_of_the_model(order):
+    heat = Schedule.parse("4:sqrt")
+    case = Case(order, held=True, bound=True, schedule=heat)
+    ratios = []
+    for iteration, (before, found, carried) in enumerate(case.run(30)):
+        x = UNITS * (case.remainders(found["theta"][0]) - case.remainders(before))
+        np.testing.assert_allclose(carried[5], np.abs(x).max() / heat.at(iteration, 1)[0])
+        ratios.append(carried[5] / carried[7])
+    assert max(ratios) <= 1.0
+    assert max(ratios) > 1e-3
