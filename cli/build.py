@@ -30,7 +30,7 @@ def find_model(name: str, allow_code: bool = False) -> Callable[..., Any]:
 
 def make_model(
     name: str,
-    prior_scale: float,
+    prior_scale: float | None,
     options: Mapping[str, Any] | None = None,
     priors: Sequence[tuple[str, str]] = (),
     allow_code: bool = False,
@@ -44,13 +44,23 @@ def make_model(
     return find_model(name, allow_code)(prior=prior, **given)
 
 
-def make_prior(scale: float, items: Sequence[tuple[str, str]]) -> Any:
+def settled_prior_scale(name: str, scale: float | None) -> float | None:
+    """Return the scale of ``--prior-scale``: 10, or ``None`` where the model has its own prior."""
+    from streammc.models.linear import default_prior
+
+    own = scale is None and name in registry.MODELS
+    if own and registry.model(name)().prior != default_prior():
+        return None
+    return 10.0 if scale is None else scale
+
+
+def make_prior(scale: float | None, items: Sequence[tuple[str, str]]) -> Any:
     """Return the prior of ``--prior`` pairs; Normal(0, scale) where they name nothing.
 
     Parameters
     ----------
     scale
-        That of ``--prior-scale``.
+        That of ``--prior-scale``; ``None`` leaves what is not named to the model.
     items
         Names or patterns with the text of a prior; the name ``*`` is for all other
         coefficients.
@@ -67,7 +77,9 @@ def make_prior(scale: float, items: Sequence[tuple[str, str]]) -> Any:
         if key in priors:
             raise ConfigError(f"expected --prior for {key!r} once, found it again: keep one")
         priors[key] = parse(text)
-    rest = priors.setdefault("*", normal(scale=scale))
+    if scale is None and "*" not in priors:
+        return priors or None
+    rest = priors.setdefault("*", normal(scale=scale or 10.0))
     return rest if len(priors) == 1 else as_prior(priors)
 
 

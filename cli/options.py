@@ -71,8 +71,7 @@ def model_options(function: F) -> F:
     scale = setting(
         "--prior-scale",
         type=PositiveNumber(),
-        default=10.0,
-        show_default=True,
+        show_default="10, or the model's own",
         help="Normal(0, S) on every coefficient that --prior leaves, on the store's scale.",
     )
     prior = setting(

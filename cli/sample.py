@@ -55,7 +55,7 @@ def sample(
     model: str,
     allow_code: bool,
     prior: tuple[tuple[str, str], ...],
-    prior_scale: float,
+    prior_scale: float | None,
     sampler: str,
     control_variates: str | None,
     draws: int,
@@ -75,7 +75,7 @@ def sample(
     The same command again resumes an interrupted run, leaves a finished one as it is,
     and with more --draws extends it.
     """
-    from streammc.cli.build import make_model, make_sampler, split_options
+    from streammc.cli.build import make_model, make_sampler, settled_prior_scale, split_options
     from streammc.cli.execute import Job, check_job, execute
     from streammc.cli.receipt import require_apart
     from streammc.cli.report import run_document, show_run
@@ -87,6 +87,7 @@ def sample(
     where = parse_scheduler(scheduler)
     require_apart(output, [store])
     of_model, of_sampler = split_options(model, option, allow_code)
+    prior_scale = settled_prior_scale(model, prior_scale)
     built = make_model(model, prior_scale, of_model, prior, allow_code)
     chosen = make_sampler(sampler, flags, of_sampler)
     reason = ""

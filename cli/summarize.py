@@ -50,7 +50,7 @@ def summarize(
     model: str,
     allow_code: bool,
     prior: tuple[tuple[str, str], ...],
-    prior_scale: float,
+    prior_scale: float | None,
     output: str | None,
     passes: int | None,
     order: str,
@@ -59,7 +59,7 @@ def summarize(
     scheduler: str | None,
 ) -> None:
     """Find the posterior mode of STORE and the expansion there, in one or a few passes."""
-    from streammc.cli.build import make_model
+    from streammc.cli.build import make_model, settled_prior_scale
     from streammc.cli.inspect import control_variates_document, describe_control_variates
     from streammc.control_variates.certify import compute
     from streammc.control_variates.expansion import ControlVariates
@@ -74,6 +74,7 @@ def summarize(
         output if output is not None else f"{store.rstrip(os.sep).removesuffix('.zarr')}.cv.zarr"
     )
     require_apart(target, [store])
+    prior_scale = settled_prior_scale(model, prior_scale)
     built = make_model(model, prior_scale, dict(option), prior, allow_code)
     dataset, heat = open_store(store), Schedule.parse(temperature).final
     asked = {

@@ -9,6 +9,13 @@ normals. With ``theta`` drawn once,
     negative-binomial   y_i ~ Poisson(exp(x_i . theta) Gamma(phi, mean 1)), phi = 2
     gaussian   y_i ~ Normal(x_i . theta, sigma), sigma = 0.5
     student-t  y_i ~ x_i . theta + sigma StudentT(nu), sigma = 0.5, nu = 4
+    network    y_i ~ Bernoulli of a network of sigmoids, 8 and 4 hidden units
+
+A mixture has columns alone, no intercept and no response:
+
+    mixture-tied   x_i ~ (Normal(theta1, s) + Normal(theta1 + theta2, s)) / 2, theta = (0, 1),
+                   variance s = 2
+    mixture        x_i ~ sum_k Normal(mu_k, 1) / 3, three means in dim columns
 
 Every 65,536 rows, fewer where there are more than 64 columns, have their own stream of
 random numbers, so that row ``i`` depends on the kind, ``dim``, the seed, the intercept
@@ -20,7 +27,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -31,69 +37,15 @@ from streammc.protocols import Matrix, Vector
 from streammc.rng import Role, stream
 from streammc.stores.conversion import page_aligned
 from streammc.stores.layout import MAX_FEATURES, MAX_ROWS, ROW_MULTIPLE, choose_chunk_rows
+from streammc.stores.simulation_kinds import KINDS, Kind
 from streammc.stores.workers import available_threads, in_threads
 from streammc.stores.writer import StoreWriter
 
 _STREAM_ROWS: Final = 65_536
 _STREAM_VALUES: Final = 1 << 22
 """Most values of a stream: 16 MB."""
-_TILE_VALUES: Final = 1 << 16
-"""Values of a stream that stay in a core's cache while they are summed."""
 _BUFFER_BYTES: Final = 512 << 20
 """Most bytes in the buffers of all threads, unless one thread needs more."""
-_SIGMA: Final = 0.5
-_NU: Final = 4.0
-_PHI: Final = 2.0
-
-
-@dataclass(frozen=True)
-class _Kind:
-    """One response distribution."""
-
-    y_dtype: str
-    intercept: float
-    spread: float
-    """Largest standard deviation of the linear predictor, whatever ``dim``."""
-    draw: Callable[[Vector, np.random.Generator], NDArray[Any]]
-    scales: dict[str, float] = field(default_factory=dict)
-    """True scale parameters by name."""
-    most: float = 30.0
-    """Largest intercept; counts must fit their dtype."""
-
-
-def _bernoulli(eta: Vector, rng: np.random.Generator) -> NDArray[Any]:
-    # tanh does not overflow: 1 / (1 + exp(-eta)) = (1 + tanh(eta / 2)) / 2.
-    return rng.random(eta.size) < 0.5 * (1.0 + np.tanh(0.5 * eta))
-
-
-def _counts(eta: Vector, rng: np.random.Generator) -> NDArray[Any]:
-    return rng.poisson(np.exp(eta))
-
-
-def _signs(eta: Vector, rng: np.random.Generator) -> NDArray[Any]:
-    return rng.standard_normal(eta.size) < eta
-
-
-def _mixed_counts(eta: Vector, rng: np.random.Generator) -> NDArray[Any]:
-    return rng.poisson(np.exp(eta) * rng.gamma(_PHI, 1.0 / _PHI, eta.size))
-
-
-def _normals(eta: Vector, rng: np.random.Generator) -> NDArray[Any]:
-    return eta + _SIGMA * rng.standard_normal(eta.size)
-
-
-def _heavy(eta: Vector, rng: np.random.Generator) -> NDArray[Any]:
-    return eta + _SIGMA * rng.standard_t(_NU, eta.size)
-
-
-KINDS: Final[dict[str, _Kind]] = {
-    "gaussian": _Kind("float64", 0.5, 1.0, _normals, {"sigma": _SIGMA}),
-    "logistic": _Kind("uint8", -0.5, 1.0, _bernoulli),
-    "negative-binomial": _Kind("int32", 0.0, 0.5, _mixed_counts, {"phi": _PHI}, 12.0),
-    "poisson": _Kind("int32", 0.0, 0.5, _counts, most=12.0),
-    "probit": _Kind("uint8", -0.5, 1.0, _signs),
-    "student-t": _Kind("float64", 0.5, 1.0, _heavy, {"sigma": _SIGMA, "nu": _NU}),
-}
 
 
 def simulate(
@@ -114,12 +66,12 @@ def simulate(
     Parameters
     ----------
     kind
-        ``logistic``, ``probit``, ``poisson``, ``negative-binomial``, ``gaussian`` or
-        ``student-t``.
+        ``logistic``, ``probit``, ``poisson``, ``negative-binomial``, ``gaussian``,
+        ``student-t``, ``network``, ``mixture`` or ``mixture-tied``.
     path
         The new store.
     rows, dim
-        Rows and columns, the intercept included.
+        Rows and columns, the intercept included; ``mixture-tied`` has one column.
     seed
         Seed in ``[0, 2**64)``.
     chunk_rows
@@ -138,8 +90,8 @@ def simulate(
     Returns
     -------
     dict
-        ``kind``, ``seed``, the true ``theta`` and ``scales`` where there are some, also
-        kept in the store.
+        ``kind``, ``seed``, the true ``theta``, ``scales`` where there are some, and the
+        ``model`` with its ``options`` where its name is another; also kept in the store.
 
     Raises
     ------
@@ -161,15 +113,12 @@ def simulate(
     ):
         if type(value) is not int or not low <= value <= high:
             raise ConfigError(f"expected {name} between {low} and {high}, found {value!r}")
-    if intercept is not None and not -30.0 <= intercept <= family.most:
-        raise ConfigError(
-            f"expected an intercept between -30 and {family.most:g} for {kind}, found {intercept!r}"
-        )
-    theta = _truth(family, dim, seed, intercept)
+    theta = family.truth(dim, stream(seed, 0, Role.SIMULATE), intercept)
     record: dict[str, Any] = {"kind": kind, "seed": seed, "theta": theta.tolist()}
-    if family.scales:
-        record["scales"] = dict(family.scales)
-    features = ["Intercept", *(f"x{column}" for column in range(1, dim))]
+    record |= family.facts(dim)
+    features = [f"x{column}" for column in range(1, dim + 1)]
+    if family.y_dtype is not None:
+        features = ["Intercept", *features[:-1]]
     with StoreWriter(
         path,
         features=features,
@@ -178,18 +127,11 @@ def simulate(
         chunk_rows=_chunk_rows(dim, dtype, rows) if chunk_rows is None else chunk_rows,
         n_rows=rows,
     ) as writer:
-        source = _Source(family, theta, seed)
+        source = _Source(family, theta, dim, seed)
         _write(source, writer, rows, dtype, threads, progress)
-        writer.commit({"response": "y", "intercept": True, "simulation": record})
+        described = {"response": "y", "intercept": True} if family.y_dtype is not None else {}
+        writer.commit({**described, "simulation": record})
     return record
-
-
-def _truth(family: _Kind, dim: int, seed: int, intercept: float | None) -> Vector:
-    """Return theta: N(0, 0.5^2), narrower where many columns would add up too far."""
-    rng = stream(seed, 0, Role.SIMULATE)
-    theta = rng.normal(0.0, min(0.5, family.spread / np.sqrt(max(dim - 1, 1))), dim)
-    theta[0] = family.intercept if intercept is None else intercept
-    return theta
 
 
 def _stream_rows(dim: int) -> int:
@@ -215,7 +157,7 @@ def _write(
     progress: Callable[[int, int], None] | None,
 ) -> None:
     """Make and write all rows, in each thread some whole chunks that cover a stream."""
-    dim, size = source.theta.size, writer.chunk_rows
+    dim, size = source.dim, writer.chunk_rows
     step = size * -(-source.stream_rows // size)
     own = threading.local()
     threads = max(1, min(threads, _BUFFER_BYTES // (step * dim * np.dtype(dtype).itemsize)))
@@ -226,12 +168,15 @@ def _write(
             # One buffer for all chunks of a thread: new pages cost as much as writing them.
             length = min(step, rows)
             own.X = page_aligned((length, dim), dtype)
-            own.y = page_aligned((length,), source.family.y_dtype)
+            own.y = None
+            if source.family.y_dtype is not None:
+                own.y = page_aligned((length,), source.family.y_dtype)
         stop = min(start + step, rows)
-        X, y = own.X[: stop - start], own.y[: stop - start]
+        X, y = own.X[: stop - start], None if own.y is None else own.y[: stop - start]
         source.fill(start, X, y)
         for low in range(0, stop - start, size):
-            writer.put_chunk((start + low) // size, X[low : low + size], y[low : low + size])
+            part = None if y is None else y[low : low + size]
+            writer.put_chunk((start + low) // size, X[low : low + size], part)
         return stop - start
 
     def count(written: int) -> None:
@@ -246,34 +191,24 @@ def _write(
 class _Source:
     """The rows of a simulation, from any place on."""
 
-    def __init__(self, family: _Kind, theta: Vector, seed: int) -> None:
+    def __init__(self, family: Kind, theta: Vector, dim: int, seed: int) -> None:
         self.family = family
         self.theta = theta
-        self.stream_rows = _stream_rows(theta.size)
+        self.dim = dim
+        self.stream_rows = _stream_rows(dim)
         self._seed = seed
 
-    def fill(self, start: int, X: Matrix, y: NDArray[Any]) -> None:
+    def fill(self, start: int, X: Matrix, y: NDArray[Any] | None) -> None:
         """Set the rows from ``start`` on; the response sees ``X`` as it is stored."""
         size, stop = self.stream_rows, start + len(X)
         for block in range(start // size, -(-stop // size)):
             low, high = max(start, block * size), min(stop, (block + 1) * size)
             part = X[low - start : high - start]
             in_place = high - low == size and X.dtype == np.float32
-            Z: Matrix = part if in_place else np.empty((size, self.theta.size), np.float32)
-            response = self._draw(block, Z)
+            Z: Any = part if in_place else np.empty((size, self.dim), np.float32)
+            rng = stream(self._seed, block + 1, Role.SIMULATE)
+            response = self.family.draw(self.theta, Z, rng)
             if not in_place:
                 part[...] = Z[low - block * size : high - block * size]
-            y[low - start : high - start] = response[low - block * size : high - block * size]
-
-    def _draw(self, block: int, Z: NDArray[Any]) -> NDArray[Any]:
-        """Set ``Z`` to the columns of one stream and return its responses."""
-        rng = stream(self._seed, block + 1, Role.SIMULATE)
-        eta = np.zeros(len(Z))
-        step = max(256, _TILE_VALUES // self.theta.size)
-        for low in range(0, len(Z), step):
-            tile, total = Z[low : low + step], eta[low : low + step]
-            rng.standard_normal(out=tile, dtype=np.float32)
-            tile[:, 0] = 1.0
-            for column in range(self.theta.size):  # in this order, unlike a BLAS product
-                total += self.theta[column] * tile[:, column]
-        return self.family.draw(eta, rng)
+            if y is not None and response is not None:
+                y[low - start : high - start] = response[low - block * size : high - block * size]

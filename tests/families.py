@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import mpmath
 import numpy as np
 from mpmath import mpf
 
-from streammc.protocols import Vector
+from streammc import registry
+from streammc.protocols import Model, Vector
 
 Terms = tuple[mpf, ...]
 
@@ -30,6 +32,10 @@ class Family:
     """``(eta, y) -> value, first, second derivative`` where there is one predictor."""
     size: Callable[[mpf, mpf], Terms] | None = None
     """What the error of each is relative to: the largest term of the sum; default: itself."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Of the builder, where its default is too large for these tests."""
+    prior_scale: float = 10.0
+    """Of the normal prior of a coefficient, by default."""
 
 
 def logistic_log_lik(y: mpf, eta: mpf) -> mpf:
@@ -98,6 +104,12 @@ def binomial_size(eta: mpf, y: mpf) -> Terms:
     return abs(value), max(y * q, (1 - y) * p), abs(curve)
 
 
+def network_log_lik(y: mpf, *eta: mpf) -> mpf:
+    first, second, *weights, bias = eta
+    units = (1 / (1 + mpmath.exp(-z)) for z in (first, second))
+    return logistic_log_lik(y, bias + sum(w * h for w, h in zip(weights, units, strict=True)))
+
+
 COUNTS = (0.0, 1.0, 3.0, 255.0, 256.0, 1e4, 1e9, 2.0**53)
 NOT_COUNTS = (-1.0, 0.5, np.nan, np.inf, -np.inf, 2.0**54)
 
@@ -128,6 +140,14 @@ FAMILIES = {
         log_lik=negative_binomial_log_lik,
         bad=NOT_COUNTS,
     ),
+    "network": Family(
+        support=np.array([0.0, 1.0]),
+        responses=(0.0, 1.0),
+        log_lik=network_log_lik,
+        bad=(2.0, -1.0, 0.5, np.nan, np.inf),
+        options={"hidden": [2]},
+        prior_scale=1.0,
+    ),
     "poisson": Family(
         support=np.arange(400.0),
         responses=COUNTS,
@@ -148,3 +168,9 @@ FAMILIES = {
         bad=(np.nan, np.inf, -np.inf),
     ),
 }
+
+
+def built(name: str, **options: Any) -> Model:
+    """Return the registered model ``name``, small enough for every test."""
+    model: Model = registry.model(name)(**FAMILIES[name].options, **options)
+    return model

@@ -246,8 +246,8 @@ def _logarithms(model: Model, labels: tuple[str, ...]) -> list[str]:
 def _at(sums: BlockSums, theta: Vector, table: Matrix) -> Point:
     try:
         return posterior_point(theta, sums.expansion(len(theta)), table)
-    except NotPositiveDefiniteError:
-        raise ModelError(flat_message(table)) from None
+    except NotPositiveDefiniteError as error:
+        raise ModelError(flat_message(table, error.upwards)) from None
 
 
 def _refuse_separation(

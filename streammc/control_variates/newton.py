@@ -22,6 +22,8 @@ Objective = Callable[[Vector], tuple[float, Vector, Matrix]]
 
 # Below this relative pivot a factorisation has lost all its digits.
 _LOWEST_PIVOT = 1e-13
+# Below this, relative to a unit diagonal, an eigenvalue is negative, and not a rounded zero.
+_UPWARDS = -1e-8
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,11 @@ class Point:
 
 
 class NotPositiveDefiniteError(ArithmeticError):
-    """The posterior has no finite curvature in some direction."""
+    """The posterior has no finite curvature in some direction, or curves upwards in one."""
+
+    def __init__(self, upwards: bool = False) -> None:
+        super().__init__()
+        self.upwards = upwards
 
 
 def posterior_factor(precision: Matrix) -> Matrix:
@@ -52,14 +58,14 @@ def posterior_factor(precision: Matrix) -> Matrix:
     """
     diagonal = np.diag(precision)
     if not np.all(np.isfinite(precision)) or not np.all(diagonal > 0.0):
-        raise NotPositiveDefiniteError
+        raise NotPositiveDefiniteError(bool(np.any(diagonal < 0.0)))
     scale = 1.0 / np.sqrt(diagonal)
     scaled = precision * scale[:, None] * scale
     try:
         # Cholesky of the reversed matrix is U U' of the matrix; S = U^-T.
         reversed_factor = np.linalg.cholesky(scaled[::-1, ::-1])
     except np.linalg.LinAlgError:
-        raise NotPositiveDefiniteError from None
+        raise NotPositiveDefiniteError(bool(np.linalg.eigvalsh(scaled)[0] < _UPWARDS)) from None
     if np.min(np.diag(reversed_factor)) ** 2 < _LOWEST_PIVOT:
         raise NotPositiveDefiniteError
     upper = reversed_factor[::-1, ::-1]
@@ -140,12 +146,20 @@ def maximise(
 def _checked(point: Point, sums: tuple[float, Vector, Matrix], table: Matrix) -> Point:
     try:
         return posterior_point(point.theta, sums, table)
-    except NotPositiveDefiniteError:
-        raise ModelError(flat_message(table)) from None
+    except NotPositiveDefiniteError as error:
+        raise ModelError(flat_message(table, error.upwards)) from None
 
 
-def flat_message(table: Matrix) -> str:
-    """Return the message for a posterior without a mode."""
+def flat_message(table: Matrix, upwards: bool = False) -> str:
+    """Return the message for a posterior without a mode, or for a point that is none."""
+    if upwards:
+        return (
+            "expected a mode of the posterior, found a point where its logarithm curves upwards in "
+            "some direction: the response is fitted without error, or the point lies between the "
+            "modes of a mixture or a network; give a tighter prior (--prior-scale 1), fewer "
+            "components or units, or sample without a pass (--sampler mh-minibatch --option "
+            "control_variate=none)"
+        )
     if np.any(table[:, 0] == 0.0):
         return (
             "expected a posterior with a mode, found none: under a flat prior the response is "

@@ -5,13 +5,14 @@ The store holds ``z_j = (x_j - mean_j) / scale_j``, so that a linear predictor i
     sum_j beta_j z_j = sum_j (beta_j / scale_j) x_j - sum_j beta_j mean_j / scale_j
 
 and the last sum belongs to the intercept; a mean of the columns themselves becomes
-``mean_j + scale_j mu_j``. Draws are transformed, then summarised: quantiles and R-hat of
-a sum are not those of its parts.
+``mean_j + scale_j mu_j``, a distance between means ``scale_j`` times it. Draws are
+transformed, then summarised: quantiles and R-hat of a sum are not those of its parts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -24,8 +25,12 @@ if TYPE_CHECKING:
     import xarray as xr
 
 INTERCEPT: Final = "Intercept"
+COEFFICIENT: Final = "beta"
 MEAN: Final = "mu"
 """Name of the mean of the columns themselves."""
+
+TIED: Final = ["theta1", "theta2"]
+"""A mean of the only column, and how far the other is from it."""
 
 RATIOS: Final = {
     "logistic": "odds ratio",
@@ -77,17 +82,20 @@ def transform(
     mean = np.asarray(standardization["mean"], dtype=np.float64)
     scale = np.asarray(standardization["scale"], dtype=np.float64)
     groups = _variables(labels, features)
-    fits = mean.shape == scale.shape == (len(features),) and bool(groups)
+    tied = list(labels) == TIED and len(features) == 1
+    fits = mean.shape == scale.shape == (len(features),) and bool(groups or tied)
     if not fits or not np.isfinite(mean).all() or not (scale > 0).all():
         raise StoreError(
             f"expected a mean and a positive scale for each of {len(features)} coefficients, found "
             f"{mean.shape} and {scale.shape} for {len(labels)} parameters: verify the store"
         )
-    result = theta.copy()
+    result = theta * scale if tied else theta.copy()
+    if tied:
+        result[:, :, 0] += mean
     names = list(labels)
     added: list[tuple[int, str, NDArray[np.float64]]] = []
-    for variable, place in groups.items():
-        if variable == MEAN:
+    for start, place in groups.items():
+        if start.partition("[")[0] == MEAN:
             result[:, :, place] = mean + scale * theta[:, :, place]
             continue
         result[:, :, place] = theta[:, :, place] / scale
@@ -96,7 +104,7 @@ def transform(
             # Its own mean is 0 and scale 1, so that the shift does not contain it.
             result[:, :, place[features.index(INTERCEPT)]] += shift
         elif mean.any():
-            added.append((min(place), f"{variable}[{INTERCEPT}]", shift))
+            added.append((min(place), f"{start}{INTERCEPT}]", shift))
     for at, name, shift in sorted(added, reverse=True, key=lambda item: item[0]):
         result = np.insert(result, at, shift, axis=2)
         names.insert(at, name)
@@ -104,22 +112,34 @@ def transform(
 
 
 def _variables(labels: Sequence[str], features: Sequence[str]) -> dict[str, list[int]]:
-    """Return the columns of every variable that has one parameter per feature."""
+    """Return the columns of all that has one parameter per feature, by how its labels begin.
+
+    ``beta[``; or ``beta[0, `` for each unit of a network, ``mu[0, `` for each component of a
+    mixture.
+    """
     place = {label: column for column, label in enumerate(labels)}
     found = {}
     for variable in dict.fromkeys(label.partition("[")[0] for label in labels):
-        wanted = [f"{variable}[{feature}]" for feature in features]
-        if {*wanted} <= place.keys():
-            found[variable] = [place[name] for name in wanted]
+        starts = [f"{variable}["]
+        if variable in (COEFFICIENT, MEAN):
+            starts += takewhile(
+                lambda start: f"{start}{features[0]}]" in place,
+                (f"{variable}[{k}, " for k in range(len(labels))),
+            )
+        for start in starts:
+            wanted = [f"{start}{feature}]" for feature in features]
+            if {*wanted} <= place.keys():
+                found[start] = [place[label] for label in wanted]
     return found
 
 
 def as_variables(
-    theta: NDArray[np.float64], labels: Sequence[str]
+    theta: NDArray[np.float64], labels: Sequence[str], features: Sequence[str]
 ) -> dict[str, tuple[tuple[str, ...], NDArray[Any]]]:
     """Return draws (chain, draw, d) as ``name -> (dims, values)``, a variable per name.
 
-    Parameters by feature share the dimension ``feature``; coordinates are included.
+    Parameters by feature, and an intercept, share the dimension ``feature``; any other
+    variable has its own, ``<name>_dim``. Coordinates are included.
     """
     columns: dict[str, list[int]] = {}
     for column, label in enumerate(labels):
@@ -133,8 +153,10 @@ def as_variables(
         if not any(inside):
             out[variable] = (("chain", "draw"), np.ascontiguousarray(theta[:, :, place[0]]))
             continue
-        out[variable] = (("chain", "draw", "feature"), np.ascontiguousarray(theta[:, :, place]))
-        out["feature"] = (("feature",), np.array(inside))
+        by_feature = {*features} <= {*inside} <= {*features, INTERCEPT}
+        dim = "feature" if by_feature else f"{variable}_dim"
+        out[variable] = (("chain", "draw", dim), np.ascontiguousarray(theta[:, :, place]))
+        out[dim] = ((dim,), np.array(inside))
     return out
 
 

@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from streammc.models.check import check_model
     from streammc.models.gaussian_identity import gaussian
     from streammc.models.known_covariance import gaussian_mean
+    from streammc.models.mixture import gaussian_mixture
+    from streammc.models.mixture_tied import gaussian_mixture_tied
     from streammc.models.negative_binomial_log import negative_binomial
     from streammc.models.poisson_log import poisson
+    from streammc.models.sigmoid_network import network
     from streammc.models.student_t_identity import student_t
     from streammc.models.user_model import user
 
@@ -28,8 +31,11 @@ __all__ = [
     "check_model",
     "gaussian",
     "gaussian_mean",
+    "gaussian_mixture",
+    "gaussian_mixture_tied",
     "logistic",
     "negative_binomial",
+    "network",
     "poisson",
     "probit",
     "student_t",

@@ -16,7 +16,7 @@ from streammc.protocols import Index, Matrix, Vector
 
 
 @inline
-def _row(eta, y):  # type: ignore[no-untyped-def]
+def logit_row(eta, y):  # type: ignore[no-untyped-def]
     """Value, derivative and curvature of ``-log(1 + exp(a))``, ``a = (1 - 2 y) eta``.
 
     One exponential, of ``-|a|``, so that nothing overflows or cancels.
@@ -40,16 +40,16 @@ def link(eta, X, y, constants, order, out):  # type: ignore[no-untyped-def]
     # One loop per order: each vectorises, and drops what it does not store.
     if order == 0:
         for i in range(y.shape[0]):
-            value[i], _, _ = _row(predictor[i], y[i])
+            value[i], _, _ = logit_row(predictor[i], y[i])
     elif order == 1:
         slope = out[1]
         for i in range(y.shape[0]):
-            value[i], slope[i], _ = _row(predictor[i], y[i])
+            value[i], slope[i], _ = logit_row(predictor[i], y[i])
     else:
         slope = out[1]
         curve = out[2]
         for i in range(y.shape[0]):
-            value[i], slope[i], curve[i] = _row(predictor[i], y[i])
+            value[i], slope[i], curve[i] = logit_row(predictor[i], y[i])
 
 
 class Logistic(LinearModel):

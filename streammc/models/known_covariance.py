@@ -106,6 +106,39 @@ class GaussianMean(LinearModel):
         return {**super().describe(), "covariance": covariance}
 
 
+def as_covariance(covariance: ArrayLike, dim: int | None = None) -> tuple[tuple[float, ...], ...]:
+    """Return a covariance (d, d), by rows.
+
+    Parameters
+    ----------
+    covariance
+        (d, d), or (d,) variances, or one variance for all.
+    dim
+        d, where ``covariance`` is one number; 1 by default.
+
+    Raises
+    ------
+    ConfigError
+        If it is not symmetric and positive definite.
+    """
+    try:
+        given = np.asarray(covariance, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ConfigError(f"expected numbers in the covariance, found {covariance!r}") from None
+    if given.ndim < 2:
+        given = np.diag(np.broadcast_to(given, given.shape or (dim or 1,)))
+    square = given.ndim == 2 and given.shape[0] == given.shape[1] > 0
+    if not square or not np.isfinite(given).all() or not np.array_equal(given, given.T):
+        raise ConfigError(
+            f"expected a covariance (d, d) of finite numbers, symmetric, found shape {given.shape}"
+        )
+    if dim is not None and dim != len(given):
+        raise ConfigError(f"expected a covariance of dimension {dim}, found {len(given)}")
+    if np.linalg.eigvalsh(given)[0] <= 0.0:
+        raise ConfigError("expected a positive definite covariance, found one that is not")
+    return tuple(tuple(float(value) for value in row) for row in given)
+
+
 def gaussian_mean(
     covariance: ArrayLike = 1.0, dim: int | None = None, prior: PriorOption | None = None
 ) -> GaussianMean:
@@ -133,20 +166,5 @@ def gaussian_mean(
     >>> gaussian_mean([[1.0, 0.5], [0.5, 2.0]]).labels(["a", "b"])
     ('mu[a]', 'mu[b]')
     """
-    try:
-        given = np.asarray(covariance, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ConfigError(f"expected numbers in the covariance, found {covariance!r}") from None
-    if given.ndim < 2:
-        given = np.diag(np.broadcast_to(given, given.shape or (dim or 1,)))
-    square = given.ndim == 2 and given.shape[0] == given.shape[1] > 0
-    if not square or not np.isfinite(given).all() or not np.array_equal(given, given.T):
-        raise ConfigError(
-            f"expected a covariance (d, d) of finite numbers, symmetric, found shape {given.shape}"
-        )
-    if dim is not None and dim != len(given):
-        raise ConfigError(f"expected a covariance of dimension {dim}, found {len(given)}")
-    if np.linalg.eigvalsh(given)[0] <= 0.0:
-        raise ConfigError("expected a positive definite covariance, found one that is not")
-    rows = tuple(tuple(float(value) for value in row) for row in given)
+    rows = as_covariance(covariance, dim)
     return GaussianMean(default_prior() if prior is None else as_prior(prior), rows)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.errors import ModelError
+from streammc.errors import ConfigError, ModelError
 from streammc.priors import as_prior, normal
 from streammc.protocols import Index, Matrix, Prior, Rows, Vector
 
@@ -18,6 +18,19 @@ from streammc.protocols import Index, Matrix, Prior, Rows, Vector
 def default_prior() -> Prior:
     """Return Normal(0, 10) on every coefficient."""
     return normal(scale=10.0)
+
+
+MOST_PREDICTORS: Final = 256
+"""A row's expansion is then 33,153 numbers, and the buffers of a chain 140 MB."""
+
+
+def refuse_many_predictors(p: int, what: str) -> None:
+    """Raise ConfigError where an expansion in ``p`` predictors is too wide."""
+    if p > MOST_PREDICTORS:
+        raise ConfigError(
+            f"expected at most {MOST_PREDICTORS} {what}, found {p}: every row has a Hessian of "
+            f"{p} x {p}; make the model smaller"
+        )
 
 
 @dataclass(frozen=True)

@@ -115,7 +115,8 @@ def finish_report(
     parameters, sign = summarize(tree), signs(tree)
     original, labels = transform(*draws_and_labels(tree), dict(dataset.attributes))
     if dataset.attributes.get("standardization") is not None:
-        run.add_group("posterior_original", as_variables(original, labels))
+        features = dataset.attributes["features"]
+        run.add_group("posterior_original", as_variables(original, labels, features))
     sampling = _sampling(run, dataset, model, setup, team, parameters)
     spent = run_cost(run, setup.cv)
     sampling["evaluations"] = spent["evaluations"]

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from streammc.diagnostics.original_scale import original_scale, ratios, transform
+from streammc.diagnostics.original_scale import as_variables, original_scale, ratios, transform
 from streammc.diagnostics.summary import summarize, summarize_draws
 from streammc.errors import StoreError
 
@@ -112,3 +112,52 @@ def test_ratios_are_exponentials_without_intercepts():
     assert list(found["parameters"]) == ["a"]
     assert found["parameters"]["a"]["mean"] == pytest.approx(3.0)
     assert ratios(theta, ["beta[Intercept]", "beta[a]"], "gaussian") is None
+
+
+def test_every_unit_of_a_network_is_the_same_on_both_scales():
+    labels = [f"beta[{k}, {name}]" for k in range(2) for name in FEATURES] + [
+        "output[0]",
+        "output[1]",
+    ]
+    draws = np.random.default_rng(5).normal(size=(2, 30, 8))
+    x = np.random.default_rng(4).normal(size=(20, 2)) * 5.0
+    design = np.column_stack([np.ones(20), (x - MEAN[1:]) / SCALE[1:]])
+    theta, found = transform(draws, labels, ATTRIBUTES)
+    assert found == labels
+    for first in (0, 3):
+        units = theta[:, :, first : first + 3] @ np.column_stack([np.ones(20), x]).T
+        expected = draws[:, :, first : first + 3] @ design.T
+        np.testing.assert_allclose(expected, units, rtol=0, atol=1e-12)
+    np.testing.assert_array_equal(draws[:, :, 6:], theta[:, :, 6:])
+
+
+def test_means_of_a_mixture_are_those_of_the_columns():
+    attributes = {
+        "features": ["a", "b"],
+        "standardization": {"mean": [1.0, -3.0], "scale": [2.0, 5.0]},
+    }
+    labels = ["mu[0, a]", "mu[0, b]", "mu[1, a]", "mu[1, b]"]
+    draws = np.random.default_rng(5).normal(size=(2, 30, 4))
+    theta, _ = transform(draws, labels, attributes)
+    expected = np.tile([1.0, -3.0], 2) + np.tile([2.0, 5.0], 2) * draws
+    np.testing.assert_array_equal(expected, theta)
+
+
+def test_tied_means_keep_their_meaning():
+    attributes = {"features": ["a"], "standardization": {"mean": [10.0], "scale": [3.0]}}
+    draws = np.random.default_rng(5).normal(size=(2, 30, 2))
+    theta, labels = transform(draws, ["theta1", "theta2"], attributes)
+    assert labels == ["theta1", "theta2"]
+    np.testing.assert_allclose(10.0 + 3.0 * draws[:, :, 0], theta[:, :, 0], rtol=1e-15)
+    second = 10.0 + 3.0 * draws.sum(axis=2)
+    np.testing.assert_allclose(second, theta.sum(axis=2), rtol=1e-13, atol=1e-13)
+
+
+def test_only_parameters_by_feature_share_a_dimension():
+    labels = ["beta[a]", "beta[b]", "output[0]", "output[1]", "output[2]", "bias"]
+    found = as_variables(np.zeros((2, 5, 6)), labels, ["a", "b"])
+    assert found["beta"][0] == ("chain", "draw", "feature")
+    assert found["output"][0] == ("chain", "draw", "output_dim")
+    assert found["output"][1].shape == (2, 5, 3)
+    assert found["bias"][0] == ("chain", "draw")
+    assert xr.Dataset(found).sizes == {"chain": 2, "draw": 5, "feature": 2, "output_dim": 3}

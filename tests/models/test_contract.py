@@ -8,7 +8,7 @@ from importlib import import_module
 import mpmath
 import numpy as np
 import pytest
-from families import FAMILIES
+from families import FAMILIES, built
 from scipy import stats
 
 from streammc import registry
@@ -16,6 +16,7 @@ from streammc.errors import ConfigError
 from streammc.models.check import check_model, evaluate
 from streammc.priors import flat, normal
 from streammc.protocols import Matrix, Model, Rows, Vector
+from streammc.sampling.identity import registered_model
 
 EXTREME = [
     0.0,
@@ -36,7 +37,7 @@ EXTREME = [
 ]
 """Every predictor is used with both signs."""
 
-OF_THETA = {"gaussian-mean"}
+OF_THETA = {"gaussian-mean", "gaussian-mixture", "gaussian-mixture-tied"}
 """Models that see the columns themselves: tested apart."""
 
 names = pytest.mark.parametrize("name", sorted(set(registry.MODELS) - OF_THETA))
@@ -57,13 +58,13 @@ def test_every_registered_model_has_its_truth_here() -> None:
 
 @names
 def test_model_agrees_with_itself(name: str) -> None:
-    report = check_model(registry.model(name)(), support=FAMILIES[name].support, seed=3)
+    report = check_model(built(name), support=FAMILIES[name].support, seed=3)
     assert report.passed, str(report)
 
 
 @names
 def test_mean_is_that_of_simulated_responses(name: str) -> None:
-    model = registry.model(name)()
+    model = built(name)
     rng = np.random.default_rng(11)
     for first in (-1.5, 0.0, 0.7):
         p = model.n_linear + model.n_scalar
@@ -82,7 +83,7 @@ def test_link_is_accurate_to_the_last_digits(name: str) -> None:
     rng = np.random.default_rng(5)
     some = np.concatenate([EXTREME, rng.normal(scale=5.0, size=300), rng.uniform(0, 700, 100)])
     eta = np.concatenate([some, -some])
-    model = registry.model(name)()
+    model = built(name)
     with mpmath.workdps(50):
         for y in family.responses:
             out = evaluate(model, eta[None, :], np.full(len(eta), y))
@@ -101,7 +102,7 @@ def test_link_is_accurate_to_the_last_digits(name: str) -> None:
 @names
 def test_log_likelihood_is_never_nan_up_to_1e4(name: str) -> None:
     rng = np.random.default_rng(6)
-    model = registry.model(name)()
+    model = built(name)
     eta = np.concatenate([EXTREME, -np.array(EXTREME), np.linspace(-1e4, 1e4, 4001)])
     for y in FAMILIES[name].responses:
         for _ in range(1 if model.n_scalar == 0 else 5):
@@ -115,7 +116,7 @@ def test_log_likelihood_is_never_nan_up_to_1e4(name: str) -> None:
 def test_infinite_predictors_give_the_limit_and_nan_stays_nan(name: str) -> None:
     family = FAMILIES[name]
     for y in family.responses:
-        model = registry.model(name)()
+        model = built(name)
         p = model.n_linear + model.n_scalar
         eta = np.zeros((p, 3))
         eta[0] = [np.inf, -np.inf, np.nan]
@@ -128,7 +129,7 @@ def test_infinite_predictors_give_the_limit_and_nan_stays_nan(name: str) -> None
 @pytest.mark.parametrize("m", [1, 2, 3, 7, 8, 31, 100])
 def test_bits_of_a_row_do_not_depend_on_its_block(name: str, m: int) -> None:
     rng = np.random.default_rng(m)
-    model = registry.model(name)()
+    model = built(name)
     p = model.n_linear + model.n_scalar
     eta = 3.0 * rng.standard_normal((p, 101))
     y = rng.choice(FAMILIES[name].responses, size=101)
@@ -141,7 +142,7 @@ def test_bits_of_a_row_do_not_depend_on_its_block(name: str, m: int) -> None:
 @names
 def test_every_order_writes_the_same_bits(name: str) -> None:
     rng = np.random.default_rng(1)
-    model = registry.model(name)()
+    model = built(name)
     p = model.n_linear + model.n_scalar
     eta = 3.0 * rng.standard_normal((p, 101))
     y = rng.choice(FAMILIES[name].responses, size=101)
@@ -154,16 +155,16 @@ def test_every_order_writes_the_same_bits(name: str) -> None:
 
 @names
 def test_labels_have_one_name_per_component(name: str) -> None:
-    model = registry.model(name)()
+    model = built(name)
     labels = model.labels(["Intercept", "age"])
     assert model.dim(2) == len(labels) == 2 * model.n_linear + model.n_scalar
-    assert labels[0] == "beta[Intercept]"
+    assert labels[0] == ("beta[Intercept]" if model.n_linear == 1 else "beta[0, Intercept]")
 
 
 @names
 def test_responses_outside_the_support_are_named(name: str) -> None:
     family = FAMILIES[name]
-    model = registry.model(name)()
+    model = built(name)
     good = np.array(family.responses)
     assert model.response_fault(good) is None
     for bad in family.bad:
@@ -176,7 +177,7 @@ def test_responses_outside_the_support_are_named(name: str) -> None:
 
 @names
 def test_simulated_responses_are_in_the_support_and_follow_the_seed(name: str) -> None:
-    model = registry.model(name)()
+    model = built(name)
     eta = predictors(model, np.linspace(-30.0, 30.0, 500), np.random.default_rng(8))
     y = model.simulate(eta, np.random.default_rng(9))
     assert y.dtype == np.float64
@@ -187,46 +188,50 @@ def test_simulated_responses_are_in_the_support_and_follow_the_seed(name: str) -
 @names
 def test_start_is_finite_and_has_a_finite_likelihood(name: str) -> None:
     rng = np.random.default_rng(2)
-    model = registry.model(name)()
+    model = built(name)
     X = rng.standard_normal((500, 4))
     X[:, 0] = 1.0
     X[:, 3] = X[:, 2]  # collinear
     offset = rng.normal(2.0, 1.0, 500)
-    scales = np.zeros((model.n_scalar, 500))
-    y = model.simulate(np.vstack([X @ [0.5, 1.0, -0.5, 0.0] + offset, scales]), rng)
+    linear, shared = X @ [0.5, 1.0, -0.5, 0.0] + offset, np.zeros((model.n_scalar, 500))
+    y = model.simulate(np.vstack([[linear] * model.n_linear, shared]), rng)
     start = model.start(Rows(X, y, offset, np.ones(500)))
     assert np.isfinite(start).all()
-    scales += start[4:, None]
-    eta = np.vstack([X @ start[:4] + offset, scales])
+    assert len(start) == model.dim(4)
+    first = 4 * model.n_linear
+    shared += start[first:, None]
+    eta = np.vstack([start[:first].reshape(-1, 4) @ X.T, shared])
+    eta[0] += offset
     assert np.isfinite(evaluate(model, eta, y)).all()
 
 
 @names
 def test_description_is_json_and_tells_priors_apart(name: str) -> None:
-    build = registry.model(name)
-    described = {
-        json.dumps(model.describe(), sort_keys=True)
-        for model in (build(), build(normal(2.0)), build(normal({"*": 2.0})), build(flat()))
-    }
-    assert len(described) == 4
-    assert json.loads(json.dumps(build().describe())) == build().describe()
-    assert build().describe()["name"] == name
+    priors = (None, normal(2.0), normal({"*": 2.0}), flat())
+    models = [built(name, prior=prior) for prior in priors]
+    assert len({json.dumps(model.describe(), sort_keys=True) for model in models}) == 4
+    described = models[0].describe()
+    assert json.loads(json.dumps(described)) == described
+    assert described["name"] == name
+    assert registered_model(described).describe() == described
 
 
 @names
-def test_default_prior_is_normal_with_scale_10(name: str) -> None:
-    assert build_table(name)[0].tolist() == [1.0, 0.0, 10.0, 0.0, stats.norm(0, 10).logpdf(0)]
+def test_default_prior_is_normal(name: str) -> None:
+    scale = FAMILIES[name].prior_scale
+    expected = [1.0, 0.0, scale, 0.0, stats.norm(0, scale).logpdf(0)]
+    assert build_table(name)[0].tolist() == pytest.approx(expected, rel=1e-15)
 
 
 def build_table(name: str) -> np.ndarray:
-    model = registry.model(name)()
+    model = built(name)
     return model.prior.table(model.labels(["Intercept"]))
 
 
 @names
 def test_something_that_is_not_a_prior_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match=r"prior must be built by .* found float: write"):
-        registry.model(name)(2.5)
+        registry.model(name)(prior=2.5)
 
 
 @names

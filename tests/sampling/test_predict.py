@@ -469,7 +469,7 @@ def test_binary_responses_are_known_by_what_the_model_accepts():
     from streammc import registry
 
     binary = {name for name in registry.MODELS if is_binary(registry.model(name)())}
-    assert {"logistic", "probit", "binomial"} == binary
+    assert {"logistic", "network", "probit", "binomial"} == binary
 
 
 @pytest.mark.parametrize("options", [{"interval": 1.0}, {"draws": 1}, {"bins": 0, "by": "a"}])

@@ -18,6 +18,7 @@ from streammc.control_variates.plan import plan
 from streammc.estimators.blocks import allocate_block
 from streammc.estimators.target import DENSITY, allocate_point, allocate_work, evaluate
 from streammc.models import logistic, poisson
+from streammc.priors import normal
 from streammc.samplers import hmc, hmc_ecs
 from streammc.sampling import build, held_rows
 from streammc.sampling.audit import log_weights
@@ -25,8 +26,20 @@ from streammc.sampling.job import run_job
 from streammc.stores import MemoryStore, from_arrays
 from streammc.trace.datatree import open_run
 
-OPTIONS = {"gaussian-mean": {"covariance": np.diag([1.0, 2.0, 0.5, 3.0])}}
+OF_COLUMNS = {"gaussian-mean": 4, "gaussian-mixture": 2, "gaussian-mixture-tied": 1}
+"""Models of the columns themselves, and how many they see."""
+OPTIONS = {
+    "gaussian-mean": {"covariance": np.diag([1.0, 2.0, 0.5, 3.0])},
+    "gaussian-mixture": {"covariance": [1.0, 1.0]},
+    "network": {"hidden": [1], "prior": normal(0.3)},
+}
 MODELS = {name: registry.model(name)(**OPTIONS.get(name, {})) for name in sorted(registry.MODELS)}
+POINTS = {
+    "gaussian-mixture": [0.2, -0.1, 4.0, 0.1],
+    "gaussian-mixture-tied": [0.4, 3.6],
+    "network": [*(-0.3, -0.85, 0.7, -0.55), -1.6, 0.6],
+}
+"""Near a mode: elsewhere these curve upwards."""
 GLMS = ["logistic", "poisson"]
 RTOL = 1e-12
 COEFFICIENTS = [-0.4, 0.3, -0.2, 0.1]
@@ -34,11 +47,14 @@ COEFFICIENTS = [-0.4, 0.3, -0.2, 0.1]
 
 def theta_star(model):
     """An expansion point: coefficients, then shared parameters."""
+    if model.name in POINTS:
+        return np.array(POINTS[model.name])
     return np.r_[COEFFICIENTS, np.full(model.dim(4) - 4, 0.2)]
 
 
 def draws_of(model):
-    return theta_star(model) + 0.3 * np.random.default_rng(4).normal(size=(5, model.dim(4)))
+    point = theta_star(model)
+    return point + 0.3 * np.random.default_rng(4).normal(size=(5, len(point)))
 
 
 class Twins(NamedTuple):
@@ -53,13 +69,16 @@ def twins(kind: str, n: int = 1500, high: int = 4) -> Twins:
     rng, model = np.random.default_rng(8), MODELS[kind]
     X = np.c_[np.ones(n), rng.normal(size=(n, 2)), rng.standard_t(3, size=n)]
     offset = 0.1 * rng.normal(size=n)
-    if kind == "gaussian-mean":
-        X[:, 0] = rng.normal(size=n)
+    if kind in OF_COLUMNS:
+        X[:, 0] = rng.normal(size=n) + (4 * rng.integers(0, 2, n) if "mix" in kind else 0)
+        X = X[:, : OF_COLUMNS[kind]]
         y, lean = None, X[:, 0] > 0
     else:
         linear = np.clip(X @ np.array([-0.5, 0.4, -0.3, 0.1]) + offset, -5, 3)
         shared = np.full((model.n_scalar, n), 0.1)
-        y = model.simulate(np.vstack([linear[None], shared]), rng)
+        if kind == "network":
+            shared[:] = np.array([4.0, -2.0])[:, None]
+        y = model.simulate(np.vstack([[linear] * model.n_linear, shared]), rng)
         lean = y > np.median(y)
     # The weights lean on the response: to ignore them moves the posterior.
     weight = rng.integers(0, high, n) + lean
@@ -74,7 +93,7 @@ def twins(kind: str, n: int = 1500, high: int = 4) -> Twins:
 
 def sums(store, model):
     """Log-likelihood, gradient and Hessian of the full pass at ``theta_star``."""
-    d = model.dim(4)
+    d = len(theta_star(model))
     task = ExpansionPass(model, theta_star(model), np.empty((0, d)), 2, 0, True)
     value, gradient, hessian = store.reduce(task).expansion(d)
     return np.r_[value, gradient, hessian.ravel()]
@@ -88,7 +107,7 @@ def by_hmc(store, model, cv):
     """The log density as ``hmc`` sees it: every row certain."""
     problem = build.problem(store, model, cv, None, hmc())
     p = model.n_linear + model.n_scalar
-    return density(model, problem, problem.base, allocate_block(0, 4, p))
+    return density(model, problem, problem.base, allocate_block(0, store.n_features, p))
 
 
 def by_subsample(store, model, cv):
@@ -104,7 +123,7 @@ def by_subsample(store, model, cv):
 
 def density(model, problem, base, sub):
     """Log density and gradient at the draws."""
-    found, d, m, p = [], model.dim(4), len(sub.y), model.n_linear + model.n_scalar
+    found, d, m, p = [], len(theta_star(model)), len(sub.y), model.n_linear + model.n_scalar
     point, work = allocate_point(d, m, m, p), allocate_work(d, m, p, len(problem.certain.y))
     for theta in draws_of(model):
         point.z[:] = np.linalg.solve(base.factor, theta - base.theta_star)

@@ -41,25 +41,58 @@ def _model_scores(path: Path) -> np.ndarray:
     """z-scores of the derivatives of the likelihood of the kind's model at the truth."""
     X, y = _arrays(path)
     truth = open_store(path).attributes["simulation"]
-    model = registry.model(truth["kind"])()
-    shared = [np.full(len(y), np.log(truth["scales"][name])) for name in model.scales]
-    slopes = evaluate(model, np.array([X @ truth["theta"], *shared]), y, 1)[1 : 2 + len(shared)]
-    terms = np.vstack([X.T * slopes[0], slopes[1:]])
+    model = registry.model(truth.get("model", truth["kind"]))(**truth.get("options", {}))
+    first = model.n_linear * X.shape[1]
+    shared = [*truth["theta"][first:], *(np.log(truth["scales"][name]) for name in model.scales)]
+    linear = np.reshape(truth["theta"][:first], (model.n_linear, X.shape[1])) @ X.T
+    eta = np.vstack([linear, *(np.full(len(X), value) for value in shared)])
+    y = np.zeros(len(X)) if open_store(path).response is None else y
+    slopes = evaluate(model, eta, y, 1, X.T)[1 : 1 + len(eta)]
+    terms = np.vstack(
+        [*(X.T * slopes[a] for a in range(model.n_linear)), *slopes[model.n_linear :]]
+    )
     return terms.sum(axis=1) / np.sqrt((terms**2).sum(axis=1))
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-def test_response_follows_the_model_of_that_name(tmp_path: Path, kind: str, edit) -> None:
-    simulate(kind, tmp_path / "s", 100_000, 4, 3, dtype="float64")
+def test_rows_follow_the_model_that_is_recorded(tmp_path: Path, kind: str, edit) -> None:
+    dim = 1 if kind == "mixture-tied" else 4
+    simulate(kind, tmp_path / "s", 100_000, dim, 3, dtype="float64")
     assert np.abs(_model_scores(tmp_path / "s")).max() < 4.5
-    if KINDS[kind].scales:
 
-        def move(group: dict) -> None:
-            scales = group["attributes"]["streammc"]["simulation"]["scales"]
-            scales[list(scales)[-1]] *= 1.15
+    def move(group: dict) -> None:
+        truth = group["attributes"]["streammc"]["simulation"]
+        if "scales" in truth:
+            truth["scales"][list(truth["scales"])[-1]] *= 1.15
+        else:
+            truth["theta"][0] += 0.2
 
-        edit(tmp_path / "s", "zarr.json", move)
-        assert np.abs(_model_scores(tmp_path / "s")).max() > 4.5
+    edit(tmp_path / "s", "zarr.json", move)
+    assert np.abs(_model_scores(tmp_path / "s")).max() > 4.5
+
+
+def test_a_mixture_has_columns_alone(tmp_path: Path) -> None:
+    record = simulate("mixture", tmp_path / "s", 20_000, 2, 3)
+    store = open_store(tmp_path / "s")
+    assert ("x1", "x2") == store.feature_names
+    assert store.response is None
+    assert store.attributes["intercept"] is False
+    assert ["X"] == [name for name in ("X", "y") if (tmp_path / "s" / name).exists()]
+    assert "gaussian-mixture" == record["model"]
+    assert {"components": 3, "covariance": 1.0, "dim": 2} == record["options"]
+    assert 6 == len(record["theta"])
+
+
+@pytest.mark.parametrize("kind", ["mixture-tied", "mixture", "network"])
+def test_an_intercept_is_refused_where_there_is_none(tmp_path: Path, kind: str) -> None:
+    with pytest.raises(ConfigError, match=r"expected no intercept of this kind, found 1\.0"):
+        simulate(kind, tmp_path / "s", 10, 1, 1, intercept=1.0)
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_tied_means_are_of_one_column(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="expected dim 1, found 2"):
+        simulate("mixture-tied", tmp_path / "s", 10, 2, 1)
 
 
 def test_a_wrong_truth_would_be_seen(tmp_path: Path, edit) -> None:
@@ -102,8 +135,9 @@ def test_same_command_gives_the_same_store(tmp_path: Path) -> None:
     assert 1 == len({verify(tmp_path / name)["fingerprint"] for name in "ab"})
 
 
-def test_rows_do_not_depend_on_threads_or_dtype(tmp_path: Path) -> None:
-    shape = ("student-t", 200_000, 6)
+@pytest.mark.parametrize("kind", ["student-t", "mixture", "network"])
+def test_rows_do_not_depend_on_threads_or_dtype(tmp_path: Path, kind: str) -> None:
+    shape = (kind, 200_000, 6)
     for threads in (1, 3):
         simulate(*_at(tmp_path / f"{threads}", *shape), chunk_rows=20_480, threads=threads)
     simulate(*_at(tmp_path / "wide", *shape), dtype="float64", threads=2)

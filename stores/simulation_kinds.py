@@ -1,0 +1,198 @@
+"""What can be simulated: how the truth of each kind is drawn, and how its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.errors import ConfigError
+from streammc.protocols import Vector
+
+_TILE_VALUES: Final = 1 << 16
+"""Values of a stream that stay in a core's cache while they are summed."""
+_SIGMA: Final = 0.5
+_NU: Final = 4.0
+_PHI: Final = 2.0
+_COMPONENTS: Final = 3
+_TIED_VARIANCE: Final = 2.0
+_HIDDEN: Final = (8, 4)
+
+
+class Kind(Protocol):
+    """One distribution of rows."""
+
+    @property
+    def y_dtype(self) -> str | None:
+        """Return ``None`` where there is no response, and no intercept among the columns."""
+
+    def facts(self, dim: int) -> dict[str, Any]:
+        """Return what the store's attributes say beside kind, seed and theta."""
+
+    def truth(self, dim: int, rng: np.random.Generator, intercept: float | None) -> Vector:
+        """Return the true theta; raise ConfigError where ``dim`` or ``intercept`` does not fit."""
+
+    def draw(
+        self, theta: Vector, Z: NDArray[np.float32], rng: np.random.Generator
+    ) -> NDArray[Any] | None:
+        """Set ``Z`` (m, dim) to rows and return their responses (m,), if there are any."""
+
+
+@dataclass(frozen=True)
+class Regression:
+    """A response that sees one linear predictor."""
+
+    y_dtype: str
+    intercept: float
+    spread: float
+    """Largest standard deviation of the linear predictor, whatever ``dim``."""
+    respond: Callable[[Vector, np.random.Generator], NDArray[Any]]
+    scales: dict[str, float] = field(default_factory=dict)
+    """True scale parameters by name."""
+    most: float = 30.0
+    """Largest intercept; counts must fit their dtype."""
+
+    def facts(self, dim: int) -> dict[str, Any]:
+        """Return the true scale parameters."""
+        return {"scales": dict(self.scales)} if self.scales else {}
+
+    def truth(self, dim: int, rng: np.random.Generator, intercept: float | None) -> Vector:
+        """Return theta: N(0, 0.5^2), narrower where many columns would add up too far."""
+        if intercept is not None and not -30.0 <= intercept <= self.most:
+            raise ConfigError(
+                f"expected an intercept between -30 and {self.most:g} for this kind, found "
+                f"{intercept!r}"
+            )
+        theta = rng.normal(0.0, min(0.5, self.spread / np.sqrt(max(dim - 1, 1))), dim)
+        theta[0] = self.intercept if intercept is None else intercept
+        return theta
+
+    def draw(self, theta: Vector, Z: NDArray[np.float32], rng: np.random.Generator) -> NDArray[Any]:
+        """Set ``Z`` to ones and standard normals and return responses."""
+        return self.respond(_predictors(theta[None], Z, rng)[0], rng)
+
+
+@dataclass(frozen=True)
+class Network:
+    """0 and 1 from a network of sigmoids, its weights random."""
+
+    y_dtype: str = "uint8"
+
+    def facts(self, dim: int) -> dict[str, Any]:
+        """Return the sizes of the hidden layers."""
+        return {"model": "network", "options": {"hidden": list(_HIDDEN)}}
+
+    def truth(self, dim: int, rng: np.random.Generator, intercept: float | None) -> Vector:
+        """Return weights that use the sigmoids' range; each bias centres its unit."""
+        _no_intercept(intercept)
+        parts = [rng.normal(0.0, 2.0 / np.sqrt(dim), _HIDDEN[0] * dim)]
+        for n_in, n_out in pairwise((*_HIDDEN, 1)):
+            weights = rng.normal(0.0, 8.0 / np.sqrt(n_in), (n_out, n_in))
+            parts += [weights.ravel(), -0.5 * weights.sum(axis=1)]
+        return np.concatenate(parts)
+
+    def draw(self, theta: Vector, Z: NDArray[np.float32], rng: np.random.Generator) -> NDArray[Any]:
+        """Set ``Z`` to ones and standard normals and return responses."""
+        at = _HIDDEN[0] * Z.shape[1]
+        reached = _predictors(theta[:at].reshape(_HIDDEN[0], -1), Z, rng)
+        for n_in, n_out in pairwise((*_HIDDEN, 1)):
+            active = 0.5 * (1.0 + np.tanh(0.5 * reached))
+            reached = np.tile(theta[at + n_out * n_in :][:n_out, None], len(Z))
+            for k in range(n_out):
+                for j in range(n_in):
+                    reached[k] += theta[at + k * n_in + j] * active[j]
+            at += n_out * (n_in + 1)
+        return _bernoulli(reached[0], rng)
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Columns from Gaussians of one variance, as likely as each other; no response."""
+
+    tied: bool
+    y_dtype: None = None
+
+    def facts(self, dim: int) -> dict[str, Any]:
+        """Return the model and what it takes for known."""
+        if self.tied:
+            return {"model": "gaussian-mixture-tied", "options": {"variance": _TIED_VARIANCE}}
+        options = {"components": _COMPONENTS, "covariance": 1.0, "dim": dim}
+        return {"model": "gaussian-mixture", "options": options}
+
+    def truth(self, dim: int, rng: np.random.Generator, intercept: float | None) -> Vector:
+        """Return (0, 1) of the tied means, or means that are N(0, 3^2)."""
+        _no_intercept(intercept)
+        if self.tied and dim != 1:
+            raise ConfigError(f"expected dim 1, found {dim}: tied means are of one column")
+        return np.array([0.0, 1.0]) if self.tied else rng.normal(0.0, 3.0, _COMPONENTS * dim)
+
+    def draw(self, theta: Vector, Z: NDArray[np.float32], rng: np.random.Generator) -> None:
+        """Set ``Z`` to rows of the mixture."""
+        means = np.cumsum(theta)[:, None] if self.tied else theta.reshape(_COMPONENTS, -1)
+        rng.standard_normal(out=Z, dtype=np.float32)
+        if self.tied:
+            Z *= np.sqrt(_TIED_VARIANCE)
+        Z += means[rng.integers(0, len(means), len(Z))]
+
+
+def _no_intercept(intercept: float | None) -> None:
+    if intercept is not None:
+        raise ConfigError(f"expected no intercept of this kind, found {intercept!r}: leave it out")
+
+
+def _predictors(
+    theta: NDArray[np.float64], Z: NDArray[np.float32], rng: np.random.Generator
+) -> NDArray[np.float64]:
+    """Set ``Z`` (m, dim) to ones and standard normals and return ``theta`` (k, dim) times it."""
+    eta = np.zeros((len(theta), len(Z)))
+    step = max(256, _TILE_VALUES // Z.shape[1])
+    for low in range(0, len(Z), step):
+        tile, totals = Z[low : low + step], eta[:, low : low + step]
+        rng.standard_normal(out=tile, dtype=np.float32)
+        tile[:, 0] = 1.0
+        for total, coefficients in zip(totals, theta, strict=True):
+            for column in range(Z.shape[1]):  # in this order, unlike a BLAS product
+                total += coefficients[column] * tile[:, column]
+    return eta
+
+
+def _bernoulli(eta: Vector, rng: np.random.Generator) -> NDArray[Any]:
+    # tanh does not overflow: 1 / (1 + exp(-eta)) = (1 + tanh(eta / 2)) / 2.
+    return rng.random(eta.size) < 0.5 * (1.0 + np.tanh(0.5 * eta))
+
+
+def _counts(eta: Vector, rng: np.random.Generator) -> NDArray[Any]:
+    return rng.poisson(np.exp(eta))
+
+
+def _signs(eta: Vector, rng: np.random.Generator) -> NDArray[Any]:
+    return rng.standard_normal(eta.size) < eta
+
+
+def _mixed_counts(eta: Vector, rng: np.random.Generator) -> NDArray[Any]:
+    return rng.poisson(np.exp(eta) * rng.gamma(_PHI, 1.0 / _PHI, eta.size))
+
+
+def _normals(eta: Vector, rng: np.random.Generator) -> NDArray[Any]:
+    return eta + _SIGMA * rng.standard_normal(eta.size)
+
+
+def _heavy(eta: Vector, rng: np.random.Generator) -> NDArray[Any]:
+    return eta + _SIGMA * rng.standard_t(_NU, eta.size)
+
+
+KINDS: Final[dict[str, Kind]] = {
+    "gaussian": Regression("float64", 0.5, 1.0, _normals, {"sigma": _SIGMA}),
+    "logistic": Regression("uint8", -0.5, 1.0, _bernoulli),
+    "mixture": Mixture(tied=False),
+    "mixture-tied": Mixture(tied=True),
+    "negative-binomial": Regression("int32", 0.0, 0.5, _mixed_counts, {"phi": _PHI}, 12.0),
+    "network": Network(),
+    "poisson": Regression("int32", 0.0, 0.5, _counts, most=12.0),
+    "probit": Regression("uint8", -0.5, 1.0, _signs),
+    "student-t": Regression("float64", 0.5, 1.0, _heavy, {"sigma": _SIGMA, "nu": _NU}),
+}
