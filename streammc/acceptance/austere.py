@@ -11,9 +11,10 @@ and ``epsilon`` do together is ``acceptance.sequential_error``.
 
 The error of a decision is that of its sequence: the probability, before any term is drawn,
 that a sequence with this ``mu_std`` ends on the wrong side. All terms tell ``mu_std``; a
-sequence that ends before tells a lower limit, by how far t exceeds its threshold (or 2.33, a
-confidence of 99 %, where that is larger). So the mean of errors over decisions is what to
-compare with the share of wrong ones, and forced decisions, though right, carry theirs.
+sequence that ends before tells a lower limit, by how far t exceeds its threshold by more than
+1/2, and 3. So the mean of errors over decisions is what to compare with the share of wrong
+ones, which it exceeds by little at ``mu_std = 0`` and by much far from there; and forced
+decisions, though right, carry theirs.
 
 It assumes normal means. For skewness k there is added ``0.252 x + x^2 / 4``, ``x = |k| /
 sqrt(m)``: twice the largest first Edgeworth term of a Studentised mean, because looks after
@@ -73,7 +74,7 @@ CHOSEN: Final = 0  # memory: 1 + the pair chosen for this decision; -1: none mee
 SKEWNESS, WEIGHT = range(2)  # carried
 _FORGET: Final = 0.99
 _EDGEWORTH: Final = 0.252
-_SURE: Final = 2.33
+_BEYOND, _SURE = 0.5, 3.0
 
 
 @inline
@@ -137,7 +138,7 @@ def decide(settings, facts, terms, draws, memory, carried, reply, table):  # typ
             reply[WANTED] = min(m, size - n)
             return MORE
         reply[VARIANCE] = variance
-        drift = max(0.0, t - max(threshold, _SURE)) * math.sqrt((size - n) / n)
+        drift = max(0.0, t - max(threshold + _BEYOND, _SURE)) * math.sqrt((size - n) / n)
     else:
         reply[VARIANCE] = 0.0
         drift = distance * math.sqrt((size - 1.0) * size / facts[M2])

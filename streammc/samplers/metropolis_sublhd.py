@@ -44,9 +44,9 @@ class BoundedMetropolis(MetropolisOptions):
             check_number(option, value)
             if value is None or not value > 1.0:
                 raise ConfigError(f"{option} must be above 1, found {value!r}")
-        check_number("delta", self.delta, above=True, most=0.5)
-        if self.delta is None:
-            raise ConfigError("delta must be a number in (0, 0.5], found None")
+        check_number("delta", self.delta)
+        if self.delta is None or not 0.0 < self.delta <= 0.5:
+            raise ConfigError(f"delta must be above 0 and at most 0.5, found {self.delta!r}")
         for option, known in (("bound", BOUNDS), ("inequality", INEQUALITIES)):
             if getattr(self, option) not in known:
                 raise ConfigError(

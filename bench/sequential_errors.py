@@ -1,0 +1,150 @@
+"""What sequential acceptance tests promise, and what they do: searches, errors, rows.
+
+Run as ``python bench/sequential_errors.py [--write] [DECISIONS]`` from a checkout; 200,000
+decisions by default, two minutes. ``--write`` puts the tables into
+``docs/explanation/acceptance-tests.md``.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+from decisions import Decisions, decisions
+from page import machine, publish, short
+from term_populations import metropolis, population
+
+from streammc.acceptance import austere, sublhd
+from streammc.acceptance.austere_search import conservative_pair
+from streammc.acceptance.interface import TEST_SIGNATURE, UNIFORM
+from streammc.acceptance.sequential_error import sequential_test
+from streammc.errors import ConfigError
+from streammc.numerics.jit import jit
+
+PAGE = "acceptance-tests.md"
+SIZE = 2000
+KINDS = ("normal", "skewed", "heavy", "rare")
+
+
+@jit(TEST_SIGNATURE)
+def austere_at(settings, facts, terms, draws, memory, carried, reply, table):
+    draws[UNIFORM] = settings[settings.shape[0] - 1]
+    return austere.decide(settings, facts, terms, draws, memory, carried, reply, table)
+
+
+@jit(TEST_SIGNATURE)
+def sublhd_at(settings, facts, terms, draws, memory, carried, reply, table):
+    draws[UNIFORM] = settings[settings.shape[0] - 1]
+    return sublhd.decide(settings, facts, terms, draws, memory, carried, reply, table)
+
+
+def searches() -> Iterator[str]:
+    """Yield what the conservative search takes."""
+    yield "| N | bound | m | ε | error in the worst case | expected rows there | of N |"
+    yield "|---|---|---|---|---|---|---|"
+    for size in (13_007, 100_000, 1_000_000, 100_000_000):
+        for bound in (0.05, 0.1, 0.2):
+            try:
+                m, epsilon = conservative_pair(size, None, None, bound)
+            except ConfigError:
+                yield f"| {size:,} | {bound} | none | | | | |"
+                continue
+            test = sequential_test(size, m, epsilon, np.zeros(1))
+            rows = test.rows[0]
+            yield (
+                f"| {size:,} | {bound} | {m} | {epsilon:g} | {test.error[0]:.4f} "
+                f"| {rows:,.0f} | {100.0 * rows / size:.1f} % |"
+            )
+
+
+def at(test: object, prepared: object, kind: str, mu: float, n: int) -> tuple[float, Decisions]:
+    """Return the share of wrong decisions at ``mu_std``, and all of them."""
+    found = decisions(
+        test, np.append(prepared.settings, 0.5), population(kind, SIZE), n=n, seed=1,
+        delta=math.log(0.5) + mu / math.sqrt(SIZE - 1.0), replace=False, table=prepared.table,
+    )  # fmt: skip
+    return (1.0 - found.accepted if mu > 0.0 else found.accepted), found
+
+
+def sequences(n: int) -> Iterator[str]:
+    """Yield wrong decisions of t-tests, expected, measured and claimed."""
+    yield (
+        "| terms | m | ε | μ_std | wrong by the recursion | wrong | claimed | rows by the "
+        "recursion | rows | forced |"
+    )
+    yield "|---|---|---|---|---|---|---|---|---|---|"
+    for m, epsilon in ((50, 0.005), (100, 0.01), (200, 0.1)):
+        prepared = austere.prepare(SIZE, m=m, epsilon=epsilon)
+        for kind in KINDS:
+            for mu in (0.001, 2.0, 5.0):
+                wrong, found = at(austere_at, prepared, kind, mu, n)
+                test = sequential_test(SIZE, m, epsilon, np.array([mu]))
+                yield (
+                    f"| {kind} | {m} | {epsilon:g} | {mu:.0f} | {test.error[0]:.4f} | {wrong:.4f} "
+                    f"| {found.error.mean():.3f} | {test.rows[0]:,.0f} "
+                    f"| {found.used.mean():,.0f} | {100.0 * found.forced.mean():.1f} % |"
+                )
+
+
+def bounds(n: int) -> Iterator[str]:
+    """Yield wrong decisions and rows of the concentration bounds."""
+    yield "| terms | inequality | δ | μ_std | wrong | rows | forced |"
+    yield "|---|---|---|---|---|---|---|"
+    for kind in KINDS:
+        for inequality in sublhd.INEQUALITIES:
+            prepared = sublhd.prepare(SIZE, m=50, delta=0.1, inequality=inequality)
+            for mu in (20.0, 40.0):
+                wrong, found = at(sublhd_at, prepared, kind, mu, n)
+                yield (
+                    f"| {kind} | {inequality} | 0.1 | {mu:.0f} | {short(wrong)} "
+                    f"| {found.used.mean():,.0f} | {100.0 * found.forced.mean():.1f} % |"
+                )
+
+
+def curves(n: int) -> Iterator[str]:
+    """Yield probabilities of acceptance against those of Metropolis."""
+    yield "| terms | Δ | Metropolis | `mh-austere` | claimed | `mh-sublhd` | claimed |"
+    yield "|---|---|---|---|---|---|---|"
+    size = 500
+    tests = (
+        (austere.decide, austere.prepare(size, m=50, epsilon=0.05), 20.0),
+        (sublhd.decide, sublhd.prepare(size, m=50, delta=0.1), 1.0),
+    )
+    for kind in KINDS:
+        x = population(kind, size)
+        for delta in (-1.5, -0.5, 0.0, 0.5):
+            cells = []
+            for test, prepared, spread in tests:
+                found = decisions(
+                    test, prepared.settings, spread * x, n=n, seed=1, delta=delta,
+                    replace=False, table=prepared.table,
+                )  # fmt: skip
+                cells.append(f"{found.accepted:.4f} | {found.error.mean():.3f}")
+            yield f"| {kind} | {delta:g} | {metropolis(delta):.4f} | {' | '.join(cells)} |"
+
+
+def main() -> None:
+    """Print the tables, and put them into the page with ``--write``."""
+    numbers = [int(word) for word in sys.argv[1:] if word.isdigit()]
+    n = numbers[0] if numbers else 200_000
+    head = f"{machine()}, shared with other work; {n:,} decisions a line."
+    tables = {
+        "searches": list(searches()),
+        "sequences": [head, "", *sequences(n)],
+        "bounds": [head, "", *bounds(n)],
+        "curves": [head, "", *curves(n)],
+    }
+    for name, lines in tables.items():
+        print("\n".join([f"{name}:", *lines, ""]))
+        if "--write" in sys.argv:
+            publish(PAGE, f"sequential {name}", lines)
+
+
+if __name__ == "__main__":
+    main()
