@@ -35,6 +35,8 @@ SAMPLERS: Final[dict[str, str]] = {
     "hmc-ecs-signed": "streammc.samplers.signed:hmc_ecs_signed",
     "mh": "streammc.samplers.metropolis:mh",
     "mh-austere": "streammc.samplers.metropolis_austere:mh_austere",
+    "mh-fixed": "streammc.samplers.metropolis_fixed:mh_fixed",
+    "mh-minibatch": "streammc.samplers.metropolis_minibatch:mh_minibatch",
     "mh-sublhd": "streammc.samplers.metropolis_sublhd:mh_sublhd",
     "sghmc": "streammc.samplers.stochastic_hamiltonian:sghmc",
     "sgld": "streammc.samplers.stochastic_langevin:sgld",

@@ -11,12 +11,25 @@ if TYPE_CHECKING:
     from streammc.samplers.full_data import hmc
     from streammc.samplers.metropolis import mh
     from streammc.samplers.metropolis_austere import mh_austere
+    from streammc.samplers.metropolis_fixed import mh_fixed
+    from streammc.samplers.metropolis_minibatch import mh_minibatch
     from streammc.samplers.metropolis_sublhd import mh_sublhd
     from streammc.samplers.signed import hmc_ecs_signed
     from streammc.samplers.stochastic_hamiltonian import sghmc
     from streammc.samplers.stochastic_langevin import sgld
 
-__all__ = ["hmc", "hmc_ecs", "hmc_ecs_signed", "mh", "mh_austere", "mh_sublhd", "sghmc", "sgld"]
+__all__ = [
+    "hmc",
+    "hmc_ecs",
+    "hmc_ecs_signed",
+    "mh",
+    "mh_austere",
+    "mh_fixed",
+    "mh_minibatch",
+    "mh_sublhd",
+    "sghmc",
+    "sgld",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,91 @@
+"""``mh-fixed``: minibatches of one size, and the standard deviation of what they say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from streammc.errors import ConfigError
+from streammc.samplers.metropolis_options import MetropolisOptions
+from streammc.samplers.options import build
+from streammc.samplers.stochastic_options import check_number
+
+REMEDIES: Final = ("skip", "grow", "shrink", "heat")
+FEWEST_BATCHES: Final = 2
+MOST_BATCHES: Final = 50
+LARGEST_LIMIT: Final = 1.8
+"""Below pi / sqrt(3), the standard deviation of the logistic distribution."""
+
+
+@dataclass(frozen=True)
+class FixedMetropolis(MetropolisOptions):
+    """Options of ``mh-fixed``; ``None`` means chosen automatically."""
+
+    batches: int = 5
+    """Minibatches that estimate the standard deviation of Delta', K; one more decides."""
+    limit: float = 1.2
+    """The standard deviation that is too large."""
+    remedy: str = "skip"
+    """What is done then: ``skip`` the decision, ``grow`` its minibatches to twice their size, or
+    skip and ``shrink`` the step size or ``heat`` the temperature from then on."""
+    smoothing: float = 0.0
+    """Weight of earlier decisions in a moving average of the standard deviation, in [0, 1)."""
+
+    name: ClassVar[str] = "mh-fixed"
+    test: ClassVar[str] = "fixed"
+    paper: ClassVar[str] = (
+        "Chen, Seita, Pan, Canny 2016, A simple minibatch acceptance test for MCMC"
+    )
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without data."""
+        super().__post_init__()
+        whole = isinstance(self.batches, int) and not isinstance(self.batches, bool)
+        if not whole or not FEWEST_BATCHES <= self.batches <= MOST_BATCHES:
+            raise ConfigError(
+                f"batches must be a whole number from {FEWEST_BATCHES} to {MOST_BATCHES}, "
+                f"found {self.batches!r}"
+            )
+        check_number("limit", self.limit, above=True, most=LARGEST_LIMIT)
+        check_number("smoothing", self.smoothing)
+        if self.smoothing >= 1.0:
+            raise ConfigError(f"smoothing must be in [0, 1), found {self.smoothing!r}")
+        if self.remedy not in REMEDIES:
+            raise ConfigError(f"remedy must be one of {', '.join(REMEDIES)}, found {self.remedy!r}")
+
+    @property
+    def test_options(self) -> dict[str, Any]:
+        """Return what ``prepare`` of the test takes, by name."""
+        return {
+            "batches": self.batches,
+            "limit": self.limit,
+            "remedy": self.remedy,
+            "smoothing": self.smoothing,
+        }
+
+
+def mh_fixed(**options: Any) -> FixedMetropolis:
+    """Return the ``mh-fixed`` sampler with the given options.
+
+    A decision takes ``batches + 1`` minibatches of ``subsample_size`` rows, with replacement:
+    all but the last for the standard deviation of what they estimate, the last for Barker's
+    test with a correction for it (Chen et al. 2016, Algorithm 1). The posterior, but for the
+    error of each decision, which is recorded.
+
+    Parameters
+    ----------
+    **options
+        Fields of :class:`FixedMetropolis` and of the options that it shares.
+
+    Raises
+    ------
+    ConfigError
+        If an option does not exist or has a value outside its range.
+
+    Examples
+    --------
+    >>> from streammc.samplers import mh_fixed
+    >>> mh_fixed(remedy="grow").test_options["limit"]
+    1.2
+    """
+    return build(FixedMetropolis, "mh-fixed", options)

@@ -1,0 +1,102 @@
+"""``mh-minibatch``: a minibatch that grows until its noise fits into Barker's function."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from streammc.errors import ConfigError
+from streammc.samplers.metropolis_options import MetropolisOptions
+from streammc.samplers.options import build
+from streammc.samplers.stochastic_options import check_number
+
+CLT: Final = "clt"
+EDGEWORTH: Final = "edgeworth"
+OPTIMAL: Final = "optimal"
+PAPER: Final = "paper"
+LARGEST_SIGMA: Final = 1.8
+"""Below pi / sqrt(3), the standard deviation of the logistic distribution."""
+LARGEST_SKEWED: Final = 1.2
+"""Of ``sigma`` with ``skew_corrected``, which needs a variance beyond it."""
+
+
+@dataclass(frozen=True)
+class MinibatchMetropolis(MetropolisOptions):
+    """Options of ``mh-minibatch``; ``None`` means chosen automatically."""
+
+    delta: float | None = 0.05
+    """Largest error of the normal approximation; ``none``: it is not looked at."""
+    bound: str = EDGEWORTH
+    """What that error is: ``edgeworth``, the first term of the expansion, from the skewness of
+    the terms; ``clt``, the bound of the paper, which takes (8.4 / delta)^2 terms or more."""
+    skew_corrected: bool = False
+    """Whether skewness is taken out of the noise, as far as the terms tell it."""
+    sigma: float = 1.0
+    """Standard deviation of the estimate of Delta below which there are enough terms."""
+    correction: str = OPTIMAL
+    """``optimal``: the correction with the smallest error; ``paper``: as in the paper."""
+
+    name: ClassVar[str] = "mh-minibatch"
+    test: ClassVar[str] = "minibatch"
+    paper: ClassVar[str] = (
+        "Seita, Pan, Chen, Canny 2017, An efficient minibatch acceptance test for "
+        "Metropolis-Hastings"
+    )
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without data."""
+        super().__post_init__()
+        check_number("delta", self.delta, above=True, most=1.0)
+        check_number("sigma", self.sigma, above=True, most=LARGEST_SIGMA)
+        if self.bound not in (CLT, EDGEWORTH):
+            raise ConfigError(f"bound must be 'edgeworth' or 'clt', found {self.bound!r}")
+        if self.correction not in (OPTIMAL, PAPER):
+            raise ConfigError(f"correction must be 'optimal' or 'paper', found {self.correction!r}")
+        if not isinstance(self.skew_corrected, bool):
+            raise ConfigError(
+                f"skew_corrected must be true or false, found {self.skew_corrected!r}"
+            )
+        if self.skew_corrected and (self.sigma > LARGEST_SKEWED or self.correction == PAPER):
+            raise ConfigError(
+                f"skew_corrected needs variance beyond that of the estimate: a sigma of at most "
+                f"{LARGEST_SKEWED} and correction='optimal'; found sigma={self.sigma!r}, "
+                f"correction={self.correction!r}"
+            )
+
+    @property
+    def test_options(self) -> dict[str, Any]:
+        """Return what ``prepare`` of the test takes, by name."""
+        return {
+            "delta": self.delta,
+            "bound": self.bound,
+            "skew_corrected": self.skew_corrected,
+            "sigma": self.sigma,
+            "kind": self.correction,
+        }
+
+
+def mh_minibatch(**options: Any) -> MinibatchMetropolis:
+    """Return the ``mh-minibatch`` sampler with the given options.
+
+    A decision draws ``subsample_size`` rows at a time, with replacement, until the noise of
+    the estimate of Delta has a variance below ``sigma^2``, and replaces with it a part of
+    the logistic variable of Barker's test (Seita et al. 2017, Algorithm 1). The posterior,
+    but for the error of each decision, which is recorded.
+
+    Parameters
+    ----------
+    **options
+        Fields of :class:`MinibatchMetropolis` and of the options that it shares.
+
+    Raises
+    ------
+    ConfigError
+        If an option does not exist or has a value outside its range.
+
+    Examples
+    --------
+    >>> from streammc.samplers import mh_minibatch
+    >>> mh_minibatch(delta=0.1).test_options["bound"]
+    'edgeworth'
+    """
+    return build(MinibatchMetropolis, "mh-minibatch", options)
