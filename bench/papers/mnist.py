@@ -13,8 +13,8 @@ from scipy.ndimage import affine_transform
 
 FILE = "mnist_1v7.npz"
 SIDE = 28
-LARGEST_SHIFT = 2.0
-LARGEST_ANGLE = 15.0
+LARGEST_SHIFT = 1.0
+LARGEST_ANGLE = 7.5
 COPIES = 100_000
 
 
@@ -51,7 +51,7 @@ def moved_copies(start: Digits, rows: int = COPIES, seed: int = 0) -> Digits:
     """Return the images and copies of them, shifted and rotated, until there are ``rows``.
 
     It stands for the 87,000 digits that the paper takes from infinite MNIST: every copy is an
-    image of the training set, turned by up to 15 degrees and moved by up to 2 pixels each way,
+    image of the training set, turned by up to 7.5 degrees and moved by up to 1 pixel each way,
     uniformly, with bilinear interpolation.
     """
     rng = np.random.default_rng([100, seed])

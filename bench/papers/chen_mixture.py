@@ -1,0 +1,97 @@
+"""Section 5.1 of Chen et al. 2016: figures 2 and 3 of the mixture."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import minibatch_figures as figures
+import numpy as np
+import seita_mixture
+from measures import Array
+from minibatch_published import LIMIT, VIOLATION_SIZES
+from minibatch_runs import Trials, trials
+from mixture_posterior import posterior, rows
+from seita_mixture import METROPOLIS, PLAIN
+
+import streammc
+from streammc import samplers
+
+ROWS, TEMPERATURE, DRAWS, TRIALS = 10_000, 110.0, 10_000, 5
+STEP, SUBSAMPLE, BATCHES = math.sqrt(0.03), 200, 10
+FIXED, ADAPTIVE = "mh-fixed", "mh-austere, ε = 0.1"
+AVERAGES = (0.0, 0.8)
+"""Weights of the past in the moving average of std(Delta'); the paper prints none."""
+
+
+def fixed(rows_: int, average: float) -> Any:
+    """Return the sampler of the paper with that minibatch and moving average."""
+    return samplers.mh_fixed(
+        **PLAIN, step_size=STEP, subsample_size=rows_, batches=BATCHES, moving_average=average
+    )
+
+
+def measure(work: Path, pictures: Path, count: int, threads: int) -> dict[str, Any]:
+    """Run the trials and return what the tables show."""
+    x = rows(ROWS)
+    store = streammc.from_arrays(x[:, None])
+    model = streammc.models.gaussian_mixture_tied()
+    grid = posterior(x, TEMPERATURE, seita_mixture.BOX, bins=seita_mixture.BINS)
+
+    def run(name: str, sampler: Any) -> Trials:
+        path = work / f"small-mixture-{name}.npz".replace(" ", "-")
+        return trials(
+            path, store, model, sampler, draws=DRAWS, chains=count, temperature=TEMPERATURE,
+            threads=threads,
+        )  # fmt: skip
+
+    common = {**PLAIN, "step_size": STEP}
+    runs = {
+        FIXED: run(FIXED, fixed(SUBSAMPLE, AVERAGES[-1])),
+        ADAPTIVE: run(
+            ADAPTIVE, samplers.mh_austere(**common, subsample_size=SUBSAMPLE, epsilon=0.1)
+        ),
+    }
+    truth = {
+        METROPOLIS: run(METROPOLIS, samplers.mh(**common, acceptance="metropolis")),
+        seita_mixture.BARKER: run(seita_mixture.BARKER, samplers.mh(**common, acceptance="barker")),
+    }
+    found: dict[str, Any] = {"methods": {}}
+    for name, one in {**runs, **truth}.items():
+        line = one.summary() | seita_mixture.quality(one.values["draws"], grid)
+        found["methods"][name] = line
+    full = runs[ADAPTIVE].sizes >= ROWS
+    found["full_sets"] = float(full.sum(axis=1).mean())
+    found["violations"] = violations(run)
+    figures.clouds(grid, clouds(runs, truth), pictures / "mixture-clouds.png")
+    spread = runs[FIXED].stats["std"][0]
+    counts = {label(key): np.array(value) for key, value in found["violations"].items()}
+    sizes = np.array(VIOLATION_SIZES)
+    figures.violations(
+        runs[ADAPTIVE].sizes[0], spread, counts, sizes, pictures / "mixture-violations.png"
+    )
+    return found
+
+
+def clouds(runs: dict[str, Trials], truth: dict[str, Trials]) -> dict[str, Array]:
+    """Return the draws of the three panels of figure 2."""
+    shown = {METROPOLIS: truth[METROPOLIS], **runs}
+    return {name: one.values["draws"][0] for name, one in shown.items()}
+
+
+def label(average: str) -> str:
+    """Return what a moving average is called in the figure."""
+    return "each by itself" if float(average) == 0.0 else f"moving average, {average}"
+
+
+def violations(run: Any) -> dict[str, list[list[float]]]:
+    """Return the number of std(Delta') >= 1.2 by moving average: (trial, size)."""
+    found = {}
+    for average in AVERAGES:
+        columns = []
+        for rows_ in VIOLATION_SIZES:
+            one = run(f"{FIXED} {rows_} {average}", fixed(rows_, average))
+            columns.append((one.stats["std"] >= LIMIT).sum(axis=1))
+        found[str(average)] = np.stack(columns, axis=1).astype(float).tolist()
+    return found

@@ -1,0 +1,158 @@
+"""Section 6.1 of Seita et al. 2017: tables 1 and 4, figures 1 and 2."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import minibatch_figures as figures
+import numpy as np
+from measures import Array, inefficiency
+from minibatch_published import AUSTERE_C, MINIBATCH, SUBLHD
+from minibatch_runs import Trials, trials
+from mixture_mixing import largest_amplification
+from mixture_posterior import (
+    Grid,
+    binned,
+    chi_squared,
+    expected_variation,
+    poisson_log_likelihood,
+    posterior,
+    rows,
+    total_variation,
+)
+
+import streammc
+from streammc import samplers
+
+ROWS, TEMPERATURE = 1_000_000, 10_000.0
+DRAWS, TRIALS = 3000, 10
+BOX = ((-1.6, 2.6), (-3.2, 3.2))
+BINS = 40
+LEAST_EXPECTED = 5.0
+READINGS = {"standard deviation 0.15": 0.15, "covariance 0.15": math.sqrt(0.15)}
+PLAIN: dict[str, Any] = {"control_variate": "none", "covariance": "identity", "start": 0.0}
+BOUND_OFF: dict[str, Any] = {"delta": None, "correction_kind": "paper"}
+BOUNDED: dict[str, Any] = {"delta": 0.1, "bound": "clt", "correction_kind": "paper"}
+BOUND_ON = "mh-minibatch, δ = 0.1"
+AUSTERE_WORST = "mh-austere (C), error 0.005 at worst"
+BARKER, METROPOLIS = "all rows, Barker", "all rows, Metropolis"
+EXACT = {MINIBATCH: BARKER, BOUND_ON: BARKER}
+"""The exact chain of the same acceptance function, where it is not Metropolis's."""
+
+
+def methods(step: float) -> dict[str, Any]:
+    """Return the samplers of table 1 with that step size."""
+    common = {**PLAIN, "step_size": step}
+    first = {"subsample_size": 50}
+    return {
+        MINIBATCH: samplers.mh_minibatch(**common, **first, **BOUND_OFF),
+        BOUND_ON: samplers.mh_minibatch(**common, **first, **BOUNDED),
+        AUSTERE_C: samplers.mh_austere(**common, subsample_size=500, epsilon=0.005),
+        AUSTERE_WORST: samplers.mh_austere(**common, max_error=0.005),
+        SUBLHD: samplers.mh_sublhd(**common, **first, gamma=1.5, p=2.0, delta=0.01),
+    }
+
+
+def exact(step: float) -> dict[str, Any]:
+    """Return the samplers on all rows."""
+    common = {**PLAIN, "step_size": step}
+    return {
+        BARKER: samplers.mh(**common, acceptance="barker"),
+        METROPOLIS: samplers.mh(**common, acceptance="metropolis"),
+    }
+
+
+def measure(work: Path, pictures: Path, count: int, threads: int) -> dict[str, Any]:
+    """Run the trials and return what the tables show."""
+    x = rows(ROWS)
+    model = streammc.models.gaussian_mixture_tied()
+    store = streammc.from_arrays(x[:, None])
+    middle, weight = binned(x)
+    bins = streammc.from_arrays(middle[:, None], weight=weight)
+    grid = posterior(x, TEMPERATURE, BOX, bins=BINS)
+    found: dict[str, Any] = {"modes": modes(grid), "readings": {}}
+    for reading, step in READINGS.items():
+
+        def run(data: Any, name: str, sampler: Any, step: float = step) -> Trials:
+            path = work / f"mixture-{step:.3g}-{name}.npz".replace(" ", "-")
+            return trials(
+                path, data, model, sampler, draws=DRAWS, chains=count, temperature=TEMPERATURE,
+                threads=threads,
+            )  # fmt: skip
+
+        runs = {name: run(store, name, one) for name, one in methods(step).items()}
+        truth = {name: run(bins, name, one) for name, one in exact(step).items()}
+        found["readings"][reading] = section(runs, truth, grid, x, step)
+        if step == 0.15:
+            shown = {name: runs[name] for name in (MINIBATCH, AUSTERE_C, SUBLHD)}
+            clouds = {name: one.values["draws"][0] for name, one in shown.items()}
+            figures.clouds(grid, clouds, pictures / "mixture-clouds.png")
+            histograms = {name: one.sizes[0] for name, one in shown.items()}
+            figures.sizes(histograms, pictures / "mixture-sizes.png", ROWS)
+    return found
+
+
+def modes(grid: Grid) -> list[list[float]]:
+    """Return the two largest values on either side of ``theta_2 = 0``."""
+    found = []
+    for side in (grid.centres_2 > 0.0, grid.centres_2 < 0.0):
+        value = np.where(side[None, :], grid.log_density, -np.inf)
+        at = np.unravel_index(int(value.argmax()), value.shape)
+        found.append([float(grid.centres_1[at[0]]), float(grid.centres_2[at[1]]), value.max()])
+    return found
+
+
+def section(
+    runs: dict[str, Trials], truth: dict[str, Trials], grid: Grid, x: Array, step: float
+) -> dict[str, Any]:
+    """Return sizes, distances from the posterior and what the errors of decisions allow."""
+    allowed = {name: largest_amplification(x, TEMPERATURE, step, name == BARKER) for name in truth}
+    found = {}
+    for name, one in {**runs, **truth}.items():
+        draws = one.values["draws"]
+        line = one.summary() | quality(draws, grid)
+        line["amplification"] = allowed[EXACT.get(name, BARKER if name == BARKER else METROPOLIS)]
+        found[name] = line
+    independent = np.random.default_rng(4)
+    flat = grid.mass.ravel()
+    sets = independent.multinomial(DRAWS, flat, size=200).reshape(-1, *grid.mass.shape)
+    found["independent draws"] = spread_of([likelihoods(one, grid.mass) for one in sets])
+    return found
+
+
+def quality(draws: Array, grid: Grid) -> dict[str, Any]:
+    """Return eq. (40) and chi-squared by trial, and the total variation of all trials."""
+    counted = [grid.counts(one) for one in draws]
+    found = spread_of([likelihoods(counts, grid.mass) for counts, _ in counted])
+    pooled = np.sum([counts for counts, _ in counted], axis=0)
+    factor = float(inefficiency(draws).max())
+    effective = draws.shape[0] * draws.shape[1] / factor
+    found["inefficiency"] = factor
+    found["effective"] = effective
+    found["variation"] = total_variation(pooled, grid.mass, sum(n for _, n in counted))
+    found["variation_level"] = expected_variation(grid.mass, effective)
+    return found
+
+
+def likelihoods(counts: Array, mass: Array) -> dict[str, float]:
+    """Return eq. (40) and both chi-squared statistics."""
+    pooled, bins = chi_squared(counts, mass, LEAST_EXPECTED)
+    return {
+        "eq_40": poisson_log_likelihood(counts, mass),
+        "chi_squared": chi_squared(counts, mass)[0],
+        "chi_squared_pooled": pooled,
+        "bins": float(bins),
+    }
+
+
+def spread_of(lines: list[dict[str, float]]) -> dict[str, Any]:
+    """Return means and standard deviations of what the trials have."""
+    single: Callable[[Array], float | None] = lambda v: float(v.std(ddof=1)) if len(v) > 1 else None  # noqa: E731
+    found: dict[str, Any] = {}
+    for key in lines[0]:
+        values = np.array([line[key] for line in lines])
+        found[key], found[f"{key}_sd"] = float(values.mean()), single(values)
+    return found

@@ -1,0 +1,78 @@
+"""Every figure of Chen et al. 2016 (a simple minibatch acceptance test).
+
+Run as ``python bench/papers/simple_minibatch.py WORK [part ...]``; parts: mixture, digits,
+network (default: all). WORK keeps the runs, so that the command continues where it was ended.
+The tables are printed beside what the paper prints; ``--write`` writes
+docs/reproductions/simple-minibatch.md, its pictures and
+bench/results/papers-simple-minibatch.json. ``--trials N`` takes another number of trials, in a
+folder of their own. The digits need the folder of ``mnist_1v7.npz`` in STREAMMC_TEST_DATA.
+Needs matplotlib.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+
+import chen_digits
+import chen_mixture
+import chen_report
+from methods import log
+from minibatch_published import CHEN
+from page import machine
+from report import plain
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "reproductions" / "simple-minibatch.md"
+RESULTS = ROOT / "bench" / "results" / "papers-simple-minibatch.json"
+PARTS = ("mixture", "digits", "network")
+
+
+def measure(part: str, options: argparse.Namespace, pictures: Path) -> dict[str, Any]:
+    """Measure a part."""
+    work, threads = options.work, options.threads
+    if part == "mixture":
+        count = options.trials or chen_mixture.TRIALS
+        return chen_mixture.measure(work, pictures, count, threads)
+    if part == "digits":
+        count = options.trials or chen_digits.TRIALS
+        return chen_digits.measure(work, pictures, count, threads)
+    import network_higgs
+
+    found: dict[str, Any] = network_higgs.run(work, pictures)
+    return found
+
+
+def main() -> None:
+    """Measure what was asked for, print the tables, and write the page if asked to."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("work", type=Path)
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], metavar="part")
+    parser.add_argument("--trials", type=int, help="another number of trials")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--write", action="store_true", help="write the page and the results")
+    options = parser.parse_args()
+    if options.trials:
+        options.work = options.work / f"trials-{options.trials}"
+    options.work.mkdir(parents=True, exist_ok=True)
+    pictures = PAGE.with_suffix("") if options.write else options.work / "pictures"
+    results = json.loads(RESULTS.read_text()) if options.write and RESULTS.exists() else {}
+    for part in options.parts or PARTS:
+        begun = time.perf_counter()
+        results[part] = plain(measure(part, options, pictures)) | {"machine": machine()}
+        log(f"{part}: {time.perf_counter() - begun:.0f} s")
+        if options.write:
+            RESULTS.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
+            PAGE.write_text(chen_report.page(results))
+    print("\n".join(chen_report.tables(results)))
+    print(f"\npublished: {CHEN}; pictures: {pictures}")
+
+
+if __name__ == "__main__":
+    main()
