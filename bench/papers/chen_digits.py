@@ -10,7 +10,7 @@ import mnist
 import numpy as np
 from measures import Array
 from minibatch_published import CHECKPOINTS
-from minibatch_runs import Trials, trials
+from minibatch_runs import Effort, Trials, trials
 from seita_mixture import PLAIN
 
 import streammc
@@ -31,11 +31,11 @@ def images(seed: int = 0) -> mnist.Digits:
     return mnist.Digits(every.X[some], every.y[some], every.X_test[test], every.y_test[test])
 
 
-def measure(work: Path, pictures: Path, count: int, threads: int) -> dict[str, Any]:
+def measure(work: Path, pictures: Path, effort: Effort) -> dict[str, Any]:
     """Run the trials and return what the tables show."""
     found = images()
     store = streammc.from_arrays(found.X, found.y)
-    model = streammc.models.bernoulli_logit(prior=streammc.priors.flat())
+    model = streammc.models.logistic(prior=streammc.priors.flat())
 
     def reduce(draws: Array) -> dict[str, Array]:
         return {
@@ -44,10 +44,10 @@ def measure(work: Path, pictures: Path, count: int, threads: int) -> dict[str, A
         }
 
     def run(name: str, sampler: Any, temperature: float, draws: int = DRAWS) -> Trials:
-        path = work / f"digits-{name}.npz".replace(" ", "-")
         return trials(
-            path, store, model, sampler, draws=draws, chains=count, temperature=temperature,
-            threads=threads, reduce=reduce,
+            work / f"digits-{name}.npz", store, model, sampler, temperature=temperature,
+            threads=effort.threads, reduce=reduce,
+            **effort.of(name.split(" ")[0].rstrip(","), TRIALS, draws),
         )  # fmt: skip
 
     common = {**PLAIN, "start": 1.0, "step_size": STEP}

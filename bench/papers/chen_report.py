@@ -17,10 +17,12 @@ def mixture_table(found: dict[str, Any]) -> list[str]:
     for name, line in found["methods"].items():
         cells = [number(line["size"], 4), number(line["rows"], 5), f"{line['acceptance']:.3f}"]
         cells += [number(line["effective"]), number(line["variation"])]
-        rows.append([name, *cells, number(line["variation_level"]), number(line["eq_40"], 4)])
+        exact = "level" not in line
+        chance = "–" if exact else f"{number(line['level'])} ± {number(line['level_sd'], 2)}"
+        rows.append([name, *cells, chance, number(line["eq_40"], 4)])
     head = (
         "", "rows of a decision", "rows evaluated", "accepted", "effective draws",
-        "total variation", "of as many exact draws", "eq. (40)",
+        "total variation", "of exact chains of that length", "eq. (40)",
     )  # fmt: skip
     return table(head, rows)
 

@@ -4,8 +4,9 @@ Run as ``python bench/papers/mhminibatch.py WORK [part ...]``; parts: mixture, m
 mnist-100k, steps, drop, search, correction (default: all). WORK keeps the runs, so that the
 command continues where it was ended. The tables are printed beside the published figures;
 ``--write`` writes docs/reproductions/mhminibatch.md, its pictures and
-bench/results/papers-mhminibatch.json. ``--trials N`` takes fewer trials than the paper, in a
-folder of their own. The digits need the folder of ``mnist_1v7.npz`` in STREAMMC_TEST_DATA.
+bench/results/papers-mhminibatch.json. ``--trials N`` takes fewer trials than the paper, ``--slow``
+and ``--slow-draws`` fewer of the methods that take thousands of rows a decision. The digits need
+the folder of ``mnist_1v7.npz`` in STREAMMC_TEST_DATA.
 Needs matplotlib.
 """
 
@@ -29,6 +30,7 @@ import seita_mixture as mixture
 import seita_report as report
 from methods import log
 from minibatch_published import LAMBDAS, METHODS, SEITA, SIGMAS, TABLE_3
+from minibatch_runs import Effort
 from page import machine
 from report import plain
 
@@ -63,30 +65,26 @@ def correction() -> dict[str, Any]:
 
 def measure(part: str, options: argparse.Namespace, pictures: Path) -> dict[str, Any]:
     """Measure a part."""
-    work, threads = options.work, options.threads
+    work, effort = options.work, options.effort
     if part == "correction":
         return {"errors": correction()}
     if part == "search":
         return {"lines": grid_search.lines()}
     if part == "mixture":
-        return mixture.measure(work, pictures, options.trials or mixture.TRIALS, threads)
+        return mixture.measure(work, pictures, effort)
     if part == "steps":
         found = images(work, digits.LARGE.title)
-        return digits.step_sizes(work, pictures, found, min(options.trials or 1, 1), threads)
+        return digits.step_sizes(work, pictures, found, effort)
     if part == "drop":
         lines, curves = {}, {}
         for setting in (digits.SMALL, digits.LARGE):
-            count = options.trials or 10
             found = images(work, setting.title)
-            lines[setting.title], curves[setting.title] = digits.dropped(
-                work, setting, found, count, threads
-            )
+            one = digits.dropped(work, setting, found, effort)
+            lines[setting.title], curves[setting.title] = one
         np.savez(work / "drop-curves.npz", **curves)
         return {"lines": lines}
     setting = digits.SMALL if part == "mnist-13k" else digits.LARGE
-    count = options.trials or setting.trials
-    found = images(work, setting.title)
-    return digits.measure(work, pictures, setting, found, count, threads)
+    return digits.measure(work, pictures, setting, images(work, setting.title), effort)
 
 
 def draw_accuracy(work: Path, pictures: Path) -> None:
@@ -112,12 +110,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("work", type=Path)
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], metavar="part")
-    parser.add_argument("--trials", type=int, help="fewer trials than the paper")
+    parser.add_argument("--trials", type=int, help="at most so many trials of any method")
+    parser.add_argument("--slow", type=int, help="the same where a decision takes many rows")
+    parser.add_argument("--slow-draws", type=int, help="at most so many draws of these")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--write", action="store_true", help="write the page and the results")
     options = parser.parse_args()
-    if options.trials:
-        options.work = options.work / f"trials-{options.trials}"
+    options.effort = Effort(options.trials, options.slow, options.slow_draws, options.threads)
     options.work.mkdir(parents=True, exist_ok=True)
     pictures = PAGE.with_suffix("") if options.write else options.work / "pictures"
     results = json.loads(RESULTS.read_text()) if options.write and RESULTS.exists() else {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,30 @@ from methods import log
 import streammc
 from streammc.sampling.job import run_job
 
-KEPT = ("acceptance_rate", "test_rows", "n_rows", "forced", "decision_error", "temperature")
+KEPT = ("accepted", "acceptance_rate", "test_rows", "n_rows", "forced", "decision_error")
+KEPT += ("log_lik_variance",)
+QUICK = ("mh-minibatch", "mh-fixed")
 Reduce = Callable[[Array], dict[str, Array]]
+
+
+@dataclass
+class Effort:
+    """How much of the papers' trials is run."""
+
+    trials: int | None = None
+    """At most so many of any method."""
+    slow: int | None = None
+    """At most so many of the methods that take thousands of rows a decision."""
+    slow_draws: int | None = None
+    """At most so many draws of these."""
+    threads: int = 2
+
+    def of(self, name: str, trials: int, draws: int) -> dict[str, int]:
+        """Return ``chains`` and ``draws`` of a method for which a paper has these."""
+        slow = name not in QUICK
+        most = [value for value in (trials, self.trials, self.slow if slow else None) if value]
+        length = min(draws, self.slow_draws or draws) if slow else draws
+        return {"chains": min(most), "draws": length}
 
 
 @dataclass
@@ -38,6 +61,11 @@ class Trials:
     def sizes(self) -> Array:
         """Rows that each decision rests on (trial, draw): the minibatch of the papers."""
         return self.stats["test_rows"]
+
+    @property
+    def spread(self) -> Array:
+        """Estimated standard deviation of the estimate of Delta (trial, draw)."""
+        return np.sqrt(self.stats["log_lik_variance"])
 
     def summary(self) -> dict[str, Any]:
         """Return means over the trials, and their standard deviations."""
@@ -77,10 +105,11 @@ def trials(
     seed: int = 1,
     threads: int = 2,
 ) -> Trials:
-    """Run the trials, or read those that were kept at ``path``."""
+    """Run the trials, or read those that were kept at ``path``, with their number in its name."""
     wanted = json.dumps(
         [sampler.describe(), draws, chains, str(temperature), seed], sort_keys=True, default=str
     )
+    path = path.with_name(f"{path.stem}-{chains}x{draws}.npz".replace(" ", "-"))
     if not path.exists():
         _run(path, store, model, sampler, wanted, draws, chains, temperature, reduce, seed, threads)
     with np.load(path) as found:
@@ -111,10 +140,11 @@ def _run(
     path.parent.mkdir(parents=True, exist_ok=True)
     begun = perf_counter()
     shape: dict[str, Any] = {"draws": draws, "warmup": 0, "chains": chains}
-    run_job(
-        store, model, sampler, **shape, temperature=temperature, seed=seed, path=folder,
-        audit=False, threads=threads,
-    )  # fmt: skip
+    with suppress(_DrawnError):
+        run_job(
+            store, model, sampler, **shape, temperature=temperature, seed=seed, path=folder,
+            audit=False, threads=threads, progress=_until_drawn,
+        )  # fmt: skip
     seconds = perf_counter() - begun
     recorded = streammc.open_run(folder)["sample_stats"]
     stats = {f"stat_{key}": np.asarray(recorded[key]) for key in KEPT if key in recorded}
@@ -122,6 +152,15 @@ def _run(
     np.savez(path, wanted=wanted, seconds=seconds, **stats, **values)
     shutil.rmtree(folder)
     log(f"{path.stem}: {seconds:.0f} s, {stats['stat_test_rows'].mean():.1f} rows a decision")
+
+
+class _DrawnError(Exception):
+    """All draws are committed: the summary of 784 coefficients would take longer than they did."""
+
+
+def _until_drawn(phase: str, done: int, wanted: int, facts: Mapping[str, Any]) -> None:
+    if phase == "draws" and done == wanted:
+        raise _DrawnError
 
 
 def _theta(folder: Path) -> Array:

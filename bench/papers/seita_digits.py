@@ -11,7 +11,7 @@ import mnist
 import numpy as np
 from measures import Array
 from minibatch_published import AUSTERE_C, AUSTERE_NC, METHODS, MINIBATCH, SUBLHD
-from minibatch_runs import Trials, trials
+from minibatch_runs import Effort, Trials, trials
 from seita_mixture import BOUND_OFF, BOUND_ON, BOUNDED, PLAIN
 
 import streammc
@@ -57,14 +57,14 @@ def methods(setting: Setting, step: float) -> dict[str, Any]:
 
 
 def measure(
-    work: Path, pictures: Path, setting: Setting, found: mnist.Digits, count: int, threads: int
+    work: Path, pictures: Path, setting: Setting, found: mnist.Digits, effort: Effort
 ) -> dict[str, Any]:
     """Run the trials of a data set and return what the tables show."""
-    case = Case(work, setting, found, threads)
+    case = Case(work, setting, found, effort.threads)
     lines: dict[str, Any] = {}
     runs: dict[str, Trials] = {}
     for name, sampler in methods(setting, setting.step).items():
-        runs[name] = case.run(name, sampler, count)
+        runs[name] = case.run(name, sampler, **effort.of(name, setting.trials, setting.draws))
         lines[name] = runs[name].summary()
         lines[name]["accuracy"] = float(runs[name].values["accuracy"][:, -1000:].mean())
         lines[name]["rows_to_95"] = rows_to(runs[name], 0.95)
@@ -90,15 +90,13 @@ class Case:
     found: mnist.Digits
     threads: int
 
-    def run(self, name: str, sampler: Any, count: int, **changes: Any) -> Trials:
+    def run(self, name: str, sampler: Any, **changes: Any) -> Trials:
         """Run the trials of one sampler."""
-        path = self.work / f"{self.setting.title.lower()}-{name}.npz".replace(" ", "-")
-        given: dict[str, Any] = {
-            "draws": self.setting.draws, "chains": count, "temperature": TEMPERATURE, **changes,
-        }  # fmt: skip
+        path = self.work / f"{self.setting.title.lower()}-{name}.npz"
+        given: dict[str, Any] = {"temperature": TEMPERATURE, **changes}
         store = given.pop("store", None) or streammc.from_arrays(self.found.X, self.found.y)
         return trials(
-            path, store, streammc.models.bernoulli_logit(prior=streammc.priors.flat()), sampler,
+            path, store, streammc.models.logistic(prior=streammc.priors.flat()), sampler,
             threads=self.threads, reduce=self.reduce, **given,
         )  # fmt: skip
 
@@ -121,7 +119,7 @@ def rows_to(run: Trials, level: float) -> float | None:
 
 
 def dropped(
-    work: Path, setting: Setting, found: mnist.Digits, count: int, threads: int
+    work: Path, setting: Setting, found: mnist.Digits, effort: Effort
 ) -> tuple[dict[str, Any], Array]:
     """Return what a drop of the temperature to 1 after 400 samples does (figure 3, right).
 
@@ -129,31 +127,30 @@ def dropped(
     ratio is that of ``step / T``. A second run starts where the first ended: with the margins
     there as offset and from zero.
     """
-    case = Case(work, setting, found, threads)
+    case = Case(work, setting, found, effort.threads)
     step = setting.step
     common = {**PLAIN, "subsample_size": SUBSAMPLE, **BOUND_OFF}
-    before = case.run(
-        "before-drop", samplers.mh_minibatch(**common, step_size=step), count, draws=DROP
-    )
+    shape = effort.of(MINIBATCH, setting.trials, DROP)
+    before = case.run("before-drop", samplers.mh_minibatch(**common, step_size=step), **shape)
     sampler = samplers.mh_minibatch(**common, step_size=step / TEMPERATURE)
     curves, sizes = [], []
     for trial, theta in enumerate(before.values["last"]):
         margin = (found.X @ theta.astype(np.float32)).astype(np.float64)
-        moved = Moved(work, setting, found, threads, theta)
+        moved = Moved(work, setting, found, effort.threads, theta)
         after = moved.run(
-            f"after-drop-{trial}", sampler, 1, draws=AFTER_DROP, temperature=1.0,
+            f"after-drop-{trial}", sampler, chains=1, draws=AFTER_DROP, temperature=1.0,
             store=streammc.from_arrays(found.X, found.y, offset=margin), seed=trial,
         )  # fmt: skip
         joined = [before.values["accuracy"][trial], after.values["accuracy"][0]]
         curves.append(np.concatenate(joined))
         sizes.append(after.sizes.mean())
     kept = case.run(
-        "kept-step", samplers.mh_minibatch(**common, step_size=step), min(count, 2),
+        "kept-step", samplers.mh_minibatch(**common, step_size=step), chains=1,
         draws=DROP + 100, temperature=f"{TEMPERATURE:g}:{DROP}",
     )  # fmt: skip
     accuracy = np.stack(curves)
     lines = {
-        "trials": count,
+        "trials": shape["chains"],
         "before": before.summary()["size"],
         "after": float(np.mean(sizes)),
         "accuracy_at_drop": float(accuracy[:, DROP - 1].mean()),
@@ -175,14 +172,12 @@ class Moved(Case):
         return super().reduce(draws + self.origin)
 
 
-def step_sizes(
-    work: Path, pictures: Path, found: mnist.Digits, count: int, threads: int
-) -> dict[str, Any]:
+def step_sizes(work: Path, pictures: Path, found: mnist.Digits, effort: Effort) -> dict[str, Any]:
     """Return the mean sizes by step size on MNIST-100k (figure 6)."""
-    case = Case(work, LARGE, found, threads)
+    case = Case(work, LARGE, found, effort.threads)
     lines, histograms = {}, {}
     for step in STEPS:
-        run = case.run(f"step-{step}", methods(LARGE, step)[MINIBATCH], count)
+        run = case.run(f"step-{step}", methods(LARGE, step)[MINIBATCH], chains=1, draws=LARGE.draws)
         lines[str(step)] = run.summary()
         histograms[f"step {step}"] = run.sizes[0]
     figures.sizes(histograms, pictures / "step-sizes.png", len(found.y))

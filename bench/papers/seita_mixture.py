@@ -10,14 +10,13 @@ from typing import Any
 import minibatch_figures as figures
 import numpy as np
 from measures import Array, inefficiency
-from minibatch_published import AUSTERE_C, MINIBATCH, SUBLHD
-from minibatch_runs import Trials, trials
+from minibatch_published import AUSTERE_C, MINIBATCH, SUBLHD, TABLE_1
+from minibatch_runs import Effort, Trials, trials
 from mixture_mixing import largest_amplification
 from mixture_posterior import (
     Grid,
     binned,
     chi_squared,
-    expected_variation,
     poisson_log_likelihood,
     posterior,
     rows,
@@ -32,10 +31,14 @@ DRAWS, TRIALS = 3000, 10
 BOX = ((-1.6, 2.6), (-3.2, 3.2))
 BINS = 40
 LEAST_EXPECTED = 5.0
-READINGS = {"standard deviation 0.15": 0.15, "covariance 0.15": math.sqrt(0.15)}
+GROUPS = 10
+"""Times as many exact trials as of a method: how far chance carries."""
+LONG = 100_000
+STEP = 0.15
+READINGS = {"standard deviation 0.15": STEP, "covariance 0.15": math.sqrt(0.15)}
 PLAIN: dict[str, Any] = {"control_variate": "none", "covariance": "identity", "start": 0.0}
-BOUND_OFF: dict[str, Any] = {"delta": None, "correction_kind": "paper"}
-BOUNDED: dict[str, Any] = {"delta": 0.1, "bound": "clt", "correction_kind": "paper"}
+BOUND_OFF: dict[str, Any] = {"delta": None, "correction": "paper"}
+BOUNDED: dict[str, Any] = {"delta": 0.1, "bound": "clt", "correction": "paper"}
 BOUND_ON = "mh-minibatch, δ = 0.1"
 AUSTERE_WORST = "mh-austere (C), error 0.005 at worst"
 BARKER, METROPOLIS = "all rows, Barker", "all rows, Metropolis"
@@ -65,7 +68,7 @@ def exact(step: float) -> dict[str, Any]:
     }
 
 
-def measure(work: Path, pictures: Path, count: int, threads: int) -> dict[str, Any]:
+def measure(work: Path, pictures: Path, effort: Effort) -> dict[str, Any]:
     """Run the trials and return what the tables show."""
     x = rows(ROWS)
     model = streammc.models.gaussian_mixture_tied()
@@ -76,23 +79,47 @@ def measure(work: Path, pictures: Path, count: int, threads: int) -> dict[str, A
     found: dict[str, Any] = {"modes": modes(grid), "readings": {}}
     for reading, step in READINGS.items():
 
-        def run(data: Any, name: str, sampler: Any, step: float = step) -> Trials:
-            path = work / f"mixture-{step:.3g}-{name}.npz".replace(" ", "-")
+        def run(data: Any, name: str, sampler: Any, step: float = step, **shape: int) -> Trials:
             return trials(
-                path, data, model, sampler, draws=DRAWS, chains=count, temperature=TEMPERATURE,
-                threads=threads,
+                work / f"mixture-{step:.3g}-{name}.npz", data, model, sampler,
+                temperature=TEMPERATURE, threads=effort.threads,
+                **(shape or effort.of(name, TRIALS, DRAWS)),
             )  # fmt: skip
 
-        runs = {name: run(store, name, one) for name, one in methods(step).items()}
-        truth = {name: run(bins, name, one) for name, one in exact(step).items()}
+        wanted = methods(step)
+        if step != STEP:
+            wanted = {name: wanted[name] for name in TABLE_1}
+        runs = {name: run(store, name, one) for name, one in wanted.items()}
+        truth = {
+            name: run(bins, name, one, chains=GROUPS * TRIALS, draws=DRAWS)
+            for name, one in exact(step).items()
+        }
         found["readings"][reading] = section(runs, truth, grid, x, step)
-        if step == 0.15:
+        if step == STEP:
             shown = {name: runs[name] for name in (MINIBATCH, AUSTERE_C, SUBLHD)}
             clouds = {name: one.values["draws"][0] for name, one in shown.items()}
             figures.clouds(grid, clouds, pictures / "mixture-clouds.png")
             histograms = {name: one.sizes[0] for name, one in shown.items()}
             figures.sizes(histograms, pictures / "mixture-sizes.png", ROWS)
+            found["long"] = long_runs(run, store, bins, grid, step)
     return found
+
+
+def long_runs(
+    run: Callable[..., Trials], store: Any, bins: Any, grid: Grid, step: float
+) -> dict[str, Any]:
+    """Return the total variation of long runs: of mh-minibatch, and of its exact partner."""
+    lines = {}
+    for name, data, one in (
+        (MINIBATCH, store, methods(step)[MINIBATCH]),
+        (BARKER, bins, exact(step)[BARKER]),
+    ):
+        draws = run(data, f"long-{name}", one, chains=TRIALS, draws=LONG).values["draws"]
+        lines[name] = {
+            "draws": draws.shape[0] * draws.shape[1],
+            "variation": variation(draws, grid),
+        }
+    return lines
 
 
 def modes(grid: Grid) -> list[list[float]]:
@@ -106,7 +133,11 @@ def modes(grid: Grid) -> list[list[float]]:
 
 
 def section(
-    runs: dict[str, Trials], truth: dict[str, Trials], grid: Grid, x: Array, step: float
+    runs: dict[str, Trials],
+    truth: dict[str, Trials],
+    grid: Grid,
+    x: Array,
+    step: float,
 ) -> dict[str, Any]:
     """Return sizes, distances from the posterior and what the errors of decisions allow."""
     allowed = {name: largest_amplification(x, TEMPERATURE, step, name == BARKER) for name in truth}
@@ -125,16 +156,25 @@ def section(
 
 def quality(draws: Array, grid: Grid) -> dict[str, Any]:
     """Return eq. (40) and chi-squared by trial, and the total variation of all trials."""
-    counted = [grid.counts(one) for one in draws]
-    found = spread_of([likelihoods(counts, grid.mass) for counts, _ in counted])
-    pooled = np.sum([counts for counts, _ in counted], axis=0)
-    factor = float(inefficiency(draws).max())
-    effective = draws.shape[0] * draws.shape[1] / factor
-    found["inefficiency"] = factor
-    found["effective"] = effective
-    found["variation"] = total_variation(pooled, grid.mass, sum(n for _, n in counted))
-    found["variation_level"] = expected_variation(grid.mass, effective)
+    found = spread_of([likelihoods(grid.counts(one)[0], grid.mass) for one in draws])
+    found["effective"] = draws.shape[0] * draws.shape[1] / float(inefficiency(draws).max())
+    found["variation"] = variation(draws, grid)
     return found
+
+
+def variation(draws: Array, grid: Grid) -> float:
+    """Return the total variation between the draws of all trials and the posterior."""
+    counts, outside = grid.counts(draws.reshape(-1, 2))
+    return total_variation(counts, grid.mass, outside)
+
+
+def level(exact_: Trials, grid: Grid, one: Trials) -> dict[str, Any]:
+    """Return the total variation of as many exact draws, mean and standard deviation."""
+    count, length = one.sizes.shape
+    draws = exact_.values["draws"][:, :length]
+    whole = len(draws) - len(draws) % count
+    groups = [variation(draws[i : i + count], grid) for i in range(0, whole, count)]
+    return {"level": float(np.mean(groups)), "level_sd": float(np.std(groups, ddof=1))}
 
 
 def likelihoods(counts: Array, mass: Array) -> dict[str, float]:

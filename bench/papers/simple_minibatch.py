@@ -1,11 +1,12 @@
 """Every figure of Chen et al. 2016 (a simple minibatch acceptance test).
 
-Run as ``python bench/papers/simple_minibatch.py WORK [part ...]``; parts: mixture, digits,
-network (default: all). WORK keeps the runs, so that the command continues where it was ended.
-The tables are printed beside what the paper prints; ``--write`` writes
+Run as ``python bench/papers/simple_minibatch.py WORK [part ...]``; parts: mixture, digits, network
+(default: all). WORK keeps the runs, so that the command continues where it was ended. The tables
+are printed beside what the paper prints; ``--write`` writes
 docs/reproductions/simple-minibatch.md, its pictures and
-bench/results/papers-simple-minibatch.json. ``--trials N`` takes another number of trials, in a
-folder of their own. The digits need the folder of ``mnist_1v7.npz`` in STREAMMC_TEST_DATA.
+bench/results/papers-simple-minibatch.json. ``--trials N`` takes fewer trials, ``--slow`` and
+``--slow-draws`` fewer of the methods that take thousands of rows a decision. The digits need the
+folder of ``mnist_1v7.npz`` in STREAMMC_TEST_DATA.
 Needs matplotlib.
 """
 
@@ -25,6 +26,7 @@ import chen_mixture
 import chen_report
 from methods import log
 from minibatch_published import CHEN
+from minibatch_runs import Effort
 from page import machine
 from report import plain
 
@@ -36,13 +38,11 @@ PARTS = ("mixture", "digits", "network")
 
 def measure(part: str, options: argparse.Namespace, pictures: Path) -> dict[str, Any]:
     """Measure a part."""
-    work, threads = options.work, options.threads
+    work, effort = options.work, options.effort
     if part == "mixture":
-        count = options.trials or chen_mixture.TRIALS
-        return chen_mixture.measure(work, pictures, count, threads)
+        return chen_mixture.measure(work, pictures, effort)
     if part == "digits":
-        count = options.trials or chen_digits.TRIALS
-        return chen_digits.measure(work, pictures, count, threads)
+        return chen_digits.measure(work, pictures, effort)
     import network_higgs
 
     found: dict[str, Any] = network_higgs.run(work, pictures)
@@ -54,12 +54,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("work", type=Path)
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], metavar="part")
-    parser.add_argument("--trials", type=int, help="another number of trials")
+    parser.add_argument("--trials", type=int, help="at most so many trials of any method")
+    parser.add_argument("--slow", type=int, help="the same where a decision takes many rows")
+    parser.add_argument("--slow-draws", type=int, help="at most so many draws of these")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--write", action="store_true", help="write the page and the results")
     options = parser.parse_args()
-    if options.trials:
-        options.work = options.work / f"trials-{options.trials}"
+    options.effort = Effort(options.trials, options.slow, options.slow_draws, options.threads)
     options.work.mkdir(parents=True, exist_ok=True)
     pictures = PAGE.with_suffix("") if options.write else options.work / "pictures"
     results = json.loads(RESULTS.read_text()) if options.write and RESULTS.exists() else {}
