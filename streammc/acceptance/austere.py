@@ -19,8 +19,10 @@ decisions, though right, carry theirs.
 It assumes normal means. For skewness k there is added ``0.252 x + x^2 / 4``, ``x = |k| /
 sqrt(m)``: twice the largest first Edgeworth term of a Studentised mean, because looks after
 the first add to it, and a square that takes over where that expansion ends. k is the larger
-of this decision's and of a running mean over decisions, weighted by their terms. This is an
-estimate: no test on some terms can know of a tail that it has not met.
+of this decision's and of a running mean over decisions, weighted by their terms. Where t is
+far beyond its threshold ``t_0`` this counts ``(t_0 / t)^2`` times, as by Chebyshev's
+inequality, but no less than ``(2 x)^4`` times: terms without their tail have no spread. This
+is an estimate: no test on some terms can know of a tail that it has not met.
 """
 
 from __future__ import annotations
@@ -95,7 +97,7 @@ def student_threshold(normal, n, exact):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _skewness_term(facts, carried, m):  # type: ignore[no-untyped-def]
+def _skewness_term(facts, carried, m, near):  # type: ignore[no-untyped-def]
     """Add this decision to the running skewness; return what skewness adds to the error."""
     n = facts[COUNT]
     here = 0.0
@@ -104,7 +106,7 @@ def _skewness_term(facts, carried, m):  # type: ignore[no-untyped-def]
     carried[SKEWNESS] = _FORGET * carried[SKEWNESS] + n * here
     carried[WEIGHT] = _FORGET * carried[WEIGHT] + n
     x = max(here, carried[SKEWNESS] / carried[WEIGHT]) / math.sqrt(m)
-    return x * (_EDGEWORTH + 0.25 * x)
+    return x * (_EDGEWORTH + 0.25 * x) * max(near, min(1.0, 16.0 * x**4))
 
 
 @jit(TEST_SIGNATURE, borrow=True)
@@ -129,6 +131,7 @@ def decide(settings, facts, terms, draws, memory, carried, reply, table):  # typ
         reply[WANTED] = m - n
         return MORE
     distance = abs(facts[MEAN] - mu_0)
+    near = 1.0
     if n < size:
         variance = facts[M2] / (n - 1.0) / n * (1.0 - (n - 1.0) / (size - 1.0))
         t = distance / math.sqrt(variance)
@@ -138,6 +141,7 @@ def decide(settings, facts, terms, draws, memory, carried, reply, table):  # typ
             reply[WANTED] = min(m, size - n)
             return MORE
         reply[VARIANCE] = variance
+        near = (threshold / t) ** 2
         drift = max(0.0, t - max(threshold + _BEYOND, _SURE)) * math.sqrt((size - n) / n)
     else:
         reply[VARIANCE] = 0.0
@@ -146,7 +150,7 @@ def decide(settings, facts, terms, draws, memory, carried, reply, table):  # typ
         away = abs(facts[SWEPT_MEAN] - mu_0)
         drift = away * math.sqrt((size - 1.0) * size / facts[SWEPT_M2])
     sequential = at_drift(table[DRIFTS], table[row + ERRORS], drift)
-    reply[ERROR] = min(1.0, sequential + _skewness_term(facts, carried, m))
+    reply[ERROR] = min(1.0, sequential + _skewness_term(facts, carried, m, near))
     reply[FORCED] = 0.0 if n < size else 1.0
     reply[USED] = n
     return ACCEPT if facts[MEAN] > mu_0 else REJECT

@@ -88,7 +88,7 @@ def test_thresholds_are_students() -> None:
 )
 @pytest.mark.parametrize("delta", [-1.2, -0.3, 0.4])
 def test_acceptance_is_metropolis_within_the_sequential_error(delta: float, n: int) -> None:
-    size, m, epsilon, spread = 300, 30, 0.05, 20.0
+    size, m, epsilon, spread = 200, 25, 0.05, 20.0
     prepared = prepare(size, m=m, epsilon=epsilon)
     curve, wrong = expected(delta, size, spread, m, epsilon)
     for kind in ("normal", "skewed", "heavy"):
