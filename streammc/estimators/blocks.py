@@ -31,7 +31,11 @@ class Block(NamedTuple):
     eta_star: Matrix
     """(p, m) predictors at the expansion point, offset included."""
     expansion: Matrix
-    """(1 + p + p(p+1)/2, m) log-likelihood and derivatives there, times the weight."""
+    """(1 + p + p(p+1)/2, m) log-likelihood and derivatives there, times the weight.
+
+    (1 + p, m) where several predictors are expanded to order 1 at most: the pairs are what
+    a row costs, 1,225 of 1,275 numbers for a network with 49 predictors.
+    """
 
 
 BLOCK_TYPE: Any = types.NamedTuple((matrix, vector, vector, matrix, matrix), Block)
@@ -41,6 +45,11 @@ ROWS_TYPE: Any = types.NamedTuple((matrix, vector, vector, vector), Rows)
 def expansion_size(p: int) -> int:
     """Return the number of scalars per row: value, gradient, upper triangle."""
     return 1 + p + p * (p + 1) // 2
+
+
+def block_width(p: int, order: int) -> int:
+    """Return the numbers that a block keeps of a row's expansion to ``order``."""
+    return 1 + p if order < 2 and p > 1 else expansion_size(p)
 
 
 class Scratch(NamedTuple):
@@ -63,14 +72,14 @@ def allocate_scratch(p: int) -> Scratch:
     return Scratch(np.zeros(p * TILE), np.zeros(p * TILE), np.zeros(size))
 
 
-def allocate_block(m: int, q: int, p: int) -> Block:
-    """Return a block of zeros."""
+def allocate_block(m: int, q: int, p: int, order: int = 2) -> Block:
+    """Return a block of zeros, for expansions up to ``order``."""
     return Block(
         np.zeros((q, m)),
         np.zeros(m),
         np.zeros(m),
         np.zeros((p, m)),
-        np.zeros((expansion_size(p), m)),
+        np.zeros((block_width(p, order), m)),
     )
 
 
@@ -158,6 +167,6 @@ def expanded(model: Model, theta_star: Vector, order: int, rows: Rows) -> Block:
     """Return all ``rows`` expanded at ``theta_star``; see :func:`expand`."""
     m, q = rows.X.shape
     p, n = model.n_linear + model.n_scalar, model.n_linear
-    block, scratch = allocate_block(m, q, p), allocate_scratch(p)
+    block, scratch = allocate_block(m, q, p, order), allocate_scratch(p)
     expand(model.link, model.constants, theta_star, n, order, rows, 0, m, block, 0, scratch)
     return block

@@ -98,6 +98,8 @@ def remainders(link, constants, block, delta, n_linear, lo, hi, scratch, value, 
             slope[a, lo + i] = g - expansion[1 + a, lo + i]
             value[lo + i] -= expansion[1 + a, lo + i] * step[a, i]
     h = 1 + p
+    if size == h:  # there are no pairs
+        return
     for a in range(p):
         for b in range(a, p):
             if a == b:
@@ -137,10 +139,11 @@ def remainder_values(link, constants, block, delta, n_linear, lo, hi, scratch, v
         counts = weight[lo + i] != 0.0
         value[lo + i] = (weight[lo + i] * out[0, i] if counts else 0.0) - expansion[0, lo + i]
     h = 1 + p
+    pairs = size > h
     for a in range(p):
         for i in range(w):
             value[lo + i] -= expansion[1 + a, lo + i] * step[a, i]
-        for b in range(a, p):
+        for b in range(a, p if pairs else a):
             half = 0.5 if a == b else 1.0
             for i in range(w):
                 value[lo + i] -= half * expansion[h, lo + i] * step[a, i] * step[b, i]

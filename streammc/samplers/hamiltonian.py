@@ -93,10 +93,11 @@ class HamiltonianKernel(Chain):
         m = k * unit_rows
         q = problem.source.n_features
         self._design = design
-        self._sub = allocate_block(m, q, p)
+        order = problem.base.order
+        self._sub = allocate_block(m, q, p, order)
         self._units = np.zeros(k, dtype=np.int64)
         bounds = design.block_bounds() if design else np.zeros(1, dtype=np.int64)
-        self._proposal = allocate_proposal(q, p, unit_rows, bounds, self._units)
+        self._proposal = allocate_proposal(q, p, unit_rows, bounds, self._units, order=order)
         self._point = allocate_point(d, k, m, p)
         self._trial = allocate_point(d, k, m, p)
         self._work = allocate_work(d, m, p, problem.certain.y.shape[0])
@@ -260,7 +261,9 @@ class HamiltonianKernel(Chain):
         if largest > len(self._proposal.totals):
             old, base = self._proposal, self.problem.base
             q, p = self._sub.design.shape[0], self._sub.eta_star.shape[0]
-            new = allocate_proposal(q, p, base.unit_rows, old.bounds, old.units, largest)
+            new = allocate_proposal(
+                q, p, base.unit_rows, old.bounds, old.units, largest, base.order
+            )
             self._proposal = new._replace(owner=old.owner, crowded=old.crowded)
         return self._proposal._replace(counts=counts)
 

@@ -96,7 +96,7 @@ class MetropolisKernel(Chain):
         self._units = KeyedUnits(moves.population, b, seed, chain)
         k = moves.gradient_units
         chunk = max(TILE // b, 1) * b
-        self._sub = allocate_block(max(chunk, k * b), q, p)
+        self._sub = allocate_block(max(chunk, k * b), q, p, base.order)
         self._now, self._new = (allocate_point(d, k, k * b, p) for _ in range(2))
         self._work = allocate_work(d, k * b, p, len(problem.certain.y))
         rows = max(len(self._sub.y), len(problem.held.y))

@@ -99,7 +99,7 @@ class StochasticGradientKernel(Chain):
         base, design = problem.base, problem.design
         k, m = design.subsample_units, design.subsample_size
         d, p, q = len(base.theta_star), len(problem.certain.eta_star), problem.source.n_features
-        self._sub = allocate_block(m, q, p)
+        self._sub = allocate_block(m, q, p, base.order)
         self._point = allocate_point(d, k, m, p)
         self._work = allocate_work(d, m, p, len(problem.certain.y))
         used = problem.dynamics.estimate_noise == 1

@@ -66,17 +66,18 @@ PROPOSAL_TYPE: Any = types.NamedTuple(
 
 
 def allocate_proposal(
-    q: int, p: int, unit_rows: int, bounds: Index, units: Index, largest: int = 0
+    q: int, p: int, unit_rows: int, bounds: Index, units: Index, largest: int = 0, order: int = 2
 ) -> Proposal:
     """Return buffers for blocks of units cut at ``bounds``; ``units`` (k,) is kept.
 
-    ``largest`` is the units of the largest block where these have no fixed size.
+    ``order`` is that of the expansions, ``largest`` the units of the largest block where
+    these have no fixed size.
     """
     largest_units = largest or int(np.diff(bounds).max(initial=0))
     rows = largest_units * unit_rows
     return Proposal(
         np.zeros(largest_units),
-        allocate_block(rows, q, p),
+        allocate_block(rows, q, p, order),
         np.zeros(rows),
         np.zeros((p, rows)),
         bounds,

@@ -10,6 +10,7 @@ from streammc.estimators.blocks import (
     allocate_block,
     allocate_rows,
     allocate_scratch,
+    block_width,
     expand,
 )
 from streammc.protocols import Dataset, Index, Model
@@ -26,6 +27,11 @@ def memory_limit() -> int:
     return 4 * 2**30
 
 
+def block_bytes(rows: int, q: int, p: int, order: int) -> int:
+    """Return the bytes that ``rows`` expanded rows take, with what is computed from them."""
+    return 8 * rows * (q + 4 + 2 * p + block_width(p, order))
+
+
 def load_block(
     dataset: Dataset, model: Model, rows: Index, theta_star: np.ndarray, order: int
 ) -> Block:
@@ -37,13 +43,13 @@ def load_block(
         If the rows need more than half of the memory that is available.
     """
     p = model.n_linear + model.n_scalar
-    needed = 8 * len(rows) * (dataset.n_features + 6 + 3 * p)
+    needed = block_bytes(len(rows), dataset.n_features, p, order)
     if needed > memory_limit():
         raise OutOfMemoryError(
             f"{len(rows)} rows x {dataset.n_features} features in memory need "
             f"{needed / 1e9:.1f} GB, more than half of what is available; use hmc-ecs"
         )
-    block = allocate_block(len(rows), dataset.n_features, p)
+    block = allocate_block(len(rows), dataset.n_features, p, order)
     source, scratch = dataset.rows(), allocate_scratch(p)
     for start in range(0, len(rows), _SLICE):
         piece = rows[start : start + _SLICE]

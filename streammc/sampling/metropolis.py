@@ -31,7 +31,7 @@ from streammc.samplers.metropolis_options import (
 )
 from streammc.samplers.stochastic_options import NONE
 from streammc.samplers.temperature import Schedule
-from streammc.sampling.held_rows import load_block
+from streammc.sampling.held_rows import block_bytes, load_block
 from streammc.subsampling.certainty import leave_out
 
 HELD_BYTES: Final = 2**30
@@ -159,9 +159,9 @@ def _held(
     """Return all rows, padded to whole units, or none."""
     p = model.n_linear + model.n_scalar
     padded = -(-dataset.n_rows // b) * b
-    size = 8 * padded * (dataset.n_features + 4 + 3 * p)
+    size = block_bytes(padded, dataset.n_features, p, order)
     if not prepared.sweeps or size > HELD_BYTES:
-        return allocate_block(0, dataset.n_features, p)
+        return allocate_block(0, dataset.n_features, p, order)
     block = load_block(dataset, model, np.arange(padded), cv.theta_star, order)
     weight = block.weight.copy()
     leave_out(np.arange(0, padded, b), b, certain, weight)
