@@ -18,7 +18,7 @@ FREE = {"control_variate": "none", "covariance": "full", "start": 0.0}
 SAMPLERS = {
     "mh": mh(),
     "mh, langevin, learnt": mh(**FREE, proposal="langevin", gradient_size=300, unit_rows=3),
-    "mh-austere": mh_austere(**FREE, subsample_size=90, epsilon=0.01, unit_rows=3),
+    "mh-austere": mh_austere(**FREE, subsample_size=90, epsilon=0.01, unit_rows=3, step_size=0.01),
     "mh-austere, swept": mh_austere(conservative=False, control_variate=1),
     "mh-sublhd": mh_sublhd(bound="model", subsample_size=100),
     "mh, sghmc": mh(proposal="sghmc", n_steps=2, gradient_size=60, unit_rows=7),
