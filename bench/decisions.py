@@ -28,7 +28,7 @@ from streammc.sampling.job import run_job
 RESULTS = Path(__file__).resolve().parent / "results" / "decisions.json"
 SETS = ("flights200k", "fretpl_claimnumber")
 SAMPLERS = ("mh-minibatch", "mh-fixed", "mh-austere", "mh-sublhd")
-DRAWS = {0: (300, 200), 2: (40_000, 3000)}
+DRAWS = {0: (60, 40), 2: (40_000, 3000)}
 """Draws and warm-up per chain by the order of the control variates."""
 
 
