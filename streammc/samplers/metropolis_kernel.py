@@ -216,12 +216,15 @@ class MetropolisKernel(Chain):
         if code == NEED_SWEEP:
             first = int(where[SWEPT_UNITS])
             return np.arange(first, min(first + most, self.problem.moves.population))
-        iteration = self.iteration + int(where[ITERATION])
-        count = min(int(where[LEFT]), most)
+        iteration, taken = self.iteration + int(where[ITERATION]), int(where[TAKEN])
+        # A test that asks for a few at a time is given what it may ask for next.
+        count = min(max(int(where[LEFT]), taken), most)
+        if not self.problem.prepared.replace:
+            count = min(count, self.problem.moves.population - taken)
         return self._units.draw(
             iteration,
             1,
-            int(where[TAKEN]),
+            taken,
             count,
             lane=_TERMS,
             replace=self.problem.prepared.replace,

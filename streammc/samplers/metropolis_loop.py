@@ -187,7 +187,7 @@ def run(  # type: ignore[no-untyped-def]
     """Go on until every row of ``theta`` is written, or rows are needed.
 
     ``ahead`` holds the rows of every iteration, those of gradients first; ``extra`` what was
-    asked for last. ``held`` holds all rows, or none. ``tempering`` (n,) are temperatures
+    asked for last, or more: the following units of the same decision. ``held`` holds all rows, or none. ``tempering`` (n,) are temperatures
     relative to ``final``, ``adapt`` the state of ``samplers.tuning`` where ``target`` is not 0.
     """
     where, values = at.where, at.values
@@ -230,6 +230,8 @@ def run(  # type: ignore[no-untyped-def]
                     values[STEP] = math.exp(adapt[tuning.LOG_STEP])
                 where[PHASE] = PROPOSE
                 where[ITERATION] += 1
+            if where[PHASE] != DRAW:
+                used = extra_units  # what is left over belongs to this decision's draws
         elif where[PHASE] == DRAW:
             n = min(where[LEFT], chunk)
             if where[TAKEN] < moves.first_units:
