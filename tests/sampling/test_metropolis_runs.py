@@ -7,7 +7,7 @@ import pytest
 
 from streammc.errors import ConfigError, ModelError
 from streammc.models import logistic
-from streammc.samplers import mh, mh_austere, mh_sublhd
+from streammc.samplers import mh, mh_austere, mh_fixed, mh_minibatch, mh_sublhd
 from streammc.sampling.job import run_job
 from streammc.stores import from_arrays
 from streammc.trace.run_directory import RunDirectory
@@ -18,6 +18,8 @@ FREE = {"control_variate": "none", "covariance": "full", "start": 0.0}
 SAMPLERS = {
     "mh": mh(),
     "mh, langevin, learnt": mh(**FREE, proposal="langevin", gradient_size=300, unit_rows=3),
+    "mh-minibatch": mh_minibatch(control_variate=1, subsample_size=20, unit_rows=3),
+    "mh-fixed": mh_fixed(control_variate=1, subsample_size=60, smoothing=0.5, remedy="shrink"),
     "mh-austere": mh_austere(**FREE, subsample_size=90, epsilon=0.01, unit_rows=3, step_size=0.01),
     "mh-austere, swept": mh_austere(conservative=False, control_variate=1),
     "mh-sublhd": mh_sublhd(bound="model", subsample_size=100),
