@@ -156,7 +156,7 @@ def compute(
                 labels,
                 in_memory(model, subset, dataset.n_rows / len(subset.y)),
                 looked_at,
-                model.n_linear,
+                model.n_linear if getattr(model, "separable", True) else 0,
             )
         k = len(labels) - model.n_scalar
         pull = prior_pull(gradient[:k], hessian[:k, :k], table, labels[:k]) if k else []

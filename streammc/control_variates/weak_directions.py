@@ -54,7 +54,7 @@ def weak_directions(
     rows
         Rows whose predictors may run away.
     n_linear
-        Linear predictors of the model.
+        Linear predictors of the model that may run away; 0 where columns are not to blame.
     """
     if len(theta) > LARGEST_DIMENSION:
         return []
@@ -65,10 +65,10 @@ def weak_directions(
     known = values > SMALLEST_EIGENVALUE
     flat = np.abs(values) <= SMALLEST_EIGENVALUE
     if flat.any():
+        why = "collinear or constant columns: " if n_linear else ""
         lines.append(
-            f"collinear or constant columns: the likelihood has rank {int((~flat).sum())} of "
-            f"{len(theta)}, and the prior alone decides about "
-            f"{_names(labels, np.abs(vectors[:, flat]).max(axis=1))}"
+            f"{why}the likelihood has rank {int((~flat).sum())} of {len(theta)}, and the prior "
+            f"alone decides about {_names(labels, np.abs(vectors[:, flat]).max(axis=1))}"
         )
     shares = vectors[:, known]
     step = shares @ ((shares.T @ (sums[1] / scale)) / values[known]) / scale

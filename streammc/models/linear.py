@@ -50,6 +50,8 @@ class LinearModel(ABC):
     link_kernel: ClassVar[Any]
     n_linear: ClassVar[int] = 1
     sums_kernel: ClassVar[Any] = None
+    separable: ClassVar[bool] = True
+    """Whether coefficients run away where the columns tell the response."""
     derivative_bounds: ClassVar[tuple[float, ...]] = ()
     """What no derivative of the log-likelihood of a row in its linear predictor exceeds, of
     order 1, 2, ...; those that are known."""

@@ -29,6 +29,7 @@ class Network(LinearModel):
 
     name: ClassVar[str] = "network"
     link_kernel: ClassVar[Any] = link
+    separable: ClassVar[bool] = False
 
     @property
     def n_linear(self) -> int:  # type: ignore[override]

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import streammc
-from streammc.errors import ConfigError
-from streammc.models import check_model, network
+from streammc.control_variates import compute
+from streammc.errors import ConfigError, ModelError
+from streammc.models import check_model, logistic, network
 from streammc.models.check import Place, curvatures, evaluate, slopes
 from streammc.models.network_kernel import link
 from streammc.models.sigmoid_network import Network
@@ -193,3 +194,23 @@ def test_hmc_samples_a_network_that_predicts():
     right = (np.mean(means, axis=0) > 0.5) == (y == 1.0)
     assert right.mean() > 0.9
     assert max(y.mean(), 1.0 - y.mean()) < 0.7
+
+
+def test_a_unit_that_saturates_is_no_separation():
+    rng = np.random.default_rng(2)
+    X = np.c_[np.ones(500), rng.normal(size=500)]
+    data = streammc.from_arrays(X, (X[:, 1] > 0.0) * 1.0)
+    as_columns, as_units = (compute(data, model) for model in (logistic(), network([2])))
+    assert any("separation" in line for line in as_columns.certificate["warnings"])
+    words = " ".join(as_units.certificate["warnings"])
+    assert "separation" not in words
+    assert "columns" not in words
+
+
+def test_a_point_between_modes_is_one_helpful_line():
+    rng = np.random.default_rng(3)
+    X = np.c_[np.ones(300), rng.normal(size=300)]
+    data = streammc.from_arrays(X, (X[:, 1] ** 2 < 0.5) * 1.0)
+    model = network([2], prior=normal(10.0))
+    with pytest.raises(ModelError, match=r"curves upwards in some direction: .* between the modes"):
+        compute(data, model, theta_star=np.zeros(model.dim(2)), passes=1)
