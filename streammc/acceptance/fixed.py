@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from streammc.acceptance.clt import skewness, unless_dominated
+from streammc.acceptance.clt import skewness, unless_dominated, unless_others_were
 from streammc.acceptance.correction import correction, draw_correction
 from streammc.acceptance.full import accepts
 from streammc.acceptance.interface import (
@@ -163,7 +163,8 @@ def decide(settings, facts, terms, draws, memory, carried, reply, table):  # typ
     batch = n * facts[MEAN] - memory[_SUMMED]
     current = int(memory[_NEXT])
     if current == k:
-        reply[ERROR] = estimated_error(settings, facts, terms, memory, table, size)
+        error = estimated_error(settings, facts, terms, memory, table, size)
+        reply[ERROR] = unless_others_were(carried, error)
         reply[FORCED] = 0.0
         reply[VARIANCE] = facts[M2] / (n - 1.0) / size
         reply[USED] = n
@@ -189,6 +190,7 @@ def decide(settings, facts, terms, draws, memory, carried, reply, table):  # typ
     carried[_AVERAGE] = spread
     carried[_SEEN] = 1.0
     if memory[_STD] >= settings[_LIMIT]:
+        unless_others_were(carried, estimated_error(settings, facts, terms, memory, table, size))
         return remedied(settings, facts, memory, carried, reply)
     return ask(size, facts, memory, reply)
 

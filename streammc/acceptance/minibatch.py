@@ -24,6 +24,7 @@ from streammc.acceptance.clt import (
     second_order,
     stopping,
     unless_dominated,
+    unless_others_were,
     variance_of_mean,
 )
 from streammc.acceptance.correction import OPTIMAL, correction, draw_correction
@@ -61,6 +62,8 @@ FEWEST: Final = 10
 """Terms below which no moment of theirs means anything."""
 
 _FIRST, _STEP, _SIGMA, _DELTA, _CLT, _SKEWED, _TOTAL, _TABLE = range(8)
+_LOOKED, _CANNOT_TELL = range(2)
+"""``memory``: whether terms have been looked at; whether other decisions make an estimate void."""
 _SKEWEST: Final = 1.0
 """Skewness that ``X_nc`` is given at most: the expansion is not good for more."""
 _ROOMY: Final = 1.4
@@ -91,6 +94,10 @@ def decide(settings, facts, terms, draws, memory, carried, reply, table):  # typ
         else:
             error = edgeworth(facts, variance, sigma)
         error = unless_dominated(facts, terms, variance, error)
+        if memory[_LOOKED] == 0.0:
+            # Of the first look: later ones are at what the first has chosen to look at again.
+            memory[_LOOKED] = 1.0
+            memory[_CANNOT_TELL] = math.isnan(unless_others_were(carried, error))
         if variance < sigma * sigma and (settings[_DELTA] == 0.0 or error <= settings[_DELTA]):
             stopped = stopping(facts, terms, variance, sigma, settings[_STEP])
             room = settings[_TOTAL] - variance
@@ -107,6 +114,8 @@ def decide(settings, facts, terms, draws, memory, carried, reply, table):  # typ
                 if not math.isnan(error):
                     left = 1.0 - skew / lacking if lacking != 0.0 else 0.0
                     error = left * error + second_order(facts, terms, variance)
+            if memory[_CANNOT_TELL] == 1.0:
+                error = math.nan
             reply[ERROR] = max(error, settings[_TABLE]) + stopped
             reply[FORCED] = 0.0
             reply[VARIANCE] = variance

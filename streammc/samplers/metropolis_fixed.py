@@ -48,7 +48,9 @@ class FixedMetropolis(MetropolisOptions):
             )
         check_number("limit", self.limit, above=True, most=LARGEST_LIMIT)
         check_number("smoothing", self.smoothing)
-        if self.smoothing >= 1.0:
+        if self.limit is None:
+            raise ConfigError("limit must be a number, found None")
+        if self.smoothing is None or self.smoothing >= 1.0:
             raise ConfigError(f"smoothing must be in [0, 1), found {self.smoothing!r}")
         if self.remedy not in REMEDIES:
             raise ConfigError(f"remedy must be one of {', '.join(REMEDIES)}, found {self.remedy!r}")

@@ -48,6 +48,8 @@ class MinibatchMetropolis(MetropolisOptions):
         super().__post_init__()
         check_number("delta", self.delta, above=True, most=1.0)
         check_number("sigma", self.sigma, above=True, most=LARGEST_SIGMA)
+        if self.sigma is None:
+            raise ConfigError("sigma must be a number, found None")
         if self.bound not in (CLT, EDGEWORTH):
             raise ConfigError(f"bound must be 'edgeworth' or 'clt', found {self.bound!r}")
         if self.correction not in (OPTIMAL, PAPER):
