@@ -42,7 +42,7 @@ def tabulated(sd: float, batches: int = 5) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sd", [0.5, 0.9, 1.1])
+@pytest.mark.parametrize("sd", [0.6, 1.1])
 @pytest.mark.parametrize("kind", ["normal", "skewed", "t3"])
 def test_a_million_decisions_keep_their_promise(kind: str, sd: float) -> None:
     found = curve(decide, prepare(SIZE, m=M), terms(kind, sd, M), skips=True)

@@ -48,9 +48,16 @@ OPTIONS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sd", [0.5, 0.95, 1.7])
-@pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("kind", SIZES)
+@pytest.mark.parametrize(
+    ("kind", "options", "sd"),
+    [
+        *((kind, "default", sd) for kind in ("normal", "skewed") for sd in (0.5, 0.95, 1.7)),
+        *((kind, "corrected", 0.95) for kind in SIZES),
+        *(("skewed", options, 0.95) for options in ("delta", "paper", "wide")),
+        ("t3", "default", 0.95),
+        ("skewed", "corrected", 1.7),
+    ],
+)
 def test_a_million_decisions_keep_their_promise(kind: str, options: str, sd: float) -> None:
     m = SIZES[kind]
     found = curve(decide, prepare(SIZE, m=m, **OPTIONS[options]), terms(kind, sd, m))
