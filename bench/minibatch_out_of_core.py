@@ -5,7 +5,7 @@ Run as ``python bench/minibatch_out_of_core.py FOLDER [--rows 100000000] [--writ
 already there are used. Each test runs as a command of its own, one chain of random-walk
 proposals: at T = 1 with control variates, and without any pass at a temperature of ``n / 100``,
 where some of the rows can decide. Tests that look at every row in every decision make
-``--sweeps`` of them, 6 s each on a machine that does nothing else. Peaks are of anonymous memory,
+``--sweeps`` of them, 6 to 8 s each. Peaks are of anonymous memory,
 as ``memory.py`` counts it; the exit code is 1 where one is above 1 GB. ``--write`` renews the
 table of the page. ``--only NAME,NAME`` runs some of the cases.
 """
