@@ -72,9 +72,11 @@ def measure(work: Path, pictures: Path, effort: Effort) -> dict[str, Any]:
         at = [one.values["accuracy"][:, iteration - 1] for one in by_rows.values()]
         by_size[iteration] = (np.array(SIZES, dtype=float), np.stack(at, axis=1))
     curves = {
-        name: (one.stats["n_rows"].cumsum(axis=1), one.values["accuracy"], one.values["likelihood"])
+        name: (one.sizes.cumsum(axis=1), one.values["accuracy"], one.values["likelihood"])
         for name, one in runs.items()
     }
+    rows, *values = curves[FIXED]
+    curves[f"{FIXED}, without its K minibatches"] = (rows / (BATCHES + 1), *values)
     figures.logistic(curves, by_size, pictures / "digits.png")
     accuracies = {str(k): v.mean(axis=0).tolist() for k, (_, v) in by_size.items()}
     return {"methods": lines, "sizes": list(SIZES), "by_size": accuracies}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import chen_mixture
 import chen_text as text
 import minibatch_published as published
 import numpy as np
@@ -19,10 +18,12 @@ def mixture_table(found: dict[str, Any]) -> list[str]:
         cells += [number(line["effective"]), number(line["variation"])]
         exact = "level" not in line
         chance = "–" if exact else f"{number(line['level'])} ± {number(line['level_sd'], 2)}"
-        rows.append([name, *cells, chance, number(line["eq_40"], 4)])
+        cells += [chance, number(line["eq_40"], 4), f"{line['trials']} × {line['draws']:,}"]
+        rows.append([name, *cells])
     head = (
         "", "rows of a decision", "rows evaluated", "accepted", "effective draws",
-        "total variation", "of exact chains of that length", "eq. (40)",
+        "total variation",
+        "of exact chains of that length", "eq. (40)", "trials × draws",
     )  # fmt: skip
     return table(head, rows)
 
@@ -33,7 +34,7 @@ def violation_table(found: dict[str, Any]) -> list[str]:
     for average, counts in found["violations"].items():
         values = np.array(counts)
         cells = [f"{mean:,.0f}" for mean in values.mean(axis=0)]
-        rows.append([f"{chen_mixture.label(average)}, mean of {len(values)} trials", *cells])
+        rows.append([f"{average}, {len(values)} trial" + ("s" if len(values) > 1 else ""), *cells])
     sizes = published.VIOLATION_SIZES
     rows.append(["paper", *(f"{published.VIOLATIONS}" if m == 200 else "–" for m in sizes)])
     return table(("std(Δ') ≥ 1.2 in 10,000 decisions", *(f"m = {m}" for m in sizes)), rows)
@@ -72,7 +73,7 @@ def tables(results: dict[str, Any]) -> list[str]:
         lines += ["### Logistic regression", "", text.DIGITS, "", *digits_table(found), ""]
         lines += [*size_table(found), ""]
     if found := results.get("network"):
-        lines += ["### The network", "", *found["lines"], ""]
+        lines += ["### The network", "", text.NETWORK, "", *found["lines"], ""]
     return lines
 
 

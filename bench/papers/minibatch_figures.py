@@ -27,7 +27,15 @@ def clouds(grid: Grid, draws: dict[str, Array], path: Path) -> None:
     axes[0, 0].set_title("log posterior", fontsize=9)
     axes[0, 0].set_ylabel("$\\theta_2$", fontsize=8)
     for panel, (name, points) in zip(axes[0, 1:], draws.items(), strict=True):
-        panel.plot(points[:, 0], points[:, 1], "o", color=GREEN, ms=2.2, mew=0, alpha=0.2)
+        panel.plot(
+            points[:, 0],
+            points[:, 1],
+            "o",
+            color=GREEN,
+            ms=2.2,
+            mew=0,
+            alpha=min(0.35, 600.0 / len(points)),
+        )
         panel.set_title(name, fontsize=9)
     axes[0, 0].set_xlim(grid.edges_1[0], grid.edges_1[-1])
     axes[0, 0].set_ylim(grid.edges_2[0], grid.edges_2[-1])
@@ -135,7 +143,7 @@ def logistic(
         panel.set_xscale("log")
         panel.set_title(title, fontsize=9)
         panel.set_xlabel("rows consumed", fontsize=8)
-    axes[0, 0].legend(fontsize=7, frameon=False, loc="lower right")
+    axes[0, 1].legend(fontsize=7, frameon=False, loc="upper left")
     panel = axes[0, 2]
     for colour, (iteration, (at, values)) in zip(COLOURS, by_size.items(), strict=False):
         panel.errorbar(

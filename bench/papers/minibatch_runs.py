@@ -24,6 +24,9 @@ from streammc.sampling.job import run_job
 KEPT = ("accepted", "acceptance_rate", "test_rows", "n_rows", "forced", "decision_error")
 KEPT += ("log_lik_variance",)
 QUICK = ("mh-minibatch", "mh-fixed")
+COSTLY = ("mh-sublhd", "mh-austere (NC)", "mh-minibatch, δ = 0.1")
+COSTLY += ("mh-austere (C), error 0.005 at worst",)
+"""Methods whose decisions pass over all rows, or take tens of thousands."""
 Reduce = Callable[[Array], dict[str, Array]]
 
 
@@ -37,10 +40,14 @@ class Effort:
     """At most so many of the methods that take thousands of rows a decision."""
     slow_draws: int | None = None
     """At most so many draws of these."""
+    costly_draws: int | None = None
+    """At most so many draws, of one trial, of the methods in ``COSTLY``."""
     threads: int = 2
 
     def of(self, name: str, trials: int, draws: int) -> dict[str, int]:
         """Return ``chains`` and ``draws`` of a method for which a paper has these."""
+        if name in COSTLY and self.costly_draws:
+            return {"chains": 1, "draws": min(draws, self.costly_draws)}
         slow = name not in QUICK
         most = [value for value in (trials, self.trials, self.slow if slow else None) if value]
         length = min(draws, self.slow_draws or draws) if slow else draws

@@ -67,7 +67,8 @@ def measure(
         runs[name] = case.run(name, sampler, **effort.of(name, setting.trials, setting.draws))
         lines[name] = runs[name].summary()
         lines[name]["accuracy"] = float(runs[name].values["accuracy"][:, -1000:].mean())
-        lines[name]["rows_to_95"] = rows_to(runs[name], 0.95)
+        lines[name]["rows_to_95"] = rows_to(runs[name], 0.95, "test_rows")
+        lines[name]["evaluated_to_95"] = rows_to(runs[name], 0.95, "n_rows")
     title = setting.title.lower()
     histograms = {name: runs[name].sizes[0] for name in METHODS}
     figures.sizes(histograms, pictures / f"{title}-sizes.png", len(found.y))
@@ -108,9 +109,9 @@ class Case:
         }
 
 
-def rows_to(run: Trials, level: float) -> float | None:
-    """Return the median over trials of the rows consumed until the accuracy reaches a level."""
-    consumed = run.sizes.cumsum(axis=1)
+def rows_to(run: Trials, level: float, counted: str) -> float | None:
+    """Return the median over trials of the rows until the accuracy first reaches a level."""
+    consumed = run.stats[counted].cumsum(axis=1)
     reached = run.values["accuracy"] >= level
     if not reached.any(axis=1).all():
         return None
@@ -144,10 +145,6 @@ def dropped(
         joined = [before.values["accuracy"][trial], after.values["accuracy"][0]]
         curves.append(np.concatenate(joined))
         sizes.append(after.sizes.mean())
-    kept = case.run(
-        "kept-step", samplers.mh_minibatch(**common, step_size=step), chains=1,
-        draws=DROP + 100, temperature=f"{TEMPERATURE:g}:{DROP}",
-    )  # fmt: skip
     accuracy = np.stack(curves)
     lines = {
         "trials": shape["chains"],
@@ -155,9 +152,14 @@ def dropped(
         "after": float(np.mean(sizes)),
         "accuracy_at_drop": float(accuracy[:, DROP - 1].mean()),
         "accuracy_at_end": float(accuracy[:, -1].mean()),
-        "kept_step_rows": float(kept.sizes[:, DROP:].mean()),
-        "kept_step_acceptance": float(kept.stats["acceptance_rate"][:, DROP:].mean()),
     }
+    if setting is SMALL:
+        kept = case.run(
+            "kept-step", samplers.mh_minibatch(**common, step_size=step), chains=1,
+            draws=DROP + 100, temperature=f"{TEMPERATURE:g}:{DROP}",
+        )  # fmt: skip
+        lines["kept_step_rows"] = float(kept.sizes[:, DROP:].mean())
+        lines["kept_step_acceptance"] = float(kept.stats["acceptance_rate"][:, DROP:].mean())
     return lines, accuracy
 
 

@@ -31,11 +31,11 @@ DRAWS, TRIALS = 3000, 10
 BOX = ((-1.6, 2.6), (-3.2, 3.2))
 BINS = 40
 LEAST_EXPECTED = 5.0
-GROUPS = 10
+GROUPS = 15
 """Times as many exact trials as of a method: how far chance carries."""
-LONG = 100_000
-STEP = 0.15
-READINGS = {"standard deviation 0.15": STEP, "covariance 0.15": math.sqrt(0.15)}
+LONG_TRIALS, LONG = 40, 10_000
+STEP, WIDE = 0.15, math.sqrt(0.15)
+"""The step as a standard deviation, and as a variance."""
 PLAIN: dict[str, Any] = {"control_variate": "none", "covariance": "identity", "start": 0.0}
 BOUND_OFF: dict[str, Any] = {"delta": None, "correction": "paper"}
 BOUNDED: dict[str, Any] = {"delta": 0.1, "bound": "clt", "correction": "paper"}
@@ -77,49 +77,37 @@ def measure(work: Path, pictures: Path, effort: Effort) -> dict[str, Any]:
     bins = streammc.from_arrays(middle[:, None], weight=weight)
     grid = posterior(x, TEMPERATURE, BOX, bins=BINS)
     found: dict[str, Any] = {"modes": modes(grid), "readings": {}}
-    for reading, step in READINGS.items():
 
-        def run(data: Any, name: str, sampler: Any, step: float = step, **shape: int) -> Trials:
-            return trials(
-                work / f"mixture-{step:.3g}-{name}.npz", data, model, sampler,
-                temperature=TEMPERATURE, threads=effort.threads,
-                **(shape or effort.of(name, TRIALS, DRAWS)),
-            )  # fmt: skip
+    def run(data: Any, name: str, sampler: Any, step: float = STEP, **shape: int) -> Trials:
+        return trials(
+            work / f"mixture-{step:.3g}-{name}.npz", data, model, sampler,
+            temperature=TEMPERATURE, threads=effort.threads,
+            **(shape or effort.of(name, TRIALS, DRAWS)),
+        )  # fmt: skip
 
-        wanted = methods(step)
-        if step != STEP:
-            wanted = {name: wanted[name] for name in TABLE_1}
-        runs = {name: run(store, name, one) for name, one in wanted.items()}
-        truth = {
-            name: run(bins, name, one, chains=GROUPS * TRIALS, draws=DRAWS)
-            for name, one in exact(step).items()
-        }
-        found["readings"][reading] = section(runs, truth, grid, x, step)
-        if step == STEP:
-            shown = {name: runs[name] for name in (MINIBATCH, AUSTERE_C, SUBLHD)}
-            clouds = {name: one.values["draws"][0] for name, one in shown.items()}
-            figures.clouds(grid, clouds, pictures / "mixture-clouds.png")
-            histograms = {name: one.sizes[0] for name, one in shown.items()}
-            figures.sizes(histograms, pictures / "mixture-sizes.png", ROWS)
-            found["long"] = long_runs(run, store, bins, grid, step)
+    runs = {name: run(store, name, one) for name, one in methods(STEP).items()}
+    truth = {
+        name: run(bins, name, one, chains=GROUPS * TRIALS, draws=DRAWS)
+        for name, one in exact(STEP).items()
+    }
+    found["readings"]["standard deviation 0.15"] = section(runs, truth, grid, x)
+    shown = {name: runs[name] for name in TABLE_1}
+    clouds = {name: one.values["draws"][0] for name, one in shown.items()}
+    figures.clouds(grid, clouds, pictures / "mixture-clouds.png")
+    histograms = {name: one.sizes[0] for name, one in shown.items()}
+    figures.sizes(histograms, pictures / "mixture-sizes.png", ROWS)
+    other = methods(WIDE)
+    found["readings"]["covariance 0.15"] = {
+        name: run(store, name, other[name], WIDE).summary() for name in TABLE_1
+    }
+    one = run(store, f"long-{MINIBATCH}", methods(STEP)[MINIBATCH], chains=LONG_TRIALS, draws=LONG)
+    found["long"] = {
+        name: {"draws": draws.shape[0] * draws.shape[1], "variation": variation(draws, grid)}
+        for name, draws in (
+            (MINIBATCH, one.values["draws"]), (BARKER, truth[BARKER].values["draws"])
+        )
+    }  # fmt: skip
     return found
-
-
-def long_runs(
-    run: Callable[..., Trials], store: Any, bins: Any, grid: Grid, step: float
-) -> dict[str, Any]:
-    """Return the total variation of long runs: of mh-minibatch, and of its exact partner."""
-    lines = {}
-    for name, data, one in (
-        (MINIBATCH, store, methods(step)[MINIBATCH]),
-        (BARKER, bins, exact(step)[BARKER]),
-    ):
-        draws = run(data, f"long-{name}", one, chains=TRIALS, draws=LONG).values["draws"]
-        lines[name] = {
-            "draws": draws.shape[0] * draws.shape[1],
-            "variation": variation(draws, grid),
-        }
-    return lines
 
 
 def modes(grid: Grid) -> list[list[float]]:
@@ -133,20 +121,18 @@ def modes(grid: Grid) -> list[list[float]]:
 
 
 def section(
-    runs: dict[str, Trials],
-    truth: dict[str, Trials],
-    grid: Grid,
-    x: Array,
-    step: float,
+    runs: dict[str, Trials], truth: dict[str, Trials], grid: Grid, x: Array
 ) -> dict[str, Any]:
     """Return sizes, distances from the posterior and what the errors of decisions allow."""
-    allowed = {name: largest_amplification(x, TEMPERATURE, step, name == BARKER) for name in truth}
+    allowed = {name: largest_amplification(x, TEMPERATURE, STEP, name == BARKER) for name in truth}
     found = {}
-    for name, one in {**runs, **truth}.items():
-        draws = one.values["draws"]
-        line = one.summary() | quality(draws, grid)
-        line["amplification"] = allowed[EXACT.get(name, BARKER if name == BARKER else METROPOLIS)]
-        found[name] = line
+    for name, one in runs.items():
+        partner = EXACT.get(name, METROPOLIS)
+        line = one.summary() | quality(one.values["draws"], grid)
+        line |= level(truth[partner], grid, one)
+        found[name] = line | {"amplification": allowed[partner]}
+    for name, one in truth.items():
+        found[name] = one.summary() | quality(one.values["draws"], grid)
     independent = np.random.default_rng(4)
     flat = grid.mass.ravel()
     sets = independent.multinomial(DRAWS, flat, size=200).reshape(-1, *grid.mass.shape)

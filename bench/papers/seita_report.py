@@ -8,12 +8,21 @@ import minibatch_published as published
 import seita_mixture as mixture
 import seita_text as text
 from markdown import number, table
-from minibatch_published import AUSTERE_C, METHODS, MINIBATCH, SUBLHD
+from minibatch_published import AUSTERE_C, AUSTERE_NC, METHODS, MINIBATCH, SUBLHD
 
 SIZE_HEAD = (
     "", "mean rows of a decision", "paper", "ratio", "median", "largest", "rows evaluated",
     "accepted", "forced", "trials × draws",
 )  # fmt: skip
+
+
+ORDER = (MINIBATCH, mixture.BOUND_ON, AUSTERE_NC, AUSTERE_C, mixture.AUSTERE_WORST, SUBLHD)
+
+
+def ordered(methods: dict[str, Any]) -> list[tuple[str, Any]]:
+    """Return methods in the order of the paper, the rest after them."""
+    rest = [name for name in methods if name not in ORDER]
+    return [(name, methods[name]) for name in (*ORDER, *rest) if name in methods]
 
 
 def pair(mean: Any, spread: Any) -> str:
@@ -29,8 +38,8 @@ def size_row(name: str, line: dict[str, Any], paper: published.Pair | None) -> l
         f"{paper[0]:,.1f} ± {paper[1]:,.1f}" if paper else "–",
         f"{line['size'] / paper[0]:.2f}" if paper else "–",
         number(line["median"]),
-        number(line["largest"], 6),
-        number(line["rows"], 4),
+        f"{line['largest']:,.0f}",
+        f"{line['rows']:,.0f}",
         f"{line['acceptance']:.3f}",
         f"{line['forced']:.4f}",
         f"{line['trials']} × {line['draws']:,}",
@@ -40,10 +49,10 @@ def size_row(name: str, line: dict[str, Any], paper: published.Pair | None) -> l
 def table_1(found: dict[str, Any]) -> list[str]:
     """Return table 1, for both readings of the step."""
     lines = []
-    for reading, methods in found["readings"].items():
+    for reading, methods in sorted(found["readings"].items(), reverse=True):
         rows = [
             size_row(name, line, published.TABLE_1.get(name))
-            for name, line in methods.items()
+            for name, line in ordered(methods)
             if "size" in line and name not in (mixture.BARKER, mixture.METROPOLIS)
         ]
         lines += [f"Steps of {reading}:", "", *table(SIZE_HEAD, rows), ""]
@@ -54,10 +63,12 @@ def table_2(title: str, found: dict[str, Any]) -> list[str]:
     """Return a column of table 2."""
     paper = published.TABLE_2[title]
     rows = []
-    for name, line in found["methods"].items():
+    for name, line in ordered(found["methods"]):
         row = size_row(name, line, paper.get(name))
-        rows.append([*row, f"{line['accuracy']:.4f}", number(line["rows_to_95"])])
-    return table((*SIZE_HEAD, "accuracy, last 1000", "rows to 0.95"), rows)
+        row += [f"{line['accuracy']:.4f}", number(line["rows_to_95"])]
+        rows.append([*row, number(line["evaluated_to_95"])])
+    head = (*SIZE_HEAD, "accuracy, last 1000", "rows to 0.95", "evaluated to 0.95")
+    return table(head, rows)
 
 
 def table_3(errors: dict[str, dict[str, dict[str, list[float]]]]) -> list[str]:
@@ -80,28 +91,27 @@ def table_4(found: dict[str, Any]) -> list[str]:
     methods = found["readings"]["standard deviation 0.15"]
     eq, chi = published.TABLE_4["eq. (40)"], published.TABLE_4["chi-squared"]
     rows = []
-    for name, line in methods.items():
+    for name, line in ordered(methods):
         cells = [pair(line["eq_40"], line["eq_40_sd"])]
         cells += [pair(*eq[name]) if name in eq else "–"]
         cells += [pair(line["chi_squared"], line["chi_squared_sd"])]
         cells += [pair(*chi[name]) if name in chi else "–"]
         cells += [pair(line["chi_squared_pooled"], line["chi_squared_pooled_sd"])]
-        rows.append([name, *cells])
-    head = ("", "eq. (40)", "paper", "χ²", "paper", "χ², rare bins pooled")
+        rows.append([name, *cells, f"{line.get('draws', mixture.DRAWS):,}"])
+    head = ("", "eq. (40)", "paper", "χ²", "paper", "χ², rare bins pooled", "draws of a trial")
     return table(head, rows)
 
 
 def variation_table(found: dict[str, Any]) -> list[str]:
     """Return total variation from the posterior, that of exact chains, and the bound."""
     rows = []
-    for reading, methods in found["readings"].items():
-        for name, line in methods.items():
-            if "error" not in line or name in (mixture.BARKER, mixture.METROPOLIS):
-                continue
-            cells = [number(line["effective"]), number(line["variation"])]
-            cells += [pair(line["level"], line["level_sd"]), number(line["error"], 2)]
-            allowed = None if line["error"] is None else line["amplification"] * line["error"]
-            rows.append([f"{name}, {reading}", *cells, number(allowed, 2)])
+    for name, line in ordered(found["readings"]["standard deviation 0.15"]):
+        if "level" not in line:
+            continue
+        cells = [number(line["effective"]), number(line["variation"])]
+        cells += [pair(line["level"], line["level_sd"]), number(line["error"], 2)]
+        allowed = None if line["error"] is None else line["amplification"] * line["error"]
+        rows.append([name, *cells, number(allowed, 2)])
     head = (
         "", "effective draws", "total variation", "of exact chains of that length",
         "mean error of a decision", "variation that such errors allow",
@@ -113,8 +123,8 @@ def long_lines(found: dict[str, Any]) -> str:
     """Say how near long runs come."""
     mine, exact = found[MINIBATCH], found[mixture.BARKER]
     return (
-        f"With {mine['draws']:,} draws, steps of standard deviation 0.15: `mh-minibatch` "
-        f"{mine['variation']:.4f}, all rows {exact['variation']:.4f}."
+        f"Longer: {mine['draws']:,} draws of `mh-minibatch` {mine['variation']:.4f}, "
+        f"{exact['draws']:,} of all rows {exact['variation']:.4f}."
     )
 
 
@@ -124,7 +134,7 @@ def figure_6(found: dict[str, Any]) -> list[str]:
     for step, paper in published.FIGURE_6.items():
         line = found[str(step)]
         rows.append([f"{step}", pair(line["size"], line["size_sd"]), number(paper, 5)])
-        rows[-1] += [f"{line['size'] / paper:.2f}" if paper else "–", number(line["largest"], 6)]
+        rows[-1] += [f"{line['size'] / paper:.2f}" if paper else "–", f"{line['largest']:,.0f}"]
     return table(("step", "mean rows of a decision", "paper", "ratio", "largest"), rows)
 
 
@@ -134,7 +144,8 @@ def figure_3(found: dict[str, Any]) -> list[str]:
     for title, line in found.items():
         cells = [number(line["before"], 4), number(line["after"], 4)]
         cells += [f"{line['accuracy_at_drop']:.4f}", f"{line['accuracy_at_end']:.4f}"]
-        cells += [number(line["kept_step_rows"], 5), number(line["kept_step_acceptance"], 2)]
+        cells += [number(line.get("kept_step_rows"), 5)]
+        cells += [number(line.get("kept_step_acceptance"), 2)]
         rows.append([title, *cells])
     head = (
         "", "rows of a decision before", "after", "accuracy at the drop", "at the end",
@@ -171,7 +182,7 @@ def tables(results: dict[str, Any]) -> list[str]:
         lines += ["### Figure 3, right: the temperature drops to 1", "", text.DROP, ""]
         lines += [*figure_3(found["lines"]), ""]
     if found := results.get("steps"):
-        lines += ["### Figure 6: step sizes", "", *figure_6(found["lines"]), ""]
+        lines += ["### Figure 6: step sizes", "", *figure_6(found), ""]
     return lines
 
 
@@ -204,4 +215,4 @@ def page(results: dict[str, Any]) -> str:
     return "\n\n".join(part.strip() for part in [*parts, text.RECIPE]) + "\n"
 
 
-__all__ = ["AUSTERE_C", "MINIBATCH", "misses", "page", "tables"]
+__all__ = ["misses", "page", "tables"]

@@ -1,5 +1,6 @@
 """What the pages of the minibatch papers measure with: grid posterior, eq. (40), variation."""
 
+import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,7 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-PAPERS = Path(__file__).resolve().parents[2] / "bench" / "papers"
+ROOT = Path(__file__).resolve().parents[2]
+PAPERS = ROOT / "bench" / "papers"
 OURS = ("measures", "mixture_posterior", "mixture_mixing", "mnist")
 
 
@@ -128,3 +130,34 @@ def test_copies_of_digits_are_moved_and_stay_what_they_show(papers):
     again = one.moved_copies(start, rows=50)
     assert np.array_equal(again.X, found.X)
     assert np.array_equal(again.y, found.y)
+
+
+def test_sizes_that_are_too_far_from_the_published_are_named(papers, monkeypatch):
+    import minibatch_published as published
+    import seita_report as report
+
+    near = {name: {"size": 1.2 * pair[0]} for name, pair in published.TABLE_1.items()}
+    near["mh-sublhd"]["size"] = 0.6 * published.TABLE_1["mh-sublhd"][0]
+    results = {"mixture": {"readings": {"standard deviation 0.15": near}}}
+    assert report.misses(results) == []
+    near["mh-minibatch"]["size"] = 1.3 * published.TABLE_1["mh-minibatch"][0]
+    near["mh-sublhd"]["size"] = 0.4 * published.TABLE_1["mh-sublhd"][0]
+    assert [line.split(":")[0] for line in report.misses(results)] == [
+        "mixture, mh-minibatch",
+        "mixture, mh-sublhd",
+    ]
+
+
+@pytest.mark.parametrize("name", ["mhminibatch", "simple-minibatch"])
+def test_results_are_those_of_the_page(name):
+    page = ROOT / "docs" / "reproductions" / f"{name}.md"
+    results = json.loads((ROOT / "bench" / "results" / f"papers-{name}.json").read_text())
+    text = page.read_text()
+    found = results["mixture"]
+    methods = found.get("methods") or found["readings"]["standard deviation 0.15"]
+    sizes = [line["size"] for key, line in methods.items() if key.startswith("mh-")]
+    assert sizes
+    assert all(f"{float(f'{size:.4g}'):,.10g}" in text for size in sizes)
+    pictures = list(page.with_suffix("").glob("*.png"))
+    assert {f"{name}/{path.name}" for path in pictures} <= set(text.replace("(", ")").split(")"))
+    assert sum(path.stat().st_size for path in pictures) < 1_000_000
