@@ -53,7 +53,8 @@ deviation of the trials.
 
 ![Accuracy and log-likelihood against rows, accuracy by minibatch](simple-minibatch/digits.png)
 
-Left and middle: mean and standard deviation of the trials against the rows that decisions rest on.
+Left and middle: one trial of each against the rows that decisions rest on; *its last m alone*
+leaves out the K minibatches that estimate std(Δ').
 Right: accuracy after 700, 1000 and 1500 iterations by the size of the minibatch.
 """,
     ),
