@@ -206,8 +206,8 @@ def _large(lines: dict[str, Any]) -> list[str]:
         found.append(f"Table 2, MNIST-100k, {name}: {_ratio(lines[name], paper[name])}.")
     found.append(
         "Table 2, MNIST-100k, mh-austere: more than the published sizes, for a reason not found: "
-        "one trial, on other images. Sizes grow along a trial, so that its length is none. With one "
-        "threshold a sequential test takes rows in proportion to the root of n times that of the "
+        "one trial, on other images. Sizes grow along a trial, so that its length is none. With "
+        "one threshold a sequential test takes rows in proportion to the root of n times that of the "
         "minibatch, 3.5 times as many for 100,000 rows as for 13,007; the published sizes grow 1.1 "
         "and 1.5 times."
     )
