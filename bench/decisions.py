@@ -28,6 +28,8 @@ from streammc.sampling.job import run_job
 RESULTS = Path(__file__).resolve().parent / "results" / "decisions.json"
 SETS = ("flights200k", "fretpl_claimnumber")
 SAMPLERS = ("mh-minibatch", "mh-fixed", "mh-austere", "mh-sublhd")
+TOO_LONG = {("fretpl_claimnumber", "mh-sublhd")}
+"""A Poisson model bounds no derivative: every decision would look at all rows."""
 DRAWS = {0: (60, 40), 2: (40_000, 3000)}
 """Draws and warm-up per chain by the order of the control variates."""
 
@@ -87,7 +89,7 @@ def lines(found: dict[str, dict[str, Any]]) -> list[str]:
         moved = r["order"] == 2  # a few draws without them say nothing about the posterior
         cells = (
             r["data"], f"{r['rows']:,}", f"`{r['sampler']}`", "order 2" if moved else "none",
-            f"{r['rows_per_decision']:,.0f}", short(r["share"]), f"{100 * r['forced']:.2g} %",
+            f"{r['rows_per_decision']:,.0f}", short(r["share"]), f"{short(100 * r['forced'])} %",
             "-" if r["error"] is None else short(r["error"]), f"{r['acceptance_rate']:.2f}",
             f"{r['z_mean']:.1f}" if moved else "-", f"{r['z_square']:.1f}" if moved else "-",
             f"{r['mcse_sd']:.3f}" if moved else "-", f"{r['r_hat']:.3f}" if moved else "-",
@@ -108,7 +110,7 @@ def main() -> None:
     found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for data in arguments.data:
         for name in arguments.samplers:
-            for order in (2, 0):
+            for order in (2, 0) if (data, name) not in TOO_LONG else ():
                 key = f"{data}, {name}, {order}"
                 found[key] = measure(data, name, order, arguments.work, arguments.threads)
                 print(json.dumps(found[key]), flush=True)
