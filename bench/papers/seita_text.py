@@ -76,7 +76,7 @@ FIGURES = (
 
 ![Log posterior and draws by method](mhminibatch/mixture-clouds.png)
 
-Figure 1: contours of the log posterior at T = 10,000, and the 3000 draws of one trial.
+Figure 1: contours of the log posterior at T = 10,000, and the draws of one trial.
 
 ![Rows of a decision by method](mhminibatch/mixture-sizes.png)
 

@@ -191,5 +191,28 @@ def test_no_term_exceeds_the_bound_of_the_model(order):
         x = UNITS * (case.remainders(found["theta"][0]) - case.remainders(before))
         np.testing.assert_allclose(carried[5], np.abs(x).max() / heat.at(iteration, 1)[0])
         ratios.append(carried[5] / carried[7])
+        step, ends = found["theta"][0] - before, (before, found["theta"][0])
+        away = max(np.linalg.norm(end - case.cv.theta_star) for end in ends)
+        stated = case.problem.moves.bound * np.linalg.norm(step) * away ** max(case.order, 0)
+        np.testing.assert_allclose(carried[7], stated / heat.at(iteration, 1)[0])
     assert max(ratios) <= 1.0
     assert max(ratios) > 1e-3
+
+
+@jit(TEST_SIGNATURE)
+def greedy(settings, facts, terms, draws, memory, carried, reply, table):
+    """Ask for more than there are."""
+    if facts[COUNT] == 0.0:
+        reply[WANTED] = 1000
+        return MORE
+    carried[0], carried[1] = facts[COUNT], facts[MEAN]
+    return ACCEPT
+
+
+def test_without_replacement_no_test_gets_more_than_there_are():
+    case = Case(1, held=False, replace_rows=False)
+    case.problem = replace(case.problem, decide=greedy)
+    for before, found, carried in case.run():
+        x = UNITS * (case.remainders(found["theta"][0]) - case.remainders(before))
+        assert carried[0] == UNITS
+        np.testing.assert_allclose(carried[1], x.mean(), atol=1e-12 * np.abs(x).max())

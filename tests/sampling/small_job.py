@@ -40,6 +40,19 @@ def small_blocks():
         memory.chunks_per_block, store.chunks_per_block = saved
 
 
+class StopAfter:
+    """Stop, seen by the chains in the middle of the interval after ``commits`` commits."""
+
+    def __init__(self, commits):
+        self.left = commits
+
+    def progress(self, phase, done, total, facts):
+        self.left -= phase in ("warmup", "draws")
+
+    def __call__(self):
+        return self.left <= 0
+
+
 def arrays():
     rng = np.random.default_rng(5)
     X = np.c_[np.ones(ROWS), rng.normal(size=(ROWS, 2)), rng.standard_t(2.5, size=ROWS)]

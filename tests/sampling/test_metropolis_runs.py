@@ -27,19 +27,6 @@ SAMPLERS = {
 }
 
 
-class StopAfter:
-    """Stop, seen by the chains in the middle of the interval after ``commits`` commits."""
-
-    def __init__(self, commits):
-        self.left = commits
-
-    def progress(self, phase, done, total, facts):
-        self.left -= phase in ("warmup", "draws")
-
-    def __call__(self):
-        return self.left <= 0
-
-
 def digest(path):
     return RunDirectory.open(path).digest()
 
@@ -53,7 +40,7 @@ def test_resources_stops_and_extensions_change_no_bit(small_job, store, tmp_path
     assert digest(tmp_path / "whole") == digest(tmp_path / "other")
     path = tmp_path / "stopped"
     for batch in (1, 4096, 7):
-        stop = StopAfter(1)
+        stop = small_job.StopAfter(1)
         options = {"stop": stop, "progress": stop.progress, "batch_iterations": batch}
         small_job.sample(store, path, draws=100, **settings, **options)
     assert 150 == RunDirectory.open(path).committed_warmup + RunDirectory.open(path).committed_draws

@@ -15,21 +15,8 @@ pytestmark = pytest.mark.usefixtures("small_blocks")
 KILLS = 20
 
 
-class StopAfter:
-    """Stop, seen by the chains in the middle of the interval after ``commits`` commits."""
-
-    def __init__(self, commits):
-        self.left = commits
-
-    def progress(self, phase, done, total, facts):
-        self.left -= phase in ("warmup", "draws")
-
-    def __call__(self):
-        return self.left <= 0
-
-
 def stopped(small_job, dataset, path, commits, **options):
-    stop = StopAfter(commits)
+    stop = small_job.StopAfter(commits)
     return small_job.sample(dataset, path, stop=stop, progress=stop.progress, **options)
 
 
