@@ -52,6 +52,6 @@ def decide(settings, facts, terms, draws, memory, carried, reply, table):  # typ
     return ACCEPT if accepts(delta, draws[UNIFORM], int(settings[0])) else REJECT
 
 
-def prepare(population: int, *, barker: bool) -> Prepared:
-    """Return what the test is given: nothing but its acceptance function."""
+def prepare(population: int, *, m: int | None = None, barker: bool) -> Prepared:
+    """Return what the test is given: its acceptance function. It has no use for ``m``."""
     return Prepared(np.array([float(barker)]), np.zeros((0, 0)), 0, False, sweeps=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from inspect import signature
 from typing import Any, Final
 
 import numpy as np
@@ -64,7 +63,7 @@ def metropolis(
     module = import_module(f"streammc.acceptance.{sampler.test}")
     if m is None and plan is not None and not getattr(module, "CHOOSES_SIZE", False):
         m = plan.k
-    prepared: Prepared = module.prepare(population, **_rows_of(module, m), **sampler.test_options)
+    prepared: Prepared = module.prepare(population, m=m, **sampler.test_options)
     bound = cv.certificate.get("term_bound")
     if sampler.test_options.get("bound") == "model" and bound is None:
         prepared = prepared._replace(sweeps=True)
@@ -140,11 +139,6 @@ def _laplace(sampler: MetropolisOptions) -> bool:
     return sampler.covariance == LAPLACE or (
         sampler.covariance is None and sampler.control_variate != NONE
     )
-
-
-def _rows_of(module: Any, m: int | None) -> dict[str, int | None]:
-    """Return the units that a test asks for first, where it takes that from outside."""
-    return {"m": m} if "m" in signature(module.prepare).parameters else {}
 
 
 def _held(
