@@ -23,7 +23,7 @@ from streammc.samplers.decision import PRIOR, STEP, Moves, allocate_decision
 from streammc.samplers.metropolis_loop import look_at_start, run
 from streammc.samplers.proposals import LANGEVIN, RANDOM_WALK, SGHMC
 
-PAIRS = 400_000
+PAIRS = 300_000
 STEPS = 3
 N, D, GRADIENT = 5, 2, 3
 LIMIT = 4.5
