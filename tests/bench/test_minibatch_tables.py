@@ -133,6 +133,7 @@ def test_copies_of_digits_are_moved_and_stay_what_they_show(papers):
 
 
 def test_sizes_that_are_too_far_from_the_published_are_named(papers, monkeypatch):
+    pytest.importorskip("matplotlib")  # the report draws as well
     import minibatch_published as published
     import seita_report as report
 
