@@ -75,8 +75,9 @@ def test_every_sampler_with_every_model(datasets, tmp_path, sampler, model):
         assert ("chain", "draw") == stats[name].dims
         known = stats[name].values == stats[name].values
         assert np.isfinite(stats[name].values[known]).all()
-        # An acceptance test may be unable to tell its error.
-        assert known.all() or name == "decision_error"
+        # An acceptance test may be unable to tell its error: then the run says so.
+        told = any("could not tell the error" in line for line in report.warnings)
+        assert known.all() or (name == "decision_error" and known.any() and told)
     assert stats["diverging"].dtype == bool
     assert stats["n_steps"].dtype == stats["n_rows"].dtype == np.int64
     scales = registry.model(model)().scales
