@@ -187,6 +187,17 @@ class Model(Protocol):
         ``theta_star + delta`` and writes its gradient.
         """
 
+    @property
+    def joint(self) -> Any:
+        """Return the compiled log-likelihood of rows that do not factorise, or ``None``.
+
+        Of type ``numerics.jit.JOINT_TYPE``: ``joint(X (q, m), y (m,), theta (d,),
+        constants (c,), order, gradient (d,))`` returns the normalised log-likelihood of
+        those rows as a whole, minus infinity where there is none, and for ``order == 1``
+        writes its gradient. A model that has it has no link: its term is a set of rows, and
+        only the samplers of ``streammc.tempering`` can draw from it.
+        """
+
     def dim(self, n_features: int) -> int:
         """Return the length of theta."""
 

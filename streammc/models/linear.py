@@ -71,6 +71,11 @@ class LinearModel(ABC):
         return type(self).sums_kernel
 
     @property
+    def joint(self) -> Any:
+        """Return ``None``: the likelihood is a product over rows."""
+        return None
+
+    @property
     def locations(self) -> tuple[str, ...]:
         """Return the names of the shared parameters that may have any sign."""
         return ()

@@ -36,6 +36,11 @@ LINK_SIGNATURE: Any = types.void(matrix, design_view, vector, vector, i8, matrix
 
 LINK_TYPE: Any = types.FunctionType(LINK_SIGNATURE)
 
+JOINT_SIGNATURE: Any = f8(design_view, vector, vector, vector, i8, vector)
+"""``joint(X, y, theta, constants, order, gradient)``; see ``protocols.Model``."""
+
+JOINT_TYPE: Any = types.FunctionType(JOINT_SIGNATURE)
+
 SUMS_TYPE: Any = types.FunctionType(f8(f8, vector, matrix, vector, vector, vector))
 """``sums(log_lik, gradient, hessian, theta_star, delta, out)``; see ``protocols.Model``."""
 
