@@ -95,6 +95,13 @@ class Chain(ABC):
     def set_state(self, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> None:
         """Continue from :meth:`get_state`, bit for bit."""
 
+    def tallies(self) -> dict[str, NDArray[Any]]:
+        """Return what was counted per level or pair of levels since warm-up, by name.
+
+        Kept in the group ``tempering`` of a run; nothing where there are no levels.
+        """
+        return {}
+
     @abstractmethod
     def _batch(self) -> int:
         """Return how many iterations to hand over at once."""

@@ -22,6 +22,7 @@ from streammc.samplers.options import LEAPFROG, NUTS, trajectory
 from streammc.samplers.signed import HmcEcsSigned
 from streammc.samplers.stochastic_options import BIASED, StochasticGradient
 from streammc.samplers.temperature import Schedule
+from streammc.samplers.tempered_options import TemperedOptions
 from streammc.sampling.held_rows import load_block
 from streammc.subsampling.alias import AliasTable
 from streammc.subsampling.units import ProductDesign, UnitDesign
@@ -147,6 +148,10 @@ def problem(
         from streammc.sampling.metropolis import metropolis
 
         return metropolis(dataset, model, cv, plan, sampler, schedule or Schedule())
+    if isinstance(sampler, TemperedOptions):
+        from streammc.sampling.tempering import tempering
+
+        return tempering(dataset, model, cv, sampler)
     if sampler.target == BIASED:
         # Imported where it is used: loading its compiled loop takes time.
         from streammc.sampling.stochastic import stochastic

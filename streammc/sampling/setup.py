@@ -19,6 +19,7 @@ from streammc.protocols import Dataset, Model, Sampler, SubsamplingSampler
 from streammc.registry import sampler as sampler_builder
 from streammc.samplers.metropolis_options import APPROXIMATE, MetropolisOptions
 from streammc.samplers.stochastic_options import BIASED, NONE, StochasticGradient
+from streammc.samplers.tempered_options import TemperedOptions
 from streammc.sampling import design
 from streammc.sampling.chains import Progress
 from streammc.sampling.held_rows import memory_limit
@@ -77,6 +78,9 @@ def decide(
     if isinstance(sampler, MetropolisOptions) and sampler.control_variate == NONE:
         found = without_pass(dataset, model, sampler.start)
         found = _bounded(found, dataset, model, sampler, None, scheduler)
+        return Setup(sampler, found, None, reason or "asked for by name")
+    if isinstance(sampler, TemperedOptions) and not sampler.needs_pass(model):
+        found = without_pass(dataset, model, sampler.start)
         return Setup(sampler, found, None, reason or "asked for by name")
     wanted = _subsampling(sampler)
     order = wanted.order if wanted is not None else 2

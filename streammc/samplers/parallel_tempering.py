@@ -1,0 +1,124 @@
+"""``pt`` and ``spt``: parallel tempering, with all rows or with fewer at every level."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from streammc.errors import ConfigError
+from streammc.samplers.options import build
+from streammc.samplers.tempered_options import (
+    LIKELIHOOD,
+    NESTED,
+    PATHS,
+    SUBSETS,
+    TemperedOptions,
+)
+
+EVEN_ODD: Final = "even-odd"
+SWEEP: Final = "sweep"
+SWAPS: Final = (EVEN_ODD, SWEEP)
+
+
+@dataclass(frozen=True)
+class ParallelOptions(TemperedOptions):
+    """Options that ``pt`` and ``spt`` share."""
+
+    swaps: str = EVEN_ODD
+    """``even-odd``: pairs (0, 1), (2, 3), ... and (1, 2), (3, 4), ... in turn; ``sweep``: every
+    pair, from the last level down, so that a state can fall to level 0 at once."""
+
+    def _choices(self) -> dict[str, tuple[str, ...]]:
+        return {**super()._choices(), "swaps": SWAPS}
+
+
+@dataclass(frozen=True)
+class ParallelTempering(ParallelOptions):
+    """Options of ``pt``; ``None`` means chosen automatically."""
+
+    path: str = LIKELIHOOD
+    """What is raised to ``beta_m``: the ``likelihood``, or the ``posterior``, prior included."""
+
+    name: ClassVar[str] = "pt"
+    paper: ClassVar[str] = "Geyer 1991, Markov chain Monte Carlo maximum likelihood"
+
+    def _choices(self) -> dict[str, tuple[str, ...]]:
+        return {**super()._choices(), "path": PATHS}
+
+
+@dataclass(frozen=True)
+class SubsampledParallelTempering(ParallelOptions):
+    """Options of ``spt``; ``None`` means chosen automatically."""
+
+    subsets: str = NESTED
+    """``nested``: every subset is part of the one before; ``independent``."""
+    resample: int = 0
+    """Proposals to exchange rows of every subset, per iteration; 0 keeps the first subsets.
+    Accepted with ``p(X'_m|theta_m) / p(X_m|theta_m)``, which leaves level 0 exact."""
+
+    name: ClassVar[str] = "spt"
+    paper: ClassVar[str] = "van de Meent, Paige and Wood 2014, Tempering by subsampling"
+    subsets_of_rows: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without data."""
+        super().__post_init__()
+        if isinstance(self.resample, bool) or not isinstance(self.resample, int):
+            raise ConfigError(f"resample must be a whole number, found {self.resample!r}")
+        if self.resample < 0:
+            raise ConfigError(f"resample must be at least 0, found {self.resample!r}")
+
+    def _choices(self) -> dict[str, tuple[str, ...]]:
+        return {**super()._choices(), "subsets": SUBSETS}
+
+
+def pt(**options: Any) -> ParallelTempering:
+    """Return the ``pt`` sampler, parallel tempering, with the given options.
+
+    One replica at every level, ``h_m = p(X|theta)^beta_m p(theta)``; neighbours exchange their
+    levels with probability ``min(1, h_n(a) h_m(b) / (h_n(b) h_m(a)))`` (van de Meent et al.
+    2014, eq. 2). Draws are those of level 0, the posterior.
+
+    Parameters
+    ----------
+    **options
+        Fields of :class:`ParallelTempering` and of the options that it shares.
+
+    Raises
+    ------
+    ConfigError
+        If an option does not exist or has a value outside its range.
+
+    Examples
+    --------
+    >>> from streammc.samplers import pt
+    >>> pt(n_levels=10, beta_min=0.01).target
+    'exact'
+    """
+    return build(ParallelTempering, "pt", options)
+
+
+def spt(**options: Any) -> SubsampledParallelTempering:
+    """Return the ``spt`` sampler, subsampled parallel tempering, with the given options.
+
+    Level m has ``round(beta_m N)`` rows, drawn without replacement (van de Meent et al. 2014,
+    Algorithm 1, with the pair ``(m - 1, m)``). Draws are those of level 0, which has all rows:
+    the posterior.
+
+    Parameters
+    ----------
+    **options
+        Fields of :class:`SubsampledParallelTempering` and of the options that it shares.
+
+    Raises
+    ------
+    ConfigError
+        If an option does not exist or has a value outside its range.
+
+    Examples
+    --------
+    >>> from streammc.samplers import spt
+    >>> spt(subsets="independent").subsets_of_rows
+    True
+    """
+    return build(SubsampledParallelTempering, "spt", options)

@@ -1,0 +1,123 @@
+"""Options that parallel tempering and tempered transitions share."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Final
+
+from streammc.errors import ConfigError
+from streammc.protocols import Model
+from streammc.samplers.options import STATISTICS, check_subsample
+from streammc.samplers.stochastic_options import check_number
+
+EXACT: Final = "exact"
+HMC: Final = "hmc"
+RANDOM_WALK: Final = "random-walk"
+EXPLORERS: Final = (RANDOM_WALK, HMC)
+GEOMETRIC: Final = "geometric"
+ADAPTED: Final = "adapted"
+LADDERS: Final = (GEOMETRIC, ADAPTED)
+LIKELIHOOD: Final = "likelihood"
+POSTERIOR: Final = "posterior"
+PATHS: Final = (LIKELIHOOD, POSTERIOR)
+NESTED: Final = "nested"
+INDEPENDENT: Final = "independent"
+SUBSETS: Final = (NESTED, INDEPENDENT)
+LAPLACE: Final = "laplace"
+IDENTITY: Final = "identity"
+COVARIANCES: Final = (LAPLACE, IDENTITY)
+
+TEMPERED_STATISTICS: Final = (*STATISTICS, "swap_accepted", "replica")
+"""What is recorded: also which part of the proposed swaps was accepted (of a tempered
+transition: whether it was), and which replica is at level 0."""
+
+
+@dataclass(frozen=True)
+class TemperedOptions:
+    """Options of every sampler with a ladder of levels; ``None`` means chosen automatically.
+
+    Level m has the density ``p(X|theta)^beta_m p(theta)``; with subsampling
+    ``p(X_m|theta) p(theta)``, where ``X_m`` has ``round(beta_m N)`` rows. Level 0 is the
+    posterior.
+    """
+
+    n_levels: int = 7
+    """Levels, ``M + 1``; 1 is the inner kernel alone."""
+    beta_min: float = 0.125
+    """Inverse temperature of the last level; 0 is the prior, where nothing is subsampled."""
+    ladder: str = ADAPTED
+    """``geometric``: ``beta_m = beta_min^(m / M)``; ``adapted``: warm-up spaces the levels so
+    that all neighbours exchange equally often, beginning there."""
+    explorer: str = HMC
+    """Inner kernel: ``hmc`` or ``random-walk``."""
+    step_size: float | None = None
+    """Of level 0, where level m has ``step_size beta_m^(-1/2)``; given, it is not adapted.
+    Automatic: every level is tuned by itself in warm-up."""
+    n_steps: int = 10
+    """Leapfrog steps of an ``hmc`` transition."""
+    jitter: float = 0.2
+    """Half-width of the uniform factor on the step size of a transition."""
+    inner_steps: int = 1
+    """Transitions of the inner kernel for every one that the sampler asks for."""
+    target_acceptance: float | None = None
+    covariance: str | None = None
+    """``laplace``: steps in the shape of the Laplace approximation, which takes the passes that
+    find it; ``identity``: in units of theta, without a pass. Automatic: ``laplace`` where the
+    likelihood is a product over rows."""
+    start: float | None = None
+    """Every coordinate of the first position; ``None``: drawn around theta_star."""
+
+    name: ClassVar[str]
+    paper: ClassVar[str]
+    subsets_of_rows: ClassVar[bool] = False
+    """Whether levels have fewer rows, instead of a power of the likelihood."""
+    target: ClassVar[str] = EXACT
+    subsampled: ClassVar[bool] = False
+    """Level 0 evaluates every row."""
+    audited: ClassVar[bool] = False
+    statistics: ClassVar[tuple[str, ...]] = TEMPERED_STATISTICS
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without data."""
+        check_subsample(self, "n_levels", "n_steps", "inner_steps")
+        if self.n_levels is None or self.n_steps is None or self.inner_steps is None:
+            raise ConfigError("n_levels, n_steps and inner_steps must be whole numbers, found None")
+        for option, choices in self._choices().items():
+            value = getattr(self, option)
+            if value not in choices:
+                raise ConfigError(f"{option} must be one of {', '.join(choices)}, found {value!r}")
+        if self.covariance is not None and self.covariance not in COVARIANCES:
+            raise ConfigError(
+                f"covariance must be one of {', '.join(COVARIANCES)}, found {self.covariance!r}"
+            )
+        if self.beta_min is None or isinstance(self.beta_min, bool):
+            raise ConfigError(f"beta_min must be a number in [0, 1), found {self.beta_min!r}")
+        check_number("beta_min", self.beta_min, most=1.0)
+        least = 0.0 if not self.subsets_of_rows else math.ulp(0.0)
+        if self.n_levels > 1 and not least <= self.beta_min < 1.0:
+            bracket = "(" if self.subsets_of_rows else "["
+            raise ConfigError(
+                f"beta_min must be a number in {bracket}0, 1), found {self.beta_min!r}"
+            )
+        check_number("step_size", self.step_size, above=True)
+        check_number("jitter", self.jitter, most=0.999)
+        check_number("target_acceptance", self.target_acceptance, above=True, most=0.999)
+        if self.start is not None and not (
+            isinstance(self.start, (int, float)) and math.isfinite(self.start)
+        ):
+            raise ConfigError(f"start must be a finite number, found {self.start!r}")
+
+    def _choices(self) -> dict[str, tuple[str, ...]]:
+        """Return the options that are one of some words."""
+        return {"ladder": LADDERS, "explorer": EXPLORERS}
+
+    def needs_pass(self, model: Model) -> bool:
+        """Return whether the shape of the steps comes from passes over all rows."""
+        if self.covariance is None:
+            return model.joint is None
+        return self.covariance == LAPLACE
+
+    def describe(self) -> dict[str, Any]:
+        """Return every option."""
+        return {"name": self.name, **asdict(self)}

@@ -1,0 +1,115 @@
+"""``tt`` and ``stt``: tempered transitions, with all rows or with fewer at every level."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from streammc.errors import ConfigError
+from streammc.samplers.options import build
+from streammc.samplers.tempered_options import (
+    LIKELIHOOD,
+    NESTED,
+    PATHS,
+    SUBSETS,
+    TemperedOptions,
+)
+
+
+@dataclass(frozen=True)
+class TransitionOptions(TemperedOptions):
+    """Options that ``tt`` and ``stt`` share."""
+
+    base_steps: int = 1
+    """Transitions at level 0 before every tempered one, which itself targets nothing there."""
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without data."""
+        super().__post_init__()
+        if isinstance(self.base_steps, bool) or not isinstance(self.base_steps, int):
+            raise ConfigError(f"base_steps must be a whole number, found {self.base_steps!r}")
+        if self.base_steps < (1 if self.n_levels == 1 else 0):
+            raise ConfigError(f"base_steps must be at least 0, found {self.base_steps!r}")
+
+
+@dataclass(frozen=True)
+class TemperedTransitions(TransitionOptions):
+    """Options of ``tt``; ``None`` means chosen automatically."""
+
+    path: str = LIKELIHOOD
+    """What is raised to ``beta_m``: the ``likelihood``, or the ``posterior``, prior included."""
+
+    name: ClassVar[str] = "tt"
+    paper: ClassVar[str] = "Neal 1996, Sampling from multimodal distributions"
+
+    def _choices(self) -> dict[str, tuple[str, ...]]:
+        return {**super()._choices(), "path": PATHS}
+
+
+@dataclass(frozen=True)
+class SubsampledTransitions(TransitionOptions):
+    """Options of ``stt``; ``None`` means chosen automatically."""
+
+    subsets: str = NESTED
+    """``nested``: every subset is part of the one before; ``independent``."""
+
+    name: ClassVar[str] = "stt"
+    paper: ClassVar[str] = "van de Meent, Paige and Wood 2014, Tempering by subsampling"
+    subsets_of_rows: ClassVar[bool] = True
+
+    def _choices(self) -> dict[str, tuple[str, ...]]:
+        return {**super()._choices(), "subsets": SUBSETS}
+
+
+def tt(**options: Any) -> TemperedTransitions:
+    """Return the ``tt`` sampler, tempered transitions, with the given options.
+
+    A proposal rises through the levels and comes down again, with the kernel of level m both
+    on the way from ``m - 1`` to ``m`` and back, and is accepted with probability
+    ``min(1, prod_m h_m(u_{m-1}) h_{m-1}(v_{m-1}) / (h_m(v_{m-1}) h_{m-1}(u_{m-1})))``, ``u``
+    the states on the way up and ``v`` on the way down (Neal 1996; van de Meent et al. 2014,
+    eq. 3).
+
+    Parameters
+    ----------
+    **options
+        Fields of :class:`TemperedTransitions` and of the options that it shares.
+
+    Raises
+    ------
+    ConfigError
+        If an option does not exist or has a value outside its range.
+
+    Examples
+    --------
+    >>> from streammc.samplers import tt
+    >>> tt(explorer="random-walk").n_levels
+    7
+    """
+    return build(TemperedTransitions, "tt", options)
+
+
+def stt(**options: Any) -> SubsampledTransitions:
+    """Return the ``stt`` sampler, subsampled tempered transitions, with the given options.
+
+    Tempered transitions whose level m has ``round(beta_m N)`` rows, drawn anew for every
+    transition and the same on the way up and down (van de Meent et al. 2014, Algorithm 2, with
+    the ratio of eq. 3).
+
+    Parameters
+    ----------
+    **options
+        Fields of :class:`SubsampledTransitions` and of the options that it shares.
+
+    Raises
+    ------
+    ConfigError
+        If an option does not exist or has a value outside its range.
+
+    Examples
+    --------
+    >>> from streammc.samplers import stt
+    >>> stt(beta_min=0.25).subsets
+    'nested'
+    """
+    return build(SubsampledTransitions, "stt", options)

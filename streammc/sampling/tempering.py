@@ -1,0 +1,79 @@
+"""The problem of the samplers with a ladder of levels."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from streammc.control_variates.expansion import ControlVariates
+from streammc.errors import OutOfMemoryError
+from streammc.estimators.target import Base
+from streammc.protocols import Dataset, Model
+from streammc.samplers.tempered_options import HMC, TemperedOptions
+from streammc.sampling.held_rows import memory_limit
+from streammc.tempering.density import pointers
+from streammc.tempering.explorers import EXPLORERS
+from streammc.tempering.held import held_bytes, hold
+from streammc.tempering.problem import TemperedProblem
+
+ACCEPTANCE: Final = {HMC: 0.8}
+"""What warm-up aims for; of a random walk 0.44 in one dimension, else 0.234 (Roberts and
+Rosenthal 2001)."""
+
+
+def tempering(
+    dataset: Dataset, model: Model, cv: ControlVariates, sampler: TemperedOptions
+) -> TemperedProblem:
+    """Return the problem of a sampler with a ladder: every row in memory.
+
+    Raises
+    ------
+    OutOfMemoryError
+        If the rows need more than half of the memory that is available.
+    """
+    needed = held_bytes(dataset.n_rows, dataset.n_features)
+    if needed > memory_limit():
+        raise OutOfMemoryError(
+            f"{dataset.n_rows} rows x {dataset.n_features} features in memory need "
+            f"{needed / 1e9:.1f} GB, more than half of what is available, and {sampler.name} "
+            "evaluates all of them; use hmc-ecs, or mint for a posterior with several modes"
+        )
+    d = cv.dim
+    laplace = sampler.needs_pass(model)
+    base = Base(
+        cv.theta_star,
+        0.0,
+        np.zeros(d),
+        np.zeros((d, d)),
+        np.ascontiguousarray(cv.factor if laplace else np.eye(d)),
+        model.prior_table(cv.labels),
+        model.constants,
+        model.n_linear,
+        -1,
+        1,
+        0.0,
+        0.0,
+    )
+    first, spread = np.zeros(d), 1.0 if laplace else 0.1
+    if sampler.start is not None:
+        first = solve_triangular(base.factor, sampler.start - cv.theta_star, lower=True)
+        spread = 0.0
+    target = sampler.target_acceptance
+    if target is None:
+        target = ACCEPTANCE.get(sampler.explorer, 0.44 if d == 1 else 0.234)
+    link, joint = pointers(model)
+    return TemperedProblem(
+        link=link,
+        joint=joint,
+        explore=EXPLORERS[sampler.explorer],
+        base=base,
+        full=hold(dataset, joint=model.joint is not None),
+        source=dataset.rows(),
+        constrain=model.constrain,
+        options=sampler,
+        target_acceptance=float(target),
+        first=first,
+        spread=spread,
+    )

@@ -1,0 +1,1 @@
+"""Samplers made of samplers: ladders of levels, swaps, tempered transitions, energy rings."""

@@ -1,0 +1,81 @@
+"""The levels of a ladder, and the replicas that move between them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import types
+
+from streammc.numerics.jit import f8, i8, index_vector, matrix, vector
+from streammc.protocols import Index, Matrix, Vector
+
+
+class Ladder(NamedTuple):
+    """``L = M + 1`` levels: ``h_m = p(X_m|theta)^power_m p(theta)^prior_power_m``."""
+
+    beta: Vector
+    """(L,) inverse temperatures, falling from 1."""
+    power: Vector
+    """(L,) of the likelihood: 1 where a level has fewer rows."""
+    prior_power: Vector
+    """(L,)."""
+    lo: Index
+    """(L,) first row of every level, among its rows."""
+    hi: Index
+    """(L,) after its last row."""
+    step: Vector
+    """(L,) step sizes."""
+    n_steps: int
+    """Leapfrog steps."""
+    jitter: float
+    """Half-width of the uniform factor on a step size."""
+    own: int
+    """Whether the levels above 0 have rows of their own."""
+
+
+LADDER_TYPE: Any = types.NamedTuple(
+    (vector, vector, vector, index_vector, index_vector, vector, i8, f8, i8), Ladder
+)
+
+
+class Replicas(NamedTuple):
+    """States under the level that each is at; written in place."""
+
+    z: Matrix
+    """(R, d) whitened positions: ``theta = theta_star + S z``."""
+    theta: Matrix
+    """(R, d)."""
+    slope: Matrix
+    """(R, d) gradient of the log-likelihood in theta."""
+    prior_slope: Matrix
+    """(R, d) gradient of the log prior in theta."""
+    scalars: Matrix
+    """(R, 4) log-likelihood, log prior, whether both are still to be computed (after a change
+    of rows), and log-likelihoods of rows evaluated so far."""
+
+
+REPLICAS_TYPE: Any = types.NamedUniTuple(matrix, 5, Replicas)
+LOG_LIK, LOG_PRIOR, STALE, EVALUATED = range(4)
+
+
+def allocate_replicas(n: int, d: int) -> Replicas:
+    """Return ``n`` replicas at 0, nothing computed."""
+    z, theta, slope, prior_slope = (np.zeros((n, d)) for _ in range(4))
+    replicas = Replicas(z, theta, slope, prior_slope, np.zeros((n, 4)))
+    replicas.scalars[:, STALE] = 1.0
+    return replicas
+
+
+def geometric(n_levels: int, beta_min: float) -> Vector:
+    """Return (L,) ``beta_m = beta_min^(m / M)``.
+
+    Where it ends at the prior (``beta_min`` 0), the other levels are a ladder of their own:
+    every level a factor of about 3 hotter than the one before.
+    """
+    if n_levels == 1:
+        return np.ones(1)
+    if beta_min > 0.0:
+        return np.asarray(beta_min ** (np.arange(n_levels) / (n_levels - 1)))
+    least = 10.0 ** (-0.5 * (n_levels - 1))
+    return np.append(geometric(n_levels - 1, least) if n_levels > 2 else np.ones(1), 0.0)
