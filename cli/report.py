@@ -94,6 +94,8 @@ def human_run(document: Mapping[str, Any]) -> str:
         parts.append(audit_text(document["audit"]))
     if document.get("sampling"):
         parts.append(cost_text(document["sampling"]))
+    if document.get("tempering"):
+        parts.append(tempering_text(document["tempering"]))
     if document.get("cost"):
         parts.append(draw_cost_text(document["cost"]))
     where = {name: document.get(name) for name in ("run", "store", "seed")}
@@ -183,6 +185,19 @@ def cost_text(sampling: Mapping[str, Any]) -> str:
     }
     shown = {**sampling, "tempered": tempered_text(sampling.get("temperature", 1.0))}
     return fields({words: shown.get(name) for words, name in names.items()})
+
+
+def tempering_text(tempering: Mapping[str, Any]) -> str:
+    """Return a line per level, and what holds for the ladder."""
+    columns = {name: values for name, values in tempering["levels"].items() if any(values)}
+    n = max(map(len, columns.values()), default=0)
+    rows = [
+        [str(m), *(number(v[m], 3) if m < len(v) else "-" for v in columns.values())]
+        for m in range(n)
+    ]
+    single = {k.replace("_", " "): v for k, v in tempering.items() if k != "levels"}
+    words = [name.replace("_", " ") for name in columns]
+    return f"{table(['level', *words], rows)}\n\n{fields(single)}"
 
 
 def tempered_text(temperature: float | str) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -98,7 +98,18 @@ class Chain(ABC):
     def tallies(self) -> dict[str, NDArray[Any]]:
         """Return what was counted per level or pair of levels since warm-up, by name.
 
-        Kept in the group ``tempering`` of a run; nothing where there are no levels.
+        Kept in the group ``tempering`` of a run; nothing where there are no levels. ``beta``
+        (L,) gives the number of levels: arrays (L,) are per level, (L - 1,) per pair of
+        neighbours, (L, r) per level and energy ring, () per chain.
+        """
+        return {}
+
+    @staticmethod
+    def described(tallies: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, Any]:
+        """Return what the tallies of all chains say, as JSON: part of the summary.
+
+        ``levels`` holds one list of numbers per column of a table with a line per level,
+        the other entries are numbers or text; a list ``warnings`` joins those of the summary.
         """
         return {}
 

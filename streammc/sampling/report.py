@@ -118,6 +118,7 @@ def finish_report(
         features = dataset.attributes["features"]
         run.add_group("posterior_original", as_variables(original, labels, features))
     sampling = _sampling(run, dataset, model, setup, team, parameters)
+    tempering = _levels(run, team)
     spent = run_cost(run, setup.cv)
     sampling["evaluations"] = spent["evaluations"]
     summary = {
@@ -127,9 +128,11 @@ def finish_report(
         "audit": verdict,
         "sampling": sampling,
         "cost": spent,
+        **({"tempering": tempering} if tempering else {}),
         "warnings": [
             *setup.cv.certificate.get("warnings", []),
             *summary_warnings(parameters, sampling, verdict),
+            *tempering.pop("warnings", []),
         ],
     }
     run.set_attributes({"summary": summary})
@@ -212,6 +215,23 @@ def _sampling(
             "predicted_variance_ratio": _by_label(cv, plan.predicted.get("variance_ratio")),
         }
     return facts
+
+
+def _levels(run: RunDirectory, team: Chains) -> dict[str, Any]:
+    """Record what was counted per level; return what it says, nothing without levels."""
+    tallies = [kernel.tallies() for kernel in team.kernels]
+    if not tallies[0]:
+        return {}
+    levels = len(tallies[0]["beta"])
+    arrays = {}
+    for name in tallies[0]:
+        values = np.stack([np.asarray(tally[name]) for tally in tallies])
+        dims = ["chain"]
+        if values.ndim > 1:
+            dims.append("level" if values.shape[1] == levels else "pair")
+        arrays[name] = ((*dims, *["ring"] * (values.ndim - 2)), values)
+    run.add_group("tempering", arrays)
+    return team.kernels[0].described(tallies)
 
 
 def _decisions(run: RunDirectory) -> dict[str, Any]:

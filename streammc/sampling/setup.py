@@ -79,6 +79,9 @@ def decide(
         found = without_pass(dataset, model, sampler.start)
         found = _bounded(found, dataset, model, sampler, None, scheduler)
         return Setup(sampler, found, None, reason or "asked for by name")
+    if sampler is None and model.joint is not None:
+        sampler = cast(Sampler, sampler_builder("pt")())
+        reason = "pt, because the likelihood is no product over rows: no subsample estimates it"
     if isinstance(sampler, TemperedOptions) and not sampler.needs_pass(model):
         found = without_pass(dataset, model, sampler.start)
         return Setup(sampler, found, None, reason or "asked for by name")
