@@ -11,6 +11,9 @@ PYTHON := $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 endif
 
+# A file of tests shares what its first test has sampled: it stays in one process.
+PARALLEL := -n auto --dist loadfile
+
 NOTEBOOKS := $(wildcard notebooks/*.py)
 
 .PHONY: demo test test-fast lint format types contracts doctest notebook sync-notebooks docs dist clean
@@ -19,10 +22,10 @@ demo: $(VENV)/.compiled
 	$(BIN)/streammc demo
 
 test: $(VENV)/.installed-test
-	$(BIN)/python -m pytest $(PYTEST_OPTIONS)
+	$(BIN)/python -m pytest $(PARALLEL) $(PYTEST_OPTIONS)
 
 test-fast: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -m "not slow" $(PYTEST_OPTIONS)
+	$(BIN)/python -m pytest -m "not slow" $(PARALLEL) $(PYTEST_OPTIONS)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
