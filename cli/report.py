@@ -189,7 +189,7 @@ def cost_text(sampling: Mapping[str, Any]) -> str:
 
 def tempering_text(tempering: Mapping[str, Any]) -> str:
     """Return a line per level, and what holds for the ladder."""
-    columns = {name: values for name, values in tempering["levels"].items()}
+    columns = tempering["levels"]
     n = max(map(len, columns.values()), default=0)
     rows = [
         [str(m), *(number(v[m], 3) if m < len(v) else "-" for v in columns.values())]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from streammc.errors import OutOfMemoryError
+from streammc.errors import ModelError, OutOfMemoryError
 from streammc.estimators.blocks import (
     Block,
     allocate_block,
@@ -13,7 +15,7 @@ from streammc.estimators.blocks import (
     block_width,
     expand,
 )
-from streammc.protocols import Dataset, Index, Model
+from streammc.protocols import Dataset, Index, Model, Vector
 
 _SLICE = 8192
 
@@ -58,3 +60,18 @@ def load_block(
         m, n, constants = len(piece), model.n_linear, model.constants
         expand(model.link, constants, theta_star, n, order, buffer, 0, m, block, start, scratch)
     return block
+
+
+def response_check(dataset: Dataset, model: Model) -> Callable[[Vector], None]:
+    """Return what raises ModelError if a response is outside the support."""
+
+    def check(y: Vector) -> None:
+        fault = model.response_fault(y)
+        if fault is not None:
+            wrong, expected = fault
+            raise ModelError(
+                f"{model.name}: expected {expected} in the column {dataset.response!r}, found "
+                f"{y[wrong[0]]:g}; correct the data or choose another model"
+            )
+
+    return check

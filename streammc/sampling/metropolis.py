@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Final
 
@@ -12,11 +11,10 @@ from scipy.linalg import solve_triangular
 from streammc.acceptance.interface import Prepared
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.plan import Plan
-from streammc.errors import ModelError
 from streammc.estimators.blocks import Block, allocate_block
 from streammc.estimators.target import Base
 from streammc.numerics.sums import taylor
-from streammc.protocols import Dataset, Model, Vector
+from streammc.protocols import Dataset, Model
 from streammc.samplers.decision import Moves
 from streammc.samplers.metropolis_kernel import SCALING, MetropolisProblem
 from streammc.samplers.metropolis_options import (
@@ -30,7 +28,7 @@ from streammc.samplers.metropolis_options import (
 )
 from streammc.samplers.stochastic_options import NONE
 from streammc.samplers.temperature import Schedule
-from streammc.sampling.held_rows import block_bytes, load_block
+from streammc.sampling.held_rows import block_bytes, load_block, response_check
 from streammc.subsampling.certainty import leave_out
 
 HELD_BYTES: Final = 2**30
@@ -98,7 +96,7 @@ def metropolis(
         spread = 0.0
     elif _laplace(sampler):
         spread = 1.0
-    check = None if cv.certificate["passes"] else _check_of(dataset, model)
+    check = None if cv.certificate["passes"] else response_check(dataset, model)
     held = _held(dataset, model, cv, prepared, certain, b, order)
     if check is not None:
         check(held.y[held.weight > 0.0])
@@ -162,18 +160,3 @@ def _held(
     block.expansion[:, weight == 0.0] = 0.0
     block.weight[:] = weight
     return block
-
-
-def _check_of(dataset: Dataset, model: Model) -> Callable[[Vector], None]:
-    """Return what raises ModelError if a response is outside the support."""
-
-    def check(y: Vector) -> None:
-        fault = model.response_fault(y)
-        if fault is not None:
-            wrong, expected = fault
-            raise ModelError(
-                f"{model.name}: expected {expected} in the column {dataset.response!r}, found "
-                f"{y[wrong[0]]:g}; correct the data or choose another model"
-            )
-
-    return check

@@ -12,7 +12,7 @@ from streammc.errors import OutOfMemoryError
 from streammc.estimators.target import Base
 from streammc.protocols import Dataset, Model
 from streammc.samplers.tempered_options import HMC, TemperedOptions
-from streammc.sampling.held_rows import memory_limit
+from streammc.sampling.held_rows import memory_limit, response_check
 from streammc.tempering.density import pointers
 from streammc.tempering.explorers import EXPLORERS
 from streammc.tempering.held import held_bytes, hold
@@ -63,13 +63,16 @@ def tempering(
     target = sampler.target_acceptance
     if target is None:
         target = ACCEPTANCE.get(sampler.explorer, 0.44 if d == 1 else 0.234)
+    full = hold(dataset, joint=model.joint is not None)
+    if not cv.certificate["passes"]:  # a pass has looked
+        response_check(dataset, model)(full.y[full.weight > 0.0])
     link, joint = pointers(model)
     return TemperedProblem(
         link=link,
         joint=joint,
         explore=EXPLORERS[sampler.explorer],
         base=base,
-        full=hold(dataset, joint=model.joint is not None),
+        full=full,
         source=dataset.rows(),
         constrain=model.constrain,
         options=sampler,
