@@ -29,13 +29,18 @@ def link(eta, X, y, constants, order, out):  # type: ignore[no-untyped-def]
     for i in range(m):
         out[0, i] = constants[d * d]
     for a in range(d):
-        for i in range(m):
-            pull = 0.0
-            for b in range(d):
-                pull += constants[a * d + b] * (X[b, i] - eta[b, i])
-            out[0, i] -= 0.5 * (X[a, i] - eta[a, i]) * pull
-            if order >= 1:
-                out[1 + a, i] = pull
+        if order >= 1:
+            for i in range(m):
+                out[1 + a, i] = 0.0
+        for b in range(d):
+            weight = constants[a * d + b]
+            if weight == 0.0:  # a diagonal covariance takes d terms instead of d^2
+                continue
+            for i in range(m):
+                pull = weight * (X[b, i] - eta[b, i])
+                out[0, i] -= 0.5 * (X[a, i] - eta[a, i]) * pull
+                if order >= 1:
+                    out[1 + a, i] += pull
         if order == 2:
             for b in range(a, d):
                 for i in range(m):
