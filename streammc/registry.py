@@ -40,6 +40,8 @@ SAMPLERS: Final[dict[str, str]] = {
     "mh-sublhd": "streammc.samplers.metropolis_sublhd:mh_sublhd",
     "sghmc": "streammc.samplers.stochastic_hamiltonian:sghmc",
     "sgld": "streammc.samplers.stochastic_langevin:sgld",
+    "stt": "streammc.samplers.tempered_transitions:stt",
+    "tt": "streammc.samplers.tempered_transitions:tt",
 }
 
 

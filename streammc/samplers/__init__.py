@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from streammc.samplers.signed import hmc_ecs_signed
     from streammc.samplers.stochastic_hamiltonian import sghmc
     from streammc.samplers.stochastic_langevin import sgld
+    from streammc.samplers.tempered_transitions import stt, tt
 
 __all__ = [
     "hmc",
@@ -29,6 +30,8 @@ __all__ = [
     "mh_sublhd",
     "sghmc",
     "sgld",
+    "stt",
+    "tt",
 ]
 
 

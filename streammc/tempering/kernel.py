@@ -147,11 +147,16 @@ class TemperedKernel(Chain):
 
     def draw(self, n: int) -> NDArray[np.float64]:
         """Return (n, R, transitions, d + 2) random numbers for ``n`` iterations."""
-        d, k = self.problem.dim, self.transitions
-        out = np.empty((n, len(self._streams), k, d + N_UNIFORMS))
-        for r, (normals, uniforms) in enumerate(self._streams):
-            out[:, r, :, :d] = normals.standard_normal((n, k, d))
-            out[:, r, :, d:] = 1.0 - uniforms.random((n, k, N_UNIFORMS))  # never 0
+        return np.stack(
+            [self.numbers(r, n, self.transitions) for r in range(len(self._streams))], axis=1
+        )
+
+    def numbers(self, r: int, n: int, transitions: int) -> NDArray[np.float64]:
+        """Return (n, transitions, d + 2) random numbers of replica ``r``."""
+        d, (normals, uniforms) = self.problem.dim, self._streams[r]
+        out = np.empty((n, transitions, d + N_UNIFORMS))
+        out[:, :, :d] = normals.standard_normal((n, transitions, d))
+        out[:, :, d:] = 1.0 - uniforms.random((n, transitions, N_UNIFORMS))  # never 0
         return out
 
     def log_lik(self, r: int, level: int) -> float:
@@ -176,8 +181,11 @@ class TemperedKernel(Chain):
         count = min(self.batch_iterations, 8)
         if self._seconds_per_iteration > 0.0:
             count = min(self.batch_iterations, int(BATCH_SECONDS / self._seconds_per_iteration))
-        numbers = len(self._streams) * self.transitions * (self.problem.dim + N_UNIFORMS)
-        return max(min(count, _DRAWN_AT_ONCE // max(numbers, 1)), 1)
+        return max(min(count, _DRAWN_AT_ONCE // max(self._numbers(), 1)), 1)
+
+    def _numbers(self) -> int:
+        """Return the random numbers that an iteration takes."""
+        return len(self._streams) * self.transitions * (self.problem.dim + N_UNIFORMS)
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that make up the state, by name, not copied."""

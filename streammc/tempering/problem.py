@@ -14,6 +14,7 @@ from streammc.estimators.target import Base
 from streammc.protocols import Index, RowSource, Vector
 from streammc.samplers.chain import Chain
 from streammc.samplers.tempered_options import TemperedOptions
+from streammc.samplers.tempered_transitions import TransitionOptions
 from streammc.tempering.held import Held
 
 
@@ -64,6 +65,10 @@ class TemperedProblem:
     def kernel(self, seed: int, chain: int, *, batch_iterations: int = 4096) -> Chain:
         """Return chain ``chain`` of the run with that seed."""
         # Loading a compiled loop takes time: only the one that is used.
+        if isinstance(self.options, TransitionOptions):
+            from streammc.tempering.transitions import TransitionKernel
+
+            return TransitionKernel(self, seed, chain, batch_iterations=batch_iterations)
         from streammc.tempering.parallel import ParallelKernel
 
         return ParallelKernel(self, seed, chain, batch_iterations=batch_iterations)

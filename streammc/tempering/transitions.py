@@ -1,0 +1,234 @@
+"""``tt`` and ``stt``: transitions at level 0, each followed by a tempered transition."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from streammc.estimators.target import BASE_TYPE
+from streammc.numerics.jit import JOINT_TYPE, LINK_TYPE, f8, i8, index_vector, inline, jit, matrix
+from streammc.samplers import tuning
+from streammc.samplers.tempered_options import HMC
+from streammc.samplers.tempered_transitions import TransitionOptions
+from streammc.tempering.excursion import (
+    AWAY,
+    DOWN,
+    DOWN_STEP,
+    HOME,
+    N_MOVES,
+    NOT_VISITED,
+    UP,
+    UP_STEP,
+    decide,
+    rise_and_fall,
+)
+from streammc.tempering.explorers import EXPLORER_TYPE, TRIAL_TYPE
+from streammc.tempering.held import HELD_TYPE, copy_held
+from streammc.tempering.kernel import TemperedKernel
+from streammc.tempering.ladder import EVALUATED, LADDER_TYPE, LOG_LIK, LOG_PRIOR, REPLICAS_TYPE
+from streammc.tempering.problem import TemperedProblem
+from streammc.tempering.subsets import choose, n_keys
+
+GOING_UP, GOING_DOWN, INCREMENT, EXCHANGE = range(4)
+"""Tallies of a level: acceptance of its kernel on the way up (of level 0 before it) and down;
+the mean of its two terms of the log ratio, and the probability of the exchange that they are.
+Those of level 0 are the log ratio and the acceptance of the whole transition."""
+N_TALLIES: Final = 4
+_DRAWS: Any = types.Array(f8, 3, "C")
+
+
+@inline
+def _count(tally, which, m, value):  # type: ignore[no-untyped-def]
+    """Add a finite value to a sum and to its number of terms."""
+    if math.isfinite(value):
+        tally[which, m, 0] += value
+        tally[which, m, 1] += 1.0
+
+
+@inline
+def _learn(ladder, adapt, m, acceptance, target):  # type: ignore[no-untyped-def]
+    """Let the step size of a level follow the acceptance of its kernel, in warm-up."""
+    if target > 0.0:
+        tuning.update(adapt[m], acceptance, target, 1e300)
+        ladder.step[m] = math.exp(adapt[m, tuning.LOG_STEP])
+
+
+@inline
+def _record(ladder, moves, adapt, target, tally):  # type: ignore[no-untyped-def]
+    """Count and learn what one tempered transition shows; return whether one diverged."""
+    diverged = 0.0
+    for m in range(1, ladder.beta.shape[0]):
+        both = moves[UP_STEP, m] + moves[DOWN_STEP, m]
+        _count(tally, INCREMENT, m, both)
+        _count(tally, EXCHANGE, m, math.exp(min(both, 0.0)) if both == both else both)
+        for way in (UP, DOWN):
+            acceptance = moves[way, m]
+            if acceptance == NOT_VISITED:
+                continue
+            if acceptance != acceptance:
+                acceptance = 0.0
+                diverged = 1.0
+            _count(tally, GOING_UP if way == UP else GOING_DOWN, m, acceptance)
+            _learn(ladder, adapt, m, acceptance, target)
+    return diverged
+
+
+@jit(
+    types.void(
+        LINK_TYPE, JOINT_TYPE, EXPLORER_TYPE, BASE_TYPE, HELD_TYPE, HELD_TYPE, LADDER_TYPE,
+        REPLICAS_TYPE, _DRAWS, _DRAWS, matrix, matrix, index_vector, index_vector, i8, TRIAL_TYPE,
+        matrix, matrix, f8, _DRAWS, matrix, matrix,
+    ),
+    borrow=True,
+)  # fmt: skip
+def run(  # type: ignore[no-untyped-def]
+    link, joint, explore, base, full, own, ladder, replicas, home, away, uniforms, keys, at, order,
+    slopes, trial, moves, adapt, target, tally, theta, stats,
+):  # fmt: skip
+    """Run as many iterations as ``theta`` has rows; ``target`` above 0 tunes the step sizes."""
+    scalars = replicas.scalars
+    steps = home.shape[1]
+    for t in range(theta.shape[0]):
+        before = scalars[HOME, EVALUATED] + scalars[AWAY, EVALUATED]
+        rate = diverged = accepted = 0.0
+        for i in range(steps):
+            a = explore(link, joint, base, full, ladder, 0, replicas, HOME, home[t, i], trial)
+            if a != a:
+                a = 0.0
+                diverged = 1.0
+            rate += a / steps
+            _count(tally, GOING_UP, 0, a)
+            _learn(ladder, adapt, 0, a, target)
+        if ladder.beta.shape[0] > 1:
+            if ladder.own == 1:
+                choose(ladder, keys[t], at, order)
+                copy_held(full, order, 0, order.shape[0], own, 0)
+            ratio = rise_and_fall(
+                link, joint, explore, base, full, own, ladder, replicas, away[t], slopes, trial,
+                moves,
+            )  # fmt: skip
+            accepted = float(decide(replicas, ratio, uniforms[t, 0]))
+            probability = math.exp(min(ratio, 0.0))
+            if steps == 0:
+                rate = probability
+            _count(tally, EXCHANGE, 0, probability)
+            _count(tally, INCREMENT, 0, ratio)
+            diverged = max(diverged, _record(ladder, moves, adapt, target, tally))
+        for j in range(theta.shape[1]):
+            theta[t, j] = replicas.theta[HOME, j]
+        lp = scalars[HOME, LOG_LIK] + scalars[HOME, LOG_PRIOR]
+        row = stats[t]
+        row[0] = lp
+        row[1] = rate
+        row[2] = diverged
+        row[3] = -lp
+        row[4] = ladder.step[0]
+        row[5] = ladder.n_steps
+        row[6] = 0.0
+        row[7] = 1.0
+        row[8] = scalars[HOME, EVALUATED] + scalars[AWAY, EVALUATED] - before
+        row[9] = scalars[HOME, LOG_LIK]
+        row[10] = accepted
+        row[11] = 0.0
+
+
+class TransitionKernel(TemperedKernel):
+    """State of one chain of ``tt`` or ``stt``.
+
+    Subsets are drawn anew for every tempered transition and are no part of the state.
+    """
+
+    def __init__(
+        self, problem: TemperedProblem, seed: int, chain: int, *, batch_iterations: int = 4096
+    ) -> None:
+        options = problem.options
+        assert isinstance(options, TransitionOptions)
+        top = options.n_levels - 1
+        self._home = options.base_steps * options.inner_steps
+        self._away = 2 * top * options.inner_steps
+        super().__init__(
+            problem, seed, chain, batch_iterations=batch_iterations,
+            n_replicas=2, transitions=self._home + self._away,
+        )  # fmt: skip
+        self._slopes = int(options.explorer == HMC)
+        self._moves = np.zeros((N_MOVES, top + 1))
+        self._at = np.zeros(top + 1, dtype=np.int64)
+        self.tally = np.zeros((N_TALLIES, top + 1, 2))
+        self._drawing = False
+
+    def initialise(self) -> None:
+        """Draw a start."""
+        self.start_replica(HOME, 0)
+
+    def _run_batch(
+        self, theta: NDArray[np.float64], statistics: NDArray[np.float64], warmup: bool
+    ) -> None:
+        problem, n = self.problem, len(theta)
+        if not warmup:
+            self.settle()
+            if not self._drawing:
+                self.tally[:] = 0.0
+                self._drawing = True
+        uniforms = 1.0 - self.swap_rng.random((n, 1))  # never 0
+        keys = self.subset_rng.random((n, n_keys(self.ladder, len(problem.full.y))))
+        run(
+            problem.link, problem.joint, problem.explore, problem.base, problem.full, self.own,
+            self.ladder, self.replicas, self.numbers(HOME, n, self._home),
+            self.numbers(AWAY, n, self._away), uniforms, keys, self._at,
+            np.zeros(len(self.own.y), dtype=np.int64), self._slopes, self.trial, self._moves,
+            self._tuning, problem.target_acceptance if warmup and not self._tuned else 0.0,
+            self.tally, theta, statistics,
+        )  # fmt: skip
+        self.iteration += n
+
+    def _numbers(self) -> int:
+        return super()._numbers() + n_keys(self.ladder, len(self.problem.full.y))
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        kept = {k: v for k, v in super()._arrays().items() if not k.startswith("own_")}
+        return {**kept, "tally": self.tally}
+
+    def get_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Return arrays and JSON; see ``protocols.Kernel``."""
+        arrays, meta = super().get_state()
+        return arrays, {**meta, "drawing": self._drawing}
+
+    def set_state(self, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> None:
+        """Continue from :meth:`get_state`, bit for bit."""
+        super().set_state(arrays, meta)
+        self._drawing = bool(meta["drawing"])
+
+    def tallies(self) -> dict[str, NDArray[Any]]:
+        """Return what was counted since warm-up; see ``Chain.tallies``."""
+        ladder = self.ladder
+        with np.errstate(invalid="ignore"):
+            mean = self.tally[..., 0] / self.tally[..., 1]
+        return {
+            "beta": ladder.beta.copy(),
+            "rows": (ladder.hi - ladder.lo).copy(),
+            "step_size": ladder.step.copy(),
+            "acceptance_up": mean[GOING_UP],
+            "acceptance_down": mean[GOING_DOWN],
+            "log_ratio_increment": mean[INCREMENT, 1:],
+            "exchange_probability": mean[EXCHANGE, 1:],
+            "transition_acceptance": mean[EXCHANGE, 0],
+        }
+
+    @staticmethod
+    def described(tallies: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, Any]:
+        """Return what the tallies of all chains say; see ``Chain.described``."""
+        mean = {name: np.mean([tally[name] for tally in tallies], axis=0) for name in tallies[0]}
+        accepted = float(mean.pop("transition_acceptance"))
+        levels = {
+            name: [None if math.isnan(value) else float(value) for value in values]
+            for name, values in mean.items()
+        }
+        found: dict[str, Any] = {"levels": levels}
+        if len(mean["beta"]) > 1:
+            found["transition_acceptance"] = accepted
+        return found
