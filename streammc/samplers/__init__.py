@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from streammc.samplers.metropolis_fixed import mh_fixed
     from streammc.samplers.metropolis_minibatch import mh_minibatch
     from streammc.samplers.metropolis_sublhd import mh_sublhd
+    from streammc.samplers.parallel_tempering import pt, spt
     from streammc.samplers.signed import hmc_ecs_signed
     from streammc.samplers.stochastic_hamiltonian import sghmc
     from streammc.samplers.stochastic_langevin import sgld
@@ -28,8 +29,10 @@ __all__ = [
     "mh_fixed",
     "mh_minibatch",
     "mh_sublhd",
+    "pt",
     "sghmc",
     "sgld",
+    "spt",
     "stt",
     "tt",
 ]

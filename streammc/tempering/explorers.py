@@ -25,6 +25,7 @@ from streammc.tempering.density import log_likelihood
 from streammc.tempering.held import HELD_TYPE
 from streammc.tempering.ladder import (
     EVALUATED,
+    GRADIENT_STALE,
     LADDER_TYPE,
     LOG_LIK,
     LOG_PRIOR,
@@ -87,7 +88,7 @@ def place(base, z, theta):  # type: ignore[no-untyped-def]
 def refresh(link, joint, base, held, ladder, m, replicas, r, order, scratch):  # type: ignore[no-untyped-def]
     """Compute what is known of replica ``r`` at level ``m``, where it is stale."""
     scalars = replicas.scalars
-    if scalars[r, STALE] == 0.0:
+    if scalars[r, STALE] == 0.0 or (order == 0 and scalars[r, STALE] == GRADIENT_STALE):
         return
     theta, slope, prior_slope = replicas.theta[r], replicas.slope[r], replicas.prior_slope[r]
     place(base, replicas.z[r], theta)
@@ -118,7 +119,9 @@ def _pulled(base, ladder, m, slope, prior_slope, pull):  # type: ignore[no-untyp
     for j in range(d):
         pull[j] = 0.0
     for i in range(d):
-        g = ladder.power[m] * slope[i] + ladder.prior_power[m] * prior_slope[i]
+        g = ladder.prior_power[m] * prior_slope[i]
+        if ladder.power[m] != 0.0:  # as in log_density
+            g += ladder.power[m] * slope[i]
         for j in range(i + 1):
             pull[j] += base.factor[i, j] * g
 
@@ -152,7 +155,7 @@ def _take(replicas, r, trial, log_lik, prior, order):  # type: ignore[no-untyped
 
 
 @inline
-def _probability(change):  # type: ignore[no-untyped-def]
+def probability(change):  # type: ignore[no-untyped-def]
     """Return ``min(1, exp(change))``; 0 where it is not a number."""
     return min(1.0, math.exp(min(change, 0.0))) if change == change else 0.0
 
@@ -168,10 +171,10 @@ def random_walk(link, joint, base, held, ladder, m, replicas, r, draws, trial): 
         trial.z[j] = replicas.z[r, j] + ladder.step[m] * draws[j]
     log_lik, prior = _try(link, joint, base, held, ladder, m, replicas, r, 0, trial)
     change = log_density(ladder, m, log_lik, prior) - before
-    probability = _probability(change)
-    if draws[d] <= probability and probability > 0.0:
+    accepted = probability(change)
+    if draws[d] <= accepted and accepted > 0.0:
         _take(replicas, r, trial, log_lik, prior, 0)
-    return probability
+    return accepted
 
 
 @jit(EXPLORER_SIGNATURE, borrow=True)
@@ -204,10 +207,10 @@ def hmc(link, joint, base, held, ladder, m, replicas, r, draws, trial):  # type:
         change -= 0.5 * momentum[j] * momentum[j]
     if not change > -DIVERGED:
         return math.nan
-    probability = _probability(change)
-    if draws[d] <= probability and probability > 0.0:
+    accepted = probability(change)
+    if draws[d] <= accepted and accepted > 0.0:
         _take(replicas, r, trial, log_lik, prior, 1)
-    return probability
+    return accepted
 
 
 EXPLORERS: Final = {"random-walk": random_walk, "hmc": hmc}

@@ -51,12 +51,13 @@ class Replicas(NamedTuple):
     prior_slope: Matrix
     """(R, d) gradient of the log prior in theta."""
     scalars: Matrix
-    """(R, 4) log-likelihood, log prior, whether both are still to be computed (after a change
-    of rows), and log-likelihoods of rows evaluated so far."""
+    """(R, 4) log-likelihood, log prior, what is still to be computed (0: nothing, 1: both, 2: the
+    gradient, after a change of rows), and log-likelihoods of rows evaluated so far."""
 
 
 REPLICAS_TYPE: Any = types.NamedUniTuple(matrix, 5, Replicas)
 LOG_LIK, LOG_PRIOR, STALE, EVALUATED = range(4)
+GRADIENT_STALE = 2.0
 
 
 def allocate_replicas(n: int, d: int) -> Replicas:

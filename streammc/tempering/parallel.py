@@ -2,64 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numba import types
 from numpy.typing import NDArray
 
-from streammc.estimators.target import BASE_TYPE
-from streammc.numerics.jit import JOINT_TYPE, LINK_TYPE, f8, jit, matrix
-from streammc.samplers import tuning
-from streammc.tempering.explorers import EXPLORER_TYPE, TRIAL_TYPE
-from streammc.tempering.held import HELD_TYPE
+from streammc.samplers.tempered_options import NESTED
+from streammc.tempering import swaps
+from streammc.tempering.held import Held, allocate_held, copy_held
 from streammc.tempering.kernel import TemperedKernel
-from streammc.tempering.ladder import EVALUATED, LADDER_TYPE, LOG_LIK, LOG_PRIOR, REPLICAS_TYPE
+from streammc.tempering.parallel_loop import run, start_tallies
 from streammc.tempering.problem import TemperedProblem
-
-_draws: Any = types.Array(f8, 4, "C")
-
-
-@jit(
-    types.void(
-        LINK_TYPE, JOINT_TYPE, EXPLORER_TYPE, BASE_TYPE, HELD_TYPE, LADDER_TYPE, REPLICAS_TYPE,
-        _draws, TRIAL_TYPE, matrix, f8, matrix, matrix,
-    ),
-    borrow=True,
-)  # fmt: skip
-def run(  # type: ignore[no-untyped-def]
-    link, joint, explore, base, full, ladder, replicas, draws, trial, adapt, target, theta, stats,
-):  # fmt: skip
-    """Run the inner kernel of level 0 alone."""
-    for t in range(theta.shape[0]):
-        before = replicas.scalars[0, EVALUATED]
-        rate = 0.0
-        diverged = 0.0
-        for i in range(draws.shape[2]):
-            a = explore(link, joint, base, full, ladder, 0, replicas, 0, draws[t, 0, i], trial)
-            if a != a:
-                a = 0.0
-                diverged = 1.0
-            rate += a / draws.shape[2]
-            if target > 0.0:
-                tuning.update(adapt[0], a, target, 1e300)
-                ladder.step[0] = np.exp(adapt[0, tuning.LOG_STEP])
-        for j in range(theta.shape[1]):
-            theta[t, j] = replicas.theta[0, j]
-        lp = replicas.scalars[0, LOG_LIK] + replicas.scalars[0, LOG_PRIOR]
-        row = stats[t]
-        row[0] = lp
-        row[1] = rate
-        row[2] = diverged
-        row[3] = -lp
-        row[4] = ladder.step[0]
-        row[5] = ladder.n_steps
-        row[6] = 0.0
-        row[7] = 1.0
-        row[8] = replicas.scalars[0, EVALUATED] - before
-        row[9] = replicas.scalars[0, LOG_LIK]
-        row[10] = 0.0
-        row[11] = 0.0
 
 
 class ParallelKernel(TemperedKernel):
@@ -73,6 +27,53 @@ class ParallelKernel(TemperedKernel):
             problem, seed, chain, batch_iterations=batch_iterations,
             n_replicas=options.n_levels, transitions=options.inner_steps,
         )  # fmt: skip
+        levels = options.n_levels
+        self._schedule = swaps.SCHEDULES[getattr(options, "swaps")]  # noqa: B009
+        self._places = swaps.allocate_places(levels)
+        self._tallies = start_tallies(levels)
+        self._rates = np.zeros((levels, 2))
+        self._known = np.zeros(2)
+        self._order = self._deal()
+        self._gather_own()
+
+    def _nested(self) -> bool:
+        return getattr(self.problem.options, "subsets", None) == NESTED
+
+    def _allocate_own(self) -> Held:
+        """Return room for the rows of the subsets; of nested ones, for all rows in their order."""
+        full, ladder = self.problem.full, self.ladder
+        self._kind = swaps.SAME_ROWS
+        n = 0
+        if ladder.own and len(ladder.beta) > 1:
+            n = int(ladder.hi[1:].max())
+            self._kind = swaps.SEPARATE
+            if self._nested() and not full.joint:
+                n = len(full.y)
+                self._kind = swaps.PREFIXES
+        return allocate_held(n, len(full.design), joint=bool(full.joint))
+
+    def _deal(self) -> NDArray[np.int64]:
+        """Return orders of the rows: one (1, N), or one for every level above 0, (M, N)."""
+        n, levels = len(self.problem.full.y), len(self.ladder.beta)
+        if not self.ladder.own:
+            return np.zeros((0, n), dtype=np.int64)
+        orders = min(levels - 1, 1) if self._nested() else levels - 1
+        dealt = np.empty((orders, n), dtype=np.int64)
+        for order in dealt:
+            order[:] = self.subset_rng.permutation(n)
+        return dealt
+
+    def _gather_own(self) -> None:
+        """Copy the rows of the subsets, which are the first of their orders."""
+        full, ladder = self.problem.full, self.ladder
+        if self._kind == swaps.SAME_ROWS:
+            return
+        if self._nested():
+            copy_held(full, self._order[0], 0, len(self.own.y), self.own, 0)
+            return
+        for m, order in enumerate(self._order, start=1):
+            lo, hi = int(ladder.lo[m]), int(ladder.hi[m])
+            copy_held(full, order, 0, hi - lo, self.own, lo)
 
     def initialise(self) -> None:
         """Draw a start of every replica."""
@@ -82,13 +83,27 @@ class ParallelKernel(TemperedKernel):
     def _run_batch(
         self, theta: NDArray[np.float64], statistics: NDArray[np.float64], warmup: bool
     ) -> None:
-        problem = self.problem
+        problem, n = self.problem, len(theta)
         if not warmup:
             self.settle()
         adapt = warmup and not self._tuned
+        uniforms = 1.0 - self.swap_rng.random((n, len(self.ladder.beta) - 1))  # never 0
         run(
-            problem.link, problem.joint, problem.explore, problem.base, problem.full, self.ladder,
-            self.replicas, self.draw(len(theta)), self.trial, self._tuning,
-            problem.target_acceptance if adapt else 0.0, theta, statistics,
+            problem.link, problem.joint, problem.explore, problem.base, problem.full, self.own,
+            self._kind, self.ladder, self.replicas, self._places, self._schedule, self.iteration,
+            self.draw(n), uniforms, self.trial, self._known, self._rates, self._tallies,
+            self._tuning, problem.target_acceptance if adapt else 0.0, theta, statistics,
         )  # fmt: skip
-        self.iteration += len(theta)
+        self.iteration += n
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays that make up the state; rows are gathered again."""
+        arrays = {k: v for k, v in super()._arrays().items() if not k.startswith("own_")}
+        places = {f"places_{name}": array for name, array in self._places._asdict().items()}
+        return {**arrays, **places, "tallies": self._tallies}
+
+    def set_state(self, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> None:
+        """Continue from :meth:`get_state`, bit for bit."""
+        super().set_state(arrays, meta)
+        self.own = self._allocate_own()
+        self._gather_own()
