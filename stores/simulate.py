@@ -11,6 +11,11 @@ normals. With ``theta`` drawn once,
     student-t  y_i ~ x_i . theta + sigma StudentT(nu), sigma = 0.5, nu = 4
     network    y_i ~ Bernoulli of a network of sigmoids, 8 and 4 hidden units
 
+A Gaussian process has no intercept, and at most 2,048 rows, since each depends on those before it:
+
+    gaussian-process   y ~ Normal(0, K + sigma_n^2 I), theta (logarithms) drawn from the default
+                       priors, columns normal with the mean length scale as sd
+
 A mixture has columns alone, no intercept and no response:
 
     mixture-tied   x_i ~ (Normal(theta1, s) + Normal(theta1 + theta2, s)) / 2, theta = (0, 1),
@@ -67,7 +72,7 @@ def simulate(
     ----------
     kind
         ``logistic``, ``probit``, ``poisson``, ``negative-binomial``, ``gaussian``,
-        ``student-t``, ``network``, ``mixture`` or ``mixture-tied``.
+        ``student-t``, ``network``, ``gaussian-process``, ``mixture`` or ``mixture-tied``.
     path
         The new store.
     rows, dim
@@ -106,7 +111,7 @@ def simulate(
     if threads is None:
         threads = available_threads() + 2  # some wait for the disk
     for name, value, low, high in (
-        ("rows", rows, 1, MAX_ROWS),
+        ("rows", rows, 1, family.most_rows or MAX_ROWS),
         ("dim", dim, 1, MAX_FEATURES),
         ("seed", seed, 0, 2**64 - 1),
         ("threads", threads, 1, 2**16),
@@ -117,7 +122,7 @@ def simulate(
     record: dict[str, Any] = {"kind": kind, "seed": seed, "theta": theta.tolist()}
     record |= family.facts(dim)
     features = [f"x{column}" for column in range(1, dim + 1)]
-    if family.y_dtype is not None:
+    if family.ones:
         features = ["Intercept", *features[:-1]]
     with StoreWriter(
         path,
@@ -129,7 +134,8 @@ def simulate(
     ) as writer:
         source = _Source(family, theta, dim, seed)
         _write(source, writer, rows, dtype, threads, progress)
-        described = {"response": "y", "intercept": True} if family.y_dtype is not None else {}
+        has_response = family.y_dtype is not None
+        described = {"response": "y", "intercept": family.ones} if has_response else {}
         writer.commit({**described, "simulation": record})
     return record
 
@@ -195,7 +201,7 @@ class _Source:
         self.family = family
         self.theta = theta
         self.dim = dim
-        self.stream_rows = _stream_rows(dim)
+        self.stream_rows = family.most_rows or _stream_rows(dim)
         self._seed = seed
 
     def fill(self, start: int, X: Matrix, y: NDArray[Any] | None) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.errors import ConfigError
+from streammc.numerics.blas import single_threaded
 from streammc.protocols import Vector
 
 _TILE_VALUES: Final = 1 << 16
@@ -28,7 +29,15 @@ class Kind(Protocol):
 
     @property
     def y_dtype(self) -> str | None:
-        """Return ``None`` where there is no response, and no intercept among the columns."""
+        """Return ``None`` where there is no response."""
+
+    @property
+    def ones(self) -> bool:
+        """Return whether the first column is an intercept."""
+
+    @property
+    def most_rows(self) -> int | None:
+        """Return how many rows there can be where all depend on each other, else ``None``."""
 
     def facts(self, dim: int) -> dict[str, Any]:
         """Return what the store's attributes say beside kind, seed and theta."""
@@ -55,6 +64,8 @@ class Regression:
     """True scale parameters by name."""
     most: float = 30.0
     """Largest intercept; counts must fit their dtype."""
+    ones: bool = True
+    most_rows: None = None
 
     def facts(self, dim: int) -> dict[str, Any]:
         """Return the true scale parameters."""
@@ -81,6 +92,8 @@ class Network:
     """0 and 1 from a network of sigmoids, its weights random."""
 
     y_dtype: str = "uint8"
+    ones: bool = True
+    most_rows: None = None
 
     def facts(self, dim: int) -> dict[str, Any]:
         """Return the sizes of the hidden layers."""
@@ -115,6 +128,8 @@ class Mixture:
 
     tied: bool
     y_dtype: None = None
+    ones: bool = False
+    most_rows: None = None
 
     def facts(self, dim: int) -> dict[str, Any]:
         """Return the model and what it takes for known."""
@@ -137,6 +152,42 @@ class Mixture:
         if self.tied:
             Z *= np.sqrt(_TIED_VARIANCE)
         Z += means[rng.integers(0, len(means), len(Z))]
+
+
+@dataclass(frozen=True)
+class Process:
+    """A Gaussian process at random places (van de Meent, Paige and Wood 2014, section 4.2)."""
+
+    y_dtype: str = "float64"
+    ones: bool = False
+    most_rows: int = 2048
+
+    def facts(self, dim: int) -> dict[str, Any]:
+        """Return the model."""
+        return {"model": "gaussian-process"}
+
+    def truth(self, dim: int, rng: np.random.Generator, intercept: float | None) -> Vector:
+        """Return the logarithms of hyperparameters drawn from their priors (dim + 2,)."""
+        _no_intercept(intercept)
+        lengths = rng.normal(0.5, 1.0, dim)
+        return np.append(lengths, np.log([rng.gamma(4.0), rng.gamma(2.0, 0.5)]))
+
+    def draw(self, theta: Vector, Z: NDArray[np.float32], rng: np.random.Generator) -> Vector:
+        """Set ``Z`` to normals as wide as a length scale on average; return responses.
+
+        The factor of a covariance is triangular, so that a row depends on those before it.
+        """
+        lengths, height, noise = np.exp(theta[:-2]), np.exp(theta[-2]), np.exp(theta[-1])
+        rng.standard_normal(out=Z, dtype=np.float32)
+        Z *= np.float32(lengths.mean())
+        square = np.zeros((len(Z), len(Z)))
+        for column, length in zip(Z.T.astype(np.float64), lengths, strict=True):
+            square += np.subtract.outer(column, column) ** 2 / length**2
+        covariance = height**2 * np.exp(-0.5 * square)
+        covariance[np.diag_indices(len(Z))] += noise**2
+        with single_threaded():
+            y: Vector = np.linalg.cholesky(covariance) @ rng.standard_normal(len(Z))
+        return y
 
 
 def _no_intercept(intercept: float | None) -> None:
@@ -187,6 +238,7 @@ def _heavy(eta: Vector, rng: np.random.Generator) -> NDArray[Any]:
 
 KINDS: Final[dict[str, Kind]] = {
     "gaussian": Regression("float64", 0.5, 1.0, _normals, {"sigma": _SIGMA}),
+    "gaussian-process": Process(),
     "logistic": Regression("uint8", -0.5, 1.0, _bernoulli),
     "mixture": Mixture(tied=False),
     "mixture-tied": Mixture(tied=True),

@@ -21,6 +21,7 @@ MODELS: Final[dict[str, str]] = {
     "gaussian-mean": "streammc.models.known_covariance:gaussian_mean",
     "gaussian-mixture": "streammc.models.mixture:gaussian_mixture",
     "gaussian-mixture-tied": "streammc.models.mixture_tied:gaussian_mixture_tied",
+    "gaussian-process": "streammc.models.squared_exponential:gaussian_process",
     "logistic": "streammc.models.bernoulli_logit:logistic",
     "negative-binomial": "streammc.models.negative_binomial_log:negative_binomial",
     "network": "streammc.models.sigmoid_network:network",

@@ -96,6 +96,7 @@ def compute(
         If a response is outside the support, or the posterior has no mode.
     """
     started = time.perf_counter()
+    require_rows(model)
     dataset = tempered(dataset, Schedule.parse(temperature).final)
     theta, table, labels = check_request(dataset, model, order, passes, theta_star)
     cap = max(0, min(candidate_rows, memory_limit // (8 * (dataset.n_features + 3))))
@@ -200,6 +201,16 @@ def compute(
     )
 
 
+def require_rows(model: Model) -> None:
+    """Raise ConfigError where the likelihood is no product over rows: no pass can add it up."""
+    if model.joint is not None:
+        raise ConfigError(
+            f"the model {model.name!r} has one likelihood for all rows together, which no pass and "
+            "no other sampler can add up row by row: sample it with pt, tt, spt or stt (--sampler "
+            "pt), without covariance=laplace"
+        )
+
+
 def check_request(
     dataset: Dataset, model: Model, order: int, passes: int | None, theta_star: Vector | None
 ) -> tuple[Vector | None, Matrix, tuple[str, ...]]:
@@ -210,7 +221,7 @@ def check_request(
         raise ConfigError(f"expected passes >= 1, found {passes}; leave it out to certify")
     if dataset.n_rows < 1:
         raise ModelError(f"expected rows, found none in {dataset.address}; ingest a table first")
-    if dataset.response is None and model.n_linear > 0:
+    if dataset.response is None and (model.n_linear > 0 or model.joint is not None):
         raise ModelError(
             f"{model.name}: expected a response in the data, found none in {dataset.address!r}; "
             "name its column with 'streammc ingest --response'"

@@ -5,8 +5,8 @@ The store holds ``z_j = (x_j - mean_j) / scale_j``, so that a linear predictor i
     sum_j beta_j z_j = sum_j (beta_j / scale_j) x_j - sum_j beta_j mean_j / scale_j
 
 and the last sum belongs to the intercept; a mean of the columns themselves becomes
-``mean_j + scale_j mu_j``, a distance between means ``scale_j`` times it. Draws are
-transformed, then summarised: quantiles and R-hat of a sum are not those of its parts.
+``mean_j + scale_j mu_j``, a distance (between means, a length scale) ``scale_j`` times it.
+Draws are transformed, then summarised: quantiles and R-hat of a sum are not those of its parts.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ INTERCEPT: Final = "Intercept"
 COEFFICIENT: Final = "beta"
 MEAN: Final = "mu"
 """Name of the mean of the columns themselves."""
+
+LENGTH: Final = "length_scale"
+"""Name of a length scale: of each column, or of all together."""
 
 TIED: Final = ["theta1", "theta2"]
 """A mean of the only column, and how far the other is from it."""
@@ -83,7 +86,9 @@ def transform(
     scale = np.asarray(standardization["scale"], dtype=np.float64)
     groups = _variables(labels, features)
     tied = list(labels) == TIED and len(features) == 1
-    fits = mean.shape == scale.shape == (len(features),) and bool(groups or tied)
+    shared = labels.index(LENGTH) if LENGTH in labels else None
+    fits = mean.shape == scale.shape == (len(features),)
+    fits = fits and (bool(groups) or tied or shared is not None)
     if not fits or not np.isfinite(mean).all() or not (scale > 0).all():
         raise StoreError(
             f"expected a mean and a positive scale for each of {len(features)} coefficients, found "
@@ -92,11 +97,16 @@ def transform(
     result = theta * scale if tied else theta.copy()
     if tied:
         result[:, :, 0] += mean
+    if shared is not None and (scale == scale[0]).all():
+        result[:, :, shared] *= scale[0]
     names = list(labels)
     added: list[tuple[int, str, NDArray[np.float64]]] = []
     for start, place in groups.items():
         if start.partition("[")[0] == MEAN:
             result[:, :, place] = mean + scale * theta[:, :, place]
+            continue
+        if start.partition("[")[0] == LENGTH:
+            result[:, :, place] = scale * theta[:, :, place]
             continue
         result[:, :, place] = theta[:, :, place] / scale
         shift = -(result[:, :, place] * mean).sum(axis=-1)

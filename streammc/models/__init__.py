@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from streammc.models.negative_binomial_log import negative_binomial
     from streammc.models.poisson_log import poisson
     from streammc.models.sigmoid_network import network
+    from streammc.models.squared_exponential import gaussian_process
     from streammc.models.student_t_identity import student_t
     from streammc.models.user_model import user
 
@@ -33,6 +34,7 @@ __all__ = [
     "gaussian_mean",
     "gaussian_mixture",
     "gaussian_mixture_tied",
+    "gaussian_process",
     "logistic",
     "negative_binomial",
     "network",

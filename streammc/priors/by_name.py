@@ -13,7 +13,7 @@ from streammc.numerics.prior import COLUMNS
 from streammc.priors.coefficients import normal
 from streammc.priors.family import FamilyPrior, positive_flags
 from streammc.priors.names import REST, choose
-from streammc.priors.scales import gamma, half_student_t
+from streammc.priors.scales import gamma, half_student_t, lognormal
 from streammc.protocols import Matrix, Prior
 
 PriorOption: TypeAlias = Prior | Mapping[str, FamilyPrior]
@@ -23,8 +23,15 @@ DEFAULT: Final = normal(scale=10.0)
 """Of a coefficient."""
 DEFAULT_POSITIVE: Final = half_student_t(df=3.0, scale=10.0)
 """Of a positive parameter, such as ``sigma`` and ``phi``."""
-DEFAULT_OF: Final = {"nu": gamma(shape=2.0, rate=0.1)}
-"""Of positive parameters with a default of their own; ``nu`` are degrees of freedom."""
+DEFAULT_OF: Final = {
+    "nu": gamma(shape=2.0, rate=0.1),
+    "length_scale": lognormal(location=0.5, scale=1.0),
+    "sigma_f": gamma(shape=4.0, rate=1.0),
+    "sigma_n": gamma(shape=2.0, rate=2.0),
+    "variance_n": gamma(shape=2.0, rate=2.0),
+}
+"""Of positive parameters with a default of their own: degrees of freedom ``nu``, and those of
+a Gaussian process (van de Meent, Paige and Wood 2014)."""
 
 
 @dataclass(frozen=True)

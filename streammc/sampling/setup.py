@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, cast
 
-from streammc.control_variates.certify import compute
+from streammc.control_variates.certify import compute, require_rows
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.plan import Plan
 from streammc.control_variates.row_norms import term_bound
@@ -75,15 +75,16 @@ def decide(
         def report(done: int, total: int) -> None:
             notify("pass", done, total, {})
 
-    if isinstance(sampler, MetropolisOptions) and sampler.control_variate == NONE:
-        found = without_pass(dataset, model, sampler.start)
-        found = _bounded(found, dataset, model, sampler, None, scheduler)
-        return Setup(sampler, found, None, reason or "asked for by name")
     if sampler is None and model.joint is not None:
         sampler = cast(Sampler, sampler_builder("pt")())
         reason = "pt, because the likelihood is no product over rows: no subsample estimates it"
     if isinstance(sampler, TemperedOptions) and not sampler.needs_pass(model):
         found = without_pass(dataset, model, sampler.start)
+        return Setup(sampler, found, None, reason or "asked for by name")
+    require_rows(model)
+    if isinstance(sampler, MetropolisOptions) and sampler.control_variate == NONE:
+        found = without_pass(dataset, model, sampler.start)
+        found = _bounded(found, dataset, model, sampler, None, scheduler)
         return Setup(sampler, found, None, reason or "asked for by name")
     wanted = _subsampling(sampler)
     order = wanted.order if wanted is not None else 2

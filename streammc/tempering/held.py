@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import types
 
+from streammc.errors import ModelError
 from streammc.estimators.blocks import allocate_rows
 from streammc.numerics.jit import i8, index_vector, jit, matrix, vector
 from streammc.protocols import Dataset, Index, Matrix, Vector
@@ -43,7 +44,14 @@ def held_bytes(n: int, q: int) -> int:
 
 
 def hold(dataset: Dataset, *, joint: bool = False) -> Held:
-    """Return every row of ``dataset``, in its order."""
+    """Return every row of ``dataset``, in its order.
+
+    Raises
+    ------
+    ModelError
+        If the likelihood is that of all rows together, and they have offsets or unequal
+        weights, which say nothing there. Equal ones are an inverse temperature.
+    """
     held = allocate_held(dataset.n_rows, dataset.n_features, joint=joint)
     source = dataset.rows()
     for start in range(0, dataset.n_rows, _SLICE):
@@ -54,6 +62,12 @@ def hold(dataset: Dataset, *, joint: bool = False) -> Held:
         held.y[start:stop] = rows.y
         held.offset[start:stop] = rows.offset
         held.weight[start:stop] = rows.weight
+    if joint and (held.offset.any() or (held.weight != held.weight[0]).any()):
+        what = "offsets" if held.offset.any() else "unequal weights"
+        raise ModelError(
+            f"expected rows that count once in {dataset.address!r}, found {what}: a likelihood of "
+            "all rows together has no place for them; ingest without"
+        )
     return held
 
 

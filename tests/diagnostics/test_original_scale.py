@@ -161,3 +161,20 @@ def test_only_parameters_by_feature_share_a_dimension():
     assert found["output"][1].shape == (2, 5, 3)
     assert found["bias"][0] == ("chain", "draw")
     assert xr.Dataset(found).sizes == {"chain": 2, "draw": 5, "feature": 2, "output_dim": 3}
+
+
+def test_length_scales_are_distances():
+    standard = {"mean": [0.0, 30.0], "scale": [4.0, 0.5]}
+    attributes = {"features": ["a", "b"], "standardization": standard}
+    theta = np.random.default_rng(5).lognormal(size=(2, 9, 4))
+    labels = ["length_scale[a]", "length_scale[b]", "sigma_f", "sigma_n"]
+    found, names = transform(theta, labels, attributes)
+    assert names == labels
+    np.testing.assert_allclose(theta * [4.0, 0.5, 1.0, 1.0], found)
+    # One for all columns has no unit, unless they all have the same.
+    shared = ["length_scale", "sigma_f", "sigma_n"]
+    np.testing.assert_array_equal(theta[..., 1:], transform(theta[..., 1:], shared, attributes)[0])
+    standard["scale"] = [4.0, 4.0]
+    found, names = transform(theta[..., 1:], shared, attributes)
+    np.testing.assert_allclose(theta[..., 1:] * [4.0, 1.0, 1.0], found)
+    assert names == shared

@@ -1,0 +1,126 @@
+"""Cholesky factor and inverse of a covariance, by tiles that a BLAS multiplies.
+
+``np.linalg.cholesky`` raises where a matrix is not positive definite, and compiled code
+that catches it leaks the arrays of the call; here the answer is a flag. A matrix is (t, t,
+b, b), its tiles contiguous, of which those on and below the diagonal count; rows past n
+are those of the identity, so that every tile is whole.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+from numba import types
+
+from streammc.numerics.jit import f8, jit, matrix, vector
+
+TILE: Final = 64
+"""Rows of a tile: 48, 96 and 128 are slower at n = 128 and at 512, 32 is as fast."""
+
+_tiles = types.Array(f8, 4, "C")
+
+
+def tile_shape(n: int) -> tuple[int, int]:
+    """Return tiles per side, and rows of a tile, for ``n`` rows."""
+    b = min(n, TILE)
+    return -(-n // b), b
+
+
+@jit(f8(matrix, matrix), reassociate=True)
+def _factor_tile(a, w):  # type: ignore[no-untyped-def]
+    """Turn ``a`` (b, b) into its factor L, write ``L^-1``, return ``sum log L_ii`` or NaN."""
+    b = a.shape[0]
+    total = 0.0
+    for i in range(b):
+        for j in range(i + 1):
+            rest = a[i, j]
+            for k in range(j):
+                rest -= a[i, k] * a[j, k]
+            if j < i:
+                a[i, j] = rest * w[j, j]
+            elif rest > 0.0 and rest < math.inf:
+                a[i, i] = math.sqrt(rest)
+                w[i, i] = 1.0 / a[i, i]
+                total += math.log(a[i, i])
+            else:  # NaN too
+                return math.nan
+        for j in range(i + 1, b):
+            a[i, j] = 0.0
+            w[i, j] = 0.0
+    # Row i of the inverse from the rows above it: the inner loop runs along a row.
+    for i in range(1, b):
+        for j in range(i):
+            w[i, j] = 0.0
+        for k in range(i):
+            pull = a[i, k]
+            for j in range(k + 1):
+                w[i, j] -= pull * w[k, j]
+        for j in range(i):
+            w[i, j] *= w[i, i]
+    return total
+
+
+@jit(f8(_tiles, _tiles))
+def factor(a, w):  # type: ignore[no-untyped-def]
+    """Turn ``a`` into its factor L; return ``log det a / 2``, NaN where there is no factor.
+
+    The tiles on the diagonal of ``w`` become the inverses of those of L. Left-looking: a
+    column of tiles takes what all columns before it owe, then is finished.
+    """
+    t, b = a.shape[0], a.shape[2]
+    product = np.empty((b, b))
+    total = 0.0
+    for j in range(t):
+        for i in range(j, t):
+            for k in range(j):
+                np.dot(a[i, k], a[j, k].T, product)
+                a[i, j] -= product
+            if i == j:
+                total += _factor_tile(a[j, j], w[j, j])
+                if math.isnan(total):
+                    return math.nan
+            else:
+                np.dot(a[i, j], w[j, j].T, product)
+                a[i, j] = product
+    return total
+
+
+@jit(types.void(_tiles, _tiles, vector))
+def solve(a, w, x):  # type: ignore[no-untyped-def]
+    """Turn ``x`` (t b,) into ``L^-1 x``, after :func:`factor`."""
+    t, b = a.shape[0], a.shape[2]
+    for i in range(t):
+        part = x[i * b : (i + 1) * b]
+        for k in range(i):
+            part -= np.dot(a[i, k], x[k * b : (k + 1) * b])
+        part[:] = np.dot(w[i, i], part)
+
+
+@jit(types.void(_tiles, _tiles, vector))
+def invert(a, w, x):  # type: ignore[no-untyped-def]
+    """After :func:`factor`: ``w`` becomes ``L^-1``, ``a`` the inverse ``L^-T L^-1``.
+
+    ``x`` (t b,) becomes ``L^-T x``.
+    """
+    t, b = a.shape[0], a.shape[2]
+    product = np.empty((b, b))
+    for j in range(t):
+        for i in range(j + 1, t):
+            w[i, j] = 0.0
+            for k in range(j, i):
+                np.dot(a[i, k], w[k, j], product)
+                w[i, j] -= product
+            np.dot(w[i, i], w[i, j], product)
+            w[i, j] = product
+    for j in range(t):
+        part = np.zeros(b)
+        for i in range(j, t):
+            part += np.dot(w[i, j].T, x[i * b : (i + 1) * b])
+        x[j * b : (j + 1) * b] = part
+        for i in range(j, t):
+            a[i, j] = 0.0
+            for k in range(i, t):
+                np.dot(w[k, i].T, w[k, j], product)
+                a[i, j] += product
