@@ -32,7 +32,7 @@ def comparison(paths: tuple[str, ...]) -> dict[str, Any]:
     from streammc.diagnostics.cost import relative
     from streammc.errors import DataError, IdentityError
     from streammc.sampling.cost import run_cost
-    from streammc.sampling.identity import schedule_of
+    from streammc.sampling.identity import temperature_of
     from streammc.trace.run_directory import RunDirectory
 
     found: list[dict[str, Any]] = []
@@ -46,7 +46,7 @@ def comparison(paths: tuple[str, ...]) -> dict[str, Any]:
                     f"expected runs of one store and model, found another {key} in {path!r} than "
                     f"in {paths[0]!r}: compare runs of the same posterior"
                 )
-        ends = [schedule_of(some.identity).final for some in (first, run)]
+        ends = [temperature_of(some.identity, some.attributes) for some in (first, run)]
         if ends[0] != ends[1]:
             raise IdentityError(
                 f"expected runs at one temperature, found {ends[1]:g} in {path!r} and {ends[0]:g} "

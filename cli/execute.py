@@ -46,10 +46,10 @@ class Job:
     @property
     def tempered(self) -> Any:
         """The data set at the temperature that the run ends at."""
-        from streammc.estimators.tempered import tempered
         from streammc.samplers.temperature import Schedule
+        from streammc.sampling.identity import heated
 
-        return tempered(self.dataset, Schedule.parse(self.temperature).final)
+        return heated(self.dataset, Schedule.parse(self.temperature), self.sampler)
 
     @property
     def disk_bytes(self) -> int:

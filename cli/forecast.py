@@ -25,6 +25,7 @@ def forecast(output: Output, interruption: Interruption, job: Job) -> dict[str, 
     RefusedError
         If the sampler was asked for by name and cannot be right here.
     """
+    from streammc.sampling.identity import IMPLIED, implied
     from streammc.sampling.setup import decide
 
     dataset = job.tempered
@@ -63,6 +64,7 @@ def forecast(output: Output, interruption: Interruption, job: Job) -> dict[str, 
         "sampler": setup.sampler.name,
         "target": setup.sampler.target,
         "temperature": job.temperature,
+        **({IMPLIED: heat} if (heat := implied(dataset, setup.sampler)) != 1.0 else {}),
         "reason": setup.reason,
         "n_rows": job.dataset.n_rows,
         **sizes,

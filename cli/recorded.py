@@ -35,7 +35,7 @@ def recorded_job(
     """
     from streammc.control_variates.expansion import ControlVariates
     from streammc.estimators.tempered import tempered
-    from streammc.sampling.identity import schedule_of
+    from streammc.sampling.identity import schedule_of, temperature_of
     from streammc.sampling.setup import CONTROL_VARIATES
     from streammc.trace.run_directory import RunDirectory
 
@@ -46,7 +46,7 @@ def recorded_job(
     model = model_of_run(identity, settings, allow_code)
     kept, schedule = None, schedule_of(identity)
     if identity["control_variates"] != "auto":
-        sampled = tempered(dataset, schedule.final)
+        sampled = tempered(dataset, temperature_of(identity, attributes))
         kept = ControlVariates.open(os.path.join(path, CONTROL_VARIATES), sampled, model)
     audit = (settings or {}).get("audit")
     return Job(

@@ -170,11 +170,14 @@ def cost_text(sampling: Mapping[str, Any]) -> str:
         "certainty rows": "certainty_rows",
         "subsample size": "subsample_size",
         "blocks": "n_blocks",
+        "rows of an estimate": "rows_of_an_estimate",
+        "marginal of the draws": "marginal",
         "log_lik_variance": "log_lik_variance_mean",
         "predicted variance bias": "predicted_variance_bias",
         "mean sign": "mean_sign",
         "rows per decision": "test_rows_mean",
         "error per decision": "decision_error_mean",
+        "estimates off normal": "off_normal",
         "forced decisions": "forced",
         "acceptance rate": "acceptance_rate",
         "rows read": "rows_read",
@@ -184,6 +187,9 @@ def cost_text(sampling: Mapping[str, Any]) -> str:
         "seconds: draws": "seconds",
     }
     shown = {**sampling, "tempered": tempered_text(sampling.get("temperature", 1.0))}
+    if sampling.get("mint"):
+        shown |= mint_text(sampling["mint"])
+        shown |= {"off_normal": shown["decision_error_mean"], "decision_error_mean": None}
     return fields({words: shown.get(name) for words, name in names.items()})
 
 
@@ -207,3 +213,28 @@ def tempered_text(temperature: float | str) -> str | None:
     if isinstance(temperature, str):
         return f"temperature {temperature}, then the posterior"
     return f"posterior at temperature {temperature:g}: likelihood^(1/{temperature:g}) x prior"
+
+
+def mint_text(facts: Mapping[str, Any]) -> dict[str, str]:
+    """Return temperature, minibatch and marginal of a run of ``mint``."""
+    noise = facts["noise_variance"]
+    finite = "" if facts["finite_factor"] == 1.0 else " (1 - m/n)"
+    text = f"tempered posterior x exp(v / 2), v = n^(2 lambda - tau) var(l_i){finite}"
+    if noise is not None:
+        text += f" = {number(noise, 3)} on average"
+    ratios = {
+        label: entry["variance_ratio"]
+        for label, entry in (facts["marginal"] or {}).items()
+        if entry["variance_ratio"] is not None
+    }
+    if ratios:
+        worst = max(ratios, key=lambda label: abs(math.log(ratios[label])))
+        text += f"; it makes a variance up to {number(ratios[worst], 3)} times as large ({worst})"
+    temperature = facts["temperature"]
+    return {
+        "tempered": f"posterior at temperature {temperature:.6g} = n^(1 - lambda): "
+        f"likelihood^(1/{temperature:.6g}) x prior",
+        "rows_of_an_estimate": f"{facts['subsample_size']} = n^tau, tau {facts['tau']:.4g}, "
+        f"lambda {facts['lambda']:.4g} = alpha tau, alpha {facts['alpha']:.4g}",
+        "marginal": text,
+    }

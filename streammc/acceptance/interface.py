@@ -11,6 +11,8 @@ what it asked for has been added up:
 
     verdict = decide(settings, facts, terms, draws, memory, carried, reply, table)
 
+Where a test ``carries``, ``x_j = U D_j(theta') / T`` are terms of the proposal alone, and
+``known`` has the estimate at the position subtracted: that of the decision which accepted it.
 It is a function without side effects but on ``memory``, ``carried`` and ``reply``, and all
 its random numbers are ``draws``, so that it can be tested by itself.
 """
@@ -54,6 +56,10 @@ N_MEMORY: Final = 64
 """``memory``: zeros when a decision begins, the test's own until it ends."""
 N_CARRIED: Final = 8
 """``carried``: zeros when a chain begins, the test's own; saved with a checkpoint."""
+ESTIMATE, ESTIMATED = range(2)
+"""``carried`` where a test ``carries``: the estimate of the sum of the remainders at the position,
+at T = 1, which the loop writes on acceptance; and, written by the test, whether there is one.
+Where there is none the position itself is proposed."""
 N_TERMS: Final = 4096
 """``terms``: the first of this decision, as many as fit."""
 
@@ -73,3 +79,5 @@ class Prepared(NamedTuple):
     """Whether terms are drawn with replacement."""
     sweeps: bool = False
     """Whether every decision looks at all rows: they are then held in memory if they fit."""
+    carries: bool = False
+    """Whether the estimate at the position is carried along, and not made again."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from streammc.samplers.metropolis_austere import mh_austere
     from streammc.samplers.metropolis_fixed import mh_fixed
     from streammc.samplers.metropolis_minibatch import mh_minibatch
+    from streammc.samplers.metropolis_mint import mint
     from streammc.samplers.metropolis_sublhd import mh_sublhd
     from streammc.samplers.parallel_tempering import pt, spt
     from streammc.samplers.signed import hmc_ecs_signed
@@ -29,6 +30,7 @@ __all__ = [
     "mh_fixed",
     "mh_minibatch",
     "mh_sublhd",
+    "mint",
     "pt",
     "sghmc",
     "sgld",

@@ -17,6 +17,7 @@ from streammc.acceptance.interface import (
     BOUND,
     COUNT,
     ERROR,
+    ESTIMATE,
     FORCED,
     HEAT_FACTOR,
     KNOWN,
@@ -81,6 +82,11 @@ class Moves(NamedTuple):
     """Whether the steps have a shape of their own."""
     finite: int
     """Whether terms are drawn without replacement."""
+    carried: int = 0
+    """Whether the estimate at the position is carried, and terms are of the proposal alone."""
+    jump: float = 0.0
+    """Variance of Delta along the way of steps that are accepted as often as is aimed at; with that
+    of two estimates, 2 v, ``2 Phi(-sqrt(jump + 2 v) / 2)`` are (Sherlock et al. 2015)."""
 
     @property
     def gradients(self) -> int:
@@ -93,7 +99,7 @@ class Moves(NamedTuple):
         return self.gradients * self.gradient_units + self.first_units
 
 
-MOVES_TYPE: Any = types.NamedTuple((i8, i8, f8, i8, i8, i8, f8, i8, i8), Moves)
+MOVES_TYPE: Any = types.NamedTuple((i8, i8, f8, i8, i8, i8, f8, i8, i8, i8, f8), Moves)
 
 
 class Decision(NamedTuple):
@@ -150,14 +156,20 @@ def allocate_decision(d: int, rows: int, *, learnt: bool) -> Decision:
 
 
 @inline
-def compare(link, base, block, lo, n_units, work, at):  # type: ignore[no-untyped-def]
-    """Write ``D_j(theta') - D_j(theta)`` of ``n_units`` from row ``lo``; return both sums."""
+def compare(link, base, block, lo, n_units, work, at, carried):  # type: ignore[no-untyped-def]
+    """Write ``D_j(theta') - D_j(theta)`` of ``n_units`` from row ``lo``; return both sums.
+
+    Without ``D_j(theta)``, which stays 0, where an estimate of it is ``carried``.
+    """
     b = base.unit_rows
     constants, n_linear, scratch = base.constants, base.n_linear, work.scratch
     end = lo + n_units * b
     for start in range(lo, end, TILE):
         stop = min(start + TILE, end)
-        remainder_values(link, constants, block, at.delta, n_linear, start, stop, scratch, at.now)
+        if carried == 0:
+            remainder_values(
+                link, constants, block, at.delta, n_linear, start, stop, scratch, at.now
+            )
         remainder_values(
             link, constants, block, at.new_delta, n_linear, start, stop, scratch, at.new
         )
@@ -198,6 +210,8 @@ def begin(base, now, new, at, moves, rng):  # type: ignore[no-untyped-def]
     before = now.scalars[REST] - values[PRIOR]
     after = new.scalars[REST] - values[NEW_PRIOR]
     prior = values[NEW_PRIOR] - values[PRIOR]
+    if moves.carried == 1:
+        before += at.carried[ESTIMATE]
     facts[KNOWN] = (after - before) / values[TAU] + prior + values[RATIO]
     facts[POPULATION] = moves.population
     facts[BOUND] = math.inf
@@ -225,13 +239,13 @@ def add(moves, at, n, before, after):  # type: ignore[no-untyped-def]
 def sweep(link, base, block, lo, n, work, at, moves):  # type: ignore[no-untyped-def]
     """Sweep ``n`` units of ``block``."""
     values, where = at.values, at.where
-    before, after = compare(link, base, block, lo, n, work, at)
+    before, after = compare(link, base, block, lo, n, work, at, moves.carried)
     factor = moves.population / values[TAU]
     sweep_terms(at.totals, n, factor, float(where[SWEPT_UNITS]), at.facts)
     values[SWEPT_SUM] += before
     values[NEW_SWEPT_SUM] += after
     where[SWEPT_UNITS] += n
-    where[EVALUATED] += 2 * n * base.unit_rows
+    where[EVALUATED] += (2 - moves.carried) * n * base.unit_rows
 
 
 @inline
@@ -241,13 +255,17 @@ def end(base, verdict, now, new, at, moves, final, theta, row):  # type: ignore[
     d = now.z.shape[0]
     accepted = verdict == ACCEPT
     remainder = values[SUM] * moves.population / max(at.facts[COUNT], 1.0)
+    if moves.carried == 1:
+        remainder = at.carried[ESTIMATE]
     swept = at.facts[SWEPT] == 1.0
-    if swept:
+    if swept and moves.carried == 0:
         remainder = values[SWEPT_SUM]
     if accepted:
         remainder = values[NEW_SUM] * moves.population / max(at.facts[COUNT], 1.0)
         if swept:
             remainder = values[NEW_SWEPT_SUM]
+        if moves.carried == 1:
+            at.carried[ESTIMATE] = remainder
         copy_point(new, now)
         values[PRIOR] = values[NEW_PRIOR]
         for j in range(d):

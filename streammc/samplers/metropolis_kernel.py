@@ -72,6 +72,8 @@ class MetropolisProblem:
     """Standard deviation of the first positions there."""
     check: Callable[[Vector], None] | None = None
     """Raises an error if a response is outside the support; ``None``: a pass has looked."""
+    implied: float = 1.0
+    """Temperature of the sampler itself, by which those of ``schedule`` are multiplied."""
     design: None = None
     """There is none: every decision draws its own units."""
 
@@ -268,7 +270,7 @@ class MetropolisKernel(Chain):
                 problem.prepared.settings,
                 problem.prepared.table,
                 tempering,
-                final,
+                final * problem.implied,
                 self._tuning,
                 problem.target_acceptance if adapt else 0.0,
                 self._kernel_rng,

@@ -12,11 +12,13 @@ import math
 from numba import types
 
 from streammc.acceptance.interface import (
+    ESTIMATED,
     KNOWN,
     MORE,
     REJECT,
     SWEPT,
     TEST_TYPE,
+    VARIANCE,
     WANTED,
 )
 from streammc.estimators.blocks import BLOCK_TYPE, ROWS_TYPE, expand
@@ -107,6 +109,9 @@ def _propose(link, sums, base, certain, sub, rows, row, now, new, work, at, move
     """Propose ``new``, evaluate what takes no terms there, and write the Hastings ratio."""
     d = now.z.shape[0]
     eps, tau, learnt = at.values[STEP], at.values[TAU], moves.learnt
+    still = moves.carried == 1 and at.carried[ESTIMATED] == 0.0
+    if still:
+        eps = 0.0  # a step of no length: the position is estimated before anything moves
     units = moves.gradient_units
     xi, scratch, shape = at.xi, at.scratch, at.shape
     looks = 1
@@ -152,6 +157,9 @@ def _propose(link, sums, base, certain, sub, rows, row, now, new, work, at, move
     if moves.kind == LANGEVIN:
         pulled(shape, learnt, new.gradient, at.new_slope, tau, at.new_pull)
         ratio = langevin_ratio(xi, eps, at.pull, at.new_pull)
+    if still:
+        for j in range(d):
+            xi[j] = at.values[STEP] * at.momentum[j]
     at.values[RATIO] = ratio
     gradients = looks - 1 if moves.kind == SGHMC else looks
     at.where[EVALUATED] += looks * certain.y.shape[0] + gradients * units * base.unit_rows
@@ -210,7 +218,7 @@ def run(  # type: ignore[no-untyped-def]
             where[PHASE] = ASK
         elif where[PHASE] == ASK:
             verdict = REJECT
-            if math.isfinite(at.facts[KNOWN]):
+            if math.isfinite(at.facts[KNOWN]) or moves.carried == 1:
                 verdict = decide(
                     settings, at.facts, at.terms, at.draws, at.memory, at.carried, at.reply, table
                 )
@@ -227,7 +235,10 @@ def run(  # type: ignore[no-untyped-def]
             else:
                 end(base, verdict, now, new, at, moves, final, theta[t], statistics[t])
                 if target > 0.0:
-                    tuning.update(adapt, statistics[t, 1], target, math.inf)
+                    aimed = target
+                    if moves.carried == 1:
+                        aimed = math.erfc(math.sqrt((moves.jump + 2.0 * at.reply[VARIANCE]) / 8.0))
+                    tuning.update(adapt, statistics[t, 1], aimed, math.inf)
                     values[STEP] = math.exp(adapt[tuning.LOG_STEP])
                 where[PHASE] = PROPOSE
                 where[ITERATION] += 1
@@ -250,9 +261,9 @@ def run(  # type: ignore[no-untyped-def]
                 link, base.constants, base.theta_star, base.n_linear, base.order, rows, row, n * b,
                 sub, 0, work.scratch,
             )  # fmt: skip
-            before, after = compare(link, base, sub, 0, n, work, at)
+            before, after = compare(link, base, sub, 0, n, work, at, moves.carried)
             add(moves, at, n, before, after)
-            where[EVALUATED] += 2 * n * b
+            where[EVALUATED] += (2 - moves.carried) * n * b
             where[TAKEN] += n
             where[LEFT] -= n
             if where[LEFT] == 0:

@@ -113,6 +113,14 @@ class MetropolisOptions:
         ):
             raise ConfigError(f"start must be a finite number, found {self.start!r}")
 
+    def rows_of(self, n_rows: int) -> int | None:
+        """Return m for a data set of ``n_rows`` rows; ``None`` means chosen automatically."""
+        return self.subsample_size
+
+    def implied_temperature(self, n_rows: int) -> float:
+        """Return the temperature that the sampler itself needs, times that asked for."""
+        return 1.0
+
     @property
     def test_options(self) -> dict[str, Any]:
         """Return what ``prepare`` of the test takes, by name."""

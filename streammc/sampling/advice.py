@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from streammc.samplers.metropolis_mint import TEMPERED
 from streammc.samplers.metropolis_options import APPROXIMATE
 from streammc.samplers.stochastic_options import BIASED
 from streammc.samplers.temperature import Schedule
@@ -16,6 +17,9 @@ VARIANCE_WARNING = 1.0
 BIAS_WARNING = 0.05
 DECISION_WARNING = 0.05
 FORCED_WARNING = 0.1
+NOISE_WARNING = 2.0
+THIRD_ORDER_WARNING = 0.1
+UNKNOWN_WARNING = 0.01
 
 
 def summary_warnings(
@@ -52,7 +56,7 @@ def summary_warnings(
     if sampling.get("target") == BIASED:
         lines += bias_warnings(sampling)
     elif (
-        sampling.get("target") != APPROXIMATE
+        sampling.get("target") not in (APPROXIMATE, TEMPERED)
         and sampling["log_lik_variance_mean"] > VARIANCE_WARNING
     ):
         lines.append(
@@ -61,6 +65,8 @@ def summary_warnings(
         )
     if sampling.get("target") == APPROXIMATE:
         lines += decision_warnings(sampling)
+    if sampling.get("target") == TEMPERED:
+        lines += noise_warnings(sampling)
     if sampling.get("negative_signs"):
         lines.append(
             f"{100.0 * sampling['negative_signs']:.2g} % of the draws have a negative sign: weight "
@@ -138,5 +144,41 @@ def decision_warnings(sampling: dict[str, Any]) -> list[str]:
         lines.append(
             f"{100.0 * sampling['forced']:.2g} % of the decisions looked at all rows, or were "
             "skipped: use control variates, shorter steps or a higher temperature"
+        )
+    return lines
+
+
+def noise_warnings(sampling: dict[str, Any]) -> list[str]:
+    """Return what a reader should know about estimates that a chain carries along."""
+    lines = []
+    name, facts = sampling["sampler"], sampling["mint"]
+    remedy = (
+        "use control_variate=2, a smaller alpha, or a larger subsample_size with the same lambda"
+    )
+    if facts["chains_that_never_moved"]:
+        lines.append(
+            f"{facts['chains_that_never_moved']} of {sampling['chains']} chains of {name} never "
+            "moved in their draws, which are one point each: the estimate that one was accepted "
+            f"with is too good to be left, or steps are too long; {remedy}"
+        )
+    variance = facts["noise_variance"]
+    if variance is None or variance > NOISE_WARNING:
+        found = "not finite" if variance is None else f"{variance:.3g}"
+        lines.append(
+            f"the estimates of {name} have a mean variance n^(2 lambda - tau) var(l_i) of {found}, "
+            f"above {NOISE_WARNING:g}: the chain sticks, and its draws are far from the tempered "
+            f"posterior; {remedy}"
+        )
+    third = facts["third_order"]
+    if third is not None and third > THIRD_ORDER_WARNING:
+        lines.append(
+            f"the estimates of {name} are skewed: the logarithm of the density of the draws has "
+            f"{third:.2g} on average beyond v / 2; {remedy}"
+        )
+    if sampling["decision_error_unknown"] > UNKNOWN_WARNING:
+        lines.append(
+            f"{100.0 * sampling['decision_error_unknown']:.2g} % of the draws rest on an estimate "
+            "with one row that is most of its variance, which cannot be called normal; use "
+            "control_variate=2 or a larger subsample_size"
         )
     return lines

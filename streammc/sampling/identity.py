@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from streammc import registry
 from streammc.control_variates.expansion import ControlVariates
 from streammc.errors import ConfigError, StoreError
-from streammc.estimators.tempered import split_fingerprint
+from streammc.estimators.tempered import split_fingerprint, tempered
 from streammc.priors import from_description
 from streammc.protocols import Dataset, Model, Sampler
 from streammc.samplers.metropolis_options import MetropolisOptions
@@ -18,6 +18,7 @@ from streammc.samplers.temperature import Schedule
 MAX_SEED = 2**63 - 1
 MAX_COUNT = 10**9
 UNIT = Schedule()
+IMPLIED: Final = "implied_temperature"
 
 
 def check_counts(draws: int, warmup: int, chains: int, seed: int | None) -> None:
@@ -77,6 +78,23 @@ def asked_schedule(temperature: Any, sampler: Sampler | None) -> Schedule:
         f"expected a constant temperature for {name}, found {schedule.describe()!r}: use an mh "
         "sampler or a constant"
     )
+
+
+def implied(dataset: Dataset, sampler: Sampler | None) -> float:
+    """Return the temperature of the sampler itself, which multiplies what is asked for."""
+    if isinstance(sampler, MetropolisOptions):
+        return sampler.implied_temperature(dataset.n_rows)
+    return 1.0
+
+
+def heated(dataset: Dataset, schedule: Schedule, sampler: Sampler | None) -> Dataset:
+    """Return the data set at the temperature that a run ends at."""
+    return tempered(dataset, schedule.final * implied(dataset, sampler))
+
+
+def temperature_of(identity: Mapping[str, Any], attributes: Mapping[str, Any]) -> float:
+    """Return the temperature that the run with these ends at."""
+    return schedule_of(identity).final * float(attributes.get(IMPLIED, 1.0))
 
 
 def registered_model(described: Mapping[str, Any]) -> Model:

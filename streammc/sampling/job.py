@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from streammc.control_variates.expansion import ControlVariates
 from streammc.errors import ConfigError, SamplingWarning
-from streammc.estimators.tempered import tempered
 from streammc.protocols import Dataset, Model, Sampler
 from streammc.samplers.chain import StoppedError
 from streammc.sampling import build
 from streammc.sampling.chains import Chains, Progress
-from streammc.sampling.identity import asked_schedule, check_counts, identity
+from streammc.sampling.identity import asked_schedule, check_counts, heated, identity
 from streammc.sampling.setup import Setup, contents, decide, load
 from streammc.sampling.watch import check_sign, check_variance, variance_so_far
 from streammc.trace.run_directory import RunDirectory, check_identity
@@ -111,7 +110,7 @@ def run_job(
     """
     check_counts(draws, warmup, chains, seed)
     schedule = asked_schedule(temperature, sampler)
-    dataset = tempered(dataset, schedule.final)
+    dataset = heated(dataset, schedule, sampler)
     folder = Path(path) if path is not None else Path(tempfile.mkdtemp(prefix="streammc-run-"))
     polled = stop if stop is not None else _never
     existing = RunDirectory.open(folder) if RunDirectory.exists(folder) else None

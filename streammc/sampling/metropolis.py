@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 from scipy.linalg import solve_triangular
+from scipy.special import ndtri
 
 from streammc.acceptance.interface import Prepared
 from streammc.control_variates.expansion import ControlVariates
@@ -56,7 +57,7 @@ def metropolis(
     b = plan.unit_rows if plan is not None else sampler.unit_rows or 1
     certain = plan.certainty_rows if plan is not None and order >= 0 else np.zeros(0, np.int64)
     population = -(-dataset.n_rows // b)
-    rows = sampler.subsample_size
+    rows = sampler.rows_of(dataset.n_rows)
     m = rows and max(rows // b, 1)
     module = import_module(f"streammc.acceptance.{sampler.test}")
     if m is None and plan is not None and not getattr(module, "CHOOSES_SIZE", False):
@@ -121,10 +122,13 @@ def metropolis(
             np.inf if bound is None else float(bound),
             int(sampler.covariance in (DIAGONAL, FULL)),
             int(not prepared.replace),
+            int(prepared.carries),
+            float(4.0 * ndtri(target / 2.0) ** 2),
         ),
         step_size=sampler.step_size,
         target_acceptance=float(target),
         schedule=schedule,
+        implied=sampler.implied_temperature(dataset.n_rows),
         shape=sampler.covariance if sampler.covariance in (DIAGONAL, FULL) else None,
         first=first,
         spread=float(spread),

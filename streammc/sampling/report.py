@@ -12,8 +12,10 @@ from streammc.diagnostics.original_scale import as_variables, ratios, transform
 from streammc.diagnostics.summary import draws_and_labels, signs, summarize, summarize_draws
 from streammc.diagnostics.weights import audit_weights
 from streammc.protocols import Dataset, Model, Sampler
+from streammc.samplers.metropolis_mint import Mint
 from streammc.sampling.advice import summary_warnings
 from streammc.sampling.audit import audit_draws, log_weights, thin
+from streammc.sampling.carried_noise import tempered_facts
 from streammc.sampling.cost import run_cost
 from streammc.sampling.identity import finite_or_none, schedule_of
 from streammc.sampling.recalibrate import described
@@ -198,6 +200,8 @@ def _sampling(
         facts["laplace_gap"] = _laplace_gap(model.unconstrain(run.draws_matrix()), cv)
     if "decision_error" in stats.data_vars:
         facts |= _decisions(run)
+    if isinstance(setup.sampler, Mint):
+        facts["mint"] = tempered_facts(run, setup.sampler, dataset.n_rows, cv.labels)
     if "sign" in stats.data_vars:
         facts["mean_sign"] = float(stats["sign"].mean())
         facts["negative_signs"] = float((stats["sign"] < 0.0).mean())

@@ -23,7 +23,7 @@ from streammc.samplers.tempered_options import TemperedOptions
 from streammc.sampling import design
 from streammc.sampling.chains import Progress
 from streammc.sampling.held_rows import memory_limit
-from streammc.sampling.identity import finite_or_none
+from streammc.sampling.identity import IMPLIED, finite_or_none, implied
 from streammc.sampling.recalibrate import recalibrate
 from streammc.trace.run_directory import RunDirectory
 
@@ -122,7 +122,10 @@ def decide(
         scheduler=scheduler,
         progress=report,
     )
-    chosen = planned(subsample_size=wanted.subsample_size, certainty=wanted.certainty)
+    size = wanted.subsample_size
+    if isinstance(wanted, MetropolisOptions):
+        size = wanted.rows_of(dataset.n_rows)
+    chosen = planned(subsample_size=size, certainty=wanted.certainty)
     if wanted.target in (BIASED, APPROXIMATE) and chosen.refused is not None:
         # Noise is paid for with shorter steps, or with more rows where a test asks for
         # them: a few rows do, and none is certain.
@@ -130,7 +133,7 @@ def decide(
         reason_few = f"{few} rows at a time, since {chosen.refused.split(';')[0]}"
         chosen = planned(subsample_size=few, certainty=False)
         chosen = replace(chosen, reasons=(chosen.reasons[0], reason_few))
-    if wanted.target == APPROXIMATE:
+    if isinstance(wanted, MetropolisOptions):
         chosen = replace(chosen, n_blocks=1)  # every decision draws anew
         cv = _bounded(cv, dataset, model, sampler, chosen, scheduler)
     if wanted.target == BIASED:
@@ -183,6 +186,7 @@ def contents(
     constant: dict[str, Any] = {"theta_star": setup.cv.theta_star}
     if setup.plan is not None:
         constant |= setup.plan.arrays()
+    heat = implied(dataset, setup.sampler)
     return {
         "labels": list(setup.cv.labels),
         "feature_names": list(dataset.feature_names),
@@ -195,6 +199,7 @@ def contents(
             "sampler": setup.sampler.describe(),
             "sampler_reason": setup.reason,
             "plan": setup.plan.describe() if setup.plan is not None else None,
+            **({IMPLIED: heat} if heat != 1.0 else {}),
         },
         "constant_data": constant,
         "prepare": lambda folder: setup.cv.save(folder / CONTROL_VARIATES),

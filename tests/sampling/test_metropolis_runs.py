@@ -7,7 +7,7 @@ import pytest
 
 from streammc.errors import ConfigError, ModelError
 from streammc.models import logistic
-from streammc.samplers import mh, mh_austere, mh_fixed, mh_minibatch, mh_sublhd
+from streammc.samplers import mh, mh_austere, mh_fixed, mh_minibatch, mh_sublhd, mint
 from streammc.sampling.job import run_job
 from streammc.stores import from_arrays
 from streammc.trace.run_directory import RunDirectory
@@ -23,6 +23,7 @@ SAMPLERS = {
     "mh-austere": mh_austere(**FREE, subsample_size=90, epsilon=0.01, unit_rows=3, step_size=0.01),
     "mh-austere, swept": mh_austere(conservative=False, control_variate=1),
     "mh-sublhd": mh_sublhd(bound="model", subsample_size=100),
+    "mint": mint(control_variate=1, subsample_size=90, unit_rows=3, replace=False),
     "mh, sghmc": mh(proposal="sghmc", n_steps=2, gradient_size=60, unit_rows=7),
 }
 

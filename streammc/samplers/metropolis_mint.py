@@ -1,0 +1,145 @@
+"""``mint``: Metropolis-Hastings at the temperature that a minibatch can carry."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from streammc.errors import ConfigError
+from streammc.samplers.metropolis_options import MetropolisOptions
+from streammc.samplers.options import build
+from streammc.samplers.stochastic_options import NONE, check_number
+
+TEMPERED: Final = "tempered"
+"""The posterior at the temperature that the sampler implies, but for the noise it carries."""
+DEFAULT_ALPHA: Final = 0.5
+DEFAULT_ROWS: Final = 1000
+FEWEST_ROWS: Final = 2
+SHARE: Final = 0.1
+"""Of the rows, that ``subsample_size`` is at most where it is chosen automatically."""
+
+
+@dataclass(frozen=True)
+class Mint(MetropolisOptions):
+    """Options of ``mint``; ``None`` means chosen automatically."""
+
+    control_variate: int | str | None = NONE
+    """``none``, as in the paper; 2, 1 or 0: the order of the expansion that is subtracted."""
+    unit_rows: int | None = 1
+    """Rows of a unit, b."""
+    tau: float | None = None
+    """m = n^tau rows, in place of ``subsample_size``."""
+    alpha: float | None = None
+    """lambda = alpha tau, in (0, 1); 0.5 by default."""
+    exponent: float | None = None
+    """lambda itself, in place of ``alpha``; also by the name ``lambda``."""
+    replace: bool = True
+    """Whether the rows of a minibatch are drawn with replacement: three times as fast."""
+
+    name: ClassVar[str] = "mint"
+    target: ClassVar[str] = TEMPERED
+    test: ClassVar[str] = "carried"
+    barker: ClassVar[bool] = False
+    paper: ClassVar[str] = "Li, Wong 2017, Mini-batch tempered MCMC"
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without data."""
+        super().__post_init__()
+        for first, second in (("tau", "subsample_size"), ("alpha", "exponent")):
+            if getattr(self, first) is not None and getattr(self, second) is not None:
+                raise ConfigError(
+                    f"{first} and {second} say the same, found {first}={getattr(self, first)!r} "
+                    f"and {second}={getattr(self, second)!r}; leave one out"
+                )
+        for option in ("tau", "alpha", "exponent"):
+            check_number(option, getattr(self, option), above=True, most=1.0)
+        if self.alpha == 1.0:
+            raise ConfigError("lambda < tau is needed: alpha must be below 1, found 1.0")
+        if not isinstance(self.replace, bool):
+            raise ConfigError(f"replace must be true or false, found {self.replace!r}")
+        if self.subsample_size is not None and self.subsample_size < FEWEST_ROWS:
+            raise ConfigError(
+                f"subsample_size must be {FEWEST_ROWS} or more, found {self.subsample_size}"
+            )
+
+    def rows_of(self, n_rows: int) -> int:
+        """Return m for a data set of ``n_rows`` rows: a whole number of units.
+
+        Raises
+        ------
+        ConfigError
+            If the data set has fewer rows than a minibatch.
+        """
+        m = self.subsample_size
+        if self.tau is not None:
+            m = round(n_rows**self.tau)
+        if m is None:
+            m = min(DEFAULT_ROWS, round(SHARE * n_rows))
+        b = self.unit_rows or 1
+        m = max(m // b, FEWEST_ROWS) * b
+        if m > n_rows:
+            raise ConfigError(
+                f"expected a minibatch of at most the {n_rows} rows of the data set, found {m}: "
+                "use a smaller subsample_size"
+            )
+        return m
+
+    def exponents(self, n_rows: int) -> tuple[float, float]:
+        """Return ``tau = log m / log n`` and ``lambda``.
+
+        Raises
+        ------
+        ConfigError
+            Unless ``lambda < tau``.
+        """
+        tau = math.log(self.rows_of(n_rows)) / math.log(n_rows)
+        if self.exponent is None:
+            return tau, (DEFAULT_ALPHA if self.alpha is None else self.alpha) * tau
+        if self.exponent >= tau:
+            raise ConfigError(
+                f"expected lambda < tau = {tau:.4g} ({self.rows_of(n_rows)} of {n_rows} rows), "
+                f"found lambda={self.exponent:g}: use a smaller lambda or a larger subsample_size"
+            )
+        return tau, self.exponent
+
+    def implied_temperature(self, n_rows: int) -> float:
+        """Return ``T = n^(1 - lambda)``."""
+        temperature: float = n_rows ** (1.0 - self.exponents(n_rows)[1])
+        return temperature
+
+    @property
+    def test_options(self) -> dict[str, Any]:
+        """Return what ``prepare`` of the test takes, by name."""
+        return {"replace": self.replace}
+
+
+def mint(**options: Any) -> Mint:
+    """Return the ``mint`` sampler with the given options.
+
+    A proposal is accepted by an estimate of its log-likelihood from ``m = n^tau`` rows, scaled
+    with ``n^lambda`` instead of ``n``, against the estimate that the position was accepted with
+    (Li and Wong 2017, Algorithm 1). The target is the posterior at temperature
+    ``n^(1 - lambda)``, but for a factor ``exp(v / 2)`` with the variance ``v`` of the estimate.
+
+    Parameters
+    ----------
+    **options
+        Fields of :class:`Mint` and of the options that it shares; ``lambda`` is ``exponent``.
+
+    Raises
+    ------
+    ConfigError
+        If an option does not exist or has a value outside its range.
+
+    Examples
+    --------
+    >>> from streammc.samplers import mint
+    >>> round(mint(subsample_size=1000, alpha=0.5).implied_temperature(10**6), 6)
+    31622.776602
+    """
+    if "lambda" in options:
+        if "exponent" in options:
+            raise ConfigError("lambda and exponent are the same option of mint; leave one out")
+        options["exponent"] = options.pop("lambda")
+    return build(Mint, "mint", options)
