@@ -164,13 +164,13 @@ class MappedRows(MemoryRows):
         self._observable = observable
 
     def will_need(self, starts: Index, unit_rows: int) -> None:
-        """Start reading the pages of these runs; sorted starts need the fewest requests.
+        """Start reading the pages of these runs, sorted: that needs the fewest requests.
 
         ``MADV_WILLNEED`` on a mapped file is ``posix_fadvise(WILLNEED)`` on the same
         range, without keeping a descriptor open per chunk. Nothing is asked for where a
         sample of the runs is in memory: a request is a system call even then.
         """
-        starts = np.ascontiguousarray(starts, dtype=np.int64)
+        starts = np.sort(np.ascontiguousarray(starts, dtype=np.int64))
         every = max(32, starts.size // _PROBES)
         for array in self.arrays:
             if array.size == 0:

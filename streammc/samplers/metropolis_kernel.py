@@ -109,6 +109,8 @@ class MetropolisKernel(Chain):
         self._tuning = tuning.start(self._first_step, reference=False)
         self._shape = StepShape(d, problem.shape)
         self._tuned = problem.step_size is not None
+        self._drawn = -1, np.zeros(0, np.int64)
+        """Units drawn ahead last, and of which iteration the first are."""
         self._stop: Callable[[], bool] | None = None
 
     def initialise(self) -> None:
@@ -206,10 +208,15 @@ class MetropolisKernel(Chain):
     def _ahead_of(self, iteration: int, n: int) -> Index:
         """Return the units that are drawn ahead for ``n`` iterations, one after the other."""
         moves, replace = self.problem.moves, self.problem.prepared.replace
+        first, drawn = self._drawn
+        if first == iteration and n * moves.decision_units <= len(drawn):
+            return drawn[: n * moves.decision_units]
         k = moves.gradients * moves.gradient_units
         gradients = self._units.draw(iteration, n, 0, k, lane=_GRADIENTS, replace=True)
         terms = self._units.draw(iteration, n, 0, moves.first_units, lane=_TERMS, replace=replace)
-        return np.concatenate([gradients.reshape(n, k), terms.reshape(n, -1)], axis=1).ravel()
+        drawn = np.concatenate([gradients.reshape(n, k), terms.reshape(n, -1)], axis=1).ravel()
+        self._drawn = iteration, drawn
+        return drawn
 
     def _needed(self, code: int) -> Index:
         """Return the units that the loop stopped for."""
@@ -244,7 +251,7 @@ class MetropolisKernel(Chain):
         following = self._ahead_of(self.iteration + n, self._batch())
         if len(following):
             b = problem.base.unit_rows
-            problem.source.will_need(np.sort(following * b), b)
+            problem.source.will_need(following * b, b)
         extra = allocate_rows(0, problem.source.n_features)
         final = problem.schedule.final
         tempering = problem.schedule.at(self.iteration, n) / final
