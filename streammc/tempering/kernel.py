@@ -109,6 +109,25 @@ class TemperedKernel(Chain):
         ladder.lo[0] = 0
         ladder.hi[:] = ladder.lo + sizes
 
+    def move_ladder(self, beta: Vector) -> None:
+        """Give the levels other inverse temperatures, and step sizes that belong to them.
+
+        What tuning knows of a level is read off at its new place, and tuning goes on.
+        """
+        ladder, old = self.ladder, self.ladder.beta.copy()
+        least = 0.1 * old[old > 0.0].min()
+        known, wanted = np.log(np.maximum([old, beta], least))
+        log_step = self._tuning[:, tuning.LOG_AVERAGE]
+        if self.problem.options.step_size is None:
+            shift = np.interp(-wanted, -known, log_step) - log_step
+            self._tuning[:, [tuning.LOG_STEP, tuning.LOG_AVERAGE, tuning.SHRINK_TO]] += shift[
+                :, None
+            ]
+        else:
+            shift = 0.5 * (known - wanted)
+        ladder.step[:] *= np.exp(shift)
+        self.set_beta(ladder, beta)
+
     def _allocate_own(self) -> Held:
         """Return room for the rows of the subsets."""
         full, ladder = self.problem.full, self.ladder

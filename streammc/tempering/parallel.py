@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.samplers.tempered_options import NESTED
+from streammc.samplers.tempered_options import ADAPTED, NESTED
 from streammc.tempering import swaps
+from streammc.tempering.barrier import respaced, round_end
 from streammc.tempering.held import Held, allocate_held, copy_held
 from streammc.tempering.kernel import TemperedKernel
+from streammc.tempering.ladder import STALE
 from streammc.tempering.parallel_loop import run, start_tallies
 from streammc.tempering.problem import TemperedProblem
+from streammc.tempering.recorders import described, recorded, rejections
 
 
 class ParallelKernel(TemperedKernel):
@@ -33,8 +36,9 @@ class ParallelKernel(TemperedKernel):
         self._tallies = start_tallies(levels)
         self._rates = np.zeros((levels, 2))
         self._known = np.zeros(2)
+        self._drawing = False
         self._order = self._deal()
-        self._gather_own()
+        self._take_rows()
 
     def _nested(self) -> bool:
         return getattr(self.problem.options, "subsets", None) == NESTED
@@ -63,9 +67,10 @@ class ParallelKernel(TemperedKernel):
             order[:] = self.subset_rng.permutation(n)
         return dealt
 
-    def _gather_own(self) -> None:
+    def _take_rows(self) -> None:
         """Copy the rows of the subsets, which are the first of their orders."""
         full, ladder = self.problem.full, self.ladder
+        self.own = self._allocate_own()
         if self._kind == swaps.SAME_ROWS:
             return
         if self._nested():
@@ -83,18 +88,44 @@ class ParallelKernel(TemperedKernel):
     def _run_batch(
         self, theta: NDArray[np.float64], statistics: NDArray[np.float64], warmup: bool
     ) -> None:
-        problem, n = self.problem, len(theta)
-        if not warmup:
+        if not warmup and not self._drawing:
             self.settle()
-        adapt = warmup and not self._tuned
+            self._forget()
+            self._places.round_trips[:] = 0
+            self._drawing = True
+        adapting = warmup and self.problem.options.ladder == ADAPTED and len(self._tallies) > 2
+        done = 0
+        while done < len(theta):
+            end = len(theta)
+            if adapting:
+                end = min(end, done + round_end(self.iteration) - self.iteration)
+            self._run(theta[done:end], statistics[done:end], warmup and not self._tuned)
+            if adapting and round_end(self.iteration - 1) == self.iteration:
+                self._adapt_ladder()
+            done = end
+
+    def _run(self, theta: NDArray[np.float64], statistics: NDArray[np.float64], tune: bool) -> None:
+        problem, n = self.problem, len(theta)
         uniforms = 1.0 - self.swap_rng.random((n, len(self.ladder.beta) - 1))  # never 0
         run(
             problem.link, problem.joint, problem.explore, problem.base, problem.full, self.own,
             self._kind, self.ladder, self.replicas, self._places, self._schedule, self.iteration,
             self.draw(n), uniforms, self.trial, self._known, self._rates, self._tallies,
-            self._tuning, problem.target_acceptance if adapt else 0.0, theta, statistics,
+            self._tuning, problem.target_acceptance if tune else 0.0, theta, statistics,
         )  # fmt: skip
         self.iteration += n
+
+    def _forget(self) -> None:
+        """Begin to count anew."""
+        self._tallies[:] = start_tallies(len(self._tallies))
+
+    def _adapt_ladder(self) -> None:
+        """Space the levels by what the swaps of this round say; their rows follow."""
+        self.move_ladder(respaced(self.ladder.beta, rejections(self._tallies)))
+        self._forget()
+        if self._kind != swaps.SAME_ROWS:
+            self._take_rows()
+            self.replicas.scalars[self._places.replica_at[1:], STALE] = 1.0
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that make up the state; rows are gathered again."""
@@ -102,8 +133,22 @@ class ParallelKernel(TemperedKernel):
         places = {f"places_{name}": array for name, array in self._places._asdict().items()}
         return {**arrays, **places, "tallies": self._tallies}
 
+    def get_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Return arrays and JSON; see ``protocols.Kernel``."""
+        arrays, meta = super().get_state()
+        return arrays, {**meta, "drawing": self._drawing}
+
     def set_state(self, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> None:
         """Continue from :meth:`get_state`, bit for bit."""
         super().set_state(arrays, meta)
-        self.own = self._allocate_own()
-        self._gather_own()
+        self._drawing = bool(meta["drawing"])
+        self._take_rows()
+
+    def tallies(self) -> dict[str, NDArray[Any]]:
+        """Return what was counted since warm-up; see ``Chain.tallies``."""
+        return recorded(self._tallies, self.ladder, self._places.round_trips)
+
+    @staticmethod
+    def described(tallies: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, Any]:
+        """Return what the tallies of all chains say; see ``Chain.described``."""
+        return described(tallies)
