@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from numba import types
+
 from streammc.estimators.blocks import SCRATCH_TYPE, TILE
 from streammc.estimators.difference import predictor_step
 from streammc.estimators.target import BASE_TYPE
@@ -38,6 +40,23 @@ def pointers(model: Model) -> tuple[Any, Any]:
     if model.joint is not None:
         return _no_link, model.joint
     return model.link, _no_joint
+
+
+@inline
+def _predictors(held, theta, n_linear, start, w, eta):  # type: ignore[no-untyped-def]
+    """Write the predictors (p, w) of the rows from ``start`` on."""
+    design = held.design
+    q = design.shape[0]
+    for a in range(eta.shape[0]):
+        if a < n_linear:
+            predictor_step(design, theta, a * q, start, w, eta, a)
+            if a == 0:
+                for i in range(w):
+                    eta[0, i] += held.offset[start + i]
+        else:
+            value = theta[n_linear * q + a - n_linear]
+            for i in range(w):
+                eta[a, i] = value
 
 
 @inline
@@ -87,16 +106,7 @@ def log_likelihood(link, joint, base, held, lo, hi, theta, order, slope, scratch
         w = min(TILE, hi - start)
         eta = scratch.eta[: p * w].reshape((p, w))
         out = scratch.out[: size * w].reshape((size, w))
-        for a in range(p):
-            if a < n_linear:
-                predictor_step(design, theta, a * q, start, w, eta, a)
-                if a == 0:
-                    for i in range(w):
-                        eta[0, i] += held.offset[start + i]
-            else:
-                value = theta[n_linear * q + a - n_linear]
-                for i in range(w):
-                    eta[a, i] = value
+        _predictors(held, theta, n_linear, start, w, eta)
         link(eta, design[:, start : start + w], y[start : start + w], constants, order, out)
         for i in range(w):
             # A row that counts 0 times must not turn inf * 0 into NaN.
@@ -114,3 +124,30 @@ def log_likelihood(link, joint, base, held, lo, hi, theta, order, slope, scratch
                         pulled += out[1 + a, i]
                     slope[n_linear * q + a - n_linear] += pulled
     return total
+
+
+@jit(
+    types.void(
+        LINK_TYPE, BASE_TYPE, HELD_TYPE, i8, i8, vector, SCRATCH_TYPE, vector, i8
+    ),
+    borrow=True,
+)  # fmt: skip
+def terms(link, base, held, lo, hi, theta, scratch, values, first):  # type: ignore[no-untyped-def]
+    """Write the log-likelihoods of the rows ``lo`` to ``hi`` to ``values`` from ``first`` on."""
+    if lo < 0:
+        return
+    d, q = theta.shape[0], held.design.shape[0]
+    n_linear = base.n_linear
+    p = n_linear + d - n_linear * q
+    for start in range(lo, hi, TILE):
+        w = min(TILE, hi - start)
+        eta = scratch.eta[: p * w].reshape((p, w))
+        out = scratch.out[: (1 + p) * w].reshape((1 + p, w))
+        _predictors(held, theta, n_linear, start, w, eta)
+        link(
+            eta, held.design[:, start : start + w], held.y[start : start + w], base.constants, 0,
+            out,
+        )  # fmt: skip
+        for i in range(w):
+            times = held.weight[start + i]
+            values[first + start - lo + i] = times * out[0, i] if times != 0.0 else 0.0

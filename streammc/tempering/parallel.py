@@ -17,6 +17,7 @@ from streammc.tempering.ladder import STALE
 from streammc.tempering.parallel_loop import run, start_tallies
 from streammc.tempering.problem import TemperedProblem
 from streammc.tempering.recorders import described, recorded, rejections
+from streammc.tempering.resample import OFFSETS, Subsets, allocate_candidates
 
 
 class ParallelKernel(TemperedKernel):
@@ -36,6 +37,8 @@ class ParallelKernel(TemperedKernel):
         self._tallies = start_tallies(levels)
         self._rates = np.zeros((levels, 2))
         self._known = np.zeros(2)
+        self._proposals = int(getattr(options, "resample", 0))
+        self._candidates = allocate_candidates(self._proposals, len(problem.full.design))
         self._drawing = False
         self._order = self._deal()
         self._take_rows()
@@ -80,6 +83,10 @@ class ParallelKernel(TemperedKernel):
             lo, hi = int(ladder.lo[m]), int(ladder.hi[m])
             copy_held(full, order, 0, hi - lo, self.own, lo)
 
+    def subsets(self) -> Subsets:
+        """Return the rows of the levels above 0, not copied."""
+        return Subsets(self._kind, int(self._nested()), self.own, self._order, self._candidates)
+
     def initialise(self) -> None:
         """Draw a start of every replica."""
         for r in range(len(self.replicas.z)):
@@ -106,14 +113,21 @@ class ParallelKernel(TemperedKernel):
 
     def _run(self, theta: NDArray[np.float64], statistics: NDArray[np.float64], tune: bool) -> None:
         problem, n = self.problem, len(theta)
-        uniforms = 1.0 - self.swap_rng.random((n, len(self.ladder.beta) - 1))  # never 0
+        pairs = len(self.ladder.beta) - 1
+        uniforms = 1.0 - self.swap_rng.random((n, pairs))  # never 0
+        exchanges = self.subset_rng.random((n, pairs, OFFSETS + self._proposals))
         run(
-            problem.link, problem.joint, problem.explore, problem.base, problem.full, self.own,
-            self._kind, self.ladder, self.replicas, self._places, self._schedule, self.iteration,
-            self.draw(n), uniforms, self.trial, self._known, self._rates, self._tallies,
-            self._tuning, problem.target_acceptance if tune else 0.0, theta, statistics,
+            problem.link, problem.joint, problem.explore, problem.base, problem.full,
+            self.subsets(), self.ladder, self.replicas, self._places, self._schedule,
+            self.iteration, self.draw(n), uniforms, exchanges, self.trial, self._known,
+            self._rates, self._tallies, self._tuning, problem.target_acceptance if tune else 0.0,
+            theta, statistics,
         )  # fmt: skip
         self.iteration += n
+
+    def _numbers(self) -> int:
+        pairs = len(self.ladder.beta) - 1
+        return super()._numbers() + pairs * (1 + OFFSETS + self._proposals)
 
     def _forget(self) -> None:
         """Begin to count anew."""
@@ -131,7 +145,9 @@ class ParallelKernel(TemperedKernel):
         """Return the arrays that make up the state; rows are gathered again."""
         arrays = {k: v for k, v in super()._arrays().items() if not k.startswith("own_")}
         places = {f"places_{name}": array for name, array in self._places._asdict().items()}
-        return {**arrays, **places, "tallies": self._tallies}
+        # What was dealt at the start is dealt again when the run is resumed.
+        order = {"order": self._order} if self._proposals else {}
+        return {**arrays, **places, **order, "tallies": self._tallies}
 
     def get_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Return arrays and JSON; see ``protocols.Kernel``."""

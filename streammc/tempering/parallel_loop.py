@@ -14,19 +14,22 @@ from streammc.samplers import tuning
 from streammc.tempering.explorers import EXPLORER_TYPE, TRIAL_TYPE
 from streammc.tempering.held import HELD_TYPE
 from streammc.tempering.ladder import EVALUATED, LADDER_TYPE, LOG_LIK, LOG_PRIOR, REPLICAS_TYPE
+from streammc.tempering.resample import OFFSETS, SUBSETS_TYPE, resample
 from streammc.tempering.swaps import PLACES_TYPE, SAME_ROWS, due, swap, travel
 
-ACCEPTANCE, DIVERGED, PROPOSED, SWAPPED, REJECTION, WARMER, COLDER, ITERATIONS = range(8)
-N_TALLIES = 8
+ACCEPTANCE, DIVERGED, PROPOSED, SWAPPED, REJECTION, WARMER, COLDER, ITERATIONS, EXCHANGES = range(9)
+N_TALLIES = 10
 """Of level m: sums of the inner acceptance and of divergences; of the pair ``(m - 1, m)``: swaps
 proposed and accepted, sum of the rejection probability, and the logarithms of the sums of
-``(h_{m-1} / h_m)(theta_m)`` and ``(h_m / h_{m-1})(theta_{m-1})``; iterations."""
+``(h_{m-1} / h_m)(theta_m)`` and ``(h_m / h_{m-1})(theta_{m-1})``; iterations; of level m:
+exchanges of rows, proposed and accepted."""
 LONGEST = 1e300
 _draws: Any = types.Array(f8, 4, "C")
+cube: Any = types.Array(f8, 3, "C")
 
 
 def start_tallies(levels: int) -> np.ndarray[Any, Any]:
-    """Return (L, 8) counts of nothing."""
+    """Return (L, 10) counts of nothing."""
     tallies = np.zeros((levels, N_TALLIES))
     tallies[:, [WARMER, COLDER]] = -np.inf
     return tallies
@@ -104,21 +107,24 @@ def _count(ladder, replicas, places, rates, tallies, kind):  # type: ignore[no-u
 
 @jit(
     types.void(
-        LINK_TYPE, JOINT_TYPE, BASE_TYPE, HELD_TYPE, HELD_TYPE, i8, LADDER_TYPE, REPLICAS_TYPE,
-        PLACES_TYPE, i8, i8, matrix, i8, TRIAL_TYPE, vector, matrix, matrix, f8, matrix, matrix,
+        LINK_TYPE, JOINT_TYPE, BASE_TYPE, HELD_TYPE, SUBSETS_TYPE, LADDER_TYPE, REPLICAS_TYPE,
+        PLACES_TYPE, i8, i8, matrix, cube, i8, TRIAL_TYPE, vector, matrix, matrix, f8, matrix,
+        matrix,
     ),
     borrow=True,
 )  # fmt: skip
 def finish(  # type: ignore[no-untyped-def]
-    link, joint, base, full, own, kind, ladder, replicas, places, schedule, iteration, uniforms,
-    t, trial, known, rates, tallies, before, theta, stats,
+    link, joint, base, full, subsets, ladder, replicas, places, schedule, iteration, uniforms,
+    exchanges, t, trial, known, rates, tallies, before, theta, stats,
 ):  # fmt: skip
     """Propose the swaps of iteration ``t`` of the batch, count, and record level 0.
 
-    ``iteration`` is that of the batch's first; ``uniforms`` (n, M) in (0, 1] accept;
+    ``iteration`` is that of the batch's first; ``uniforms`` (n, M) in (0, 1] accept swaps,
+    ``exchanges`` (n, M, 2 + K) are those of :func:`streammc.tempering.resample.resample`;
     ``before`` are the log-likelihoods of rows evaluated until this iteration.
     """
     levels = places.replica_at.shape[0]
+    kind, own = subsets.kind, subsets.own
     proposed = swapped = 0.0
     for m in range(levels - 1, 0, -1):
         if not due(schedule, levels, m, iteration + t):
@@ -136,6 +142,12 @@ def finish(  # type: ignore[no-untyped-def]
         tallies[m, REJECTION] += 1.0 - accepted
     travel(places)
     _count(ladder, replicas, places, rates, tallies, kind)
+    if exchanges.shape[2] > OFFSETS:
+        for m in range(1, levels):
+            resample(
+                link, joint, base, full, subsets, ladder, m, replicas, places.replica_at[m],
+                exchanges[t, m - 1], trial.slope, trial.scratch, tallies, EXCHANGES,
+            )  # fmt: skip
     r = places.replica_at[0]
     for j in range(theta.shape[1]):
         theta[t, j] = replicas.theta[r, j]
@@ -158,25 +170,25 @@ def finish(  # type: ignore[no-untyped-def]
 
 @jit(
     types.void(
-        LINK_TYPE, JOINT_TYPE, EXPLORER_TYPE, BASE_TYPE, HELD_TYPE, HELD_TYPE, i8, LADDER_TYPE,
-        REPLICAS_TYPE, PLACES_TYPE, i8, i8, _draws, matrix, TRIAL_TYPE, vector, matrix, matrix,
-        matrix, f8, matrix, matrix,
+        LINK_TYPE, JOINT_TYPE, EXPLORER_TYPE, BASE_TYPE, HELD_TYPE, SUBSETS_TYPE, LADDER_TYPE,
+        REPLICAS_TYPE, PLACES_TYPE, i8, i8, _draws, matrix, cube, TRIAL_TYPE, vector, matrix,
+        matrix, matrix, f8, matrix, matrix,
     ),
     borrow=True,
 )  # fmt: skip
 def run(  # type: ignore[no-untyped-def]
-    link, joint, explore, base, full, own, kind, ladder, replicas, places, schedule, iteration,
-    draws, uniforms, trial, known, rates, tallies, adapt, target, theta, stats,
+    link, joint, explore, base, full, subsets, ladder, replicas, places, schedule, iteration,
+    draws, uniforms, exchanges, trial, known, rates, tallies, adapt, target, theta, stats,
 ):  # fmt: skip
     """Run as many iterations as ``theta`` has rows, one replica after another."""
     for t in range(theta.shape[0]):
         before = evaluated(replicas)
         for m in range(rates.shape[0]):
             explore_level(
-                link, joint, explore, base, full, own, ladder, replicas, places.replica_at[m], m,
-                draws, t, trial, adapt, target, rates,
+                link, joint, explore, base, full, subsets.own, ladder, replicas,
+                places.replica_at[m], m, draws, t, trial, adapt, target, rates,
             )  # fmt: skip
         finish(
-            link, joint, base, full, own, kind, ladder, replicas, places, schedule, iteration,
-            uniforms, t, trial, known, rates, tallies, before, theta, stats,
+            link, joint, base, full, subsets, ladder, replicas, places, schedule, iteration,
+            uniforms, exchanges, t, trial, known, rates, tallies, before, theta, stats,
         )  # fmt: skip

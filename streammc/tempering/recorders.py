@@ -14,6 +14,7 @@ from streammc.tempering.parallel_loop import (
     ACCEPTANCE,
     COLDER,
     DIVERGED,
+    EXCHANGES,
     ITERATIONS,
     PROPOSED,
     REJECTION,
@@ -60,6 +61,8 @@ def recorded(
         "barrier": np.asarray(rejected.sum()),
         "round_trips": np.asarray(round_trips.sum()),
     }
+    if counts[:, EXCHANGES].any():
+        found["exchanges_accepted"] = counts[1:, EXCHANGES + 1] / counts[1:, EXCHANGES]
     if not ladder.own:
         steps = np.log(counts[1:, [ITERATIONS]])
         found["log_ratio_warmer"] = counts[1:, WARMER] - steps[:, 0]
