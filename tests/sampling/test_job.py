@@ -21,6 +21,8 @@ OF_COLUMNS = {"gaussian-mean", "gaussian-mixture", "gaussian-mixture-tied"}
 REGRESSIONS = sorted(set(registry.MODELS) - OF_COLUMNS - {"gaussian-process", "network"})
 SCALES = {"sigma": 0.5, "nu": 5.0, "phi": 2.0}
 DRAWS, WARMUP, CHAINS = 120, 100, 3
+SHORT = {name: {"n_levels": 3, "n_steps": 4} for name in ("pt", "spt", "stt", "tt")}
+"""Levels and leapfrog steps, of which the defaults have many."""
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +64,7 @@ def contents(path):
 @pytest.mark.parametrize("model", REGRESSIONS)
 @pytest.mark.parametrize("sampler", sorted(registry.SAMPLERS))
 def test_every_sampler_with_every_model(datasets, tmp_path, sampler, model):
-    built = registry.sampler(sampler)()
+    built = registry.sampler(sampler)(**SHORT.get(sampler, {}))
     report = start(datasets, tmp_path / "run", model, sampler=built)
     tree = open_run(tmp_path / "run")
     posterior, stats = tree["posterior"], tree["sample_stats"]
@@ -106,7 +108,8 @@ def test_scale_parameters_are_found_on_their_own_scale(datasets, tmp_path, model
 
 @pytest.mark.parametrize("sampler", sorted(registry.SAMPLERS))
 def test_truth_is_where_the_draws_are(datasets, tmp_path, sampler):
-    start(datasets, tmp_path / "run", "poisson", sampler=registry.sampler(sampler)())
+    built = registry.sampler(sampler)(**SHORT.get(sampler, {}))
+    start(datasets, tmp_path / "run", "poisson", sampler=built)
     draws = RunDirectory.open(tmp_path / "run").draws_matrix().reshape(-1, 3)
     z = (draws.mean(axis=0) - [-0.3, 0.4, -0.2]) / draws.std(axis=0)
     assert np.abs(z).max() < 4.5
