@@ -40,6 +40,7 @@ SAMPLERS: Final[dict[str, str]] = {
     "mh-minibatch": "streammc.samplers.metropolis_minibatch:mh_minibatch",
     "mh-sublhd": "streammc.samplers.metropolis_sublhd:mh_sublhd",
     "mint": "streammc.samplers.metropolis_mint:mint",
+    "mintee": "streammc.samplers.equi_energy:mintee",
     "pt": "streammc.samplers.parallel_tempering:pt",
     "sghmc": "streammc.samplers.stochastic_hamiltonian:sghmc",
     "sgld": "streammc.samplers.stochastic_langevin:sgld",

@@ -8,6 +8,7 @@ from streammc.registry import SAMPLERS, sampler
 
 if TYPE_CHECKING:
     from streammc.samplers.energy_conserving import hmc_ecs
+    from streammc.samplers.equi_energy import mintee
     from streammc.samplers.full_data import hmc
     from streammc.samplers.metropolis import mh
     from streammc.samplers.metropolis_austere import mh_austere
@@ -31,6 +32,7 @@ __all__ = [
     "mh_minibatch",
     "mh_sublhd",
     "mint",
+    "mintee",
     "pt",
     "sghmc",
     "sgld",

@@ -63,7 +63,7 @@ def summary_warnings(
             f"mean log_lik_variance is {sampling['log_lik_variance_mean']:.2f}, above "
             f"{VARIANCE_WARNING}: use a larger --subsample-size"
         )
-    if sampling.get("target") == APPROXIMATE:
+    if "decision_error_mean" in sampling:
         lines += decision_warnings(sampling)
     if sampling.get("target") == TEMPERED:
         lines += noise_warnings(sampling)

@@ -15,6 +15,7 @@ from streammc.numerics.sums import taylor
 from streammc.protocols import Dataset, Model, Sampler
 from streammc.samplers.chain import SharedProblem
 from streammc.samplers.energy_conserving import HmcEcs
+from streammc.samplers.equi_energy import EquiEnergy
 from streammc.samplers.full_data import Hmc
 from streammc.samplers.hamiltonian import Problem
 from streammc.samplers.metropolis_options import MetropolisOptions
@@ -138,16 +139,22 @@ def problem(
     sampler: Sampler,
     *,
     schedule: Schedule | None = None,
+    warmup: int = 0,
 ) -> SharedProblem:
     """Return what the chains of ``sampler`` share.
 
     ``dataset`` is at the temperature that ``schedule`` ends at; samplers with an acceptance
-    test take from it by how much more an iteration is tempered.
+    test take from it by how much more an iteration is tempered. ``warmup`` iterations is how
+    long levels have that start one after the other.
     """
     if isinstance(sampler, MetropolisOptions):
         from streammc.sampling.metropolis import metropolis
 
         return metropolis(dataset, model, cv, plan, sampler, schedule or Schedule())
+    if isinstance(sampler, EquiEnergy):
+        from streammc.sampling.equi_energy import equi_energy
+
+        return equi_energy(dataset, model, cv, sampler, warmup)
     if isinstance(sampler, TemperedOptions):
         from streammc.sampling.tempering import tempering
 

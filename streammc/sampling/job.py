@@ -153,7 +153,15 @@ def run_job(
         if draws != run.draws and draws > run.committed_draws:
             run.extend(draws)
         team = Chains(
-            build.problem(dataset, model, setup.cv, setup.plan, setup.sampler, schedule=schedule),
+            build.problem(
+                dataset,
+                model,
+                setup.cv,
+                setup.plan,
+                setup.sampler,
+                schedule=schedule,
+                warmup=warmup,
+            ),
             seed=seed,
             chains=chains,
             threads=threads,

@@ -17,6 +17,7 @@ from streammc.control_variates.units import plan_units
 from streammc.errors import IdentityError, RefusedError
 from streammc.protocols import Dataset, Model, Sampler, SubsamplingSampler
 from streammc.registry import sampler as sampler_builder
+from streammc.samplers.equi_energy import EquiEnergy
 from streammc.samplers.metropolis_options import APPROXIMATE, MetropolisOptions
 from streammc.samplers.stochastic_options import BIASED, NONE, StochasticGradient
 from streammc.samplers.tempered_options import TemperedOptions
@@ -78,7 +79,7 @@ def decide(
     if sampler is None and model.joint is not None:
         sampler = cast(Sampler, sampler_builder("pt")())
         reason = "pt, because the likelihood is no product over rows: no subsample estimates it"
-    if isinstance(sampler, TemperedOptions) and not sampler.needs_pass(model):
+    if isinstance(sampler, TemperedOptions | EquiEnergy) and not sampler.needs_pass(model):
         found = without_pass(dataset, model, sampler.start)
         return Setup(sampler, found, None, reason or "asked for by name")
     require_rows(model)

@@ -10,12 +10,13 @@ from scipy.linalg import solve_triangular
 from streammc.control_variates.expansion import ControlVariates
 from streammc.errors import OutOfMemoryError
 from streammc.estimators.target import Base
-from streammc.protocols import Dataset, Model
+from streammc.protocols import Dataset, Model, Vector
+from streammc.samplers.equi_energy import EquiEnergy
 from streammc.samplers.tempered_options import HMC, TemperedOptions
 from streammc.sampling.held_rows import memory_limit, response_check
 from streammc.tempering.density import pointers
 from streammc.tempering.explorers import EXPLORERS
-from streammc.tempering.held import held_bytes, hold
+from streammc.tempering.held import Held, held_bytes, hold
 from streammc.tempering.problem import TemperedProblem
 
 ACCEPTANCE: Final = {HMC: 0.8}
@@ -23,10 +24,10 @@ ACCEPTANCE: Final = {HMC: 0.8}
 Rosenthal 2001)."""
 
 
-def tempering(
-    dataset: Dataset, model: Model, cv: ControlVariates, sampler: TemperedOptions
-) -> TemperedProblem:
-    """Return the problem of a sampler with a ladder: every row in memory.
+def ground(
+    dataset: Dataset, model: Model, cv: ControlVariates, sampler: TemperedOptions | EquiEnergy
+) -> tuple[Base, Held, Vector, float]:
+    """Return coordinates, every row in memory, and mean and spread of the first positions.
 
     Raises
     ------
@@ -60,12 +61,20 @@ def tempering(
     if sampler.start is not None:
         first = solve_triangular(base.factor, sampler.start - cv.theta_star, lower=True)
         spread = 0.0
-    target = sampler.target_acceptance
-    if target is None:
-        target = ACCEPTANCE.get(sampler.explorer, 0.44 if d == 1 else 0.234)
     full = hold(dataset, joint=model.joint is not None)
     if not cv.certificate["passes"]:  # a pass has looked
         response_check(dataset, model)(full.y[full.weight > 0.0])
+    return base, full, first, spread
+
+
+def tempering(
+    dataset: Dataset, model: Model, cv: ControlVariates, sampler: TemperedOptions
+) -> TemperedProblem:
+    """Return the problem of a sampler with a ladder; see :func:`ground`."""
+    base, full, first, spread = ground(dataset, model, cv, sampler)
+    target = sampler.target_acceptance
+    if target is None:
+        target = ACCEPTANCE.get(sampler.explorer, 0.44 if cv.dim == 1 else 0.234)
     link, joint = pointers(model)
     return TemperedProblem(
         link=link,
