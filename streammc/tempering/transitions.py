@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from streammc.estimators.target import BASE_TYPE
 from streammc.numerics.jit import JOINT_TYPE, LINK_TYPE, f8, i8, index_vector, inline, jit, matrix
 from streammc.samplers import tuning
-from streammc.samplers.tempered_options import HMC
+from streammc.samplers.tempered_options import ADAPTED, HMC
 from streammc.samplers.tempered_transitions import TransitionOptions
+from streammc.tempering.barrier import respaced, round_end
 from streammc.tempering.excursion import (
     AWAY,
     DOWN,
@@ -39,6 +40,8 @@ GOING_UP, GOING_DOWN, INCREMENT, EXCHANGE = range(4)
 the mean of its two terms of the log ratio, and the probability of the exchange that they are.
 Those of level 0 are the log ratio and the acceptance of the whole transition."""
 N_TALLIES: Final = 4
+LEAST_ACCEPTED: Final = 0.01
+"""Where fewer transitions are accepted, a chain stays where it is for hundreds of them."""
 _DRAWS: Any = types.Array(f8, 3, "C")
 
 
@@ -168,12 +171,23 @@ class TransitionKernel(TemperedKernel):
     def _run_batch(
         self, theta: NDArray[np.float64], statistics: NDArray[np.float64], warmup: bool
     ) -> None:
-        problem, n = self.problem, len(theta)
-        if not warmup:
+        if not warmup and not self._drawing:
             self.settle()
-            if not self._drawing:
-                self.tally[:] = 0.0
-                self._drawing = True
+            self.tally[:] = 0.0
+            self._drawing = True
+        adapting = warmup and self.problem.options.ladder == ADAPTED and len(self._at) > 2
+        done = 0
+        while done < len(theta):
+            end = len(theta)
+            if adapting:
+                end = min(end, done + round_end(self.iteration) - self.iteration)
+            self._run(theta[done:end], statistics[done:end], warmup and not self._tuned)
+            if adapting and round_end(self.iteration - 1) == self.iteration:
+                self._adapt_ladder()
+            done = end
+
+    def _run(self, theta: NDArray[np.float64], statistics: NDArray[np.float64], tune: bool) -> None:
+        problem, n = self.problem, len(theta)
         uniforms = 1.0 - self.swap_rng.random((n, 1))  # never 0
         keys = self.subset_rng.random((n, n_keys(self.ladder, len(problem.full.y))))
         run(
@@ -181,10 +195,22 @@ class TransitionKernel(TemperedKernel):
             self.ladder, self.replicas, self.numbers(HOME, n, self._home),
             self.numbers(AWAY, n, self._away), uniforms, keys, self._at,
             np.zeros(len(self.own.y), dtype=np.int64), self._slopes, self.trial, self._moves,
-            self._tuning, problem.target_acceptance if warmup and not self._tuned else 0.0,
-            self.tally, theta, statistics,
+            self._tuning, problem.target_acceptance if tune else 0.0, self.tally, theta, statistics,
         )  # fmt: skip
         self.iteration += n
+
+    def _adapt_ladder(self) -> None:
+        """Space the levels by how often the exchanges that a transition is made of would fail."""
+        rejected = 1.0 - self._means()[EXCHANGE, 1:]
+        if np.isfinite(rejected).any():
+            self.move_ladder(respaced(self.ladder.beta, rejected))
+            self.own = self._allocate_own()
+        self.tally[:] = 0.0
+
+    def _means(self) -> NDArray[np.float64]:
+        """Return (4, L) what was counted, as means; NaN where nothing was."""
+        with np.errstate(invalid="ignore"):
+            return np.asarray(self.tally[..., 0] / self.tally[..., 1])
 
     def _numbers(self) -> int:
         return super()._numbers() + n_keys(self.ladder, len(self.problem.full.y))
@@ -202,12 +228,11 @@ class TransitionKernel(TemperedKernel):
         """Continue from :meth:`get_state`, bit for bit."""
         super().set_state(arrays, meta)
         self._drawing = bool(meta["drawing"])
+        self.own = self._allocate_own()
 
     def tallies(self) -> dict[str, NDArray[Any]]:
         """Return what was counted since warm-up; see ``Chain.tallies``."""
-        ladder = self.ladder
-        with np.errstate(invalid="ignore"):
-            mean = self.tally[..., 0] / self.tally[..., 1]
+        ladder, mean = self.ladder, self._means()
         return {
             "beta": ladder.beta.copy(),
             "rows": (ladder.hi - ladder.lo).copy(),
@@ -229,6 +254,13 @@ class TransitionKernel(TemperedKernel):
             for name, values in mean.items()
         }
         found: dict[str, Any] = {"levels": levels}
-        if len(mean["beta"]) > 1:
-            found["transition_acceptance"] = accepted
+        if len(mean["beta"]) == 1:
+            return found
+        found["transition_acceptance"] = accepted
+        if accepted < LEAST_ACCEPTED:
+            found["warnings"] = [
+                f"{100 * accepted:.2g} % of the tempered transitions were accepted, expected "
+                f"{100 * LEAST_ACCEPTED:g} % or more; ask for a larger beta_min, more inner_steps "
+                "or, with all rows, more n_levels"
+            ]
         return found
