@@ -20,6 +20,7 @@ MODELS: Final[dict[str, str]] = {
     "gaussian": "streammc.models.gaussian_identity:gaussian",
     "gaussian-mean": "streammc.models.known_covariance:gaussian_mean",
     "gaussian-mixture": "streammc.models.mixture:gaussian_mixture",
+    "gaussian-mixture-free": "streammc.models.mixture_free:gaussian_mixture_free",
     "gaussian-mixture-tied": "streammc.models.mixture_tied:gaussian_mixture_tied",
     "gaussian-process": "streammc.models.squared_exponential:gaussian_process",
     "logistic": "streammc.models.bernoulli_logit:logistic",

@@ -250,8 +250,9 @@ def check_request(
 
 def _logarithms(model: Model, labels: tuple[str, ...]) -> list[str]:
     """Return the parameters that are sampled, and expanded, as their logarithms."""
-    positive = model.constrain(np.zeros(len(labels))) > 0.0
-    return [label for label, log in zip(labels, positive, strict=True) if log]
+    at_zero, at_one = (model.constrain(np.full(len(labels), at)) for at in (0.0, 1.0))
+    logs = (at_zero > 0.0) & np.isclose(at_one, math.e * at_zero)
+    return [label for label, log in zip(labels, logs, strict=True) if log]
 
 
 def _at(sums: BlockSums, theta: Vector, table: Matrix) -> Point:

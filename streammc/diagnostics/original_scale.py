@@ -85,10 +85,11 @@ def transform(
     mean = np.asarray(standardization["mean"], dtype=np.float64)
     scale = np.asarray(standardization["scale"], dtype=np.float64)
     groups = _variables(labels, features)
+    groups = {} if (free := _free(labels)) else groups
     tied = list(labels) == TIED and len(features) == 1
     shared = labels.index(LENGTH) if LENGTH in labels else None
     fits = mean.shape == scale.shape == (len(features),)
-    fits = fits and (bool(groups) or tied or shared is not None)
+    fits = fits and (bool(groups) or tied or shared is not None or (free and len(features) == 1))
     if not fits or not np.isfinite(mean).all() or not (scale > 0).all():
         raise StoreError(
             f"expected a mean and a positive scale for each of {len(features)} coefficients, found "
@@ -99,6 +100,10 @@ def transform(
         result[:, :, 0] += mean
     if shared is not None and (scale == scale[0]).all():
         result[:, :, shared] *= scale[0]
+    if free:
+        count = sum(label.startswith("mu[") for label in labels)
+        result[:, :, : len(labels) - count + 1] *= scale  # means, and scales
+        result[:, :, :count] += mean
     names = list(labels)
     added: list[tuple[int, str, NDArray[np.float64]]] = []
     for start, place in groups.items():
@@ -119,6 +124,16 @@ def transform(
         result = np.insert(result, at, shift, axis=2)
         names.insert(at, name)
     return result, names
+
+
+def _free(labels: Sequence[str]) -> bool:
+    """Return whether these are means, scales and weights of components in one column."""
+    count = sum(label.startswith("mu[") for label in labels)
+    means = [f"mu[{k}]" for k in range(count)]
+    weights = [f"weight[{k}]" for k in range(count - 1)]
+    scales = [f"sigma[{k}]" for k in range(count)]
+    given = list(labels)
+    return count > 0 and given in ([*means, *weights], [*means, *scales, *weights])
 
 
 def _variables(labels: Sequence[str], features: Sequence[str]) -> dict[str, list[int]]:

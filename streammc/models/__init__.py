@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from streammc.models.gaussian_identity import gaussian
     from streammc.models.known_covariance import gaussian_mean
     from streammc.models.mixture import gaussian_mixture
+    from streammc.models.mixture_free import gaussian_mixture_free
     from streammc.models.mixture_tied import gaussian_mixture_tied
     from streammc.models.negative_binomial_log import negative_binomial
     from streammc.models.poisson_log import poisson
@@ -33,6 +34,7 @@ __all__ = [
     "gaussian",
     "gaussian_mean",
     "gaussian_mixture",
+    "gaussian_mixture_free",
     "gaussian_mixture_tied",
     "gaussian_process",
     "logistic",

@@ -2,9 +2,10 @@
 
 A table is (d, 5) float64 with the columns ``kind, location, scale, shape, constant``.
 Everything is in the unconstrained coordinates: a scale parameter is sampled as
-``theta = log v``, and its density has the Jacobian ``v`` in it. ``constant`` is the log
-normaliser, so that no logarithm of a constant is taken in a sampler's loop. To add a
-family is to add a kind, a branch in both functions, and its builder in ``priors/``.
+``theta = log v``, and its density has the Jacobian ``v`` in it; a probability as its log
+odds. ``constant`` is the log normaliser, so that no logarithm of a constant is taken in a
+sampler's loop. To add a family is to add a kind, a branch in both functions, and its
+builder in ``priors/``.
 
 Newton's method and the mass matrix use densities without kinks and walls: see
 :func:`smooth` and :func:`prior_curvature`.
@@ -49,6 +50,9 @@ SMOOTH_UNIFORM: Final = 12
 """``UNIFORM`` plus ``log(theta - location) + log(shape - theta)``."""
 SMOOTH_LOG_UNIFORM: Final = 13
 """``LOG_UNIFORM`` plus the same; without the first term where ``location`` is ``-inf``."""
+LOGIT_BETA: Final = 14
+"""Beta in ``v = 1 / (1 + exp(-theta))``: ``shape theta - scale log(1 + exp(theta))``, with
+``scale`` the sum of both shapes and the Jacobian ``v (1 - v)`` in it."""
 
 KIND: Final = 0
 LOCATION: Final = 1
@@ -120,6 +124,12 @@ def log_prior(theta, table, gradient):  # type: ignore[no-untyped-def]
             mean = math.exp(at - table[j, LOCATION])
             total += table[j, CONSTANT] + table[j, SHAPE] * at - mean
             gradient[j] += table[j, SHAPE] - mean
+        elif kind == LOGIT_BETA:
+            small = math.exp(-abs(at))
+            share = (1.0 if at > 0.0 else small) / (1.0 + small)
+            total += table[j, CONSTANT] + table[j, SHAPE] * at
+            total -= table[j, SCALE] * (max(at, 0.0) + math.log1p(small))
+            gradient[j] += table[j, SHAPE] - table[j, SCALE] * share
         elif kind == INVERSE_GAMMA:
             mean = math.exp(table[j, LOCATION] - at)
             total += table[j, CONSTANT] - table[j, SHAPE] * at - mean
@@ -178,6 +188,9 @@ def prior_curvature(theta, table, out):  # type: ignore[no-untyped-def]
             out[j] = 2.0 * (table[j, SHAPE] + 1.0) * small / ((1.0 + small) * (1.0 + small))
         elif kind == GAMMA:
             out[j] = math.exp(at - table[j, LOCATION])
+        elif kind == LOGIT_BETA:
+            small = math.exp(-abs(at))
+            out[j] = table[j, SCALE] * small / ((1.0 + small) * (1.0 + small))
         elif kind == INVERSE_GAMMA:
             out[j] = math.exp(table[j, LOCATION] - at)
         elif kind in (UNIFORM, LOG_UNIFORM, SMOOTH_UNIFORM, SMOOTH_LOG_UNIFORM):

@@ -92,3 +92,46 @@ def test_two_columns_for_tied_means_are_one_line(place):
     result = streammc("sample", "s", "-o", "r", "--model", "gaussian-mixture-tied", *FEW)
     assert result.code == 2
     assert "expected one column, found 2 (x1, x2)" in result.out + result.err
+
+
+def test_free_mixture_of_a_table_is_reported_on_both_scales(place):
+    rng = np.random.default_rng(0)
+    first = rng.random(2000) < 0.3
+    x = np.where(first, rng.normal(-20.0, 5.0, 2000), rng.normal(30.0, 10.0, 2000))
+    np.savetxt("t.csv", x, header="x", comments="")
+    done("ingest", "t.csv", "g", "--no-intercept", "--quiet")
+    model = ("--model", "gaussian-mixture-free", "--option", "concentration=[5, 5]")
+    found = done("sample", "g", "-o", "r", *model, "--sampler", "hmc", *FEW).json
+    assert list(found["parameters"]) == ["mu[0]", "mu[1]", "sigma[0]", "sigma[1]", "weight[0]"]
+    truth = dict(zip(found["parameters"], (-20.0, 30.0, 5.0, 10.0, 0.3), strict=True))
+    for name, value in truth.items():
+        entry = found["parameters_original"][name]
+        assert abs(entry["mean"] - value) < 4.5 * entry["sd"], name
+        assert entry["sd"] < 1.0
+
+
+def test_process_of_a_simulation(place):
+    words = ("--rows", "40", "--dim", "1", "--seed", "2", "--quiet")
+    done("simulate", "gaussian-process", "s", *words)
+    model = ("--model", "gaussian-process", "--prior", "sigma_n=half_normal(1)")
+    levels = ("--option", "n_levels=2")
+    found = done("sample", "s", "-o", "r", *model, "--sampler", "pt", *levels, *FEW).json
+    assert list(found["parameters"]) == ["length_scale[x1]", "sigma_f", "sigma_n"]
+    from streammc.stores import open_store
+
+    truth = np.exp(open_store("s").attributes["simulation"]["theta"])
+    for entry, value in zip(found["parameters"].values(), truth, strict=True):
+        assert abs(entry["mean"] - value) < 4.5 * entry["sd"]
+
+
+@pytest.mark.parametrize(
+    "words", [("sample", "s", "-o", "r", "--sampler", "hmc"), ("summarize", "s", "-o", "r")]
+)
+def test_what_adds_up_rows_refuses_a_process_in_one_line(place, words):
+    done(
+        "simulate", "gaussian-process", "s", "--rows", "40", "--dim", "1", "--seed", "2", "--quiet"
+    )
+    result = streammc(*words, "--model", "gaussian-process", "--quiet")
+    assert result.code == 2
+    assert "sample it with pt, tt, spt or stt" in result.err
+    assert not (place / "r").exists()

@@ -178,3 +178,17 @@ def test_length_scales_are_distances():
     found, names = transform(theta[..., 1:], shared, attributes)
     np.testing.assert_allclose(theta[..., 1:] * [4.0, 1.0, 1.0], found)
     assert names == shared
+
+
+@pytest.mark.parametrize("feature", ["x", "0"])
+@pytest.mark.parametrize("scales", [[], ["sigma[0]", "sigma[1]"]])
+def test_components_of_one_column_move_and_widen(feature, scales):
+    standard = {"mean": [30.0], "scale": [4.0]}
+    attributes = {"features": [feature], "standardization": standard}
+    labels = ["mu[0]", "mu[1]", *scales, "weight[0]"]
+    theta = np.random.default_rng(6).uniform(size=(2, 9, len(labels)))
+    found, names = transform(theta, labels, attributes)
+    assert names == labels
+    np.testing.assert_allclose(30.0 + 4.0 * theta[..., :2], found[..., :2])
+    np.testing.assert_allclose(4.0 * theta[..., 2:-1], found[..., 2:-1])
+    np.testing.assert_array_equal(theta[..., -1], found[..., -1])

@@ -37,7 +37,12 @@ EXTREME = [
 ]
 """Every predictor is used with both signs."""
 
-OF_THETA = {"gaussian-mean", "gaussian-mixture", "gaussian-mixture-tied"}
+OF_THETA = {
+    "gaussian-mean",
+    "gaussian-mixture",
+    "gaussian-mixture-free",
+    "gaussian-mixture-tied",
+}
 """Models that see the columns themselves: tested apart."""
 
 JOINT = {"gaussian-process"}

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import permutations
 
 import mpmath
 import numpy as np
 import pytest
+from scipy import stats
 
 import streammc
 from streammc.control_variates import compute
 from streammc.errors import ConfigError
-from streammc.models import check_model, gaussian_mixture, gaussian_mixture_tied
+from streammc.models import (
+    check_model,
+    gaussian_mixture,
+    gaussian_mixture_free,
+    gaussian_mixture_tied,
+)
 from streammc.models.check import SIZES, evaluate
-from streammc.priors import normal
+from streammc.numerics.prior import log_prior
+from streammc.priors import flat, half_normal, laplace, normal
 from streammc.protocols import Rows
 from streammc.samplers import hmc
 from streammc.sampling.identity import registered_model
@@ -25,12 +33,20 @@ MODELS = {
     "two": gaussian_mixture(),
     "three in two columns": gaussian_mixture(3, COVARIANCE, weights=[1.0, 2.0, 5.0]),
     "one": gaussian_mixture(1, [1.0, 2.0, 3.0]),
+    "free": gaussian_mixture_free(),
+    "free, not ordered": gaussian_mixture_free(ordered=False),
+    "free, one scale": gaussian_mixture_free(scale=1.5),
+    "free, three": gaussian_mixture_free(3, concentration=[1.0, 2.0, 3.0]),
+    "free, one": gaussian_mixture_free(1),
 }
 models = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+FREE = [name for name in MODELS if name.startswith("free")]
+free = pytest.mark.parametrize("model", [MODELS[name] for name in FREE], ids=FREE)
+known = pytest.mark.parametrize("model", [MODELS[n] for n in MODELS if n not in FREE])
 
 
 def columns_of(model):
-    return 1 if model.name.endswith("tied") else len(model.covariance)
+    return 1 if model.name.endswith(("tied", "free")) else len(model.covariance)
 
 
 def rows_of(X):
@@ -47,6 +63,8 @@ def log_density(model, theta, x):
         s, means = mpmath.mpf(model.variance), (theta[0], theta[0] + theta[1])
         terms = [mpmath.exp(-((x[0] - mean) ** 2) / (2 * s)) for mean in means]
         return mpmath.log(sum(terms) / (2 * mpmath.sqrt(2 * mpmath.pi * s)))
+    if model.name.endswith("free"):
+        return free_log_density(model, list(theta), x[0])
     q = columns_of(model)
     covariance = mpmath.matrix([list(row) for row in model.covariance])
     precision, total = covariance**-1, mpmath.mpf(0)
@@ -54,6 +72,22 @@ def log_density(model, theta, x):
         r = mpmath.matrix([x[j] - theta[k * q + j] for j in range(q)])
         total += weight * mpmath.exp(-(r.T * precision * r)[0] / 2)
     return mpmath.log(total / mpmath.sqrt((2 * mpmath.pi) ** q * mpmath.det(covariance)))
+
+
+def free_log_density(model, theta, x):
+    K = model.components
+    means, u = theta[:K], theta[len(theta) - K + 1 :]
+    if model.ordered:
+        half = mpmath.exp(theta[1]) / 2
+        means = [theta[0] - half, theta[0] + half]
+    logs = theta[K : 2 * K] if model.scale is None else [mpmath.log(model.scale)] * K
+    left, total = mpmath.mpf(1), mpmath.mpf(0)
+    for k in range(K):
+        v = 1 / (1 + mpmath.exp(-u[k])) if k < K - 1 else 1
+        s = mpmath.exp(logs[k])
+        total += left * v * mpmath.exp(-(((x - means[k]) / s) ** 2) / 2) / s
+        left *= 1 - v
+    return mpmath.log(total / mpmath.sqrt(2 * mpmath.pi))
 
 
 @models
@@ -104,7 +138,99 @@ def test_a_nan_stays_one(model):
     assert np.isnan(out[0, 1])
 
 
-@models
+@free
+def test_start_of_free_mixtures_is_near_the_truth(model):
+    rng = np.random.default_rng(3)
+    K = model.components
+    centres, weights = np.array([-6.0, 1.0, 9.0])[:K], np.array([5.0, 3.0, 2.0])[:K]
+    weights /= weights.sum()
+    scales = np.array([0.5, 1.0, 2.0])[:K] if model.scale is None else np.full(K, model.scale)
+    which = rng.choice(K, 5000, p=weights)
+    start = model.start(rows_of((centres[which] + scales[which] * rng.normal(size=5000))[:, None]))
+    expected = np.r_[centres, scales if model.scale is None else [], weights[:-1]]
+    np.testing.assert_allclose(expected, model.constrain(start), atol=0.2)
+
+
+@free
+def test_parameters_go_there_and_back(model):
+    theta = 2.0 * np.random.default_rng(5).normal(size=(4, 6, model.n_scalar))
+    values = model.constrain(theta)
+    np.testing.assert_allclose(theta, model.unconstrain(values), rtol=1e-12, atol=1e-12)
+    K = model.components
+    if model.ordered:
+        assert (values[..., 0] < values[..., 1]).all()
+    left = 1.0 - values[..., len(values[0, 0]) - K + 1 :].sum(axis=-1)
+    assert ((left > 0.0) & (left <= 1.0)).all()
+
+
+def density_of_theta(model, theta):
+    labels = model.labels(["x"])
+    return log_prior(theta, model.prior_table(labels), np.zeros(len(theta)))
+
+
+def density_of_values(model, theta, means):
+    """By scipy, with the Jacobian of ``constrain`` by differences."""
+    values, K = model.constrain(theta), model.components
+    jacobian, h = np.empty((len(theta), len(theta))), 1e-6
+    for j in range(len(theta)):
+        step = h * np.eye(len(theta))[j]
+        jacobian[:, j] = (model.constrain(theta + step) - model.constrain(theta - step)) / (2.0 * h)
+    weights = values[len(theta) - K + 1 :]
+    total = means.logpdf(values[:K]).sum() + np.log(2.0 if model.ordered else 1.0)
+    if model.scale is None:
+        total += stats.halfnorm(scale=2.0).logpdf(values[K : 2 * K]).sum()
+    if K > 1:
+        whole = np.append(weights, 1.0 - weights.sum())
+        total += stats.dirichlet(model.concentration).logpdf(whole)
+    return total + np.linalg.slogdet(jacobian)[1]
+
+
+@free
+def test_prior_of_theta_is_that_of_the_reported_parameters(model):
+    sampled = {} if model.scale is not None else {"sigma*": half_normal(scale=2.0)}
+    one = replace(model, prior={"*": normal(scale=1.7, location=0.4), **sampled})
+    rng = np.random.default_rng(6)
+    for _ in range(5):
+        theta = rng.normal(size=model.n_scalar)
+        expected = density_of_values(one, theta, stats.norm(0.4, 1.7))
+        assert density_of_theta(one, theta) == pytest.approx(expected, abs=1e-7)
+        # The prior of one mean for its coordinate would be another density.
+        wrong = density_of_values(one, theta, stats.norm(0.4, 1.9))
+        assert density_of_theta(one, theta) != pytest.approx(wrong, abs=1e-3)
+
+
+def test_flat_ordered_means_are_flat():
+    model = gaussian_mixture_free(scale=1.0, prior=flat())
+    theta = np.array([0.3, -1.2, 0.5])
+    expected = theta[1] + stats.logistic.logpdf(0.5)  # density 1 of the distance; Beta(1, 1)
+    assert density_of_theta(model, theta) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    "prior",
+    [
+        {"mu[0]": normal(1.0), "mu[1]": normal(2.0)},
+        {"mu*": laplace(scale=1.0)},
+        {"weight[0]": normal(1.0)},
+        {"mu[0]": normal(1.0)},
+    ],
+)
+def test_priors_that_ordered_means_cannot_have_are_refused(prior):
+    model = gaussian_mixture_free(prior=prior)
+    with pytest.raises(ConfigError) as caught:
+        model.prior_table(model.labels(["x"]))
+    assert "\n" not in str(caught.value)
+
+
+def test_only_scales_are_called_logarithms():
+    model = gaussian_mixture_free()
+    rng = np.random.default_rng(7)
+    x = np.r_[rng.normal(-3.0, 1.0, 500), rng.normal(3.0, 1.0, 500)]
+    found = compute(streammc.from_arrays(x[:, None]), model)
+    assert found.certificate["logarithms"] == ["sigma[0]", "sigma[1]"]
+
+
+@known
 def test_start_is_near_the_truth(model):
     rng = np.random.default_rng(3)
     q, K = columns_of(model), 2 if model.name.endswith("tied") else len(model.weights)
@@ -171,6 +297,14 @@ def test_priors_of_tied_means_are_those_of_the_paper():
         (gaussian_mixture, {"weights": "equal"}),
         (gaussian_mixture, {"covariance": -1.0}),
         (gaussian_mixture, {"components": 129, "dim": 2}),
+        (gaussian_mixture_free, {"components": 0}),
+        (gaussian_mixture_free, {"components": 100}),
+        (gaussian_mixture_free, {"components": 3, "ordered": True}),
+        (gaussian_mixture_free, {"ordered": "yes"}),
+        (gaussian_mixture_free, {"scale": 0.0}),
+        (gaussian_mixture_free, {"concentration": [1.0, 2.0, 3.0]}),
+        (gaussian_mixture_free, {"concentration": -1.0}),
+        (gaussian_mixture_free, {"concentration": "many"}),
     ],
 )
 def test_wrong_options_are_refused_in_one_line(build, options):

@@ -17,7 +17,7 @@ from streammc.trace.run_directory import RunDirectory
 
 FEATURES = ["Intercept", "x 1", "x2"]
 LABELS = [f"beta[{name}]" for name in FEATURES]
-OF_COLUMNS = {"gaussian-mean", "gaussian-mixture", "gaussian-mixture-tied"}
+OF_COLUMNS = {name for name in registry.MODELS if name.startswith("gaussian-m")}
 REGRESSIONS = sorted(set(registry.MODELS) - OF_COLUMNS - {"gaussian-process", "network"})
 SCALES = {"sigma": 0.5, "nu": 5.0, "phi": 2.0}
 DRAWS, WARMUP, CHAINS = 120, 100, 3

@@ -26,7 +26,12 @@ from streammc.sampling.job import run_job
 from streammc.stores import MemoryStore, from_arrays
 from streammc.trace.datatree import open_run
 
-OF_COLUMNS = {"gaussian-mean": 4, "gaussian-mixture": 2, "gaussian-mixture-tied": 1}
+OF_COLUMNS = {
+    "gaussian-mean": 4,
+    "gaussian-mixture": 2,
+    "gaussian-mixture-free": 1,
+    "gaussian-mixture-tied": 1,
+}
 """Models of the columns themselves, and how many they see."""
 OPTIONS = {
     "gaussian-mean": {"covariance": np.diag([1.0, 2.0, 0.5, 3.0])},
@@ -39,6 +44,7 @@ MODELS = {
 }
 POINTS = {
     "gaussian-mixture": [0.2, -0.1, 4.0, 0.1],
+    "gaussian-mixture-free": [2.1, 1.3, 0.1, 0.1, -0.1],
     "gaussian-mixture-tied": [0.4, 3.6],
     "network": [*(-0.3, -0.85, 0.7, -0.55), -1.6, 0.6],
 }
