@@ -1,4 +1,4 @@
-"""The posteriors of posteriordb that streammc's models express, and why the others are not.
+"""The posteriors of posteriordb that streammc's models express, and why the other is not sampled.
 
 Designs are as the Stan programs make them, nothing standardised; ``names`` maps labels to
 those of the reference draws.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ class Case:
     """One posterior: how the rows are made, the model, and the priors in words."""
 
     columns: Callable[[Data], tuple[list[Any], Any]]
-    """data -> columns of the design, response."""
+    """data -> columns of the design, response, ``None`` where the column is what is modelled."""
     model: str
     prior: Any
     stan_prior: str
@@ -33,6 +33,11 @@ class Case:
     names: str = "beta[{}]"
     """How the reference numbers its coefficients; counted from one."""
     trials: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    """Of the model."""
+    renamed: dict[str, str] = field(default_factory=dict)
+    """Names in the reference of parameters that are no coefficients."""
+    samplers: tuple[str, ...] = ("hmc", "hmc-ecs")
 
 
 def column(data: Data, name: str) -> np.ndarray:
@@ -110,6 +115,10 @@ def years(power: int) -> Callable[[Data], tuple[list[Any], Any]]:
         return [year**k for k in range(power + 1)], column(data, "C")
 
     return make
+
+
+def alone(name: str) -> Callable[[Data], tuple[list[Any], Any]]:
+    return lambda data: ([column(data, name)], None)
 
 
 FLAT = priors.flat()
@@ -191,14 +200,58 @@ CASES: dict[str, Case] = {
         "normal(0, 100)",
         trials="N",
     ),
+    "low_dim_gauss_mix-low_dim_gauss_mix": Case(
+        alone("y"),
+        "gaussian_mixture_free",
+        {"*": priors.normal(scale=2.0), "sigma*": priors.half_normal(scale=2.0)},
+        "mu ~ normal(0, 2), ordered; sigma ~ normal(0, 2), sigma > 0; theta ~ beta(5, 5)",
+        "normal(0, 2); half_normal(2); concentration 5",
+        options={"concentration": 5.0},
+        renamed={
+            "mu[0]": "mu[1]",
+            "mu[1]": "mu[2]",
+            "sigma[0]": "sigma[1]",
+            "sigma[1]": "sigma[2]",
+            "weight[0]": "theta",
+        },
+    ),
+    "low_dim_gauss_mix_collapse-low_dim_gauss_mix_collapse": Case(
+        alone("y"),
+        "gaussian_mixture_free",
+        {"*": priors.normal(scale=2.0), "sigma*": priors.half_normal(scale=2.0)},
+        "the same, not ordered: two modes that mirror each other",
+        "the same, ordered: one of them",
+        options={"concentration": 5.0},
+        samplers=("hmc",),
+    ),
+    "normal_2-normal_mixture": Case(
+        alone("y"),
+        "gaussian_mixture_free",
+        priors.normal(scale=10.0),
+        "mu ~ normal(0, 10), not ordered; theta ~ uniform(0, 1); sigma = 1",
+        "normal(0, 10), ordered: one of two mirrored modes; concentration 1; scale 1",
+        options={"scale": 1.0},
+    ),
+    "gp_pois_regr-gp_regr": Case(
+        lambda data: ([column(data, "x")], column(data, "y")),
+        "gaussian_process",
+        {
+            "length_scale": priors.gamma(shape=25.0, rate=4.0),
+            "sigma_f": priors.half_normal(scale=2.0),
+            "variance_n": priors.half_normal(scale=1.0),
+        },
+        "rho ~ gamma(25, 4); alpha ~ normal(0, 2); sigma ~ normal(0, 1), a variance; all > 0",
+        "gamma(25, 4); half_normal(2); half_normal(1)",
+        options={"noise": "variance", "ard": False},
+        renamed={"length_scale": "rho", "sigma_f": "alpha", "variance_n": "sigma"},
+        samplers=("pt",),
+    ),
 }
 
 LEFT_OUT: dict[str, str] = {
-    "gp_pois_regr-gp_regr": "a Gaussian process: its likelihood is no sum over rows",
-    "low_dim_gauss_mix-low_dim_gauss_mix": "a mixture with ordered means",
-    "low_dim_gauss_mix_collapse-low_dim_gauss_mix_collapse": "a mixture",
-    "normal_2-normal_mixture": "a mixture",
-    "normal_5-normal_mixture_k": "a mixture with simplex weights",
+    "normal_5-normal_mixture_k": "`gaussian-mixture-free` with components 5 expresses it, but it "
+    "has 120 modes that mirror each other, and more: chains of hmc do not agree (R-hat 3), and "
+    "there are no reference draws",
 }
 
 
@@ -207,11 +260,12 @@ def problem(name: str, folder: Path) -> tuple[Any, Any]:
     case = CASES[name]
     data = json.loads((folder / name / "data.json").read_text())
     columns, y = case.columns(data)
-    design = np.column_stack([np.broadcast_to(part, y.shape) for part in columns])
+    shape = np.broadcast_shapes(*(np.shape(part) for part in columns), np.shape(y))
+    design = np.column_stack([np.broadcast_to(part, shape) for part in columns])
     names = [f"x{j}" for j in range(design.shape[1])]
     trials = column(data, case.trials) if case.trials else None
     store = from_arrays(design, y, trials=trials, feature_names=names)
-    return store, getattr(models, case.model)(prior=case.prior)
+    return store, getattr(models, case.model)(prior=case.prior, **case.options)
 
 
 def reference(name: str, folder: Path, labels: list[str]) -> np.ndarray | None:
@@ -224,11 +278,12 @@ def reference(name: str, folder: Path, labels: list[str]) -> np.ndarray | None:
         return None
     stored = np.load(path, allow_pickle=False)
     names = [str(label) for label in stored["names"]]
-    pattern = CASES[name].names
+    case = CASES[name]
+    pattern = case.names
     out = np.full((*stored["draws"].shape[:2], len(labels)), np.nan)
     for at, label in enumerate(labels):
         if not label.startswith("beta["):
-            wanted = label
+            wanted = case.renamed.get(label, label)
         elif pattern.startswith("alpha "):
             wanted = "alpha" if at == 0 else pattern.split()[1].format(at)
         else:
