@@ -79,10 +79,11 @@ def decide(
     if sampler is None and model.joint is not None:
         sampler = cast(Sampler, sampler_builder("pt")())
         reason = "pt, because the likelihood is no product over rows: no subsample estimates it"
+    if not isinstance(sampler, TemperedOptions):
+        require_rows(model)
     if isinstance(sampler, TemperedOptions | EquiEnergy) and not sampler.needs_pass(model):
         found = without_pass(dataset, model, sampler.start)
         return Setup(sampler, found, None, reason or "asked for by name")
-    require_rows(model)
     if isinstance(sampler, MetropolisOptions) and sampler.control_variate == NONE:
         found = without_pass(dataset, model, sampler.start)
         found = _bounded(found, dataset, model, sampler, None, scheduler)
