@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from streammc.cli.output import Output, fields, number, table
+from streammc.sampling.advice import NOISE_WARNING
 
 COLUMNS: Final = ("mean", "sd", "mcse_mean", "ess_bulk", "ess_tail", "r_hat", "q5", "median", "q95")
 CHECK_FAILED: Final = 1
@@ -227,7 +228,9 @@ def mint_text(facts: Mapping[str, Any]) -> dict[str, str]:
         for label, entry in (facts["marginal"] or {}).items()
         if entry["variance_ratio"] is not None
     }
-    if ratios:
+    if noise is not None and noise > NOISE_WARNING:
+        text += ": far from the tempered posterior"
+    elif ratios:
         worst = max(ratios, key=lambda label: abs(math.log(ratios[label])))
         text += f"; it makes a variance up to {number(ratios[worst], 3)} times as large ({worst})"
     temperature = facts["temperature"]

@@ -86,5 +86,7 @@ def check_number(option: str, value: Any, *, above: bool = False, most: float = 
     number = not isinstance(value, bool) and isinstance(value, (int, float))
     inside = number and math.isfinite(value) and 0.0 <= value <= most and not (above and value == 0)
     if value is not None and not inside:
-        wanted = "above 0" if above else "of 0 or more" if most == math.inf else f"in [0, {most:g}]"
+        wanted = "above 0" if above else "of 0 or more"
+        if most < math.inf:
+            wanted = f"in {'(' if above else '['}0, {most:g}]"
         raise ConfigError(f"{option} must be a finite number {wanted}, found {value!r}")

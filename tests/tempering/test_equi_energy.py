@@ -67,7 +67,7 @@ def test_the_ladder_is_that_of_the_paper():
         ({"energy": "noisy"}, "energy must be one of subset, full, shared, carried"),
         ({"control_variate": 2}, "control_variate must be 0 or 'none'"),
         ({"growth": 1.0}, "growth must be a number above 1"),
-        ({"alpha": 0.0}, "alpha must be a finite number above 0"),
+        ({"alpha": 0.0}, "alpha must be a finite number in"),
         ({"ring_width": None}, "ring_width must be a number"),
         ({"jump_probability": 1.5}, "jump_probability must be a finite number in"),
         ({"n_levels": 0}, "n_levels must be a positive whole number"),
