@@ -68,6 +68,8 @@ class Chain(ABC):
 
     statistics: tuple[str, ...]
     """Columns that :meth:`_run_batch` writes, in order."""
+    threads: int = 1
+    """That this chain may use by itself: cores that no other chain needs."""
 
     def __init__(
         self, problem: SharedProblem, seed: int, chain: int, *, batch_iterations: int

@@ -39,8 +39,11 @@ class Chains:
             problem.kernel(seed, chain, batch_iterations=batch_iterations)
             for chain in range(chains)
         ]
+        available = threads or os.cpu_count() or 1
+        for kernel in self.kernels:
+            kernel.threads = max(available // chains, 1)
         self.clock = {"warmup": 0.0, "draws": 0.0}
-        self._pool = ThreadPoolExecutor(min(chains, threads or os.cpu_count() or 1))
+        self._pool = ThreadPoolExecutor(min(chains, available))
 
     def close(self) -> None:
         """End the threads."""

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from streammc.numerics.blas import single_threaded
 from streammc.samplers.tempered_options import ADAPTED, NESTED
 from streammc.tempering import swaps
 from streammc.tempering.barrier import respaced, round_end
+from streammc.tempering.explorers import allocate_trial
 from streammc.tempering.held import Held, allocate_held, copy_held
 from streammc.tempering.kernel import TemperedKernel
 from streammc.tempering.ladder import STALE
-from streammc.tempering.parallel_loop import run, start_tallies
+from streammc.tempering.parallel_loop import (
+    evaluated,
+    explore_levels,
+    finish,
+    run,
+    start_tallies,
+)
 from streammc.tempering.problem import TemperedProblem
 from streammc.tempering.recorders import described, recorded, rejections
 from streammc.tempering.resample import OFFSETS, Subsets, allocate_candidates
+from streammc.tempering.side_by_side import Choice, shares
 
 
 class ParallelKernel(TemperedKernel):
@@ -39,6 +49,7 @@ class ParallelKernel(TemperedKernel):
         self._known = np.zeros(2)
         self._proposals = int(getattr(options, "resample", 0))
         self._candidates = allocate_candidates(self._proposals, len(problem.full.design))
+        self._choice = Choice()
         self._drawing = False
         self._order = self._deal()
         self._take_rows()
@@ -116,14 +127,64 @@ class ParallelKernel(TemperedKernel):
         pairs = len(self.ladder.beta) - 1
         uniforms = 1.0 - self.swap_rng.random((n, pairs))  # never 0
         exchanges = self.subset_rng.random((n, pairs, OFFSETS + self._proposals))
-        run(
-            problem.link, problem.joint, problem.explore, problem.base, problem.full,
-            self.subsets(), self.ladder, self.replicas, self._places, self._schedule,
-            self.iteration, self.draw(n), uniforms, exchanges, self.trial, self._known,
-            self._rates, self._tallies, self._tuning, problem.target_acceptance if tune else 0.0,
-            theta, statistics,
-        )  # fmt: skip
+        draws, target = self.draw(n), problem.target_acceptance if tune else 0.0
+        subsets = self.subsets()
+        # One BLAS thread or several sum in another order.
+        with single_threaded():
+            if self._threads_pay(self._seconds_per_iteration):
+                self._run_side_by_side(
+                    subsets, draws, uniforms, exchanges, target, theta, statistics
+                )
+            else:
+                run(
+                    problem.link, problem.joint, problem.explore, problem.base, problem.full,
+                    subsets, self.ladder, self.replicas, self._places, self._schedule,
+                    self.iteration, draws, uniforms, exchanges, self.trial, self._known,
+                    self._rates, self._tallies, self._tuning, target, theta, statistics,
+                )  # fmt: skip
         self.iteration += n
+
+    def _threads_pay(self, seconds: float) -> bool:
+        levels = len(self.ladder.beta)
+        return min(self.threads, levels) > 1 and self._choice(seconds)
+
+    def _run_side_by_side(
+        self,
+        subsets: Subsets,
+        draws: NDArray[np.float64],
+        uniforms: NDArray[np.float64],
+        exchanges: NDArray[np.float64],
+        target: float,
+        theta: NDArray[np.float64],
+        statistics: NDArray[np.float64],
+    ) -> None:
+        """Do what ``parallel_loop.run`` does, the levels of an iteration on several threads."""
+        problem, ladder = self.problem, self.ladder
+        parts = shares(ladder.hi - ladder.lo, min(self.threads, len(ladder.beta)))
+        trials = [self.trial] + [
+            allocate_trial(problem.dim, problem.n_predictors) for _ in parts[1:]
+        ]
+
+        def explore(thread: int, t: int) -> None:
+            explore_levels(
+                problem.link, problem.joint, problem.explore, problem.base, problem.full, self.own,
+                ladder, self.replicas, self._places, parts[thread], draws, t, trials[thread],
+                self._tuning, target, self._rates,
+            )  # fmt: skip
+
+        with ThreadPoolExecutor(len(parts) - 1) as pool:
+            for t in range(len(theta)):
+                before = evaluated(self.replicas)
+                others = [pool.submit(explore, thread, t) for thread in range(1, len(parts))]
+                explore(0, t)
+                for other in others:
+                    other.result()
+                finish(
+                    problem.link, problem.joint, problem.base, problem.full, subsets, ladder,
+                    self.replicas, self._places, self._schedule, self.iteration, uniforms,
+                    exchanges, t, self.trial, self._known, self._rates, self._tallies, before,
+                    theta, statistics,
+                )  # fmt: skip
 
     def _numbers(self) -> int:
         pairs = len(self.ladder.beta) - 1

@@ -9,7 +9,17 @@ import numpy as np
 from numba import types
 
 from streammc.estimators.target import BASE_TYPE
-from streammc.numerics.jit import JOINT_TYPE, LINK_TYPE, f8, i8, inline, jit, matrix, vector
+from streammc.numerics.jit import (
+    JOINT_TYPE,
+    LINK_TYPE,
+    f8,
+    i8,
+    index_vector,
+    inline,
+    jit,
+    matrix,
+    vector,
+)
 from streammc.samplers import tuning
 from streammc.tempering.explorers import EXPLORER_TYPE, TRIAL_TYPE
 from streammc.tempering.held import HELD_TYPE
@@ -82,6 +92,25 @@ def explore_level(  # type: ignore[no-untyped-def]
             tuning.update(adapt[m], a, target, LONGEST)
             ladder.step[m] = math.exp(adapt[m, tuning.LOG_STEP])
     rates[m, 0] = rate / n
+
+
+@jit(
+    types.void(
+        LINK_TYPE, JOINT_TYPE, EXPLORER_TYPE, BASE_TYPE, HELD_TYPE, HELD_TYPE, LADDER_TYPE,
+        REPLICAS_TYPE, PLACES_TYPE, index_vector, _draws, i8, TRIAL_TYPE, matrix, f8, matrix,
+    ),
+    borrow=True,
+)  # fmt: skip
+def explore_levels(  # type: ignore[no-untyped-def]
+    link, joint, explore, base, full, own, ladder, replicas, places, levels, draws, t, trial,
+    adapt, target, rates,
+):  # fmt: skip
+    """Run the inner kernels of some levels: what one thread does of an iteration."""
+    for m in levels:
+        explore_level(
+            link, joint, explore, base, full, own, ladder, replicas, places.replica_at[m], m,
+            draws, t, trial, adapt, target, rates,
+        )  # fmt: skip
 
 
 @inline

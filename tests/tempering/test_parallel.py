@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from streammc.tempering.barrier import respaced, round_end
 from streammc.tempering.explorers import EXPLORERS, allocate_trial
 from streammc.tempering.ladder import allocate_replicas, geometric
 from streammc.tempering.parallel import ParallelKernel
+from streammc.tempering.side_by_side import LEAST_SECONDS, Choice, shares
 
 LIMIT = 4.5
 
@@ -110,6 +112,38 @@ def test_batches_and_checkpoints_change_no_bit(name):
     assert moved[1:-1].min() > 1e-6
     assert 0.0 == moved[0] == moved[-1]
     assert not np.array_equal(started(given, seed=2).advance(110, True)["theta"], found[0]["theta"])
+
+
+@pytest.mark.parametrize("name", ["pt", "independent, resampled"])
+@pytest.mark.parametrize("explorer", EXPLORERS)
+def test_levels_side_by_side_are_the_same_bits(name, explorer):
+    given = regression(replace(CHAINS[name], explorer=explorer))
+    alone, together = started(given), started(given)
+    together.threads, together._choice = 3, lambda seconds: True
+    for count, warmup in ((60, True), (30, False)):
+        expected, found = alone.advance(count, warmup), together.advance(count, warmup)
+        for column, values in expected.items():
+            np.testing.assert_array_equal(values, found[column], err_msg=column)
+    for column, values in alone.get_state()[0].items():
+        np.testing.assert_array_equal(values, together.get_state()[0][column], err_msg=column)
+
+
+def test_levels_are_shared_out_by_their_rows():
+    found = shares(np.array([80, 40, 30, 10, 1]), 3)
+    assert [[0], [1, 4], [2, 3]] == [list(part) for part in found]
+    assert [[0], [1], []] == [list(part) for part in shares(np.array([5, 5]), 3)]
+
+
+def test_threads_are_tried_where_iterations_are_long_and_kept_where_they_pay():
+    for after, kept in ((0.5, True), (0.95, False)):
+        choice = Choice()
+        assert [False, False] == [choice(0.0), choice(LEAST_SECONDS / 2)]
+        assert choice(1.0)
+        assert [kept, kept] == [choice(after), choice(0.1 if not kept else 2.0)]
+    lonely = started(regression(pt(n_levels=2)))
+    assert not lonely._threads_pay(1.0)  # other chains have the cores
+    lonely.threads = 2
+    assert lonely._threads_pay(1.0)
 
 
 def test_rounds_double():
