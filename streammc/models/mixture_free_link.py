@@ -98,19 +98,27 @@ def _slopes(lo, w, K, free, first, z, inverse, r, v, rest, out):  # type: ignore
 
 
 @inline
-def _pull(s, K, z, inverse, i):  # type: ignore[no-untyped-def]
-    """Return the derivative of the log density of its component in a mean or a log scale."""
-    k = s % K
-    return z[k, i] * inverse[k, i] if s < K else z[k, i] * z[k, i] - 1.0
+def _own(k, s, t, K, lo, w, z, inverse, r, row):  # type: ignore[no-untyped-def]
+    """Write the second derivatives in parameters ``s <= t`` of component ``k``.
 
-
-@inline
-def _bend(s, t, K, z, inverse, i):  # type: ignore[no-untyped-def]
-    """Return the second derivative of the log density of the component of both."""
-    k = s % K
+    ``r ((1 - r) g_s g_t + h_st)``, g and h the derivatives of its log density.
+    """
+    if lo < 0:
+        return
     if t < K:
-        return -inverse[k, i] * inverse[k, i]
-    return -2.0 * z[k, i] * (inverse[k, i] if s < K else z[k, i])
+        for i in range(w):
+            g = z[k, i] * inverse[k, i]
+            row[lo + i] = r[k, i] * ((1.0 - r[k, i]) * (g * g) - inverse[k, i] * inverse[k, i])
+    elif s < K:
+        for i in range(w):
+            g = z[k, i] * inverse[k, i]
+            other = z[k, i] * z[k, i] - 1.0
+            row[lo + i] = r[k, i] * ((1.0 - r[k, i]) * (g * other) - 2.0 * g)
+    else:
+        for i in range(w):
+            square = z[k, i] * z[k, i]
+            g = square - 1.0
+            row[lo + i] = r[k, i] * ((1.0 - r[k, i]) * (g * g) - 2.0 * square)
 
 
 @inline
@@ -138,19 +146,13 @@ def _curvatures(lo, w, K, first, p, z, inverse, r, v, rest, out):  # type: ignor
                         out[pair, lo + i] = -slope * (v[j, i] + out[1 + s, lo + i])
             elif t >= first:  # a component and log odds
                 k, j = s % K, t - first
+                here = 1.0 if k == j else 0.0
+                beyond = 1.0 if k >= j else 0.0
                 for i in range(w):
-                    at = 0.0
-                    if k == j:
-                        at = 1.0 - v[j, i]
-                    elif k > j:
-                        at = -v[j, i]
+                    at = here - beyond * v[j, i]  # 1 - v, -v, or 0 before it
                     out[pair, lo + i] = out[1 + s, lo + i] * (at - out[1 + t, lo + i])
             elif s % K == t % K:  # the same component
-                for i in range(w):
-                    k = s % K
-                    product = _pull(s, K, z, inverse, i) * _pull(t, K, z, inverse, i)
-                    bend = _bend(s, t, K, z, inverse, i)
-                    out[pair, lo + i] = r[k, i] * ((1.0 - r[k, i]) * product + bend)
+                _own(s % K, s, t, K, lo, w, z, inverse, r, out[pair])
             else:
                 for i in range(w):
                     out[pair, lo + i] = -out[1 + s, lo + i] * out[1 + t, lo + i]
