@@ -1,0 +1,45 @@
+"""Two modes 20 sd apart with 0.7 and 0.3 of the mass: ladders find both, in proportion.
+
+``bench/two_modes.py`` draws long enough for errors of 2 %, with ``mintee`` as well.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCH = Path(__file__).resolve().parents[2] / "bench"
+DRAWS = {"pt": 4000, "spt": 6000, "tt": 6000, "stt": 6000}
+
+
+@pytest.fixture
+def bench(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCH))
+    import two_modes
+
+    yield two_modes
+    sys.modules.pop("two_modes", None)
+
+
+def test_the_target_is_what_it_is_said_to_be(bench):
+    right = bench.truth(points=201)
+    assert abs(right.weight - 0.7) < 1e-3
+    assert abs(right.apart - 20.0) < 0.5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DRAWS)
+def test_both_modes_have_their_mass(bench, name):
+    found = bench.run(bench.SAMPLERS[name][0], DRAWS[name], chains=4, seed=1)
+    right = bench.truth(points=201)
+    assert 0.0 < found.error < 0.045
+    assert abs(found.weight - right.weight) < 4.5 * found.error
+    # A sampler that cannot tell the modes apart would be right about a half.
+    assert abs(found.weight - 0.5) > 4.5 * found.error
+
+
+def test_hmc_stays_where_it_started(bench):
+    found = bench.run(bench.SAMPLERS["hmc"][0], 500, chains=4, seed=1, warmup=300)
+    assert (1.0, 0.0, 0) == (found.weight, found.error, found.crossings)
