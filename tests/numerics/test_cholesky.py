@@ -5,7 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from streammc.numerics.blas import single_threaded
 from streammc.numerics.cholesky import factor, invert, solve, tile_shape
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    # Threads of the BLAS wait for each other where other work is on the machine.
+    with single_threaded():
+        yield
+
 
 SIZES = [1, 5, 63, 64, 65, 130, 200]
 
