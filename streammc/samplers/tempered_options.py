@@ -94,9 +94,11 @@ class TemperedOptions:
         if self.beta_min is None or isinstance(self.beta_min, bool):
             raise ConfigError(f"beta_min must be a number in [0, 1), found {self.beta_min!r}")
         check_number("beta_min", self.beta_min, most=1.0)
-        least = 0.0 if not self.subsets_of_rows else math.ulp(0.0)
+        # No rows, or the posterior to the power 0: no density.
+        above = self.subsets_of_rows or getattr(self, "path", LIKELIHOOD) == POSTERIOR
+        least = math.ulp(0.0) if above else 0.0
         if self.n_levels > 1 and not least <= self.beta_min < 1.0:
-            bracket = "(" if self.subsets_of_rows else "["
+            bracket = "(" if above else "["
             raise ConfigError(
                 f"beta_min must be a number in {bracket}0, 1), found {self.beta_min!r}"
             )

@@ -8,8 +8,9 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from streammc.control_variates.expansion import ControlVariates
-from streammc.errors import OutOfMemoryError
+from streammc.errors import ConfigError, OutOfMemoryError
 from streammc.estimators.target import Base
+from streammc.numerics.prior import FLAT, KIND, LOG_FLAT
 from streammc.protocols import Dataset, Model, Vector
 from streammc.samplers.equi_energy import EquiEnergy
 from streammc.samplers.tempered_options import HMC, TemperedOptions
@@ -19,6 +20,7 @@ from streammc.tempering.explorers import EXPLORERS
 from streammc.tempering.held import Held, held_bytes, hold
 from streammc.tempering.problem import TemperedProblem
 
+IMPROPER: Final = (FLAT, LOG_FLAT)
 ACCEPTANCE: Final = {HMC: 0.8}
 """What warm-up aims for; of a random walk 0.44 in one dimension, else 0.234 (Roberts and
 Rosenthal 2001)."""
@@ -70,7 +72,20 @@ def ground(
 def tempering(
     dataset: Dataset, model: Model, cv: ControlVariates, sampler: TemperedOptions
 ) -> TemperedProblem:
-    """Return the problem of a sampler with a ladder; see :func:`ground`."""
+    """Return the problem of a sampler with a ladder; see :func:`ground`.
+
+    Raises
+    ------
+    ConfigError
+        If the last level is the prior and that is no density.
+    """
+    kinds = model.prior_table(cv.labels)[:, KIND]
+    if sampler.n_levels > 1 and sampler.beta_min == 0.0 and np.isin(kinds, IMPROPER).any():
+        label = cv.labels[int(np.argmax(np.isin(kinds, IMPROPER)))]
+        raise ConfigError(
+            f"expected a prior that can be sampled, as beta_min=0 asks for, found a flat one on "
+            f"{label}; set another prior or a beta_min above 0"
+        )
     base, full, first, spread = ground(dataset, model, cv, sampler)
     target = sampler.target_acceptance
     if target is None:

@@ -115,7 +115,14 @@ def _warnings(mean: Mapping[str, NDArray[Any]], barrier: float, trips: int) -> l
     levels = len(rates) + 1
     lowest = int(np.nanargmin(rates)) if np.isfinite(rates).any() else 0
     wanted = max(math.ceil(2.0 * barrier + 1.0), levels + 1) if math.isfinite(barrier) else levels
-    if rates[lowest] < LEAST_SWAPS:
+    if rates[lowest] < LEAST_SWAPS and "exchanges_accepted" in mean:
+        found.append(
+            f"levels {lowest} and {lowest + 1} of the ladder exchanged states in "
+            f"{100 * rates[lowest]:.2g} % of the proposals, expected {100 * LEAST_SWAPS:g} % or "
+            "more: subsets that are resampled come to hold the rows that are likely anyway; "
+            "leave out resample"
+        )
+    elif rates[lowest] < LEAST_SWAPS:
         found.append(
             f"levels {lowest} and {lowest + 1} of the ladder exchanged states in "
             f"{100 * rates[lowest]:.2g} % of the proposals, expected {100 * LEAST_SWAPS:g} % or "
