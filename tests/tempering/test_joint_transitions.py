@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 
 from streammc.estimators.target import Base
-from streammc.numerics.jit import LINK_SIGNATURE, jit
+from streammc.numerics.jit import JOINT_TYPE, LINK_SIGNATURE, LINK_TYPE, jit
 from streammc.priors import normal
 from streammc.samplers.tuning import start
 from streammc.tempering import transitions
 from streammc.tempering.density import _no_joint
 from streammc.tempering.excursion import HOME, N_MOVES
-from streammc.tempering.explorers import EXPLORERS, allocate_trial, hmc
+from streammc.tempering.explorers import EXPLORER_TYPE, EXPLORERS, allocate_trial, hmc
 from streammc.tempering.held import allocate_held
 from streammc.tempering.ladder import STALE, Ladder, allocate_replicas
 from streammc.tempering.subsets import n_keys
@@ -107,7 +107,7 @@ def z_scores(kind, explore, seed, *, prior_power=1.0, explorer="hmc"):
     full, own = held(len(X)), held(int(levels.hi[1:].max()) if levels.own else 0)
     full.design[0] = X
     top, out = len(BETA) - 1, np.empty((PAIRS, 4))
-    pairs(
+    arguments = (
         link, _no_joint, explore, base(), full, own, levels, allocate_replicas(2, 1),
         np.zeros((STEPS, 1, 3)), np.zeros((STEPS, 2 * top, 3)), np.zeros((STEPS, 1)),
         np.zeros((STEPS, n_keys(levels, len(X)))), np.zeros(3, dtype=np.int64),
@@ -115,6 +115,11 @@ def z_scores(kind, explore, seed, *, prior_power=1.0, explorer="hmc"):
         np.zeros((N_MOVES, 3)), np.array([start(1.0)] * 3), np.zeros((transitions.N_TALLIES, 3, 2)),
         np.random.default_rng(seed), np.zeros((STEPS, 1)), np.zeros((STEPS, 12)), out,
     )  # fmt: skip
+    if not pairs.signatures:  # once, for all explorers
+        kinds = [LINK_TYPE, JOINT_TYPE, EXPLORER_TYPE, *map(numba.typeof, arguments[3:])]
+        pairs.compile(tuple(kinds))
+        pairs.disable_compile()
+    pairs(*arguments)
     assert 0.1 < out[:, 3].mean() < 0.95
     return out[:, :3].mean(axis=0) / (out[:, :3].std(axis=0, ddof=1) / math.sqrt(PAIRS))
 
