@@ -64,6 +64,8 @@ def decide(
 
     Raises
     ------
+    ConfigError
+        If the ladder of a tempered sampler ends at a prior that is no density.
     RefusedError
         If ``hmc-ecs`` was asked for by name and cannot be right on these data.
     StoppedError
@@ -79,7 +81,12 @@ def decide(
     if sampler is None and model.joint is not None:
         sampler = cast(Sampler, sampler_builder("pt")())
         reason = "pt, because the likelihood is no product over rows: no subsample estimates it"
-    if not isinstance(sampler, TemperedOptions):
+    if isinstance(sampler, TemperedOptions):
+        # Imported where it is used: loading its compiled kernels takes time.
+        from streammc.sampling.tempering import check_prior
+
+        check_prior(dataset, model, sampler)
+    else:
         require_rows(model)
     if isinstance(sampler, TemperedOptions | EquiEnergy) and not sampler.needs_pass(model):
         found = without_pass(dataset, model, sampler.start)

@@ -69,23 +69,21 @@ def ground(
     return base, full, first, spread
 
 
+def check_prior(dataset: Dataset, model: Model, sampler: TemperedOptions) -> None:
+    """Raise ConfigError if the last level is the prior and that is no density."""
+    labels = model.labels(dataset.feature_names)
+    improper = np.isin(model.prior_table(labels)[:, KIND], IMPROPER)
+    if sampler.n_levels > 1 and sampler.beta_min == 0.0 and improper.any():
+        raise ConfigError(
+            "expected a prior that can be sampled, as beta_min=0 asks for, found a flat one on "
+            f"{labels[int(np.argmax(improper))]}; set another prior or a beta_min above 0"
+        )
+
+
 def tempering(
     dataset: Dataset, model: Model, cv: ControlVariates, sampler: TemperedOptions
 ) -> TemperedProblem:
-    """Return the problem of a sampler with a ladder; see :func:`ground`.
-
-    Raises
-    ------
-    ConfigError
-        If the last level is the prior and that is no density.
-    """
-    kinds = model.prior_table(cv.labels)[:, KIND]
-    if sampler.n_levels > 1 and sampler.beta_min == 0.0 and np.isin(kinds, IMPROPER).any():
-        label = cv.labels[int(np.argmax(np.isin(kinds, IMPROPER)))]
-        raise ConfigError(
-            f"expected a prior that can be sampled, as beta_min=0 asks for, found a flat one on "
-            f"{label}; set another prior or a beta_min above 0"
-        )
+    """Return the problem of a sampler with a ladder; see :func:`ground`."""
     base, full, first, spread = ground(dataset, model, cv, sampler)
     target = sampler.target_acceptance
     if target is None:

@@ -35,6 +35,7 @@ def test_a_flat_prior_is_no_last_level(tmp_path):
     sampler = pt(n_levels=3, beta_min=0.0)
     with pytest.raises(ConfigError, match=r"found a flat one on beta\[x0\]; set another prior"):
         run_job(data, logistic(prior=flat()), sampler, path=tmp_path / "run", **short)
-    run_job(data, logistic(prior=normal(2.0)), sampler, path=tmp_path / "proper", **short)
+    assert [] == list(tmp_path.iterdir())
+    run_job(data, logistic(prior=normal(2.0)), sampler, path=tmp_path / "run", **short)
     warm = pt(n_levels=3, beta_min=0.1)
     run_job(data, logistic(prior=flat()), warm, path=tmp_path / "warm", **short)
