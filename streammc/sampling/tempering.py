@@ -101,4 +101,5 @@ def tempering(
         target_acceptance=float(target),
         first=first,
         spread=spread,
+        memory=memory_limit,
     )

@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc import rng as streams
-from streammc.errors import ModelError
+from streammc.errors import ModelError, OutOfMemoryError
 from streammc.protocols import Vector
 from streammc.samplers import tuning
 from streammc.samplers.chain import BATCH_SECONDS, Chain
 from streammc.samplers.tempered_options import HMC, TEMPERED_STATISTICS
 from streammc.tempering.density import log_likelihood
 from streammc.tempering.explorers import N_UNIFORMS, allocate_trial, refresh
-from streammc.tempering.held import Held, allocate_held
+from streammc.tempering.held import Held, allocate_held, held_bytes
 from streammc.tempering.ladder import (
     LOG_LIK,
     LOG_PRIOR,
@@ -130,8 +130,25 @@ class TemperedKernel(Chain):
 
     def _allocate_own(self) -> Held:
         """Return room for the rows of the subsets."""
-        full, ladder = self.problem.full, self.ladder
+        ladder = self.ladder
         n = int(ladder.hi[1:].max(initial=0)) if ladder.own else 0
+        return self._allocate_rows(n)
+
+    def _allocate_rows(self, n: int) -> Held:
+        """Return room for ``n`` rows.
+
+        Raises
+        ------
+        OutOfMemoryError
+            If there is none.
+        """
+        full, memory = self.problem.full, self.problem.memory
+        needed = held_bytes(n, len(full.design))
+        if n > 0 and memory is not None and needed > memory():
+            raise OutOfMemoryError(
+                f"{n} rows of the subsets of a chain need {needed / 1e9:.1f} GB, more than half "
+                "of what is available; use fewer chains, or a sampler without subsets: pt or tt"
+            )
         return allocate_held(n, len(full.design), joint=bool(full.joint))
 
     def held(self, level: int) -> Held:

@@ -14,7 +14,7 @@ from streammc.samplers.tempered_options import ADAPTED, NESTED
 from streammc.tempering import swaps
 from streammc.tempering.barrier import respaced, round_end
 from streammc.tempering.explorers import allocate_trial
-from streammc.tempering.held import Held, allocate_held, copy_held
+from streammc.tempering.held import Held, copy_held
 from streammc.tempering.kernel import TemperedKernel
 from streammc.tempering.ladder import STALE
 from streammc.tempering.parallel_loop import (
@@ -68,7 +68,7 @@ class ParallelKernel(TemperedKernel):
             if self._nested() and not full.joint:
                 n = len(full.y)
                 self._kind = swaps.PREFIXES
-        return allocate_held(n, len(full.design), joint=bool(full.joint))
+        return self._allocate_rows(n)
 
     def _deal(self) -> NDArray[np.int64]:
         """Return orders of the rows: one (1, N), or one for every level above 0, (M, N)."""
@@ -199,7 +199,8 @@ class ParallelKernel(TemperedKernel):
         self.move_ladder(respaced(self.ladder.beta, rejections(self._tallies)))
         self._forget()
         if self._kind != swaps.SAME_ROWS:
-            self._take_rows()
+            if self._kind == swaps.SEPARATE:  # prefixes of another length are there already
+                self._take_rows()
             self.replicas.scalars[self._places.replica_at[1:], STALE] = 1.0
 
     def _arrays(self) -> dict[str, NDArray[Any]]:

@@ -38,6 +38,8 @@ class TemperedProblem:
     """(d,) mean of the first positions, in the sampler's coordinates."""
     spread: float
     """Standard deviation of the first positions there."""
+    memory: Callable[[], int] | None = None
+    """Bytes that rows of subsets may take, asked by every chain; ``None``: any number."""
     design: None = None
     """There is none: rows are held."""
 

@@ -11,6 +11,7 @@ from ladders import Tabulated, problem
 from scipy import stats
 from scipy.special import betainc
 
+from streammc.errors import OutOfMemoryError
 from streammc.priors import normal
 from streammc.samplers import pt, spt
 from streammc.samplers.tempered_options import TEMPERED_STATISTICS
@@ -251,6 +252,13 @@ def test_warns_of_levels_that_hardly_swap_and_of_no_round_trip():
     assert [True, True] == [w in found["warnings"][i] for i, w in enumerate(("n_levels=", "back"))]
     assert "log_normalising_ratio" in found
     assert None is found["barrier_error"]
+
+
+def test_subsets_that_do_not_fit_are_refused():
+    given = regression(CHAINS["nested"])
+    with pytest.raises(OutOfMemoryError, match="30 rows of the subsets of a chain need"):
+        ParallelKernel(replace(given, memory=lambda: 30 * 5 * 8 - 1), 1, 0)
+    ParallelKernel(replace(given, memory=lambda: 30 * 5 * 8), 1, 0)
 
 
 def test_subsets_are_what_they_say():
