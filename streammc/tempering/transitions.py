@@ -35,11 +35,12 @@ from streammc.tempering.ladder import EVALUATED, LADDER_TYPE, LOG_LIK, LOG_PRIOR
 from streammc.tempering.problem import TemperedProblem
 from streammc.tempering.subsets import choose, n_keys
 
-GOING_UP, GOING_DOWN, INCREMENT, EXCHANGE = range(4)
+GOING_UP, GOING_DOWN, INCREMENT, EXCHANGE, DIVERGED = range(5)
 """Tallies of a level: acceptance of its kernel on the way up (of level 0 before it) and down;
-the mean of its two terms of the log ratio, and the probability of the exchange that they are.
-Those of level 0 are the log ratio and the acceptance of the whole transition."""
-N_TALLIES: Final = 4
+the mean of its two terms of the log ratio, and the probability of the exchange that they are;
+whether a trajectory diverged. The third and the fourth of level 0 are the log ratio and the
+acceptance of the whole transition."""
+N_TALLIES: Final = 5
 LEAST_ACCEPTED: Final = 0.01
 """Where fewer transitions are accepted, a chain stays where it is for hundreds of them."""
 _DRAWS: Any = types.Array(f8, 3, "C")
@@ -63,8 +64,7 @@ def _learn(ladder, adapt, m, acceptance, target):  # type: ignore[no-untyped-def
 
 @inline
 def _record(ladder, moves, adapt, target, tally):  # type: ignore[no-untyped-def]
-    """Count and learn what one tempered transition shows; return whether one diverged."""
-    diverged = 0.0
+    """Count and learn what one tempered transition shows."""
     for m in range(1, ladder.beta.shape[0]):
         both = moves[UP_STEP, m] + moves[DOWN_STEP, m]
         _count(tally, INCREMENT, m, both)
@@ -73,12 +73,10 @@ def _record(ladder, moves, adapt, target, tally):  # type: ignore[no-untyped-def
             acceptance = moves[way, m]
             if acceptance == NOT_VISITED:
                 continue
-            if acceptance != acceptance:
-                acceptance = 0.0
-                diverged = 1.0
+            _count(tally, DIVERGED, m, 1.0 if acceptance != acceptance else 0.0)
+            acceptance = acceptance if acceptance == acceptance else 0.0
             _count(tally, GOING_UP if way == UP else GOING_DOWN, m, acceptance)
             _learn(ladder, adapt, m, acceptance, target)
-    return diverged
 
 
 @jit(
@@ -98,14 +96,15 @@ def run(  # type: ignore[no-untyped-def]
     steps = home.shape[1]
     for t in range(theta.shape[0]):
         before = scalars[HOME, EVALUATED] + scalars[AWAY, EVALUATED]
-        rate = diverged = accepted = 0.0
+        rate = any_diverged = accepted = 0.0
         for i in range(steps):
             a = explore(link, joint, base, full, ladder, 0, replicas, HOME, home[t, i], trial)
-            if a != a:
-                a = 0.0
-                diverged = 1.0
+            diverged = 1.0 if a != a else 0.0
+            a = a if a == a else 0.0
+            any_diverged = max(any_diverged, diverged)
             rate += a / steps
             _count(tally, GOING_UP, 0, a)
+            _count(tally, DIVERGED, 0, diverged)
             _learn(ladder, adapt, 0, a, target)
         if ladder.beta.shape[0] > 1:
             if ladder.own == 1:
@@ -121,14 +120,14 @@ def run(  # type: ignore[no-untyped-def]
                 rate = probability
             _count(tally, EXCHANGE, 0, probability)
             _count(tally, INCREMENT, 0, ratio)
-            diverged = max(diverged, _record(ladder, moves, adapt, target, tally))
+            _record(ladder, moves, adapt, target, tally)
         for j in range(theta.shape[1]):
             theta[t, j] = replicas.theta[HOME, j]
         lp = scalars[HOME, LOG_LIK] + scalars[HOME, LOG_PRIOR]
         row = stats[t]
         row[0] = lp
         row[1] = rate
-        row[2] = diverged
+        row[2] = any_diverged
         row[3] = -lp
         row[4] = ladder.step[0]
         row[5] = ladder.n_steps
@@ -208,7 +207,7 @@ class TransitionKernel(TemperedKernel):
         self.tally[:] = 0.0
 
     def _means(self) -> NDArray[np.float64]:
-        """Return (4, L) what was counted, as means; NaN where nothing was."""
+        """Return (5, L) what was counted, as means; NaN where nothing was."""
         with np.errstate(invalid="ignore"):
             return np.asarray(self.tally[..., 0] / self.tally[..., 1])
 
@@ -239,6 +238,7 @@ class TransitionKernel(TemperedKernel):
             "step_size": ladder.step.copy(),
             "acceptance_up": mean[GOING_UP],
             "acceptance_down": mean[GOING_DOWN],
+            "divergences": mean[DIVERGED],
             "log_ratio_increment": mean[INCREMENT, 1:],
             "exchange_probability": mean[EXCHANGE, 1:],
             "transition_acceptance": mean[EXCHANGE, 0],
