@@ -130,7 +130,8 @@ def _count(ladder, replicas, places, rates, tallies, kind):  # type: ignore[no-u
         if prior_gap != 0.0:
             warm += prior_gap * replicas.scalars[b, LOG_PRIOR]
             cold -= prior_gap * replicas.scalars[a, LOG_PRIOR]
-        tallies[m, WARMER] = _add(tallies[m, WARMER], warm)
+        if warm == warm:  # where the prior goes the likelihood may be no number: 0 there
+            tallies[m, WARMER] = _add(tallies[m, WARMER], warm)
         tallies[m, COLDER] = _add(tallies[m, COLDER], cold)
 
 

@@ -64,16 +64,17 @@ def recorded(
     if counts[:, EXCHANGES].any():
         found["exchanges_accepted"] = counts[1:, EXCHANGES + 1] / counts[1:, EXCHANGES]
     if not ladder.own:
-        steps = np.log(counts[1:, [ITERATIONS]])
-        found["log_ratio_warmer"] = counts[1:, WARMER] - steps[:, 0]
-        found["log_ratio_colder"] = steps[:, 0] - counts[1:, COLDER]
+        with np.errstate(divide="ignore", invalid="ignore"):  # before the first draw
+            steps = np.log(counts[1:, ITERATIONS])
+            found["log_ratio_warmer"] = counts[1:, WARMER] - steps
+            found["log_ratio_colder"] = steps - counts[1:, COLDER]
     return found
 
 
 def _over_chains(values: Sequence[float]) -> tuple[float, float | None]:
     """Return the mean, and its standard error where there are several."""
     mean = float(np.mean(values))
-    if len(values) < 2:
+    if len(values) < 2 or not math.isfinite(mean):
         return mean, None
     return mean, float(np.std(values, ddof=1) / math.sqrt(len(values)))
 
@@ -99,7 +100,7 @@ def described(tallies: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, Any]:
         value, error = _over_chains(totals)
         prior = float(mean["beta"][-1]) == 0.0
         name = "log_normalising_constant" if prior else "log_normalising_ratio"
-        found |= {name: _or_none(value), f"{name}_error": error and _or_none(error)}
+        found |= {name: _or_none(value), f"{name}_error": error}
     found["warnings"] = _warnings(mean, barrier, trips)
     return found
 

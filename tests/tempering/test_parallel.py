@@ -254,6 +254,33 @@ def test_warns_of_levels_that_hardly_swap_and_of_no_round_trip():
     assert None is found["barrier_error"]
 
 
+def test_too_short_a_run_is_no_number_and_no_error():
+    kernels = [started(regression(pt(n_levels=3, beta_min=0.0)), chain=c) for c in range(2)]
+    for kernel in kernels:
+        kernel.advance(1, False)  # one of two pairs had its turn
+    found = kernels[0].described([kernel.tallies() for kernel in kernels])
+    assert [None] == [rate for rate in found["levels"]["swap_rate"] if rate is None]
+    assert None is found["barrier"] is found["barrier_error"]
+    json.dumps(found, allow_nan=False)
+    for kernel in kernels:
+        kernel._forget()
+    json.dumps(kernels[0].described([kernel.tallies() for kernel in kernels]), allow_nan=False)
+
+
+def test_a_likelihood_of_zero_where_the_prior_goes():
+    kernel = Tabulated("powers").kernel
+    kernel.set_beta(kernel.ladder, np.array([1.0, 0.4, 0.0]))
+    kernel.initialise()
+    hot = []
+    for _ in range(300):
+        kernel.advance(1, False)
+        hot.append(kernel.log_lik(kernel._places.replica_at[2], 2))
+    assert 30 < np.isneginf(hot).sum() < 290
+    found = kernel.tallies()
+    assert np.isfinite(found["log_ratio_warmer"]).all()
+    assert (found["swap_rate"] > 0.0).all()
+
+
 def test_subsets_that_do_not_fit_are_refused():
     given = regression(CHAINS["nested"])
     with pytest.raises(OutOfMemoryError, match="30 rows of the subsets of a chain need"):
