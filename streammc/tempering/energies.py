@@ -73,6 +73,20 @@ LEVELS_TYPE: Any = types.NamedTuple(
 )  # fmt: skip
 
 
+def starts(rows: Index, warmup: int) -> tuple[Index, Index]:
+    """Return the iterations in which the levels start and their rings open, level 0 first.
+
+    Every level has a stage of warm-up before the next starts, level 0 two; its ring opens
+    half-way. A stage in which ``r`` rows are evaluated is proportional to ``r^(-1/2)``: hot levels
+    cost little, and what they have not found nobody will.
+    """
+    share = 1.0 / np.sqrt(np.cumsum(rows[::-1], dtype=np.float64))
+    ends = warmup * np.cumsum(share) / (share.sum() + share[-1])
+    begin = np.concatenate([[0.0], ends[:-1]])
+    opened = 0.5 * (begin + ends)
+    return begin[::-1].astype(np.int64), opened[::-1].astype(np.int64)
+
+
 class States(NamedTuple):
     """Where the levels are; written in place."""
 

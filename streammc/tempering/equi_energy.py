@@ -19,7 +19,7 @@ from streammc.protocols import Index, RowSource, Vector
 from streammc.samplers import tuning
 from streammc.samplers.chain import BATCH_SECONDS, Chain
 from streammc.samplers.equi_energy import EQUI_ENERGY_STATISTICS, FULL, LANGEVIN, SUBSET, EquiEnergy
-from streammc.tempering.energies import KINDS, STARTED, Levels, allocate_states
+from streammc.tempering.energies import KINDS, STARTED, Levels, allocate_states, starts
 from streammc.tempering.equi_energy_loop import run
 from streammc.tempering.equi_energy_moves import allocate_counts, refresh
 from streammc.tempering.explorers import allocate_trial
@@ -130,8 +130,7 @@ class EquiEnergyKernel(Chain):
         bounds = energy_levels(lowest, options.ring_width, heat)
         floor = bounds[:-1].copy()
         floor[0] = -math.inf
-        stage = problem.warmup // (K + 1)
-        begin = (K - 1 - np.arange(K)) * stage
+        begin, opened = starts(rows, problem.warmup)
         c, power = FIRST_STEP[options.explorer]
         first = options.step_size or c * len(problem.reference) ** -power
         return Levels(
@@ -143,8 +142,8 @@ class EquiEnergyKernel(Chain):
             bounds=bounds,
             reference=reference,
             step=first * np.sqrt(heat),
-            begin=begin.astype(np.int64),
-            opened=(begin + stage // 2).astype(np.int64),
+            begin=begin,
+            opened=opened,
             jump_probability=float(options.jump_probability),
             langevin=int(options.explorer == LANGEVIN),
             inner_steps=options.inner_steps,
