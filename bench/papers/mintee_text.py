@@ -31,32 +31,36 @@ origin. The paper's algorithm estimates the energy from a minibatch. Which estim
   chain but for a factor 1 − m^(α − 1), about 0.03.
 - *shared*: the same rows at both ends of a step, drawn anew for every step. The noise is that of
   the step alone. All modes are found, at energies above those of the temperature that is printed.
-- *subset*, the default of `mintee`: rows of a level's own, drawn once, nested. No noise at all; a
-  jump between levels is exact, as both energies can be computed. **This is the one that makes it
-  work.**
-- *full*: all rows at every level, the equi-energy sampler at K times the cost.
+- *subset*: rows of a level's own, drawn once, nested. No noise, and a jump between levels is
+  exact, as both energies can be computed. But a level's posterior is that of its rows, and the
+  rows that the level above has not seen put a variance of some 10 into the log ratio of a jump:
+  of thousands of past states only a few can be taken. Where the ladder is continued, modes are
+  lost on the way down.
+- *full*: all rows at every level, the equi-energy sampler of Kou, Zhou and Wong (2006) itself. At
+  equal energies the ratio of a jump is near 1, and factors of 2 are enough between levels. **This
+  is the estimate that makes it work**, and the default of `mintee` in so many dimensions; in up
+  to ten `subset` is.
 
 None of them gets from T = 19.41 to T = 1 in one step, which is what the printed ladder asks for.
 Energies of a chain at T lie at about 13 T ± 4 T above the lowest, not 25 T as for fifty Gaussian
 dimensions: 48 directions are of fourth order. Ring 0, where half of the chain at T = 1 is, has a
 share of {overlap[0]:.0e} of the chain at T = 19.41, and a jump from ring 1 is taken with
 probability {overlap[1]:.0e} (in closed form; {overlap[2]:.0e} and {overlap[3]:.0e} with fifty
-Gaussian dimensions). The line *{ladder}* goes on by factors of 1.4 to all rows instead, with a
-jump probability of {jump} since there are fifteen levels to come down.
+Gaussian dimensions). The lines that are *continued* go on to all rows by the factor named, with a
+jump probability of {jump}, since every level has to be come down.
 
-Ratio is the mass of the first coordinate near 0 over that near 2, 49 in the posterior; modes at T
-= 19.41 are those in the rings of that level; (h − H₀)/T there is the energy of all rows at these
-states.
+Ratio is the mass of the first coordinate near 0 over that near 2, 49 in the posterior; modes near
+T = 19.41 are those in the rings of the level closest to it, and (h − H₀)/T there is the energy of
+all rows at these states. Where the table has the chain in one mode, a ratio says nothing.
 """
 AFTER = """
 What no correct sampler can reproduce, of Table 2: 44 % of the chain at T = 1 above H₂, where it
-is 204 or more above the lowest energy, and 9.55 % above H₆, 2125 or more above the lowest energy,
-where the posterior has exp(−2000) of its mass; 6 % of the chain at T = 103.51 below H₁, ten above
-the lowest energy. Both are what energies with a noise of some 20 T, put into rings that are
-narrower than that, look like. The share of that chain above H₆, 54 %, is the correct one: there
-the truncation makes the density grow with the volume up to H₆. What can be reproduced: all fifty
-modes, a ratio of 49 within its error, and that a chain by itself does not leave its mode.
+is 204 or more above the lowest energy, and 9.55 % above H₆, 2125 or more above it; the posterior
+has less than exp(−150) and exp(−2000) of its mass there. And 6 % of the chain at T = 103.51 below
+H₁, ten above the lowest energy, where it has 10⁻²⁰ or less. That is what energies look like with
+a noise of some 20 T, put into rings that are narrower. The share of that chain above H₆, 54 %, is
+the correct one: the truncation makes the density grow with the volume up to H₆.
 
-The number of draws is smaller than the paper's 300,000 where the table says so: a draw of the
-lowest chain evaluates all rows, and those of the levels above, 375,000 in all.
+The paper has 300,000 draws of the lowest chain. A draw with energies of all rows evaluates
+800,000 terms of fifty components; `--full` makes as many as the paper.
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Final
 
 from streammc.errors import ConfigError
@@ -18,6 +18,8 @@ FULL: Final = "full"
 SHARED: Final = "shared"
 CARRIED: Final = "carried"
 ENERGIES: Final = (SUBSET, FULL, SHARED, CARRIED)
+NOISE: Final = 4.0
+"""Variance of the log of a jump's ratio above which few past states can be taken."""
 LANGEVIN: Final = "langevin"
 RANDOM_WALK: Final = "random-walk"
 EXPLORERS: Final = (LANGEVIN, RANDOM_WALK)
@@ -35,10 +37,12 @@ class EquiEnergy:
     as its rows tell it. Level 0 has all rows, ``T_0 = 1`` and no bound: the posterior.
     """
 
-    energy: str = SUBSET
+    energy: str | None = None
     """``subset``: of rows of its own, drawn once, those of a hotter level among them; ``full``:
     of all rows; ``shared``: of rows drawn at every step for both of its ends; ``carried``: of
-    rows drawn at every proposal, the estimate being carried along: Algorithm 2 as printed."""
+    rows drawn at every proposal, the estimate being carried along: Algorithm 2 as printed.
+    Automatic: ``subset`` where ``d (growth - 1)``, about the variance of the log of a jump's
+    ratio, is at most 4, else ``full``."""
     control_variate: int | str = 0
     """0: from every term of ``shared`` and ``carried`` its value at the lowest point known is
     subtracted; ``none``."""
@@ -93,10 +97,12 @@ class EquiEnergy:
             raise ConfigError(
                 f"control_variate must be 0 or 'none', found {self.control_variate!r}"
             )
-        for option, choices in (("energy", ENERGIES), ("explorer", EXPLORERS)):
+        choices: tuple[str | None, ...]
+        for option, choices in (("energy", (*ENERGIES, None)), ("explorer", EXPLORERS)):
             if getattr(self, option) not in choices:
                 raise ConfigError(
-                    f"{option} must be one of {', '.join(choices)}, found {getattr(self, option)!r}"
+                    f"{option} must be one of {', '.join(filter(None, choices))}, "
+                    f"found {getattr(self, option)!r}"
                 )
         if self.covariance is not None and self.covariance not in COVARIANCES:
             raise ConfigError(
@@ -127,6 +133,13 @@ class EquiEnergy:
         if self.covariance is None:
             return model.joint is None
         return self.covariance == LAPLACE
+
+    def settled(self, d: int) -> EquiEnergy:
+        """Return the options with an energy chosen for ``d`` parameters."""
+        if self.energy is not None:
+            return self
+        subset = d * (self.growth - 1.0) <= NOISE
+        return replace(self, energy=SUBSET if subset else FULL)
 
     def sizes(self, n: int) -> list[int]:
         """Return the rows of every level, level 0 first.

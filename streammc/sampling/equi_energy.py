@@ -35,6 +35,7 @@ def equi_energy(
         If the likelihood is no product over rows and its energy is to be that of drawn rows, or
         if there are fewer rows than the levels ask for.
     """
+    sampler = sampler.settled(cv.dim)
     if model.joint is not None and sampler.energy not in (SUBSET, FULL):
         raise ConfigError(
             f"the likelihood of {model.name} is no product over rows, and energy="

@@ -134,7 +134,7 @@ class EquiEnergyKernel(Chain):
         c, power = FIRST_STEP[options.explorer]
         first = options.step_size or c * len(problem.reference) ** -power
         return Levels(
-            kind=KINDS[options.energy],
+            kind=KINDS[str(options.energy)],
             rows=rows.astype(np.int64),
             scale=n / rows,
             temperature=heat,

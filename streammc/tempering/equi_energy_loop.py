@@ -65,6 +65,13 @@ def run(  # type: ignore[no-untyped-def]
                 if k < K - 1:  # begin where the level above is
                     for j in range(d):
                         states.z[k, j] = states.z[k + 1, j]
+                    if target > 0.0:  # with its step, at this temperature
+                        cooler = levels.temperature[k] / levels.temperature[k + 1]
+                        log_step = adapt[k + 1, tuning.LOG_AVERAGE] + 0.5 * math.log(cooler)
+                        adapt[k, tuning.LOG_STEP] = log_step
+                        adapt[k, tuning.LOG_AVERAGE] = log_step
+                        adapt[k, tuning.SHRINK_TO] = log_step
+                        levels.step[k] = math.exp(log_step)
                 refresh(
                     link, joint, base, full, own, terms, chosen, levels, k, states, trial, counts,
                     rng,

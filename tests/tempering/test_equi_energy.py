@@ -82,6 +82,13 @@ def test_options_that_cannot_be(options, named):
         mintee(**options)
 
 
+def test_energies_of_all_rows_where_those_of_subsets_differ_too_much():
+    assert "subset" == mintee().settled(10).energy
+    assert "full" == mintee().settled(11).energy
+    assert "full" == mintee(growth=2.0).settled(5).energy
+    assert "subset" == mintee(energy="subset").settled(50).energy
+
+
 def test_more_levels_than_rows():
     data, model = one_mean()
     with pytest.raises(ConfigError, match="9 levels from 20 rows on need 211, found 60"):
@@ -181,9 +188,11 @@ def test_modes_have_their_weights():
 
 def test_rows_that_cannot_be_drawn_one_by_one(monkeypatch):
     data, model = one_mean()
+    cv = decide(data, model, mintee(covariance="identity"), None).cv
     monkeypatch.setattr(type(model), "joint", object(), raising=False)
+    sampler = mintee(energy="carried", covariance="identity")
     with pytest.raises(ConfigError, match="no product over rows"):
-        chain(data, model, mintee(energy="carried", covariance="identity"))
+        problem(data, model, cv, None, sampler)
 
 
 def test_it_is_registered():
