@@ -250,6 +250,9 @@ def section(result: dict[str, Any], picture: str = "mint/mintee.png") -> list[st
     lines += ["Table 2, energy rings in per cent of a chain's states, with the printed ladder:", ""]
     lines += table(("chain", "T", "published", "rows", "ours, `subset`", "published"), rows)
     lower = ladders[LADDER]
+    lines += ["", f"The ladder continued to T = 1, *{LADDER}*: the lowest levels of "
+              f"{lower['chains']} chains saw {lower['modes']} of {D} modes in {lower['draws']:,} "
+              f"draws, and changed mode {lower['switches']:,} times."]  # fmt: skip
     rows = [
         [str(k), f"{lower['rows'][k]:,.0f}", number(lower["temperature"][k], 4),
          number(lower["acceptance_rate"][k], 2),
@@ -258,7 +261,7 @@ def section(result: dict[str, Any], picture: str = "mint/mintee.png") -> list[st
          " · ".join(f"{v:.0f}" for v in lower["ring_percent"][k])]
         for k in range(len(lower["rows"]))
     ]  # fmt: skip
-    lines += ["", f"The ladder continued to T = 1, *{LADDER}*:", ""]
+    lines += [""]
     head = ("level", "rows", "T", "acceptance", "jump rate", "modes", "rings, %")
     lines += [*table(head, rows), "", f"![The lowest chain]({picture})", "", *AFTER.splitlines()]
     return lines

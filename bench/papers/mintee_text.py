@@ -36,10 +36,10 @@ origin. The paper's algorithm estimates the energy from a minibatch. Which estim
   rows that the level above has not seen put a variance of some 10 into the log ratio of a jump:
   of thousands of past states only a few can be taken. Where the ladder is continued, modes are
   lost on the way down.
-- *full*: all rows at every level, the equi-energy sampler of Kou, Zhou and Wong (2006) itself. At
-  equal energies the ratio of a jump is near 1, and factors of 2 are enough between levels. **This
-  is the estimate that makes it work**, and the default of `mintee` in so many dimensions; in up
-  to ten `subset` is.
+- *full*: all rows at every level, the equi-energy sampler of Kou, Zhou and Wong (2006) itself. A
+  jump changes the temperature at almost one energy, and no state is luckier than another; factors
+  of 2 between levels do. It is the default of `mintee` in more than ten dimensions, and `subset`
+  in fewer.
 
 None of them gets from T = 19.41 to T = 1 in one step, which is what the printed ladder asks for.
 Energies of a chain at T lie at about 13 T ± 4 T above the lowest, not 25 T as for fifty Gaussian
