@@ -19,6 +19,9 @@ from streammc.numerics.special import exp
 _shape = inline(tile_shape)
 _LARGEST = 300.0
 """Logarithms beyond it are moved to it: ``exp(600)`` is still a number."""
+_FAR = 280.0
+"""Squared distance from which rows have nothing in common: 1e-61 changes no sum, but products of
+such numbers are subnormal, and take ten times as long."""
 
 
 @inline
@@ -90,7 +93,8 @@ def joint(X, y, theta, constants, order, gradient):  # type: ignore[no-untyped-d
             _squares(Z, i, j, b, kept)
             for r in range(b):
                 for c in range(b):
-                    kept[r, c] = height * exp(-0.5 * kept[r, c])
+                    far = kept[r, c] > _FAR  # NaN is not
+                    kept[r, c] = 0.0 if far else height * exp(-0.5 * kept[r, c])
                     tile[r, c] = kept[r, c]
             if i == j:
                 for r in range(b):
