@@ -60,9 +60,9 @@ class Base(NamedTuple):
     """Sum of the expansions at theta_star; 0 without control variates."""
     gradient: Vector
     hessian: Matrix
-    """(d, d) of the log-likelihood; zeros for order 1 and below."""
+    """(d, d) of the log-likelihood; zeros for order 1 and below, or (0, 0)."""
     factor: Matrix
-    """(d, d) lower triangular ``S``."""
+    """(d, d) lower triangular ``S``; (0, 0): the identity."""
     prior: Matrix
     """(d, 5) prior table."""
     constants: Vector
@@ -193,6 +193,10 @@ def copy_point(source, target):  # type: ignore[no-untyped-def]
 @inline
 def displace(factor, z, delta):  # type: ignore[no-untyped-def]
     """Write ``delta = S z``."""
+    if factor.shape[0] == 0:
+        for i in range(z.shape[0]):
+            delta[i] = z[i]
+        return
     for i in range(z.shape[0]):
         total = 0.0
         for j in range(i + 1):
@@ -249,6 +253,10 @@ def finish(base, sub, point, work):  # type: ignore[no-untyped-def]
     scalars[ESTIMATE] = estimate
     scalars[SIGN] = sign
     scalars[DENSITY] = scalars[REST] + estimate - penalty
+    if factor.shape[0] == 0:
+        for i in range(d):
+            gradient[i] += total_gradient[i]
+        return
     for i in range(d):
         g = total_gradient[i]
         for j in range(i + 1):

@@ -7,9 +7,14 @@ from streammc.numerics.jit import f8, jit, matrix, vector
 
 @jit(f8(f8, vector, matrix, vector, vector, vector), reassociate=True, borrow=True)
 def taylor(log_lik, gradient, hessian, theta_star, delta, out):  # type: ignore[no-untyped-def]
-    """Return ``l + g' delta + delta' H delta / 2`` and write ``g + H delta``."""
+    """Return ``l + g' delta + delta' H delta / 2`` and write ``g + H delta``; H (0, 0) is 0."""
     d = delta.shape[0]
     value = log_lik
+    if hessian.shape[0] == 0:
+        for i in range(d):
+            out[i] = gradient[i]
+            value += delta[i] * gradient[i]
+        return value
     for i in range(d):
         curve = 0.0
         for j in range(d):

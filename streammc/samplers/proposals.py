@@ -37,6 +37,10 @@ def prior_at(base, z, theta, gradient, slope):  # type: ignore[no-untyped-def]
         gradient[i] = 0.0
         slope[i] = 0.0
     value = log_prior(theta, base.prior, gradient)
+    if base.factor.shape[0] == 0:
+        for i in range(d):
+            slope[i] = gradient[i]
+        return value
     for i in range(d):
         for j in range(i + 1):
             slope[j] += base.factor[i, j] * gradient[i]

@@ -83,11 +83,12 @@ class StepShape:
     def learn(self, theta: Matrix, star: Vector, factor: Matrix, iteration: int) -> bool:
         """Add positions ``theta`` (n, d), the last before ``iteration``.
 
-        They count in the coordinates ``z`` of ``theta = star + factor z``. Returns whether
-        that ended a window in which the chain moved.
+        They count in the coordinates ``z`` of ``theta = star + factor z``, a factor (0, 0)
+        being the identity. Returns whether that ended a window in which the chain moved.
         """
         if self.kind is None:
             return False
+        factor = factor if len(factor) else np.eye(len(star))
         accumulate(theta, star, factor, self._count, self._mean, self._scatter)
         if self.left(iteration - 1) > 1:
             return False

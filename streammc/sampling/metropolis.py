@@ -75,8 +75,8 @@ def metropolis(
         cv.theta_star,
         float(cv.log_lik + cv.log_lik_remainder) if order >= 0 else 0.0,
         cv.gradient if order >= 1 else np.zeros_like(cv.gradient),
-        np.ascontiguousarray(cv.hessian if order == 2 else np.zeros_like(cv.hessian)),
-        np.ascontiguousarray(cv.factor if _laplace(sampler) else np.eye(cv.dim)),
+        np.ascontiguousarray(cv.hessian) if order == 2 else np.zeros((0, 0)),
+        np.ascontiguousarray(cv.factor) if _laplace(sampler) else np.zeros((0, 0)),
         model.prior_table(cv.labels),
         model.constants,
         model.n_linear,
@@ -93,7 +93,9 @@ def metropolis(
     first = np.zeros(cv.dim)
     spread = sampler.step_size or c * cv.dim**-power
     if sampler.start is not None:
-        first = solve_triangular(base.factor, sampler.start - cv.theta_star, lower=True)
+        first = sampler.start - cv.theta_star
+        if _laplace(sampler):
+            first = solve_triangular(base.factor, first, lower=True)
         spread = 0.0
     elif _laplace(sampler):
         spread = 1.0
