@@ -34,8 +34,8 @@ origin. The paper's algorithm estimates the energy from a minibatch. Which estim
 - *subset*: rows of a level's own, drawn once, nested. No noise, and a jump between levels is
   exact, as both energies can be computed. But a level's posterior is that of its rows, and the
   rows that the level above has not seen put a variance of some 10 into the log ratio of a jump:
-  of thousands of past states only a few can be taken. Where the ladder is continued, modes are
-  lost on the way down.
+  of thousands of past states only a few can be taken. Where the ladder is continued, modes
+  come down slowly and unevenly.
 - *full*: all rows at every level, the equi-energy sampler of Kou, Zhou and Wong (2006) itself. A
   jump changes the temperature at almost one energy, and no state is luckier than another; factors
   of 2 between levels do. It is the default of `mintee` in more than ten dimensions, and `subset`
