@@ -63,7 +63,7 @@ def against_rows(panels: list[dict[str, Any]], path: Path) -> None:
         for method, colour in COLOURS.items():
             lines = part["lines"][method]
             rates = [line["rate"] or np.nan for line in lines]
-            name = part["inner"] if method == "inner" else method
+            name = "inner kernel" if method == "inner" else method
             panel.loglog(part["sizes"], rates, "-", color=colour, lw=1.2, label=name)
             for n, rate, line in zip(part["sizes"], rates, lines, strict=True):
                 good = line["rhat"] is not None and line["rhat"] < CONVERGED
@@ -75,6 +75,6 @@ def against_rows(panels: list[dict[str, Any]], path: Path) -> None:
             f"{MODELS[part['model']]}, {part['inner']}, |θ| = {part['dim']}", fontsize=9
         )
         panel.set_xlabel("N", fontsize=8)
-        panel.legend(fontsize=7, frameon=False)
+    axes[0, -1].legend(fontsize=7, frameon=False)
     axes[0, 0].set_ylabel("effective draws a second", fontsize=8)
     save(figure, path)

@@ -1,5 +1,6 @@
-"""What the page of tempering by subsampling rests on: costs, R-hat and ESS, rows."""
+"""What the page of tempering by subsampling rests on: costs, R-hat and ESS, rows, its results."""
 
+import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -7,7 +8,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-PAPERS = Path(__file__).resolve().parents[2] / "bench" / "papers"
+ROOT = Path(__file__).resolve().parents[2]
+PAPERS = ROOT / "bench" / "papers"
 OURS = ("tempering_cost", "tempering_measures", "tempering_problems", "tempering_runs", "measures")
 
 
@@ -116,3 +118,23 @@ def test_a_cell_of_the_table_is_measured(papers, monkeypatch):
     assert line["kept"] == 200
     assert 0.9 < line["rhat"] < 2.0
     assert line["curve"]["draws"][-1] == 400
+
+
+def test_results_are_those_of_the_page():
+    page = ROOT / "docs" / "reproductions" / "tempering-by-subsampling.md"
+    results = json.loads(
+        (ROOT / "bench" / "results" / "papers-tempering-by-subsampling.json").read_text()
+    )
+    text = page.read_text()
+    rates = [
+        line["rate"]
+        for part in ("gaussian", "gp")
+        for name, line in results[part]["cells"].items()
+        if name.split("-")[2] in ("5", "10") and line["rate"] > 1e-3
+    ]
+    assert rates
+    assert all(f"{float(f'{rate:.3g}'):,.10g}" in text for rate in rates)
+    pictures = list(page.with_suffix("").glob("*.png"))
+    named = set(text.replace("(", ")").split(")"))
+    assert {f"{page.stem}/{path.name}" for path in pictures} <= named
+    assert sum(path.stat().st_size for path in pictures) < 1_000_000
