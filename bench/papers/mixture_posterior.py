@@ -43,8 +43,13 @@ def binned(x: Array, width: float = BIN_WIDTH) -> tuple[Array, Array]:
     return total[held] / count[held], count[held]
 
 
-def log_density(theta: Array, x: Array, count: Array, temperature: float) -> Array:
-    """Return the log posterior (k,) without its constant at theta (k, 2), of binned rows."""
+def log_density(
+    theta: Array, x: Array, count: Array, temperature: float, flat: bool = False
+) -> Array:
+    """Return the log posterior (k,) without its constant at theta (k, 2), of binned rows.
+
+    With the prior of the mixture, or where ``flat`` with none.
+    """
     found = np.empty(len(theta))
     for i, (first, step) in enumerate(theta):
         a = (x - first) ** 2 / (2.0 * NOISE_VARIANCE)
@@ -52,7 +57,7 @@ def log_density(theta: Array, x: Array, count: Array, temperature: float) -> Arr
         likelihood = count @ np.logaddexp(-a, -b)
         found[i] = likelihood / temperature
     prior: Array = (theta**2 / (2.0 * PRIOR_VARIANCE)).sum(axis=1)
-    return found - prior
+    return found if flat else found - prior
 
 
 @dataclass
@@ -80,6 +85,7 @@ def posterior(
     box: tuple[tuple[float, float], tuple[float, float]],
     bins: int = 40,
     fine: int = 4,
+    flat: bool = False,
 ) -> Grid:
     """Return the posterior of rows ``x`` on a box: outside of it there should be nothing."""
     middle, count = binned(x)
@@ -89,7 +95,7 @@ def posterior(
         low + h * (np.arange(bins * fine) + 0.5) for (low, _), h in zip(box, step, strict=True)
     ]
     mesh = np.stack(np.meshgrid(*points, indexing="ij"), axis=-1).reshape(-1, 2)
-    value = log_density(mesh, middle, count, temperature).reshape(bins * fine, bins * fine)
+    value = log_density(mesh, middle, count, temperature, flat).reshape(bins * fine, bins * fine)
     value -= value.max()
     mass = np.exp(value).reshape(bins, fine, bins, fine).sum(axis=(1, 3))
     return Grid(edges[0], edges[1], mass / mass.sum(), value, points[0], points[1])
