@@ -51,8 +51,8 @@ ESTIMATORS: dict[str, tuple[dict[str, Any], int, int]] = {
 """Options, warm-up and draws; of one chain."""
 LADDER = "full, continued by 2"
 FULL = {**CONTINUED, "energy": "full", "growth": 2.0}
-WARMUP, CHAINS = 1500, 2
-DRAWS, PIECE = 3_000, 100
+WARMUP, CHAINS = 6000, 3
+DRAWS, PIECE = 10_000, 100
 
 
 def observations() -> Array:
@@ -171,7 +171,7 @@ def overlap(shape: float, hot: float, width: float = 10.0) -> tuple[float, float
     return below, float(np.average(jumped, weights=cold[ring][start][::10]))
 
 
-def measure(work: Path, *, full: bool = False, threads: int = 2) -> dict[str, Any]:
+def measure(work: Path, *, full: bool = False, threads: int = 3) -> dict[str, Any]:
     """Return what the section shows, running what is not in ``work``."""
     result: dict[str, Any] = {"ladders": {}}
     for name, (options, warmup, draws) in ESTIMATORS.items():
@@ -271,7 +271,7 @@ def main() -> None:
     """Measure, print the section, and draw its picture if asked to."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("work", type=Path)
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=3)
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--write", type=Path, help="folder for mintee.md and mintee.png")
     options = parser.parse_args()

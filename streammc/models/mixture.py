@@ -24,7 +24,7 @@ _EM_STEPS: Final = 20
 
 
 @inline
-def _responsibilities(eta, X, constants, K, q, lo, w, order, r, top, total, out):  # type: ignore[no-untyped-def]
+def _responsibilities(eta, X, constants, K, q, lo, w, order, r, top, total, x, out):  # type: ignore[no-untyped-def]
     """Write ``out[0]``, and for order >= 1 ``P (x - mu_k)`` into ``out[1 + k q :]``.
 
     ``r`` (K, w) becomes the probability of each component, given its row.
@@ -35,7 +35,7 @@ def _responsibilities(eta, X, constants, K, q, lo, w, order, r, top, total, out)
     for i in range(w):
         top[i] = -math.inf
         total[i] = 0.0
-    for k in range(K):
+    for k in range(K if q > 1 else 0):
         for i in range(w):
             r[k, i] = 0.0
         for a in range(q):
@@ -50,6 +50,17 @@ def _responsibilities(eta, X, constants, K, q, lo, w, order, r, top, total, out)
             r[k, i] = constants[weights + k] - 0.5 * r[k, i]
             # A NaN must win, and stay.
             top[i] = top[i] if r[k, i] <= top[i] else r[k, i]
+    if q == 1:  # a loop over one column within that over rows is not vectorised
+        for i in range(w):
+            x[i] = X[0, lo + i]
+        for k in range(K):
+            for i in range(w):
+                away = x[i] - eta[k, lo + i]
+                r[k, i] = constants[weights + k] - 0.5 * away * (constants[2] * away)
+                top[i] = top[i] if r[k, i] <= top[i] else r[k, i]
+            if order >= 1:
+                for i in range(w):
+                    out[1 + k, lo + i] = constants[2] * (x[i] - eta[k, lo + i])
     for k in range(K):
         for i in range(w):
             r[k, i] = exp(r[k, i] - top[i])
@@ -57,9 +68,11 @@ def _responsibilities(eta, X, constants, K, q, lo, w, order, r, top, total, out)
     for i in range(w):
         out[0, lo + i] = constants[weights + K] + (top[i] + log(total[i]))
     if order >= 1:
+        for i in range(w):
+            total[i] = 1.0 / total[i]
         for k in range(K):
             for i in range(w):
-                r[k, i] /= total[i]
+                r[k, i] *= total[i]
 
 
 @inline
@@ -98,9 +111,10 @@ def link(eta, X, y, constants, order, out):  # type: ignore[no-untyped-def]
     r = np.empty((K, _TILE))
     top = np.empty(_TILE)
     total = np.empty(_TILE)
+    x = np.empty(_TILE)
     for lo in range(0, m, _TILE):
         w = min(_TILE, m - lo)
-        _responsibilities(eta, X, constants, K, q, lo, w, order, r, top, total, out)
+        _responsibilities(eta, X, constants, K, q, lo, w, order, r, top, total, x, out)
         if order == 2:
             _curvature(constants, K, q, lo, w, r, out)
         if order >= 1:

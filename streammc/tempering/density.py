@@ -113,15 +113,16 @@ def log_likelihood(link, joint, base, held, lo, hi, theta, order, slope, scratch
             total += weight[start + i] * out[0, i] if weight[start + i] != 0.0 else 0.0
         if order >= 1:
             for a in range(p):
-                for i in range(w):
-                    times = weight[start + i]
-                    out[1 + a, i] = times * out[1 + a, i] if times != 0.0 else 0.0
                 if a < n_linear:
+                    for i in range(w):
+                        times = weight[start + i]
+                        out[1 + a, i] = times * out[1 + a, i] if times != 0.0 else 0.0
                     _pull(design, out, a, start, w, a * q, slope)
                 else:
                     pulled = 0.0
                     for i in range(w):
-                        pulled += out[1 + a, i]
+                        times = weight[start + i]
+                        pulled += times * out[1 + a, i] if times != 0.0 else 0.0
                     slope[n_linear * q + a - n_linear] += pulled
     return total
 
