@@ -41,7 +41,7 @@ from streammc.tempering.energies import (
     take,
     value_at,
 )
-from streammc.tempering.explorers import TRIAL_TYPE
+from streammc.tempering.explorers import TRIAL_TYPE, probability
 from streammc.tempering.held import HELD_TYPE
 from streammc.tempering.rings import RINGS_TYPE, jump_ratio, ring_of, truncated
 
@@ -78,12 +78,6 @@ def allocate_counts(levels: int, d: int) -> Counts:
 @inline
 def _energy(levels, k, value):  # type: ignore[no-untyped-def]
     return levels.scale[k] * value
-
-
-@inline
-def _probability(change):  # type: ignore[no-untyped-def]
-    """Return ``min(1, exp(change))``; 0 where it is not a number."""
-    return min(1.0, math.exp(min(change, 0.0))) if change == change else 0.0
 
 
 @inline
@@ -159,10 +153,10 @@ def step(link, joint, base, full, own, terms, chosen, levels, k, states, trial, 
     if order == 1:
         _pulled(base, levels, k, new, trial.slope, trial.prior_slope, pull_new)
         change += langevin_ratio(xi, eps, pull, pull_new)
-    probability = _probability(change)
-    if rng.random() < probability:
+    accepted = probability(change)
+    if rng.random() < accepted:
         take(states, k, trial, value, above[0], prior)
-    return probability
+    return accepted
 
 
 @jit(
@@ -226,14 +220,14 @@ def jump(  # type: ignore[no-untyped-def]
         new = value_at(
             link, joint, base, full, own, terms, chosen, levels, k, 0, states, trial, above
         )
-    probability = _probability(
+    accepted = probability(
         jump_ratio(
             _energy(levels, k, now), _energy(levels, k + 1, now_above), _energy(levels, k, new),
             _energy(levels, k + 1, new_above), levels.floor[k], levels.temperature[k],
             levels.floor[k + 1], levels.temperature[k + 1],
         )
     )  # fmt: skip
-    if rng.random() < probability:
+    if rng.random() < accepted:
         if order == 1 and (kind != CARRIED or k == 0):
             new = value_at(
                 link, joint, base, full, own, terms, chosen, levels, k, 1, states, trial, above
@@ -241,7 +235,7 @@ def jump(  # type: ignore[no-untyped-def]
         if kind >= SHARED:
             new_above = new * levels.scale[k] / levels.scale[k + 1]
         take(states, k, trial, new, new_above, prior)
-    return probability
+    return accepted
 
 
 @jit(
