@@ -17,8 +17,9 @@ from streammc.samplers import pt, spt
 from streammc.samplers.tempered_options import TEMPERED_STATISTICS
 from streammc.samplers.tuning import LOG_AVERAGE
 from streammc.tempering.barrier import respaced, round_end
+from streammc.tempering.density import log_likelihood
 from streammc.tempering.explorers import EXPLORERS, allocate_trial
-from streammc.tempering.ladder import allocate_replicas, geometric
+from streammc.tempering.ladder import LOG_LIK, STALE, allocate_replicas, geometric
 from streammc.tempering.parallel import ParallelKernel
 from streammc.tempering.side_by_side import LEAST_SECONDS, Choice, shares
 
@@ -54,6 +55,32 @@ def test_levels_all_alike_always_swap_and_every_state_goes_round(levels):
         trips = 40 * levels if swaps == "sweep" or levels == 2 else 20 * levels
         assert trips - levels <= tallies["round_trips"] <= trips
         np.testing.assert_allclose(0.0, tallies["log_ratio_warmer"], atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("build", "settings"),
+    [(pt, {}), (spt, {}), (spt, {"subsets": "independent"}), (spt, {"resample": 2})],
+)
+def test_what_a_replica_knows_is_of_the_rows_of_its_level(build, settings):
+    """Also right after it has come there, or its rows were exchanged: gradients guide hmc."""
+    given = regression(
+        build(n_levels=4, beta_min=0.25, ladder="geometric", step_size=0.2, **settings), d=3
+    )
+    kernel = started(given)
+    swapped, fresh, slope = 0.0, 0, np.zeros(3)
+    for _ in range(20):
+        swapped += kernel.advance(1, False)["swap_accepted"].sum()
+        for m, r in enumerate(kernel._places.replica_at):
+            log_lik = log_likelihood(
+                given.link, given.joint, given.base, kernel.held(m), kernel.ladder.lo[m],
+                kernel.ladder.hi[m], kernel.replicas.theta[r], 1, slope, kernel.trial.scratch,
+            )  # fmt: skip
+            np.testing.assert_allclose(log_lik, kernel.replicas.scalars[r, LOG_LIK], rtol=1e-12)
+            if kernel.replicas.scalars[r, STALE] == 0.0:
+                np.testing.assert_allclose(slope, kernel.replicas.slope[r], atol=1e-10)
+                fresh += 1
+    assert swapped > 0.0
+    assert fresh > 0
 
 
 @pytest.mark.parametrize("explorer", EXPLORERS)
