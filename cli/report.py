@@ -199,12 +199,16 @@ def tempering_text(tempering: Mapping[str, Any]) -> str:
     columns = tempering["levels"]
     n = max(map(len, columns.values()), default=0)
     rows = [
-        [str(m), *(number(v[m], 3) if m < len(v) else "-" for v in columns.values())]
+        [str(m), *(_level(name, v[m]) if m < len(v) else "-" for name, v in columns.items())]
         for m in range(n)
     ]
     single = {k.replace("_", " "): v for k, v in tempering.items() if k != "levels"}
     words = [name.replace("_", " ") for name in columns]
     return f"{table(['level', *words], rows)}\n\n{fields(single)}"
+
+
+def _level(column: str, value: float | None) -> str:
+    return f"{value:,.0f}" if column == "rows" and value is not None else number(value, 3)
 
 
 def tempered_text(temperature: float | str) -> str | None:

@@ -24,12 +24,11 @@ from streammc.tempering.equi_energy_loop import run
 from streammc.tempering.equi_energy_moves import allocate_counts, refresh
 from streammc.tempering.explorers import allocate_trial
 from streammc.tempering.held import Held, allocate_held, gather
+from streammc.tempering.recorders import jumps_described
 from streammc.tempering.rings import allocate_rings, energy_levels, pack, unpack
 
 FIRST_STEP: Final = {LANGEVIN: (1.65, 1.0 / 6.0), "random-walk": (2.38, 0.5)}
 """A first step size ``c d^-p`` of level 0."""
-SELDOM: Final = 0.01
-"""A jump rate below which a level is as good as cut off from those above it."""
 
 
 @dataclass(frozen=True)
@@ -278,19 +277,4 @@ class EquiEnergyKernel(Chain):
     @staticmethod
     def described(tallies: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, Any]:
         """Return what the tallies of all chains say; see ``Chain.described``."""
-        mean = {name: np.mean([t[name] for t in tallies], axis=0) for name in tallies[0]}
-        jumps = np.array([t["jumps"] for t in tallies])
-        rates = np.array([t["jump_rate"] for t in tallies])
-        rate = (jumps * rates).sum(axis=0) / np.maximum(jumps.sum(axis=0), 1.0)
-        columns = ("temperature", "rows", "energy_level", "step_size", "acceptance_rate")
-        levels = {name: mean[name].tolist() for name in columns}
-        levels["jump_rate"] = rate.tolist()
-        cut = [str(k) for k in range(len(rate)) if rate[k] < SELDOM]
-        warnings = []
-        if cut:
-            warnings.append(
-                f"level {', '.join(cut)} took fewer than 1 in 100 of the jumps from the level "
-                "above: what is found up there does not come down; use a smaller growth, more "
-                "levels, or longer warm-up"
-            )
-        return {"levels": levels, "warnings": warnings}
+        return jumps_described(tallies)

@@ -22,6 +22,10 @@ from streammc.tempering.parallel_loop import (
     WARMER,
 )
 
+LEAST_ACCEPTANCE: Final = 0.1
+"""Of steps, which warm-up tunes to 0.35 or so."""
+SELDOM: Final = 0.01
+"""A jump rate below which a level is as good as cut off from those above it."""
 LEAST_SWAPS: Final = 0.1
 """A pair that exchanges less often holds up the whole ladder."""
 
@@ -135,3 +139,30 @@ def _warnings(mean: Mapping[str, NDArray[Any]], barrier: float, trips: int) -> l
             "have been missed; ask for more draws, or for other n_levels or beta_min"
         )
     return found
+
+
+def jumps_described(tallies: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, Any]:
+    """Return what the tallies of all chains of ``mintee`` say; see ``Chain.described``."""
+    mean = {name: np.mean([t[name] for t in tallies], axis=0) for name in tallies[0]}
+    jumps = np.array([t["jumps"] for t in tallies])
+    rates = np.array([t["jump_rate"] for t in tallies])
+    rate = (jumps * rates).sum(axis=0) / np.maximum(jumps.sum(axis=0), 1.0)
+    columns = ("temperature", "rows", "energy_level", "step_size", "acceptance_rate")
+    levels = {name: mean[name].tolist() for name in columns}
+    levels["jump_rate"] = rate.tolist()
+    cut = [str(k) for k in range(len(rate)) if rate[k] < SELDOM]
+    warnings = []
+    if cut:
+        warnings.append(
+            f"level {', '.join(cut)} took fewer than 1 in 100 of the jumps from the level "
+            "above: what is found up there does not come down; use a smaller growth, more "
+            "levels, or longer warm-up"
+        )
+    short = np.flatnonzero(mean["acceptance_rate"] < LEAST_ACCEPTANCE)
+    if len(short):
+        warnings.append(
+            f"level {', '.join(map(str, short))} accepted fewer than 1 in 10 of its steps: "
+            f"warm-up is too short for {len(rate) + 1} levels, which begin one after the "
+            "other; use a longer one, or fewer levels"
+        )
+    return {"levels": levels, "warnings": warnings}

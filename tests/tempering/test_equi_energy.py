@@ -197,3 +197,22 @@ def test_rows_that_cannot_be_drawn_one_by_one(monkeypatch):
 
 def test_it_is_registered():
     assert "mintee" == registry.sampler("mintee")().name
+
+
+def test_levels_that_stand_still_or_are_cut_off_are_named():
+    good = {
+        "temperature": np.array([1.0, 2.0, 4.0]),
+        "rows": np.array([40, 20, 10]),
+        "energy_level": np.array([0.0, 10.0, 30.0]),
+        "step_size": np.ones(3),
+        "acceptance_rate": np.array([0.3, 0.3, 0.3]),
+        "jumps": np.array([10.0, 10.0]),
+        "jump_rate": np.array([0.5, 0.5]),
+    }
+    assert [] == jumps_described([good])["warnings"]
+    still = {**good, "acceptance_rate": np.array([0.02, 0.3, 0.05])}
+    (line,) = jumps_described([still, still])["warnings"]
+    assert line.startswith("level 0, 2 accepted fewer than 1 in 10 of its steps")
+    cut = {**good, "jump_rate": np.array([0.5, 0.001])}
+    (line,) = jumps_described([cut, cut])["warnings"]
+    assert line.startswith("level 1 took fewer than 1 in 100 of the jumps")
