@@ -12,6 +12,7 @@ from streammc.sampling.build import problem
 from streammc.sampling.setup import decide
 from streammc.tempering.equi_energy import EquiEnergyKernel
 from streammc.tempering.equi_energy_moves import refresh
+from streammc.tempering.recorders import jumps_described
 
 Z = 4.5
 ENERGIES = ["subset", "full", "shared", "carried"]
