@@ -35,7 +35,7 @@ class Mint(MetropolisOptions):
     exponent: float | None = None
     """lambda itself, in place of ``alpha``; also by the name ``lambda``."""
     replace: bool = True
-    """Whether the rows of a minibatch are drawn with replacement: three times as fast."""
+    """Whether the rows of a minibatch are drawn with replacement, which is faster."""
 
     name: ClassVar[str] = "mint"
     target: ClassVar[str] = TEMPERED
