@@ -10,8 +10,9 @@ from streammc.priors import normal
 from streammc.samplers import mintee
 from streammc.sampling.build import problem
 from streammc.sampling.setup import decide
+from streammc.tempering.energies import ABOVE, VALUE
 from streammc.tempering.equi_energy import EquiEnergyKernel
-from streammc.tempering.equi_energy_moves import refresh
+from streammc.tempering.equi_energy_moves import jump, refresh
 from streammc.tempering.recorders import jumps_described
 
 Z = 4.5
@@ -140,6 +141,25 @@ def test_what_is_carried_is_what_would_be_computed(energy):
     np.testing.assert_allclose(kernel.states.scalars[:, columns], carried[:, columns], atol=1e-9)
     np.testing.assert_allclose(kernel.states.scalars[1:-1, 1], carried[1:-1, 1], atol=1e-9)
     np.testing.assert_allclose(kernel.states.slope, slope, atol=1e-8)
+
+
+@pytest.mark.parametrize("energy", ["subset", "carried"])
+def test_a_jump_looks_into_the_ring_of_the_energy_under_the_level_above(energy):
+    data, model = one_mean()
+    kernel = chain(data, model, mintee(energy=energy, subset_size=20), warmup=200)
+    kernel.advance(300, True)
+    levels, scalars, held, k = kernel.levels, kernel.states.scalars, kernel.rings.held, 1
+    middle = 0.5 * (levels.bounds[:-1] + np.append(levels.bounds[1:-1], np.inf))
+    scalars[k, VALUE] = middle[0] / levels.scale[k]
+    for ring in (1, 2):
+        for others in (0, 1):
+            scalars[k, ABOVE] = middle[ring] / levels.scale[k + 1]
+            held[:] = others
+            held[k + 1, ring] = 1 - others
+            state = (kernel.states, kernel.rings, kernel._trial, kernel._counts)
+            found = jump(*kernel._fixed, k, *state, kernel._kernel_rng)
+            assert (found == -1.0) == (others == 1)
+            scalars[k, VALUE] = middle[0] / levels.scale[k]
 
 
 def test_a_level_has_its_truncated_density(tmp_path):
