@@ -21,6 +21,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 import mint_digits as digits
 import mint_mixture as mixture
 import mint_report as report
+import mint_temperatures as temperatures
 from methods import log
 from page import machine
 from report import plain
@@ -42,8 +43,9 @@ def measure(part: str, options: argparse.Namespace, pictures: Path) -> dict[str,
             digits.TEMPERED: options.full_draws,
             digits.PLAIN: options.full_draws,
         }
-        return digits.measure(work, pictures, lengths, options.digit_runs, threads)
-    module = report.third_part()
+        main = digits.measure(work, pictures, lengths, options.digit_runs, threads)
+        return main | temperatures.measure(work, threads, main)
+    module: Any = report.third_part()
     if module is None:
         return None
     found: dict[str, Any] = module.measure(work, full=options.full, threads=threads)
@@ -58,7 +60,7 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], metavar="part")
     parser.add_argument("--iterations", type=int, default=mixture.ITERATIONS)
     parser.add_argument("--runs", type=int, default=mixture.RUNS)
-    parser.add_argument("--digit-draws", type=int, default=20_000, help="of a run of mint")
+    parser.add_argument("--digit-draws", type=int, default=10_000, help="of a run of mint")
     parser.add_argument("--full-draws", type=int, default=1000, help="of a run on all rows")
     parser.add_argument("--digit-runs", type=int, default=10)
     parser.add_argument("--full", action="store_true", help="mintee at the length of the paper")

@@ -8,12 +8,10 @@ from types import ModuleType
 from typing import Any
 
 from markdown import number, table
-from mint_digits import BATCHES, COLD, DIMENSION, LEVELS, MINT, PLAIN, TEMPERED
+from mint_digits_text import digits
 from mint_mixture import BINS
 
 PUBLISHED = "Li and Wong 2017, Mini-batch Tempered MCMC"
-STEPS = {MINT: 1.71, TEMPERED: 1.50, PLAIN: 0.05}
-"""Mean length of the accepted steps, section 4.2."""
 PICTURES = "mint"
 
 
@@ -97,81 +95,6 @@ def mixture(found: dict[str, Any]) -> list[str]:
         "",
         "In the paper neither ever visits the other mode. Fewer iterations here than its 10⁶: "
         "steps decrease, and the modes are hundreds of standard deviations apart.",
-        "",
-    ]
-
-
-def digits(found: dict[str, Any]) -> list[str]:
-    """Return the section on figures 2 and 4."""
-    rows = []
-    for name, line in found["methods"].items():
-        rows.append([
-            name, f"{line['runs']} × {line['draws']:,}", number(line["step"]),
-            number(line["acceptance"]), number(line["move"]), number(STEPS.get(name)),
-            number(line["rows"]), number(line["milliseconds"]), f"{line['accuracy']:.4f}",
-            f"{line['best']:.4f}", f"{line['of_mean']:.4f}",
-            f"{line['of_all']:.4f}",
-        ])  # fmt: skip
-    head = (
-        "", "runs × draws", "step, each coordinate", "accepted", "mean accepted step", "paper",
-        "rows an iteration", "ms an iteration", "accuracy, last fifth", "best draw",
-        "mean of the last half", "the same, of all runs",
-    )  # fmt: skip
-    base = found["methods"][MINT]["reached"]
-    speed = []
-    for level in LEVELS:
-        cells = []
-        for name in (MINT, TEMPERED, PLAIN):
-            at = found["methods"][name]["reached"][str(level)]
-            cells += [number(at[0]) if at else "–", number(at[1]) if at else "–"]
-            if name != MINT:
-                mine = base[str(level)]
-                both = f"{at[0] / mine[0]:.0f}, {at[1] / mine[1]:.1f}" if at and mine else "–"
-                cells.append(both)
-        speed.append([f"{level}", *cells])
-    columns = ["accuracy", "mint: rows", "seconds"]
-    for name in (TEMPERED, PLAIN):
-        columns += [f"{name}: rows", "seconds", "times those of mint"]
-    normal = found["normality"]
-    return [
-        "## Logistic regression, MNIST 1 against 7 (section 4.2, figures 2 and 4)",
-        "",
-        f"{found['rows']:,} images, m = {found['m']}, a flat prior; all start at θ = 0. The paper "
-        f"does not print α here. With α = {found['alpha']:g}, T = "
-        f"{number(found['temperature'], 4)}, the accepted steps of mint are like those printed; "
-        f"the colder target has T = {number(found['colder_temperature'])}. Steps are tuned to an "
-        "acceptance of about 0.30 over 900 iterations of mint and 90 on all rows, on the way up "
-        "from θ = 0; the table has what is accepted from then on. That of the "
-        "colder run is given: its estimates are too noisy for 0.30. Its v is "
-        f"{number(found['methods'][COLD]['variance'])}, that of the first "
-        f"{number(found['methods'][MINT]['variance'])}.",
-        "",
-        f"![normality, accuracy by passes and by seconds]({PICTURES}/digits.png)",
-        "",
-        *table(head, rows),
-        "",
-        "Rows and seconds (one thread, a machine shared with other work) until a draw first has an "
-        "accuracy, medians over the runs; "
-        "'times': how many times as many as `mint`, rows and seconds (paper: a 100-fold speed-up "
-        "in seconds over MCMC):",
-        "",
-        *table(columns, speed),
-        "",
-        "The paper reports an accuracy above 99 % for all of them, and does not say of what. At "
-        "temperature T a normal posterior leaves d T / (2 n) nats a row of its "
-        "likelihood to noise, "
-        f"{number(DIMENSION * found['temperature'] / (2 * found['rows']))} here with {DIMENSION} "
-        "coefficients, so that single draws cannot classify well, whoever draws them; means over "
-        "draws and runs do better. With m of n rows T cannot be below n / m = "
-        f"{found['rows'] / found['m']:.0f}. What is reached is in the table.",
-        "",
-        f"**Is t normal?** {BATCHES:,} minibatches at the mean of the last positions of a run: "
-        f"the standard deviation of t is {number(normal['sd'])} (of the rows: "
-        f"{number(normal['sd_rows'])}), its skewness {number(normal['skew'])}, and its "
-        f"distribution function is at most {number(normal['distance'])} from normal. The "
-        "rows have skewness "
-        f"{number(normal['skew_rows'])}, for which the first Edgeworth term is "
-        f"{number(normal['predicted'])}.",
         "",
     ]
 

@@ -134,13 +134,19 @@ def _read(files: list[Path], wanted: str) -> Chains:
 
 
 def tuned_step(
-    case_of: Callable[[float], Case], first: float, target: float, draws: int, rounds: int = 6
+    case_of: Callable[[float], Case],
+    first: float,
+    target: float,
+    draws: int,
+    rounds: int = 6,
+    spread: float = 8.0,
 ) -> float:
     """Return a step size with about that acceptance, over chains of ``draws``, by bisection in log.
 
-    Of a random walk, whose acceptance falls with its step.
+    Of a random walk, whose acceptance falls with its step, between ``first / spread`` and
+    ``first * spread``; half as many positions before the ``draws`` are not counted.
     """
-    low, high = first / 8.0, first * 8.0
+    low, high = first / spread, first * spread
     for _ in range(rounds):
         step = float(np.sqrt(low * high))
         kernel = case_of(step).kernel(9, 0)
