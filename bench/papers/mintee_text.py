@@ -30,7 +30,7 @@ origin. The paper's algorithm estimates the energy from a minibatch. Which estim
   subtracted. About 2 (h − H₀)/T remains, some 25; it cancels the energy from the marginal of the
   chain but for a factor 1 − m^(α − 1), about 0.03.
 - *shared*: the same rows at both ends of a step, drawn anew for every step. The noise is that of
-  the step alone. All modes are found, at energies above those of the temperature that is printed.
+  the step alone. Most modes are found, at energies above those of the temperature that is printed.
 - *subset*: rows of a level's own, drawn once, nested. No noise, and a jump between levels is
   exact, as both energies can be computed. But a level's posterior is that of its rows, and the
   rows that the level above has not seen put a variance of some 10 into the log ratio of a jump:
