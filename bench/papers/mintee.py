@@ -253,6 +253,8 @@ def section(result: dict[str, Any], picture: str = "mint/mintee.png") -> list[st
     lines += ["", f"The ladder continued to T = 1, *{LADDER}*: the lowest levels of "
               f"{lower['chains']} chains saw {lower['modes']} of {D} modes in {lower['draws']:,} "
               f"draws, and changed mode {lower['switches']:,} times."]  # fmt: skip
+    if lower["modes"] < D:
+        lines += ["", f"The {D} modes that are published were not reached in so many draws."]
     rows = [
         [str(k), f"{lower['rows'][k]:,.0f}", number(lower["temperature"][k], 4),
          number(lower["acceptance_rate"][k], 2),

@@ -38,7 +38,8 @@ origin. The paper's algorithm estimates the energy from a minibatch. Which estim
   come down slowly and unevenly.
 - *full*: all rows at every level, the equi-energy sampler of Kou, Zhou and Wong (2006) itself. A
   jump changes the temperature at almost one energy, and no state is luckier than another; factors
-  of 2 between levels do. It is the default of `mintee` in more than ten dimensions, and `subset`
+  of 2 between levels do for jumps, though modes are lost on the way down (the last table). It is
+  the default of `mintee` in more than ten dimensions, and `subset`
   in fewer.
 
 None of them gets from T = 19.41 to T = 1 in one step, which is what the printed ladder asks for.

@@ -168,6 +168,7 @@ def test_the_part_on_mintee_is_written_from_chains_that_were_kept(papers, tmp_pa
     text = command.report.page({"mintee": command.plain(found) | {"machine": "a machine"}})
     assert text.count("## MINTEE") == 1
     assert "| shared | 1,000 | 2 | 3 |" in text
+    assert "modes that are published were not reached" in text
     assert "(mint/mintee.png)" in text
     assert (tmp_path / "mint" / "mintee.png").exists()
 
