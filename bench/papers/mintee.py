@@ -53,18 +53,22 @@ LADDER = "full, continued by 2"
 FULL = {**CONTINUED, "energy": "full", "growth": 2.0}
 WARMUP, CHAINS = 6000, 3
 DRAWS, PIECE = 10_000, 100
+FEWER = "full, continued by 2, 10,000 points"
+FEWER_WARMUP, FEWER_DRAWS, FEWER_POINTS = 20_000, 40_000, 10_000
 
 
-def observations() -> Array:
+def observations(n: int = N) -> Array:
     """Return (n,) observations of the mixture at theta* = 2 e_1."""
     rng = np.random.default_rng(1)
-    noise = rng.standard_normal(N)
-    return np.asarray(noise + MEANS[rng.integers(0, D, N)])
+    noise = rng.standard_normal(n)
+    return np.asarray(noise + MEANS[rng.integers(0, D, n)])
 
 
-def chain(options: dict[str, Any], warmup: int, draws: int, index: int) -> dict[str, Any]:
+def chain(
+    options: dict[str, Any], warmup: int, draws: int, index: int, n: int = N
+) -> dict[str, Any]:
     """Run a chain; return its positions, what it counted, and where its rings have been."""
-    data = from_arrays(observations()[:, None], np.zeros(N))
+    data = from_arrays(observations(n)[:, None], np.zeros(n))
     model = gaussian_mixture(D, prior=flat())
     sampler = mintee(covariance="identity", start=0.0, **options)
     setup = decide(data, model, sampler, None)
@@ -86,7 +90,7 @@ def chain(options: dict[str, Any], warmup: int, draws: int, index: int) -> dict[
     for k in range(1, len(true)):
         z = rings.z[k][here[k]]
         some = z[:: max(len(z) // 40, 1)] + shared.base.theta_star  # type: ignore[attr-defined]
-        energies = [-shared.log_likelihood(shared.full, N, t) - lowest for t in some]  # type: ignore[attr-defined]
+        energies = [-shared.log_likelihood(shared.full, n, t) - lowest for t in some]  # type: ignore[attr-defined]
         true[k] = float(np.mean(energies) / kernel.levels.temperature[k])
     return {
         "theta": theta.astype(np.float32),
@@ -106,6 +110,7 @@ def runs(
     draws: int,
     count: int,
     threads: int,
+    n: int = N,
 ) -> tuple[Array, list[dict[str, Any]]]:
     """Run chains, or read those that were kept; return positions and what was counted."""
     path = work / f"mintee-{name.replace(', ', '-').replace(' ', '-')}-{draws}.npz"
@@ -113,7 +118,7 @@ def runs(
         log(f"mintee, {name}: {count} x {draws:,} draws")
         work.mkdir(parents=True, exist_ok=True)
         with ThreadPoolExecutor(threads) as pool:
-            found = list(pool.map(lambda c: chain(options, warmup, draws, c), range(count)))
+            found = list(pool.map(lambda c: chain(options, warmup, draws, c, n), range(count)))
         theta = np.stack([one.pop("theta") for one in found])
         np.savez(path, theta=theta, facts=json.dumps(found))
     with np.load(path) as held:
@@ -180,6 +185,8 @@ def measure(work: Path, *, full: bool = False, threads: int = 3) -> dict[str, An
     draws = 300_000 // CHAINS if full else DRAWS
     theta, found = runs(work, LADDER, FULL, WARMUP, draws, CHAINS, threads)
     result["ladders"][LADDER] = facts(theta, found)
+    settings = (FULL, FEWER_WARMUP, FEWER_DRAWS, CHAINS, threads, FEWER_POINTS)
+    result["ladders"][FEWER] = facts(*runs(work, FEWER, *settings))
     x = observations()
     variance = float(
         np.var(np.log(0.98 * np.exp(-0.5 * x**2) + 0.02 * np.exp(-0.5 * (x - 2.0) ** 2)))
