@@ -59,6 +59,7 @@ class Gaussian:
 
     constants = np.zeros(0)
     exact_sums = None
+    joint = None
 
     def start(self, rows):
         return np.zeros(self.dim(rows.X.shape[1]))

@@ -62,6 +62,14 @@ H₁, ten above the lowest energy, where it has 10⁻²⁰ or less. That is what
 a noise of some 20 T, put into rings that are narrower. The share of that chain above H₆, 54 %, is
 the correct one: the truncation makes the density grow with the volume up to H₆.
 
+**Modes are lost on the way down.** Every mode has the same mass at every level, but the states
+that a level hands down are those of its lowest rings, where it has been few times: its steps
+forget a position slowly, and fifty excursions give fewer than fifty modes. Of fifty at the hottest
+levels a handful is left at level 0 of 100,000 points. With a tenth of the points (*10,000
+points*), where the ladder has four levels and a draw costs a thirteenth, all fifty come down to
+level 0 in 60,000 iterations of three chains, and their shares are still far from equal: a
+correct sampler, and not yet a converged one. More iterations are what would close it.
+
 The paper has 300,000 draws of the lowest chain. A draw with energies of all rows evaluates
 800,000 terms of fifty components; `--full` makes as many as the paper.
 """

@@ -147,9 +147,10 @@ def test_the_part_on_mintee_is_written_from_chains_that_were_kept(papers, tmp_pa
     monkeypatch.setattr(one, "observations", lambda: np.linspace(-2.0, 4.0, 50))
     monkeypatch.setattr(one, "overlap", lambda shape, _: (0.1 / shape, 0.2 / shape))
     rng, levels, d = np.random.default_rng(8), 7, one.D
-    kept = {name: draws for name, (_, _, draws) in one.ESTIMATORS.items()} | {one.LADDER: one.DRAWS}
+    kept = {name: draws for name, (_, _, draws) in one.ESTIMATORS.items()}
+    kept |= {one.LADDER: one.DRAWS, one.FEWER: one.FEWER_DRAWS}
     for name, draws in kept.items():
-        count = one.CHAINS if name == one.LADDER else 1
+        count = one.CHAINS if name in (one.LADDER, one.FEWER) else 1
         theta = np.zeros((count, draws, d), np.float32)
         theta[..., 1] = 1.0
         theta[:, ::4, 0] = 2.0

@@ -111,6 +111,8 @@ class Case:
         out = []
         for _ in range(iterations):
             star, factor = self.cv.theta_star, self.problem.base.factor
+            if not factor.size:  # no shape: the identity
+                factor = np.eye(len(star))
             before = star + factor @ kernel.get_state()[0]["z"]
             found = kernel.advance(1, False)
             assert set(found) == {"theta", *METROPOLIS_STATISTICS}
