@@ -1,0 +1,258 @@
+"""Log densities of small posteriors in plain NumPy and SciPy; nothing of streammc is imported.
+
+A position theta holds coefficients and means as they are, positive parameters as their logs and
+weights of a mixture as log odds: run and reference are compared on this scale.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy import special
+from silent_priors import kind_of, prior_of, prior_text, transformed
+
+Array = np.ndarray
+AT_ONCE = 4_000_000
+"""Positions times rows that are evaluated together."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Observations; rows that agree are one row with the sum of their weights."""
+
+    X: Array
+    y: Array
+    offset: Array
+    weight: Array
+
+
+def rows_of(data: dict[str, Any], merge: bool = True) -> Rows:
+    """Return the rows of the arguments of ``from_arrays``; trials become weights."""
+    X = np.asarray(data["X"], dtype=float)
+    n = len(X)
+    y = np.asarray(data.get("y", np.zeros(n)), dtype=float)
+    offset = np.asarray(data.get("offset", np.zeros(n)), dtype=float)
+    weight = np.asarray(data.get("weight", np.ones(n)), dtype=float)
+    if "trials" in data:
+        trials = np.asarray(data["trials"], dtype=float)
+        y, weight = y / trials, weight * trials
+    if not merge:
+        return Rows(X, y, offset, weight)
+    table, inverse = np.unique(np.column_stack([X, y, offset]), axis=0, return_inverse=True)
+    merged = np.bincount(inverse.ravel(), weights=weight, minlength=len(table))
+    return Rows(table[:, :-2], table[:, -2], table[:, -1], merged)
+
+
+def bernoulli(eta: Array, y: Array) -> Array:
+    return y * eta - np.logaddexp(0.0, eta)
+
+
+def probit(eta: Array, y: Array) -> Array:
+    return special.log_ndtr((2.0 * y - 1.0) * eta)
+
+
+def poisson(eta: Array, y: Array) -> Array:
+    return y * eta - np.exp(eta) - special.gammaln(y + 1.0)
+
+
+def gaussian(eta: Array, y: Array, log_sigma: Array) -> Array:
+    z = (y - eta) * np.exp(-log_sigma)
+    return -0.5 * z * z - log_sigma - 0.5 * math.log(2.0 * math.pi)
+
+
+def student_t(eta: Array, y: Array, log_sigma: Array, log_nu: Array) -> Array:
+    nu, z = np.exp(log_nu), (y - eta) * np.exp(-log_sigma)
+    top = special.gammaln(0.5 * (nu + 1.0)) - special.gammaln(0.5 * nu)
+    return top - 0.5 * np.log(nu * math.pi) - log_sigma - 0.5 * (nu + 1) * np.log1p(z * z / nu)
+
+
+def negative_binomial(eta: Array, y: Array, log_phi: Array) -> Array:
+    """Poisson for large phi: the difference of two gamma functions is summed term by term."""
+    phi, terms = np.exp(log_phi), np.arange(int(y.max(initial=0.0)))
+    rising = np.concatenate(
+        [np.zeros((len(phi), 1)), np.cumsum(np.log1p(terms / phi), axis=1)], axis=1
+    )[:, y.astype(int)]  # log Gamma(y + phi) - log Gamma(phi) - y log phi
+    ratio = np.exp(eta - log_phi)
+    return rising + y * eta - special.gammaln(y + 1.0) - (phi + y) * np.log1p(ratio)
+
+
+LINEAR: dict[str, tuple[Callable[..., Array], tuple[str, ...]]] = {
+    "logistic": (bernoulli, ()),
+    "binomial": (bernoulli, ()),
+    "probit": (probit, ()),
+    "poisson": (poisson, ()),
+    "gaussian": (gaussian, ("sigma",)),
+    "student-t": (student_t, ("sigma", "nu")),
+    "negative-binomial": (negative_binomial, ("phi",)),
+}
+
+
+def mixture(theta: Array, rows: Rows, components: int, variance: float) -> Array:
+    """Equal weights, the covariance ``variance I``."""
+    centres = theta.reshape(len(theta), components, 1, -1)
+    away = np.square(rows.X - centres).sum(axis=-1) / variance
+    constant = math.log(components) + 0.5 * rows.X.shape[1] * math.log(2 * math.pi * variance)
+    return (special.logsumexp(-0.5 * away, axis=1) - constant) @ rows.weight
+
+
+def mixture_free(theta: Array, rows: Rows) -> Array:
+    """Two components in order: their means, log scales, and the log odds of the first."""
+    x, terms = rows.X[:, 0], []
+    for k, sign in enumerate((-1.0, 1.0)):
+        log_weight = -np.logaddexp(0.0, sign * theta[:, 4:5])
+        terms.append(log_weight + gaussian(theta[:, k : k + 1], x, theta[:, 2 + k : 3 + k]))
+    value = np.logaddexp(*terms) @ rows.weight
+    return np.where(theta[:, 0] < theta[:, 1], value, -np.inf)
+
+
+def mixture_tied(theta: Array, rows: Rows, variance: float = 2.0) -> Array:
+    both = np.column_stack([theta[:, 0], theta[:, 0] + theta[:, 1]])
+    return mixture(both, rows, 2, variance)
+
+
+def gaussian_mean(theta: Array, rows: Rows, covariance: Any = 1.0) -> Array:
+    q = rows.X.shape[1]
+    sigma = np.asarray(covariance) if np.ndim(covariance) == 2 else np.eye(q) * covariance
+    away = rows.X - theta[:, None, :]
+    value = -0.5 * np.einsum("mna,ab,mnb->mn", away, np.linalg.inv(sigma), away)
+    return (value - 0.5 * np.linalg.slogdet(2.0 * math.pi * sigma)[1]) @ rows.weight
+
+
+def gaussian_process(theta: Array, rows: Rows) -> Array:
+    q, n = rows.X.shape[1], len(rows.y)
+    scaled = rows.X / np.exp(theta[:, None, :q])
+    squares = np.square(scaled[:, :, None, :] - scaled[:, None, :, :]).sum(axis=-1)
+    noise = np.exp(2.0 * theta[:, q + 1, None, None]) * np.eye(n)
+    K = np.exp(2.0 * theta[:, q, None, None] - 0.5 * squares) + noise
+    K = np.where(np.isfinite(K), K, 0.0)
+    K += (1e-10 * np.trace(K, axis1=1, axis2=2) + 1e-300)[:, None, None] * np.eye(n)
+    along = np.linalg.solve(K, np.broadcast_to(rows.y[:, None], (len(K), n, 1)))[:, :, 0]
+    return -0.5 * (along @ rows.y + np.linalg.slogdet(K)[1] + n * math.log(2.0 * math.pi))
+
+
+def network(theta: Array, rows: Rows, units: int) -> Array:
+    """One hidden layer: ``beta[unit, feature]``, the output weights, the output's bias."""
+    q = rows.X.shape[1]
+    first = theta[:, : units * q].reshape(-1, units, q)
+    hidden = special.expit(np.einsum("muq,nq->mun", first, rows.X))
+    eta = np.einsum("mun,mu->mn", hidden, theta[:, units * q : -1]) + theta[:, -1:]
+    return bernoulli(eta, rows.y) @ rows.weight
+
+
+JOINT: dict[str, Callable[..., Array]] = {
+    "gaussian-mixture": mixture,
+    "gaussian-mixture-free": mixture_free,
+    "gaussian-mixture-tied": mixture_tied,
+    "gaussian-mean": gaussian_mean,
+    "gaussian-process": gaussian_process,
+    "network": network,
+}
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """Log density of theta (m, d), unnormalised, and what a search for its modes needs."""
+
+    labels: tuple[str, ...]
+    log_likelihood: Callable[[Array], Array]
+    priors: tuple[Any, ...]
+    scale: Array
+    """(d,) sizes of steps in theta."""
+    temperature: float = 1.0
+    starts: Array = field(default_factory=lambda: np.empty((0, 0)))
+    n_rows: int = 1
+
+    def log_prior(self, theta: Array) -> Array:
+        total = np.zeros(len(theta))
+        for j, (label, prior) in enumerate(zip(self.labels, self.priors, strict=True)):
+            kind, at = kind_of(label), theta[:, j]
+            if kind == "log":
+                total += prior.logpdf(np.exp(np.minimum(at, 700.0))) + at
+            elif kind == "logit":
+                total += prior.logpdf(special.expit(at)) + at - 2.0 * np.logaddexp(0.0, at)
+            else:
+                total += prior.logpdf(at)
+        return total
+
+    def log_density(self, theta: Array) -> Array:
+        """Return log prior plus log-likelihood over T, (m,); NaN counts as minus infinity."""
+        step = max(1, AT_ONCE // self.n_rows)
+        parts = [theta[lo : lo + step] for lo in range(0, len(theta), step)]
+        with np.errstate(all="ignore"):
+            value = [self.log_prior(p) + self.log_likelihood(p) / self.temperature for p in parts]
+        joined = np.concatenate(value)
+        return np.where(np.isfinite(joined), joined, -np.inf)
+
+    def prior_draws(self, n: int, rng: np.random.Generator) -> Array:
+        columns = [p.rvs(size=n, random_state=rng) for p in self.priors]
+        pairs = zip(self.labels, columns, strict=True)
+        return np.column_stack([transformed(label, column) for label, column in pairs])
+
+
+def posterior(
+    family: str,
+    data: dict[str, Any],
+    prior: dict[str, str],
+    options: dict[str, Any] | None = None,
+    temperature: float = 1.0,
+) -> Posterior:
+    """Return the posterior of a family; ``options`` are those of the density here."""
+    settings = dict(options or {})
+    rows = rows_of(data, merge=family != "gaussian-process")
+    q = rows.X.shape[1]
+    size = np.maximum(np.abs(rows.X).max(axis=0), 1e-300)
+    starts = np.empty((0, 0))
+    if family in LINEAR:
+        link, scales = LINEAR[family]
+        fixed = settings.get("df")
+        labels = (*(f"beta[x{j}]" for j in range(q)), *(scales[:1] if fixed else scales))
+        scale = np.append(1.0 / size, np.ones(len(labels) - q))
+
+        def log_likelihood(theta: Array) -> Array:
+            eta = theta[:, :q] @ rows.X.T + rows.offset
+            shared = [theta[:, j : j + 1] for j in range(q, len(labels))]
+            shared += [np.full((len(theta), 1), math.log(fixed))] if fixed else []
+            value = link(eta, rows.y, *shared)
+            return np.where(rows.weight > 0.0, value, 0.0) @ rows.weight
+
+    else:
+        labels, scale, starts = _of_joint(family, rows, settings)
+
+        def log_likelihood(theta: Array) -> Array:
+            return JOINT[family](theta, rows, **settings)
+
+    priors = tuple(prior_of(prior_text(label, prior)) for label in labels)
+    return Posterior(labels, log_likelihood, priors, scale, temperature, starts, len(rows.y))
+
+
+def _of_joint(family: str, rows: Rows, options: dict[str, Any]) -> tuple[Any, Array, Array]:
+    """Return labels, sizes of steps and starts of a family without a linear predictor."""
+    q, spread = rows.X.shape[1], rows.X.std(axis=0)
+    starts = np.empty((0, 0))
+    if family == "gaussian-mixture":
+        K = options["components"]
+        labels = tuple(f"mu[{k}, x{j}]" for k in range(K) for j in range(q))
+        # Components along the first column, in every order.
+        cut = np.array_split(rows.X[np.argsort(rows.X[:, 0])], K)
+        centres = [part.mean(axis=0) for part in cut]
+        starts = np.array([np.concatenate(p) for p in itertools.permutations(centres)])
+    elif family == "gaussian-mixture-free":
+        labels = ("mu[0]", "mu[1]", "sigma[0]", "sigma[1]", "weight[0]")
+    elif family == "gaussian-mixture-tied":
+        labels = ("theta1", "theta2")
+    elif family == "gaussian-mean":
+        labels = tuple(f"mu[x{j}]" for j in range(q))
+    elif family == "network":
+        units = options["units"]
+        labels = tuple(f"beta[{k}, x{j}]" for k in range(units) for j in range(q))
+        labels += (*(f"output[{k}]" for k in range(units)), "output_bias")
+    else:
+        labels = (*(f"length_scale[x{j}]" for j in range(q)), "sigma_f", "sigma_n")
+    size = float(spread.max()) or 1.0
+    moved = [size if each.startswith(("mu", "theta")) else 1.0 for each in labels]
+    return labels, np.array(moved), starts
