@@ -119,7 +119,9 @@ COUNTS: dict[str, Case] = {
     ),
     "poisson-offset": Case("large offsets", "poisson", "auto", exposed, {"*": "normal(0, 20)"}),
     "poisson-zeros": Case("constant response", "poisson", "auto", only(np.zeros(10)), WIDE),
-    "poisson-million": Case("counts of 1e6", "poisson", "hmc", large_counts, {"*": "normal(0, 20)"}),
+    "poisson-million": Case(
+        "counts of 1e6", "poisson", "hmc", large_counts, {"*": "normal(0, 20)"}
+    ),
     "negative-binomial-poisson": Case(
         "phi has no upper end", "negative-binomial", "auto", poisson_counts(5.0, 2000),
         COUNTS_PRIOR,

@@ -168,6 +168,7 @@ class Posterior:
     n_rows: int = 1
 
     def log_prior(self, theta: Array) -> Array:
+        """Return the log density of the prior of theta (m, d), Jacobians included."""
         total = np.zeros(len(theta))
         for j, (label, prior) in enumerate(zip(self.labels, self.priors, strict=True)):
             kind, at = kind_of(label), theta[:, j]
@@ -189,6 +190,7 @@ class Posterior:
         return np.where(np.isfinite(joined), joined, -np.inf)
 
     def prior_draws(self, n: int, rng: np.random.Generator) -> Array:
+        """Return draws of theta (n, d) from the prior."""
         columns = [p.rvs(size=n, random_state=rng) for p in self.priors]
         pairs = zip(self.labels, columns, strict=True)
         return np.column_stack([transformed(label, column) for label, column in pairs])

@@ -173,8 +173,8 @@ def importance(
     parts = [stats.multivariate_t(m, 1.2 * _definite(c), df=5, seed=rng) for m, c, _ in modes]
     prior = posterior.prior_draws(4000, rng)  # as wide as it: bounds the weights, is not refitted
     middle, wide = np.median(prior, axis=0), np.atleast_2d(np.cov(prior, rowvar=False))
-    parts.append(stats.multivariate_t(middle, _definite(wide), df=5, seed=rng))
-    share = np.append(share / share.sum(), 0.1)
+    parts += [stats.multivariate_t(middle, _definite(wide), df=5, seed=rng)] * 2  # one is refitted
+    share = np.append(share / share.sum(), [0.3, 0.1])
     for rounds in range(5):
         n = draws if rounds == 4 else max(20_000, 1000 * d)
         share = np.append(0.9 * share[:-1] / share[:-1].sum(), 0.1)

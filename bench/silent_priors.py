@@ -21,9 +21,11 @@ class HalfStudentT:
         self.both = stats.t(df, 0.0, scale)
 
     def logpdf(self, x: Array) -> Array:
+        """Return the log density at positive x."""
         return math.log(2.0) + self.both.logpdf(x)
 
     def rvs(self, size: int, random_state: np.random.Generator) -> Array:
+        """Return draws."""
         return np.abs(self.both.rvs(size=size, random_state=random_state))
 
 

@@ -8,7 +8,6 @@ gaussian family under normal priors is integrated in closed form, given sigma.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -62,7 +61,9 @@ def weighted(
     squares = np.square(weight)
     with np.errstate(divide="ignore", invalid="ignore"):
         sd_error = np.sqrt(squares @ np.square(np.square(away) - sd**2)) / (2.0 * sd)
-    below = np.array([squares @ np.square((values < q) - p) for q, p in zip(tails, TAILS)])
+    below = np.array(
+        [squares @ np.square((values < q) - p) for q, p in zip(tails, TAILS, strict=True)]
+    )
     return Reference(
         labels, mean, sd, tails, np.sqrt(squares @ np.square(away)), np.nan_to_num(sd_error),
         np.sqrt(below.max(axis=0)), method,
