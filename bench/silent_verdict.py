@@ -21,32 +21,35 @@ TAIL = 0.02
 """Probability by which the 5 % on either side may be off: 0.1 sd in mean and sd."""
 
 KINDS: tuple[tuple[str, str], ...] = (
-    ("improper", r"improper|no posterior|does not vanish|unbounded"),
-    ("modes", r"\bmodes?\b(?! of a subset)|label.?switch|exchang|components? (may|can)"),
-    ("conflict", r"conflict|pulls?\b|prior .*(moves|decides|away from)|(moves|decides).*prior"),
-    ("separation", r"separat|run away|runs away"),
-    ("collinear", r"collinear|weakly|not identified|combination of"),
+    ("improper", r"improper|no posterior\b|unbounded"),
     (
         "mixing",
-        r"r_hat|effective|\bess\b|stuck|never moved|round trip|restart|tempered transitions "
-        r"were accepted|swap|not mixed|barrier|levels?\b.*(reach|accept)|first subsample|jump",
+        r"r_hat|\bess\b|effective (draws|sample)|stuck|never moved|have mixed|round trip|restart"
+        r"|prior level|transitions were accepted|exchanged states|took fewer than|of its steps"
+        r"|first subsample",
     ),
-    ("divergences", r"diverge"),
-    ("audit", r"audit('s)? (corrects|weights)|audit.*(pareto|heavy)|heavy-tailed|sd_ratio"),
+    ("mode not found", r"posterior sd from the mode|curves upwards"),
+    ("modes", r"(other|another|several|missed|of \d+) modes?\b|exchang|missed one"),
+    ("conflict", r"in conflict|prior moves|prior pulls"),
+    ("divergences", r"diverg"),
+    (
+        "audit",
+        r"audit corrects|audit's weights are|by the audit|predicted to be off by .* in the tails",
+    ),
     (
         "estimate",
-        r"log_lik_variance|skewed|estimates of .* mean variance|one row that is most"
-        r"|perturbed|edge",
+        r"log_lik_variance|are skewed|mean variance|one row that is most|sampled density|the edge",
     ),
     ("bias", r"is biased|noise estimate|weight the draws"),
     ("decisions", r"decision is off|error of .* of its decisions"),
     ("temperature", r"temperature"),
-    ("mode not found", r"posterior sd from the mode|curves upwards|not certified"),
     ("sign", r"negative sign"),
-    ("prior", r"default prior|prior decides"),
 )
-"""Kinds of lines that bear on whether numbers are right, the first that fits; other lines
-(rows in order, decisions that looked at all rows, not audited) do not count."""
+"""Kinds of lines that say that the draws may not be those of the posterior, the first that fits.
+
+Others do not count: what the prior alone decides, separation and rank, rows in order, decisions
+that looked at all rows, runs that were not audited, default priors.
+"""
 
 
 @dataclass(frozen=True)
@@ -209,7 +212,9 @@ def judge(
 
 def always_of_a_mixture(line: str) -> bool:
     """Whether a line names modes that come from exchangeable labels alone."""
-    return bool(re.search(r"exchang|label", line.lower())) and kind_of_line(line) == "modes"
+    return kind_of_line(line) == "modes" and bool(
+        re.search(r"exchang|label|may have", line.lower())
+    )
 
 
 def allowance_of(summary: dict[str, Any]) -> dict[str, tuple[float, float]]:

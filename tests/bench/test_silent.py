@@ -103,6 +103,27 @@ def test_a_line_on_exchangeable_labels_does_not_cover_what_has_no_labels(bench, 
     assert verdict(bench, free, draws, [line]).word == "SILENT"
 
 
+@pytest.mark.parametrize(
+    ("kind", "line"),
+    [
+        ("mixing", "largest r_hat is 1.200 (sigma), above 1.01: 4 chains do not agree; look for "
+         "several modes with pt"),
+        ("mixing", "only 3 states came from the prior level down to level 0 in 4 chains"),
+        ("modes", "the posterior has other modes of comparable evidence: sigma 144"),
+        ("conflict", "the prior is in conflict with the data: theta_star has x1 at 3"),
+        ("audit", "the audit corrects a mean by 0.30 posterior sd, above 0.1"),
+        ("temperature", "remedy=heat raised the temperature in the warm-up, to 2.1"),
+        (None, "not audited: it would take 130 s, the sampling took 2 s; streammc audit run"),
+        (None, "the likelihood has rank 2 of 3, and the prior alone decides about x1"),
+        (None, "the prior alone keeps x1 from running away: columns tell the response"),
+        (None, "12 % of the decisions looked at all rows, or were skipped"),
+        (None, "default priors, scaled with the data: x1 normal(0, 2.5); fix them with --prior"),
+    ],
+)  # fmt: skip
+def test_only_lines_on_the_draws_themselves_are_warnings(bench, kind, line):
+    assert bench.verdict.kind_of_line(line) == kind
+
+
 def test_signed_draws_are_weighted_by_their_sign(bench, normal_reference):
     right, wrong = draws_from(normal_reference), draws_from(normal_reference, 6.0, seed=5)[:, :50]
     order = np.random.default_rng(1).permutation(1100)
