@@ -133,6 +133,11 @@ COUNTS: dict[str, Case] = {
     "negative-binomial-5": Case(
         "n = 5", "negative-binomial", "hmc", only([0.0, 3.0, 1.0, 40.0, 7.0]), COUNTS_PRIOR
     ),
+    "negative-binomial-default": Case(
+        "all defaults", "negative-binomial", "auto",
+        lambda rng: {"X": np.ones((500, 1)), "y": rng.negative_binomial(2, 0.3, 500) * 1.0},
+        None, {"*": "normal(0, 10)", "phi": "half_student_t(3, 10)"}, 0.25,
+    ),
     "student-t-outliers": Case(
         "outliers", "student-t", "auto", outliers,
         {"*": "normal(0, 10)", "sigma": "half_student_t(3, 10)", "nu": "gamma(2, 0.1)"},
