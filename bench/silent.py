@@ -16,6 +16,7 @@ import collections
 import json
 import math
 import os
+import signal
 import sys
 import time
 import warnings
@@ -29,6 +30,8 @@ RESULTS = Path(__file__).resolve().parent / "results" / "silent.json"
 FEWEST_RUNS = 3
 """Runs of a sampler before a line in all of them is taken for one that it always prints."""
 LINE = 90
+LIMIT = 900
+"""Seconds after which a run counts as crashed."""
 Outcome = dict[str, Any]
 
 
@@ -63,8 +66,10 @@ def outcome(name: str, seed: int) -> Outcome:
     reference = reference_for(name, case)
     found["reference"] = "none: improper" if reference is None else reference.method
     started = time.perf_counter()
+    signal.signal(signal.SIGALRM, _too_long)
     with TemporaryDirectory() as folder:
         try:
+            signal.alarm(LIMIT)
             tree = sample_case(name, seed, Path(folder))
         except StreammcError as error:
             found |= {"error": str(error), "exit_code": error.exit_code}
@@ -79,7 +84,13 @@ def outcome(name: str, seed: int) -> Outcome:
                 allowed = allowance_of(summary)
                 every = deviations(reference, draws, sign, case.tolerance, allowed)
                 found["deviations"] = [vars(each) for each in every]
+        finally:
+            signal.alarm(0)
     return found | {"seconds": time.perf_counter() - started}
+
+
+def _too_long(*_: object) -> None:
+    raise TimeoutError(f"not finished after {LIMIT} s")
 
 
 def standing_lines(outcomes: list[Outcome]) -> dict[str, frozenset[str]]:
