@@ -11,8 +11,9 @@ PYTHON := $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 endif
 
-# A file of tests shares what its first test has sampled: it stays in one process.
-PARALLEL := -n auto --dist loadfile
+# A file of tests shares what its first test has sampled: it stays in one process. nproc counts the
+# cores that this process may use, auto those of the machine.
+PARALLEL := -n $(shell nproc 2>/dev/null || echo auto) --dist loadfile
 
 DRAWING := tests/acceptance tests/control_variates tests/estimators tests/numerics tests/samplers \
 	tests/subsampling tests/tempering tests/sampling/test_invariance.py tests/cli/test_sample.py
