@@ -1,5 +1,5 @@
 # make demo: make .venv, install, run the main job on the data set that ships with the package.
-# make test: the same set-up if needed, then the tests.
+# make test: the same set-up if needed, then the tests of a few seconds; make test-all: all tests.
 # Needs Python 3.11 or later with its venv module, and make. PYTHON=... chooses another Python.
 
 SHELL := /bin/sh
@@ -11,21 +11,37 @@ PYTHON := $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 endif
 
-# A file of tests shares what its first test has sampled: it stays in one process.
-PARALLEL := -n auto --dist loadfile
+# A file of tests shares what its first test has sampled: it stays in one process. nproc counts the
+# cores that this process may use, auto those of the machine.
+PARALLEL := -n $(shell nproc 2>/dev/null || echo auto) --dist loadfile
+
+DRAWING := tests/acceptance tests/control_variates tests/estimators tests/numerics tests/samplers \
+	tests/subsampling tests/tempering tests/sampling/test_invariance.py tests/cli/test_sample.py
+ONE_CORE := $(if $(shell command -v taskset),taskset -c 0)
+TESTS := tests
 
 NOTEBOOKS := $(wildcard notebooks/*.py)
 
-.PHONY: demo test test-fast lint format types contracts doctest notebook sync-notebooks docs dist clean
+.PHONY: demo test test-all test-odd edges lint format types contracts doctest notebook sync-notebooks docs dist clean
 
 demo: $(VENV)/.compiled
 	$(BIN)/streammc demo
 
 test: $(VENV)/.installed-test
+	$(BIN)/python -m pytest -m "not slow" $(PARALLEL) $(PYTEST_OPTIONS)
+
+test-all: $(VENV)/.installed-test
 	$(BIN)/python -m pytest $(PARALLEL) $(PYTEST_OPTIONS)
 
-test-fast: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -m "not slow" $(PARALLEL) $(PYTEST_OPTIONS)
+# Tests that draw, as on another machine: an older processor, one core, no public data sets.
+# Rounding differs there, and with it every draw.
+test-odd: $(VENV)/.installed-test
+	NUMBA_CPU_NAME=generic OPENBLAS_CORETYPE=Haswell STREAMMC_TEST_DATA=absent $(ONE_CORE) \
+		$(BIN)/python -m pytest -m "not slow" $(PYTEST_OPTIONS) $(DRAWING)
+
+# Statistical assertions near their bound, over three seeds: make edges TESTS=tests/samplers.
+edges: $(VENV)/.installed-test
+	$(BIN)/python tests/edges.py $(PARALLEL) $(TESTS)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from typing import Any, Final
 
@@ -25,6 +24,7 @@ def forecast(output: Output, interruption: Interruption, job: Job) -> dict[str, 
     RefusedError
         If the sampler was asked for by name and cannot be right here.
     """
+    from streammc.numerics.threads import available_threads
     from streammc.sampling.identity import IMPLIED, implied
     from streammc.sampling.setup import decide
 
@@ -43,7 +43,7 @@ def forecast(output: Output, interruption: Interruption, job: Job) -> dict[str, 
         )
     interruption.check()
     seconds = _seconds_per_iteration(job, dataset, setup)
-    rounds = -(-job.chains // min(job.chains, os.cpu_count() or 1))
+    rounds = -(-job.chains // min(job.chains, available_threads()))
     draws = rounds * seconds * (job.draws + job.warmup)
     plan = setup.plan
     sizes: dict[str, Any] = {

@@ -27,6 +27,7 @@ from dask.local import get_sync
 from threadpoolctl import threadpool_limits
 
 from streammc.errors import ConfigError, UnavailableError
+from streammc.numerics.threads import available_threads
 from streammc.protocols import PassTask, PieceTask
 from streammc.stores.blocks import Block
 
@@ -89,7 +90,7 @@ def run(
         If there is no scheduler at the address.
     """
     if scheduler is None:
-        scheduler = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
+        scheduler = available_threads()
     if scheduler == "sync" or (type(scheduler) is int and scheduler >= 1):
         return _run_here(task, blocks, scheduler, progress)
     if isinstance(scheduler, str) and scheduler.startswith(("tcp://", "tls://")):

@@ -38,12 +38,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.errors import ConfigError
+from streammc.numerics.threads import available_threads
 from streammc.protocols import Matrix, Vector
 from streammc.rng import Role, stream
 from streammc.stores.conversion import page_aligned
 from streammc.stores.layout import MAX_FEATURES, MAX_ROWS, ROW_MULTIPLE, choose_chunk_rows
 from streammc.stores.simulation_kinds import KINDS, Kind
-from streammc.stores.workers import available_threads, in_threads
+from streammc.stores.workers import in_threads
 from streammc.stores.writer import StoreWriter
 
 _STREAM_ROWS: Final = 65_536

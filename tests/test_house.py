@@ -68,17 +68,21 @@ def test_a_heavy_module_would_be_seen() -> None:
     assert "numba" in loaded_by("import streammc.numerics.jit") & set(HEAVY)
 
 
-def test_help_is_quick() -> None:
-    command = Path(sys.executable).parent / "streammc"
+def processor_seconds(*command: str | Path) -> float:
+    """Return the processor time of a command, the best of five: other work only adds to it."""
     best = float("inf")
     for _ in range(5):
-        # Processor time, the best of five: other work on the machine only adds to either.
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        finished = subprocess.run([command, "--help"], capture_output=True, timeout=60, check=True)
+        subprocess.run(command, capture_output=True, timeout=60, check=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         best = min(best, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-        assert b"Usage" in finished.stdout
-    assert best < 0.2
+    return best
+
+
+def test_help_is_quicker_than_loading_numpy_beside_click() -> None:
+    # Relative, since processors differ: help takes 0.6 of the other, and loading numba 3 of it.
+    found = processor_seconds(Path(sys.executable).parent / "streammc", "--help")
+    assert found < processor_seconds(sys.executable, "-c", "import click, rich, numpy")
 
 
 def python_blocks(path: Path) -> list[str]:

@@ -2,7 +2,9 @@
 
 numba's disk cache does not see edits to functions that a cached one calls from
 another file, so the cache lives in a folder named after a digest of every source of
-this package that compiles anything. The folder is private (mode 0700): a cache
+this package that compiles anything, and of the processor: two processes that compile for
+different processors at once must not write to one index, where the entry of one would come
+to name the machine code of the other. The folder is private (mode 0700): a cache
 entry is a pickle, and loading a planted one would run code.
 """
 
@@ -21,6 +23,7 @@ import numba
 import numpy as np
 from numba.core import config as numba_config
 from numba.core import types
+from numba.core.registry import cpu_target
 
 f8: Any = types.float64
 i8: Any = types.int64
@@ -52,7 +55,7 @@ _REASSOCIATE = {"reassoc", "contract", "nsz"}
 
 @cache
 def cache_dir() -> str:
-    """Return the private cache folder of this version of the sources."""
+    """Return the private cache folder of this version of the sources and this processor."""
     package = Path(__file__).resolve().parent.parent
     digest = hashlib.sha256()
     folders = (package, package / "stores")  # a link in a checkout: rglob does not follow it
@@ -61,6 +64,7 @@ def cache_dir() -> str:
         if b"numerics.jit" in text or source.parent.name == "numerics":
             digest.update(source.relative_to(package).as_posix().encode())
             digest.update(text)
+    digest.update(repr(cpu_target.target_context.codegen().magic_tuple()).encode())
     base = os.environ.get("STREAMMC_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
     home = Path(base) if base else Path("~/.cache").expanduser()
     folder = home / "streammc" / f"numba-{numba.__version__}-{digest.hexdigest()[:16]}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streammc.numerics.threads import available_threads
 from streammc.protocols import Trace
 from streammc.samplers.chain import SharedProblem, StoppedError
 
@@ -39,7 +39,7 @@ class Chains:
             problem.kernel(seed, chain, batch_iterations=batch_iterations)
             for chain in range(chains)
         ]
-        available = threads or os.cpu_count() or 1
+        available = threads or available_threads()
         for kernel in self.kernels:
             kernel.threads = max(available // chains, 1)
         self.clock = {"warmup": 0.0, "draws": 0.0}

@@ -132,7 +132,9 @@ def test_the_finite_population_matters() -> None:
 
 
 @pytest.mark.parametrize("kind", ["skewed", "heavy", "rare"])
-@pytest.mark.parametrize(("m", "epsilon"), [(50, 0.005), (100, 0.1)])
+@pytest.mark.parametrize(
+    ("m", "epsilon"), [pytest.param(50, 0.005, marks=pytest.mark.slow), (100, 0.1)]
+)
 def test_skewed_terms_err_more_and_the_test_says_so(kind: str, m: int, epsilon: float) -> None:
     n, more = 20_000, 0.0
     for mu in (0.001, 2.0):

@@ -53,7 +53,7 @@ def test_a_million_decisions_keep_their_promise(kind: str, sd: float) -> None:
     assert (found.unknown < 0.1).all()
 
 
-@pytest.mark.parametrize("batches", [3, 5, 10])
+@pytest.mark.parametrize("batches", [3, 5, pytest.param(10, marks=pytest.mark.slow)])
 def test_decisions_follow_barker(batches: int) -> None:
     found = curve(
         decide, prepare(SIZE, m=M, batches=batches), terms("normal", 0.9, M), n=20_000, skips=True
@@ -101,6 +101,7 @@ def _same_batches(settings, facts, kept, draws, memory, carried, reply, table):
     return verdict
 
 
+@pytest.mark.slow
 def test_broken_partners_are_seen() -> None:
     x = terms("normal", 0.8, M)
     prepared = prepare(SIZE, m=M)
@@ -136,6 +137,7 @@ def test_where_the_promise_fails_the_decisions_say_that_they_cannot_tell(kind: s
     assert found.unknown[0] > 0.6
 
 
+@pytest.mark.slow
 def test_a_moving_average_skips_fewer_and_says_what_it_misses() -> None:
     x = terms("normal", 1.0, M)
     plain = curve(decide, prepare(SIZE, m=M), x, n=20_000, skips=True)

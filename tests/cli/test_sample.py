@@ -125,15 +125,20 @@ def test_dry_run_says_what_it_would_take_and_writes_nothing(store: Path) -> None
     assert before == snapshot(store.parent)
 
 
-def test_dry_run_does_not_count_passes_that_are_made(store: Path) -> None:
+@pytest.mark.parametrize("cores", [1, 2, 4])
+def test_dry_run_leaves_out_passes_already_made_and_counts_usable_cores(
+    cores: int, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)), raising=False)
     made = streammc("summarize", store, "-o", "cv.zarr", "--model", "logistic", "--quiet")
     assert 0 == made.code
-    words = (*SAMPLE, "--control-variates", "cv.zarr", "--dry-run", "--json", "--quiet")
-    found = streammc(*words).json
+    words = (*SAMPLE, "--chains", "4", "--control-variates", "cv.zarr", "--dry-run", "--json")
+    found = streammc(*words, "--quiet").json
     assert (0, 0.0) == (found["passes"], found["pass_seconds"])
     assert 0 < found["seconds_per_iteration"] < 0.05
-    rounds = -(-4 // min(4, os.cpu_count() or 1))
-    assert found["minutes"] == pytest.approx(found["seconds_per_iteration"] * rounds * 2000 / 60)
+    assert found["minutes"] == pytest.approx(
+        found["seconds_per_iteration"] * (4 // cores) * 2000 / 60
+    )
 
 
 @pytest.mark.parametrize("sampler", ["hmc", "hmc-ecs"])

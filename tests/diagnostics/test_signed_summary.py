@@ -31,13 +31,13 @@ def tree(values, sign):
 def test_errors_are_those_of_the_ratio_and_plain_errors_are_too_small():
     rng = np.random.default_rng(0)
     z, plain = [], []
-    for _ in range(300):
+    for _ in range(600):
         values, sign = draws(rng, (4, 250))
         found = signed_statistics(values, sign)
         z.append((found["mean"] - TRUE_MEAN) / found["mcse_mean"])
         plain.append((found["mean"] - TRUE_MEAN) / (values.std() / np.sqrt(values.size)))
-    assert abs(np.mean(z)) < 4.5 / np.sqrt(300)
-    assert 0.85 < np.std(z) < 1.15
+    assert abs(np.mean(z)) < 4.5 / np.sqrt(600)
+    assert abs(np.std(z) - 1.0) < 4.5 / np.sqrt(2 * 600)
     assert np.std(plain) > 1.2
 
 

@@ -49,7 +49,9 @@ def coverage(rho, mcse, repeats=400, draws=100):
     return np.var(scores)
 
 
-@pytest.mark.parametrize(("rho", "draws"), [(0.0, 100), (0.8, 1000)])
+@pytest.mark.parametrize(
+    ("rho", "draws"), [(0.0, 100), pytest.param(0.8, 1000, marks=pytest.mark.slow)]
+)
 def test_the_standard_error_is_that_of_the_correction(rho, draws):
     # The variance of 200 scores is known to 10 %, the standard errors to about 5 %.
     found = coverage(rho, lambda p, x, w: p["mcse"], 200, draws)

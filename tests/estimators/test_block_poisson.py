@@ -82,7 +82,13 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize(("intensity", "growth"), [(1.0, 0.0), (3.0, 0.0), (2.0, 0.1)])
+@pytest.mark.parametrize(
+    ("intensity", "growth"),
+    [
+        (1.0, 0.0),
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in [(3.0, 0.0), (2.0, 0.1)]),
+    ],
+)
 def test_estimate_is_unbiased_though_negative_at_times(case, intensity, growth):
     options, factor_units = CASES[case]
     small = Small(order=1, k=2, seed=4, **options)
@@ -113,6 +119,7 @@ def test_exponential_of_an_unbiased_logarithm_is_biased():
     assert abs(wrong / math.exp(remainder(small)) - 1) > 0.01
 
 
+@pytest.mark.slow
 def test_variance_of_the_logarithm_is_estimated_without_bias():
     small = Small(n=3, k=2, order=1, seed=4)
     base = small.product_base(2.0, remainder(small) - 4.0)
@@ -157,6 +164,7 @@ def many(counts, units, table, scale, intensity, bound, factor_units):
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor_units", [1, 2])
 def test_two_million_calls_with_the_design_of_the_sampler(factor_units):
     calls, intensity = 2_000_000, 6

@@ -131,6 +131,7 @@ def test_the_variance_is_one_over_n_lambda_less_the_noise(alpha, finite):
         assert off(theta[:, 0], 0.0, 1.0 / cold) > Z
 
 
+@pytest.mark.slow
 def test_estimating_again_where_the_chain_is_widens_it():
     x = np.random.default_rng(3).normal(size=20_000)
     data, model = means(x)

@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 BENCH = Path(__file__).resolve().parents[2] / "bench"
-DRAWS = {"pt": 4000, "spt": 6000, "tt": 6000, "stt": 6000}
+CHAINS = 8
+DRAWS = {"pt": 6000, "spt": 16_000, "tt": 16_000, "stt": 16_000}
+"""Per chain: the Monte Carlo standard error of the mass is about 0.015, so that 4.5 of them are a
+third of what separates the mass from a half."""
 
 
 @pytest.fixture
@@ -32,9 +35,8 @@ def test_the_target_is_what_it_is_said_to_be(bench):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DRAWS)
 def test_both_modes_have_their_mass(bench, name):
-    found = bench.run(bench.SAMPLERS[name][0], DRAWS[name], chains=4, seed=1)
+    found = bench.run(bench.SAMPLERS[name][0], DRAWS[name], chains=CHAINS, seed=1)
     right = bench.truth(points=201)
-    assert 0.0 < found.error < 0.045
     assert abs(found.weight - right.weight) < 4.5 * found.error
     # A sampler that cannot tell the modes apart would be right about a half.
     assert abs(found.weight - 0.5) > 4.5 * found.error
