@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from streammc.samplers.metropolis_mint import TEMPERED
@@ -11,6 +12,8 @@ from streammc.samplers.temperature import Schedule
 
 DEFF_WARNING = 2.0
 R_HAT_WARNING = 1.01
+ESS_IN_ALL = 400
+ESS_PER_CHAIN = 100
 CORRECTION_WARNING = 0.1
 CORRECTION_Z = 4.5
 VARIANCE_WARNING = 1.0
@@ -36,12 +39,21 @@ def summary_warnings(
             f"warmup of {sampling['warmup']} is shorter than 5 x {blocks} blocks: the first "
             "subsample may still be felt"
         )
-    settled = Schedule.parse(sampling.get("temperature", 1.0)).settled
+    asked = sampling.get("temperature_asked", sampling.get("temperature", 1.0))
+    settled = Schedule.parse(asked).settled
     if settled > sampling["warmup"]:
         lines.append(
             f"the temperature is 1 from iteration {settled} on, after the warm-up of "
             f"{sampling['warmup']}: leave out the first {settled - sampling['warmup']} draws of "
             "every chain, or use more --warmup"
+        )
+    if sampling.get("temperatures"):
+        low, high = min(sampling["temperatures"]), max(sampling["temperatures"])
+        found = f"{high:.3g}" if low == high else f"{low:.3g} to {high:.3g}, by chain"
+        lines.append(
+            f"remedy=heat raised the temperature in the warm-up, to {found}: the draws are of a "
+            "tempered posterior, which is wider; use remedy=grow, a larger --subsample-size, "
+            "control variates, or hmc-ecs"
         )
     if sampling["theta_star_certified"] is False:
         lines.append(
@@ -50,9 +62,7 @@ def summary_warnings(
         )
     if sampling["divergences"]:
         lines.append(f"{sampling['divergences']} divergent transitions: use a smaller step size")
-    rhats = [p["r_hat"] for p in parameters.values() if p["r_hat"] is not None]
-    if rhats and max(rhats) > R_HAT_WARNING:
-        lines.append(f"largest r_hat is {max(rhats):.3f}, above {R_HAT_WARNING}: draw more")
+    lines += mixing_warnings(parameters, sampling.get("chains", 1))
     if sampling.get("target") == BIASED:
         lines += bias_warnings(sampling)
     elif (
@@ -100,6 +110,51 @@ def summary_warnings(
             "correction cannot be trusted; use a larger --subsample-size or hmc"
         )
     return lines
+
+
+def mixing_warnings(
+    parameters: Mapping[str, Mapping[str, float | None]], chains: int
+) -> list[str]:
+    """Return what R-hat and the effective sample sizes say: a line each, for the worst parameter.
+
+    The limits are those of Vehtari et al. 2021: R-hat 1.01, and 100 independent draws a chain,
+    400 in all. R-hat of one chain compares its halves.
+    """
+    lines = []
+    ess = {
+        label: min(entry["ess_bulk"], entry["ess_tail"])
+        for label, entry in parameters.items()
+        if entry["ess_bulk"] is not None and entry["ess_tail"] is not None
+    }
+    r_hats = {k: entry["r_hat"] for k, entry in parameters.items() if entry["r_hat"] is not None}
+    unknown = [label for label in parameters if label not in ess or label not in r_hats]
+    if unknown:
+        lines.append(
+            f"whether the draws of {listed(unknown)} have mixed is not known: they are constant, "
+            "not finite, or fewer than 4 a chain; draw more, and look at acceptance_rate and "
+            "divergences"
+        )
+    worst = max(r_hats, key=lambda label: r_hats[label], default=None)
+    if worst is not None and r_hats[worst] > R_HAT_WARNING:
+        of = "the halves of the only chain" if chains == 1 else "the chains"
+        lines.append(
+            f"largest r_hat is {r_hats[worst]:.3f} ({worst}), above {R_HAT_WARNING}: {of} do not "
+            "agree; use more --warmup and --draws, or look for several modes with pt"
+        )
+    limit = max(ESS_IN_ALL, ESS_PER_CHAIN * chains)
+    worst = min(ess, key=lambda label: ess[label], default=None)
+    if worst is not None and ess[worst] < limit:
+        lines.append(
+            f"smallest ess is {ess[worst]:.3g} ({worst}), below {limit}: means and quantiles are "
+            "not yet sure; use more --draws"
+        )
+    return lines
+
+
+def listed(labels: Sequence[str]) -> str:
+    """Return up to three labels as text."""
+    more = f" and {len(labels) - 3} more" if len(labels) > 3 else ""
+    return f"{', '.join(labels[:3])}{more}"
 
 
 def bias_warnings(sampling: dict[str, Any]) -> list[str]:
