@@ -25,10 +25,15 @@ def r_hat(draws: NDArray[np.float64]) -> float:
         return float("nan")
     halves = np.stack([draws[0, :half], draws[0, -half:]])
     folded = np.abs(halves - np.median(halves))
-    return max(
-        float(array_stats.rhat(_normal_scores(part), method="identity"))
-        for part in (halves, folded)
-    )
+    return max(_ratio(_normal_scores(part)) for part in (halves, folded))
+
+
+def _ratio(sequences: NDArray[np.float64]) -> float:
+    """Return ``sqrt((n - 1) / n + B / (n W))`` of sequences (2, n), eqs. 1 to 4 there."""
+    n = sequences.shape[1]
+    between = sequences.mean(axis=1).var(ddof=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return float(np.sqrt((n - 1) / n + between / sequences.var(axis=1, ddof=1).mean()))
 
 
 def _normal_scores(values: NDArray[np.float64]) -> NDArray[np.float64]:

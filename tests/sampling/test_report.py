@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streammc.sampling.advice import summary_warnings
+from streammc.sampling.advice import mixing_warnings, summary_warnings
 
 QUIET = {
     "n_blocks": 10,
@@ -42,3 +42,37 @@ def test_a_small_correction_that_is_no_chance_is_a_warning(sign):
 def test_a_large_correction_is_told_once():
     (line,) = summary_warnings({}, QUIET, audit(0.2, 0.005))
     assert "above 0.1" in line
+
+
+def statistics(r_hat=1.0, ess_bulk=2000.0, ess_tail=1500.0):
+    return {"r_hat": r_hat, "ess_bulk": ess_bulk, "ess_tail": ess_tail}
+
+
+@pytest.mark.parametrize("chains", [1, 4, 16])
+def test_mixing_is_silent_where_it_is_good(chains):
+    good = statistics(1.009, 100.0 * max(chains, 4), 100.0 * max(chains, 4))
+    assert [] == mixing_warnings({"a": good, "b": statistics(1.0, 2000.0, 2000.0)}, chains)
+
+
+@pytest.mark.parametrize("chains", [1, 4])
+@pytest.mark.parametrize(
+    ("bad", "parts"),
+    [
+        (statistics(r_hat=1.04), ("largest r_hat is 1.040 (b)", "pt")),
+        (statistics(ess_bulk=1.7), ("smallest ess is 1.7 (b), below 400", "--draws")),
+        (statistics(ess_tail=399.0), ("smallest ess is 399 (b), below 400", "--draws")),
+        (statistics(None, None, None), ("draws of b have mixed is not known", "constant")),
+        (statistics(r_hat=None), ("draws of b have mixed is not known", "constant")),
+    ],
+)
+def test_mixing_warns_of_the_worst_parameter(chains, bad, parts):
+    (line,) = summary_warnings(
+        {"a": statistics(), "b": bad, "c": statistics()}, {**QUIET, "chains": chains}, None
+    )
+    for part in parts:
+        assert part in line
+
+
+def test_more_chains_need_more_independent_draws():
+    (line,) = mixing_warnings({"a": statistics(ess_bulk=1000.0)}, 16)
+    assert "below 1600" in line
