@@ -9,6 +9,7 @@ from streammc.samplers.metropolis_mint import TEMPERED
 from streammc.samplers.metropolis_options import APPROXIMATE
 from streammc.samplers.stochastic_options import BIASED
 from streammc.samplers.temperature import Schedule
+from streammc.sampling.audit_advice import audit_warnings
 
 DEFF_WARNING = 2.0
 R_HAT_WARNING = 1.01
@@ -16,8 +17,6 @@ R_HAT_OF_ONE = 1.03
 """Of one chain: two halves of 400 independent draws exceed 1.01 one time in ten by chance."""
 ESS_IN_ALL = 400
 ESS_PER_CHAIN = 100
-CORRECTION_WARNING = 0.1
-CORRECTION_Z = 4.5
 VARIANCE_WARNING = 1.0
 BIAS_WARNING = 0.05
 DECISION_WARNING = 0.05
@@ -89,29 +88,7 @@ def summary_warnings(
             f"runs of {sampling['deff_rows']} rows have design effect {sampling['deff']:.1f}, "
             f"above {DEFF_WARNING:g}: the rows are ordered; ingest with --shuffle"
         )
-    if audit is not None and audit["largest_correction"] > CORRECTION_WARNING:
-        lines.append(
-            f"the audit corrects a mean by {audit['largest_correction']:.2f} posterior sd, above "
-            f"{CORRECTION_WARNING}: use the audit's weights, a larger --subsample-size, or hmc"
-        )
-    elif audit is not None and audit["largest_z"] > CORRECTION_Z:
-        moved = {
-            label: abs(entry["correction_sd"]) / entry["mcse_sd"]
-            for label, entry in audit["parameters"].items()
-            if entry["correction_sd"] is not None and entry["mcse_sd"]
-        }
-        worst = max(moved, key=lambda label: moved[label])
-        lines.append(
-            f"the audit corrects the mean of {worst} by "
-            f"{abs(audit['parameters'][worst]['correction_sd']):.2g} posterior sd, small but not "
-            f"by chance (z = {audit['largest_z']:.1f}): use the audit's weights where it matters"
-        )
-    if audit is not None and audit["pareto_k"] is not None and audit["pareto_k"] > 0.7:
-        lines.append(
-            f"the audit's weights are heavy-tailed (Pareto k {audit['pareto_k']:.2f}): its "
-            "correction cannot be trusted; use a larger --subsample-size or hmc"
-        )
-    return lines
+    return lines + audit_warnings(audit)
 
 
 def mixing_warnings(
