@@ -61,7 +61,7 @@ def audit_once(
     from streammc.cli.recorded import recorded_job
     from streammc.control_variates.expansion import ControlVariates
     from streammc.errors import DataError
-    from streammc.sampling.advice import summary_warnings
+    from streammc.sampling.audit_advice import audited_again
     from streammc.sampling.report import run_audit
     from streammc.sampling.setup import CONTROL_VARIATES
     from streammc.trace.run_directory import RunDirectory
@@ -81,10 +81,8 @@ def audit_once(
         verdict = run_audit(run, dataset, job.model, cv, scheduler=scheduler, progress=progress)
         summary = run.attributes.get("summary")
         if summary is not None:
-            summary = {**summary, "audit": verdict}
-            summary["warnings"] = summary_warnings(
-                summary["parameters"], summary["sampling"], verdict
-            )
+            lines = audited_again(summary["warnings"], summary["audit"], verdict)
+            summary = {**summary, "audit": verdict, "warnings": lines}
             run.set_attributes({"summary": summary})
     return verdict, True
 

@@ -34,7 +34,9 @@ def diagnosis(path: str) -> dict[str, Any]:
     from streammc.diagnostics.original_scale import ratios, transform
     from streammc.diagnostics.summary import draws_and_labels, signs, summarize, summarize_draws
     from streammc.errors import DataError, MissingError
+    from streammc.sampling.advice import mixing_warnings
     from streammc.sampling.cost import run_cost
+    from streammc.sampling.heated import temperature_facts
     from streammc.trace.datatree import open_run
     from streammc.trace.run_directory import RunDirectory
 
@@ -66,7 +68,7 @@ def diagnosis(path: str) -> dict[str, Any]:
         "audit": None,
         "sampling": {
             "sampler": run.attributes.get("sampler", {}).get("name"),
-            "temperature": run.identity.get("temperature", 1.0),
+            **temperature_facts(run),
             "iterations": int(stats["lp"].size),
             "log_lik_variance_mean": float(stats["log_lik_variance"].mean()),
             "acceptance_rate": float(stats["acceptance_rate"].mean()),
@@ -79,6 +81,7 @@ def diagnosis(path: str) -> dict[str, Any]:
         },
         "cost": spent,
         "warnings": [
-            f"the run is unfinished: {run.committed_draws} of {run.draws} draws; resume it"
+            f"the run is unfinished: {run.committed_draws} of {run.draws} draws; resume it",
+            *mixing_warnings(parameters, run.chains),
         ],
     }

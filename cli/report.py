@@ -26,7 +26,9 @@ def run_document(path: str, summary: Mapping[str, Any]) -> dict[str, Any]:
         "model": run.identity["model"]["name"],
         "sampler": run.attributes.get("sampler", {}).get("name"),
         "seed": run.identity["seed"],
-        "temperature": run.identity.get("temperature", 1.0),
+        "temperature": summary.get("sampling", {}).get(
+            "temperature", run.identity.get("temperature", 1.0)
+        ),
         "chains": run.chains,
         "draws": run.committed_draws,
         "warmup": run.committed_warmup,

@@ -219,7 +219,8 @@ def prepare(
     remedy
         What is done where it is not. ``skip``: the proposal is rejected; ``grow``: the
         minibatches double, each keeping its terms; ``shrink``, ``heat``: the proposal is
-        rejected and from now on steps are shorter, or the temperature is higher.
+        rejected and, in the warm-up, from now on steps are shorter, or the temperature is
+        higher. The draws skip instead: what adapts to the past has no invariant density.
     smoothing
         Weight of the moving average of earlier standard deviations, in [0, 1).
     """
@@ -234,4 +235,8 @@ def prepare(
     settings = np.array(
         [size, batches, limit, REMEDIES.index(remedy), smoothing, made.error], dtype=float
     )
-    return Prepared(settings, table, size if (batches + 1) * size < population else 0, True)
+    frozen = settings.copy()
+    if remedy in (SHRINK, HEAT):
+        frozen[_REMEDY] = _SKIP
+    first = size if (batches + 1) * size < population else 0
+    return Prepared(settings, table, first, True, frozen=frozen)

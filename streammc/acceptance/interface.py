@@ -81,3 +81,9 @@ class Prepared(NamedTuple):
     """Whether every decision looks at all rows: they are then held in memory if they fit."""
     carries: bool = False
     """Whether the estimate at the position is carried along, and not made again."""
+    frozen: Vector | None = None
+    """Settings of the draws, which change neither step size nor temperature; ``None``: the same."""
+
+    def settings_of(self, warmup: bool) -> Vector:
+        """Return the settings of an iteration of the warm-up, or of the draws."""
+        return self.settings if warmup or self.frozen is None else self.frozen

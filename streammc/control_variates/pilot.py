@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import chdtri
 
 from streammc import rng
 from streammc.control_variates.draws import covering_draws
@@ -23,6 +24,8 @@ from streammc.protocols import Dataset, Index, Matrix, Model, Rows, Vector
 PILOT_ROWS = 262_144
 N_DRAWS = 64
 _BATCH_BYTES = 2**24
+_FEW_UNITS = 30
+_BY_CHANCE = 1e-4
 
 
 def remainders(
@@ -123,8 +126,11 @@ class Pilot:
                 )
         return UnitMoments(*moments)
 
-    def deff(self, unit_rows: int) -> float:
-        """Return b Var(D_j / b) / Var(d_i), the median over draws; 1 where nothing varies."""
+    def design_effect(self, unit_rows: int) -> float:
+        """Return b Var(D_j / b) / Var(d_i), the median over draws; 1 where nothing varies.
+
+        Of the design as it is: a short last unit has a total of its own.
+        """
         if unit_rows == 1:
             return 1.0
         equal = replace(self, relative=None)
@@ -132,6 +138,31 @@ class Pilot:
             ratio = equal.units(unit_rows).variance / (unit_rows * equal.units(1).variance)
         ratio = ratio[np.isfinite(ratio)]
         return float(np.median(ratio)) if len(ratio) else 1.0
+
+    def deff(self, unit_rows: int) -> float:
+        """Return how much more totals vary than those of independent rows: 1 where rows are.
+
+        With ``c_j`` rows in unit ``j``, certainty rows left out, and ``m`` the mean of ``d_i``:
+        ``sum_j (D_j - c_j m)^2 / sum_i (d_i - m)^2``, the median over draws. A short last unit
+        counts as the rows that it has. At most 1 where fewer than 30 units show no more than
+        independent rows do (chi-square, 1e-4).
+        """
+        if unit_rows == 1:
+            return 1.0
+        kept = (self.rows < self.n_rows) & ~self.left_out
+        shape = (len(self.starts), -1, unit_rows)
+        units = int(kept.reshape(shape).any(axis=2).sum())
+        ratios = []
+        for values in self.values:
+            d = np.where(kept, values.astype(np.float64), 0.0)
+            with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+                d -= np.where(kept, d.sum() / kept.sum(), 0.0)
+                ratios.append((d.reshape(shape).sum(axis=2) ** 2).sum() / (d * d).sum())
+        known = np.asarray(ratios)[np.isfinite(ratios)]
+        ratio = float(np.median(known)) if len(known) else 1.0
+        if units < _FEW_UNITS and ratio * units < chdtri(max(units - 1, 1), _BY_CHANCE):
+            return min(ratio, 1.0)
+        return ratio
 
 
 def evaluate(cv: ControlVariates, dataset: Dataset, model: Model, unit_rows: int) -> Pilot:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.diagnostics.quantiles import quantiles
+from streammc.diagnostics.r_hat import r_hat
 from streammc.errors import StreammcError
 
 TAIL = (0.05, 0.95)
@@ -78,10 +79,6 @@ def signed_statistics(
                     _, below_terms = ratio_terms(below, sign)
                     tails.append(p * (1 - p) / array_stats.mcse(below_terms, method="mean") ** 2)
                 found["ess_tail"] = min(tails)
-                if len(draws) > 1:
-                    # Of what was sampled, and of what the mean is made of.
-                    found["r_hat"] = max(
-                        array_stats.rhat(draws, method="rank"),
-                        array_stats.rhat(terms, method="rank"),
-                    )
+                # Of what was sampled, and of what the mean is made of.
+                found["r_hat"] = max(r_hat(draws), r_hat(terms))
     return found

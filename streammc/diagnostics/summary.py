@@ -3,8 +3,9 @@
 R-hat is the larger of the rank-normalised and the folded split R-hat, the effective
 sample sizes are those of Vehtari et al. 2021 (Bayesian Analysis 16, 667-718). All are
 computed by ArviZ, with its defaults, so that ``arviz_stats.summary`` on the same run
-shows the same numbers. Where it calls a constant a perfect sample, we say nothing:
-what cannot be known is ``None``, and ``None`` never counts as converged.
+shows the same numbers. R-hat of one chain, which ArviZ leaves out, compares its halves.
+Where ArviZ calls a constant a perfect sample, we say nothing: what cannot be known is
+``None``, and ``None`` never counts as converged.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streammc.diagnostics.r_hat import r_hat
 from streammc.diagnostics.signed import require_no_sign, signed_statistics
 
 if TYPE_CHECKING:
@@ -41,8 +43,8 @@ def summarize(tree: xr.DataTree, *, plain: bool = False) -> dict[str, Statistics
     -------
     dict
         label -> ``mean, sd, mcse_mean, ess_bulk, ess_tail, r_hat, q5, median, q95``;
-        ``None`` where a statistic does not exist: R-hat of one chain, any of a
-        constant, of fewer than four draws, or of values that are not finite.
+        ``None`` where a statistic does not exist: any of a constant, of fewer than
+        four draws, or of values that are not finite.
 
     Raises
     ------
@@ -123,8 +125,7 @@ def _statistics(draws: NDArray[np.float64], sign: NDArray[np.float64] | None) ->
                 found["mcse_mean"] = array_stats.mcse(draws, method="mean")
                 found["ess_bulk"] = array_stats.ess(draws, method="bulk")
                 found["ess_tail"] = array_stats.ess(draws, method="tail", prob=tail)
-                if len(draws) > 1:
-                    found["r_hat"] = array_stats.rhat(draws, method="rank")
+                found["r_hat"] = r_hat(draws)
     names = ("mean", "sd", "mcse_mean", "ess_bulk", "ess_tail", "r_hat", "q5", "median", "q95")
     return {name: _number(found.get(name)) for name in names}
 

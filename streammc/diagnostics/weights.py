@@ -7,7 +7,11 @@ of the two means is common and cancels. To first order it is the mean of
     h = v (x - sum v x / S) - (x - mean x),    v = w / mean w,
 
 (the influence terms of the two means), whose standard error is sd(h) / sqrt(ESS(h)),
-with the effective sample size of h over the chains.
+with the effective sample size of h over the chains. The ratio of the standard deviations
+has the same kind of error: with A and B the weighted and the plain variance, that of its
+logarithm is the error of the mean of
+
+    g = (v ((x - sum v x / S)^2 / A - 1) - ((x - mean x)^2 / B - 1)) / 2.
 """
 
 from __future__ import annotations
@@ -46,11 +50,12 @@ def audit_weights(
     -------
     dict
         ``draws``; ``ess``, the effective sample size (sum w)^2 / sum w^2 of the weights;
+        ``largest_weight``, relative to their mean;
         ``pareto_k`` of their right tail (``None`` if all are equal or there are fewer
         than 25); ``largest_correction`` in posterior sd and ``largest_z``; and
         ``parameters``: label -> ``mean`` (weighted), ``correction``, ``mcse``, both
         also in posterior sd as ``correction_sd`` and ``mcse_sd``, and ``sd_ratio``,
-        weighted over plain.
+        weighted over plain, with its error ``sd_ratio_mcse``.
 
     Raises
     ------
@@ -70,6 +75,7 @@ def audit_weights(
     return {
         "draws": int(weight.size),
         "ess": float(weight.sum() ** 2 / (weight**2).sum()),
+        "largest_weight": float(weight.max()),
         "pareto_k": pareto_k(log_weight),
         "largest_correction": max((abs(c) for c in corrections if c is not None), default=0.0),
         "largest_z": max(scores, default=0.0),
@@ -115,23 +121,31 @@ def _relative(log_weight: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _correction(draws: NDArray[np.float64], weight: NDArray[np.float64]) -> dict[str, float | None]:
     """Return the paired correction of one parameter (chain, draw)."""
-    from arviz_stats.base import array_stats
-
-    names = ("mean", "correction", "mcse", "correction_sd", "mcse_sd", "sd_ratio")
+    names = ("mean", "correction", "mcse", "correction_sd", "mcse_sd", "sd_ratio", "sd_ratio_mcse")
     center, sd = draws.mean(), draws.std(ddof=1) if draws.size > 1 else 0.0
     if not (np.isfinite(sd) and sd > 0):
         return dict.fromkeys(names)
     x = (draws - center) / sd  # in posterior sd: no cancellation against the mean
     moved = float((weight * x).mean())
-    influence = weight * (x - moved) - x
-    if draws.shape[1] >= _FEWEST_DRAWS:
-        with np.errstate(all="ignore"):
-            error = float(array_stats.mcse(influence, method="mean"))
-    else:
-        error = float(influence.std(ddof=1) / np.sqrt(influence.size))
-    spread = np.sqrt((weight * (x - moved) ** 2).mean() / (x**2).mean())
-    values = (center + sd * moved, sd * moved, sd * error, moved, error, float(spread))
+    error = _error(weight * (x - moved) - x)
+    square, plain = (x - moved) ** 2, x**2
+    weighted = (weight * square).mean()
+    spread = np.sqrt(weighted / plain.mean())
+    with np.errstate(invalid="ignore", divide="ignore"):
+        relative = 0.5 * (weight * (square / weighted - 1.0) - (plain / plain.mean() - 1.0))
+    ratio_error = spread * _error(relative)
+    values = (center + sd * moved, sd * moved, sd * error, moved, error, spread, ratio_error)
     return {
         name: float(value) if np.isfinite(value) else None
         for name, value in zip(names, values, strict=True)
     }
+
+
+def _error(terms: NDArray[np.float64]) -> float:
+    """Return the Monte Carlo error of the mean of terms (chain, draw)."""
+    from arviz_stats.base import array_stats
+
+    if terms.shape[1] < _FEWEST_DRAWS:
+        return float(terms.std(ddof=1) / np.sqrt(terms.size))
+    with np.errstate(all="ignore"):
+        return float(array_stats.mcse(terms, method="mean"))

@@ -9,6 +9,9 @@ from typing import Any, Final
 from streammc.errors import ConfigError
 from streammc.samplers.options import STATISTICS, SubsampleOptions, build
 
+PERTURBED: Final = "perturbed"
+FEWEST_UNITS: Final = 2
+"""Of a subsample: one has no variance."""
 VARIANCE_LIMIT: Final = 3.0
 """Above it the perturbation can be large without a sign of it."""
 
@@ -22,7 +25,7 @@ class HmcEcs(SubsampleOptions):
     allow_high_variance: bool = False
 
     name = "hmc-ecs"
-    target = "perturbed"
+    target = PERTURBED
     statistics = STATISTICS
     subsampled = True
     audited = True
@@ -33,6 +36,13 @@ class HmcEcs(SubsampleOptions):
         super().__post_init__()
         if self.variance not in ("unbiased", "paper"):
             raise ConfigError(f"variance must be 'unbiased' or 'paper', found {self.variance!r}")
+        b = self.unit_rows or 1
+        if self.subsample_size is not None and self.subsample_size <= b:
+            raise ConfigError(
+                f"subsample_size must be more than one unit of {b} row{'s' * (b > 1)}, or no "
+                f"variance can be estimated, found {self.subsample_size}: use {FEWEST_UNITS * b} "
+                "rows or more, or shorter units"
+            )
 
     @property
     def factor_units(self) -> int:

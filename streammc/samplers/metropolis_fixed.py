@@ -27,7 +27,8 @@ class FixedMetropolis(MetropolisOptions):
     """The standard deviation that is too large."""
     remedy: str = "skip"
     """What is done then: ``skip`` the decision, ``grow`` its minibatches to twice their size, or
-    skip and ``shrink`` the step size or ``heat`` the temperature from then on."""
+    skip and, in the warm-up, ``shrink`` the step size or ``heat`` the temperature from then on;
+    the draws keep both."""
     smoothing: float = 0.0
     """Weight of earlier decisions in a moving average of the standard deviation, in [0, 1)."""
 

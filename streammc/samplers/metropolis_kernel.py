@@ -274,7 +274,7 @@ class MetropolisKernel(Chain):
                 self._work,
                 self._at,
                 problem.moves,
-                problem.prepared.settings,
+                problem.prepared.settings_of(warmup),
                 problem.prepared.table,
                 tempering,
                 final * problem.implied,

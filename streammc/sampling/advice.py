@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from streammc.samplers.metropolis_mint import TEMPERED
 from streammc.samplers.metropolis_options import APPROXIMATE
 from streammc.samplers.stochastic_options import BIASED
 from streammc.samplers.temperature import Schedule
+from streammc.sampling.audit_advice import audit_warnings
 
 DEFF_WARNING = 2.0
 R_HAT_WARNING = 1.01
-CORRECTION_WARNING = 0.1
-CORRECTION_Z = 4.5
+R_HAT_OF_ONE = 1.03
+"""Of one chain: two halves of 400 independent draws exceed 1.01 one time in ten by chance."""
+ESS_IN_ALL = 400
+ESS_PER_CHAIN = 100
 VARIANCE_WARNING = 1.0
 BIAS_WARNING = 0.05
 DECISION_WARNING = 0.05
@@ -36,12 +40,21 @@ def summary_warnings(
             f"warmup of {sampling['warmup']} is shorter than 5 x {blocks} blocks: the first "
             "subsample may still be felt"
         )
-    settled = Schedule.parse(sampling.get("temperature", 1.0)).settled
+    asked = sampling.get("temperature_asked", sampling.get("temperature", 1.0))
+    settled = Schedule.parse(asked).settled
     if settled > sampling["warmup"]:
         lines.append(
             f"the temperature is 1 from iteration {settled} on, after the warm-up of "
             f"{sampling['warmup']}: leave out the first {settled - sampling['warmup']} draws of "
             "every chain, or use more --warmup"
+        )
+    if sampling.get("temperatures"):
+        low, high = min(sampling["temperatures"]), max(sampling["temperatures"])
+        found = f"{high:.3g}" if low == high else f"{low:.3g} to {high:.3g}, by chain"
+        lines.append(
+            f"remedy=heat raised the temperature in the warm-up, to {found}: the draws are of a "
+            "tempered posterior, which is wider; use remedy=grow, a larger --subsample-size, "
+            "control variates, or hmc-ecs"
         )
     if sampling["theta_star_certified"] is False:
         lines.append(
@@ -50,9 +63,7 @@ def summary_warnings(
         )
     if sampling["divergences"]:
         lines.append(f"{sampling['divergences']} divergent transitions: use a smaller step size")
-    rhats = [p["r_hat"] for p in parameters.values() if p["r_hat"] is not None]
-    if rhats and max(rhats) > R_HAT_WARNING:
-        lines.append(f"largest r_hat is {max(rhats):.3f}, above {R_HAT_WARNING}: draw more")
+    lines += mixing_warnings(parameters, sampling.get("chains", 1))
     if sampling.get("target") == BIASED:
         lines += bias_warnings(sampling)
     elif (
@@ -77,29 +88,53 @@ def summary_warnings(
             f"runs of {sampling['deff_rows']} rows have design effect {sampling['deff']:.1f}, "
             f"above {DEFF_WARNING:g}: the rows are ordered; ingest with --shuffle"
         )
-    if audit is not None and audit["largest_correction"] > CORRECTION_WARNING:
+    return lines + audit_warnings(audit)
+
+
+def mixing_warnings(
+    parameters: Mapping[str, Mapping[str, float | None]], chains: int
+) -> list[str]:
+    """Return what R-hat and the effective sample sizes say: a line each, for the worst parameter.
+
+    The limits are those of Vehtari et al. 2021: R-hat 1.01, and 100 independent draws a chain,
+    400 in all. R-hat of one chain compares its halves, and its limit is 1.03.
+    """
+    lines = []
+    ess = {
+        label: min(entry["ess_bulk"], entry["ess_tail"])
+        for label, entry in parameters.items()
+        if entry["ess_bulk"] is not None and entry["ess_tail"] is not None
+    }
+    r_hats = {k: entry["r_hat"] for k, entry in parameters.items() if entry["r_hat"] is not None}
+    unknown = [label for label in parameters if label not in ess or label not in r_hats]
+    if unknown:
         lines.append(
-            f"the audit corrects a mean by {audit['largest_correction']:.2f} posterior sd, above "
-            f"{CORRECTION_WARNING}: use the audit's weights, a larger --subsample-size, or hmc"
+            f"whether the draws of {listed(unknown)} have mixed is not known: they are constant, "
+            "not finite, or fewer than 4 a chain; draw more, and look at acceptance_rate and "
+            "divergences"
         )
-    elif audit is not None and audit["largest_z"] > CORRECTION_Z:
-        moved = {
-            label: abs(entry["correction_sd"]) / entry["mcse_sd"]
-            for label, entry in audit["parameters"].items()
-            if entry["correction_sd"] is not None and entry["mcse_sd"]
-        }
-        worst = max(moved, key=lambda label: moved[label])
+    worst = max(r_hats, key=lambda label: r_hats[label], default=None)
+    highest = R_HAT_OF_ONE if chains == 1 else R_HAT_WARNING
+    if worst is not None and r_hats[worst] > highest:
+        of = "the halves of the only chain" if chains == 1 else "the chains"
         lines.append(
-            f"the audit corrects the mean of {worst} by "
-            f"{abs(audit['parameters'][worst]['correction_sd']):.2g} posterior sd, small but not "
-            f"by chance (z = {audit['largest_z']:.1f}): use the audit's weights where it matters"
+            f"largest r_hat is {r_hats[worst]:.3f} ({worst}), above {highest}: {of} do not "
+            "agree; use more --warmup and --draws, or look for several modes with pt"
         )
-    if audit is not None and audit["pareto_k"] is not None and audit["pareto_k"] > 0.7:
+    limit = max(ESS_IN_ALL, ESS_PER_CHAIN * chains)
+    worst = min(ess, key=lambda label: ess[label], default=None)
+    if worst is not None and ess[worst] < limit:
         lines.append(
-            f"the audit's weights are heavy-tailed (Pareto k {audit['pareto_k']:.2f}): its "
-            "correction cannot be trusted; use a larger --subsample-size or hmc"
+            f"smallest ess is {ess[worst]:.3g} ({worst}), below {limit}: means and quantiles are "
+            "not yet sure; use more --draws"
         )
     return lines
+
+
+def listed(labels: Sequence[str]) -> str:
+    """Return up to three labels as text."""
+    more = f" and {len(labels) - 3} more" if len(labels) > 3 else ""
+    return f"{', '.join(labels[:3])}{more}"
 
 
 def bias_warnings(sampling: dict[str, Any]) -> list[str]:

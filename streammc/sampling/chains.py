@@ -96,7 +96,8 @@ class Chains:
         results = [future.result() for future in futures]
         self.clock[phase] += time.perf_counter() - begun
         merged = {name: np.stack([result[name] for result in results]) for name in results[0]}
-        theta = self.problem.constrain(merged.pop("theta"))
+        with np.errstate(over="ignore"):  # what is infinite is refused by name
+            theta = self.problem.constrain(merged.pop("theta"))
         trace.append(phase, theta, merged, self.checkpoint())
         return merged
 

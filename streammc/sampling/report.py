@@ -17,7 +17,8 @@ from streammc.sampling.advice import summary_warnings
 from streammc.sampling.audit import audit_draws, log_weights, thin
 from streammc.sampling.carried_noise import tempered_facts
 from streammc.sampling.cost import run_cost
-from streammc.sampling.identity import finite_or_none, schedule_of
+from streammc.sampling.heated import temperature_facts
+from streammc.sampling.identity import finite_or_none
 from streammc.sampling.recalibrate import described
 from streammc.trace.datatree import open_run
 from streammc.trace.run_directory import RunDirectory
@@ -160,7 +161,7 @@ def _sampling(
     facts: dict[str, Any] = {
         "sampler": setup.sampler.name,
         "target": setup.sampler.target,
-        "temperature": schedule_of(run.identity).describe(),
+        **temperature_facts(run),
         "reason": setup.reason,
         "chains": run.chains,
         "draws": run.draws,

@@ -17,6 +17,7 @@ from streammc.control_variates.units import plan_units
 from streammc.errors import IdentityError, RefusedError
 from streammc.protocols import Dataset, Model, Sampler, SubsamplingSampler
 from streammc.registry import sampler as sampler_builder
+from streammc.samplers.energy_conserving import FEWEST_UNITS, PERTURBED
 from streammc.samplers.equi_energy import EquiEnergy
 from streammc.samplers.metropolis_options import APPROXIMATE, MetropolisOptions
 from streammc.samplers.stochastic_options import BIASED, NONE, StochasticGradient
@@ -150,6 +151,12 @@ def decide(
 
         chosen = tune(dataset, model, cv, chosen, cast(StochasticGradient, wanted))
     if chosen.refused is None or wanted.forced:
+        if wanted.target == PERTURBED and chosen.k < FEWEST_UNITS:
+            raise RefusedError(
+                f"expected a subsample of at least {FEWEST_UNITS} units, found {chosen.k} of "
+                f"{chosen.unit_rows} rows in a table of {dataset.n_rows}: no variance can be "
+                "estimated from one; use a smaller --unit-rows, a larger --subsample-size, or hmc"
+            )
         return Setup(wanted, cv, chosen, "; ".join([reason] * bool(reason) + [*chosen.reasons]))
     if sampler is None:
         return Setup(sampler_builder("hmc")(), cv, None, f"hmc, because {chosen.refused}")

@@ -11,7 +11,7 @@ import numpy as np
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.gradient_noise import gradient_noise
 from streammc.control_variates.plan import Plan
-from streammc.errors import ConfigError
+from streammc.errors import ConfigError, RefusedError
 from streammc.estimators.target import Base
 from streammc.numerics.blas import single_threaded
 from streammc.numerics.sums import taylor
@@ -69,6 +69,13 @@ def tune(
             relative=plan.relative,
         )
         noise = found.covariance
+        if not np.isfinite(noise).all():
+            raise RefusedError(
+                f"expected a finite variance of the gradient for {sampler.name}, found none: the "
+                "posterior has no width, as where columns fit the response exactly or the response "
+                "is far from the priors; give the scale a tighter prior (--prior), rescale the "
+                "response, or use hmc"
+            )
         at = _approximation(sampler, cv, noise)
         if isinstance(sampler, Sghmc):
             step, n_steps, covariance = _trajectory(sampler, at)

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from streammc.errors import ConfigError, OutputError, StorageIOError, StreammcError
 from streammc.trace import commit, durable
 from streammc.trace.codec import check_name
+from streammc.trace.finite import require_finite
 from streammc.trace.identity import check_identity
 from streammc.trace.layout import SAMPLES, Dimensioned, initial_arrays, make_layout
 from streammc.trace.lock import FOLDER, is_locked_here, run_lock
@@ -198,6 +199,8 @@ class RunDirectory(RunView):
         ------
         StreammcError
             If an argument is not what comes next: an error of the caller.
+        ModelError
+            If a draw is not finite.
         IdentityError
             If draws that are computed again come out otherwise.
         StorageIOError, AccessError
@@ -218,8 +221,7 @@ class RunDirectory(RunView):
         wrong |= {name for name in stats if np.shape(stats[name]) != shape[:2]}
         if wrong:
             raise StreammcError(f"expected statistics of shape {shape[:2]}, found {sorted(wrong)}")
-        if not np.isfinite(theta).all():
-            raise StreammcError("expected finite draws, found NaN or infinity in theta")
+        require_finite(theta, self.labels, phase, start)
         arrays = state.layout.interval_arrays(phase, start, theta, stats)
         with self._writing():
             files, again, sums = commit.encode_interval(self.path, state, arrays, start)

@@ -206,6 +206,51 @@ def test_a_single_row_has_an_r_hat_and_finite_draws(here: Path) -> None:
         assert np.isfinite([entry["mean"], entry["sd"], entry["r_hat"]]).all()
 
 
+EXACT = {
+    "constant": (X[:50], np.full(50, 3.0)),
+    "zeros": (X[:50], np.zeros(50)),
+    "perfect": (X[:50], 1.0 + 2.0 * X[:50]),
+    "one row": (X[:1], np.ones(1)),
+    "two rows": (X[:2], np.array([1.0, 0.0])),
+    "two equal rows": (X[[0, 0]], np.ones(2)),
+    "far": (X[:50], 1e5 + RNG.normal(size=50)),
+    "far counts": (X[:50], np.round(1e5 + 300.0 * RNG.normal(size=50))),
+}
+MIXED = [
+    *((name, "gaussian", "auto") for name in EXACT),
+    *((name, "student-t", "auto") for name in EXACT if not name.startswith("far")),
+    *((name, "logistic", "auto") for name in ("zeros", "one row", "two rows", "two equal rows")),
+    *((name, "negative-binomial", "auto") for name in ("zeros", "one row", "far counts")),
+    *(("constant", "gaussian", sampler) for sampler in ("mh", "pt", "hmc-ecs")),
+]
+
+
+@pytest.mark.parametrize(("name", "model", "sampler"), MIXED)
+def test_an_exact_fit_and_a_far_response_end_with_a_remedy(
+    name: str, model: str, sampler: str, here: Path
+) -> None:
+    x, y = EXACT[name]
+    write({"x": x, "y": y})
+    assert 0 == streammc("ingest", "t.parquet", "s", "--response", "y", "--quiet").code
+    run = ("sample", "s", "-o", "run", "--model", model, "--sampler", sampler)
+    done = streammc(*run, "--draws", "40", "--warmup", "40", "--chains", "1", "--seed", "1")
+    assert done.code in (0, 65), done.err
+    if done.code == 65:
+        line = done.err.splitlines()[-1]
+        assert ";" in line, line
+    else:
+        assert "warning: " in done.err
+
+
+def test_draws_that_are_not_finite_name_the_parameter(here: Path) -> None:
+    write({"x": X[:50], "y": np.full(50, 3.0)})
+    assert 0 == streammc("ingest", "t.parquet", "s", "--response", "y", "--quiet").code
+    done = streammc("sample", "s", "-o", "run", "--model", "gaussian", *FEW, "--quiet")
+    assert 65 == done.code
+    assert "sigma" in done.err
+    assert "--prior" in done.err
+
+
 ZEROS = [-0.0, 5e-324, -5e-324, 1e-310]
 
 

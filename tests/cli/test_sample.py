@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from command_line import snapshot, streammc
 
@@ -221,6 +222,26 @@ def test_audit_is_made_once_and_kept(store: Path) -> None:
     assert before == snapshot(Path("run"))
     assert done.json["audit"] == streammc("diagnose", "run", "--json").json["audit"]
     assert "largest correction" in streammc("audit", "run").out
+
+
+def test_an_audit_keeps_the_warnings_of_the_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(2)
+    rare, x = np.arange(3000) % 100 == 0, rng.normal(size=3000)
+    y = (rng.random(3000) < 0.4) & ~rare
+    lines = [f"{a:d},{b:d},{c}" for a, b, c in zip(y, rare, x, strict=True)]
+    Path("t.csv").write_text("\n".join(["y,rare,x", *lines]) + "\n")
+    assert 0 == streammc("ingest", "t.csv", "s.zarr", "--response", "y", "--quiet").code
+    words = ("sample", "s.zarr", "-o", "run", "--model", "logistic", "--sampler", "hmc-ecs")
+    counts = ("--draws", "40", "--warmup", "40", "--chains", "1", "--seed", "1", "--no-audit")
+    before = streammc(*words, *counts, "--json").json["warnings"]
+    assert any("beta[rare]" in line and "running away" in line for line in before), before
+    assert 0 == streammc("audit", "run", "--quiet").code
+    after = streammc("diagnose", "run", "--json").json
+    assert after["audit"] is not None
+    assert {line for line in before if not line.startswith("not audited")} <= {*after["warnings"]}
 
 
 def test_there_is_nothing_to_audit_in_hmc(store: Path) -> None:

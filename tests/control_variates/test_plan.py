@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 from passes import outliers, table
+from scipy.special import expit
 
 from streammc.control_variates import compute
 from streammc.control_variates import pilot as pilot_module
@@ -14,7 +15,8 @@ from streammc.control_variates.pilot import N_DRAWS, evaluate, remainders
 from streammc.control_variates.plan import Plan, plan
 from streammc.control_variates.subset import gather
 from streammc.errors import ConfigError, StoreError
-from streammc.models import gaussian_mean
+from streammc.models import gaussian_mean, logistic
+from streammc.priors import normal
 from streammc.stores import from_arrays
 
 
@@ -161,7 +163,30 @@ def test_design_effect_is_one_when_shuffled_and_large_when_sorted():
     d = pilot.values.reshape(N_DRAWS, -1)[:, :60_000]
     whole = np.pad(d, ((0, 0), (0, 32))).reshape(N_DRAWS, -1, 64).sum(axis=2)
     expected = np.median(whole.var(axis=1) / (64 * d.var(axis=1)))
-    assert pilot.deff(64) == pytest.approx(expected, rel=1e-5)
+    assert pilot.design_effect(64) == pytest.approx(expected, rel=1e-5)
+    full = d[:, : 937 * 64].reshape(N_DRAWS, -1, 64).sum(axis=2)
+    expected = np.median(full.var(axis=1) / (64 * d.var(axis=1)))
+    assert pilot.deff(64) == pytest.approx(expected, rel=0.01)
+
+
+@pytest.mark.parametrize("n", [150, 2000, 2048, 6000])
+@pytest.mark.parametrize("order", ["independent", "sorted"])
+def test_design_effect_does_not_count_a_short_last_run(n, order):
+    rng = np.random.default_rng(n)
+    X = np.c_[np.ones(n), rng.normal(size=n)]
+    y = (rng.random(n) < expit(2.0 * X[:, 1])).astype(float)
+    if order == "sorted":
+        at = np.argsort(X[:, 1])
+        X, y = X[at], y[at]
+    tight = logistic(prior={"*": normal(10.0), "beta[x]": normal(0.001)})
+    store = from_arrays(X, y, feature_names=["Intercept", "x"])
+    pilot = evaluate(compute(store, tight), store, tight, 1)
+    # What is left is chance: a chi-square of as many degrees of freedom as runs, over it.
+    runs = -(-n // 64)
+    if order == "independent":
+        assert abs(pilot.deff(64) - 1.0) < 4.5 * np.sqrt(2.0 / runs)
+    elif n > 150:
+        assert pilot.deff(64) > 2.0
 
 
 def test_a_pilot_of_some_runs_agrees_with_all_rows(monkeypatch):

@@ -35,6 +35,7 @@ def test_correction_and_sd_ratio_are_the_weighted_moments():
     assert found["largest_correction"] == abs(found["parameters"]["a"]["correction_sd"])
     assert found["largest_z"] > 4.5
     assert found["draws"] == 400
+    assert found["largest_weight"] == pytest.approx(400 * w.max(), rel=1e-9)
     json.dumps(found, allow_nan=False)
 
 
@@ -72,6 +73,28 @@ def test_a_standard_error_of_unpaired_means_would_fail():
         return np.sqrt(((w * (x - p["mean"])).var() + x.var()) / x.size)
 
     assert coverage(0.0, unpaired, 100) < 0.3
+
+
+def spread_coverage(error, rho=0.0, repeats=200, draws=200):
+    """Return the variance of (log sd_ratio - truth) / error: weights from N(0, 1) to N(0, 0.81)."""
+    rng = np.random.default_rng(5)
+    scores = []
+    for _ in range(repeats):
+        x, _ = sampled(rng, (4, draws), 0.0, rho)
+        log_weight = 0.5 * x**2 * (1.0 - 1.0 / 0.81)
+        p = audit_weights(x[:, :, None], log_weight, ["x"])["parameters"]["x"]
+        scores.append((np.log(p["sd_ratio"]) - np.log(0.9)) / error(p, x))
+    return np.var(scores)
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.5])
+def test_the_error_of_the_sd_ratio_is_its_spread(rho):
+    found = spread_coverage(lambda p, x: p["sd_ratio_mcse"] / p["sd_ratio"], rho, draws=400)
+    assert abs(found - 1.0) < 4.5 * 0.1  # the variance of 200 scores is known to 10 %
+
+
+def test_an_error_of_the_sd_ratio_without_pairing_would_fail():
+    assert spread_coverage(lambda p, x: np.sqrt(1.0 / x.size)) < 0.3
 
 
 def test_equal_weights_correct_nothing():

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from streammc import models, registry
-from streammc.errors import BusyError, ConfigError, IdentityError
+from streammc.errors import BusyError, ConfigError, IdentityError, RefusedError
 from streammc.priors import normal
-from streammc.samplers import hmc
+from streammc.samplers import hmc, hmc_ecs
 from streammc.sampling.job import run_job
 from streammc.stores import from_arrays
 from streammc.trace.datatree import open_run
@@ -250,3 +250,29 @@ def test_run_without_a_path_is_new_each_time(datasets):
     one, two = (start(datasets, None, draws=10, warmup=10, chains=1) for _ in range(2))
     assert one.path != two.path
     assert RunDirectory.open(one.path).digest() == RunDirectory.open(two.path).digest()
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"subsample_size": 1}, "more than one unit of 1 row, .* found 1: use 2 rows or more"),
+        ({"subsample_size": 8, "unit_rows": 8}, "more than one unit of 8 rows, .* use 16 rows"),
+    ],
+)
+def test_a_subsample_of_one_unit_is_a_usage_error(options, text):
+    with pytest.raises(ConfigError, match=text):
+        hmc_ecs(**options)
+    assert 2 == ConfigError.exit_code
+    hmc_ecs(subsample_size=2)
+
+
+@pytest.mark.parametrize("allow", [False, True])
+def test_a_unit_of_all_rows_is_refused(allow, tmp_path):
+    rng = np.random.default_rng(1)
+    data = from_arrays(np.c_[np.ones(150), rng.normal(size=150)], rng.random(150) < 0.5)
+    sampler = hmc_ecs(unit_rows=150, allow_high_variance=allow)
+    options = {"draws": 10, "warmup": 10, "chains": 1, "seed": 1, "path": tmp_path / "run"}
+    with pytest.raises(RefusedError, match="use .*hmc") as caught:
+        run_job(data, registry.model("logistic")(), sampler, **options)
+    assert 65 == caught.value.exit_code
+    assert [] == list(tmp_path.iterdir())

@@ -7,7 +7,19 @@ import pytest
 
 from streammc.errors import ConfigError, ModelError
 from streammc.models import logistic
-from streammc.samplers import mh, mh_austere, mh_fixed, mh_minibatch, mh_sublhd, mint
+from streammc.priors import normal
+from streammc.samplers import (
+    hmc,
+    hmc_ecs_signed,
+    mh,
+    mh_austere,
+    mh_fixed,
+    mh_minibatch,
+    mh_sublhd,
+    mint,
+    pt,
+    sgld,
+)
 from streammc.sampling.job import run_job
 from streammc.stores import from_arrays
 from streammc.trace.run_directory import RunDirectory
@@ -87,3 +99,38 @@ def test_contradictions_are_refused():
     for wrong in ({"proposal": "walk"}, {"friction": 0.0}, {"start": "far"}, {"n_steps": 0}):
         with pytest.raises(ConfigError, match=next(iter(wrong))):
             mh(**wrong)
+
+
+LOST = {
+    "mh, short steps": mh(step_size=1e-3),
+    "mh, never moves": mh(step_size=1e6),
+    "sgld, short steps": sgld(step_size=1e-3),
+    "pt, short steps": pt(step_size=1e-3, n_levels=2, n_steps=1),
+    "hmc-ecs-signed": hmc_ecs_signed(step_size=1e-3, trajectory_length=1e-3),
+}
+
+
+@pytest.mark.parametrize("kind", LOST)
+def test_one_chain_that_has_not_mixed_is_told(tmp_path, kind):
+    rng = np.random.default_rng(0)
+    X = np.c_[np.ones(400), rng.normal(size=400)]
+    data = from_arrays(X, (rng.random(400) < 0.5).astype(float))
+    options = {"draws": 600, "warmup": 20, "chains": 1, "seed": 1, "path": tmp_path / "run"}
+    report = run_job(data, logistic(prior=normal(2.0)), LOST[kind], audit=False, **options)
+    about = ("smallest ess", "have mixed is not known")
+    assert any(word in line and "beta[" in line for line in report.warnings for word in about)
+    if kind != "mh, never moves":
+        assert any("halves of the only chain" in line for line in report.warnings)
+    assert (kind == "mh, never moves") == any(
+        entry["r_hat"] is None for entry in report.summary["parameters"].values()
+    )
+
+
+def test_one_chain_that_has_mixed_is_quiet(tmp_path):
+    rng = np.random.default_rng(0)
+    X = np.c_[np.ones(400), rng.normal(size=400)]
+    data = from_arrays(X, (rng.random(400) < 0.5).astype(float))
+    options = {"draws": 1500, "warmup": 300, "chains": 1, "seed": 1, "path": tmp_path / "run"}
+    report = run_job(data, logistic(prior=normal(2.0)), hmc(), **options)
+    assert [] == report.warnings
+    assert all(entry["r_hat"] < 1.01 for entry in report.summary["parameters"].values())

@@ -1,6 +1,7 @@
 import errno
 import itertools
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from streammc.errors import (
     BusyError,
     ConfigError,
     IdentityError,
+    ModelError,
     OutputError,
     StorageIOError,
     StoreError,
@@ -251,6 +253,19 @@ def test_what_does_not_come_next_is_refused(job, tmp_path):
         with pytest.raises(ConfigError, match="object"):
             run.append("warmup", *good[:2], ({"a": np.array([{}])}, {}))
     assert RunDirectory.open(run.path).generation == 0
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_draws_that_are_not_finite_are_refused_by_name(job, tmp_path, value):
+    run = job.create(tmp_path / "run")
+    theta = job.theta("warmup", 0, 10)
+    theta[1, 3, 1] = theta[0, 7, 0] = value
+    words = {"nan": "NaN", "inf": "infinity", "-inf": "minus infinity"}[str(value)]
+    label = re.escape(run.labels[1])
+    found = f"found {words} in '{label}' .chain 1, iteration 4 of the warm-up.*; give '{label}' a"
+    with run.lock(), pytest.raises(ModelError, match=found):
+        run.append("warmup", theta, job.stats("warmup", 0, 10), job.state("warmup", 10))
+    assert ModelError.exit_code == 65
 
 
 def test_a_writer_that_lost_the_run_to_another_cannot_commit(job, tmp_path):
