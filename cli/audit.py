@@ -82,6 +82,7 @@ def audit_once(
         summary = run.attributes.get("summary")
         if summary is not None:
             summary = {**summary, "audit": verdict}
+            summary.pop("not_audited", None)
             summary["warnings"] = summary_warnings(
                 summary["parameters"], summary["sampling"], verdict
             )

@@ -12,6 +12,7 @@ from streammc.protocols import Index, Vector
 
 _CELLS: Final = 2**14
 _cube: Any = types.Array(f8, 3, "C")
+bin_matrix: Any = types.Array(types.uint16, 2, "C")
 
 
 class Thresholds(NamedTuple):
@@ -44,15 +45,16 @@ def find_thresholds(edges: Vector) -> Thresholds:
     return Thresholds(np.append(edges, np.inf), starts, low, scale, steps)
 
 
-@jit(types.void(matrix, vector, index_vector, f8, f8, i8, vector, vector, _cube), borrow=True)
-def add_histogram(scores, padded, starts, low, scale, steps, y, weight, counts):  # type: ignore[no-untyped-def]
-    """Add ``weight (1 - y)`` and ``weight y`` to the bins of ``scores`` (S, m).
+@jit(types.void(matrix, vector, index_vector, f8, f8, i8, i8, bin_matrix), borrow=True)
+def find_bins(scores, padded, starts, low, scale, steps, first, bins):  # type: ignore[no-untyped-def]
+    """Write the bins of ``scores`` (S, m) into the columns of ``bins`` from ``first`` on.
 
-    ``counts`` (S, B, 2); the bin is the number of edges up to the score. Cells rise with
-    scores, so that an edge of a lower cell is below the score and one of a higher cell
-    above it. As many steps for every score: a guess of the processor about the end of a
-    search costs more.
+    The bin is the number of edges up to the score. Cells rise with scores, so that an edge
+    of a lower cell is below the score and one of a higher cell above it. As many steps for
+    every score: a guess of the processor about the end of a search costs more.
     """
+    if first < 0:
+        return
     last = float(starts.shape[0] - 2)
     for s in range(scores.shape[0]):
         for i in range(scores.shape[1]):
@@ -65,5 +67,19 @@ def add_histogram(scores, padded, starts, low, scale, steps, y, weight, counts):
                 right = int(padded[middle] <= score)
                 at += right * (middle + 1 - at)
                 stop += (1 - right) * (middle - stop)
-            counts[s, at, 0] += weight[i] * (1.0 - y[i])
-            counts[s, at, 1] += weight[i] * y[i]
+            bins[s, first + i] = at
+
+
+@jit(types.void(bin_matrix, vector, vector, _cube), borrow=True)
+def add_bins(bins, y, weight, counts):  # type: ignore[no-untyped-def]
+    """Add ``weight (1 - y)`` and ``weight y`` of the first rows in ``bins`` (S, M) to ``counts``.
+
+    ``counts`` (S, B, 2). Thousands of rows at a time: the counts of a draw then stay in a
+    cache, those of all draws would not.
+    """
+    for s in range(counts.shape[0]):
+        for i in range(y.shape[0]):
+            at = np.int64(bins[s, i])
+            ones = weight[i] * y[i]
+            counts[s, at, 0] += weight[i] - ones
+            counts[s, at, 1] += ones

@@ -18,14 +18,25 @@ from numpy.typing import NDArray
 
 from streammc.diagnostics.quantiles import mean, quantiles
 from streammc.errors import DataError, ModelError
-from streammc.numerics.jit import index_vector, jit, matrix, vector
+from streammc.numerics.jit import (
+    LINK_TYPE,
+    design_view,
+    f8,
+    index_vector,
+    jit,
+    matrix,
+    vector,
+)
 from streammc.protocols import Matrix, Model, RowBlock, Vector
-from streammc.sampling.histogram import Thresholds, add_histogram
+from streammc.sampling.histogram import Thresholds, add_bins, find_bins
 from streammc.trace.row_arrays import RowTarget
 
-_TILE_ENTRIES = 2**19
+_TILE_ENTRIES = 2**17
 _LEAST_TILE = 64
+_cube: Any = types.Array(f8, 3, "C")
 _NEAR_ONE = 0.999
+_COUNTED_ROWS = 2**14
+"""Rows whose bins are kept until they are counted."""
 
 
 class Coefficients(NamedTuple):
@@ -52,8 +63,10 @@ class Coefficients(NamedTuple):
         eta = np.empty((n_linear + len(self.scalars), draws, len(X)))
         for a in range(n_linear):
             np.matmul(self.slopes[a], wide, out=eta[a])
-            eta[a] += self.shifts[a][:, None]
-        eta[0] += offset
+            if self.shifts[a].any():
+                eta[a] += self.shifts[a][:, None]
+        if offset.any():
+            eta[0] += offset
         eta[n_linear:] = self.scalars[:, :, None]
         return eta
 
@@ -102,6 +115,18 @@ def add_groups(means, group, x, y, weight, sums):  # type: ignore[no-untyped-def
         sums[draws + 3, group[i]] += 1.0
 
 
+@jit(types.void(LINK_TYPE, _cube, design_view, vector, vector, matrix, matrix, matrix), borrow=True)
+def log_densities(link, eta, X, y, constants, some, out, values):  # type: ignore[no-untyped-def]
+    """Write the log densities (S, m) at predictors (p, S, m); ``some`` (p, m), ``out`` of a link."""
+    for s in range(values.shape[0]):
+        for a in range(some.shape[0]):
+            for i in range(some.shape[1]):
+                some[a, i] = eta[a, s, i]
+        link(some, X, y, constants, 0, out)
+        for i in range(some.shape[1]):
+            values[s, i] = out[0, i]
+
+
 @dataclass(frozen=True, eq=False)
 class PredictTask:
     """Predictions of all rows; see ``protocols.PieceTask``."""
@@ -136,16 +161,27 @@ class PredictTask:
         for piece in pieces:
             columns = {name: np.empty(len(piece.y)) for name in self.names}
             step = self.coefficients.tile_rows()
-            for low in range(0, len(piece.y), step):
-                here = slice(low, low + step)
+            some = max(_COUNTED_ROWS // step, 1) * step
+            for start in range(0, len(piece.y), some):
+                stop = min(start + some, len(piece.y))
                 y, offset, weight = (
-                    np.ascontiguousarray(part[here], dtype=np.float64) for part in piece[3:]
+                    np.ascontiguousarray(part[start:stop], dtype=np.float64) for part in piece[3:]
                 )
-                self._tile(
-                    piece.start + low, piece.X[here], y, offset, weight, columns, here, totals
-                )
+                bins = self._bins(stop - start)
+                for low in range(start, stop, step):
+                    here = slice(low, min(low + step, stop))
+                    part = slice(low - start, here.stop - start)
+                    rows = piece.start + low, piece.X[here], y[part], offset[part], weight[part]
+                    self._tile(*rows, columns, here, totals, bins, low - start)
+                if bins.size:
+                    add_bins(bins, y, weight, totals.histogram)
             self.target.write(piece.start, columns)
         return totals
+
+    def _bins(self, rows: int) -> NDArray[np.uint16]:
+        """Return room for the bins of all draws and of their mean; none without a histogram."""
+        counted = self.scored and self.thresholds is not None
+        return np.empty((self.coefficients.draws + 1 if counted else 0, rows), np.uint16)
 
     def combine(self, left: Totals, right: Totals) -> Totals:
         """Add two neighbours."""
@@ -161,11 +197,14 @@ class PredictTask:
         columns: dict[str, Vector],
         here: slice,
         totals: Totals,
+        bins: NDArray[np.uint16],
+        first: int,
     ) -> None:
         weights = self.coefficients.weights
         eta = self.coefficients.predictors(X, offset)
         means = responses(self.model, eta)
-        if not np.isfinite(means).all():
+        # A finite sum has finite terms.
+        if not np.isfinite(means.sum()) and not np.isfinite(means).all():
             self._refuse(start, X, offset, means)
         by_row = np.ascontiguousarray(means.T)
         average = mean(by_row, weights)
@@ -179,8 +218,8 @@ class PredictTask:
                 log_density = log_average(self.model, eta, X, y, weights)
             else:
                 log_density = log_chance(self.model, eta, X, y, average, weights)
-                scores = np.concatenate([means, average[None, :]])
-                add_histogram(scores, *self.thresholds, y, weight, totals.histogram)
+                find_bins(means, *self.thresholds, first, bins)
+                find_bins(average[None, :], *self.thresholds, first, bins[-1:])
             lost = np.isnan(log_density)
             used = ~lost & (weight > 0.0)
             totals.scores[0] += float((weight[used] * log_density[used]).sum())
@@ -261,9 +300,10 @@ def log_average(
     design = np.asarray(X, dtype=np.float64).T
     out = np.empty((1 + p + p * (p + 1) // 2, m))
     values = np.empty((draws, m))
-    for s in range(draws):
-        model.link(np.ascontiguousarray(eta[:, s]), design, y, model.constants, 0, out)
-        values[s] = out[0]
+    some = np.empty((p, m))
+    log_densities(
+        model.link, np.ascontiguousarray(eta), design, y, model.constants, some, out, values
+    )
     top = values.max(axis=0)
     top = np.where(np.isfinite(top), top, 0.0)
     density = np.exp(values - top)
