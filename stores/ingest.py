@@ -5,20 +5,19 @@ from __future__ import annotations
 import os
 import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streammc.errors import ConfigError, StorageIOError, StreammcError
+from streammc.errors import ConfigError
 from streammc.stores.layout import FORMAT, ROW_ID, choose_chunk_rows, round_chunk_rows
 from streammc.stores.objects import local_path
 from streammc.stores.options import Options
 from streammc.stores.options import like as as_in
-from streammc.stores.partial import PartialDirectory, refuse_existing
+from streammc.stores.partial import refuse_existing, scratch
 from streammc.stores.prepare import Prepared, Progress
 from streammc.stores.sources import open_table
 from streammc.stores.writer import StoreWriter
@@ -161,7 +160,7 @@ def ingest(
     _check_output(target, sources)
     refuse_existing(target)
     table = open_table(sources)
-    with _scratch(target) as folder:
+    with scratch(target) as folder:
         prepared = Prepared(table, options, folder, progress)
         with StoreWriter(
             target,
@@ -300,21 +299,3 @@ def _check_output(target: Path, sources: Any) -> None:
                 f"expected an output outside the input {str(source)!r}, found {str(target)!r}: "
                 "choose another path"
             )
-
-
-@contextmanager
-def _scratch(target: Path) -> Iterator[Path]:
-    """Make a directory for temporary files beside ``target``; remove it on any exit."""
-    partial = PartialDirectory(target.with_name(f"{target.name}.scratch"), [])
-    try:
-        yield partial.root
-    except OSError as error:
-        if isinstance(error, StreammcError):
-            raise
-        reason = error.strerror or str(error)
-        raise StorageIOError(
-            f"cannot write temporary files beside {str(target)!r}: {reason}; "
-            "free space or choose another path, nothing was kept"
-        ) from error
-    finally:
-        partial.discard()

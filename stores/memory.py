@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streammc.errors import ConfigError, DataError
+from streammc.errors import DataError
 from streammc.protocols import Index, PassTask, Vector
 from streammc.stores.blocks import MemoryBlock
-from streammc.stores.faults import Faults
 from streammc.stores.layout import (
     FORMAT,
     MAX_FEATURES,
@@ -23,7 +22,7 @@ from streammc.stores.layout import (
     chunks_per_block,
     round_chunk_rows,
 )
-from streammc.stores.row_weights import find_trial_faults, find_weight_faults, proportions
+from streammc.stores.row_weights import weighted
 
 if TYPE_CHECKING:
     from streammc.stores.row_source import MemoryRows
@@ -211,7 +210,7 @@ def from_arrays(
             raise DataError(f"expected {rows} values of {label}, as X has, found {vector.shape[0]}")
         check_finite(vector[:, np.newaxis], [label])
         vectors.append(vector.astype(np.float64) if label != "y" else vector)
-    response_values, offsets, weights = _weighted(*vectors)
+    response_values, offsets, weights = weighted(*vectors)
     step = choose_chunk_rows(columns * matrix.itemsize) if chunk_rows is None else chunk_rows
     attributes = {
         "format": FORMAT,
@@ -235,26 +234,6 @@ def from_arrays(
         attributes[ROW_ID] = ROW_ID
     chunk = min(round_chunk_rows(step), rows)
     return MemoryStore(matrix, response_values, offsets, weights, attributes, chunk, ids)
-
-
-def _weighted(
-    y: NDArray[Any], offset: Vector, weight: Vector, trials: Vector
-) -> tuple[NDArray[Any], Vector, Vector]:
-    """Check weights and trials; return the response, the offset and what a row counts."""
-    faults = Faults()
-    find_weight_faults(faults, "weight", 0, weight)
-    if trials.size:
-        if not y.size:
-            raise ConfigError("expected the successes as y with trials, found no y")
-        find_trial_faults(faults, ("y", "trials"), 0, y, trials)
-    faults.refuse(lambda row: f"row {row} of the arrays, counted from 0")
-    if trials.size:
-        y, weight = proportions(y, trials), trials * weight if weight.size else trials
-        find_weight_faults(faults, "trials", 0, weight)
-        faults.refuse(lambda row: f"row {row} of the arrays, counted from 0")
-    if weight.size and not weight.any():
-        raise DataError("expected a positive weight in some row, found only 0")
-    return y, offset, weight
 
 
 def _numbers(value: ArrayLike, label: str, ndim: int) -> NDArray[Any]:

@@ -19,7 +19,7 @@ from streammc.stores.formula_blocks import FormulaBlocks
 from streammc.stores.memory import LARGEST
 from streammc.stores.options import Options
 from streammc.stores.records import Encoding
-from streammc.stores.row_ids import IdColumn
+from streammc.stores.row_ids import id_column
 from streammc.stores.scan import Scan, kept_rows, scan
 from streammc.stores.shuffle import LEAF_BYTES, shuffled
 from streammc.stores.sources import Table
@@ -59,7 +59,7 @@ class Prepared:
         self._folder = folder
         self._progress = progress
         self.warnings: list[str] = []
-        self._ids = self._id_column()
+        self._ids = id_column(table, options, folder, self.warnings)
         self._formula: FormulaBlocks | None = None
         self._blocks: TableBlocks | FormulaBlocks
         if options.formula is not None:
@@ -77,9 +77,7 @@ class Prepared:
                 options.trials,
                 self._ids and self._ids.column,
             )
-            self._blocks = TableBlocks(
-                table, self.columns.names, folder / "table", ids=self._ids
-            )
+            self._blocks = TableBlocks(table, self.columns.names, folder / "table", ids=self._ids)
             text = text_columns(table, self.columns)
             if text:
                 raise self._text(text, "text")
@@ -177,19 +175,6 @@ class Prepared:
         if self._ids is not None:
             return self._ids.dtype
         return "int64" if self._options.shuffle or self.found.n_dropped else None
-
-    def _id_column(self) -> IdColumn | None:
-        """Return the column of the row ids: as asked for, or that of the store to be like."""
-        name = self._options.row_id
-        if name is None and self._options.like is not None:
-            name = self._options.like.get("row_id")
-            if name is not None and name not in self._table:
-                self.warnings.append(
-                    f"no column {name!r}, the row id of the store given to --like: the ids are "
-                    "positions in the table"
-                )
-                name = None
-        return None if name is None else IdColumn(self._table, name, self._folder)
 
     def _fit(self, formula: str) -> FormulaBlocks:
         options = self._options

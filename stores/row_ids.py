@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.errors import ConfigError, DataError
+from streammc.errors import DataError
 from streammc.stores.columns import require_column
 from streammc.stores.faults import Faults
-from streammc.stores.layout import MAX_ID_BYTES
+from streammc.stores.layout import MAX_ID_BYTES, ROW_ID
 from streammc.stores.sources import Table
+
+if TYPE_CHECKING:
+    from streammc.stores.options import Options
 
 _INTEGER: Final = r"^(0|-?[1-9][0-9]{0,17})$"
 """A whole number of at most 18 digits in the one way to write it: nothing is lost as int64."""
@@ -90,6 +93,23 @@ class IdColumn:
         return found.astype(np.int64) if self._all_integers else found
 
 
+def id_column(table: Table, options: Options, folder: Path, messages: list[str]) -> IdColumn | None:
+    """Return the column of the row ids: as asked for, or that of the store to be like.
+
+    Where the table lacks the latter, ``messages`` gets a line.
+    """
+    name = options.row_id
+    if name is None and options.like is not None:
+        name = options.like.get(ROW_ID)
+        if name is not None and name not in table:
+            messages.append(
+                f"no column {name!r}, the row id of the store given to --like: the ids are "
+                "positions in the table"
+            )
+            name = None
+    return None if name is None else IdColumn(table, name, folder)
+
+
 def in_memory(values: Any, n_rows: int) -> NDArray[Any]:
     """Return the ids of arrays: (n,) int64, or UTF-8 texts as bytes of one width.
 
@@ -104,7 +124,9 @@ def in_memory(values: Any, n_rows: int) -> NDArray[Any]:
     if given.shape != (n_rows,):
         raise DataError(f"expected {n_rows} values of row_id, as X has, found shape {given.shape}")
     faults, locate = Faults(), "row {} of the arrays, counted from 0".format
-    array = pa.array(given if given.dtype.kind in "iufU" else given.astype(object), from_pandas=True)
+    if given.dtype.kind not in "iufU":
+        given = given.astype(object)
+    array = pa.array(given, from_pandas=True)
     found = _converted(array, faults, locate)
     if found is None:
         raise DataError(f"expected integers or text as row_id, found {array.type}: convert it")
@@ -180,20 +202,6 @@ def fixed_width(
     padded = np.zeros((len(lengths), width), np.uint8)
     padded[np.arange(width) < lengths[:, None]] = content
     return padded.reshape(-1).view(f"S{width}")
-
-
-def id_bytes(ids: NDArray[Any], width: int | None) -> NDArray[np.uint8]:
-    """Return texts (m,) as the (m, width) bytes that a store holds.
-
-    Raises
-    ------
-    ConfigError
-        If they are longer, or the store has integers.
-    """
-    if width is None or ids.dtype.itemsize > width:
-        raise ConfigError(f"expected row ids of {width or 0} bytes, found {ids.dtype.itemsize}")
-    wide = np.ascontiguousarray(ids, f"S{width}")
-    return wide.view(np.uint8).reshape(len(ids), width)
 
 
 def _kind(type_: Any) -> str:

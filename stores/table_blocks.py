@@ -99,9 +99,7 @@ class TableBlocks:
                 find_text(batch.column(index), name, start, faults, boolean=boolean)
             start += batch.num_rows
 
-    def _read(
-        self, faults: Faults, ids: IdColumn | None = None
-    ) -> Iterator[tuple[int, Matrix]]:
+    def _read(self, faults: Faults, ids: IdColumn | None = None) -> Iterator[tuple[int, Matrix]]:
         buffer = np.empty((len(self._names), self._rows))
         start, filled = 0, 0
         names, as_text = self._names, frozenset(self._coders)

@@ -38,7 +38,6 @@ from streammc.stores.layout import (
 from streammc.stores.manifest import Entry, make_manifest
 from streammc.stores.objects import local_path
 from streammc.stores.partial import PartialDirectory, refuse_existing
-from streammc.stores.row_ids import id_bytes
 from streammc.stores.schema import check_attributes, encode_features
 
 
@@ -150,9 +149,7 @@ class StoreWriter:
         StorageIOError
             If the disk is full or refuses.
         """
-        given = self._given(
-            self.n_rows, X=X, y=y, offset=offset, weight=weight, row_id=row_id
-        )
+        given = self._given(self.n_rows, X=X, y=y, offset=offset, weight=weight, row_id=row_id)
         if not self._buffers:
             self._buffers = {
                 member.name: page_aligned(member.shape(self.chunk_rows), member.dtype)
@@ -200,9 +197,7 @@ class StoreWriter:
             As :meth:`append`.
         """
         start, rows = chunk * self.chunk_rows, X.shape[0]
-        given = self._given(
-            start, X=X, y=y, offset=offset, weight=weight, row_id=row_id
-        )
+        given = self._given(start, X=X, y=y, offset=offset, weight=weight, row_id=row_id)
         with self._lock:
             if chunk < 0 or chunk in self._written or not 0 < rows <= self.chunk_rows:
                 raise ConfigError(
@@ -271,9 +266,6 @@ class StoreWriter:
         return self.features if name == "X" else [name]
 
     def _given(self, start: int, **given: NDArray[Any] | None) -> dict[str, NDArray[Any]]:
-        ids = given.get(ROW_ID)
-        if ids is not None and ids.dtype.kind == "S":
-            given[ROW_ID] = id_bytes(ids, self._members[-1].columns)
         return check_given(self._members, given, start, f"store {str(self.path)!r}")
 
     def _check_chunks(self) -> None:

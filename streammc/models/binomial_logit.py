@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from streammc.models.bernoulli_logit import chances
 from streammc.models.linear import LinearModel, default_prior
 from streammc.models.responses import proportion_fault
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit

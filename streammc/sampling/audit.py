@@ -130,9 +130,7 @@ def log_weights(
     """
     d = theta.shape[-1]
     deltas = np.ascontiguousarray(theta.reshape(-1, d) - cv.theta_star)
-    task = RemainderTask(
-        model, cv.theta_star, deltas, cv.order, _LOG_WEIGHT_ERROR / dataset.n_rows
-    )
+    task = RemainderTask(model, cv.theta_star, deltas, cv.order, _LOG_WEIGHT_ERROR / dataset.n_rows)
     sums = dataset.reduce(task, scheduler=scheduler, progress=progress)
     exact = (sums[0] + sums[1]).reshape(log_lik_variance.shape)
     weights: NDArray[np.float64] = exact - log_lik_remainder + 0.5 * log_lik_variance
@@ -162,9 +160,7 @@ def audit_seconds(
     """
     d = theta.shape[-1]
     deltas = np.ascontiguousarray(theta.reshape(-1, d) - cv.theta_star)
-    task = RemainderTask(
-        model, cv.theta_star, deltas, cv.order, _LOG_WEIGHT_ERROR / dataset.n_rows
-    )
+    task = RemainderTask(model, cv.theta_star, deltas, cv.order, _LOG_WEIGHT_ERROR / dataset.n_rows)
     source, m = dataset.rows(), TILE
     while True:
         m = min(m, dataset.n_rows)

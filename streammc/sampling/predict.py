@@ -193,7 +193,8 @@ def predict(
     -------
     xarray.Dataset
         ``mean``, ``q5``, ``q95`` (row), in the order of the store, with the coordinate
-        ``row_id``; for a binary response the ROC curve; with ``by`` the groups. Attributes: ``auc``, ``log_score`` and what was done.
+        ``row_id``; for a binary response the ROC curve; with ``by`` the groups.
+        Attributes: ``auc``, ``log_score`` and what was done.
 
     Raises
     ------

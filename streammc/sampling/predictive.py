@@ -16,12 +16,9 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from streammc.diagnostics.quantiles import mean, quantiles
+from streammc.diagnostics.quantiles import quantiles
 from streammc.errors import DataError, ModelError
 from streammc.numerics.jit import (
-    LINK_TYPE,
-    design_view,
-    f8,
     index_vector,
     jit,
     matrix,
@@ -29,12 +26,11 @@ from streammc.numerics.jit import (
 )
 from streammc.protocols import Matrix, Model, RowBlock, Vector
 from streammc.sampling.histogram import Thresholds, add_bins, find_bins
+from streammc.sampling.log_scores import log_average, log_chance
 from streammc.trace.row_arrays import RowTarget
 
 _TILE_ENTRIES = 2**17
 _LEAST_TILE = 64
-_cube: Any = types.Array(f8, 3, "C")
-_NEAR_ONE = 0.999
 _COUNTED_ROWS = 2**14
 """Rows whose bins are kept until they are counted."""
 
@@ -115,18 +111,6 @@ def add_groups(means, group, x, y, weight, sums):  # type: ignore[no-untyped-def
         sums[draws + 3, group[i]] += 1.0
 
 
-@jit(types.void(LINK_TYPE, _cube, design_view, vector, vector, matrix, matrix, matrix), borrow=True)
-def log_densities(link, eta, X, y, constants, some, out, values):  # type: ignore[no-untyped-def]
-    """Write the log densities (S, m) at predictors (p, S, m); ``some`` (p, m), ``out`` of a link."""
-    for s in range(values.shape[0]):
-        for a in range(some.shape[0]):
-            for i in range(some.shape[1]):
-                some[a, i] = eta[a, s, i]
-        link(some, X, y, constants, 0, out)
-        for i in range(some.shape[1]):
-            values[s, i] = out[0, i]
-
-
 @dataclass(frozen=True, eq=False)
 class PredictTask:
     """Predictions of all rows; see ``protocols.PieceTask``."""
@@ -203,11 +187,11 @@ class PredictTask:
         weights = self.coefficients.weights
         eta = self.coefficients.predictors(X, offset)
         means = responses(self.model, eta)
+        average = means.mean(axis=0) if weights is None else (weights / weights.sum()) @ means
         # A finite sum has finite terms.
-        if not np.isfinite(means.sum()) and not np.isfinite(means).all():
+        if not (np.isfinite(average).all() or np.isfinite(means).all()):
             self._refuse(start, X, offset, means)
         by_row = np.ascontiguousarray(means.T)
-        average = mean(by_row, weights)
         columns[self.names[0]][here] = average
         bounds = quantiles(by_row, self.probabilities, weights)
         for name, bound in zip(self.names[1:], bounds, strict=True):
@@ -268,46 +252,3 @@ def responses(model: Model, eta: NDArray[np.float64]) -> Matrix:
             f"found {found.shape}"
         )
     return np.ascontiguousarray(found.reshape(draws, m))
-
-
-def log_chance(
-    model: Model,
-    eta: NDArray[np.float64],
-    X: NDArray[Any],
-    y: Vector,
-    chance: Vector,
-    weights: Vector | None,
-) -> Vector:
-    """Return (m,) ``y log p + (1 - y) log(1 - p)`` with the average chance p of a 1.
-
-    Where p is so near 1 that ``1 - p`` has lost digits, the link gives the chance of a 0.
-    """
-    near = np.flatnonzero((chance > _NEAR_ONE) & (y < 1.0))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        found = np.where(y > 0.0, y * np.log(chance), 0.0)
-        other = np.log1p(-chance)
-    if near.size:
-        other[near] = log_average(model, eta[:, :, near], X[near], np.zeros(near.size), weights)
-    found[y < 1.0] += (1.0 - y[y < 1.0]) * other[y < 1.0]
-    return found
-
-
-def log_average(
-    model: Model, eta: NDArray[np.float64], X: NDArray[Any], y: Vector, weights: Vector | None
-) -> Vector:
-    """Return (m,) ``log(sum_s w_s p(y | eta_s) / sum_s w_s)``; NaN where signs make it negative."""
-    p, draws, m = eta.shape
-    design = np.asarray(X, dtype=np.float64).T
-    out = np.empty((1 + p + p * (p + 1) // 2, m))
-    values = np.empty((draws, m))
-    some = np.empty((p, m))
-    log_densities(
-        model.link, np.ascontiguousarray(eta), design, y, model.constants, some, out, values
-    )
-    top = values.max(axis=0)
-    top = np.where(np.isfinite(top), top, 0.0)
-    density = np.exp(values - top)
-    average = density.mean(axis=0) if weights is None else (weights / weights.sum()) @ density
-    with np.errstate(divide="ignore", invalid="ignore"):
-        found: Vector = np.log(average) + top
-    return found

@@ -14,7 +14,8 @@ from streammc.diagnostics.weights import audit_weights
 from streammc.protocols import Dataset, Model
 from streammc.samplers.metropolis_mint import Mint
 from streammc.sampling.advice import summary_warnings
-from streammc.sampling.audit import audit_draws, audit_seconds, log_weights, thin
+from streammc.sampling.audit import log_weights
+from streammc.sampling.audit_due import audited_draws, pass_seconds
 from streammc.sampling.carried_noise import tempered_facts
 from streammc.sampling.cost import run_cost
 from streammc.sampling.identity import finite_or_none, schedule_of
@@ -25,52 +26,6 @@ from streammc.trace.run_directory import RunDirectory
 if TYPE_CHECKING:
     from streammc.sampling.chains import Chains, Progress
     from streammc.sampling.setup import Setup
-
-_CHEAP_SECONDS = 10.0
-
-
-def audit_due(
-    audit: bool | str,
-    run: RunDirectory,
-    dataset: Dataset,
-    model: Model,
-    setup: Setup,
-    team: Chains,
-    *,
-    scheduler: Any = None,
-) -> tuple[bool, str | None]:
-    """Whether to audit, and why not where the default decides against it.
-
-    Never what needs none; by default where it takes less time than the passes, the
-    warm-up and the draws together. Some rows are timed with the audit's own kernel.
-    """
-    if not setup.sampler.audited or audit is False:
-        return False, None
-    if audit is True:
-        return True, None
-    _, theta = audited_draws(run, dataset, model)
-    expected = audit_seconds(dataset, model, setup.cv, theta, scheduler)
-    spent = _pass_seconds(setup) + team.clock["warmup"] + team.clock["draws"]
-    if expected < max(spent, _CHEAP_SECONDS):
-        return True, None
-    return False, (
-        f"not audited: it would take {expected:.0f} s, the sampling took {spent:.0f} s; "
-        f"`streammc audit {run.path}`"
-    )
-
-
-def audited_draws(
-    run: RunDirectory, dataset: Dataset, model: Model, draws: int | None = None
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return which draws of every chain the audit looks at, and theta there (chain, draw, d)."""
-    kept = thin(run.chains, run.committed_draws, draws or audit_draws(dataset.n_rows))
-    return kept, model.unconstrain(run.draws_matrix()[:, kept])
-
-
-def _pass_seconds(setup: Setup) -> float:
-    """Return the seconds of the full passes."""
-    plan = setup.plan
-    return float(setup.cv.certificate["seconds"]) + (plan.score_seconds if plan else 0.0)
 
 
 def run_audit(
@@ -200,7 +155,7 @@ def _sampling(
         "warmup": run.warmup,
         "seconds": team.clock["draws"],
         "warmup_seconds": team.clock["warmup"],
-        "pass_seconds": _pass_seconds(setup),
+        "pass_seconds": pass_seconds(setup),
         "passes": int(cv.certificate["passes"]) + passes,
         "decrement": finite_or_none(cv.certificate["decrement"]),
         "theta_star_certified": bool(cv.certificate["converged"]) if plan is not None else None,
