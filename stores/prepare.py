@@ -75,7 +75,7 @@ class Prepared:
                 options.weight,
                 options.intercept,
                 options.trials,
-                self._ids and self._ids.column,
+                None if self._ids is None else self._ids.column,
             )
             self._blocks = TableBlocks(table, self.columns.names, folder / "table", ids=self._ids)
             text = text_columns(table, self.columns)

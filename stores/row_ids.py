@@ -162,7 +162,8 @@ def integers(array: Any, column: str, start: int, faults: Faults) -> NDArray[np.
         values = array.to_numpy(zero_copy_only=False)
         bad = values > np.uint64(2**63 - 1) if values.dtype == np.uint64 else np.zeros(1, bool)
     faults.add("unusable row ids", column, start, bad, array)
-    return values.astype(np.int64)
+    whole: NDArray[np.int64] = values.astype(np.int64)
+    return whole
 
 
 def texts(

@@ -58,7 +58,7 @@ def write_predictions(
     -------
     dict
         JSON: ``rows``, ``draws``, ``interval``, ``mean_sign``, ``auc``, ``log_score``,
-        ``by``, ``row_id``, ``warnings`` and ``seconds``.
+        ``by``, ``row_id``, ``seconds`` and, where there are some, ``warnings``.
     """
     began = time.perf_counter()
     if not 0.0 < interval < 1.0:
@@ -115,7 +115,7 @@ def write_predictions(
             "store": table.address,
             "store_fingerprint": table.fingerprint,
             "row_id": None if kind is None else table.attributes.get("row_id", "position"),
-            "warnings": [] if kind is not None else [_NO_IDS.format(table.address)],
+            **({"warnings": [_NO_IDS.format(table.address)]} if kind is None else {}),
         }
         if scored:
             score, weight, lost = totals.scores
@@ -236,6 +236,6 @@ def predict(
         scheduler=scheduler,
         progress=progress,
     )
-    for line in facts["warnings"]:
+    for line in facts.get("warnings", []):
         warnings.warn(line, stacklevel=2)
     return open_rows(target)
