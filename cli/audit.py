@@ -82,6 +82,7 @@ def audit_once(
         summary = run.attributes.get("summary")
         if summary is not None:
             lines = audited_again(summary["warnings"], summary["audit"], verdict)
+            summary.pop("not_audited", None)
             summary = {**summary, "audit": verdict, "warnings": lines}
             run.set_attributes({"summary": summary})
     return verdict, True

@@ -23,7 +23,12 @@ from streammc.cli.values import LocalPath, Names, WholeNumber
 @setting("--offset", metavar="COLUMN", help="Added to the linear predictor (log exposure).")
 @setting("--weight", metavar="COLUMN", help="Weights: powers of each row's likelihood.")
 @setting("--trials", metavar="COLUMN", help="Binomial trials; the response counts successes.")
-@setting("--shuffle/--no-shuffle", default=True, help="Random row order, exact.  [default: yes]")
+@setting("--row-id", metavar="COLUMN", help="Ids of the rows in predictions; default: position.")
+@setting(
+    "--shuffle/--no-shuffle",
+    default=None,
+    help="Random row order, exact.  [default: yes, but with --like no]",
+)
 @setting("--seed", type=SEED, default=0, show_default=True, help="Seed of the shuffle.")
 @setting(
     "--dtype",
@@ -51,12 +56,16 @@ def ingest(output: Output, /, sources: tuple[str, ...], store: str, **options: A
     from streammc.stores.verify import info
 
     like = options["like"]
+    if options["shuffle"] is None:
+        options["shuffle"] = like is None
     require_apart(store, sources if like is None else [*sources, like])
     asked = {"command": "ingest", **options, "sources": describe_inputs(sources)}
     if like is None:
         del asked["like"]  # as stores of earlier versions were asked for
     else:
         asked["like"] = open_store(like).fingerprint
+    if options["row_id"] is None:
+        del asked["row_id"]  # as well
     with Progress(output) as progress:
 
         def make() -> dict[str, Any]:
@@ -79,6 +88,7 @@ def ingest(output: Output, /, sources: tuple[str, ...], store: str, **options: A
         "formula": result["formula"] and result["formula"]["text"],
         "response": result["response"],
         "features": result["features"],
+        "row id": result.get("row_id"),
         "megabytes": result["bytes"] / 1e6,
         "shuffled": result.get("shuffle_seed") is not False,
         "fingerprint": result["fingerprint"],

@@ -107,6 +107,8 @@ def predict(
         result, new = make_once(Receipt(output, asked), describe, make)
     if not new:
         printer.note(f"{output} is already there, made by the same command: nothing to do")
+    for line in result.get("warnings", []):
+        printer.warn(line)
     printer.result({"output": output, **result}, human(output, result))
 
 
@@ -117,6 +119,7 @@ def human(output: str, result: dict[str, Any]) -> str:
     facts = {
         "predictions": output,
         "rows": result["rows"],
+        "row id": result.get("row_id"),
         "draws": result["draws"],
         "mean sign": result["mean_sign"] if result["mean_sign"] != 1.0 else None,
         "log score per row": result["log_score"],

@@ -37,11 +37,13 @@ class ArraySource:
         Returns the rows between two edges.
     spool
         Keep a copy on disk instead of reading twice.
+    row_id
+        Name of the vector of row ids, which may hold text.
 
     Raises
     ------
     DataError
-        If a dtype is none of numbers or truth values.
+        If another dtype is none of numbers or truth values.
     """
 
     path: str | None = None
@@ -59,6 +61,7 @@ class ArraySource:
         read: Read,
         *,
         spool: bool,
+        row_id: str | None = None,
     ) -> None:
         self.label = label
         self.names = (*features, *vectors)
@@ -68,13 +71,14 @@ class ArraySource:
         self._places = {name: place for place, name in enumerate(self.names)}
         self._edges = edges
         self._read = read
+        self._row_id = row_id
         for name, dtype in zip(("the design", *vectors), dtypes, strict=True):
-            if np.dtype(dtype).kind not in _KINDS:
+            if np.dtype(dtype).kind not in _KINDS and name != row_id:
                 raise DataError(
                     f"expected numbers in {name} of {label}, found dtype {dtype}: "
                     "convert it with .astype('float64')"
                 )
-        types = [pa.from_numpy_dtype(_arrow_dtype(np.dtype(dtype))) for dtype in dtypes]
+        types = [_arrow_type(np.dtype(dtype)) for dtype in dtypes]
         self.types = (*[types[0]] * self._width, *types[1:])
 
     def batches(
@@ -92,7 +96,7 @@ class ArraySource:
                         values = design[part, index]
                     else:
                         values = vectors[index - self._width][part]
-                    arrays.append(pa.array(values.astype(_arrow_dtype(values.dtype), copy=False)))
+                    arrays.append(_arrow_array(values))
                 yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
     def _block(self, start: int, stop: int) -> tuple[NDArray[Any], list[NDArray[Any]]]:
@@ -108,13 +112,26 @@ class ArraySource:
             reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
             raise DataError(f"cannot compute {where}: {reason}; correct what makes them") from error
         m = stop - start
-        for found, shape in [(design, (m, self._width)), *((v, (m,)) for v in vectors)]:
-            if found.shape != shape or found.dtype.kind not in _KINDS:
+        given = zip(self.names[self._width :], vectors, strict=True)
+        parts = [("", design, (m, self._width)), *((name, v, (m,)) for name, v in given)]
+        for name, found, shape in parts:
+            text = found.dtype.kind not in _KINDS and name != self._row_id
+            if found.shape != shape or text:
                 raise DataError(
                     f"expected numbers of shape {shape} in {where}, found {found.dtype} of shape "
                     f"{found.shape}: correct what makes them"
                 )
         return design, vectors
+
+
+def _arrow_array(values: NDArray[Any]) -> Any:
+    if values.dtype.kind in _KINDS:
+        return pa.array(values.astype(_arrow_dtype(values.dtype), copy=False))
+    return pa.array(values.astype(object), from_pandas=True)
+
+
+def _arrow_type(dtype: np.dtype[Any]) -> Any:
+    return pa.from_numpy_dtype(_arrow_dtype(dtype)) if dtype.kind in _KINDS else pa.string()
 
 
 def _arrow_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -140,7 +140,8 @@ def store_blocks(
     gone when its turn comes again.
     """
     blocks = []
-    kept = cached_bytes() // layout.row_bytes
+    members = layout.data_members
+    kept = cached_bytes() // sum(member.row_bytes for member in members)
     step = block_rows // layout.chunk_rows
     for index, first in enumerate(range(0, layout.n_chunks, step)):
         chunks = range(first, min(first + step, layout.n_chunks))
@@ -153,10 +154,10 @@ def store_blocks(
                 min(block_rows, layout.n_rows - start),
                 layout.chunk_rows,
                 first,
-                layout.members,
+                members,
                 tuple(
                     tuple(manifest.entries[member.key(chunk)].crc for chunk in chunks)
-                    for member in layout.members
+                    for member in members
                 ),
                 start >= kept,
             )

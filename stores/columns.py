@@ -43,8 +43,11 @@ def choose_columns(
     weight: str | None,
     intercept: bool,
     trials: str | None = None,
+    row_id: str | None = None,
 ) -> Columns:
     """Choose the columns; by default every other column is a feature.
+
+    The column ``row_id`` has no place among them.
 
     Raises
     ------
@@ -55,6 +58,7 @@ def choose_columns(
         neither a number nor text. Text is left to the caller, who can say where it is.
     """
     roles = {"response": response, "offset": offset, "weight": weight, "trials": trials}
+    roles["row id"] = row_id
     if trials is not None and response is None:
         raise ConfigError(
             f"expected the column of successes as --response with --trials {trials}, found none"

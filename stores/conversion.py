@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from streammc.errors import ConfigError, DataError
 from streammc.stores.faults import Faults
-from streammc.stores.layout import Member
+from streammc.stores.layout import ROW_ID, Member
 from streammc.stores.memory import check_finite
 from streammc.stores.row_weights import find_weight_faults
 
@@ -41,6 +41,9 @@ def check_given(
         If a weight is negative or above 2**53.
     """
     found = {name: value for name, value in given.items() if value is not None}
+    ids = found.get(ROW_ID)
+    if ids is not None and ids.dtype.kind == "S":
+        found[ROW_ID] = id_bytes(ids, members[-1].columns)
     count = found["X"].shape[0]
     shapes = {member.name: member.shape(count) for member in members}
     for name in given:
@@ -54,6 +57,20 @@ def check_given(
         find_weight_faults(faults, "weight", start, found["weight"])
         faults.refuse(lambda row: f"row {row} of {where}, counted from 0")
     return found
+
+
+def id_bytes(ids: NDArray[Any], width: int | None) -> NDArray[np.uint8]:
+    """Return texts (m,) as the (m, width) bytes that a store holds.
+
+    Raises
+    ------
+    ConfigError
+        If they are longer, or the store has integers.
+    """
+    if width is None or ids.dtype.itemsize > width:
+        raise ConfigError(f"expected row ids of {width or 0} bytes, found {ids.dtype.itemsize}")
+    wide = np.ascontiguousarray(ids, f"S{width}")
+    return wide.view(np.uint8).reshape(len(ids), width)
 
 
 def convert(values: NDArray[Any], into: NDArray[Any], names: Sequence[str], start: int) -> None:

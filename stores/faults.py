@@ -41,6 +41,14 @@ _KINDS: Final[dict[str, tuple[str, str]]] = {
         "finite numbers",
         "correct the data, or the formula",
     ),
+    "missing row ids": (
+        "an id in every row",
+        "fill them in, or name another column with --row-id",
+    ),
+    "unusable row ids": (
+        "whole numbers within 64 bits, or texts of at most 256 bytes",
+        "name another column with --row-id",
+    ),
     "missing values": (
         "no missing values",
         "--drop-missing leaves such rows out, or fill them in",
@@ -110,7 +118,7 @@ class Faults:
                 continue
             column, fault = next(iter(columns.items()))
             rows = "1 row" if fault.count == 1 else f"{fault.count} rows"
-            shown = "" if kind == "missing values" else f" ({_short(fault.example)})"
+            shown = "" if kind.startswith("missing") else f" ({_short(fault.example)})"
             others = [repr(name) for name in columns if name != column]
             more = f"; also in {', '.join(others[:3])}" if others else ""
             more += f" and {len(others) - 3} more columns" if len(others) > 3 else ""

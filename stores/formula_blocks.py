@@ -18,6 +18,7 @@ from streammc.stores.formula_nodes import Call, Column, Node, Operation, columns
 from streammc.stores.formula_rows import FormulaRows, RowReport, other_columns
 from streammc.stores.formula_terms import Terms, read_terms
 from streammc.stores.formula_values import Codes, State, finite
+from streammc.stores.row_ids import IdColumn
 from streammc.stores.sources import Table
 from streammc.stores.table_blocks import block_rows
 
@@ -46,6 +47,8 @@ class FormulaBlocks:
         Called with the number of rows read so far, in each pass.
     fitted
         What a formula remembers that was fitted before: used in place of a fit.
+    ids
+        Keeps the row ids in the first pass.
 
     Raises
     ------
@@ -66,6 +69,7 @@ class FormulaBlocks:
         spool: Path,
         progress: Callable[[int], None],
         fitted: Mapping[str, Any] | None = None,
+        ids: IdColumn | None = None,
     ) -> None:
         self._drop_missing = drop_missing
         self._progress = progress
@@ -74,7 +78,9 @@ class FormulaBlocks:
             raise ConfigError("expected one offset, found offset(...) in the formula and --offset")
         used = list(dict.fromkeys([*terms.columns, *columns_of(terms.response)]))
         self._others = other_columns(table, used, others)
-        self._rows = FormulaRows(table, used, self._others, spool)
+        if ids is not None:
+            other_columns(table, [*used, *self._others], {"row id": ids.column})
+        self._rows = FormulaRows(table, used, self._others, spool, ids)
         self._rows.check_text([*terms.factors, *terms.offsets, terms.response], terms.response)
         if fitted is None:
             self.design = self._fit(terms, seed)

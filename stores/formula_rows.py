@@ -18,6 +18,7 @@ from streammc.stores.faults import Faults
 from streammc.stores.formula import Design, is_factor
 from streammc.stores.formula_nodes import Call, Column, Node, Operation, Text, walk
 from streammc.stores.formula_values import Codes, Values
+from streammc.stores.row_ids import IdColumn
 from streammc.stores.sources import Table
 from streammc.stores.table_blocks import TableBlocks
 from streammc.stores.values import Coder, kind
@@ -36,6 +37,8 @@ class FormulaRows:
         Columns of numbers that are passed through.
     spool
         A file for a copy, where the table asks for one.
+    ids
+        Keeps the row ids in the first pass.
 
     Raises
     ------
@@ -44,7 +47,12 @@ class FormulaRows:
     """
 
     def __init__(
-        self, table: Table, names: Sequence[str], others: Sequence[str], spool: Path
+        self,
+        table: Table,
+        names: Sequence[str],
+        others: Sequence[str],
+        spool: Path,
+        ids: IdColumn | None = None,
     ) -> None:
         self.table = table
         for name in names:
@@ -53,7 +61,7 @@ class FormulaRows:
         check_types(table, self.names)
         self.kinds = {name: _kind(table, name) for name in names}
         self.coders = {name: Coder(name) for name in names if self.kinds[name] == "text"}
-        self._blocks = TableBlocks(table, self.names, spool, self.coders)
+        self._blocks = TableBlocks(table, self.names, spool, self.coders, ids)
         for name in others:
             if _kind(table, name) == "text":
                 raise self.text_error("text", [name])

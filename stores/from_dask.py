@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from streammc.errors import ConfigError, DataError
 from streammc.stores.array_source import ArraySource, require_path, vector_numbers
 from streammc.stores.ingest import from_table
+from streammc.stores.layout import ROW_ID
 from streammc.stores.store import Store
 
 
@@ -25,6 +26,7 @@ def from_dask(
     offset: Any = None,
     weight: Any = None,
     trials: Any = None,
+    row_id: Any = None,
     feature_names: Sequence[str] | None = None,
     response: str = "y",
     shuffle: bool = False,
@@ -45,7 +47,7 @@ def from_dask(
     ----------
     X
         (n, q) Dask array of numbers; the chunks of its rows are the blocks.
-    y, offset, weight, trials
+    y, offset, weight, trials, row_id
         (n,) Dask arrays in the same chunks, or arrays in memory; see ``from_arrays``.
     path
         The new store; must not exist.
@@ -74,9 +76,9 @@ def from_dask(
     names = list(feature_names) if feature_names is not None else _names(X.shape[1])
     if len(names) != X.shape[1]:
         raise DataError(f"expected {X.shape[1]} feature_names, found {len(names)}")
-    given = {response: y, "offset": offset, "weight": weight, "trials": trials}
+    given = {response: y, "offset": offset, "weight": weight, "trials": trials, ROW_ID: row_id}
     vectors = {name: value for name, value in given.items() if value is not None}
-    if len(vectors) != sum(value is not None for value in (y, offset, weight, trials)):
+    if len(vectors) != sum(value is not None for value in (y, offset, weight, trials, row_id)):
         raise ConfigError(f"expected another name of the response than {response!r}: rename it")
     for name, value in vectors.items():
         if hasattr(value, "chunks") and hasattr(value, "dask"):
@@ -103,6 +105,7 @@ def from_dask(
         [0, *accumulate(int(length) for length in lengths if length)],
         read,
         spool=True,  # what a graph returns may change, and may be slow
+        row_id=None if row_id is None else ROW_ID,
     )
     if dtype is None:
         dtype = X.dtype.name if X.dtype.name in ("float32", "float64") else "float64"
@@ -113,6 +116,7 @@ def from_dask(
         offset=None if offset is None else "offset",
         weight=None if weight is None else "weight",
         trials=None if trials is None else "trials",
+        row_id=None if row_id is None else ROW_ID,
         shuffle=shuffle,
         seed=seed,
         dtype=dtype,

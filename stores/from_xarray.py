@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from streammc.errors import ConfigError, DataError, StreammcError
 from streammc.stores.array_source import ArraySource, require_path
 from streammc.stores.ingest import from_table
+from streammc.stores.layout import ROW_ID
 from streammc.stores.memory import from_arrays
 from streammc.stores.store import open_store
 
@@ -31,6 +32,7 @@ def from_xarray(
     offset: str | None = "offset",
     weight: str | None = "weight",
     trials: str | None = None,
+    row_id: str | None = ROW_ID,
     shuffle: bool = False,
     seed: int = 0,
     dtype: str | None = None,
@@ -54,8 +56,9 @@ def from_xarray(
         dataset of a design alone.
     path
         Make a store here, block by block; must not exist.
-    design, response, offset, weight, trials
-        Names of the variables; ``offset`` and ``weight`` are used where there are any.
+    design, response, offset, weight, trials, row_id
+        Names of the variables; ``offset``, ``weight`` and ``row_id`` are used where there
+        are any.
         Names of the features are the coordinate of their dimension, else ``x0, x1, ...``.
     shuffle, seed, standardize, intercept, drop_missing, chunk_rows
         See ``ingest``; with ``path`` only.
@@ -70,7 +73,7 @@ def from_xarray(
         If variables are missing or do not fit together, or values cannot be used: see
         ``ingest``.
     """
-    table = _Variables(dataset, design, response, [offset, weight], trials)
+    table = _Variables(dataset, design, response, [offset, weight], trials, row_id)
     offset, weight = table.optional
     if path is None:
         writes = {
@@ -82,7 +85,8 @@ def from_xarray(
         asked = [name for name, value in writes.items() if value]
         if asked:
             require_path(None, f"the dataset with {asked[0]}=True", "leave that out")
-        found = table.same_store() or table.in_memory(response, offset, weight, trials, chunk_rows)
+        names = (response, offset, weight, trials)
+        found = table.same_store() or table.in_memory(*names, chunk_rows)
         if found is not None:
             return found
         require_path(None, "a dataset that is not in memory", "use dataset.load() if it fits there")
@@ -95,6 +99,7 @@ def from_xarray(
         offset=offset,
         weight=weight,
         trials=trials,
+        row_id=table.row_id,
         shuffle=shuffle,
         seed=seed,
         dtype=dtype,
@@ -116,6 +121,7 @@ class _Variables:
         response: str | None,
         optional: list[str | None],
         trials: str | None,
+        row_id: str | None,
     ) -> None:
         if not hasattr(dataset, "data_vars") and hasattr(dataset, "to_dataset"):
             dataset = dataset.to_dataset(name=design)
@@ -149,7 +155,11 @@ class _Variables:
                     f"{dataset[name].dims}"
                 )
         self._design, self._vectors = design, vectors
-        self._table = dataset[[design, *vectors]].transpose(self.row, ...)
+        self.row_id = row_id if row_id is not None and row_id in dataset else None
+        if self.row_id is not None:
+            self._require_ids(dataset[self.row_id], vectors)
+        used = [design, *vectors, *([] if self.row_id is None else [self.row_id])]
+        self._table = dataset[used].transpose(self.row, ...)
         self._source = getattr(dataset, "encoding", {}).get("source")
         self.n_rows, width = self._table[design].shape
         self.dtype = np.dtype(X.dtype)
@@ -161,7 +171,19 @@ class _Variables:
     def read(self, start: int, stop: int) -> tuple[NDArray[Any], list[NDArray[Any]]]:
         """Return rows of the design and of the vectors, computed together."""
         part = self._table.isel({self.row: slice(start, stop)}).compute()
-        return part[self._design].values, [part[name].values for name in self._vectors]
+        found = [part[name].values for name in self._vectors]
+        if self.row_id is not None:
+            found.append(_ids(part[self.row_id].values))
+        return part[self._design].values, found
+
+    def _require_ids(self, ids: Any, vectors: list[str]) -> None:
+        """Refuse row ids of another shape; those of a store may be bytes (row, byte)."""
+        stored = len(ids.dims) == 2 and ids.dims[0] == self.row and ids.dtype == np.uint8
+        if (ids.dims != (self.row,) and not stored) or ids.name in vectors:
+            raise DataError(
+                f"expected row ids {ids.name!r} over the dimension {self.row!r} alone, found "
+                f"{ids.dims}: name others with row_id=, or row_id=None"
+            )
 
     def edges(self) -> list[int]:
         """Return where blocks begin and end: whole chunks, about 32 MB."""
@@ -175,15 +197,21 @@ class _Variables:
     def source(self) -> ArraySource:
         """Return the dataset as a source of ``ingest``."""
         dtypes = [self._table[name].dtype for name in (self._design, *self._vectors)]
+        vectors = self._vectors
+        if self.row_id is not None:
+            ids = self._table[self.row_id]
+            vectors = [*vectors, self.row_id]
+            dtypes.append(ids.dtype if ids.ndim == 1 else np.dtype(str))
         lazy = any(self._table[name].chunks for name in (self._design, *self._vectors))
         return ArraySource(
             "the dataset",
             self.features,
-            self._vectors,
+            vectors,
             dtypes,
             self.edges(),
             self.read,
             spool=lazy,
+            row_id=self.row_id,
         )
 
     def same_store(self) -> Store | None:
@@ -205,8 +233,11 @@ class _Variables:
             if not same:
                 return None
             design, vectors = self.read(start, stop)
+            if self.row_id is not None:
+                given, kept = vectors.pop(), store.row_ids(start, stop)
+                same = kept is not None and np.array_equal(given, _text(kept))
             pairs = zip((self._design, *self._vectors), (design, *vectors), strict=True)
-            same = all(np.array_equal(arrays[name][start:stop], part) for name, part in pairs)
+            same &= all(np.array_equal(arrays[name][start:stop], part) for name, part in pairs)
         return store if same else None
 
     def in_memory(
@@ -233,7 +264,19 @@ class _Variables:
             offset=vector(offset),
             weight=vector(weight),
             trials=vector(trials),
+            row_id=None if self.row_id is None else _ids(table[self.row_id].values),
             feature_names=self.features,
             response=response,
             chunk_rows=chunk_rows,
         )
+
+
+def _ids(values: NDArray[Any]) -> NDArray[Any]:
+    """Return row ids (m,): the bytes of a store as text."""
+    if values.ndim == 1:
+        return values
+    return _text(np.ascontiguousarray(values).view(f"S{values.shape[1]}")[:, 0])
+
+
+def _text(ids: NDArray[Any]) -> NDArray[Any]:
+    return np.char.decode(ids, "utf-8") if ids.dtype.kind == "S" else ids

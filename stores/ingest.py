@@ -5,20 +5,19 @@ from __future__ import annotations
 import os
 import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streammc.errors import ConfigError, StorageIOError, StreammcError
-from streammc.stores.layout import FORMAT, choose_chunk_rows, round_chunk_rows
+from streammc.errors import ConfigError
+from streammc.stores.layout import FORMAT, ROW_ID, choose_chunk_rows, round_chunk_rows
 from streammc.stores.objects import local_path
 from streammc.stores.options import Options
 from streammc.stores.options import like as as_in
-from streammc.stores.partial import PartialDirectory, refuse_existing
+from streammc.stores.partial import refuse_existing, scratch
 from streammc.stores.prepare import Prepared, Progress
 from streammc.stores.sources import open_table
 from streammc.stores.writer import StoreWriter
@@ -38,7 +37,8 @@ def ingest(
     offset: str | None = None,
     weight: str | None = None,
     trials: str | None = None,
-    shuffle: bool = True,
+    row_id: str | None = None,
+    shuffle: bool | None = None,
     seed: int = 0,
     dtype: str = "float32",
     standardize: bool = True,
@@ -76,8 +76,13 @@ def ingest(
         Column of binomial trials N, whole numbers of at least 0; the response holds the
         successes C, whole numbers up to N. Stored are the proportion C/N as ``y`` (0
         where N = 0) and N times the weight as ``weight``.
+    row_id
+        Column of row ids, integers or text, which predictions carry. By default the
+        position of the row in the table, from 0, over all sources and with the rows that
+        are left out for missing values.
     shuffle
-        Put the rows into a uniformly random order.
+        Put the rows into a uniformly random order. ``None``: yes, but with ``like`` the
+        order of the table is kept.
     seed
         Of the shuffle, in ``[0, 2**64)``.
     dtype
@@ -96,7 +101,8 @@ def ingest(
     like
         A store or its path: its columns, its formula with the knots and levels that were
         fitted, and its standardisation are used again, for a table to be predicted.
-        Excludes the options that it decides.
+        Excludes the options that it decides. The column of its row ids is used again where
+        the table has it.
     progress
         Called as ``progress(rows done, rows in all or None, phase)``; the phases are
         ``formula`` (only with one, in each of its passes), ``scan``, ``shuffle`` (only
@@ -140,7 +146,8 @@ def ingest(
         offset=offset,
         weight=weight,
         trials=trials,
-        shuffle=shuffle,
+        row_id=row_id,
+        shuffle=like is None if shuffle is None else shuffle,
         seed=seed,
         dtype=dtype,
         standardize=standardize,
@@ -153,7 +160,7 @@ def ingest(
     _check_output(target, sources)
     refuse_existing(target)
     table = open_table(sources)
-    with _scratch(target) as folder:
+    with scratch(target) as folder:
         prepared = Prepared(table, options, folder, progress)
         with StoreWriter(
             target,
@@ -162,6 +169,7 @@ def ingest(
             y_dtype=prepared.found.y_dtype,
             offset=prepared.columns.offset is not None,
             weight=(prepared.columns.weight or prepared.columns.trials) is not None,
+            row_id=prepared.encoding.id_dtype,
             chunk_rows=chunk_rows,
             n_rows=prepared.found.n_rows,
         ) as writer:
@@ -194,7 +202,8 @@ def from_table(
     offset: str | None = None,
     weight: str | None = None,
     trials: str | None = None,
-    shuffle: bool = True,
+    row_id: str | None = None,
+    shuffle: bool | None = None,
     seed: int = 0,
     dtype: str = "float32",
     standardize: bool = True,
@@ -217,7 +226,8 @@ def from_table(
         offset=offset,
         weight=weight,
         trials=trials,
-        shuffle=shuffle,
+        row_id=row_id,
+        shuffle=like is None if shuffle is None else shuffle,
         seed=seed,
         dtype=dtype,
         standardize=standardize,
@@ -268,6 +278,7 @@ def _in_memory(prepared: Prepared, chunk_rows: int | None) -> MemoryStore:
         arrays.get("weight", empty),
         attributes,
         min(round_chunk_rows(step), rows),
+        arrays.get(ROW_ID),
     )
 
 
@@ -288,21 +299,3 @@ def _check_output(target: Path, sources: Any) -> None:
                 f"expected an output outside the input {str(source)!r}, found {str(target)!r}: "
                 "choose another path"
             )
-
-
-@contextmanager
-def _scratch(target: Path) -> Iterator[Path]:
-    """Make a directory for temporary files beside ``target``; remove it on any exit."""
-    partial = PartialDirectory(target.with_name(f"{target.name}.scratch"), [])
-    try:
-        yield partial.root
-    except OSError as error:
-        if isinstance(error, StreammcError):
-            raise
-        reason = error.strerror or str(error)
-        raise StorageIOError(
-            f"cannot write temporary files beside {str(target)!r}: {reason}; "
-            "free space or choose another path, nothing was kept"
-        ) from error
-    finally:
-        partial.discard()

@@ -41,7 +41,10 @@ MEMBER_DTYPES: Final[dict[str, tuple[str, ...]]] = {
     "y": Y_DTYPES,
     "offset": VECTOR_DTYPES,
     "weight": VECTOR_DTYPES,
+    "row_id": ("int64", "uint8"),
 }
+ROW_ID: Final = "row_id"
+MAX_ID_BYTES: Final = 256
 FEATURE_KEY: Final = "feature/c.0"
 
 
@@ -52,7 +55,7 @@ class Member:
     name: str
     dtype: str
     columns: int | None = None
-    """Columns of a matrix; ``None`` for a vector."""
+    """Columns of a matrix; ``None`` for a vector. Of row ids that are texts, their bytes."""
 
     @property
     def row_bytes(self) -> int:
@@ -81,6 +84,9 @@ def make_members(columns: int, dtypes: Mapping[str, str | None]) -> tuple[Member
         if wanted is None:
             continue
         kind = np.dtype(wanted).name
+        if name == ROW_ID and np.dtype(wanted).kind == "S":
+            members.append(Member(name, "uint8", np.dtype(wanted).itemsize))
+            continue
         if kind not in MEMBER_DTYPES[name]:
             allowed = ", ".join(MEMBER_DTYPES[name])
             raise ConfigError(f"expected the dtype of {name} among {allowed}, found {kind}")
@@ -105,6 +111,11 @@ class Layout:
     def row_bytes(self) -> int:
         """Bytes of one row on disk, all arrays."""
         return sum(member.row_bytes for member in self.members)
+
+    @property
+    def data_members(self) -> tuple[Member, ...]:
+        """The arrays that a pass reads: all but the row ids."""
+        return tuple(member for member in self.members if member.name != ROW_ID)
 
     def member(self, name: str) -> Member | None:
         """Return the array called ``name``, or ``None``."""
@@ -187,13 +198,15 @@ def settle_chunk_rows(members: Sequence[Member], chunk_rows: int | None, n_rows:
     """
     X = members[0]
     check_row_bytes(X.columns or 0, X.dtype)
+    # Row ids that are texts can be wider than the design.
+    widest = max(member.row_bytes for member in members if member.columns is not None)
     if chunk_rows is None:
-        chunk_rows = choose_chunk_rows(X.row_bytes, n_rows, len(members))
+        chunk_rows = choose_chunk_rows(widest, n_rows, len(members))
     chunk_rows = round_chunk_rows(chunk_rows)
-    if chunk_rows * X.row_bytes > MAX_CHUNK_BYTES:
+    if chunk_rows * widest > MAX_CHUNK_BYTES:
         raise ConfigError(
             f"expected chunks of at most {MAX_CHUNK_BYTES >> 20} MB, found {chunk_rows} "
-            f"rows of {X.row_bytes} bytes: lower chunk_rows"
+            f"rows of {widest} bytes: lower chunk_rows"
         )
     return chunk_rows
 
@@ -216,7 +229,8 @@ def array_document(member: Member, layout: Layout) -> dict[str, Any]:
     codec: dict[str, Any] = {"name": "bytes"}
     if dtype.itemsize > 1:
         codec["configuration"] = {"endian": "little"}
-    names = ["row"] if member.columns is None else ["row", "feature"]
+    second = "row_id_byte" if member.name == ROW_ID else "feature"
+    names = ["row"] if member.columns is None else ["row", second]
     return _document(
         shape=list(member.shape(layout.n_rows)),
         chunk=list(member.shape(layout.chunk_rows)),

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from streammc.errors import ConfigError, DataError
+from streammc.errors import DataError
 from streammc.protocols import Index, PassTask, Vector
 from streammc.stores.blocks import MemoryBlock
-from streammc.stores.faults import Faults
 from streammc.stores.layout import (
     FORMAT,
     MAX_FEATURES,
+    ROW_ID,
     choose_chunk_rows,
     chunks_per_block,
     round_chunk_rows,
 )
-from streammc.stores.row_weights import find_trial_faults, find_weight_faults, proportions
+from streammc.stores.row_weights import weighted
 
 if TYPE_CHECKING:
     from streammc.stores.row_source import MemoryRows
@@ -47,6 +47,8 @@ class MemoryStore:
         As the group attribute of a store.
     chunk_rows
         Unit of the blocks of a full pass.
+    ids
+        (n,) row ids; ``None``: the number of the row.
     """
 
     address = "memory"
@@ -59,6 +61,7 @@ class MemoryStore:
         weight: NDArray[np.float64],
         attributes: dict[str, Any],
         chunk_rows: int,
+        ids: NDArray[Any] | None = None,
     ) -> None:
         self.attributes: Mapping[str, Any] = MappingProxyType(attributes)
         self.feature_names: tuple[str, ...] = tuple(attributes["features"])
@@ -66,6 +69,7 @@ class MemoryStore:
         self.response: str | None = attributes["response"]
         self._arrays = (X, y, offset, weight)
         self._chunk_rows = chunk_rows
+        self._ids = ids
         self._rows: MemoryRows | None = None
         self.fingerprint = self._digest(attributes)
 
@@ -78,7 +82,9 @@ class MemoryStore:
         shapes = [(array.dtype.str, array.shape) for array in self._arrays]
         header = json.dumps([attributes, shapes, self._chunk_rows], sort_keys=True)
         digest = hashlib.sha256(header.encode())
-        for array in self._arrays:
+        # Positions follow from the seed of the shuffle; ids of the user's are data.
+        ids = [self._ids] if self._ids is not None and attributes.get(ROW_ID) else []
+        for array in (*self._arrays, *ids):
             digest.update(array.reshape(-1).view(np.uint8).data)
         return digest.hexdigest()
 
@@ -97,6 +103,11 @@ class MemoryStore:
     def piece_rows(self) -> int:
         """Return the rows of a piece of a block: a chunk."""
         return self._chunk_rows
+
+    def row_ids(self, start: int = 0, stop: int | None = None) -> NDArray[Any] | None:
+        """Return the ids of rows (m,); see ``Dataset.row_ids``."""
+        stop = self.n_rows if stop is None else min(stop, self.n_rows)
+        return np.arange(start, stop) if self._ids is None else self._ids[start:stop]
 
     def covariate(self, name: str) -> tuple[Vector, float]:
         """Return ``(a, c)`` with ``x_i . a + c`` the column ``name``; see ``stores.covariate``."""
@@ -140,6 +151,7 @@ def from_arrays(
     offset: ArrayLike | None = None,
     weight: ArrayLike | None = None,
     trials: ArrayLike | None = None,
+    row_id: ArrayLike | None = None,
     feature_names: Sequence[str] | None = None,
     response: str | None = None,
     chunk_rows: int | None = None,
@@ -159,6 +171,9 @@ def from_arrays(
     trials
         (n,) optional: binomial trials N; ``y`` then counts successes, and becomes the
         proportion y / N with the weight times N.
+    row_id
+        (n,) integers or text by which predictions are joined; the number of the row by
+        default.
     feature_names
         Names of the columns; ``x0, x1, ...`` by default.
     response
@@ -195,7 +210,7 @@ def from_arrays(
             raise DataError(f"expected {rows} values of {label}, as X has, found {vector.shape[0]}")
         check_finite(vector[:, np.newaxis], [label])
         vectors.append(vector.astype(np.float64) if label != "y" else vector)
-    response_values, offsets, weights = _weighted(*vectors)
+    response_values, offsets, weights = weighted(*vectors)
     step = choose_chunk_rows(columns * matrix.itemsize) if chunk_rows is None else chunk_rows
     attributes = {
         "format": FORMAT,
@@ -211,28 +226,14 @@ def from_arrays(
     }
     if trials is not None:
         attributes["trials"] = "trials"
+    ids = None
+    if row_id is not None:
+        from streammc.stores.row_ids import in_memory
+
+        ids = in_memory(row_id, rows)
+        attributes[ROW_ID] = ROW_ID
     chunk = min(round_chunk_rows(step), rows)
-    return MemoryStore(matrix, response_values, offsets, weights, attributes, chunk)
-
-
-def _weighted(
-    y: NDArray[Any], offset: Vector, weight: Vector, trials: Vector
-) -> tuple[NDArray[Any], Vector, Vector]:
-    """Check weights and trials; return the response, the offset and what a row counts."""
-    faults = Faults()
-    find_weight_faults(faults, "weight", 0, weight)
-    if trials.size:
-        if not y.size:
-            raise ConfigError("expected the successes as y with trials, found no y")
-        find_trial_faults(faults, ("y", "trials"), 0, y, trials)
-    faults.refuse(lambda row: f"row {row} of the arrays, counted from 0")
-    if trials.size:
-        y, weight = proportions(y, trials), trials * weight if weight.size else trials
-        find_weight_faults(faults, "trials", 0, weight)
-        faults.refuse(lambda row: f"row {row} of the arrays, counted from 0")
-    if weight.size and not weight.any():
-        raise DataError("expected a positive weight in some row, found only 0")
-    return y, offset, weight
+    return MemoryStore(matrix, response_values, offsets, weights, attributes, chunk, ids)
 
 
 def _numbers(value: ArrayLike, label: str, ndim: int) -> NDArray[Any]:

@@ -35,6 +35,7 @@ class Options:
     intercept: bool
     drop_missing: bool
     formula: str | None = None
+    row_id: str | None = None
     like: Mapping[str, Any] | None = None
     """Attributes of a store: its columns, formula as fitted, and standardisation."""
 

@@ -6,7 +6,8 @@ import errno
 import fcntl
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -178,6 +179,24 @@ class PartialDirectory:
             f"cannot write store {str(self._path)!r}: {reason}; "
             "free space or choose another path, nothing was kept"
         )
+
+
+@contextmanager
+def scratch(target: Path) -> Iterator[Path]:
+    """Make a directory for temporary files beside ``target``; remove it on any exit."""
+    partial = PartialDirectory(target.with_name(f"{target.name}.scratch"), [])
+    try:
+        yield partial.root
+    except OSError as error:
+        if isinstance(error, StreammcError):
+            raise
+        reason = error.strerror or str(error)
+        raise StorageIOError(
+            f"cannot write temporary files beside {str(target)!r}: {reason}; "
+            "free space or choose another path, nothing was kept"
+        ) from error
+    finally:
+        partial.discard()
 
 
 def _refused(error: OSError, path: Path) -> StreammcError:

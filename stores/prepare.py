@@ -19,7 +19,8 @@ from streammc.stores.formula_blocks import FormulaBlocks
 from streammc.stores.memory import LARGEST
 from streammc.stores.options import Options
 from streammc.stores.records import Encoding
-from streammc.stores.scan import Scan, drop_missing_rows, scan
+from streammc.stores.row_ids import id_column
+from streammc.stores.scan import Scan, kept_rows, scan
 from streammc.stores.shuffle import LEAF_BYTES, shuffled
 from streammc.stores.sources import Table
 from streammc.stores.table_blocks import TableBlocks
@@ -57,6 +58,8 @@ class Prepared:
         self._options = options
         self._folder = folder
         self._progress = progress
+        self.warnings: list[str] = []
+        self._ids = id_column(table, options, folder, self.warnings)
         self._formula: FormulaBlocks | None = None
         self._blocks: TableBlocks | FormulaBlocks
         if options.formula is not None:
@@ -72,13 +75,13 @@ class Prepared:
                 options.weight,
                 options.intercept,
                 options.trials,
+                None if self._ids is None else self._ids.column,
             )
-            self._blocks = TableBlocks(table, self.columns.names, folder / "table")
+            self._blocks = TableBlocks(table, self.columns.names, folder / "table", ids=self._ids)
             text = text_columns(table, self.columns)
             if text:
                 raise self._text(text, "text")
         self.found = self._scan()
-        self.warnings: list[str] = []
         self._check()
         n_features = len(self.columns.features)
         mean, scale = np.zeros(n_features), np.ones(n_features)
@@ -93,7 +96,13 @@ class Prepared:
                 first = int(self._options.intercept)
                 mean, scale = (np.array(given[key][first:]) for key in ("mean", "scale"))
         self.encoding = Encoding(
-            self.columns, self._options.intercept, options.dtype, self.found.y_dtype, mean, scale
+            self.columns,
+            self._options.intercept,
+            options.dtype,
+            self.found.y_dtype,
+            mean,
+            scale,
+            self._id_dtype,
         )
 
     @property
@@ -157,7 +166,15 @@ class Prepared:
             "shuffle_seed": int(options.seed) if options.shuffle else False,
             "sources": self._table.paths,
             "n_dropped": self.found.n_dropped,
+            **({} if self._ids is None else {"row_id": self._ids.column}),
         }
+
+    @property
+    def _id_dtype(self) -> str | None:
+        """Dtype of the row ids; ``None`` where the number of a row is its place in the table."""
+        if self._ids is not None:
+            return self._ids.dtype
+        return "int64" if self._options.shuffle or self.found.n_dropped else None
 
     def _fit(self, formula: str) -> FormulaBlocks:
         options = self._options
@@ -175,6 +192,7 @@ class Prepared:
             spool=self._folder / "table",
             progress=lambda done: self._report(done, self._table.n_rows, "formula"),
             fitted=options.like and options.like["formula"],
+            ids=self._ids,
         )
 
     def _report(self, done: int, total: int | None, phase: str) -> None:
@@ -182,9 +200,16 @@ class Prepared:
             self._progress(done, total, phase)
 
     def _encoded(self) -> Iterator[NDArray[Any]]:
-        for _, values in self._blocks.again():
-            kept = drop_missing_rows(values) if self._options.drop_missing else values
-            yield self.encoding.encode(kept)
+        for start, values in self._blocks.again():
+            ids = None
+            if self._ids is not None:
+                ids = self._ids.read(start, values.shape[1])
+            elif self._id_dtype is not None:
+                ids = np.arange(start, start + values.shape[1])
+            if self.found.n_dropped:
+                kept = kept_rows(values)
+                values, ids = values[:, kept], None if ids is None else ids[kept]
+            yield self.encoding.encode(values, ids)
 
     def _scan(self) -> Scan:
         options, faults = self._options, Faults()

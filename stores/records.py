@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from streammc.protocols import Matrix, Vector
 from streammc.stores.columns import Columns
+from streammc.stores.layout import ROW_ID
 from streammc.stores.row_weights import proportions
 
 
@@ -19,7 +20,7 @@ class Encoding:
 
     The record has the fields ``X`` (q,) and, where there are such columns, ``y``,
     ``offset`` and ``weight``; with trials ``y`` is the proportion of successes and the
-    weight is times the trials.
+    weight is times the trials. The last field is ``row_id``, where ids are stored.
     """
 
     columns: Columns
@@ -30,6 +31,8 @@ class Encoding:
     """(number of features,) subtracted; zeros without standardisation."""
     scale: Vector
     """(number of features,) divided by; ones without standardisation."""
+    id_dtype: str | None = None
+    """Dtype of the row ids, ``int64`` or ``S`` and a length; ``None``: none are stored."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -43,10 +46,15 @@ class Encoding:
         ):
             if column is not None:
                 fields.append((name, dtype))
+        if self.id_dtype is not None:
+            fields.append((ROW_ID, self.id_dtype))
         return np.dtype(fields)
 
-    def encode(self, values: Matrix) -> NDArray[Any]:
-        """Return the records (m,) of a block ``values`` (c, m): X = (x - mean) / scale."""
+    def encode(self, values: Matrix, ids: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Return the records (m,) of a block ``values`` (c, m): X = (x - mean) / scale.
+
+        ``ids`` (m,): the row ids, where they are stored.
+        """
         records = np.empty(values.shape[1], self.dtype)
         X = records["X"]
         if self.intercept:
@@ -69,4 +77,6 @@ class Encoding:
             records["weight"] = values[trials]
             if self.columns.weight is not None:
                 records["weight"] *= values[self.columns.index(self.columns.weight)]
+        if self.id_dtype is not None:
+            records[ROW_ID] = ids
         return records

@@ -10,10 +10,12 @@ that of the proportion ``C/N``, ``N`` times. So trials need no array of their ow
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
+from streammc.errors import ConfigError, DataError
 from streammc.protocols import Vector
 from streammc.stores.faults import Faults
 
@@ -60,3 +62,23 @@ def proportions(successes: Vector, trials: Vector) -> Vector:
     some = trials > 0
     result: Vector = np.where(some, successes / np.where(some, trials, 1.0), 0.0)
     return result
+
+
+def weighted(
+    y: NDArray[Any], offset: Vector, weight: Vector, trials: Vector
+) -> tuple[NDArray[Any], Vector, Vector]:
+    """Check weights and trials; return the response, the offset and what a row counts."""
+    faults = Faults()
+    find_weight_faults(faults, "weight", 0, weight)
+    if trials.size:
+        if not y.size:
+            raise ConfigError("expected the successes as y with trials, found no y")
+        find_trial_faults(faults, ("y", "trials"), 0, y, trials)
+    faults.refuse(lambda row: f"row {row} of the arrays, counted from 0")
+    if trials.size:
+        y, weight = proportions(y, trials), trials * weight if weight.size else trials
+        find_weight_faults(faults, "trials", 0, weight)
+        faults.refuse(lambda row: f"row {row} of the arrays, counted from 0")
+    if weight.size and not weight.any():
+        raise DataError("expected a positive weight in some row, found only 0")
+    return y, offset, weight

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streammc.protocols import Matrix, Vector
 from streammc.stores.columns import Columns
@@ -116,8 +117,13 @@ def response_dtype(low: float, high: float, whole: bool, single: bool) -> str:
 
 def drop_missing_rows(values: Matrix) -> Matrix:
     """Return the rows of a block (c, m) that have no missing value."""
-    missing = np.isnan(values)
-    return values[:, ~missing.any(axis=0)] if missing.any() else values
+    kept = kept_rows(values)
+    return values[:, kept] if kept.size < values.shape[1] else values
+
+
+def kept_rows(values: Matrix) -> NDArray[np.intp]:
+    """Return which rows of a block (c, m) have no missing value."""
+    return np.flatnonzero(~np.isnan(values).any(axis=0))
 
 
 def _check_weights(start: int, values: Matrix, columns: Columns, faults: Faults) -> None:

@@ -23,6 +23,7 @@ from streammc.stores.layout import (
     MAX_ROWS,
     MEMBER_DTYPES,
     METADATA,
+    ROW_ID,
     ROW_MULTIPLE,
     Layout,
     Member,
@@ -157,7 +158,7 @@ def _member(document: dict[str, Any], name: str, root: Path) -> tuple[Member, in
     allowed = MEMBER_DTYPES[name]
     if dtype not in allowed:
         raise _wrong(root, key, "data_type", " or ".join(allowed), dtype)
-    ndim = 2 if name == "X" else 1
+    ndim = 2 if name == "X" or (name == ROW_ID and dtype == "uint8") else 1
     shape = _extent(document.get("shape"), ndim, root, key, "shape")
     grid = document.get("chunk_grid")
     configuration = grid.get("configuration") if isinstance(grid, dict) else None

@@ -16,7 +16,14 @@ from numpy.typing import NDArray
 from streammc.errors import StoreError
 from streammc.protocols import Index, PassTask, Vector
 from streammc.stores.blocks import StoreBlock, store_blocks
-from streammc.stores.layout import FEATURE_KEY, MANIFEST, METADATA, Layout, chunks_per_block
+from streammc.stores.layout import (
+    FEATURE_KEY,
+    MANIFEST,
+    METADATA,
+    ROW_ID,
+    Layout,
+    chunks_per_block,
+)
 from streammc.stores.manifest import Manifest, check_object, read_manifest
 from streammc.stores.mapping import map_member
 from streammc.stores.objects import local_path, read_object, require_directory, translate
@@ -95,6 +102,30 @@ class Store:
     def piece_rows(self) -> int:
         """Return the rows of a piece of a block: a chunk."""
         return self.layout.chunk_rows
+
+    def row_ids(self, start: int = 0, stop: int | None = None) -> NDArray[Any] | None:
+        """Return the ids of rows (m,); see ``Dataset.row_ids``.
+
+        Raises
+        ------
+        StoreError
+            Naming the chunk that is missing or fails its checksum.
+        """
+        stop = self.n_rows if stop is None else min(stop, self.n_rows)
+        member = self.layout.member(ROW_ID)
+        if member is None:
+            moved = self.attributes["shuffle_seed"] is not False or self.attributes.get("n_dropped")
+            return None if moved else np.arange(start, stop)
+        size = self.layout.chunk_rows
+        parts = []
+        for chunk in range(start // size, -(-stop // size)):
+            values = np.empty(member.shape(size), member.dtype)
+            key, first = member.key(chunk), chunk * size
+            raw = values.reshape(-1).view(np.uint8)
+            read_object(self._root, key, raw, self.manifest.entries[key].crc)
+            parts.append(values[max(start - first, 0) : stop - first])
+        found = np.concatenate(parts) if len(parts) > 1 else np.ascontiguousarray(parts[0])
+        return found if member.columns is None else found.view(f"S{member.columns}")[:, 0]
 
     def covariate(self, name: str) -> tuple[Vector, float]:
         """Return ``(a, c)`` with ``x_i . a + c`` the column ``name``; see ``stores.covariate``."""

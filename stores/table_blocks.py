@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from streammc.protocols import Matrix
 from streammc.stores.faults import Faults
+from streammc.stores.row_ids import IdColumn
 from streammc.stores.sources import Table
 from streammc.stores.values import LIMIT, Coder, find_text, to_float64
 
@@ -44,6 +45,8 @@ class TableBlocks:
         A file for the copy that :meth:`again` reads, where the table asks for one.
     coders
         The columns of text, which become codes.
+    ids
+        Keeps the row ids in the first pass.
     """
 
     def __init__(
@@ -52,20 +55,22 @@ class TableBlocks:
         names: Sequence[str],
         spool: Path,
         coders: Mapping[str, Coder] | None = None,
+        ids: IdColumn | None = None,
     ) -> None:
         self._table = table
         self._names = list(names)
         self._rows = block_rows(len(names))
         self._coders = coders or {}
+        self._ids = ids
         self._spool = spool if table.spool else None
 
     def first(self, faults: Faults) -> Iterator[tuple[int, Matrix]]:
         """Read the table: NaN where a value is missing, ``faults`` for what is not exact."""
         if self._spool is None:
-            yield from self._read(faults)
+            yield from self._read(faults, self._ids)
             return
         with open(self._spool, "wb", buffering=0) as copy:
-            for start, values in self._read(faults):
+            for start, values in self._read(faults, self._ids):
                 view = memoryview(raw_bytes(values))
                 while view:
                     view = view[copy.write(view) :]
@@ -94,12 +99,16 @@ class TableBlocks:
                 find_text(batch.column(index), name, start, faults, boolean=boolean)
             start += batch.num_rows
 
-    def _read(self, faults: Faults) -> Iterator[tuple[int, Matrix]]:
+    def _read(self, faults: Faults, ids: IdColumn | None = None) -> Iterator[tuple[int, Matrix]]:
         buffer = np.empty((len(self._names), self._rows))
         start, filled = 0, 0
-        as_text = frozenset(self._coders)
-        for batch in self._table.batches(self._names, self._rows, text=as_text):
+        names, as_text = self._names, frozenset(self._coders)
+        if ids is not None:
+            names, as_text = [*names, ids.column], as_text | {ids.column}
+        for batch in self._table.batches(names, self._rows, text=as_text):
             done = 0
+            if ids is not None:
+                ids.add(batch.column(len(names) - 1), start + filled, faults)
             while done < batch.num_rows:
                 step = min(batch.num_rows - done, self._rows - filled)
                 for index, name in enumerate(self._names):

@@ -27,6 +27,7 @@ from streammc.stores.layout import (
     FORMAT,
     MANIFEST,
     METADATA,
+    ROW_ID,
     Layout,
     array_document,
     feature_document,
@@ -56,6 +57,9 @@ class StoreWriter:
         response.
     offset, weight
         Whether the store has them; float64.
+    row_id
+        Dtype of the row ids: ``int64``, or for texts ``S`` and their most bytes, such as
+        ``S36``. ``None``: none are stored.
     chunk_rows
         Rows per chunk, rounded up to 4096; about 8 MB of ``X`` by default.
     n_rows
@@ -83,13 +87,14 @@ class StoreWriter:
         y_dtype: str | None = "float64",
         offset: bool = False,
         weight: bool = False,
+        row_id: str | None = None,
         chunk_rows: int | None = None,
         n_rows: int | None = None,
     ) -> None:
         self.path = local_path(path)
         self.features = list(features)
         extra = {"offset": "float64" if offset else None, "weight": "float64" if weight else None}
-        dtypes = {"X": dtype, "y": y_dtype, **extra}
+        dtypes = {"X": dtype, "y": y_dtype, **extra, ROW_ID: row_id}
         members = self._members = make_members(len(self.features), dtypes)
         self.chunk_rows = settle_chunk_rows(members, chunk_rows, n_rows)
         refuse_existing(self.path)
@@ -123,6 +128,7 @@ class StoreWriter:
         *,
         offset: NDArray[Any] | None = None,
         weight: NDArray[Any] | None = None,
+        row_id: NDArray[Any] | None = None,
     ) -> None:
         """Append rows; values are converted to the store's dtypes.
 
@@ -132,6 +138,8 @@ class StoreWriter:
             (m, q) numbers.
         y, offset, weight
             (m,) numbers, for the arrays that the store has.
+        row_id
+            (m,) integers, or UTF-8 texts as bytes.
 
         Raises
         ------
@@ -141,7 +149,7 @@ class StoreWriter:
         StorageIOError
             If the disk is full or refuses.
         """
-        given = self._given(self.n_rows, X=X, y=y, offset=offset, weight=weight)
+        given = self._given(self.n_rows, X=X, y=y, offset=offset, weight=weight, row_id=row_id)
         if not self._buffers:
             self._buffers = {
                 member.name: page_aligned(member.shape(self.chunk_rows), member.dtype)
@@ -167,6 +175,7 @@ class StoreWriter:
         *,
         offset: NDArray[Any] | None = None,
         weight: NDArray[Any] | None = None,
+        row_id: NDArray[Any] | None = None,
     ) -> None:
         """Write one chunk; in any order and from any thread, in place of :meth:`append`.
 
@@ -177,8 +186,8 @@ class StoreWriter:
         X
             (chunk_rows, q) numbers, fewer rows in the last chunk alone. Arrays of the
             store's dtypes are written without a copy.
-        y, offset, weight
-            (rows of X,) numbers, for the arrays that the store has.
+        y, offset, weight, row_id
+            (rows of X,), for the arrays that the store has.
 
         Raises
         ------
@@ -188,7 +197,7 @@ class StoreWriter:
             As :meth:`append`.
         """
         start, rows = chunk * self.chunk_rows, X.shape[0]
-        given = self._given(start, X=X, y=y, offset=offset, weight=weight)
+        given = self._given(start, X=X, y=y, offset=offset, weight=weight, row_id=row_id)
         with self._lock:
             if chunk < 0 or chunk in self._written or not 0 < rows <= self.chunk_rows:
                 raise ConfigError(

@@ -129,6 +129,12 @@ class Dataset(Protocol):
     def piece_rows(self) -> int:
         """Return the rows of every piece of a block but the last: pieces start at multiples."""
 
+    def row_ids(self, start: int = 0, stop: int | None = None) -> NDArray[Any] | None:
+        """Return the ids of rows ``start`` to ``stop`` (m,), by which predictions are joined.
+
+        int64, or UTF-8 texts as bytes; ``None`` where the rows were moved and no ids kept.
+        """
+
     def covariate(self, name: str) -> tuple[Vector, float]:
         """Return ``(a, c)`` with ``x_i . a + c`` the column ``name`` on the table's scale."""
 

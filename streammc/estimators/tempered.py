@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streammc.protocols import (
     Dataset,
@@ -95,6 +96,10 @@ class Tempered:
     def piece_rows(self) -> int:
         """Return the rows of every piece of a block but the last."""
         return self.dataset.piece_rows()
+
+    def row_ids(self, start: int = 0, stop: int | None = None) -> NDArray[Any] | None:
+        """Return the ids of rows."""
+        return self.dataset.row_ids(start, stop)
 
     def covariate(self, name: str) -> tuple[Vector, float]:
         """Return ``(a, c)`` with ``x_i . a + c`` the column ``name`` on the table's scale."""

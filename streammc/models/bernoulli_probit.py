@@ -45,6 +45,7 @@ class Probit(LinearModel):
 
     name: ClassVar[str] = "probit"
     link_kernel: ClassVar[Any] = link
+    analytic: ClassVar[bool] = True
 
     def response_fault(self, y: Vector) -> tuple[Index, str] | None:
         """Return where ``y`` is not 0 or 1."""

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from streammc.models.bernoulli_logit import chances
 from streammc.models.linear import LinearModel, default_prior
 from streammc.models.responses import proportion_fault
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
@@ -61,6 +62,7 @@ class Binomial(LinearModel):
 
     name: ClassVar[str] = "binomial"
     link_kernel: ClassVar[Any] = link
+    analytic: ClassVar[bool] = True
 
     def response_fault(self, y: Vector) -> tuple[Index, str] | None:
         """Return where ``y`` is not in [0, 1]."""
@@ -68,9 +70,8 @@ class Binomial(LinearModel):
 
     def mean(self, eta: Matrix) -> Vector:
         """Return ``1 / (1 + exp(-eta))``, the chance of a success, per column of ``eta`` (1, m)."""
-        from scipy.special import expit
-
-        chance: Vector = expit(eta[0])
+        chance = np.empty(eta.shape[1])
+        chances(np.ascontiguousarray(eta[0], np.float64), chance)
         return chance
 
     def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:

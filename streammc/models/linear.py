@@ -50,6 +50,8 @@ class LinearModel(ABC):
     link_kernel: ClassVar[Any]
     n_linear: ClassVar[int] = 1
     sums_kernel: ClassVar[Any] = None
+    analytic: ClassVar[bool] = False
+    """Whether the log-likelihood of a row is an analytic function of its only predictor."""
     separable: ClassVar[bool] = True
     """Whether coefficients run away where the columns tell the response."""
     derivative_bounds: ClassVar[tuple[float, ...]] = ()

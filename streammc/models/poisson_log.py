@@ -63,6 +63,7 @@ class Poisson(LinearModel):
 
     name: ClassVar[str] = "poisson"
     link_kernel: ClassVar[Any] = link
+    analytic: ClassVar[bool] = True
 
     def response_fault(self, y: Vector) -> tuple[Index, str] | None:
         """Return where ``y`` is not a whole number from 0 to 2^53."""

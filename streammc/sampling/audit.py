@@ -11,66 +11,35 @@ evaluates ``l`` at some hundred thinned draws at once, as the sum of the remaind
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
 import numpy as np
-from numba import types
 from numpy.typing import NDArray
 
 from streammc.control_variates.expansion import ControlVariates
-from streammc.estimators.blocks import (
-    BLOCK_TYPE,
-    ROWS_TYPE,
-    SCRATCH_TYPE,
-    TILE,
-    allocate_block,
-    allocate_scratch,
-    expand,
-)
-from streammc.estimators.difference import remainders
-from streammc.numerics.jit import LINK_TYPE, i8, jit, matrix, vector
-from streammc.numerics.summation import merge_compensated, two_sum
+from streammc.estimators.blocks import TILE, allocate_block, allocate_rows, allocate_scratch
+from streammc.numerics.blas import single_threaded
+from streammc.numerics.summation import merge_compensated
 from streammc.protocols import Dataset, Matrix, Model, RowBlock, Rows, Vector
+from streammc.sampling.audit_kernel import NODES, POWERS, TAIL, add_remainders
 
 AUDIT_DRAWS = 400
 FEWEST_DRAWS = 40
 _EVALUATIONS = 4e10
 _CALL_EVALUATIONS = 2**25
 _PIECE_ENTRIES = 2**21
+_LOG_WEIGHT_ERROR = 1e-5
+"""What interpolation over draws may change of a log weight."""
+_TIMED_SECONDS = 0.02
 
 
 def audit_draws(n_rows: int) -> int:
     """Return the draws to look at: 400 up to 1e8 rows, where a pass takes minutes, then fewer."""
     return max(FEWEST_DRAWS, min(AUDIT_DRAWS, int(_EVALUATIONS / max(n_rows, 1))))
-
-
-@jit(
-    types.void(
-        LINK_TYPE, vector, vector, i8, i8, ROWS_TYPE, matrix, BLOCK_TYPE, SCRATCH_TYPE,
-        vector, matrix, matrix,
-    ),
-    borrow=True,
-)  # fmt: skip
-def add_remainders(  # type: ignore[no-untyped-def]
-    link, constants, theta_star, n_linear, order, rows, deltas, tile, scratch, value, slope, sums
-):
-    """Add the remainders of ``rows`` at every draw to ``sums`` (2, S), tile by tile.
-
-    ``deltas`` (S, d) is theta - theta_star; ``tile`` holds ``TILE`` expanded rows.
-    """
-    m = rows.y.shape[0]
-    for lo in range(0, m, TILE):
-        w = min(TILE, m - lo)
-        expand(link, constants, theta_star, n_linear, order, rows, lo, w, tile, 0, scratch)
-        for s in range(deltas.shape[0]):
-            remainders(link, constants, tile, deltas[s], n_linear, 0, w, scratch, value, slope)
-            total = 0.0
-            for i in range(w):
-                total += value[i]
-            sums[0, s], error = two_sum(sums[0, s], total)
-            sums[1, s] += error
 
 
 @dataclass(frozen=True)
@@ -82,15 +51,30 @@ class RemainderTask:
     deltas: Matrix
     """(S, d) draws minus theta_star."""
     order: int
+    tolerance: float = -1.0
+    """Of the interpolation over draws, per row; negative: every draw is evaluated."""
 
     def map(self, block: RowBlock) -> Matrix:
         """Return (2, S): sums and their compensations."""
         model = self.model
-        p, q = model.n_linear + model.n_scalar, block.X.shape[1]
-        sums = np.zeros((2, len(self.deltas)))
-        tile, scratch = allocate_block(TILE, q, p), allocate_scratch(p)
-        value, slope = np.empty(TILE), np.empty((p, TILE))
-        fit = min(_PIECE_ENTRIES // max(q, 1), _CALL_EVALUATIONS // max(len(self.deltas), 1))
+        n, p, q = model.n_linear, model.n_linear + model.n_scalar, block.X.shape[1]
+        draws = len(self.deltas)
+        padded = -(-draws // 4) * 4
+        slopes, scalars = np.zeros((n, padded, q)), np.zeros((padded, p - n))
+        for a in range(n):
+            slopes[a, :draws] = self.deltas[:, a * q : (a + 1) * q]
+        scalars[:draws] = self.deltas[:, n * q :]
+        sums = np.zeros((2, draws))
+        buffers = (
+            allocate_block(TILE, q, p),
+            allocate_scratch(p),
+            np.empty((n, padded, TILE)),
+            np.empty((2 * NODES + 1, TILE)),
+            np.empty(padded),
+        )
+        smooth = p == 1 and n == 1 and getattr(model, "analytic", False)
+        tolerance = self.tolerance if smooth else -1.0
+        fit = min(_PIECE_ENTRIES // max(q, 1), _CALL_EVALUATIONS // max(draws, 1))
         step = max(fit // TILE, 1) * TILE
         for lo in range(0, len(block.y), step):
             parts = (block.X, block.y, block.offset, block.weight)
@@ -99,14 +83,14 @@ class RemainderTask:
                 model.link,
                 model.constants,
                 self.theta_star,
-                model.n_linear,
                 self.order,
                 rows,
-                self.deltas,
-                tile,
-                scratch,
-                value,
-                slope,
+                slopes,
+                scalars,
+                tolerance,
+                POWERS,
+                TAIL,
+                *buffers,
                 sums,
             )
         return sums
@@ -146,8 +130,51 @@ def log_weights(
     """
     d = theta.shape[-1]
     deltas = np.ascontiguousarray(theta.reshape(-1, d) - cv.theta_star)
-    task = RemainderTask(model, cv.theta_star, deltas, cv.order)
+    task = RemainderTask(model, cv.theta_star, deltas, cv.order, _LOG_WEIGHT_ERROR / dataset.n_rows)
     sums = dataset.reduce(task, scheduler=scheduler, progress=progress)
     exact = (sums[0] + sums[1]).reshape(log_lik_variance.shape)
     weights: NDArray[np.float64] = exact - log_lik_remainder + 0.5 * log_lik_variance
     return weights
+
+
+def audit_seconds(
+    dataset: Dataset,
+    model: Model,
+    cv: ControlVariates,
+    theta: NDArray[np.float64],
+    scheduler: Any = None,
+) -> float:
+    """Return the seconds that :func:`log_weights` will take: some rows are timed.
+
+    Reading is not counted; the passes before have warmed the page cache, or shown what it
+    costs.
+
+    Parameters
+    ----------
+    dataset, model, cv
+        What was sampled.
+    theta
+        (..., d) draws.
+    scheduler
+        As for ``Dataset.reduce``; a cluster counts as the threads of this machine.
+    """
+    d = theta.shape[-1]
+    deltas = np.ascontiguousarray(theta.reshape(-1, d) - cv.theta_star)
+    task = RemainderTask(model, cv.theta_star, deltas, cv.order, _LOG_WEIGHT_ERROR / dataset.n_rows)
+    source, m = dataset.rows(), TILE
+    while True:
+        m = min(m, dataset.n_rows)
+        rows = allocate_rows(m, source.n_features)
+        source.gather(np.array([(dataset.n_rows - m) // 2]), m, rows)
+        with single_threaded():
+            began = perf_counter()
+            task.map(RowBlock(0, 0, *rows))
+            seconds = perf_counter() - began
+        if seconds >= _TIMED_SECONDS or m == dataset.n_rows:
+            break
+        m *= 4
+    blocks = -(-dataset.n_rows // dataset.block_rows())
+    threads = 1 if scheduler == "sync" else scheduler
+    if type(threads) is not int:
+        threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
+    return seconds / m * dataset.n_rows / min(threads, blocks)

@@ -6,21 +6,24 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numba import types
+from numpy.typing import NDArray
 
-from streammc.numerics.jit import f8, i8, index_vector, jit, matrix, vector
-from streammc.protocols import Index, Vector
+from streammc.numerics.jit import f8, i8, jit, matrix, vector
+from streammc.protocols import Vector
 
-_CELLS: Final = 2**14
+_CELLS: Final = 2**16
 _cube: Any = types.Array(f8, 3, "C")
+_cells: Any = types.Array(types.int32, 1, "C")
+bin_matrix: Any = types.Array(types.uint16, 2, "C")
 
 
 class Thresholds(NamedTuple):
     """Edges of bins of a score, and where to look for them."""
 
     padded: Vector
-    """(B,) the rising edges, then infinity."""
-    starts: Index
-    """(cells + 1,) the edges in cells of equal width before each cell."""
+    """The B - 1 rising edges, then as many infinities as a search can go too far."""
+    starts: NDArray[np.int32]
+    """(cells,) the edges in cells of equal width before each cell."""
     low: float
     scale: float
     """A score x is in the cell ``(x - low) scale``, rounded down."""
@@ -30,7 +33,7 @@ class Thresholds(NamedTuple):
     @property
     def edges(self) -> Vector:
         """(B - 1,) rising."""
-        return self.padded[:-1]
+        return self.padded[np.isfinite(self.padded)]
 
 
 def find_thresholds(edges: Vector) -> Thresholds:
@@ -41,29 +44,56 @@ def find_thresholds(edges: Vector) -> Thresholds:
     cells = np.minimum(np.maximum((edges - low) * scale, 0.0), _CELLS - 1).astype(np.int64)
     starts = np.searchsorted(cells, np.arange(_CELLS + 1))
     steps = int(np.diff(starts).max()).bit_length()
-    return Thresholds(np.append(edges, np.inf), starts, low, scale, steps)
+    padded = np.append(edges, np.full(4 * 2**steps, np.inf))
+    return Thresholds(padded, starts[:-1].astype(np.int32), low, scale, steps)
 
 
-@jit(types.void(matrix, vector, index_vector, f8, f8, i8, vector, vector, _cube), borrow=True)
-def add_histogram(scores, padded, starts, low, scale, steps, y, weight, counts):  # type: ignore[no-untyped-def]
-    """Add ``weight (1 - y)`` and ``weight y`` to the bins of ``scores`` (S, m).
+@jit(types.void(matrix, vector, _cells, f8, f8, i8, i8, bin_matrix))
+def find_bins(scores, padded, starts, low, scale, steps, first, bins):  # type: ignore[no-untyped-def]
+    """Write the bins of ``scores`` (S, m) into the columns of ``bins`` from ``first`` on.
 
-    ``counts`` (S, B, 2); the bin is the number of edges up to the score. Cells rise with
-    scores, so that an edge of a lower cell is below the score and one of a higher cell
-    above it. As many steps for every score: a guess of the processor about the end of a
-    search costs more.
+    The bin is the number of edges up to the score. Cells rise with scores, so that an edge
+    of a lower cell is below the score and one of a higher cell above it. As many steps for
+    every score: a guess of the processor about the end of a search costs more. Cells first,
+    in a loop that vectorises, and the usual two steps written out: 3 ns a score for 11.
     """
-    last = float(starts.shape[0] - 2)
+    if first < 0:
+        return
+    m = scores.shape[1]
+    last = float(starts.shape[0] - 1)
+    cells = np.empty(m, np.int32)
+    # An unsigned index needs no test for counting from the end.
+    one, two = np.uint64(1), np.uint64(2)
+    most = one << np.uint64(max(steps - 1, 0))
     for s in range(scores.shape[0]):
-        for i in range(scores.shape[1]):
-            score = scores[s, i]
-            cell = int(min(max((score - low) * scale, 0.0), last))
-            at = starts[cell]
-            stop = starts[cell + 1]
+        for i in range(m):
+            cell = (scores[s, i] - low) * scale
+            cell = 0.0 if cell < 0.0 else cell
+            cells[i] = np.int32(last if cell > last else cell)
+        for i in range(m if steps <= 2 else 0):
+            at = np.uint64(starts[np.uint64(cells[i])])
+            at += two * np.uint64(padded[at + one] <= scores[s, i])
+            at += np.uint64(padded[at] <= scores[s, i])
+            bins[s, first + i] = at
+        for i in range(m if steps > 2 else 0):
+            at = np.uint64(starts[np.uint64(cells[i])])
+            half = most
             for _ in range(steps):
-                middle = (at + stop) >> 1
-                right = int(padded[middle] <= score)
-                at += right * (middle + 1 - at)
-                stop += (1 - right) * (middle - stop)
-            counts[s, at, 0] += weight[i] * (1.0 - y[i])
-            counts[s, at, 1] += weight[i] * y[i]
+                at += half * np.uint64(padded[at + half - one] <= scores[s, i])
+                half >>= one
+            bins[s, first + i] = at
+
+
+@jit(types.void(bin_matrix, vector, vector, _cube), borrow=True)
+def add_bins(bins, y, weight, counts):  # type: ignore[no-untyped-def]
+    """Add ``weight (1 - y)`` and ``weight y`` of the first rows in ``bins`` (S, M) to ``counts``.
+
+    ``counts`` (S, B, 2). Thousands of rows at a time: the counts of a draw then stay in a
+    cache, those of all draws would not.
+    """
+    for s in range(counts.shape[0]):
+        for i in range(y.shape[0]):
+            at = np.int64(bins[s, i])
+            ones = weight[i] * y[i]
+            counts[s, at, 0] += weight[i] - ones
+            counts[s, at, 1] += ones

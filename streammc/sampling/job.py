@@ -179,11 +179,12 @@ def run_job(
         finally:
             team.close()
         # Not before the last draw: xarray, pandas and ArviZ take a second to import.
-        from streammc.sampling.report import audit_due, finish_report
+        from streammc.sampling.audit_due import audit_due
+        from streammc.sampling.report import finish_report
 
-        due = audit_due(audit, run, setup.sampler, team)
+        due = audit_due(audit, run, dataset, model, setup, team, scheduler=scheduler)
         summary = finish_report(
-            run, dataset, model, setup, team, due, scheduler=scheduler, progress=progress
+            run, dataset, model, setup, team, *due, scheduler=scheduler, progress=progress
         )
     return RunReport(folder, summary, True, True, summary["warnings"])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 DRAWS: Final = 200
 INTERVAL: Final = 0.9
 BINS: Final = 100
+_NO_IDS: Final = (
+    "the rows of {} were moved when it was made, and no row ids kept: predictions cannot be "
+    "joined with its table; ingest it again"
+)
 
 
 def write_predictions(
@@ -53,7 +58,7 @@ def write_predictions(
     -------
     dict
         JSON: ``rows``, ``draws``, ``interval``, ``mean_sign``, ``auc``, ``log_score``,
-        ``by`` and ``seconds``.
+        ``by``, ``row_id``, ``seconds`` and, where there are some, ``warnings``.
     """
     began = time.perf_counter()
     if not 0.0 < interval < 1.0:
@@ -78,12 +83,17 @@ def write_predictions(
     cuts = None
     if scored and is_binary(model):
         cuts = thresholds(model, coefficients, table, seed)
-    with RowArrays(path, ("mean", *names), table.n_rows, table.piece_rows()) as writer:
+    first = table.row_ids(0, 1)
+    kind = None if first is None else "string" if first.dtype.kind == "S" else "int64"
+    arrays_of_rows = ("mean", *names)
+    with RowArrays(path, arrays_of_rows, table.n_rows, table.piece_rows(), kind) as writer:
+        if kind is not None:
+            write_ids(writer, table)
         task = PredictTask(
             model,
             coefficients,
             ends,
-            ("mean", *names),
+            arrays_of_rows,
             writer.target,
             table.address,
             scored,
@@ -104,6 +114,8 @@ def write_predictions(
             "run": os.path.abspath(run.path),
             "store": table.address,
             "store_fingerprint": table.fingerprint,
+            "row_id": None if kind is None else table.attributes.get("row_id", "position"),
+            **({"warnings": [_NO_IDS.format(table.address)]} if kind is None else {}),
         }
         if scored:
             score, weight, lost = totals.scores
@@ -121,6 +133,14 @@ def write_predictions(
         facts["seconds"] = time.perf_counter() - began
         writer.commit(facts, arrays)
     return facts
+
+
+def write_ids(writer: RowArrays, table: Dataset) -> None:
+    """Write the ids of all rows, a chunk at a time."""
+    for start in range(0, table.n_rows, writer.chunk_rows):
+        ids = table.row_ids(start, start + writer.chunk_rows)
+        assert ids is not None
+        writer.write_ids(start, ids)
 
 
 def predict(
@@ -172,8 +192,9 @@ def predict(
     Returns
     -------
     xarray.Dataset
-        ``mean``, ``q5``, ``q95`` (row); for a binary response the ROC curve; with ``by``
-        the groups. Attributes: ``auc``, ``log_score`` and what was done.
+        ``mean``, ``q5``, ``q95`` (row), in the order of the store, with the coordinate
+        ``row_id``; for a binary response the ROC curve; with ``by`` the groups.
+        Attributes: ``auc``, ``log_score`` and what was done.
 
     Raises
     ------
@@ -200,7 +221,7 @@ def predict(
             f"expected the model of the run {str(folder)!r}, found another: {built.name!r}"
         )
     target = Path(path) if path is not None else Path(tempfile.mkdtemp()) / "predictions.zarr"
-    write_predictions(
+    facts = write_predictions(
         opened,
         built,
         store,
@@ -215,4 +236,6 @@ def predict(
         scheduler=scheduler,
         progress=progress,
     )
+    for line in facts.get("warnings", []):
+        warnings.warn(line, stacklevel=2)
     return open_rows(target)

@@ -16,16 +16,23 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from streammc.diagnostics.quantiles import mean, quantiles
+from streammc.diagnostics.quantiles import quantiles
 from streammc.errors import DataError, ModelError
-from streammc.numerics.jit import index_vector, jit, matrix, vector
+from streammc.numerics.jit import (
+    index_vector,
+    jit,
+    matrix,
+    vector,
+)
 from streammc.protocols import Matrix, Model, RowBlock, Vector
-from streammc.sampling.histogram import Thresholds, add_histogram
+from streammc.sampling.histogram import Thresholds, add_bins, find_bins
+from streammc.sampling.log_scores import log_average, log_chance
 from streammc.trace.row_arrays import RowTarget
 
-_TILE_ENTRIES = 2**19
+_TILE_ENTRIES = 2**17
 _LEAST_TILE = 64
-_NEAR_ONE = 0.999
+_COUNTED_ROWS = 2**14
+"""Rows whose bins are kept until they are counted."""
 
 
 class Coefficients(NamedTuple):
@@ -52,8 +59,10 @@ class Coefficients(NamedTuple):
         eta = np.empty((n_linear + len(self.scalars), draws, len(X)))
         for a in range(n_linear):
             np.matmul(self.slopes[a], wide, out=eta[a])
-            eta[a] += self.shifts[a][:, None]
-        eta[0] += offset
+            if self.shifts[a].any():
+                eta[a] += self.shifts[a][:, None]
+        if offset.any():
+            eta[0] += offset
         eta[n_linear:] = self.scalars[:, :, None]
         return eta
 
@@ -136,16 +145,27 @@ class PredictTask:
         for piece in pieces:
             columns = {name: np.empty(len(piece.y)) for name in self.names}
             step = self.coefficients.tile_rows()
-            for low in range(0, len(piece.y), step):
-                here = slice(low, low + step)
+            some = max(_COUNTED_ROWS // step, 1) * step
+            for start in range(0, len(piece.y), some):
+                stop = min(start + some, len(piece.y))
                 y, offset, weight = (
-                    np.ascontiguousarray(part[here], dtype=np.float64) for part in piece[3:]
+                    np.ascontiguousarray(part[start:stop], dtype=np.float64) for part in piece[3:]
                 )
-                self._tile(
-                    piece.start + low, piece.X[here], y, offset, weight, columns, here, totals
-                )
+                bins = self._bins(stop - start)
+                for low in range(start, stop, step):
+                    here = slice(low, min(low + step, stop))
+                    part = slice(low - start, here.stop - start)
+                    rows = piece.start + low, piece.X[here], y[part], offset[part], weight[part]
+                    self._tile(*rows, columns, here, totals, bins, low - start)
+                if bins.size:
+                    add_bins(bins, y, weight, totals.histogram)
             self.target.write(piece.start, columns)
         return totals
+
+    def _bins(self, rows: int) -> NDArray[np.uint16]:
+        """Return room for the bins of all draws and of their mean; none without a histogram."""
+        counted = self.scored and self.thresholds is not None
+        return np.empty((self.coefficients.draws + 1 if counted else 0, rows), np.uint16)
 
     def combine(self, left: Totals, right: Totals) -> Totals:
         """Add two neighbours."""
@@ -161,14 +181,17 @@ class PredictTask:
         columns: dict[str, Vector],
         here: slice,
         totals: Totals,
+        bins: NDArray[np.uint16],
+        first: int,
     ) -> None:
         weights = self.coefficients.weights
         eta = self.coefficients.predictors(X, offset)
         means = responses(self.model, eta)
-        if not np.isfinite(means).all():
+        average = means.mean(axis=0) if weights is None else (weights / weights.sum()) @ means
+        # A finite sum has finite terms.
+        if not (np.isfinite(average).all() or np.isfinite(means).all()):
             self._refuse(start, X, offset, means)
         by_row = np.ascontiguousarray(means.T)
-        average = mean(by_row, weights)
         columns[self.names[0]][here] = average
         bounds = quantiles(by_row, self.probabilities, weights)
         for name, bound in zip(self.names[1:], bounds, strict=True):
@@ -179,8 +202,8 @@ class PredictTask:
                 log_density = log_average(self.model, eta, X, y, weights)
             else:
                 log_density = log_chance(self.model, eta, X, y, average, weights)
-                scores = np.concatenate([means, average[None, :]])
-                add_histogram(scores, *self.thresholds, y, weight, totals.histogram)
+                find_bins(means, *self.thresholds, first, bins)
+                find_bins(average[None, :], *self.thresholds, first, bins[-1:])
             lost = np.isnan(log_density)
             used = ~lost & (weight > 0.0)
             totals.scores[0] += float((weight[used] * log_density[used]).sum())
@@ -229,45 +252,3 @@ def responses(model: Model, eta: NDArray[np.float64]) -> Matrix:
             f"found {found.shape}"
         )
     return np.ascontiguousarray(found.reshape(draws, m))
-
-
-def log_chance(
-    model: Model,
-    eta: NDArray[np.float64],
-    X: NDArray[Any],
-    y: Vector,
-    chance: Vector,
-    weights: Vector | None,
-) -> Vector:
-    """Return (m,) ``y log p + (1 - y) log(1 - p)`` with the average chance p of a 1.
-
-    Where p is so near 1 that ``1 - p`` has lost digits, the link gives the chance of a 0.
-    """
-    near = np.flatnonzero((chance > _NEAR_ONE) & (y < 1.0))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        found = np.where(y > 0.0, y * np.log(chance), 0.0)
-        other = np.log1p(-chance)
-    if near.size:
-        other[near] = log_average(model, eta[:, :, near], X[near], np.zeros(near.size), weights)
-    found[y < 1.0] += (1.0 - y[y < 1.0]) * other[y < 1.0]
-    return found
-
-
-def log_average(
-    model: Model, eta: NDArray[np.float64], X: NDArray[Any], y: Vector, weights: Vector | None
-) -> Vector:
-    """Return (m,) ``log(sum_s w_s p(y | eta_s) / sum_s w_s)``; NaN where signs make it negative."""
-    p, draws, m = eta.shape
-    design = np.asarray(X, dtype=np.float64).T
-    out = np.empty((1 + p + p * (p + 1) // 2, m))
-    values = np.empty((draws, m))
-    for s in range(draws):
-        model.link(np.ascontiguousarray(eta[:, s]), design, y, model.constants, 0, out)
-        values[s] = out[0]
-    top = values.max(axis=0)
-    top = np.where(np.isfinite(top), top, 0.0)
-    density = np.exp(values - top)
-    average = density.mean(axis=0) if weights is None else (weights / weights.sum()) @ density
-    with np.errstate(divide="ignore", invalid="ignore"):
-        found: Vector = np.log(average) + top
-    return found

@@ -11,10 +11,11 @@ from streammc.control_variates.expansion import ControlVariates
 from streammc.diagnostics.original_scale import as_variables, ratios, transform
 from streammc.diagnostics.summary import draws_and_labels, signs, summarize, summarize_draws
 from streammc.diagnostics.weights import audit_weights
-from streammc.protocols import Dataset, Model, Sampler
+from streammc.protocols import Dataset, Model
 from streammc.samplers.metropolis_mint import Mint
 from streammc.sampling.advice import summary_warnings
-from streammc.sampling.audit import audit_draws, log_weights, thin
+from streammc.sampling.audit import log_weights
+from streammc.sampling.audit_due import audited_draws, pass_seconds
 from streammc.sampling.carried_noise import tempered_facts
 from streammc.sampling.cost import run_cost
 from streammc.sampling.heated import temperature_facts
@@ -26,23 +27,6 @@ from streammc.trace.run_directory import RunDirectory
 if TYPE_CHECKING:
     from streammc.sampling.chains import Chains, Progress
     from streammc.sampling.setup import Setup
-
-_CHEAP_SECONDS = 10.0
-
-
-def audit_due(audit: bool | str, run: RunDirectory, sampler: Sampler, team: Chains) -> bool:
-    """Whether to audit: never what needs none; by default where it costs less than the draws.
-
-    A row costs the audit what it cost the draws, whose evaluations were counted.
-    """
-    if not sampler.audited or audit is False:
-        return False
-    if audit is True:
-        return True
-    evaluated = int(run.read_group("sample_stats")["n_rows"].sum())
-    n_rows = team.problem.source.n_rows
-    expected = team.clock["draws"] / evaluated * n_rows * audit_draws(n_rows)
-    return expected < max(team.clock["warmup"] + team.clock["draws"], _CHEAP_SECONDS)
 
 
 def run_audit(
@@ -66,10 +50,8 @@ def run_audit(
     """
     tree = open_run(run.path)
     stats = tree["sample_stats"].to_dataset()
-    chains, n = stats["lp"].shape
-    kept = thin(chains, n, draws or audit_draws(dataset.n_rows))
+    kept, theta = audited_draws(run, dataset, model, draws)
     reported = run.draws_matrix()[:, kept]
-    theta = model.unconstrain(reported)
 
     def column(name: str) -> np.ndarray:
         return np.asarray(stats[name].values[:, kept], dtype=np.float64)
@@ -106,11 +88,15 @@ def finish_report(
     setup: Setup,
     team: Chains,
     audit: bool,
+    not_audited: str | None = None,
     *,
     scheduler: Any = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Audit if due, summarise, record the summary in the run and return it."""
+    """Audit if due, summarise, record the summary in the run and return it.
+
+    ``not_audited``: why no audit is made of a run that needs one.
+    """
     verdict = None
     if audit:
         verdict = run_audit(run, dataset, model, setup.cv, scheduler=scheduler, progress=progress)
@@ -129,6 +115,7 @@ def finish_report(
         "parameters_original": summarize_draws(original, labels, sign),
         "ratios": ratios(original, labels, model.name, sign),
         "audit": verdict,
+        **({"not_audited": not_audited} if not_audited else {}),
         "sampling": sampling,
         "cost": spent,
         **({"tempering": tempering} if tempering else {}),
@@ -136,6 +123,7 @@ def finish_report(
             *setup.cv.certificate.get("warnings", []),
             *summary_warnings(parameters, sampling, verdict),
             *tempering.pop("warnings", []),
+            *([not_audited] if not_audited else []),
         ],
     }
     run.set_attributes({"summary": summary})
@@ -168,7 +156,7 @@ def _sampling(
         "warmup": run.warmup,
         "seconds": team.clock["draws"],
         "warmup_seconds": team.clock["warmup"],
-        "pass_seconds": float(cv.certificate["seconds"]) + (plan.score_seconds if plan else 0.0),
+        "pass_seconds": pass_seconds(setup),
         "passes": int(cv.certificate["passes"]) + passes,
         "decrement": finite_or_none(cv.certificate["decrement"]),
         "theta_star_certified": bool(cv.certificate["converged"]) if plan is not None else None,

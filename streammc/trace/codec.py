@@ -119,7 +119,9 @@ def consolidated(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 def encode(array: NDArray[Any], dtype: str) -> bytes:
     """Return one whole chunk as the bytes of its file."""
-    if dtype == STRING:
+    if dtype == STRING and array.dtype.kind == "S":
+        body = struct.pack("<I", array.size) + _prefixed(array)
+    elif dtype == STRING:
         texts = [str(text).encode() for text in array.ravel().tolist()]
         body = struct.pack("<I", len(texts)) + b"".join(
             struct.pack("<I", len(text)) + text for text in texts
@@ -127,6 +129,16 @@ def encode(array: NDArray[Any], dtype: str) -> bytes:
     else:
         body = np.ascontiguousarray(array, np.dtype(dtype).newbyteorder("<")).tobytes()
     return body + struct.pack("<I", crc32c(body))
+
+
+def _prefixed(texts: NDArray[np.bytes_]) -> bytes:
+    """Return UTF-8 texts of one width, padded with NUL, each after its length."""
+    width = texts.dtype.itemsize
+    lengths = np.char.str_len(texts).astype("<u4")
+    packed = np.zeros((texts.size, 4 + width), np.uint8)
+    packed[:, :4] = lengths.view(np.uint8).reshape(-1, 4)
+    packed[:, 4:] = np.ascontiguousarray(texts).view(np.uint8).reshape(-1, width)
+    return packed[np.arange(4 + width) < 4 + lengths[:, None]].tobytes()
 
 
 def chunk_checksum(data: bytes) -> int:

@@ -28,6 +28,7 @@ from streammc.errors import (
     StoreError,
 )
 from streammc.trace.codec import (
+    STRING,
     ArraySpec,
     check_name,
     checked_body,
@@ -43,7 +44,9 @@ from streammc.trace.sealed import DOCUMENT_LIMIT, plain, seal, unseal
 
 KIND: Final = "rows"
 ROW: Final = "row"
+ROW_ID: Final = "row_id"
 _FORMAT: Final = 1
+_COORDINATES: Final = "coordinates"
 
 
 class RowArrays:
@@ -60,6 +63,9 @@ class RowArrays:
         float64 arrays of dimension ``row``.
     n_rows, chunk_rows
         Their length, and that of a chunk.
+    ids
+        ``int64`` or ``string``: dtype of the coordinate ``row_id`` of the rows, which
+        :meth:`write_ids` writes; ``None``: there is none.
 
     Raises
     ------
@@ -72,13 +78,20 @@ class RowArrays:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], names: Sequence[str], n_rows: int, chunk_rows: int
+        self,
+        path: str | os.PathLike[str],
+        names: Sequence[str],
+        n_rows: int,
+        chunk_rows: int,
+        ids: str | None = None,
     ) -> None:
         self.path = Path(os.path.abspath(path))
         self._refuse_existing()
         self.chunk_rows = min(chunk_rows, n_rows)
+        dtypes = dict.fromkeys(names, "float64") | ({} if ids is None else {ROW_ID: ids})
         self._specs = {
-            name: ArraySpec((n_rows,), (self.chunk_rows,), "float64", (ROW,)) for name in names
+            name: ArraySpec((n_rows,), (self.chunk_rows,), dtype, (ROW,))
+            for name, dtype in dtypes.items()
         }
         self.folder = self.path.with_name(f".{self.path.name}.partial-{os.getpid()}")
         self._lock = -1
@@ -87,7 +100,7 @@ class RowArrays:
             self.folder.mkdir()
             self._lock = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            for name in names:
+            for name in dtypes:
                 check_name(name)
                 (self.folder / name).mkdir()
         except OSError as error:
@@ -118,6 +131,13 @@ class RowArrays:
         """What the tasks of a pass need to write chunks: small and picklable."""
         return RowTarget(str(self.folder), self.chunk_rows)
 
+    def write_ids(self, start: int, ids: NDArray[Any]) -> None:
+        """Write the chunk of the row ids that begins at row ``start``, as :class:`RowTarget`."""
+        whole = np.zeros(self.chunk_rows, ids.dtype)
+        whole[: len(ids)] = ids
+        key = chunk_key((start // self.chunk_rows,))
+        write_file(self.folder / ROW_ID / key, encode(whole, self._specs[ROW_ID].dtype))
+
     def commit(
         self,
         meta: Mapping[str, Any],
@@ -144,7 +164,10 @@ class RowArrays:
         for name, spec in specs.items():
             for chunk in range(-(-spec.shape[0] // self.chunk_rows)):
                 where = self.folder / name / chunk_key((chunk,))
-                if not where.is_file() or where.stat().st_size != spec.chunk_bytes():
+                sized = spec.dtype == STRING or (
+                    where.is_file() and where.stat().st_size == spec.chunk_bytes()
+                )
+                if not (where.is_file() and sized):
                     raise StorageIOError(
                         f"expected chunk {chunk} of {name!r} in {self.folder}, found none: every "
                         "worker must share this file system"
@@ -161,7 +184,10 @@ class RowArrays:
             sync_directory(self.folder / name)
         listed = {name: document(spec) for name, spec in specs.items()}
         own = {"format": _FORMAT, "kind": KIND, "arrays": sorted(specs)}
-        write_file(self.folder / "zarr.json", seal(plain(meta), own, consolidated(listed)))
+        # The CF convention, by which xarray knows a coordinate.
+        coordinates = {_COORDINATES: ROW_ID} if ROW_ID in specs else {}
+        attributes = plain(meta) | coordinates
+        write_file(self.folder / "zarr.json", seal(attributes, own, consolidated(listed)))
         sync_directory(self.folder)
         self._refuse_existing()
         with reporting("create", self.path):
@@ -228,6 +254,7 @@ def read_meta(path: str | os.PathLike[str]) -> tuple[dict[str, Any], list[str]]:
         raise StoreError(f"expected a zarr group at {source}, found no zarr.json") from None
     if own.get("kind") != KIND or own.get("format") != _FORMAT:
         raise StoreError(f"expected values by row in {where}, found kind {own.get('kind')!r}")
+    meta.pop(_COORDINATES, None)
     return meta, list(own["arrays"])
 
 

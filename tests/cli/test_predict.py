@@ -167,3 +167,59 @@ def test_splines_are_sampled_and_predict_new_rows_with_their_own_knots(tmp_path,
     mean = (1 / (1 + np.exp(-design @ theta.T))).mean(axis=1)
     np.testing.assert_allclose(found["mean"], mean, atol=1e-5)  # the store holds float32
     assert json.loads(result.out)["draws"] == 60
+
+
+def csv_of(path, n, seed):
+    """Rows in an order of their own, with an id each; return the outcomes by id."""
+    import pandas as pd
+
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=n)
+    y = (rng.random(n) < 1 / (1 + np.exp(-3 * x))).astype(int)
+    keys = [f"k{place}" for place in rng.permutation(n)]
+    pd.DataFrame({"x": x, "y": y, "key": keys}).to_csv(path, index=False)
+    return pd.Series(y, index=keys)
+
+
+@pytest.mark.parametrize("row_id", [(), ("--row-id", "key")])
+@pytest.mark.parametrize("order", [(), ("--shuffle",)])
+def test_predictions_are_of_the_rows_of_the_file(tmp_path, monkeypatch, row_id, order):
+    """Correlation of the mean with the outcome: 0.7 row by row, 0 in another order."""
+    import xarray as xr
+
+    monkeypatch.chdir(tmp_path)
+    csv_of("train.csv", 3000, 1)
+    outcomes = csv_of("new.csv", 2000, 2)
+    columns = ("--response", "y", "--features", "x", "--quiet")
+    assert streammc("ingest", "train.csv", "train.zarr", *columns, *row_id).code == 0
+    sample = ("--model", "logistic", "--draws", "50", "--warmup", "50", "--quiet")
+    assert streammc("sample", "train.zarr", "-o", "run", *sample).code == 0
+    made = streammc("ingest", "new.csv", "new.zarr", "--like", "train.zarr", *order, "--json")
+    assert made.code == 0, made.err
+    assert streammc("predict", "run", "new.zarr", "-o", "p.zarr", "--quiet").code == 0
+    found = xr.open_zarr("p.zarr")
+    if not order:
+        assert np.corrcoef(found["mean"], outcomes)[0, 1] > 0.6
+    assert "row_id" in found.coords
+    ids = found["row_id"].values
+    joined = outcomes[ids] if row_id else outcomes.iloc[ids]
+    assert np.corrcoef(found["mean"], joined)[0, 1] > 0.6
+    assert np.array_equal(outcomes.index if row_id else np.arange(2000), ids) == (not order)
+    assert streammc("verify", "p.zarr").code == 0
+
+
+def test_store_without_ids_is_named(run, other):
+    """As stores of earlier versions are, whose rows were shuffled."""
+    import tampering
+    import xarray as xr
+
+    def shuffle(document):
+        document["attributes"]["streammc"]["shuffle_seed"] = 3
+
+    tampering.edit(other, "zarr.json", shuffle)
+    result = streammc(*PREDICT, "--json")
+    assert result.code == 0, result.err
+    assert "test.zarr" in result.err
+    assert "row ids" in result.err
+    assert result.json["row_id"] is None
+    assert "row_id" not in xr.open_zarr("p.zarr").variables

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from streammc.sampling.histogram import add_histogram, find_thresholds
+from streammc.sampling.histogram import add_bins, find_bins, find_thresholds
 
 rng = np.random.default_rng(1)
 EDGES = {
@@ -26,7 +26,11 @@ def test_bin_is_the_number_of_edges_up_to_the_score(name):
     m = scores.shape[1]
     y, weight = rng.random(m), rng.random(m)
     counts = np.zeros((2, len(edges) + 1, 2))
-    add_histogram(scores, *found, y, weight, counts)
+    bins = np.zeros((2, m), np.uint16)
+    half = m // 2
+    find_bins(np.ascontiguousarray(scores[:, :half]), *found, 0, bins)
+    find_bins(np.ascontiguousarray(scores[:, half:]), *found, half, bins)
+    add_bins(bins, y, weight, counts)
     for s in range(2):
         place = np.searchsorted(edges, scores[s], side="right")
         for k, part in enumerate((weight * (1 - y), weight * y)):
