@@ -17,9 +17,11 @@ from streammc.control_variates.block_pass import (
     raise_fault,
     row_order,
 )
+from streammc.control_variates.conflict import prior_conflict
 from streammc.control_variates.draws import covering_draws
 from streammc.control_variates.expansion import ControlVariates, model_digest
 from streammc.control_variates.first_centre import first_centre
+from streammc.control_variates.mode_words import exact_fit_words, mode_words, recorded
 from streammc.control_variates.newton import (
     NotPositiveDefiniteError,
     Point,
@@ -29,7 +31,7 @@ from streammc.control_variates.newton import (
     posterior_point,
 )
 from streammc.control_variates.subset import Spread, draw_subset, gather, in_memory, surrogate
-from streammc.control_variates.weak_directions import prior_pull, weak_directions
+from streammc.control_variates.weak_directions import weak_directions
 from streammc.errors import ConfigError, ModelError
 from streammc.estimators.tempered import split_fingerprint, tempered
 from streammc.numerics.blas import single_threaded
@@ -102,20 +104,21 @@ def compute(
     cap = max(0, min(candidate_rows, memory_limit // (8 * (dataset.n_features + 3))))
     subset = draw_subset(dataset, memory_limit)
     spread = Spread(dataset, model)
-    limit = passes or MAX_PASSES
     decisive = passes == 1 or theta is not None or len(subset.y) == dataset.n_rows
     n_draws = N_DRAWS_SMALL if dataset.n_rows <= SMALL_ROWS else N_DRAWS
     xi = covering_draws(n_draws, len(labels), 0)
     with single_threaded():
         only = passes == 1 and not near
-        point, shift, inflation = first_centre(dataset, model, subset, spread, theta, table, only)
+        centre = first_centre(dataset, model, subset, spread, theta, table, only)
+        point = centre.point
         rows_read = len(subset.y) + spread.rows_read
+        limit = 1 if centre.integrated else passes or MAX_PASSES
         best: Point | None = None
         pass_seconds = 0.0
         for done in range(1, limit + 1):
             last = done == limit
             deltas = xi if decisive or last else xi[:2]
-            deltas = shift + inflation * (deltas @ point.factor.T)
+            deltas = centre.shift + centre.inflation * (deltas @ point.factor.T)
             task = ExpansionPass(model, point.theta, deltas, order, cap, done == 1)
             before = time.perf_counter()
             sums = dataset.reduce(task, scheduler=scheduler, progress=progress)
@@ -123,7 +126,7 @@ def compute(
             rows_read += dataset.n_rows
             if sums.fault is not None:
                 raise_fault(sums.fault, model, dataset.response)
-            at = _at(sums, point.theta, table)
+            at = point if centre.integrated else _at(sums, point.theta, table)
             converged = at.decrement < LARGEST_DECREMENT
             if last or (converged and len(deltas) == n_draws):
                 break
@@ -149,20 +152,26 @@ def compute(
         if len(subset.y) < dataset.n_rows:
             looked_at.append(gather(dataset, np.sort(sums.rows[:1000])))
             rows_read += len(looked_at[1].y)
+        scale = dataset.n_rows / len(subset.y)
+        likelihood = in_memory(model, subset, scale)
         with single_threaded():
             weak = weak_directions(
                 (log_lik, gradient, hessian),
                 at.theta,
                 np.sqrt(np.sum(at.factor**2, axis=1)),
                 labels,
-                in_memory(model, subset, dataset.n_rows / len(subset.y)),
+                likelihood,
                 looked_at,
-                model.n_linear if getattr(model, "separable", True) else 0,
+                model.n_linear * (getattr(model, "separable", True) and not centre.integrated),
             )
-        k = len(labels) - model.n_scalar
-        pull = prior_pull(gradient[:k], hessian[:k, :k], table, labels[:k]) if k else []
+            known = at if len(looked_at) == 1 else centre.modes[0].point if centre.modes else None
+            total = float(subset.weight.sum()) * scale
+            pull = prior_conflict(model, at, known, table, likelihood, labels, total)
         # A scale parameter takes up what a prior leaves unexplained: that is no separation.
         weak = pull or weak if model.n_scalar else weak or pull
+    if centre.integrated:
+        weak.append(exact_fit_words(model, labels))
+    weak += mode_words(model, centre.modes, labels)
     row_bytes = dataset.rows().row_bytes
     certificate = {
         "decrement": at.decrement,
@@ -174,6 +183,7 @@ def compute(
         "pass_gb_per_second": 1e-9 * done * dataset.n_rows * row_bytes / pass_seconds,
         "converged": bool(converged),
         "warnings": weak,
+        **recorded(centre.modes),
         "logarithms": _logarithms(model, labels),
     }
     return ControlVariates(
