@@ -45,6 +45,8 @@ N_DRAWS_SMALL = 32
 covtype93k needs 2600 instead of 3100 rows an iteration, a9a 3800 instead of 5100."""
 SMALL_ROWS = 2**18
 LARGEST_DECREMENT = 0.1
+FARTHEST_DECREMENT = 100.0
+"""A run from farther away is not started: its coordinates would mean nothing."""
 MAX_PASSES = 12
 
 
@@ -143,6 +145,12 @@ def compute(
                 objective = surrogate(dataset, model, sums, at.theta)
                 rows_read += len(sums.rows)
                 point = maximise(objective, at.theta, table)
+    if passes is None and theta is None and at.decrement > FARTHEST_DECREMENT:
+        raise ModelError(
+            f"expected a mode of the posterior, found none: after {done} passes Newton's method is "
+            f"still {at.decrement:.3g} posterior standard deviations away; give a prior in the "
+            "units of the response (--prior-scale), or rescale it"
+        )
     if np.any(table[:, 0] == 0.0):
         _refuse_separation(dataset, model, subset, sums, at, table)
     log_lik, gradient, hessian = sums.expansion(len(labels))
@@ -166,7 +174,8 @@ def compute(
             )
             known = at if len(looked_at) == 1 else centre.modes[0].point if centre.modes else None
             total = float(subset.weight.sum()) * scale
-            pull = prior_conflict(model, at, known, table, likelihood, labels, total)
+            begun = at.theta if getattr(model, "log_concave", False) else model.start(subset)
+            pull = prior_conflict(model, at, known, begun, table, likelihood, labels, total)
         # A scale parameter takes up what a prior leaves unexplained: that is no separation.
         weak = pull or weak if model.n_scalar else weak or pull
     if centre.integrated:

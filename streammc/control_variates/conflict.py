@@ -9,7 +9,9 @@ from typing import Final
 import numpy as np
 from scipy.special import ndtr, stdtrit
 
+from streammc.control_variates.modes import apart
 from streammc.control_variates.newton import Objective, Point, maximise
+from streammc.control_variates.starts import log_scales
 from streammc.control_variates.weak_directions import names_of
 from streammc.errors import ModelError
 from streammc.numerics.prior import HALF_NORMAL, KIND, LOCATION, NORMAL, SCALE, log_prior, smooth
@@ -19,8 +21,8 @@ from streammc.protocols import Matrix, Model, Vector
 LARGEST_PULL: Final = 4.0
 """Standard deviations of the likelihood, or of the prior."""
 _LEAST_PULL: Final = 0.5
-"""Posterior standard deviations that a prior moves the mode by, to first order, before the
-likelihood's own mode is looked for."""
+"""Posterior standard deviations by which a prior moves the mode, to first order: below it,
+and near the start, the likelihood's own mode is not looked for."""
 _WIDE: Final = 1e4
 _ITERATIONS: Final = 60
 _SETTLED: Final = 0.1
@@ -30,6 +32,7 @@ def prior_conflict(
     model: Model,
     at: Point,
     subset: Point | None,
+    start: Vector,
     table: Matrix,
     likelihood: Objective,
     labels: Sequence[str],
@@ -51,6 +54,8 @@ def prior_conflict(
         ``theta_star``, with the factor of the posterior there.
     subset
         The mode of the rows in memory: ``at`` where these are all; ``None`` if nobody looked.
+    start
+        (d,) where Newton's method began, without a look at the prior.
     table
         (d, 5) prior.
     likelihood
@@ -61,7 +66,7 @@ def prior_conflict(
         How many rows there are.
     """
     if subset is not None and not getattr(model, "multimodal", False):
-        lines = _pull(model, subset, table, likelihood, labels, total_weight)
+        lines = _pull(model, subset, start, table, likelihood, labels, total_weight)
         if lines:
             return lines
     away = np.zeros(len(table))
@@ -84,6 +89,7 @@ def prior_conflict(
 def _pull(
     model: Model,
     at: Point,
+    start: Vector,
     table: Matrix,
     likelihood: Objective,
     labels: Sequence[str],
@@ -92,17 +98,13 @@ def _pull(
     """Return a line where the likelihood of rows in memory has its mode far from ``at``."""
     slope = np.zeros_like(at.theta)
     log_prior(at.theta, smooth(table), slope)
-    if not np.linalg.norm(at.factor.T @ slope) > _LEAST_PULL:
+    near = np.linalg.norm(at.factor.T @ slope) <= _LEAST_PULL
+    if near and apart(start, at) <= LARGEST_PULL:
         return []
-    sd = np.sqrt(np.sum(at.factor**2, axis=1))
-    curved = np.maximum(-np.diag(likelihood(at.theta)[2]), 0.0)
-    sd = np.maximum(sd, 1.0 / np.sqrt(np.where(curved > 0.0, curved, np.inf)))
-    wide = np.vstack(
-        [normal(_WIDE * s, location=t).table(("",)) for t, s in zip(at.theta, sd, strict=True)]
-    )
+    free_table = _without_prior(model, at, table, likelihood)
     with np.errstate(all="ignore"):
         try:
-            free = maximise(likelihood, at.theta, wide, max_iterations=_ITERATIONS)
+            free = maximise(likelihood, start, free_table, max_iterations=_ITERATIONS)
         except ModelError:
             return []
     if not free.decrement < _SETTLED:
@@ -124,3 +126,21 @@ def _pull(
         f"from {there:.4g}): give a wider prior, in the units of the response (--prior, "
         "--prior-scale)"
     ]
+
+
+def _without_prior(model: Model, at: Point, table: Matrix, likelihood: Objective) -> Matrix:
+    """Return the table with priors that the likelihood does not feel.
+
+    Shape parameters, as degrees of freedom, keep theirs: the likelihood may have no maximum
+    in them.
+    """
+    sd = np.sqrt(np.sum(at.factor**2, axis=1))
+    curved = np.maximum(-np.diag(likelihood(at.theta)[2]), 0.0)
+    sd = np.maximum(sd, 1.0 / np.sqrt(np.where(curved > 0.0, curved, np.inf)))
+    kept = log_scales(model, len(table))
+    if getattr(model, "location_scale", False):
+        kept = kept[1:]
+    out = table.copy()
+    for j in np.setdiff1d(np.arange(len(table)), kept):
+        out[j] = normal(_WIDE * sd[j], location=at.theta[j]).table(("",))[0]
+    return out

@@ -65,13 +65,15 @@ def find_modes(
     """
     start = model.start(rows)
     failed: ModelError | None = None
-    found: list[Point] = []
+    climbed: list[Point] = []
     try:
-        found = [maximise(objective, start, table)]
+        climbed = [maximise(objective, start, table)]
     except ModelError as error:
         failed = error
+    found = [point for point in climbed if _settled(point)]
     if not concave(model, table) and _searched(model, len(start)):
         found = _search(model, rows, n_rows, table, objective, start, found)
+    found = found or climbed
     if not found:
         assert failed is not None
         raise failed
@@ -122,7 +124,7 @@ def _search(
         if len(known) == 1 and found:
             return found
         if few is rows:
-            return known or found
+            return known
         final = list(found)
         for point in known:
             _climb(objective, point.theta, table, final)
@@ -135,11 +137,14 @@ def _climb(objective: Objective, theta: Vector, table: Matrix, known: list[Point
         point = maximise(objective, theta, table, max_iterations=_ITERATIONS)
     except ModelError:
         return
-    settled = point.decrement < _SETTLED and np.isfinite(point.log_posterior)
-    if settled and all(
+    if _settled(point) and all(
         max(apart(point.theta, other), apart(other.theta, point)) > _APART for other in known
     ):
         known.append(point)
+
+
+def _settled(point: Point) -> bool:
+    return point.decrement < _SETTLED and math.isfinite(point.log_posterior)
 
 
 def _thinned(rows: Rows) -> Rows:
