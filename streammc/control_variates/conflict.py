@@ -11,11 +11,10 @@ from scipy.special import ndtr, stdtrit
 
 from streammc.control_variates.modes import apart
 from streammc.control_variates.newton import Objective, Point, maximise
-from streammc.control_variates.starts import log_scales
+from streammc.control_variates.starts import without_prior
 from streammc.control_variates.weak_directions import names_of
 from streammc.errors import ModelError
 from streammc.numerics.prior import HALF_NORMAL, KIND, LOCATION, NORMAL, SCALE, log_prior, smooth
-from streammc.priors import normal
 from streammc.protocols import Matrix, Model, Vector
 
 LARGEST_PULL: Final = 4.0
@@ -23,7 +22,6 @@ LARGEST_PULL: Final = 4.0
 _LEAST_PULL: Final = 0.5
 """Posterior standard deviations by which a prior moves the mode, to first order: below it,
 and near the start, the likelihood's own mode is not looked for."""
-_WIDE: Final = 1e4
 _ITERATIONS: Final = 60
 _SETTLED: Final = 0.1
 
@@ -101,7 +99,7 @@ def _pull(
     near = np.linalg.norm(at.factor.T @ slope) <= _LEAST_PULL
     if near and apart(start, at) <= LARGEST_PULL:
         return []
-    free_table = _without_prior(model, at, table, likelihood)
+    free_table = without_prior(model, at.theta, at.factor, table, likelihood)
     with np.errstate(all="ignore"):
         try:
             free = maximise(likelihood, start, free_table, max_iterations=_ITERATIONS)
@@ -126,21 +124,3 @@ def _pull(
         f"from {there:.4g}): give a wider prior, in the units of the response (--prior, "
         "--prior-scale)"
     ]
-
-
-def _without_prior(model: Model, at: Point, table: Matrix, likelihood: Objective) -> Matrix:
-    """Return the table with priors that the likelihood does not feel.
-
-    Shape parameters, as degrees of freedom, keep theirs: the likelihood may have no maximum
-    in them.
-    """
-    sd = np.sqrt(np.sum(at.factor**2, axis=1))
-    curved = np.maximum(-np.diag(likelihood(at.theta)[2]), 0.0)
-    sd = np.maximum(sd, 1.0 / np.sqrt(np.where(curved > 0.0, curved, np.inf)))
-    kept = log_scales(model, len(table))
-    if getattr(model, "location_scale", False):
-        kept = kept[1:]
-    out = table.copy()
-    for j in np.setdiff1d(np.arange(len(table)), kept):
-        out[j] = normal(_WIDE * sd[j], location=at.theta[j]).table(("",))[0]
-    return out

@@ -117,30 +117,40 @@ def _search(
         look = in_memory(model, few, n_rows / len(few.y))
     with np.errstate(all="ignore"):
         known: list[Point] = []
-        _climb(look, found[0].theta if found else start, table, known)
+        _climb(model, look, found[0].theta if found else start, table, known)
         here, factor = (known[0].theta, known[0].factor) if known else (start, None)
         for other in starting_points(model, look, table, here, factor):
-            _climb(look, other, table, known)
+            _climb(model, look, other, table, known)
         if len(known) == 1 and found:
             return found
         if few is rows:
             return known
         final = list(found)
         for point in known:
-            _climb(objective, point.theta, table, final)
+            _climb(model, objective, point.theta, table, final)
     return final
 
 
-def _climb(objective: Objective, theta: Vector, table: Matrix, known: list[Point]) -> None:
+def _climb(
+    model: Model, objective: Objective, theta: Vector, table: Matrix, known: list[Point]
+) -> None:
     """Add the mode that ``theta`` leads to, if it leads to one that is not known."""
     try:
         point = maximise(objective, theta, table, max_iterations=_ITERATIONS)
     except ModelError:
         return
-    if _settled(point) and all(
-        max(apart(point.theta, other), apart(other.theta, point)) > _APART for other in known
-    ):
+    if _settled(point) and not any(_same(model, point, other) for other in known):
         known.append(point)
+
+
+def _same(model: Model, point: Point, other: Point) -> bool:
+    """Return whether two modes are one, or differ by nothing but labels."""
+    if max(apart(point.theta, other), apart(other.theta, point)) <= _APART:
+        return True
+    higher = abs(point.log_posterior - other.log_posterior)
+    if not hasattr(model, "relabelled") or higher > 1e-6 * (1.0 + abs(point.log_posterior)):
+        return False
+    return any(apart(theta, point) <= _APART for theta in model.relabelled(other.theta))
 
 
 def _settled(point: Point) -> bool:

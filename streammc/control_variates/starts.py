@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Final
 
 import numpy as np
 
-from streammc.control_variates.newton import Objective
+from streammc.control_variates.newton import Objective, maximise
+from streammc.errors import ModelError
 from streammc.numerics.prior import (
     FLAT,
     HALF_NORMAL,
@@ -31,6 +33,7 @@ from streammc.numerics.prior import (
     log_prior,
     smooth,
 )
+from streammc.priors import normal
 from streammc.protocols import Index, Matrix, Model, Vector
 
 CONCAVE: Final = (FLAT, NORMAL, LAPLACE, UNIFORM, LOG_FLAT, HALF_NORMAL, HALF_STUDENT_T, LOGIT_BETA)
@@ -41,6 +44,8 @@ _WIDE: Final = 10.0
 """Laplace standard deviations of the dispersed draws around the first mode."""
 _LADDER: Final = (-4, -2, -1, 0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20)
 """Shifts of the log of a scale that are tried."""
+_UNFELT: Final = 1e4
+_ITERATIONS: Final = 50
 
 
 def concave(model: Model, table: Matrix) -> bool:
@@ -53,7 +58,7 @@ def starting_points(
 ) -> Iterator[Vector]:
     """Yield other starts than ``first`` (d,).
 
-    The locations of the prior; half-way from ``first``; draws from the prior; each with the
+    The mode of the likelihood alone; the locations of the prior; half-way from ``first``; draws from the prior; each with the
     scale parameters of highest density there. Then draws 10 Laplace standard deviations
     wide, where ``factor`` (d, d) is that of a mode at ``first``, and ``first`` with its
     components in other orders, where the model has components.
@@ -65,6 +70,9 @@ def starting_points(
     first, factor
         The first mode, or where the search for it began, and its factor.
     """
+    alone = without_prior(model, first, factor, table, objective)
+    with suppress(ModelError):
+        yield maximise(objective, first, alone, max_iterations=_ITERATIONS).theta
     rng = np.random.default_rng(0)
     located = prior_location(table, first)
     starts = [located, 0.5 * (first + located)]
@@ -81,6 +89,28 @@ def starting_points(
         # The same height means that only the labels differ: no mode of its own.
         if abs(_height(objective, other, table) - height) > 1e-8 * (1.0 + abs(height)):
             yield other
+
+
+def without_prior(
+    model: Model, theta: Vector, factor: Matrix | None, table: Matrix, likelihood: Objective
+) -> Matrix:
+    """Return the table with priors around ``theta`` that the likelihood does not feel.
+
+    They are 10^4 times as wide as the posterior, of that ``factor``, and the likelihood.
+    Shape parameters, as degrees of freedom, keep theirs: the likelihood may have no maximum
+    in them.
+    """
+    curved = np.maximum(-np.diag(likelihood(theta)[2]), 0.0)
+    sd = 1.0 / np.sqrt(np.where(curved > 0.0, curved, np.inf))
+    if factor is not None:
+        sd = np.maximum(sd, np.sqrt(np.sum(factor**2, axis=1)))
+    kept = log_scales(model, len(table))
+    if getattr(model, "location_scale", False):
+        kept = kept[1:]
+    out = table.copy()
+    for j in np.setdiff1d(np.flatnonzero(sd > 0.0), kept):
+        out[j] = normal(_UNFELT * sd[j], location=theta[j]).table(("",))[0]
+    return out
 
 
 def matched(objective: Objective, theta: Vector, table: Matrix, scales: Index) -> Vector:

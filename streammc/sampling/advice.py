@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from streammc.protocols import Model, Sampler
 from streammc.samplers.metropolis_mint import TEMPERED
 from streammc.samplers.metropolis_options import APPROXIMATE
 from streammc.samplers.stochastic_options import BIASED
@@ -20,6 +21,8 @@ FORCED_WARNING = 0.1
 NOISE_WARNING = 2.0
 THIRD_ORDER_WARNING = 0.1
 UNKNOWN_WARNING = 0.01
+CROSSING = ("pt", "tt", "spt", "stt", "mint", "mintee")
+"""Samplers made for posteriors with several modes."""
 
 
 def summary_warnings(
@@ -100,6 +103,16 @@ def summary_warnings(
             "correction cannot be trusted; use a larger --subsample-size or hmc"
         )
     return lines
+
+
+def mode_warnings(model: Model, sampler: Sampler) -> list[str]:
+    """Return a line for models with several modes, unless the sampler crosses between them."""
+    if not getattr(model, "multimodal", False) or sampler.name in CROSSING:
+        return []
+    return [
+        f"the posterior of a {model.name} may have several modes, and chains that agree may all "
+        "have missed one: compare with --sampler pt"
+    ]
 
 
 def bias_warnings(sampling: dict[str, Any]) -> list[str]:

@@ -13,7 +13,7 @@ from streammc.diagnostics.summary import draws_and_labels, signs, summarize, sum
 from streammc.diagnostics.weights import audit_weights
 from streammc.protocols import Dataset, Model, Sampler
 from streammc.samplers.metropolis_mint import Mint
-from streammc.sampling.advice import summary_warnings
+from streammc.sampling.advice import mode_warnings, summary_warnings
 from streammc.sampling.audit import audit_draws, log_weights, thin
 from streammc.sampling.carried_noise import tempered_facts
 from streammc.sampling.cost import run_cost
@@ -133,6 +133,7 @@ def finish_report(
         **({"tempering": tempering} if tempering else {}),
         "warnings": [
             *setup.cv.certificate.get("warnings", []),
+            *mode_warnings(model, setup.sampler),
             *summary_warnings(parameters, sampling, verdict),
             *tempering.pop("warnings", []),
         ],
