@@ -30,6 +30,7 @@ from streammc.control_variates.newton import (
     maximise,
     posterior_point,
 )
+from streammc.control_variates.starts import log_scales
 from streammc.control_variates.subset import Spread, draw_subset, gather, in_memory, surrogate
 from streammc.control_variates.weak_directions import weak_directions
 from streammc.errors import ConfigError, ModelError
@@ -193,7 +194,7 @@ def compute(
         "converged": bool(converged),
         "warnings": weak,
         **recorded(centre.modes),
-        "logarithms": _logarithms(model, labels),
+        "logarithms": [labels[j] for j in log_scales(model, len(labels))],
     }
     return ControlVariates(
         theta_star=at.theta,
@@ -265,13 +266,6 @@ def check_request(
             f"the parameters are {', '.join(labels[:6])}{', ...' if len(labels) > 6 else ''}"
         )
     return theta, table, labels
-
-
-def _logarithms(model: Model, labels: tuple[str, ...]) -> list[str]:
-    """Return the parameters that are sampled, and expanded, as their logarithms."""
-    at_zero, at_one = (model.constrain(np.full(len(labels), at)) for at in (0.0, 1.0))
-    logs = (at_zero > 0.0) & np.isclose(at_one, math.e * at_zero)
-    return [label for label, log in zip(labels, logs, strict=True) if log]
 
 
 def _at(sums: BlockSums, theta: Vector, table: Matrix) -> Point:

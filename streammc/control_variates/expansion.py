@@ -110,8 +110,8 @@ class ControlVariates:
         found = self.certificate.get("modes")
         if not found:
             return None
-        z: Matrix = np.linalg.solve(self.factor, (np.array(found) - self.theta_star).T).T
-        return z
+        away = np.array(found, dtype=np.float64) - self.theta_star
+        return np.asarray(np.linalg.solve(self.factor, away.T).T, dtype=np.float64)
 
     def to_arrays(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Return plain arrays and JSON from which :meth:`from_arrays` restores it."""

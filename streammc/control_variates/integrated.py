@@ -97,8 +97,8 @@ def integrated_point(
         raise ModelError(
             f"expected a response that the columns do not fit without error, found residuals of "
             f"0 in rows of total weight {total:.6g} for {rank} independent columns: the posterior "
-            f"is improper at {labels[j]} = 0; give {labels[j]} a prior that vanishes there (--prior "
-            f"'{labels[j]}=inverse_gamma(2, 1)')"
+            f"is improper at {labels[j]} = 0; give {labels[j]} a prior that vanishes there "
+            f"(--prior '{labels[j]}=inverse_gamma(2, 1)')"
         )
     if power == math.inf:
         return None

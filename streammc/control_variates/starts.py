@@ -50,7 +50,8 @@ _ITERATIONS: Final = 50
 
 def concave(model: Model, table: Matrix) -> bool:
     """Return whether the log posterior is concave: then it has one mode."""
-    return bool(getattr(model, "log_concave", False)) and bool(np.isin(table[:, KIND], CONCAVE).all())
+    known = getattr(model, "log_concave", False)
+    return bool(known and np.isin(table[:, KIND], CONCAVE).all())
 
 
 def starting_points(
@@ -58,10 +59,10 @@ def starting_points(
 ) -> Iterator[Vector]:
     """Yield other starts than ``first`` (d,).
 
-    The mode of the likelihood alone; the locations of the prior; half-way from ``first``; draws from the prior; each with the
-    scale parameters of highest density there. Then draws 10 Laplace standard deviations
-    wide, where ``factor`` (d, d) is that of a mode at ``first``, and ``first`` with its
-    components in other orders, where the model has components.
+    The mode of the likelihood alone; the locations of the prior, half-way to them, and draws
+    from the prior, each with the scale parameters of highest density there; draws 10 Laplace
+    standard deviations wide, where there is a ``factor``; ``first`` with its components in
+    other orders, where the model has components.
 
     Parameters
     ----------

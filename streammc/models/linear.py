@@ -53,7 +53,7 @@ class LinearModel(ABC):
     separable: ClassVar[bool] = True
     """Whether coefficients run away where the columns tell the response."""
     log_concave: ClassVar[bool] = False
-    """Whether the log-likelihood is concave in theta: with a log-concave prior there is one mode."""
+    """Whether the log-likelihood is concave in theta, so that most priors leave one mode."""
     location_scale: ClassVar[bool] = False
     """Whether a response fitted without error leaves ``scales[0]`` to its prior alone."""
     multimodal: ClassVar[bool] = False

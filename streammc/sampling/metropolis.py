@@ -16,8 +16,8 @@ from streammc.estimators.blocks import Block, allocate_block
 from streammc.estimators.target import Base
 from streammc.numerics.sums import taylor
 from streammc.protocols import Dataset, Model
-from streammc.samplers.decision import Moves
 from streammc.samplers.chain import DISPERSED
+from streammc.samplers.decision import Moves
 from streammc.samplers.metropolis_kernel import SCALING, MetropolisProblem
 from streammc.samplers.metropolis_options import (
     DIAGONAL,

@@ -50,7 +50,9 @@ def test_a_weight_counts_as_rows():
 def test_a_small_residual_is_no_exact_fit():
     rng = np.random.default_rng(3)
     y = 1e9 + rng.normal(size=200)
-    found = compute(from_arrays(np.ones((200, 1)), y), gaussian({"*": normal(location=1e9, scale=100.0)}))
+    found = compute(
+        from_arrays(np.ones((200, 1)), y), gaussian({"*": normal(location=1e9, scale=100.0)})
+    )
     assert np.exp(found.theta_star[1]) == pytest.approx(y.std(), rel=0.02)
 
 

@@ -141,20 +141,16 @@ def three_components():
     x = np.concatenate([centre + rng.normal(size=60) for centre in (-4.0, 0.0, 4.0)])[:, None]
     locations = (-1.5, 0.0, 1.0)
     prior = {f"mu[{k}, x0]": normal(location=at, scale=4.0) for k, at in enumerate(locations)}
-    return from_arrays(x), gaussian_mixture(3, prior=prior), prior
+    return from_arrays(x), gaussian_mixture(3, prior=prior)
 
 
 def test_every_order_of_components_is_a_mode():
-    store, model, prior = three_components()
+    store, model = three_components()
     found = compute(store, model)
     orders = {tuple(np.argsort(theta)) for theta in found.certificate["modes"]}
     assert len({*orders, tuple(np.argsort(found.theta_star))}) == 6
-    centres = np.sort(found.theta_star)
-    heights = [
-        sum(stats.norm.logpdf(centres[np.argsort(order)], (-1.5, 0.0, 1.0), 4.0)) for order in orders
-    ]
-    best = sum(stats.norm.logpdf(found.theta_star, (-1.5, 0.0, 1.0), 4.0))
-    assert best >= max(heights)
+    # The likelihood is the same in every order: the prior puts the locations in theirs.
+    assert (np.diff(found.theta_star) > 0.0).all()
     z = found.other_modes()
     np.testing.assert_allclose(
         found.theta_star + z @ found.factor.T, np.array(found.certificate["modes"])
@@ -162,7 +158,7 @@ def test_every_order_of_components_is_a_mode():
 
 
 def test_modes_that_differ_by_labels_alone_are_one():
-    store, _, _ = three_components()
+    store, _ = three_components()
     found = compute(store, gaussian_mixture(3, prior=normal(scale=10.0)))
     assert "modes" not in found.certificate
     assert found.other_modes() is None
