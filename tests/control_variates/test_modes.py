@@ -109,9 +109,11 @@ def test_evidence_is_the_mass_of_a_mode():
     density = log_posteriors(SPIKE, rows, 1.0, table)
     spike, main = corrected_evidence(density, points, rows.X.size)
     mass = grid_of_spike(x, y)[2]
-    assert abs((spike - main) - np.log(mass / (1.0 - mass))) < 0.3
+    # 800 draws with weights that vary little: 0.02 Monte Carlo standard errors.
+    assert abs((spike - main) - np.log(mass / (1.0 - mass))) < 0.1
+    # Laplace's formula alone would be noticed: the spike has heavier tails.
     crude = laplace_evidence(points[0]) - laplace_evidence(points[1])
-    assert abs(crude - np.log(mass / (1.0 - mass))) < 2.0
+    assert abs(crude - np.log(mass / (1.0 - mass))) > 0.1
 
 
 @pytest.mark.parametrize(
