@@ -17,9 +17,11 @@ from streammc.control_variates.block_pass import (
     raise_fault,
     row_order,
 )
+from streammc.control_variates.conflict import prior_conflict
 from streammc.control_variates.draws import covering_draws
 from streammc.control_variates.expansion import ControlVariates, model_digest
 from streammc.control_variates.first_centre import first_centre
+from streammc.control_variates.mode_words import exact_fit_words, mode_words, recorded
 from streammc.control_variates.newton import (
     NotPositiveDefiniteError,
     Point,
@@ -28,8 +30,9 @@ from streammc.control_variates.newton import (
     maximise,
     posterior_point,
 )
+from streammc.control_variates.starts import log_scales
 from streammc.control_variates.subset import Spread, draw_subset, gather, in_memory, surrogate
-from streammc.control_variates.weak_directions import prior_pull, weak_directions
+from streammc.control_variates.weak_directions import weak_directions
 from streammc.errors import ConfigError, ModelError
 from streammc.estimators.tempered import split_fingerprint, tempered
 from streammc.numerics.blas import single_threaded
@@ -43,6 +46,8 @@ N_DRAWS_SMALL = 32
 covtype93k needs 2600 instead of 3100 rows an iteration, a9a 3800 instead of 5100."""
 SMALL_ROWS = 2**18
 LARGEST_DECREMENT = 0.1
+FARTHEST_DECREMENT = 100.0
+"""A run from farther away is not started: its coordinates would mean nothing."""
 MAX_PASSES = 12
 
 
@@ -102,20 +107,21 @@ def compute(
     cap = max(0, min(candidate_rows, memory_limit // (8 * (dataset.n_features + 3))))
     subset = draw_subset(dataset, memory_limit)
     spread = Spread(dataset, model)
-    limit = passes or MAX_PASSES
     decisive = passes == 1 or theta is not None or len(subset.y) == dataset.n_rows
     n_draws = N_DRAWS_SMALL if dataset.n_rows <= SMALL_ROWS else N_DRAWS
     xi = covering_draws(n_draws, len(labels), 0)
     with single_threaded():
         only = passes == 1 and not near
-        point, shift, inflation = first_centre(dataset, model, subset, spread, theta, table, only)
+        centre = first_centre(dataset, model, subset, spread, theta, table, only)
+        point = centre.point
         rows_read = len(subset.y) + spread.rows_read
+        limit = 1 if centre.integrated else passes or MAX_PASSES
         best: Point | None = None
         pass_seconds = 0.0
         for done in range(1, limit + 1):
             last = done == limit
             deltas = xi if decisive or last else xi[:2]
-            deltas = shift + inflation * (deltas @ point.factor.T)
+            deltas = centre.shift + centre.inflation * (deltas @ point.factor.T)
             task = ExpansionPass(model, point.theta, deltas, order, cap, done == 1)
             before = time.perf_counter()
             sums = dataset.reduce(task, scheduler=scheduler, progress=progress)
@@ -123,7 +129,7 @@ def compute(
             rows_read += dataset.n_rows
             if sums.fault is not None:
                 raise_fault(sums.fault, model, dataset.response)
-            at = _at(sums, point.theta, table)
+            at = point if centre.integrated else _at(sums, point.theta, table)
             converged = at.decrement < LARGEST_DECREMENT
             if last or (converged and len(deltas) == n_draws):
                 break
@@ -140,6 +146,12 @@ def compute(
                 objective = surrogate(dataset, model, sums, at.theta)
                 rows_read += len(sums.rows)
                 point = maximise(objective, at.theta, table)
+    if passes is None and theta is None and at.decrement > FARTHEST_DECREMENT:
+        raise ModelError(
+            f"expected a mode of the posterior, found none: after {done} passes Newton's method is "
+            f"still {at.decrement:.3g} posterior standard deviations away; give a prior in the "
+            "units of the response (--prior-scale), or rescale it"
+        )
     if np.any(table[:, 0] == 0.0):
         _refuse_separation(dataset, model, subset, sums, at, table)
     log_lik, gradient, hessian = sums.expansion(len(labels))
@@ -149,20 +161,27 @@ def compute(
         if len(subset.y) < dataset.n_rows:
             looked_at.append(gather(dataset, np.sort(sums.rows[:1000])))
             rows_read += len(looked_at[1].y)
+        scale = dataset.n_rows / len(subset.y)
+        likelihood = in_memory(model, subset, scale)
         with single_threaded():
             weak = weak_directions(
                 (log_lik, gradient, hessian),
                 at.theta,
                 np.sqrt(np.sum(at.factor**2, axis=1)),
                 labels,
-                in_memory(model, subset, dataset.n_rows / len(subset.y)),
+                likelihood,
                 looked_at,
-                model.n_linear if getattr(model, "separable", True) else 0,
+                model.n_linear * (getattr(model, "separable", True) and not centre.integrated),
             )
-        k = len(labels) - model.n_scalar
-        pull = prior_pull(gradient[:k], hessian[:k, :k], table, labels[:k]) if k else []
+            known = at if len(looked_at) == 1 else centre.modes[0].point if centre.modes else None
+            total = float(subset.weight.sum()) * scale
+            begun = at.theta if getattr(model, "log_concave", False) else model.start(subset)
+            pull = prior_conflict(model, at, known, begun, table, likelihood, labels, total)
         # A scale parameter takes up what a prior leaves unexplained: that is no separation.
         weak = pull or weak if model.n_scalar else weak or pull
+    if centre.integrated:
+        weak.append(exact_fit_words(model, labels))
+    weak += mode_words(model, centre.modes, labels)
     row_bytes = dataset.rows().row_bytes
     certificate = {
         "decrement": at.decrement,
@@ -174,7 +193,8 @@ def compute(
         "pass_gb_per_second": 1e-9 * done * dataset.n_rows * row_bytes / pass_seconds,
         "converged": bool(converged),
         "warnings": weak,
-        "logarithms": _logarithms(model, labels),
+        **recorded(centre.modes),
+        "logarithms": [labels[j] for j in log_scales(model, len(labels))],
     }
     return ControlVariates(
         theta_star=at.theta,
@@ -246,13 +266,6 @@ def check_request(
             f"the parameters are {', '.join(labels[:6])}{', ...' if len(labels) > 6 else ''}"
         )
     return theta, table, labels
-
-
-def _logarithms(model: Model, labels: tuple[str, ...]) -> list[str]:
-    """Return the parameters that are sampled, and expanded, as their logarithms."""
-    at_zero, at_one = (model.constrain(np.full(len(labels), at)) for at in (0.0, 1.0))
-    logs = (at_zero > 0.0) & np.isclose(at_one, math.e * at_zero)
-    return [label for label, log in zip(labels, logs, strict=True) if log]
 
 
 def _at(sums: BlockSums, theta: Vector, table: Matrix) -> Point:

@@ -52,7 +52,8 @@ class ControlVariates:
     certificate
         ``decrement`` (posterior sd), ``passes``, ``rows_read``, ``bytes_read``,
         ``seconds``, ``pass_seconds`` and ``pass_gb_per_second`` of the passes alone,
-        ``converged``; ``warnings``, what the prior alone decides.
+        ``converged``; ``warnings``, what the prior alone decides and which other modes there
+        are; ``modes``, where these are, if they have 5 % of the evidence of ``theta_star``.
     score_draws
         (S, d) shifts from ``theta_star`` at which rows were scored.
     candidates, scores
@@ -103,6 +104,14 @@ class ControlVariates:
         """Return (d,) the standard deviations of the Laplace approximation."""
         sd: Vector = np.sqrt(np.sum(self.factor**2, axis=1))
         return sd
+
+    def other_modes(self) -> Matrix | None:
+        """Return (M, d) the modes of comparable evidence, ``S^-1 (theta - theta_star)``."""
+        found = self.certificate.get("modes")
+        if not found:
+            return None
+        away = np.array(found, dtype=np.float64) - self.theta_star
+        return np.asarray(np.linalg.solve(self.factor, away.T).T, dtype=np.float64)
 
     def to_arrays(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Return plain arrays and JSON from which :meth:`from_arrays` restores it."""

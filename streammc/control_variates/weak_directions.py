@@ -12,14 +12,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from streammc.control_variates.newton import (
-    NotPositiveDefiniteError,
-    Objective,
-    maximise,
-    posterior_factor,
-)
+from streammc.control_variates.newton import Objective, maximise
 from streammc.errors import ModelError
-from streammc.models.linear import default_prior
 from streammc.priors import normal
 from streammc.protocols import Matrix, Rows, Vector
 
@@ -27,7 +21,6 @@ LARGEST_DIMENSION = 2000
 """Above it the eigenvalues would cost more than the pass."""
 SMALLEST_EIGENVALUE = 1e-10
 LARGEST_MOVE = 0.5
-LARGEST_PULL = 3.0
 _STEPS = 8
 _SHOWN = 4
 
@@ -68,7 +61,7 @@ def weak_directions(
         why = "collinear or constant columns: " if n_linear else ""
         lines.append(
             f"{why}the likelihood has rank {int((~flat).sum())} of {len(theta)}, and the prior "
-            f"alone decides about {_names(labels, np.abs(vectors[:, flat]).max(axis=1))}"
+            f"alone decides about {names_of(labels, np.abs(vectors[:, flat]).max(axis=1))}"
         )
     shares = vectors[:, known]
     step = shares @ ((shares.T @ (sums[1] / scale)) / values[known]) / scale
@@ -86,35 +79,9 @@ def weak_directions(
     if _move(rows, step, n_linear) > LARGEST_MOVE:
         lines.append(
             "separation: some combination of columns tells the response (almost) exactly, and "
-            f"the prior alone keeps {_names(labels, np.abs(step) / sd)} from running away"
+            f"the prior alone keeps {names_of(labels, np.abs(step) / sd)} from running away"
         )
     return lines
-
-
-def prior_pull(
-    gradient: Vector, hessian: Matrix, table: Matrix, labels: Sequence[str]
-) -> list[str]:
-    """Return a line where the prior moves coefficients far from where the likelihood has them.
-
-    From the posterior mode that is a Newton step away, ``H^-1 g`` with the gradient and
-    Hessian of the likelihood in the coefficients, the scale parameters held: counted in its
-    standard deviations. Only default priors are looked at.
-    """
-    try:
-        factor = posterior_factor(-hessian)
-    except NotPositiveDefiniteError:
-        return []
-    pull = np.abs(factor @ (factor.T @ gradient)) / np.sqrt(np.sum(factor**2, axis=1))
-    usual = default_prior().table(labels)
-    pull[(table[: len(pull)] != usual).any(axis=1)] = 0.0  # a prior of one's own is meant
-    strongest = int(np.argmax(pull))
-    if not pull[strongest] > LARGEST_PULL:
-        return []
-    return [
-        f"the default prior moves {_names(labels, pull)} by up to {pull[strongest]:.3g} standard "
-        "deviations from the maximum of the likelihood: give a wider one (--prior-scale), in "
-        "the units of the response"
-    ]
 
 
 def _move(rows: Sequence[Rows], step: Vector, n_linear: int) -> float:
@@ -129,7 +96,7 @@ def _move(rows: Sequence[Rows], step: Vector, n_linear: int) -> float:
     return largest
 
 
-def _names(labels: Sequence[str], loading: Vector) -> str:
+def names_of(labels: Sequence[str], loading: Vector) -> str:
     """Return the labels that carry the direction, the strongest first."""
     order = np.argsort(-loading, kind="stable")
     strong = [labels[j] for j in order if loading[j] >= 0.1 * loading.max()]

@@ -67,6 +67,7 @@ class Logistic(LinearModel):
     """Logistic regression; build it with :func:`logistic`."""
 
     name: ClassVar[str] = "logistic"
+    log_concave: ClassVar[bool] = True
     link_kernel: ClassVar[Any] = link
     analytic: ClassVar[bool] = True
     derivative_bounds: ClassVar[tuple[float, ...]] = (1.0, 0.25, 1.0 / (6.0 * math.sqrt(3.0)))

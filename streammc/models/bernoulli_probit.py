@@ -44,6 +44,7 @@ class Probit(LinearModel):
     """Probit regression; build it with :func:`probit`."""
 
     name: ClassVar[str] = "probit"
+    log_concave: ClassVar[bool] = True
     link_kernel: ClassVar[Any] = link
     analytic: ClassVar[bool] = True
 

@@ -61,6 +61,7 @@ class Binomial(LinearModel):
     """Binomial regression; build it with :func:`binomial`."""
 
     name: ClassVar[str] = "binomial"
+    log_concave: ClassVar[bool] = True
     link_kernel: ClassVar[Any] = link
     analytic: ClassVar[bool] = True
 

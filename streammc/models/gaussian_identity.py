@@ -67,6 +67,7 @@ class Gaussian(LinearModel):
     """Gaussian regression; build it with :func:`gaussian`."""
 
     name: ClassVar[str] = "gaussian"
+    location_scale: ClassVar[bool] = True
     link_kernel: ClassVar[Any] = link
 
     @property

@@ -55,6 +55,7 @@ class GaussianMean(LinearModel):
     covariance: tuple[tuple[float, ...], ...] = ((1.0,),)
 
     name: ClassVar[str] = "gaussian-mean"
+    log_concave: ClassVar[bool] = True
     link_kernel: ClassVar[Any] = link
     n_linear: ClassVar[int] = 0
     sums_kernel: ClassVar[Any] = taylor

@@ -54,6 +54,12 @@ class LinearModel(ABC):
     """Whether the log-likelihood of a row is an analytic function of its only predictor."""
     separable: ClassVar[bool] = True
     """Whether coefficients run away where the columns tell the response."""
+    log_concave: ClassVar[bool] = False
+    """Whether the log-likelihood is concave in theta, so that most priors leave one mode."""
+    location_scale: ClassVar[bool] = False
+    """Whether a response fitted without error leaves ``scales[0]`` to its prior alone."""
+    multimodal: ClassVar[bool] = False
+    """Whether components or units may be exchanged, so that chains that agree prove little."""
     derivative_bounds: ClassVar[tuple[float, ...]] = ()
     """What no derivative of the log-likelihood of a row in its linear predictor exceeds, of
     order 1, 2, ...; those that are known."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice, permutations
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -131,6 +132,7 @@ class GaussianMixture(LinearModel):
     covariance: tuple[tuple[float, ...], ...] = ((1.0,),)
 
     name: ClassVar[str] = "gaussian-mixture"
+    multimodal: ClassVar[bool] = True
     link_kernel: ClassVar[Any] = link
     n_linear: ClassVar[int] = 0
 
@@ -203,6 +205,12 @@ class GaussianMixture(LinearModel):
                 share[k] = math.log(self.weights[k]) - 0.5 * np.sum(away @ precision * away, axis=1)
             share = np.exp(share - np.logaddexp.reduce(share, axis=0))
         return centres.ravel()
+
+    def relabelled(self, theta: Vector) -> list[Vector]:
+        """Return theta with the components in every other order, or in 23 of them."""
+        means = theta.reshape(len(self.weights), -1)
+        orders = islice(permutations(range(len(means))), 1, 24)
+        return [means[list(order)].ravel() for order in orders]
 
     def describe(self) -> dict[str, Any]:
         """Return name, number of components, weights, covariance and prior as JSON types."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice, permutations
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -34,6 +35,7 @@ class GaussianMixtureFree(LinearModel):
     concentration: tuple[float, ...] = (1.0, 1.0)
 
     name: ClassVar[str] = "gaussian-mixture-free"
+    multimodal: ClassVar[bool] = True
     link_kernel: ClassVar[Any] = link
     n_linear: ClassVar[int] = 0
 
@@ -165,6 +167,20 @@ class GaussianMixtureFree(LinearModel):
             centres[1] = max(centres[1], centres[0] + _LEAST_SHARE * spread)
         free = scales if self.scale is None else scales[:0]
         return self.unconstrain(np.concatenate([centres, free, weights[:-1]]))
+
+    def relabelled(self, theta: Vector) -> list[Vector]:
+        """Return theta with the components in every other order, or in 23 of them."""
+        if self.ordered:
+            return []
+        K, values = self.components, self.constrain(theta)
+        weights = values[len(values) - K + 1 :]
+        parts = [values[:K], *([values[K : 2 * K]] if self.scale is None else [])]
+        parts.append(np.append(weights, 1.0 - weights.sum()))
+        orders = (list(order) for order in islice(permutations(range(K)), 1, 24))
+        return [
+            self.unconstrain(np.concatenate([part[order] for part in parts])[:-1])
+            for order in orders
+        ]
 
     def describe(self) -> dict[str, Any]:
         """Return name, options and prior as JSON types."""

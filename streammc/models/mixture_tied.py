@@ -77,6 +77,7 @@ class GaussianMixtureTied(LinearModel):
     variance: float = 2.0
 
     name: ClassVar[str] = "gaussian-mixture-tied"
+    multimodal: ClassVar[bool] = True
     link_kernel: ClassVar[Any] = link
     n_linear: ClassVar[int] = 0
 
@@ -124,6 +125,10 @@ class GaussianMixtureTied(LinearModel):
         excess = float(rows.weight @ (x - mean) ** 2) / total - self.variance
         apart = 2.0 * math.sqrt(max(excess, 0.01 * self.variance))
         return np.array([mean - 0.5 * apart, apart])
+
+    def relabelled(self, theta: Vector) -> list[Vector]:
+        """Return theta with the components exchanged."""
+        return [np.array([theta[0] + theta[1], -theta[1]])]
 
     def describe(self) -> dict[str, Any]:
         """Return name, variance and prior as JSON types."""

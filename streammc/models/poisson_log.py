@@ -62,6 +62,7 @@ class Poisson(LinearModel):
     """Poisson regression; build it with :func:`poisson`."""
 
     name: ClassVar[str] = "poisson"
+    log_concave: ClassVar[bool] = True
     link_kernel: ClassVar[Any] = link
     analytic: ClassVar[bool] = True
 

@@ -28,6 +28,7 @@ class Network(LinearModel):
     hidden: tuple[int, ...] = (8, 4)
 
     name: ClassVar[str] = "network"
+    multimodal: ClassVar[bool] = True
     link_kernel: ClassVar[Any] = link
     separable: ClassVar[bool] = False
 

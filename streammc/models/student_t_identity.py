@@ -178,6 +178,7 @@ class StudentT(LinearModel):
     """Degrees of freedom; ``None`` samples them."""
 
     name: ClassVar[str] = "student-t"
+    location_scale: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Refuse degrees of freedom that are not a number above 0."""

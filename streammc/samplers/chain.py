@@ -18,18 +18,41 @@ from numpy.typing import NDArray
 from streammc import rng as streams
 from streammc.estimators.blocks import Block, allocate_rows
 from streammc.estimators.target import Base
-from streammc.protocols import Index, Rows, RowSource
+from streammc.protocols import Index, Matrix, Rows, RowSource, Vector
 from streammc.subsampling.certainty import leave_out
 from streammc.subsampling.lookahead import Lookahead
 from streammc.subsampling.units import UnitDesign
 
 BATCH_SECONDS: Final = 0.1
 BATCH_ROWS: Final = 16_384
+DISPERSED: Final = 2.0
+"""Laplace standard deviations by which chains that evaluate every row start apart."""
 _INTEGERS: Final = frozenset({"n_steps", "n_rows"})
 
 
 class StoppedError(Exception):
     """The chain was told to stop; the interval under way is lost, the last commit is not."""
+
+
+def first_position(
+    rng: np.random.Generator,
+    dim: int,
+    chain: int,
+    attempt: int = 0,
+    spread: float = 1.0,
+    modes: Matrix | None = None,
+) -> Vector:
+    """Return where a chain starts, whitened, (d,).
+
+    Chains take theta_star and the other ``modes`` (M, d) in turn: there exactly, around
+    theta_star ``spread`` standard deviations wide, and less at later attempts.
+    """
+    z: Vector = rng.standard_normal(dim)
+    which = chain % (1 + len(modes)) if modes is not None else 0
+    if modes is not None and which and not attempt:
+        start: Vector = modes[which - 1]
+        return start
+    return z if spread == 1.0 else z * spread * 0.95**attempt
 
 
 class SharedProblem(Protocol):

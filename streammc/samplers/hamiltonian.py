@@ -21,9 +21,9 @@ from streammc.estimators.target import (
     allocate_work,
     evaluate,
 )
-from streammc.protocols import Index, RowSource
+from streammc.protocols import Index, Matrix, RowSource
 from streammc.samplers import tuning
-from streammc.samplers.chain import BATCH_ROWS, BATCH_SECONDS, Chain
+from streammc.samplers.chain import BATCH_ROWS, BATCH_SECONDS, Chain, first_position
 from streammc.samplers.nuts import LONGEST_STEP, allocate_tree
 from streammc.samplers.options import SIGNED_STATISTICS, STATISTICS
 from streammc.samplers.subsample import Proposal, allocate_proposal
@@ -56,6 +56,10 @@ class Problem:
     """Whether a trajectory ends where it turns back, instead of at its length."""
     leapfrog: bool = False
     """Whether the integrator leaves out the Gaussian reference."""
+    spread: float = 1.0
+    """Laplace standard deviations by which first positions differ."""
+    modes: Matrix | None = None
+    """(M, d) other modes, whitened: chains start there and around theta_star in turn."""
 
     @property
     def product(self) -> bool:
@@ -85,6 +89,7 @@ class HamiltonianKernel(Chain):
     ) -> None:
         super().__init__(problem, seed, chain, batch_iterations=batch_iterations)
         self.problem = problem
+        self._chain = chain
         self.statistics = SIGNED_STATISTICS if problem.product else STATISTICS
         d, p = problem.dim, problem.certain.eta_star.shape[0]
         unit_rows = problem.base.unit_rows
@@ -107,7 +112,7 @@ class HamiltonianKernel(Chain):
         )
 
     def initialise(self) -> None:
-        """Draw a start from the Laplace approximation and the first subsample.
+        """Draw a start, around theta_star or another mode, and the first subsample.
 
         Raises
         ------
@@ -125,8 +130,10 @@ class HamiltonianKernel(Chain):
                 owner = np.repeat(np.arange(len(factors), dtype=np.int64), factors)
                 self._proposal.owner[: len(owner)] = owner
             self._load_subsample()
-        for _ in range(100):
-            self._point.z[:] = self._kernel_rng.standard_normal(problem.dim)
+        for attempt in range(100):
+            self._point.z[:] = first_position(
+                self._kernel_rng, problem.dim, self._chain, attempt, problem.spread, problem.modes
+            )
             evaluate(
                 problem.link,
                 problem.sums,

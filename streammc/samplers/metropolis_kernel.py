@@ -15,9 +15,9 @@ from streammc.acceptance.interface import Prepared
 from streammc.errors import ModelError
 from streammc.estimators.blocks import TILE, Block, allocate_block, allocate_rows
 from streammc.estimators.target import REST, Base, allocate_point, allocate_work
-from streammc.protocols import Index, Rows, RowSource, Vector
+from streammc.protocols import Index, Matrix, Rows, RowSource, Vector
 from streammc.samplers import tuning
-from streammc.samplers.chain import BATCH_ROWS, BATCH_SECONDS, Chain, StoppedError
+from streammc.samplers.chain import BATCH_ROWS, BATCH_SECONDS, Chain, StoppedError, first_position
 from streammc.samplers.decision import (
     DONE,
     ITERATION,
@@ -70,6 +70,8 @@ class MetropolisProblem:
     """(d,) mean of the first positions, in the sampler's coordinates."""
     spread: float
     """Standard deviation of the first positions there."""
+    modes: Matrix | None = None
+    """(M, d) other modes there, where chains start in turn."""
     check: Callable[[Vector], None] | None = None
     """Raises an error if a response is outside the support; ``None``: a pass has looked."""
     implied: float = 1.0
@@ -92,6 +94,7 @@ class MetropolisKernel(Chain):
     ) -> None:
         super().__init__(problem, seed, chain, batch_iterations=batch_iterations)
         self.problem = problem
+        self._chain = chain
         base, moves = problem.base, problem.moves
         d, p, q = len(base.theta_star), len(problem.certain.eta_star), problem.source.n_features
         b = base.unit_rows
@@ -123,8 +126,9 @@ class MetropolisKernel(Chain):
         """
         problem = self.problem
         d = len(problem.base.theta_star)
-        for _ in range(100):
-            self._now.z[:] = problem.first + problem.spread * self._kernel_rng.standard_normal(d)
+        for attempt in range(100):
+            start = self._chain, attempt, problem.spread, problem.modes
+            self._now.z[:] = problem.first + first_position(self._kernel_rng, d, *start)
             self._at.values[PRIOR] = look_at_start(
                 problem.link,
                 problem.sums,

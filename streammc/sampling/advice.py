@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from streammc.protocols import Model, Sampler
 from streammc.samplers.metropolis_mint import TEMPERED
 from streammc.samplers.metropolis_options import APPROXIMATE
 from streammc.samplers.stochastic_options import BIASED
@@ -24,6 +25,8 @@ FORCED_WARNING = 0.1
 NOISE_WARNING = 2.0
 THIRD_ORDER_WARNING = 0.1
 UNKNOWN_WARNING = 0.01
+CROSSING = ("pt", "tt", "spt", "stt", "mint", "mintee")
+"""Samplers made for posteriors with several modes."""
 
 
 def summary_warnings(
@@ -135,6 +138,16 @@ def listed(labels: Sequence[str]) -> str:
     """Return up to three labels as text."""
     more = f" and {len(labels) - 3} more" if len(labels) > 3 else ""
     return f"{', '.join(labels[:3])}{more}"
+
+
+def mode_warnings(model: Model, sampler: Sampler) -> list[str]:
+    """Return a line for models with several modes, unless the sampler crosses between them."""
+    if not getattr(model, "multimodal", False) or sampler.name in CROSSING:
+        return []
+    return [
+        f"the posterior of a {model.name} may have several modes, and chains that agree may all "
+        "have missed one: compare with --sampler pt"
+    ]
 
 
 def bias_warnings(sampling: dict[str, Any]) -> list[str]:

@@ -13,7 +13,7 @@ from streammc.control_variates.signs import GROWTH
 from streammc.estimators.target import Base
 from streammc.numerics.sums import taylor
 from streammc.protocols import Dataset, Model, Sampler
-from streammc.samplers.chain import SharedProblem
+from streammc.samplers.chain import DISPERSED, SharedProblem
 from streammc.samplers.energy_conserving import HmcEcs
 from streammc.samplers.equi_energy import EquiEnergy
 from streammc.samplers.full_data import Hmc
@@ -70,6 +70,8 @@ def full_data(dataset: Dataset, model: Model, cv: ControlVariates, sampler: Hmc)
         constrain=model.constrain,
         nuts=sampler.trajectory == NUTS,
         leapfrog=sampler.integrator == LEAPFROG,
+        spread=DISPERSED,
+        modes=cv.other_modes(),
     )
 
 

@@ -16,6 +16,7 @@ from streammc.estimators.blocks import Block, allocate_block
 from streammc.estimators.target import Base
 from streammc.numerics.sums import taylor
 from streammc.protocols import Dataset, Model
+from streammc.samplers.chain import DISPERSED
 from streammc.samplers.decision import Moves
 from streammc.samplers.metropolis_kernel import SCALING, MetropolisProblem
 from streammc.samplers.metropolis_options import (
@@ -91,6 +92,7 @@ def metropolis(
         target = ACCEPTANCE.get(sampler.proposal, _TRAJECTORY)[int(barker)]
     c, power = SCALING[kind]
     first = np.zeros(cv.dim)
+    modes = None
     spread = sampler.step_size or c * cv.dim**-power
     if sampler.start is not None:
         first = sampler.start - cv.theta_star
@@ -98,7 +100,9 @@ def metropolis(
             first = solve_triangular(base.factor, first, lower=True)
         spread = 0.0
     elif _laplace(sampler):
-        spread = 1.0
+        every = not sampler.subsampled  # no control variate that has to fit
+        spread = DISPERSED if every else 1.0
+        modes = cv.other_modes() if every else None
     check = None if cv.certificate["passes"] else response_check(dataset, model)
     held = _held(dataset, model, cv, prepared, certain, b, order)
     if check is not None:
@@ -134,6 +138,7 @@ def metropolis(
         shape=sampler.covariance if sampler.covariance in (DIAGONAL, FULL) else None,
         first=first,
         spread=float(spread),
+        modes=modes,
         check=check,
     )
 

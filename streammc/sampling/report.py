@@ -13,7 +13,7 @@ from streammc.diagnostics.summary import draws_and_labels, signs, summarize, sum
 from streammc.diagnostics.weights import audit_weights
 from streammc.protocols import Dataset, Model
 from streammc.samplers.metropolis_mint import Mint
-from streammc.sampling.advice import summary_warnings
+from streammc.sampling.advice import mode_warnings, summary_warnings
 from streammc.sampling.audit import log_weights
 from streammc.sampling.audit_due import audited_draws, pass_seconds
 from streammc.sampling.carried_noise import tempered_facts
@@ -121,6 +121,7 @@ def finish_report(
         **({"tempering": tempering} if tempering else {}),
         "warnings": [
             *setup.cv.certificate.get("warnings", []),
+            *mode_warnings(model, setup.sampler),
             *summary_warnings(parameters, sampling, verdict),
             *tempering.pop("warnings", []),
             *([not_audited] if not_audited else []),

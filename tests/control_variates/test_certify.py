@@ -203,5 +203,5 @@ def test_a_flat_scale_needs_two_rows_more_than_flat_coefficients():
 def test_a_response_without_error_is_refused():
     rng = np.random.default_rng(0)
     X = np.c_[np.ones(50), rng.normal(size=(50, 2))]
-    with pytest.raises(ModelError, match="fitted without error"):
+    with pytest.raises(ModelError, match=r"fit without error.*sigma=inverse_gamma"):
         compute(from_arrays(X, X @ [1.0, 2.0, 3.0]), gaussian())

@@ -45,12 +45,10 @@ def test_the_first_centre_is_nearer_to_the_mode_than_that_of_the_subset(small, m
 
     def distance():
         spread = Spread(small.store, small.model)
-        centre, shift, inflation = first_centre(
-            small.store, small.model, rows, spread, None, prior, only=False
-        )
-        assert not shift.any()
-        assert inflation == 1.0
-        away = np.linalg.solve(full.factor, centre.theta - full.theta_star)
+        centre = first_centre(small.store, small.model, rows, spread, None, prior, only=False)
+        assert not centre.shift.any()
+        assert centre.inflation == 1.0
+        away = np.linalg.solve(full.factor, centre.point.theta - full.theta_star)
         return np.linalg.norm(away), spread.rows_read
 
     near, read = distance()

@@ -329,7 +329,7 @@ def grid_posterior(X, model):
         for mean in (first, first + apart)
     )
     log_post = np.logaddexp(one, other).sum(axis=0)
-    log_post -= first.ravel() ** 2 / 20.0 + apart.ravel() ** 2 / 2.0
+    log_post -= first.ravel() ** 2 / 20.0 + (apart.ravel() - 1.0) ** 2 / 0.18
     weight = np.exp(log_post - log_post.max())
     theta = np.array([first.ravel(), apart.ravel()])
     return np.average(theta, axis=1, weights=weight), np.cov(theta, aweights=weight, ddof=0)
@@ -338,7 +338,9 @@ def grid_posterior(X, model):
 def test_hmc_finds_the_posterior_of_a_grid(tmp_path):
     rng = np.random.default_rng(4)
     X = np.sqrt(2.0) * rng.normal(size=2000) + rng.integers(0, 2, 2000)
-    model = gaussian_mixture_tied()
+    # A prior that leaves the mode with theta2 < 0, the components exchanged, no mass.
+    prior = {"theta2": normal(location=1.0, scale=0.3)}
+    model = gaussian_mixture_tied(prior=prior)
     data = streammc.from_arrays(X[:, None])
     run = streammc.sample(data, model, sampler=hmc(), draws=1000, chains=2, seed=5)
     draws = np.stack([run["posterior"][name].values.ravel() for name in model.labels("x")])
@@ -350,5 +352,5 @@ def test_hmc_finds_the_posterior_of_a_grid(tmp_path):
     squares = np.square(draws - mean[:, None]) / np.diag(covariance)[:, None]
     assert max(abs(batch_z(each, 1.0, batches=40)) for each in squares) < 4.5
     # Another variance would be noticed.
-    wrong, _ = grid_posterior(X, gaussian_mixture_tied(variance=2.1))
+    wrong, _ = grid_posterior(X, gaussian_mixture_tied(variance=2.1, prior=prior))
     assert (np.abs(draws.mean(axis=1) - wrong) / error).max() > 4.5
