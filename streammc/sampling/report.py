@@ -18,6 +18,7 @@ from streammc.sampling.audit import audit_draws, log_weights, thin
 from streammc.sampling.carried_noise import tempered_facts
 from streammc.sampling.cost import run_cost
 from streammc.sampling.identity import finite_or_none, schedule_of
+from streammc.sampling.prior_texts import describe_priors
 from streammc.sampling.recalibrate import described
 from streammc.trace.datatree import open_run
 from streammc.trace.run_directory import RunDirectory
@@ -127,6 +128,7 @@ def finish_report(
         "parameters": parameters,
         "parameters_original": summarize_draws(original, labels, sign),
         "ratios": ratios(original, labels, model.name, sign),
+        "priors": describe_priors(model, setup.cv.labels),
         "audit": verdict,
         "sampling": sampling,
         "cost": spent,
