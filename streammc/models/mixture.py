@@ -276,6 +276,4 @@ def gaussian_mixture(
     refuse_many_predictors(components * len(rows), "components times columns")
     if weights is None or abs(shares.sum() - 1.0) > 1e-12:
         shares = shares / shares.sum()
-    return GaussianMixture(
-        as_prior(prior), tuple(shares.tolist()), rows
-    )
+    return GaussianMixture(as_prior(prior), tuple(shares.tolist()), rows)

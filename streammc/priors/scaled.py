@@ -225,5 +225,5 @@ def _intercept(rows: Rows, names: Sequence[str]) -> int | None:
         return list(names).index(INTERCEPT)
     if len(rows.y) == 0:
         return None
-    constant = (rows.X == rows.X[0]).all(axis=0) & (rows.X[0] != 0.0)
+    constant = (rows.X[0] == rows.X).all(axis=0) & (rows.X[0] != 0.0)
     return int(np.argmax(constant)) if constant.any() else None

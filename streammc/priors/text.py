@@ -122,9 +122,7 @@ def from_description(description: Mapping[str, Any]) -> Prior:
     return _build(FAMILIES[name], settings, f"expected the settings of {name}, found {settings!r}")
 
 
-def prior_texts(
-    prior: Prior, labels: Sequence[str], positive: Sequence[bool]
-) -> dict[str, str]:
+def prior_texts(prior: Prior, labels: Sequence[str], positive: Sequence[bool]) -> dict[str, str]:
     """Return the prior of every label as text that :func:`parse` reads, with its numbers.
 
     Labels beyond those of ``positive``, and all of a prior that is not of this package, are

@@ -107,7 +107,7 @@ def test_constant_column_beside_an_intercept_has_scale_one() -> None:
 
 
 def test_first_constant_column_without_a_name_is_an_intercept() -> None:
-    X, y = data()
+    _, y = data()
     found = table(models.gaussian(), rows(np.full((N, 1), 2.0), y), ["a"])
     assert y.mean() / 2.0 == pytest.approx(found[0, 0], abs=0.1)
     assert 2.5 * y.std() / 2.0 == pytest.approx(found[0, 1], rel=0.005)
@@ -206,7 +206,10 @@ def test_constant_response_is_its_own_unit() -> None:
 def test_means_of_columns_follow_the_units_of_the_columns(build: Any, factor: float) -> None:
     X, _ = data()
     at, names = X[:, 1:2], ["x"]
-    plain, moved = table(build(1.0), rows(at), names), table(build(factor), rows(factor * at), names)
+    plain, moved = (
+        table(build(1.0), rows(at), names),
+        table(build(factor), rows(factor * at), names),
+    )
     np.testing.assert_allclose(moved[:, 1], factor * plain[:, 1], rtol=1e-12)
     locations = [text.startswith("normal") for text in texts(build(1.0), rows(at), names).values()]
     np.testing.assert_allclose(moved[locations, 0], factor * plain[locations, 0], rtol=1e-12)
