@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 from streammc.control_variates.subset import draw_subset
 from streammc.errors import ConfigError
 from streammc.estimators.tempered import Tempered
-from streammc.priors import NamedPriors, ScaledPriors, from_description, normal
+from streammc.priors import NamedPriors, ScaledPriors, from_description
 from streammc.priors.scaled import with_defaults
 from streammc.protocols import Dataset
 
@@ -51,8 +51,8 @@ def as_recorded(model: M, described: Mapping[str, Any]) -> M:
     model
         A model; what was given by name stays.
     described
-        ``Model.describe()`` of the run. One of an earlier version has no scaled priors:
-        there the defaults were Normal(0, 10) and half-Student-t(3, 10).
+        ``Model.describe()`` of the run. Where it has no scaled defaults the model is
+        returned as it is.
     """
     given: Any = model
     prior = getattr(model, "prior", None)
@@ -62,11 +62,9 @@ def as_recorded(model: M, described: Mapping[str, Any]) -> M:
         kept = from_description(described["prior"])
     except (ConfigError, KeyError, TypeError):
         return model  # the comparison of identities says what differs
-    if not isinstance(kept, NamedPriors) and not prior.priors:
-        earlier = normal(10.0)
-        return dataclasses.replace(given, prior=earlier) if kept == earlier else model
-    named = dict(kept.priors) if isinstance(kept, NamedPriors) else {}
-    scaled = kept.scaled if isinstance(kept, NamedPriors) else ()
-    merged = {label: named[label] for label in scaled if label in named} | dict(prior.priors)
-    recorded = NamedPriors(tuple(sorted(merged.items())), scaled)
+    if not isinstance(kept, NamedPriors) or not kept.scaled:
+        return model
+    named = dict(kept.priors)
+    merged = {label: named[label] for label in kept.scaled if label in named} | dict(prior.priors)
+    recorded = NamedPriors(tuple(sorted(merged.items())), kept.scaled)
     return dataclasses.replace(given, prior=recorded)  # type: ignore[no-any-return]
