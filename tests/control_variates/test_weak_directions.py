@@ -44,9 +44,9 @@ def test_collinear_columns_are_counted_and_named(extra, rank, named):
     X, y = arrays()
     (line,) = warnings(np.c_[X, extra(X)], y)
     assert f"rank {rank}" in line
-    assert set(named.split(", ")) <= set(line.replace("decides ", "decides, ").split(", ")) or (
-        named in line
-    )
+    *others, last = named.split(", ")
+    assert last in line
+    assert all(other in line for other in others)  # the order of a tie is that of rounding
 
 
 def test_a_near_copy_is_no_copy():
@@ -102,7 +102,7 @@ def test_a_prior_far_narrower_than_the_response_is_named():
     X = np.c_[np.ones(500), rng.normal(size=500)]
     y = 5e4 + 2e3 * X[:, 1] + 1e3 * rng.normal(size=500)
     store = from_arrays(X, y, feature_names=["Intercept", "area"])
-    (line,) = compute(store, gaussian()).certificate["warnings"]
+    (line,) = compute(store, gaussian(normal(scale=10.0))).certificate["warnings"]
     assert "the default prior moves beta[Intercept]" in line
     wide = gaussian(prior=normal(scale=1e6))
     assert compute(store, wide).certificate["warnings"] == []

@@ -35,7 +35,7 @@ def run(path: Path, model: Any = None, **options: Any) -> Any:
 
 @pytest.mark.parametrize("unit", [1.0, 1e6, 1e-6])
 def test_a_mean_far_from_zero_is_that_of_a_flat_prior(unit: float, tmp_path: Path) -> None:
-    report = run_job(heights(unit), models.gaussian(), draws=1000, seed=1, path=tmp_path / "r")
+    report = run_job(heights(unit), models.gaussian(), draws=3000, seed=1, path=tmp_path / "r")
     exact = stats.t(29, HEIGHTS.mean(), HEIGHTS.std(ddof=1) / np.sqrt(30))
     found = report.summary["parameters"]["beta[Intercept]"]
     noise = 4.5 * found["mcse_mean"] / unit
