@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from streammc.control_variates.subset import draw_subset
@@ -67,4 +67,4 @@ def as_recorded(model: M, described: Mapping[str, Any]) -> M:
     named = dict(kept.priors)
     merged = {label: named[label] for label in kept.scaled if label in named} | dict(prior.priors)
     recorded = NamedPriors(tuple(sorted(merged.items())), kept.scaled)
-    return dataclasses.replace(given, prior=recorded)  # type: ignore[no-any-return]
+    return replace(given, prior=recorded)  # type: ignore[no-any-return]

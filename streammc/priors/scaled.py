@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -50,8 +50,6 @@ def with_defaults(model: M, rows: Rows, feature_names: Sequence[str]) -> M:
     feature_names
         Names of the columns.
     """
-    import dataclasses
-
     given: Any = model
     prior = getattr(model, "prior", None)
     if not isinstance(prior, ScaledPriors):
@@ -68,7 +66,7 @@ def with_defaults(model: M, rows: Rows, feature_names: Sequence[str]) -> M:
         defaults = {label: each for label, each in found.items() if label in missing}
     named = dict(prior.priors) | defaults
     resolved = NamedPriors(tuple(sorted(named.items())), tuple(defaults))
-    return dataclasses.replace(given, prior=resolved)  # type: ignore[no-any-return]
+    return replace(given, prior=resolved)  # type: ignore[no-any-return]
 
 
 def coefficients(rows: Rows, names: Sequence[str], level: Level) -> list[FamilyPrior]:
