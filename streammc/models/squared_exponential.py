@@ -56,8 +56,7 @@ class GaussianProcess:
         if not isinstance(self.ard, bool):
             raise ConfigError(f"ard must be true or false, found {self.ard!r}")
         prior = as_prior(self.prior)
-        named = isinstance(prior, NamedPriors) and REST not in dict(prior.priors)
-        if not named:
+        if not isinstance(prior, NamedPriors) or REST in dict(prior.priors):
             raise ConfigError(
                 f"{self.name}: expected priors by name, found one for all coefficients, of which "
                 f"there are none: write {HEIGHT}=gamma(4, 1), for example"
