@@ -73,6 +73,17 @@ def test_counts_of_a_million_are_not_decided_by_the_prior(build: Any) -> None:
     assert (np.abs(ours.theta_star - flat.theta_star)[:2] < 0.1 * flat.posterior_sd()[:2]).all()
 
 
+def test_few_events_in_a_large_exposure_are_not_decided_by_the_prior() -> None:
+    exposure = np.full(4, np.log(1e20))
+    data = from_arrays(np.ones((4, 1)), np.ones(4), offset=exposure)
+    flat = compute(data, models.poisson(normal(1e6)))
+    away = [
+        abs(compute(data, model).theta_star - flat.theta_star) / flat.posterior_sd()
+        for model in (models.poisson(), models.poisson(normal(10.0)))
+    ]
+    assert away[0] < 0.1 < away[1]
+
+
 def test_numbers_are_recorded_with_the_run(tmp_path: Path) -> None:
     report = run(tmp_path / "r")
     priors = report.summary["priors"]
