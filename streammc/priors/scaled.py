@@ -186,21 +186,24 @@ def probit_level(rows: Rows) -> Level:
 
 
 def _mean_response(rows: Rows) -> tuple[float, float]:
-    """Return the mean response, one row of one half added, and the mean offset."""
-    share, n = shares(rows), len(rows.y)
-    mean = float(np.sum(share * rows.y))
-    return (n * mean + 0.5) / (n + 1.0), float(np.sum(share * rows.offset))
+    """Return the mean response, away from 0 and 1 by half a row, and the mean offset."""
+    share, half = shares(rows), 0.5 / (len(rows.y) + 1.0)
+    mean, offset = spread(rows.y, share)[0], float(np.sum(share * rows.offset))
+    if len(rows.y) and 0.0 < mean < 1.0:  # as it is: weights are as good as repeated rows
+        return mean, offset
+    return (1.0 - half if mean >= 1.0 else half), offset
 
 
 def log_level(rows: Rows) -> Level:
-    """Return the level under a log link: the log of the mean rate, half a count added.
+    """Return the level under a log link: the log of the mean rate; of no counts, of half a count.
 
     The mean of ``log(y / exposure)`` would not do: most counts of a rare event are 0.
     """
-    share, n = shares(rows), max(len(rows.y), 1)
-    shift = float(rows.offset.max(initial=0.0))
-    exposure = float(np.sum(share * np.exp(rows.offset - shift))) if len(rows.y) else 1.0
-    counts = float(np.sum(share * rows.y)) + (0.5 / n if len(rows.y) else 1.0)
+    if len(rows.y) == 0:
+        return Level(0.0, 1.0, LINK_INTERCEPT)
+    share, shift = shares(rows), float(rows.offset.max())
+    exposure = float(np.sum(share * np.exp(rows.offset - shift)))
+    counts = float(np.sum(share * rows.y)) or 0.5 / len(rows.y)
     location = math.log(counts) - math.log(max(exposure, 1e-300)) - shift
     return Level(location, 1.0, LINK_INTERCEPT)
 

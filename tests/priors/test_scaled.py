@@ -151,9 +151,9 @@ def test_rare_events_do_not_move_the_intercept_to_nought() -> None:
     X, _ = data(mean=0.0)
     y = np.arange(N) == 7
     for build, expected in (
-        (models.logistic, math.log(1.5 / (N - 0.5))),
-        (models.binomial, math.log(1.5 / (N - 0.5))),
-        (models.poisson, math.log(1.5 / N)),
+        (models.logistic, math.log(1.0 / (N - 1.0))),
+        (models.binomial, math.log(1.0 / (N - 1.0))),
+        (models.poisson, math.log(1.0 / N)),
     ):
         assert expected == pytest.approx(table(build(), rows(X, y))[0, 0], abs=0.05)
 
@@ -165,14 +165,24 @@ def test_offset_is_taken_from_the_response() -> None:
     np.testing.assert_allclose(table(models.gaussian(), rows(X, y + offset, offset)), plain)
 
 
-def test_weights_count_as_repeated_rows_and_have_no_unit() -> None:
+@pytest.mark.parametrize("build", [models.gaussian, models.logistic, models.poisson, models.probit])
+def test_weights_count_as_repeated_rows_and_have_no_unit(build: Any) -> None:
     X, y = data()
+    y = y if build is models.gaussian else (y > 175.0) * 1.0
     times = 1 + np.arange(N) % 3
     repeated = rows(np.repeat(X, times, axis=0), np.repeat(y, times))
-    expected = table(models.gaussian(), repeated)
+    expected = table(build(), repeated)
     for unit in (1.0, 1e-12, 1e12):
-        found = table(models.gaussian(), rows(X, y, weight=unit * times))
+        found = table(build(), rows(X, y, weight=unit * times))
         np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("build", [models.logistic, models.probit, models.poisson])
+def test_responses_that_are_all_alike_have_a_finite_intercept(build: Any) -> None:
+    ends = (0.0, 1.0) if build is not models.poisson else (0.0,)
+    for end in ends:
+        found = table(build(), rows(np.ones((N, 1)), np.full(N, end)), ["a"])
+        assert 2.0 < abs(found[0, 0]) < 8.0
 
 
 @pytest.mark.parametrize("y", [[5.0], [5.0, 5.0, 5.0], [0.0], [np.nan], [np.inf, np.nan]])
