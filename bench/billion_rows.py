@@ -29,7 +29,7 @@ BOUNDS = {"mean": 0.05, "sd": 0.03, "z": 4.5, "correction": 0.1, "anonymous": 60
 def stages(folder: Path, case: str, rows: int) -> dict[str, dict[str, Any]]:
     """Run the commands; return what each took and printed."""
     store, cv, run = (str(folder / f"{case}-{rows}{end}") for end in (".zarr", "-cv.zarr", "-run"))
-    model = ["--model", "logistic"]
+    model = ["--model", "logistic", "--prior-scale", "10"]
     quiet = ["--quiet", "--json"]
     chains = ["--draws", "4000", "--sampler", "hmc-ecs", "--no-audit", "--seed", "1"]
     commands = {
@@ -67,10 +67,11 @@ def compare(found: dict[str, dict[str, Any]], cv_path: Path) -> tuple[list[str],
     """Return a table of the posterior beside Laplace and truth, and the largest differences."""
     from streammc import models, open_store
     from streammc.control_variates.expansion import ControlVariates
+    from streammc.priors import normal
 
     sample, audit = found["sample"]["result"], found["audit"]["result"]
     store = open_store(sample["store"])
-    cv = ControlVariates.open(cv_path, store, models.logistic())
+    cv = ControlVariates.open(cv_path, store, models.logistic(normal(10.0)))
     mode, width = cv.theta_star + cv.newton_step, np.sqrt(np.sum(cv.factor**2, axis=1))
     truth = found["simulate"]["result"]["simulation"]["theta"]
     corrections = (audit.get("audit") or audit)["parameters"]

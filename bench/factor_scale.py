@@ -51,7 +51,7 @@ def main() -> None:
         started = time.monotonic()
         run = streammc.sample(
             data,
-            streammc.models.logistic(),
+            streammc.models.logistic(streammc.priors.normal(10.0)),
             sampler=streammc.samplers.hmc_ecs(),
             draws=1000,
             chains=4,

@@ -30,7 +30,7 @@ def draws_and_truth(folder: Path, rows: int, seed: int) -> tuple[np.ndarray, np.
     path = folder / f"{seed}.zarr"
     truth = simulate("logistic", path, rows, DIM, seed)["theta"]
     store = streammc.open_store(path)
-    model = streammc.models.logistic()
+    model = streammc.models.logistic(streammc.priors.normal(10.0))
     run = streammc.sample(store, model, sampler=hmc_ecs(), draws=1000, chains=4, seed=seed)
     values = run["posterior"]["beta"].to_numpy().reshape(-1, DIM)
     return values, np.array(truth)

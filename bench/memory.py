@@ -86,7 +86,7 @@ def measure(*arguments: str) -> Usage:
 def commands(folder: Path, draws: int = 1000) -> dict[str, list[str]]:
     """Return the arguments of each measured command, in the order in which they run."""
     store, kept = str(folder / "store.zarr"), str(folder / "cv.zarr")
-    model = ["--model", "logistic", "--quiet", "--json"]
+    model = ["--model", "logistic", "--prior-scale", "10", "--quiet", "--json"]
     run = ["--sampler", "hmc-ecs", "--control-variates", kept, "--chains", "4", "--seed", "1"]
     counts = ["--draws", str(draws), "--warmup", str(draws)]
     return {

@@ -23,6 +23,7 @@ from memory import measure
 from page import machine, publish, short
 
 DIM, SEED = 8, "7"
+MODEL = ("--model", "logistic", "--prior-scale", "10")
 LIMIT = 1e9
 WARMUP, DRAWS, FEW = 1000, 5000, 200
 STEP, HOT_STEP = 0.84, 0.19
@@ -85,7 +86,7 @@ def prepare(folder: Path, rows: int) -> tuple[Path, Path]:
     store, cv = folder / f"logistic-{rows}.zarr", folder / f"logistic-{rows}-cv.zarr"
     size = ["--rows", str(rows), "--dim", str(DIM), "--seed", SEED, "--quiet"]
     measure("simulate", "logistic", str(store), *size)
-    measure("summarize", str(store), "--model", "logistic", "-o", str(cv), "--quiet")
+    measure("summarize", str(store), *MODEL, "-o", str(cv), "--quiet")
     return store, cv
 
 
@@ -94,7 +95,7 @@ def run(folder: Path, store: Path, cv: Path, case: Case, sweeps: int, heat: floa
     path = folder / "-".join(["run", case.sampler, *case.options, f"{heat:g}"]).replace("=", "-")
     shutil.rmtree(path, ignore_errors=True)
     warmup, draws = (1, sweeps) if case.sweeps else (1, FEW) if case.few else (WARMUP, DRAWS)
-    words = ["sample", str(store), "-o", str(path), "--model", "logistic", "--quiet", "--json"]
+    words = ["sample", str(store), "-o", str(path), *MODEL, "--quiet", "--json"]
     words += ["--sampler", case.sampler, "--chains", "1", "--seed", "1", "--no-audit"]
     words += ["--warmup", str(warmup), "--draws", str(draws), "--temperature", repr(heat)]
     options = list(case.options)

@@ -36,7 +36,7 @@ def make_rows(folder: str, rows: int) -> None:
     X.flush()
     np.save(f"{folder}/y.npy", y)
     store = streammc.from_arrays(np.load(f"{folder}/X.npy"), y)
-    cv = streammc.control_variates(store, streammc.models.logistic())
+    cv = streammc.control_variates(store, streammc.models.logistic(streammc.priors.normal(10.0)))
     np.save(f"{folder}/centre.npy", cv.theta_star)
     np.save(f"{folder}/factor.npy", cv.factor)
 

@@ -23,7 +23,8 @@ def main(job: str) -> None:
     X, y, *_ = load_rows(options["folder"])
     sampling = options["sampler"]
     began = time.perf_counter()
-    store, model = streammc.from_arrays(X, y), streammc.models.logistic()
+    store = streammc.from_arrays(X, y)
+    model = streammc.models.logistic(streammc.priors.normal(10.0))
     sampler = streammc.samplers.hmc_ecs(**sampling)
     cv = streammc.control_variates(store, model)
     keys = ("subsample_size", "n_blocks", "certainty")

@@ -47,13 +47,14 @@ def iterate(store: str, cv_path: str, mode: str) -> dict[str, float]:
     from streammc import models, open_store
     from streammc.control_variates.expansion import ControlVariates
     from streammc.control_variates.units import plan_units
+    from streammc.priors import normal
     from streammc.samplers import hmc_ecs
     from streammc.samplers.hamiltonian import HamiltonianKernel
     from streammc.sampling.build import subsampled
     from streammc.sampling.held_rows import memory_limit
     from streammc.stores.row_source import MemoryRows
 
-    data, model = open_store(store), models.logistic()
+    data, model = open_store(store), models.logistic(normal(10.0))
     cv = ControlVariates.open(cv_path, data, model)
     chosen = plan_units(cv, data, model, memory=2 * memory_limit())
     problem = subsampled(data, model, cv, chosen, hmc_ecs())

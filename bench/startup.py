@@ -21,7 +21,8 @@ from pathlib import Path
 
 ROUNDS = 7
 COMMAND = str(Path(sys.executable).with_name("streammc"))
-WORDS = ["--model", "logistic", "--seed", "1", "--draws", "50", "--warmup", "50"]
+MODEL = ["--model", "logistic", "--prior-scale", "10"]
+WORDS = [*MODEL, "--seed", "1", "--draws", "50", "--warmup", "50"]
 LIMITS = {"help": 0.2, "given": 2.5, "computed": 2.5}
 LABELS = {
     "python": "`python -c pass`",
@@ -63,7 +64,7 @@ def main() -> None:
         os.chdir(name)
         size = ["--rows", "20000", "--dim", "5", "--seed", "1", "--quiet"]
         seconds_of(COMMAND, "simulate", "logistic", "s.zarr", *size)
-        seconds_of(COMMAND, "summarize", "s.zarr", "-o", "cv.zarr", "--model", "logistic")
+        seconds_of(COMMAND, "summarize", "s.zarr", "-o", "cv.zarr", *MODEL)
         kept = ["--control-variates", "cv.zarr"]
         for number in range(ROUNDS + 1):
             python, listed = seconds_of(sys.executable, "-c", "pass"), seconds_of(COMMAND, "--help")

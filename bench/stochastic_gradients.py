@@ -56,7 +56,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int)
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
-    data, model = table(), streammc.models.logistic()
+    data, model = table(), streammc.models.logistic(streammc.priors.normal(10.0))
     cv = streammc.control_variates(data, model)
 
     def run(sampler: Any, draws: int) -> tuple[np.ndarray, dict[str, Any]]:

@@ -27,6 +27,7 @@ from streammc.sampling.build import full_data, subsampled
 
 ROWS, DIM, WARMUP = 1_000_000, 29, 2000
 DRAWS = {"logistic 1e6": 40_000, "higgs11k": 10_000, "student-t 60": 40_000}
+PRIOR = streammc.priors.normal(10.0)
 
 
 def logistic_rows():
@@ -37,7 +38,7 @@ def logistic_rows():
         X[:, j] = 0.3 * X[:, j - 1] + np.sqrt(1 - 0.3**2) * X[:, j]
     beta = 0.3 * rng.standard_normal(DIM)
     y = (rng.random(ROWS) < 1 / (1 + np.exp(-X @ beta))).astype(float)
-    store, model = streammc.from_arrays(X.astype(np.float32), y), streammc.models.logistic()
+    store, model = streammc.from_arrays(X.astype(np.float32), y), streammc.models.logistic(PRIOR)
     cv = streammc.control_variates(store, model)
     return subsampled(store, model, cv, plan(cv, store, model), streammc.samplers.hmc_ecs())
 
@@ -49,7 +50,7 @@ def higgs():
         table = np.array([list(map(float, row)) for row in list(csv.reader(lines))[1:]])
     y, X = table[:, 0], table[:, 1:]
     X = np.c_[np.ones(len(y)), (X - X.mean(axis=0)) / X.std(axis=0)]
-    return in_full(streammc.from_arrays(X, y), streammc.models.logistic())
+    return in_full(streammc.from_arrays(X, y), streammc.models.logistic(PRIOR))
 
 
 def student_t():
@@ -57,7 +58,7 @@ def student_t():
     rng = np.random.default_rng(1)
     X = np.c_[np.ones(60), rng.standard_normal((60, 4))]
     y = X @ np.array([1.0, 0.5, -0.5, 0.2, 0.0]) + rng.standard_t(3, size=60)
-    return in_full(streammc.from_arrays(X, y), streammc.models.student_t())
+    return in_full(streammc.from_arrays(X, y), streammc.models.student_t(PRIOR))
 
 
 def in_full(store, model):

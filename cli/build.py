@@ -35,7 +35,10 @@ def make_model(
     priors: Sequence[tuple[str, str]] = (),
     allow_code: bool = False,
 ) -> Any:
-    """Return the model ``name`` with the priors of ``--prior`` and ``--prior-scale``."""
+    """Return the model ``name`` with the priors of ``--prior`` and ``--prior-scale``.
+
+    What they leave is left to the model, whose defaults scale with the data.
+    """
     prior = make_prior(prior_scale, priors)
     given = dict(options or {})
     unknown = [key for key in given if key not in model_options(name, allow_code)]
@@ -44,18 +47,8 @@ def make_model(
     return find_model(name, allow_code)(prior=prior, **given)
 
 
-def settled_prior_scale(name: str, scale: float | None) -> float | None:
-    """Return the scale of ``--prior-scale``: 10, or ``None`` where the model has its own prior."""
-    from streammc.models.linear import default_prior
-
-    own = scale is None and name in registry.MODELS
-    if own and registry.model(name)().prior != default_prior():
-        return None
-    return 10.0 if scale is None else scale
-
-
 def make_prior(scale: float | None, items: Sequence[tuple[str, str]]) -> Any:
-    """Return the prior of ``--prior`` pairs; Normal(0, scale) where they name nothing.
+    """Return the prior of ``--prior`` pairs and ``--prior-scale``; ``None`` without them.
 
     Parameters
     ----------
@@ -79,7 +72,7 @@ def make_prior(scale: float | None, items: Sequence[tuple[str, str]]) -> Any:
         priors[key] = parse(text)
     if scale is None and "*" not in priors:
         return priors or None
-    rest = priors.setdefault("*", normal(scale=scale or 10.0))
+    rest = priors["*"] if scale is None else priors.setdefault("*", normal(scale))
     return rest if len(priors) == 1 else as_prior(priors)
 
 
@@ -153,6 +146,7 @@ def model_of_run(
     IdentityError
         If that code is not what it was when the run began.
     """
+    from streammc.control_variates.default_priors import as_recorded
     from streammc.sampling.identity import registered_model
 
     address = str((settings or {}).get("model"))
@@ -160,6 +154,7 @@ def model_of_run(
         options, _ = split_options(address, list(settings["option"].items()), allow_code)
         priors = list(settings["prior"].items())
         model = make_model(address, settings["prior_scale"], options, priors, allow_code)
+        model = as_recorded(model, identity["model"])
         if model.describe() != identity["model"]:
             raise IdentityError(
                 f"expected the model {address!r} as it was when the run began, found other code or "

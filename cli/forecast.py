@@ -24,8 +24,10 @@ def forecast(output: Output, interruption: Interruption, job: Job) -> dict[str, 
     RefusedError
         If the sampler was asked for by name and cannot be right here.
     """
+    from streammc.control_variates.default_priors import resolved
     from streammc.numerics.threads import available_threads
     from streammc.sampling.identity import IMPLIED, implied
+    from streammc.sampling.prior_texts import describe_priors
     from streammc.sampling.setup import decide
 
     dataset = job.tempered
@@ -66,6 +68,7 @@ def forecast(output: Output, interruption: Interruption, job: Job) -> dict[str, 
         "temperature": job.temperature,
         **({IMPLIED: heat} if (heat := implied(dataset, setup.sampler)) != 1.0 else {}),
         "reason": setup.reason,
+        "priors": describe_priors(resolved(job.model, dataset), setup.cv.labels),
         "n_rows": job.dataset.n_rows,
         **sizes,
         "predicted_variance": None if plan is None else plan.predicted["variance"],

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from streammc.cli.output import Output, fields, number, table
 from streammc.sampling.advice import NOISE_WARNING
+from streammc.sampling.prior_texts import default_priors_text
 
 COLUMNS: Final = ("mean", "sd", "mcse_mean", "ess_bulk", "ess_tail", "r_hat", "q5", "median", "q95")
 CHECK_FAILED: Final = 1
@@ -93,6 +94,8 @@ def human_run(document: Mapping[str, Any]) -> str:
         parts.append("on the table's own scale:\n" + parameter_table(original))
     if document.get("ratios"):
         parts.append(ratio_text(document["ratios"]))
+    if document.get("priors") and (line := default_priors_text(document["priors"])):
+        parts.append(line)
     if document.get("audit"):
         parts.append(audit_text(document["audit"]))
     if document.get("sampling"):

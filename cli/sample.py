@@ -75,8 +75,9 @@ def sample(
     The same command again resumes an interrupted run, leaves a finished one as it is,
     and with more --draws extends it.
     """
-    from streammc.cli.build import make_model, make_sampler, settled_prior_scale, split_options
+    from streammc.cli.build import make_model, make_sampler, split_options
     from streammc.cli.execute import Job, check_job, execute
+    from streammc.cli.priors import announced_priors
     from streammc.cli.receipt import require_apart
     from streammc.cli.report import run_document, show_run
     from streammc.control_variates.expansion import ControlVariates
@@ -87,7 +88,6 @@ def sample(
     where = parse_scheduler(scheduler)
     require_apart(output, [store])
     of_model, of_sampler = split_options(model, option, allow_code)
-    prior_scale = settled_prior_scale(model, prior_scale)
     built = make_model(model, prior_scale, of_model, prior, allow_code)
     chosen = make_sampler(sampler, flags, of_sampler)
     reason = ""
@@ -96,6 +96,8 @@ def sample(
         reason = f"{chosen.name}, because options of its own were given ({', '.join(asked)})"
         printer.note(f"sampler {reason}")
     dataset = open_store(store)
+    if dry_run or not RunDirectory.exists(output):  # a run has the priors that it began with
+        built = announced_priors(printer, built, dataset)
     if seed is None and not RunDirectory.exists(output) and not dry_run:
         seed = secrets.randbits(32)
         printer.note(f"seed {seed}: new, kept with the run", seed=seed)
@@ -139,10 +141,12 @@ def sample(
     interruption = ctx.find_root().obj
     if dry_run:
         from streammc.cli.forecast import forecast
+        from streammc.sampling.prior_texts import default_priors_text
 
         check_job(job)
         document = forecast(printer, interruption, job)
-        printer.result(document, fields(document))
+        shown = {**document, "priors": default_priors_text(document["priors"])}
+        printer.result(document, fields(shown))
         return 0
     summary = execute(printer, interruption, job)
     return show_run(printer, run_document(output, summary), check)

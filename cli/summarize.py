@@ -59,8 +59,9 @@ def summarize(
     scheduler: str | None,
 ) -> None:
     """Find the posterior mode of STORE and the expansion there, in one or a few passes."""
-    from streammc.cli.build import make_model, settled_prior_scale
+    from streammc.cli.build import make_model
     from streammc.cli.inspect import control_variates_document, describe_control_variates
+    from streammc.cli.priors import announced_priors
     from streammc.control_variates.certify import compute
     from streammc.control_variates.expansion import ControlVariates
     from streammc.estimators.tempered import tempered
@@ -74,9 +75,9 @@ def summarize(
         output if output is not None else f"{store.rstrip(os.sep).removesuffix('.zarr')}.cv.zarr"
     )
     require_apart(target, [store])
-    prior_scale = settled_prior_scale(model, prior_scale)
     built = make_model(model, prior_scale, dict(option), prior, allow_code)
     dataset, heat = open_store(store), Schedule.parse(temperature).final
+    built = announced_priors(printer, built, dataset)
     asked = {
         "command": "summarize",
         "store": dataset.address,

@@ -34,8 +34,8 @@ class Family:
     """What the error of each is relative to: the largest term of the sum; default: itself."""
     options: dict[str, Any] = field(default_factory=dict)
     """Of the builder, where its default is too large for these tests."""
-    prior_scale: float = 10.0
-    """Of the normal prior of a coefficient, by default."""
+    prior_scale: float | None = None
+    """Of the default normal prior of a coefficient; ``None`` scales with the data."""
 
 
 def logistic_log_lik(y: mpf, eta: mpf) -> mpf:

@@ -18,6 +18,7 @@ from streammc.models import (
     student_t,
 )
 from streammc.numerics.sums import taylor
+from streammc.priors import normal
 from streammc.samplers.hamiltonian import Problem
 from streammc.stores.memory import from_arrays
 from streammc.subsampling.alias import AliasTable
@@ -69,7 +70,7 @@ class Small:
     ):
         rng = np.random.default_rng(seed)
         self.kind = model
-        self.model = BUILDERS[model](prior=prior)
+        self.model = BUILDERS[model](prior=normal(10.0) if prior is None else prior)
         self.X = np.c_[np.ones(n), rng.normal(size=(n, d - 1)) * 1.5][:, :d].copy()
         eta = self.X @ rng.normal(size=d)
         if model in ("logistic", "probit"):

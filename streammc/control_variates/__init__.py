@@ -13,11 +13,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from streammc.control_variates.certify import compute
+    from streammc.control_variates.default_priors import resolved
     from streammc.control_variates.expansion import ControlVariates
 
-_LAZY: Final[dict[str, str]] = {"compute": "certify", "ControlVariates": "expansion"}
+_LAZY: Final[dict[str, str]] = {
+    "compute": "certify",
+    "ControlVariates": "expansion",
+    "resolved": "default_priors",
+}
 
-__all__ = ["ControlVariates", "compute"]
+__all__ = ["ControlVariates", "compute", "resolved"]
 
 
 class _CallableModule(ModuleType):

@@ -18,6 +18,7 @@ from streammc.control_variates.block_pass import (
     row_order,
 )
 from streammc.control_variates.conflict import prior_conflict
+from streammc.control_variates.default_priors import resolved
 from streammc.control_variates.draws import covering_draws
 from streammc.control_variates.expansion import ControlVariates, model_digest
 from streammc.control_variates.first_centre import first_centre
@@ -102,6 +103,7 @@ def compute(
     """
     started = time.perf_counter()
     require_rows(model)
+    model = resolved(model, dataset)
     dataset = tempered(dataset, Schedule.parse(temperature).final)
     theta, table, labels = check_request(dataset, model, order, passes, theta_star)
     cap = max(0, min(candidate_rows, memory_limit // (8 * (dataset.n_features + 3))))

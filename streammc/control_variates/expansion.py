@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.control_variates.block_pass import SUMMARY_COLUMNS
+from streammc.control_variates.default_priors import resolved
 from streammc.control_variates.scores import Histogram
 from streammc.errors import IdentityError, StoreError
 from streammc.estimators.tempered import split_fingerprint
@@ -252,6 +253,8 @@ class ControlVariates:
         self, dataset: Dataset | None, model: Model | None, name: str = "control variates"
     ) -> None:
         """Raise IdentityError unless these belong to ``dataset`` and ``model``."""
+        if dataset is not None and model is not None:
+            model = resolved(model, dataset)
         if dataset is not None and dataset.fingerprint != self.fingerprint:
             store, wanted = split_fingerprint(dataset.fingerprint)
             if split_fingerprint(self.fingerprint)[0] == store:

@@ -9,6 +9,7 @@ import numpy as np
 
 from streammc.control_variates.block_pass import SUMMARY_COLUMNS
 from streammc.control_variates.certify import check_request
+from streammc.control_variates.default_priors import resolved
 from streammc.control_variates.expansion import ControlVariates, model_digest
 from streammc.control_variates.scores import Histogram
 from streammc.control_variates.subset import draw_subset
@@ -39,6 +40,7 @@ def without_pass(dataset: Dataset, model: Model, start: float | None = None) -> 
         If the model has no finite start on these rows.
     """
     begun = time.perf_counter()
+    model = resolved(model, dataset)
     _, _, labels = check_request(dataset, model, 0, None, None)
     d = len(labels)
     rows_read = 0

@@ -8,11 +8,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numba import types
 
-from streammc.models.linear import LinearModel, default_prior
+from streammc.models.linear import LinearModel
 from streammc.models.responses import binary_fault
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit, vector
 from streammc.numerics.special import exp, log1p_unit
 from streammc.priors import PriorOption, as_prior
+from streammc.priors.scaled import logit_level
 from streammc.protocols import Index, Matrix, Vector
 
 
@@ -68,6 +69,7 @@ class Logistic(LinearModel):
 
     name: ClassVar[str] = "logistic"
     log_concave: ClassVar[bool] = True
+    level: ClassVar[Any] = staticmethod(logit_level)
     link_kernel: ClassVar[Any] = link
     analytic: ClassVar[bool] = True
     derivative_bounds: ClassVar[tuple[float, ...]] = (1.0, 0.25, 1.0 / (6.0 * math.sqrt(3.0)))
@@ -95,8 +97,9 @@ def logistic(prior: PriorOption | None = None) -> Logistic:
     Parameters
     ----------
     prior
-        Prior of the coefficients, or a mapping from their names to priors; ``None`` is
-        Normal(0, 10).
+        Prior of the coefficients, or a mapping from their names to priors; ``None``,
+        and what a mapping does not name, scales with the data: a slope is
+        Normal(0, 2.5 / sd(x)), the intercept is around the log odds of the mean.
 
     Raises
     ------
@@ -109,4 +112,4 @@ def logistic(prior: PriorOption | None = None) -> Logistic:
     >>> logistic().labels(["Intercept", "age"])
     ('beta[Intercept]', 'beta[age]')
     """
-    return Logistic(default_prior() if prior is None else as_prior(prior))
+    return Logistic(as_prior(prior))

@@ -6,11 +6,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from streammc.models.linear import LinearModel, default_prior
+from streammc.models.linear import LinearModel
 from streammc.models.responses import binary_fault
 from streammc.numerics.jit import LINK_SIGNATURE, jit
 from streammc.numerics.probit import log_ndtr_parts
 from streammc.priors import PriorOption, as_prior
+from streammc.priors.scaled import probit_level
 from streammc.protocols import Index, Matrix, Vector
 
 
@@ -45,6 +46,7 @@ class Probit(LinearModel):
 
     name: ClassVar[str] = "probit"
     log_concave: ClassVar[bool] = True
+    level: ClassVar[Any] = staticmethod(probit_level)
     link_kernel: ClassVar[Any] = link
     analytic: ClassVar[bool] = True
 
@@ -71,8 +73,9 @@ def probit(prior: PriorOption | None = None) -> Probit:
     Parameters
     ----------
     prior
-        Prior of the coefficients, or a mapping from their names to priors; ``None`` is
-        Normal(0, 10).
+        Prior of the coefficients, or a mapping from their names to priors; ``None``,
+        and what a mapping does not name, scales with the data: a slope is
+        Normal(0, 2.5 / sd(x)), the intercept is around the probit of the mean.
 
     Raises
     ------
@@ -85,4 +88,4 @@ def probit(prior: PriorOption | None = None) -> Probit:
     >>> probit().dim(3)
     3
     """
-    return Probit(default_prior() if prior is None else as_prior(prior))
+    return Probit(as_prior(prior))

@@ -7,11 +7,12 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from streammc.models.bernoulli_logit import chances
-from streammc.models.linear import LinearModel, default_prior
+from streammc.models.linear import LinearModel
 from streammc.models.responses import proportion_fault
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
 from streammc.numerics.special import exp, log1p_unit
 from streammc.priors import PriorOption, as_prior
+from streammc.priors.scaled import logit_level
 from streammc.protocols import Index, Matrix, Vector
 
 _LARGEST: Final = 1e300
@@ -62,6 +63,7 @@ class Binomial(LinearModel):
 
     name: ClassVar[str] = "binomial"
     log_concave: ClassVar[bool] = True
+    level: ClassVar[Any] = staticmethod(logit_level)
     link_kernel: ClassVar[Any] = link
     analytic: ClassVar[bool] = True
 
@@ -90,8 +92,9 @@ def binomial(prior: PriorOption | None = None) -> Binomial:
     Parameters
     ----------
     prior
-        Prior of the coefficients, or a mapping from their names to priors; ``None`` is
-        Normal(0, 10).
+        Prior of the coefficients, or a mapping from their names to priors; ``None``,
+        and what a mapping does not name, scales with the data: a slope is
+        Normal(0, 2.5 / sd(x)), the intercept is around the log odds of the mean.
 
     Raises
     ------
@@ -104,4 +107,4 @@ def binomial(prior: PriorOption | None = None) -> Binomial:
     >>> binomial().dim(3)
     3
     """
-    return Binomial(default_prior() if prior is None else as_prior(prior))
+    return Binomial(as_prior(prior))

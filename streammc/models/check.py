@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from streammc.errors import ConfigError, ModelError
+from streammc.priors.scaled import with_defaults
 from streammc.protocols import Matrix, Model, Rows, Vector
 
 STEP: Final = 2.0**-10
@@ -175,13 +176,14 @@ def _interface(model: Model, y: Vector, rng: np.random.Generator) -> Finding:
     labels = model.labels(names)
     rows = Rows(rng.standard_normal((len(y), 2)), y, np.zeros(len(y)), np.ones(len(y)))
     start = _start(model, rows)
+    prior = with_defaults(model, rows, names).prior_table(labels)
     faults = {
         "dim": model.dim(2) != 2 * model.n_linear + model.n_scalar,
         "labels": len(labels) != model.dim(2) or len(set(labels)) != len(labels),
         "response_fault": model.response_fault(y) is not None,
         "start": start.shape != (model.dim(2),) or not np.isfinite(start).all(),
         "describe": json.loads(json.dumps(model.describe())) != model.describe(),
-        "prior": model.prior_table(labels).shape != (model.dim(2), 5),
+        "prior": prior.shape != (model.dim(2), 5),
     }
     wrong = [name for name, fault in faults.items() if fault]
     return Finding("interface", len(wrong), 0, ", ".join(wrong))

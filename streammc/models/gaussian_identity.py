@@ -8,11 +8,12 @@ import numpy as np
 
 from streammc.models.gaussian_sums import gaussian_sums
 from streammc.models.least_squares import location_scale
-from streammc.models.linear import LinearModel, default_prior
+from streammc.models.linear import LinearModel
 from streammc.models.responses import real_fault
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
 from streammc.numerics.special import exp, within
 from streammc.priors import PriorOption, as_prior
+from streammc.priors.scaled import response_level
 from streammc.protocols import Index, Matrix, Rows, Vector
 
 _HALF_LOG_2PI: Final = 0.9189385332046728
@@ -68,6 +69,8 @@ class Gaussian(LinearModel):
 
     name: ClassVar[str] = "gaussian"
     location_scale: ClassVar[bool] = True
+    level: ClassVar[Any] = staticmethod(response_level)
+    response_scales: ClassVar[tuple[str, ...]] = ("sigma",)
     link_kernel: ClassVar[Any] = link
 
     @property
@@ -106,9 +109,11 @@ def gaussian(prior: PriorOption | None = None) -> Gaussian:
     Parameters
     ----------
     prior
-        Prior, or a mapping from the names of parameters to priors; ``None`` is
-        Normal(0, 10) on the coefficients and
-        half-Student-t(3, 10) on ``sigma``.
+        Prior, or a mapping from the names of parameters to priors; ``None``, and what
+        a mapping does not name, scales with the data: a slope is
+        Normal(0, 2.5 sd(y) / sd(x)), the intercept is around mean(y), and ``sigma`` is
+        half-Student-t(3, 2.5 sd(y)). One prior for all fixes ``sigma`` at
+        half-Student-t(3, 10).
 
     Raises
     ------
@@ -121,4 +126,4 @@ def gaussian(prior: PriorOption | None = None) -> Gaussian:
     >>> gaussian().labels(["Intercept"])
     ('beta[Intercept]', 'sigma')
     """
-    return Gaussian(default_prior() if prior is None else as_prior(prior))
+    return Gaussian(as_prior(prior))

@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from streammc.errors import ConfigError
-from streammc.models.linear import LinearModel, default_prior
+from streammc.models.linear import LinearModel
 from streammc.numerics.jit import LINK_SIGNATURE, jit
 from streammc.numerics.sums import taylor
-from streammc.priors import PriorOption, as_prior
+from streammc.priors import FamilyPrior, PriorOption, as_prior
+from streammc.priors.scaled import means
 from streammc.protocols import Index, Matrix, Rows, Vector
 
 
@@ -101,6 +102,12 @@ class GaussianMean(LinearModel):
         """Return zeros (m,): the observations are the columns, not the response."""
         return np.zeros(eta.shape[1])
 
+    def default_priors(
+        self, labels: Sequence[str], feature_names: Sequence[str], rows: Rows
+    ) -> dict[str, FamilyPrior]:
+        """Return priors of the means in the units of the columns, by label."""
+        return dict(zip(labels, means(rows, self.covariance), strict=True))
+
     def start(self, rows: Rows) -> Vector:
         """Return the weighted mean of the rows (d,)."""
         mean: Vector = rows.weight @ rows.X / max(float(rows.weight.sum()), 1e-300)
@@ -159,7 +166,8 @@ def gaussian_mean(
     dim
         d, where ``covariance`` is one number; 1 by default.
     prior
-        Prior of ``mu``; ``None`` is Normal(0, 10).
+        Prior of ``mu``; ``None``, and what a mapping does not name, scales with the data: it
+        is Normal(mean(x), 2.5 sd(x)) for the mean of column x.
 
     Raises
     ------
@@ -173,4 +181,4 @@ def gaussian_mean(
     ('mu[a]', 'mu[b]')
     """
     rows = as_covariance(covariance, dim)
-    return GaussianMean(default_prior() if prior is None else as_prior(prior), rows)
+    return GaussianMean(as_prior(prior), rows)

@@ -11,13 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.errors import ConfigError, ModelError
-from streammc.priors import as_prior, normal
+from streammc.priors import FamilyPrior, as_prior, normal
+from streammc.priors.scaled import Level, coefficients, scale_prior
 from streammc.protocols import Index, Matrix, Prior, Rows, Vector
 
 
 def default_prior() -> Prior:
-    """Return Normal(0, 10) on every coefficient."""
+    """Return Normal(0, 10) on every coefficient: the default where none scales with the data."""
     return normal(scale=10.0)
+
+
+def scaled_prior() -> Prior:
+    """Return the default priors, which scale with the data."""
+    return as_prior(None)
 
 
 MOST_PREDICTORS: Final = 256
@@ -33,6 +39,11 @@ def refuse_many_predictors(p: int, what: str) -> None:
         )
 
 
+def _unknown_level(rows: Rows) -> Level:
+    """Return the level where the link is not known."""
+    return Level()
+
+
 @dataclass(frozen=True)
 class LinearModel(ABC):
     """One linear predictor ``eta_i = offset_i + x_i . beta``, shared parameters, a link.
@@ -44,9 +55,13 @@ class LinearModel(ABC):
     then the locations, then the scales.
     """
 
-    prior: Prior = field(default_factory=default_prior)
+    prior: Prior = field(default_factory=scaled_prior)
 
     name: ClassVar[str]
+    level: ClassVar[Any] = staticmethod(_unknown_level)
+    """Location and scale of a linear predictor, from rows: see ``priors.scaled.Level``."""
+    response_scales: ClassVar[tuple[str, ...]] = ()
+    """The scale parameters that are in the units of the response."""
     link_kernel: ClassVar[Any]
     n_linear: ClassVar[int] = 1
     sums_kernel: ClassVar[Any] = None
@@ -127,8 +142,27 @@ class LinearModel(ABC):
 
     def prior_table(self, labels: Sequence[str]) -> Matrix:
         """Return the table of the prior, a row per label."""
+        return self.prior.table(labels, self.positive_flags(labels))
+
+    def positive_flags(self, labels: Sequence[str]) -> list[bool]:
+        """Return whether each parameter with a prior by name is positive."""
         n = len(self.scales)
-        return self.prior.table(labels, [False] * (len(labels) - n) + [True] * n)
+        return [False] * (len(labels) - n) + [True] * n
+
+    def default_priors(
+        self, labels: Sequence[str], feature_names: Sequence[str], rows: Rows
+    ) -> dict[str, FamilyPrior]:
+        """Return the default priors that scale with the data, by label.
+
+        The others are fixed: ``priors.by_name``. ``rows`` stand for all rows, those with an
+        invalid response left out.
+        """
+        if not self.n_linear:
+            return {}
+        level = type(self).level(rows)
+        each = coefficients(rows, feature_names, level)
+        found = dict(zip(labels, each * self.n_linear, strict=False))
+        return found | {name: scale_prior(level.unit) for name in self.response_scales}
 
     @abstractmethod
     def response_fault(self, y: Vector) -> tuple[Index, str] | None:

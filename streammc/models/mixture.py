@@ -13,10 +13,11 @@ from numpy.typing import ArrayLike
 
 from streammc.errors import ConfigError
 from streammc.models.known_covariance import as_covariance
-from streammc.models.linear import LinearModel, default_prior, refuse_many_predictors
+from streammc.models.linear import LinearModel, refuse_many_predictors
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
 from streammc.numerics.special import exp, log
-from streammc.priors import PriorOption, as_prior
+from streammc.priors import FamilyPrior, PriorOption, as_prior
+from streammc.priors.scaled import means
 from streammc.protocols import Index, Matrix, Rows, Vector
 
 _TILE: Final = 64
@@ -178,6 +179,13 @@ class GaussianMixture(LinearModel):
         """Return zeros (m,): the observations are the columns, not the response."""
         return np.zeros(eta.shape[1])
 
+    def default_priors(
+        self, labels: Sequence[str], feature_names: Sequence[str], rows: Rows
+    ) -> dict[str, FamilyPrior]:
+        """Return priors of the means in the units of the columns, the same for all components."""
+        each = means(rows, self.covariance) * len(self.weights)
+        return dict(zip(labels, each, strict=True))
+
     def start(self, rows: Rows) -> Vector:
         """Return means (K q,): slices along the widest direction, then some steps of EM.
 
@@ -249,7 +257,8 @@ def gaussian_mixture(
     dim
         q, where ``covariance`` is one number; 1 by default.
     prior
-        Prior of the means, or a mapping by name; ``None`` is Normal(0, 10).
+        Prior of the means, or a mapping by name; ``None``, and what a mapping does not name,
+        scales with the data: it is Normal(mean(x), 2.5 sd(x)) for column x.
 
     Raises
     ------
@@ -275,6 +284,4 @@ def gaussian_mixture(
     refuse_many_predictors(components * len(rows), "components times columns")
     if weights is None or abs(shares.sum() - 1.0) > 1e-12:
         shares = shares / shares.sum()
-    return GaussianMixture(
-        default_prior() if prior is None else as_prior(prior), tuple(shares.tolist()), rows
-    )
+    return GaussianMixture(as_prior(prior), tuple(shares.tolist()), rows)

@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streammc.errors import ConfigError
-from streammc.models.linear import LinearModel, default_prior, refuse_many_predictors
+from streammc.models.linear import LinearModel, refuse_many_predictors
 from streammc.models.mixture_free_link import link
 from streammc.numerics.prior import CONSTANT, FLAT, HALF_NORMAL, KIND, LOCATION, LOG_FLAT, NORMAL
 from streammc.numerics.prior import SCALE as PRIOR_SCALE
 from streammc.numerics.simplex import dirichlet_rows, log_odds_of, weights_of
-from streammc.priors import PriorOption, as_prior
+from streammc.priors import FamilyPrior, PriorOption, as_prior
+from streammc.priors.scaled import WIDTH, located, scale_prior, shares, spread
 from streammc.protocols import Index, Matrix, Rows, Vector
 
 _EM_STEPS: Final = 50
@@ -124,12 +125,24 @@ class GaussianMixtureFree(LinearModel):
                     f"{self.name}: expected no prior of {name!r}, found one: weights have a "
                     "Dirichlet prior; give the option concentration"
                 )
-        end = len(self.locations) + len(self.scales)
-        positive = [False] * self.components + [True] * len(self.scales)
-        table = self.prior.table(labels[:end], positive)
+        flags = self.positive_flags(labels)
+        table = self.prior.table(labels[: len(flags)], flags)
         if self.ordered:
             _order(table, self.name)
         return np.vstack([table, dirichlet_rows(self.concentration)])
+
+    def positive_flags(self, labels: Sequence[str]) -> list[bool]:
+        """Return whether each mean and standard deviation is positive; weights have no name."""
+        return [False] * self.components + [True] * len(self.scales)
+
+    def default_priors(
+        self, labels: Sequence[str], feature_names: Sequence[str], rows: Rows
+    ) -> dict[str, FamilyPrior]:
+        """Return priors of means and standard deviations in the units of the column."""
+        mean, sd, _ = spread(rows.X[:, 0], shares(rows))
+        unit = sd or self.scale or abs(mean) or 1.0
+        found = dict.fromkeys(self.locations, located(mean, WIDTH * unit))
+        return found | dict.fromkeys(self.scales, scale_prior(unit))
 
     def response_fault(self, y: Vector) -> tuple[Index, str] | None:
         """Return ``None``: there is no response."""
@@ -241,8 +254,9 @@ def gaussian_mixture_free(
         Of the Dirichlet prior of the weights: a number for all, or K; 1 is uniform. Of two
         components ``[a, b]`` is Beta(a, b) of ``weight[0]``.
     prior
-        Prior of the means, or a mapping by name; ``None`` is Normal(0, 10) on means and
-        half-Student-t(3, 10) on scales.
+        Prior of the means, or a mapping by name; ``None``, and what a mapping does
+        not name, scales with the data: Normal(mean(x), 2.5 sd(x)) on means and
+        half-Student-t(3, 2.5 sd(x)) on scales.
 
     Raises
     ------
@@ -278,7 +292,7 @@ def gaussian_mixture_free(
         )
     refuse_many_predictors(3 * components - 1, "parameters")
     return GaussianMixtureFree(
-        default_prior() if prior is None else as_prior(prior),
+        as_prior(prior),
         components,
         ordered,
         None if scale is None else float(scale),

@@ -13,7 +13,7 @@ from streammc.errors import ConfigError
 from streammc.models.linear import LinearModel
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
 from streammc.numerics.special import exp, log1p_unit
-from streammc.priors import PriorOption, as_prior, normal
+from streammc.priors import PriorOption, as_prior, fixed_priors, normal
 from streammc.priors.names import REST, choose
 from streammc.protocols import Index, Matrix, Prior, Rows, Vector
 
@@ -174,8 +174,9 @@ def gaussian_mixture_tied(
 def _completed(option: PriorOption | None) -> Prior:
     """Return the prior, with the defaults of what a mapping does not name."""
     if option is None:
-        return as_prior(DEFAULTS)
+        return fixed_priors(DEFAULTS)
     if isinstance(option, Mapping) and option and REST not in option:
         named = choose("the prior", dict(option), LABELS)
-        return as_prior({**option, **{key: DEFAULTS[key] for key in LABELS if key not in named}})
+        rest = {key: DEFAULTS[key] for key in LABELS if key not in named}
+        return fixed_priors({**option, **rest})
     return as_prior(option)

@@ -7,13 +7,14 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from streammc.models.linear import LinearModel, default_prior
+from streammc.models.linear import LinearModel
 from streammc.models.poisson_log import poisson
 from streammc.models.responses import count_fault
 from streammc.numerics.gamma import rising
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
 from streammc.numerics.special import exp, log1p_unit_parts, log_factorial, select, within
 from streammc.priors import PriorOption, as_prior
+from streammc.priors.scaled import log_level
 from streammc.protocols import Index, Matrix, Rows, Vector
 
 _MOST: Final = 700.0
@@ -99,6 +100,7 @@ class NegativeBinomial(LinearModel):
     """Negative binomial regression; build it with :func:`negative_binomial`."""
 
     name: ClassVar[str] = "negative-binomial"
+    level: ClassVar[Any] = staticmethod(log_level)
     link_kernel: ClassVar[Any] = link
 
     @property
@@ -150,9 +152,9 @@ def negative_binomial(prior: PriorOption | None = None) -> NegativeBinomial:
     Parameters
     ----------
     prior
-        Prior, or a mapping from the names of parameters to priors; ``None`` is
-        Normal(0, 10) on the coefficients and
-        half-Student-t(3, 10) on ``phi``.
+        Prior, or a mapping from the names of parameters to priors; ``None``, and what
+        a mapping does not name, scales with the data: a slope is Normal(0, 2.5 / sd(x)), the
+        intercept is around the log of the mean rate; ``phi`` is half-Student-t(3, 10).
 
     Raises
     ------
@@ -165,4 +167,4 @@ def negative_binomial(prior: PriorOption | None = None) -> NegativeBinomial:
     >>> negative_binomial().labels(["Intercept"])
     ('beta[Intercept]', 'phi')
     """
-    return NegativeBinomial(default_prior() if prior is None else as_prior(prior))
+    return NegativeBinomial(as_prior(prior))

@@ -8,11 +8,12 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from streammc.models.least_squares import least_squares
-from streammc.models.linear import LinearModel, default_prior
+from streammc.models.linear import LinearModel
 from streammc.models.responses import count_fault
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
 from streammc.numerics.special import exp, log_factorial
 from streammc.priors import PriorOption, as_prior
+from streammc.priors.scaled import log_level
 from streammc.protocols import Index, Matrix, Rows, Vector
 
 _MAX_ETA: Final = 710.0
@@ -63,6 +64,7 @@ class Poisson(LinearModel):
 
     name: ClassVar[str] = "poisson"
     log_concave: ClassVar[bool] = True
+    level: ClassVar[Any] = staticmethod(log_level)
     link_kernel: ClassVar[Any] = link
     analytic: ClassVar[bool] = True
 
@@ -127,8 +129,9 @@ def poisson(prior: PriorOption | None = None) -> Poisson:
     Parameters
     ----------
     prior
-        Prior of the coefficients, or a mapping from their names to priors; ``None`` is
-        Normal(0, 10).
+        Prior of the coefficients, or a mapping from their names to priors; ``None``,
+        and what a mapping does not name, scales with the data: a slope is
+        Normal(0, 2.5 / sd(x)), the intercept is around the log of the mean rate.
 
     Raises
     ------
@@ -141,4 +144,4 @@ def poisson(prior: PriorOption | None = None) -> Poisson:
     >>> poisson().dim(3)
     3
     """
-    return Poisson(default_prior() if prior is None else as_prior(prior))
+    return Poisson(as_prior(prior))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from streammc.errors import ConfigError, ModelError
 from streammc.models.responses import real_fault
 from streammc.models.squared_exponential_joint import joint
-from streammc.priors import FamilyPrior, NamedPriors, PriorOption, as_prior
+from streammc.priors import FamilyPrior, NamedPriors, PriorOption, as_prior, fixed_priors
 from streammc.priors.by_name import DEFAULT_OF
 from streammc.priors.names import REST
 from streammc.protocols import Index, Matrix, Prior, Rows, Vector
@@ -30,7 +30,7 @@ def default_priors(noise: str = "sd") -> Prior:
     """Return the priors of van de Meent, Paige and Wood (2014)."""
     last = NOISES["variance" if noise == "variance" else "sd"]
     names = {f"{LENGTH}*": LENGTH, HEIGHT: HEIGHT, last: last}
-    return as_prior({key: DEFAULT_OF[name] for key, name in names.items()})
+    return fixed_priors({key: DEFAULT_OF[name] for key, name in names.items()})
 
 
 @dataclass(frozen=True)
@@ -56,13 +56,12 @@ class GaussianProcess:
         if not isinstance(self.ard, bool):
             raise ConfigError(f"ard must be true or false, found {self.ard!r}")
         prior = as_prior(self.prior)
-        named = isinstance(prior, NamedPriors) and REST not in dict(prior.priors)
-        if not named:
+        if not isinstance(prior, NamedPriors) or REST in dict(prior.priors):
             raise ConfigError(
                 f"{self.name}: expected priors by name, found one for all coefficients, of which "
                 f"there are none: write {HEIGHT}=gamma(4, 1), for example"
             )
-        object.__setattr__(self, "prior", prior)
+        object.__setattr__(self, "prior", NamedPriors(prior.priors))
 
     @property
     def link(self) -> Any:
@@ -108,7 +107,11 @@ class GaussianProcess:
 
     def prior_table(self, labels: Sequence[str]) -> Matrix:
         """Return the table of the prior, a row per label."""
-        return self.prior.table(labels, [True] * len(labels))
+        return self.prior.table(labels, self.positive_flags(labels))
+
+    def positive_flags(self, labels: Sequence[str]) -> list[bool]:
+        """Return whether each parameter is positive: all are."""
+        return [True] * len(labels)
 
     def response_fault(self, y: Vector) -> tuple[Index, str] | None:
         """Return where ``y`` is not finite."""

@@ -11,12 +11,13 @@ import numpy as np
 
 from streammc.errors import ConfigError
 from streammc.models.least_squares import location_scale
-from streammc.models.linear import LinearModel, default_prior
+from streammc.models.linear import LinearModel
 from streammc.models.responses import real_fault
 from streammc.numerics.gamma import rising
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
 from streammc.numerics.special import exp, log1p_parts, select, within
 from streammc.priors import PriorOption, as_prior
+from streammc.priors.scaled import response_level
 from streammc.protocols import Index, Matrix, Rows, Vector
 
 _HALF_LOG_2PI: Final = 0.9189385332046728
@@ -179,6 +180,8 @@ class StudentT(LinearModel):
 
     name: ClassVar[str] = "student-t"
     location_scale: ClassVar[bool] = True
+    level: ClassVar[Any] = staticmethod(response_level)
+    response_scales: ClassVar[tuple[str, ...]] = ("sigma",)
 
     def __post_init__(self) -> None:
         """Refuse degrees of freedom that are not a number above 0."""
@@ -248,9 +251,9 @@ def student_t(prior: PriorOption | None = None, df: float | None = None) -> Stud
     Parameters
     ----------
     prior
-        Prior, or a mapping from the names of parameters to priors; ``None`` is
-        Normal(0, 10) on the coefficients,
-        half-Student-t(3, 10) on ``sigma`` and Gamma(2, 0.1) on ``nu``.
+        Prior, or a mapping from the names of parameters to priors; ``None``, and what
+        a mapping does not name, scales with the data as in ``gaussian``; ``nu`` is
+        Gamma(2, 0.1).
     df
         Degrees of freedom nu; ``None`` samples them.
 
@@ -267,4 +270,4 @@ def student_t(prior: PriorOption | None = None, df: float | None = None) -> Stud
     >>> student_t(df=5).labels(["Intercept"])
     ('beta[Intercept]', 'sigma')
     """
-    return StudentT(default_prior() if prior is None else as_prior(prior), df)
+    return StudentT(as_prior(prior), df)

@@ -12,7 +12,7 @@ from numba.core.registry import CPUDispatcher
 
 from streammc.errors import ConfigError, ModelError
 from streammc.models.code_digest import code_digest
-from streammc.models.linear import LinearModel, default_prior
+from streammc.models.linear import LinearModel
 from streammc.models.quick_check import refuse_wrong_derivatives
 from streammc.numerics.jit import LINK_SIGNATURE
 from streammc.priors import PriorOption, as_prior
@@ -260,7 +260,7 @@ def user(
     functions = {key: function for key, function in given.items() if function is not None}
     used = [part for part in (link, *parts) if part is not None]
     return UserModel(
-        default_prior() if prior is None else as_prior(prior),
+        as_prior(prior),
         name,
         kernel,
         tuple(predictors),

@@ -6,7 +6,7 @@ with one row per component of theta.
 
 from __future__ import annotations
 
-from streammc.priors.by_name import NamedPriors, PriorOption, as_prior
+from streammc.priors.by_name import NamedPriors, PriorOption, ScaledPriors, as_prior, fixed_priors
 from streammc.priors.coefficients import laplace, normal, student_t
 from streammc.priors.either import flat, uniform
 from streammc.priors.family import FamilyPrior
@@ -25,8 +25,10 @@ __all__ = [
     "FamilyPrior",
     "NamedPriors",
     "PriorOption",
+    "ScaledPriors",
     "as_prior",
     "exponential",
+    "fixed_priors",
     "flat",
     "from_description",
     "gamma",

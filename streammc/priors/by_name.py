@@ -20,9 +20,9 @@ PriorOption: TypeAlias = Prior | Mapping[str, FamilyPrior]
 """What a model takes: one prior for all coefficients, or priors by name."""
 
 DEFAULT: Final = normal(scale=10.0)
-"""Of a coefficient."""
+"""Of a parameter of any sign whose default does not scale with the data."""
 DEFAULT_POSITIVE: Final = half_student_t(df=3.0, scale=10.0)
-"""Of a positive parameter, such as ``sigma`` and ``phi``."""
+"""Of a positive parameter whose default does not scale with the data, such as ``phi``."""
 DEFAULT_OF: Final = {
     "nu": gamma(shape=2.0, rate=0.1),
     "length_scale": lognormal(location=0.5, scale=1.0),
@@ -32,13 +32,25 @@ DEFAULT_OF: Final = {
 }
 """Of positive parameters with a default of their own: degrees of freedom ``nu``, and those of
 a Gaussian process (van de Meent, Paige and Wood 2014)."""
+BY_NAME: Final = "by_name"
+SCALED: Final = "scaled"
+"""Families, in descriptions, of priors by name: with numbers, and before the data are seen."""
 
 
 @dataclass(frozen=True)
 class NamedPriors:
-    """A prior per parameter; build it by giving a model a mapping."""
+    """A prior per parameter, with fixed defaults for the others.
+
+    Attributes
+    ----------
+    priors
+        Names or patterns with their priors.
+    scaled
+        Labels whose prior is a default that was scaled with the data; in ``priors`` too.
+    """
 
     priors: tuple[tuple[str, FamilyPrior], ...]
+    scaled: tuple[str, ...] = ()
 
     def table(self, labels: Sequence[str], positive: Sequence[bool] = ()) -> Matrix:
         """Return the (d, 5) table; see ``FamilyPrior.table``.
@@ -51,55 +63,98 @@ class NamedPriors:
         ConfigError
             If a name or pattern does not fit (``names.choose``), or a family does not.
         """
+        flags = positive_flags(labels, positive)
+        return assemble(labels, flags, self.each(labels, flags))
+
+    def each(self, labels: Sequence[str], positive: Sequence[bool]) -> list[FamilyPrior | None]:
+        """Return the prior of every label, ``None`` where it is the fixed default."""
         priors = dict(self.priors)
         rest = priors.pop(REST, None)
-        flags = positive_flags(labels, positive)
         chosen = choose("the prior", priors, labels)
-        return assemble(
-            labels,
-            flags,
-            [
-                priors[chosen[label]] if label in chosen else None if flag else rest
-                for label, flag in zip(labels, flags, strict=True)
-            ],
-        )
+        return [
+            priors[chosen[label]] if label in chosen else None if flag else rest
+            for label, flag in zip(labels, positive, strict=True)
+        ]
 
     def describe(self) -> dict[str, Any]:
         """Return the priors by name as JSON types."""
         return {
-            "family": "by_name",
+            "family": BY_NAME,
             "priors": {name: prior.describe() for name, prior in self.priors},
+            **({"scaled": list(self.scaled)} if self.scaled else {}),
         }
+
+
+@dataclass(frozen=True)
+class ScaledPriors(NamedPriors):
+    """Priors of some parameters by name; the defaults of the others scale with the data.
+
+    It has no numbers before it has met the data: ``priors.scaled.with_defaults`` turns it
+    into :class:`NamedPriors`. The entry points of the library do so.
+    """
+
+    def table(self, labels: Sequence[str], positive: Sequence[bool] = ()) -> Matrix:
+        """Return the (d, 5) table where every parameter has a prior by name.
+
+        Raises
+        ------
+        ConfigError
+            If the prior of a parameter depends on the data.
+        """
+        flags = positive_flags(labels, positive)
+        for label, prior in zip(labels, self.each(labels, flags), strict=True):
+            if prior is None and _stem(label) not in DEFAULT_OF:
+                raise ConfigError(
+                    f"expected a prior of {label!r} with its numbers, found a default that scales "
+                    "with the data: name it, or call streammc.control_variates.resolved(model, "
+                    "dataset)"
+                )
+        return super().table(labels, positive)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the priors by name as JSON types."""
+        return {**super().describe(), "family": SCALED}
 
 
 def assemble(
     labels: Sequence[str], positive: Sequence[bool], priors: Sequence[FamilyPrior | None]
 ) -> Matrix:
-    """Return the (d, 5) table of one prior per label; ``None`` is the default.
+    """Return the (d, 5) table of one prior per label; ``None`` is the fixed default.
 
     Labels with the same prior object share its settings: a sequence has one number for
     each of them.
     """
+    out = np.zeros((len(labels), COLUMNS))
+    for prior, at in grouped(labels, positive, priors):
+        out[at] = prior.rows([labels[j] for j in at], [positive[j] for j in at])
+    return out
+
+
+def grouped(
+    labels: Sequence[str], positive: Sequence[bool], priors: Sequence[FamilyPrior | None]
+) -> list[tuple[FamilyPrior, list[int]]]:
+    """Return each prior object with the places of its labels; ``None`` is the fixed default."""
     groups: dict[int, tuple[FamilyPrior, list[int]]] = {}
     for j, prior in enumerate(priors):
         if prior is None:
             prior = _default(labels[j]) if positive[j] else DEFAULT
         groups.setdefault(id(prior), (prior, []))[1].append(j)
-    out = np.zeros((len(labels), COLUMNS))
-    for prior, at in groups.values():
-        out[at] = prior.rows([labels[j] for j in at], [positive[j] for j in at])
-    return out
+    return list(groups.values())
 
 
 def as_prior(option: object) -> Prior:
     """Return what a model was given as a prior; a mapping gives one per name.
+
+    One prior for all coefficients, or a mapping with ``"*"``, leaves nothing to the data:
+    positive parameters that are not named then have fixed defaults.
 
     Parameters
     ----------
     option
         A prior, or a mapping from names and patterns to priors: ``distance`` stands for
         ``beta[distance]``, ``*`` in a pattern for any text, ``"*"`` alone for the other
-        coefficients.
+        coefficients. ``None``, and what a mapping without ``"*"`` does not name, is the
+        default of the model, which scales with the data.
 
     Raises
     ------
@@ -108,11 +163,13 @@ def as_prior(option: object) -> Prior:
 
     Examples
     --------
-    >>> from streammc.priors import as_prior, half_cauchy, laplace, normal
-    >>> prior = as_prior({"beta[C(day)*": laplace(scale=0.5), "sigma": half_cauchy(2.5)})
+    >>> from streammc.priors import as_prior, laplace, normal
+    >>> prior = as_prior({"beta[C(day)*": laplace(scale=0.5), "*": normal(5.0)})
     >>> prior.table(["beta[Intercept]", "beta[C(day)[Mo]]", "sigma"], [False, False, True])[:, 2]
-    array([10. ,  0.5,  2.5])
+    array([ 5. ,  0.5, 10. ])
     """
+    if option is None:
+        return ScaledPriors(())
     if isinstance(option, Mapping):
         if not option:
             raise ConfigError("prior must name at least one parameter, found an empty mapping")
@@ -121,10 +178,18 @@ def as_prior(option: object) -> Prior:
                 raise ConfigError(f"prior must have names as keys, found {name!r}")
             if not isinstance(prior, FamilyPrior):
                 raise ConfigError(_not_a_prior(f"prior of {name!r}", prior))
-        return NamedPriors(tuple(sorted(option.items(), key=lambda pair: pair[0])))
+        kind = NamedPriors if REST in option else ScaledPriors
+        return kind(tuple(sorted(option.items(), key=lambda pair: pair[0])))
     if not (hasattr(option, "table") and hasattr(option, "describe")):
         raise ConfigError(_not_a_prior("prior", option))
     return option
+
+
+def fixed_priors(option: Mapping[str, FamilyPrior]) -> NamedPriors:
+    """Return priors by name; what is not named has a fixed default."""
+    given = as_prior(option)
+    assert isinstance(given, NamedPriors)
+    return NamedPriors(given.priors)
 
 
 def _not_a_prior(what: str, found: object) -> str:
@@ -135,4 +200,8 @@ def _not_a_prior(what: str, found: object) -> str:
 
 
 def _default(label: str) -> FamilyPrior:
-    return DEFAULT_OF.get(label.partition("[")[0], DEFAULT_POSITIVE)
+    return DEFAULT_OF.get(_stem(label), DEFAULT_POSITIVE)
+
+
+def _stem(label: str) -> str:
+    return label.partition("[")[0]

@@ -28,10 +28,11 @@ def choose(what: str, names: Iterable[str], labels: Sequence[str]) -> dict[str, 
         If a name or pattern fits no label, two names mean the same, or two patterns of
         one length fit the same label.
     """
+    known = frozenset(labels)
     named: dict[str, str] = {}
     fitting: dict[str, list[tuple[int, str]]] = {}
     for name in names:
-        label = _label(name, labels)
+        label = _label(name, known)
         if label is not None:
             if label in named:
                 raise ConfigError(f"{what} names {label!r} twice: keep one of them")

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final
 
 from streammc.errors import ConfigError
 from streammc.priors import coefficients, either, scales
-from streammc.priors.by_name import as_prior
+from streammc.priors.by_name import BY_NAME, SCALED, NamedPriors, ScaledPriors, grouped
 from streammc.priors.family import Family, FamilyPrior
+from streammc.priors.per_coefficient import expand
 from streammc.protocols import Prior
 
 _BUILDERS: Final = {
@@ -114,11 +115,61 @@ def from_description(description: Mapping[str, Any]) -> Prior:
     """
     settings = dict(description)
     name = settings.pop("family", None)
-    if name == "by_name" and isinstance(settings.get("priors"), Mapping):
-        return as_prior({key: from_description(each) for key, each in settings["priors"].items()})
+    if name in (BY_NAME, SCALED) and isinstance(settings.get("priors"), Mapping):
+        return _by_name(name, settings)
     if name not in FAMILIES:
         raise ConfigError(f"expected the description of a prior, found the family {name!r}")
     return _build(FAMILIES[name], settings, f"expected the settings of {name}, found {settings!r}")
+
+
+def prior_texts(prior: Prior, labels: Sequence[str], positive: Sequence[bool]) -> dict[str, str]:
+    """Return the prior of every label as text that :func:`parse` reads, with its numbers.
+
+    Labels beyond those of ``positive``, and all of a prior that is not of this package, are
+    left out.
+
+    Examples
+    --------
+    >>> from streammc.priors import normal
+    >>> prior_texts(normal(2.5), ["beta[x]", "sigma"], [False, True])
+    {'beta[x]': 'normal(0, 2.5)', 'sigma': 'half_student_t(3, 10)'}
+    """
+    named = labels[: len(positive)]
+    each: list[FamilyPrior | None]
+    if isinstance(prior, NamedPriors):
+        each = prior.each(named, positive)
+    elif isinstance(prior, FamilyPrior):
+        each = [None if flag else prior for flag in positive]
+    else:
+        return {}
+    found: dict[str, str] = {}
+    for one, at in grouped(named, positive, each):
+        family, own = one.family, [labels[j] for j in at]
+        rest = family.rest
+        settings = dict(one.settings)
+        values = [
+            expand(f"prior {name}", settings[name], own, rest.get(name))
+            for name in family.parameters
+        ]
+        for k, label in enumerate(own):
+            numbers = ", ".join(f"{value[k]:.15g}" for value in values)
+            found[label] = f"{family.name}({numbers})"
+    return {label: found[label] for label in named}
+
+
+def _by_name(name: str, settings: Mapping[str, Any]) -> Prior:
+    """Return priors by name from their description."""
+    priors, scaled = [], settings.get("scaled", [])
+    for key, each in sorted(settings["priors"].items()):
+        prior = from_description(each)
+        if not isinstance(prior, FamilyPrior):
+            raise ConfigError(f"expected one prior of {key!r}, found the description {each!r}")
+        priors.append((key, prior))
+    if not isinstance(scaled, list) or not all(isinstance(label, str) for label in scaled):
+        raise ConfigError(f"expected the labels of scaled priors, found {scaled!r}")
+    if name == SCALED:
+        return ScaledPriors(tuple(priors))
+    return NamedPriors(tuple(priors), tuple(scaled))
 
 
 def _build(family: Family, settings: Mapping[str, Any], fault: str) -> FamilyPrior:

@@ -7,6 +7,7 @@ from typing import cast
 
 import numpy as np
 
+from streammc.control_variates.default_priors import resolved
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.plan import Plan
 from streammc.control_variates.signs import GROWTH
@@ -149,6 +150,7 @@ def problem(
     test take from it by how much more an iteration is tempered. ``warmup`` iterations is how
     long levels have that start one after the other.
     """
+    model = resolved(model, dataset)
     if isinstance(sampler, MetropolisOptions):
         from streammc.sampling.metropolis import metropolis
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from streammc.control_variates.default_priors import as_recorded, resolved
 from streammc.control_variates.expansion import ControlVariates
 from streammc.errors import ConfigError, SamplingWarning
 from streammc.protocols import Dataset, Model, Sampler
@@ -114,6 +115,9 @@ def run_job(
     folder = Path(path) if path is not None else Path(tempfile.mkdtemp(prefix="streammc-run-"))
     polled = stop if stop is not None else _never
     existing = RunDirectory.open(folder) if RunDirectory.exists(folder) else None
+    if existing is not None:
+        model = as_recorded(model, existing.identity["model"])
+    model = resolved(model, dataset)
     if seed is None:
         seed = int(existing.identity["seed"]) if existing else secrets.randbits(63)
     key = identity(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from numpy.typing import NDArray
 
+from streammc.control_variates.default_priors import as_recorded
 from streammc.errors import ConfigError
 from streammc.protocols import Dataset, Model
 from streammc.sampling import design
@@ -215,7 +216,8 @@ def predict(
             "expected the path of a run, or a run opened from one, found another tree"
         )
     opened = RunDirectory.open(folder)
-    built = model if model is not None else registered_model(opened.identity["model"])
+    known = opened.identity["model"]
+    built = registered_model(known) if model is None else as_recorded(model, known)
     if built.describe() != opened.identity["model"]:
         raise ConfigError(
             f"expected the model of the run {str(folder)!r}, found another: {built.name!r}"

@@ -20,6 +20,7 @@ from streammc.sampling.carried_noise import tempered_facts
 from streammc.sampling.cost import run_cost
 from streammc.sampling.heated import temperature_facts
 from streammc.sampling.identity import finite_or_none
+from streammc.sampling.prior_texts import describe_priors
 from streammc.sampling.recalibrate import described
 from streammc.trace.datatree import open_run
 from streammc.trace.run_directory import RunDirectory
@@ -114,6 +115,7 @@ def finish_report(
         "parameters": parameters,
         "parameters_original": summarize_draws(original, labels, sign),
         "ratios": ratios(original, labels, model.name, sign),
+        "priors": describe_priors(model, setup.cv.labels),
         "audit": verdict,
         **({"not_audited": not_audited} if not_audited else {}),
         "sampling": sampling,

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Final, cast
 
 from streammc.control_variates.certify import compute, require_rows
+from streammc.control_variates.default_priors import resolved
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.plan import Plan
 from streammc.control_variates.row_norms import term_bound
@@ -72,6 +73,7 @@ def decide(
     StoppedError
         If ``stop()`` became true in the short run.
     """
+    model = resolved(model, dataset)
     report = None
     if progress is not None:
         notify = progress

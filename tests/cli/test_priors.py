@@ -44,14 +44,15 @@ def test_a_prior_is_part_of_the_identity_and_of_the_settings(store: Path) -> Non
     assert {
         "family": "by_name",
         "priors": {
-            "*": NORMAL_10,
+            "beta[Intercept]": found["priors"]["beta[Intercept]"],
             "x*": {"family": "laplace", "location": 0.0, "scale": 0.5},
             "x1": {"family": "student_t", "df": 3.0, "location": 0.0, "scale": 1.0},
         },
+        "scaled": ["beta[Intercept]"],
     } == found
     kept = json.loads(Path("run/config.json").read_text())
     assert {"x*": "laplace(scale=0.5)", "x1": "student_t(3, 0, 1)"} == kept["prior"]
-    assert 10.0 == kept["prior_scale"]
+    assert kept["prior_scale"] is None
 
 
 @pytest.mark.parametrize(
@@ -183,3 +184,28 @@ def test_a_prior_that_does_not_fit_a_scale_is_refused(
     assert (2, 1) == (done.code, len(done.err.splitlines()))
     assert culprit in done.err
     assert not Path("run").exists()
+
+
+def test_defaults_are_printed_recorded_and_one_flag_from_fixed_ones(store: Path) -> None:
+    words = ("sample", "store.zarr", "-o", "run", *MODEL[:2], *FEW, "--draws", "20", "--no-audit")
+    dry = streammc(*words, "--dry-run", "--json")
+    assert 0 == dry.code, dry.err
+    done = streammc(*words)
+    assert 0 == done.code, done.err
+    texts = dry.json["priors"]["parameters"]
+    line = f"scaled with the data: beta[Intercept] {texts['beta[Intercept]']}, "
+    assert line in done.err
+    assert line in done.out
+    assert "fix them with --prior or --prior-scale" in done.out
+    kept = json.loads(Path("run/config.json").read_text())
+    assert (kept["prior"], kept["prior_scale"]) == ({}, None)
+    info = streammc("diagnose", "run", "--json").json
+    assert dry.json["priors"] == info["priors"]
+    assert list(texts) == info["priors"]["scaled_with_data"]
+    longer = streammc("resume", "run", "--draws", "40", "--json")
+    assert dry.json["priors"] == longer.json["priors"]
+    assert longer.json == {**streammc(*words, "--draws", "40", "--json").json}
+    assert 78 == streammc(*words, "--draws", "40", "--prior-scale", "10").code
+    fixed = streammc(*words, "--dry-run", "--json", "--prior-scale", "10").json["priors"]
+    assert [] == fixed["scaled_with_data"]
+    assert {"normal(0, 10)"} == set(fixed["parameters"].values())

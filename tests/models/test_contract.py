@@ -15,6 +15,7 @@ from streammc import registry
 from streammc.errors import ConfigError
 from streammc.models.check import check_model, evaluate
 from streammc.priors import flat, normal
+from streammc.priors.scaled import with_defaults
 from streammc.protocols import Matrix, Model, Rows, Vector
 from streammc.sampling.identity import registered_model
 
@@ -225,15 +226,16 @@ def test_description_is_json_and_tells_priors_apart(name: str) -> None:
 
 
 @names
-def test_default_prior_is_normal(name: str) -> None:
-    scale = FAMILIES[name].prior_scale
+def test_default_prior_of_a_slope_is_normal(name: str) -> None:
+    X = np.c_[np.ones(100), np.linspace(-5.0, 5.0, 100)]
+    y = np.tile([0.0, 1.0], 50)
+    rows = Rows(X, y, np.zeros(100), np.ones(100))
+    model = with_defaults(built(name), rows, ["Intercept", "x"])
+    unit = 0.5 if name in ("gaussian", "student-t") else 1.0
+    scale = FAMILIES[name].prior_scale or float(f"{2.5 * unit / X[:, 1].std():.3g}")
     expected = [1.0, 0.0, scale, 0.0, stats.norm(0, scale).logpdf(0)]
-    assert build_table(name)[0].tolist() == pytest.approx(expected, rel=1e-15)
-
-
-def build_table(name: str) -> np.ndarray:
-    model = built(name)
-    return model.prior.table(model.labels(["Intercept"]))
+    found = model.prior_table(model.labels(["Intercept", "x"]))[1]
+    assert found.tolist() == pytest.approx(expected, rel=1e-15)
 
 
 @names

@@ -37,6 +37,7 @@ def numpy_logistic(**changes):
         "hessian": lambda eta, y: -(probability(eta) * (1 - probability(eta)))[None],
         "response": lambda y: (y == 0) | (y == 1),
         "simulate": lambda eta, rng: (rng.random(eta.shape[1]) < probability(eta[0])) * 1.0,
+        "prior": normal(10.0),
     }
     return user("own", **{**parts, **changes})
 
@@ -61,7 +62,7 @@ def theta_logistic():
 @pytest.mark.parametrize("build", [numpy_logistic, theta_logistic])
 def test_pass_over_numpy_functions_equals_the_compiled_family(build):
     store = streammc.from_arrays(*table())
-    ours, theirs = compute(store, logistic()), compute(store, build())
+    ours, theirs = compute(store, logistic(normal(10.0))), compute(store, build())
     np.testing.assert_allclose(theirs.theta_star, ours.theta_star, rtol=1e-9)
     assert theirs.log_lik == pytest.approx(ours.log_lik, rel=1e-12)
     np.testing.assert_allclose(theirs.hessian, ours.hessian, rtol=1e-9)
@@ -77,7 +78,7 @@ def test_draws_of_numpy_functions_follow_the_compiled_family(build):
         "chains": 2,
         "seed": 3,
     }
-    ours = streammc.sample(store, logistic(), **options)
+    ours = streammc.sample(store, logistic(normal(10.0)), **options)
     theirs = streammc.sample(store, build(), **options)
     # Rounding differs in the last bit; the first draws are still the same numbers.
     first = ours["posterior"]["beta"].values[:, 0]
@@ -88,9 +89,10 @@ def test_draws_of_numpy_functions_follow_the_compiled_family(build):
 
 def test_compiled_link_of_numba_gives_the_same_draws():
     store = streammc.from_arrays(*table())
-    own = user("own", link=numba.njit(logistic_link.py_func, error_model="numpy"))
+    link = numba.njit(logistic_link.py_func, error_model="numpy")
+    own = user("own", link=link, prior=normal(10.0))
     options = {"draws": 50, "warmup": 50, "chains": 1, "seed": 3}
-    ours = streammc.sample(store, logistic(), **options)
+    ours = streammc.sample(store, logistic(normal(10.0)), **options)
     theirs = streammc.sample(store, own, **options)
     np.testing.assert_allclose(theirs["posterior"]["beta"], ours["posterior"]["beta"], rtol=1e-6)
 

@@ -11,6 +11,7 @@ import pytest
 from streammc import models, priors
 from streammc.errors import ConfigError
 from streammc.priors import (
+    NamedPriors,
     as_prior,
     flat,
     from_description,
@@ -36,13 +37,18 @@ LABELS = (
 POSITIVE = (False, False, False, False, False, True, True)
 
 
+def fixed(mapping: dict[str, Any]) -> NamedPriors:
+    """Return priors by name whose other defaults do not scale with the data."""
+    return NamedPriors(as_prior(mapping).priors)
+
+
 def row(prior: Any, label: str, positive: bool = False) -> list[float]:
     return prior.rows([label], [positive])[0].tolist()
 
 
 def check(mapping: dict[str, Any], **expected: Any) -> None:
     """Compare the table of a mapping with the prior expected at each position."""
-    table = as_prior(mapping).table(LABELS, POSITIVE)
+    table = fixed(mapping).table(LABELS, POSITIVE)
     default = [normal(10.0)] * 5 + [half_student_t(3.0, 10.0), gamma(2.0, 0.1)]
     for key, prior in expected.items():
         default[int(key[1:])] = prior
@@ -92,12 +98,12 @@ def test_a_star_in_the_middle_and_uniform_on_both() -> None:
 def test_only_the_star_is_a_wildcard() -> None:
     for pattern in ("beta[?istance]", "beta[d.stanc*", "beta[[d]istanc*"):
         with pytest.raises(ConfigError, match=r"fits no parameter|not a parameter"):
-            as_prior({pattern: normal()}).table(LABELS, POSITIVE)
+            fixed({pattern: normal()}).table(LABELS, POSITIVE)
 
 
 def test_a_column_with_a_star_in_its_name_is_named_literally() -> None:
     labels = ("beta[a*b]", "beta[aXb]")
-    table = as_prior({"beta[a*b]": normal(1.0)}).table(labels)
+    table = fixed({"beta[a*b]": normal(1.0)}).table(labels)
     assert [1.0, 10.0] == table[:, 2].tolist()
 
 
@@ -110,7 +116,7 @@ def test_settings_by_sequence_and_label_are_for_what_the_pattern_fits() -> None:
 
 def test_labels_of_equal_priors_are_taken_together_only_by_pattern() -> None:
     one = normal([7.0])
-    table = as_prior({"distance": one, "Intercept": normal([7.0])}).table(LABELS, POSITIVE)
+    table = fixed({"distance": one, "Intercept": normal([7.0])}).table(LABELS, POSITIVE)
     assert [7.0, 7.0] == table[:2, 2].tolist()
 
 
@@ -132,7 +138,7 @@ def test_labels_of_equal_priors_are_taken_together_only_by_pattern() -> None:
 )
 def test_a_mapping_that_does_not_fit_is_refused(mapping: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
-        as_prior(mapping).table(LABELS, POSITIVE)
+        fixed(mapping).table(LABELS, POSITIVE)
     assert "\n" not in str(caught.value)
 
 
@@ -168,7 +174,7 @@ def test_what_is_no_prior_is_refused(option: Any, message: str) -> None:
 
 
 def test_models_take_a_mapping() -> None:
-    model = models.poisson({"distance": normal(1.0)})
+    model = models.poisson({"distance": normal(1.0), "*": normal(10.0)})
     table = model.prior.table(model.labels(["Intercept", "distance"]))
     assert [10.0, 1.0] == table[:, 2].tolist()
 
@@ -188,6 +194,10 @@ def test_descriptions_round_trip_through_json() -> None:
         priors.lognormal(0.0, 2.0),
         priors.exponential(2.0),
         as_prior({"s*": half_cauchy(1.0), "*": normal({"*": 3.0}), "a": flat()}),
+        as_prior(None),
+        as_prior({"a": flat()}),
+        NamedPriors((("beta[a]", normal(1.0)),)),
+        NamedPriors((("beta[a]", normal(1.0)),), ("beta[a]",)),
     ]
     for prior in built:
         again = from_description(json.loads(json.dumps(prior.describe())))
@@ -203,7 +213,14 @@ def test_the_order_of_a_mapping_does_not_matter() -> None:
 
 @pytest.mark.parametrize(
     "description",
-    [{}, {"family": "evil"}, {"family": "normal", "x": 1}, {"family": "by_name", "priors": 3}],
+    [
+        {},
+        {"family": "evil"},
+        {"family": "normal", "x": 1},
+        {"family": "by_name", "priors": 3},
+        {"family": "by_name", "priors": {"a": {"family": "scaled", "priors": {}}}},
+        {"family": "by_name", "priors": {}, "scaled": "a"},
+    ],
 )
 def test_a_description_of_something_else_is_refused(description: Any) -> None:
     with pytest.raises(ConfigError):
@@ -211,7 +228,7 @@ def test_a_description_of_something_else_is_refused(description: Any) -> None:
 
 
 def test_the_table_is_contiguous_float64() -> None:
-    table = as_prior({"sigma": half_cauchy(1.0)}).table(LABELS, POSITIVE)
+    table = fixed({"sigma": half_cauchy(1.0)}).table(LABELS, POSITIVE)
     assert (7, 5) == table.shape
     assert np.float64 == table.dtype
     assert table.flags.c_contiguous

@@ -28,7 +28,7 @@ def problem(sampler, model=None):
     X = rng.normal(size=(N, 2))
     y = (rng.random(N) < 1.0 / (1.0 + np.exp(-X @ [1.0, -0.5]))).astype(float)
     data = from_arrays(X, y) if model is None else from_arrays(X[:, :1], y)
-    model = model or logistic()
+    model = model or logistic(normal(10.0))
     sampler = type(sampler)(**{k: v for k, v in sampler.describe().items() if k != "name"})
     return tempering(data, model, without_pass(data, model, sampler.start), sampler)
 
