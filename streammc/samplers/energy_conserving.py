@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from streammc.errors import ConfigError
-from streammc.samplers.options import STATISTICS, SubsampleOptions, build
+from streammc.samplers.options import PERTURBED_STATISTICS, SubsampleOptions, build
 
+PERTURBED: Final = "perturbed"
 VARIANCE_LIMIT: Final = 3.0
 """Above it the perturbation can be large without a sign of it."""
 
@@ -22,8 +23,8 @@ class HmcEcs(SubsampleOptions):
     allow_high_variance: bool = False
 
     name = "hmc-ecs"
-    target = "perturbed"
-    statistics = STATISTICS
+    target = PERTURBED
+    statistics = PERTURBED_STATISTICS
     subsampled = True
     audited = True
     paper = "Dang, Quiroz, Kohn, Tran and Villani 2019, HMC with energy conserving subsampling"

@@ -25,7 +25,7 @@ from streammc.protocols import Index, RowSource
 from streammc.samplers import tuning
 from streammc.samplers.chain import BATCH_ROWS, BATCH_SECONDS, Chain
 from streammc.samplers.nuts import LONGEST_STEP, allocate_tree
-from streammc.samplers.options import SIGNED_STATISTICS, STATISTICS
+from streammc.samplers.options import PERTURBED_STATISTICS, SIGNED_STATISTICS, STATISTICS
 from streammc.samplers.subsample import Proposal, allocate_proposal
 from streammc.samplers.transition import Dynamics, run
 from streammc.subsampling.units import UnitDesign
@@ -85,7 +85,9 @@ class HamiltonianKernel(Chain):
     ) -> None:
         super().__init__(problem, seed, chain, batch_iterations=batch_iterations)
         self.problem = problem
-        self.statistics = SIGNED_STATISTICS if problem.product else STATISTICS
+        self.statistics = STATISTICS
+        if problem.design is not None:
+            self.statistics = SIGNED_STATISTICS if problem.product else PERTURBED_STATISTICS
         d, p = problem.dim, problem.certain.eta_star.shape[0]
         unit_rows = problem.base.unit_rows
         design = problem.design.for_chain(seed, chain) if problem.design else None
@@ -127,6 +129,8 @@ class HamiltonianKernel(Chain):
             self._load_subsample()
         for _ in range(100):
             self._point.z[:] = self._kernel_rng.standard_normal(problem.dim)
+            if not _inside(problem.base, self._point.z):
+                continue
             evaluate(
                 problem.link,
                 problem.sums,
@@ -279,3 +283,11 @@ class HamiltonianKernel(Chain):
         star, order, n = base.theta_star, base.order, base.n_linear
         link, constants = problem.link, base.constants
         expand(link, constants, star, n, order, rows, 0, m, self._sub, 0, scratch)
+
+
+def _inside(base: Base, z: NDArray[np.float64]) -> bool:
+    """Return whether ``z`` is inside the edge and every wall, as ``target.beyond_edge``."""
+    walls = base.walls
+    if float(z @ z) > base.edge:
+        return False
+    return not len(walls) or bool(np.all(walls[:, :-1] @ z <= walls[:, -1]))

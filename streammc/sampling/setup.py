@@ -17,6 +17,7 @@ from streammc.control_variates.units import plan_units
 from streammc.errors import IdentityError, RefusedError
 from streammc.protocols import Dataset, Model, Sampler, SubsamplingSampler
 from streammc.registry import sampler as sampler_builder
+from streammc.samplers.energy_conserving import PERTURBED
 from streammc.samplers.equi_energy import EquiEnergy
 from streammc.samplers.metropolis_options import APPROXIMATE, MetropolisOptions
 from streammc.samplers.stochastic_options import BIASED, NONE, StochasticGradient
@@ -128,6 +129,7 @@ def decide(
         n_blocks=wanted.n_blocks,
         factor_units=wanted.factor_units,
         probabilities=wanted.probabilities,
+        perturbed=wanted.target == PERTURBED,
         scheduler=scheduler,
         progress=report,
     )
