@@ -231,12 +231,12 @@ def plan(
     if perturbed and refused is None and k >= 2:
         reach = tails.profile(cv, dataset, model, b, choice)
         most = (n // 2 - certain) // b
-        needed = k if subsample_size is not None else reach.units(k, most)
-        if math.isfinite(needed):
-            k = int(needed)
+        if subsample_size is None:
+            needed = reach.units(k, most)
+            k = int(needed) if math.isfinite(needed) else max(k, most)
         found = reach.worst(k)
-        if not math.isfinite(needed) or found[0] > tails.HOPELESS:
-            refused = plan_words.leaves(*reach.worst(max(k, most)), n, subsample_size)
+        if found[0] > (tails.HOPELESS if subsample_size else tails.LARGEST_PERTURBATION):
+            refused = plan_words.leaves(*found, n, subsample_size)
     if n_blocks is not None:
         _require("n_blocks", n_blocks, 1, k // max(factor_units, 1))
     n_units = -(-n // b)

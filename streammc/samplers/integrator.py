@@ -14,15 +14,7 @@ from __future__ import annotations
 
 import math
 
-from streammc.estimators.target import (
-    BASE_TYPE,
-    DENSITY,
-    POINT_TYPE,
-    WORK_TYPE,
-    beyond_edge,
-    displace,
-    evaluate,
-)
+from streammc.estimators.target import BASE_TYPE, DENSITY, POINT_TYPE, WORK_TYPE, displace, evaluate
 from streammc.numerics.jit import i8, inline, jit
 from streammc.numerics.prior import outside
 
@@ -31,11 +23,7 @@ MAX_ENERGY_ERROR = 1000.0
 
 @inline
 def move(link, sums, base, certain, sub, point, work, step, frequency):  # type: ignore[no-untyped-def]
-    """Move ``point`` and ``work.momentum`` one step; return the energy there.
-
-    Beyond the edge of the target the energy is infinite, and nothing is evaluated: a
-    trajectory that comes there is left out, as its reverse is.
-    """
+    """Move ``point`` and ``work.momentum`` one step; return the energy there."""
     momentum = work.momentum
     d = momentum.shape[0]
     stiffness = frequency * frequency
@@ -46,8 +34,6 @@ def move(link, sums, base, certain, sub, point, work, step, frequency):  # type:
         p = momentum[j] + 0.5 * step * (point.gradient[j] + stiffness * z)
         point.z[j] = cosine * z + drift * p
         momentum[j] = cosine * p - frequency * sine * z
-    if beyond_edge(base, point.z) == 1:
-        return math.inf
     evaluate(link, sums, base, certain, sub, point, work)
     kinetic = 0.0
     for j in range(d):

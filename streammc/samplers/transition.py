@@ -26,7 +26,6 @@ from streammc.estimators.target import (
     UNITS,
     VARIANCE,
     WORK_TYPE,
-    beyond_edge,
     displace,
 )
 from streammc.numerics.jit import (
@@ -177,7 +176,6 @@ def run(  # type: ignore[no-untyped-def]
                 rng,
             )
         rows += int(made) * (n_certain + point.used[ROWS])
-        past = diverged == 1.0 and beyond_edge(base, trial.z) == 1
         wall = diverged == 1.0 and walled(base, trial, work) == 1
         if dynamics.adapt >= 1:
             observe(tuning, point.z)
@@ -190,7 +188,7 @@ def run(  # type: ignore[no-untyped-def]
         row = statistics[t]
         row[0] = point.scalars[DENSITY]
         row[1] = acceptance
-        row[2] = 0.0 if wall or past else diverged
+        row[2] = 1.0 if diverged == 1.0 and not wall else 0.0
         row[3] = energy
         row[4] = step
         row[5] = made
@@ -201,4 +199,4 @@ def run(  # type: ignore[no-untyped-def]
         if product:
             row[10] = point.scalars[SIGN]
         elif row.shape[0] > 10:
-            row[10] = 1.0 if past else 0.0
+            row[10] = 1.0 if diverged == 2.0 else 0.0

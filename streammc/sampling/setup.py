@@ -158,6 +158,12 @@ def decide(
     raise RefusedError(chosen.refused)
 
 
+def instead(setup: Setup, error: RefusedError) -> Setup:
+    """Return ``hmc`` for a run that was refused while it ran, with the reason."""
+    reason = f"hmc, because {setup.sampler.name} was given up as it ran: {error}"
+    return Setup(sampler_builder("hmc")(), setup.cv, None, reason.split("; use ")[0])
+
+
 def _bounded(
     cv: ControlVariates,
     dataset: Dataset,
