@@ -234,9 +234,10 @@ def plan(
         if subsample_size is None:
             needed = reach.units(k, most)
             k = int(needed) if math.isfinite(needed) else max(k, most)
-        found = reach.worst(k)
-        if found[0] > (tails.HOPELESS if subsample_size else tails.LARGEST_PERTURBATION):
-            refused = plan_words.leaves(*found, n, subsample_size)
+        # A given subsample is only refused where it cannot be right at all.
+        hopeless = float(reach.perturbation(k).max()) > tails.HOPELESS
+        if hopeless if subsample_size is not None else not reach.holds(k):
+            refused = plan_words.leaves(reach.fault(k), subsample_size is not None)
     if n_blocks is not None:
         _require("n_blocks", n_blocks, 1, k // max(factor_units, 1))
     n_units = -(-n // b)
@@ -246,7 +247,7 @@ def plan(
         if refused is None and not predicted["mean_sign"] >= signs.LEAST_SIGN:
             refused = plan_words.unsigned(k * b, predicted["mean_sign"], signs.LEAST_SIGN)
     if reach is not None:
-        predicted["perturbation"] = min(reach.worst(k)[0], 1e9)
+        predicted["perturbation"] = min(float(reach.perturbation(k).max()), 1e9)
     deff_rows = pilot.run_rows
     run_effect = choice.rest.deff(deff_rows)
     reasons = plan_words.reasons(cv, certain, k, b, predicted, subsample_size, variance_target)

@@ -69,27 +69,16 @@ def refusal(certain: int, sampled: float, n_rows: int, order: int, name: str) ->
     )
 
 
-def leaves(perturbation: float, parameter: str, n_rows: int, given: int | None) -> str:
+def leaves(fault: str, given: bool) -> str:
     """Return why the perturbed target is not the posterior in its tails, and what to do.
 
-    Parameters
-    ----------
-    perturbation, parameter
-        The largest found, and the parameter of that direction, or nothing.
-    given
-        Rows sampled, where the user has chosen them.
+    ``fault`` is ``Tails.fault``; ``given`` whether the user has chosen the rows sampled.
     """
-    where = f"in the tail of {parameter}" if parameter else "in its tails"
-    rows = f"half of the {n_rows} rows sampled" if given is None else f"{given} rows sampled"
-    size = f"{perturbation:.2g}" if perturbation < 1e3 else "unboundedly"
-    message = (
-        f"hmc-ecs samples a density that leaves the posterior {where}, where the variance of the "
-        f"log-likelihood estimate is not small against its units (off by {size}, {rows}); use "
-        "--sampler hmc"
+    remedy = ", or a larger --subsample-size, or leave it out" if given else ""
+    return (
+        f"hmc-ecs samples a density that leaves the posterior {fault}: the variance of the "
+        f"log-likelihood estimate is not small against its units there; use --sampler hmc{remedy}"
     )
-    if given is None:
-        return message
-    return f"{message}, or a larger --subsample-size, or leave it out"
 
 
 def unsigned(rows: int, mean_sign: float, least: float) -> str:

@@ -52,7 +52,6 @@ from streammc.numerics.jit import (
 from streammc.numerics.prior import log_prior
 from streammc.protocols import Index, Matrix, Vector
 
-
 _NO_WALLS: Matrix = np.zeros((0, 0))
 
 
@@ -94,8 +93,10 @@ class Base(NamedTuple):
 
 
 BASE_TYPE: Any = types.NamedTuple(
-    (vector, f8, vector, matrix, matrix, matrix, vector, i8, i8, i8)
-    + (f8, f8, i8, f8, f8, f8, f8, matrix),
+    (
+        *(vector, f8, vector, matrix, matrix, matrix, vector, i8, i8, i8),
+        *(f8, f8, i8, f8, f8, f8, f8, matrix),
+    ),
     Base,
 )
 

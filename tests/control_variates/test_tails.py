@@ -61,7 +61,7 @@ def test_a_line_ends_where_the_exact_posterior_does(poisson_counts):
     start = cv.theta_star + cv.factor @ found.origin[line]
     step = cv.factor @ found.direction[line]
     t = np.linspace(-6.0, 30.0, 4001)
-    beta, log_phi = (start[:, None] + step[:, None] * t)
+    beta, log_phi = start[:, None] + step[:, None] * t
     values = np.random.default_rng(1).poisson(5.0, 2000).astype(float)
     phi = np.exp(log_phi)
     log = stats.nbinom(phi[:, None], (phi / (phi + np.exp(beta)))[:, None])
@@ -90,7 +90,7 @@ def test_a_scale_with_a_long_tail_is_refused(poisson_counts):
 def test_a_given_subsample_that_cannot_hold_is_refused_with_the_remedy(poisson_counts):
     store, model, cv, _, _ = poisson_counts
     found = plan(cv, store, model, perturbed=True, subsample_size=200)
-    assert "200 rows sampled" in found.refused
+    assert "with 200 units" in found.refused
     assert "larger --subsample-size" in found.refused
 
 

@@ -61,9 +61,7 @@ def test_hmc_ecs_by_name_is_refused(noisy, store, tmp_path):
 
 
 @pytest.mark.parametrize("stage", ["hmc-ecs", "deleted", "half deleted", "hmc"])
-def test_a_run_killed_at_any_stage_ends_as_the_same_run(
-    noisy, store, tmp_path, monkeypatch, stage
-):
+def test_a_run_killed_at_any_stage_ends_as_the_same_run(noisy, store, tmp_path, monkeypatch, stage):
     whole = run_job(store, MODEL, path=tmp_path / "whole", **SHAPE)
     path = tmp_path / "killed"
     commits = []
