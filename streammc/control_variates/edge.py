@@ -51,7 +51,7 @@ class Edge:
 
     def inside(self, z: Matrix) -> NDArray[np.bool_]:
         """Return whether each of the positions ``z`` (S, d) is in the region."""
-        within = (z**2).sum(axis=1) <= self.radius**2
+        within: NDArray[np.bool_] = (z**2).sum(axis=1) <= self.radius**2
         if not len(self.walls):
             return within
         kept: NDArray[np.bool_] = within & np.all(

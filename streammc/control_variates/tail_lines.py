@@ -23,7 +23,7 @@ def ends_of(posterior: FarPosterior, origin: Matrix, direction: Matrix, power: V
     """Return (2, L) where either side of each line has ``MASS_BEYOND`` left.
 
     Both sides are walked until the density has fallen far enough; where it never does the
-    line has no end.
+    line has no end. NaN where the posterior has nothing of the line.
     """
     dim = origin.shape[1]
     # a line through the centre has the lengths of all d coordinates
@@ -54,14 +54,17 @@ def ends_of(posterior: FarPosterior, origin: Matrix, direction: Matrix, power: V
                 needed[still, middle + side * (step + 1)] = True
     ends = np.empty((2, len(t)))
     for row in range(len(t)):
+        if not np.isfinite(log[row]).any():  # beyond a wall of the prior
+            ends[:, row] = np.nan
+            continue
         fine = np.linspace(t[row, 0], t[row, -1], 8001)
         value = np.interp(fine, t[row], np.maximum(log[row], log[row].max() - 1e4))
         mass = np.exp(value - value.max())
         below = np.cumsum(mass) / mass.sum()
         ends[0, row] = fine[np.searchsorted(below, MASS_BEYOND)]
         ends[1, row] = fine[min(np.searchsorted(below, 1.0 - MASS_BEYOND), len(fine) - 1)]
-    ends[0, open_sides[0]] = -np.inf
-    ends[1, open_sides[1]] = np.inf
+    for end, still, infinite in zip(ends, open_sides, (-np.inf, np.inf), strict=True):
+        end[still] = infinite
     return ends
 
 
@@ -75,15 +78,12 @@ def region(origin: Matrix, direction: Matrix, ends: Matrix) -> tuple[float, Matr
     corners = np.concatenate([origin + end[:, None] * direction for end in ends])
     walls = np.full((2 * len(direction), d + 1), np.inf)
     walls[0::2, :d], walls[1::2, :d] = -direction, direction
-    if not np.isfinite(ends).all():
-        finite = np.isfinite(corners).all(axis=1)
-        own = (origin * direction).sum(axis=1)
-        far = np.stack([ends[0] - own, ends[1] + own], axis=1)
-        walls[:, d] = np.maximum(
-            (walls[:, :d] @ corners[finite].T).max(axis=1), np.abs(far).ravel()
-        )
+    finite = np.isfinite(corners).all(axis=1)
+    walls[:, d] = (walls[:, :d] @ corners[finite].T).max(axis=1, initial=-np.inf)
+    walls[~np.isfinite(ends.T.ravel()), d] = np.inf
+    walls[~np.isfinite(walls[:, d]), d] = np.inf
+    if not finite.all():
         return math.inf, walls
-    walls[:, d] = (walls[:, :d] @ corners.T).max(axis=1)
     return float(np.sqrt((corners**2).sum(axis=1).max())), walls
 
 

@@ -59,8 +59,8 @@ class Tails:
         line, along ``-v`` and ``v``.
     mass
         (L, T) shares of the posterior of the line, summing to 1.
-    weight
-        (L, T) these times 1 + u^2.
+    log_weight
+        (L, T) the logarithm of these times 1 + u^2.
     second, third
         (L, T) k V and k^2 kappa.
     order
@@ -76,7 +76,7 @@ class Tails:
     radius: float
     walls: Matrix
     mass: Matrix
-    weight: Matrix
+    log_weight: Matrix
     second: Matrix
     third: Matrix
     order: int
@@ -86,15 +86,20 @@ class Tails:
         """Return (L,) the integral that is bounded, with ``k`` units."""
         with np.errstate(over="ignore", invalid="ignore"):
             delta = _log_perturbation(self.second / k, k) - self.third / (3.0 * float(k) ** 2)
-            delta = np.clip(np.nan_to_num(delta, nan=500.0), -500.0, 500.0)
+            delta = np.nan_to_num(delta, nan=np.inf, posinf=np.inf)
             middle = (self.mass * np.clip(delta, -1.0, 1.0)).sum(axis=1, keepdims=True)
-            found: Vector = (self.weight * np.abs(np.expm1(delta - middle))).sum(axis=1)
+            delta -= middle
+            # Far out the one factor underflows before the other is large.
+            log = np.where(np.isfinite(self.log_weight), self.log_weight + delta, -np.inf)
+            near = np.exp(self.log_weight) * np.abs(np.expm1(np.minimum(delta, 1.0)))
+            terms = np.where(delta < 1.0, near, np.exp(np.minimum(log, 600.0)))
+        found: Vector = terms.sum(axis=1)
         return found
 
     def mean_variance(self, k: int) -> float:
         """Return the largest mean of ``V`` on a line."""
         with np.errstate(over="ignore", invalid="ignore"):
-            means = (self.mass * self.second).sum(axis=1) / k
+            means = (self.mass * np.where(self.mass > 0.0, self.second, 0.0)).sum(axis=1) / k
         return float(np.nan_to_num(means, nan=np.inf, posinf=np.inf).max())
 
     def holds(self, k: int) -> bool:
@@ -161,18 +166,22 @@ def profile(
     origin = centre + np.concatenate([across, np.zeros_like(radial)])
     direction = np.concatenate([directions, radial])
     ends = ends_of(posterior, origin, direction, power)
+    alive = ~np.isnan(ends[0])
+    origin, direction, power, ends = origin[alive], direction[alive], power[alive], ends[:, alive]
+    names = [name for name, kept in zip(names, alive, strict=True) if kept]
     radius, walls = region(origin, direction, ends)
     low, high = inside(origin, direction, radius, walls)
     low, high = np.minimum(low, ends[0]), np.maximum(high, ends[1])
     t = np.linspace(np.maximum(low, -FAR[-1]), np.minimum(high, FAR[-1]), _POINTS, axis=1)
     points = origin[:, None] + t[..., None] * direction[:, None]
     log, second, third = posterior(points.reshape(-1, cv.dim)).reshape(3, *t.shape)
-    mass = _mass(log, t, power)
+    log_mass = _log_mass(log, t, power)
+    mass = np.exp(log_mass)
     mean = (mass * t).sum(axis=1, keepdims=True)
     square = (t - mean) ** 2
     spread = np.maximum((mass * square).sum(axis=1, keepdims=True), 1e-12)
     return Tails(
-        origin, direction, low, high, radius, walls, mass, mass * (1.0 + square / spread),
+        origin, direction, low, high, radius, walls, mass, log_mass + np.log1p(square / spread),
         scale * second, scale**1.5 * third, cv.order, tuple(names),
     )  # fmt: skip
 
@@ -190,12 +199,12 @@ def _axes(cv: ControlVariates, posterior: FarPosterior, centre: Vector) -> Index
     return chosen
 
 
-def _mass(log: Matrix, t: Matrix, power: Vector) -> Matrix:
-    """Return (L, T) the posterior's mass at each point of evenly spaced ones."""
+def _log_mass(log: Matrix, t: Matrix, power: Vector) -> Matrix:
+    """Return (L, T) the log of the posterior's mass at each point of evenly spaced ones."""
     spacing = t[:, 1:2] - t[:, :1]
-    log = log + power[:, None] * np.log(np.maximum(np.abs(t), 0.1 * spacing))
-    mass = np.exp(log - log.max(axis=1, keepdims=True))
-    shares: Matrix = mass / mass.sum(axis=1, keepdims=True)
+    log = log + power[:, None] * np.log(np.maximum(np.abs(t), 0.1 * spacing + 1e-300))
+    log = log - log.max(axis=1, keepdims=True)
+    shares: Matrix = log - np.log(np.exp(log).sum(axis=1, keepdims=True))
     return shares
 
 
