@@ -165,25 +165,45 @@ class Pilot:
         return ratio
 
 
-def evaluate(cv: ControlVariates, dataset: Dataset, model: Model, unit_rows: int) -> Pilot:
-    """Gather runs of at least 64 rows, whole units each, and their remainders."""
+def choose_runs(n_rows: int, unit_rows: int, most_rows: int) -> tuple[Index, int]:
+    """Return the first rows of aligned runs, all or a random part, and the rows of a run.
+
+    A run is whole units, of at least 64 rows; the runs have ``most_rows`` rows at most.
+    """
     run_rows = unit_rows * -(-64 // unit_rows)
-    n_runs = -(-dataset.n_rows // run_rows)
-    wanted = max(1, PILOT_ROWS // run_rows)
+    n_runs = -(-n_rows // run_rows)
+    wanted = max(1, most_rows // run_rows)
     if n_runs <= wanted:
         runs = np.arange(n_runs, dtype=np.int64)
     else:
         generator = rng.stream(0, 2, rng.Role.PLAN)
         chosen = generator.choice(n_runs, size=wanted, replace=False, shuffle=False)
         runs = np.sort(chosen).astype(np.int64)
-    starts = runs * run_rows
-    shifts = cv.newton_step + covering_draws(N_DRAWS, cv.dim, 3) @ cv.factor.T
+    return runs * run_rows, run_rows
+
+
+def gather_runs(dataset: Dataset, starts: Index, run_rows: int) -> Rows:
+    """Return the rows of runs; past the end of the data are rows of weight 0."""
+    rows = gather(dataset, starts, run_rows)
+    rows.y[rows.weight == 0.0] = rows.y[0]  # padding: any response the model can take
+    return rows
+
+
+def pilot_shifts(cv: ControlVariates) -> Matrix:
+    """Return (N_DRAWS, d) draws from the Laplace approximation, from ``theta_star``."""
+    shifts: Matrix = cv.newton_step + covering_draws(N_DRAWS, cv.dim, 3) @ cv.factor.T
+    return shifts
+
+
+def evaluate(cv: ControlVariates, dataset: Dataset, model: Model, unit_rows: int) -> Pilot:
+    """Gather runs and their remainders at :func:`pilot_shifts`."""
+    starts, run_rows = choose_runs(dataset.n_rows, unit_rows, PILOT_ROWS)
+    shifts = pilot_shifts(cv)
     values = np.empty((N_DRAWS, len(starts), run_rows), np.float32)
     batch = max(1, _BATCH_BYTES // (8 * run_rows * (dataset.n_features + 3)))
     for first in range(0, len(starts), batch):
         some = starts[first : first + batch]
-        rows = gather(dataset, some, run_rows)
-        rows.y[rows.weight == 0.0] = rows.y[0]  # padding: any response the model can take
+        rows = gather_runs(dataset, some, run_rows)
         part = remainders(model, rows, cv.theta_star, shifts, cv.order)
         part[~(np.abs(part) < 3e38)] = np.inf
         values[:, first : first + batch] = part.reshape(N_DRAWS, len(some), run_rows)

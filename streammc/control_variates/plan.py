@@ -8,6 +8,9 @@ approximation,
 - no unit moves the estimate by more than (U/k) max abs(D_j - mean D) = 0.5;
 - the log of the perturbation, V^2 / (4k) - gamma V^1.5 / (3 sqrt k), varies by less
   than 0.02 over the draws (Dang et al. 2019, eq. 12, to third order in D).
+
+Where the perturbed density itself is sampled it also has to be the posterior out to its
+tails (:mod:`tails`), and is cut there (:mod:`edge`).
 """
 
 from __future__ import annotations
@@ -20,8 +23,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.control_variates import plan_words, signs
+from streammc.control_variates import plan_words, signs, tails
 from streammc.control_variates.certainty_choice import Bounds, Choice, by_score, same_for_all
+from streammc.control_variates.edge import Edge
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.pilot import evaluate
 from streammc.control_variates.unit_scores import unit_scores
@@ -51,7 +55,8 @@ class Plan:
     predicted
         ``variance`` (90th percentile), ``variance_by_draw``, ``skewness``,
         ``remainder_kurtosis``, ``perturbation_range``, ``max_jump``,
-        ``needed_without_certainty`` (rows).
+        ``needed_without_certainty`` (rows); with an edge ``perturbation``, the largest of
+        ``tails.Tails.perturbation``.
     deff, deff_rows
         Design effect of runs of ``deff_rows`` rows, without the certainty rows.
     refused
@@ -76,6 +81,8 @@ class Plan:
     """Units of a factor of the block-Poisson product; 0 for the difference estimator."""
     relative: NDArray[np.float32] | None = None
     score_seconds: float = 0.0
+    edge: Edge | None = None
+    """Where the perturbed density is cut; ``None``: nowhere."""
 
     @property
     def passes(self) -> int:
@@ -104,6 +111,7 @@ class Plan:
             "probabilities": UNIFORM if self.relative is None else SCORES,
             "passes": self.passes,
             "score_seconds": self.score_seconds,
+            "edge": self.edge.describe() if self.edge is not None else None,
         }
 
     def arrays(self) -> dict[str, Any]:
@@ -111,7 +119,7 @@ class Plan:
         arrays: dict[str, Any] = {CERTAINTY_ROWS: self.certainty_rows}
         if self.relative is not None:
             arrays[RELATIVE] = (("unit",), self.relative)
-        return arrays
+        return arrays | (self.edge.arrays() if self.edge is not None else {})
 
     @classmethod
     def from_description(
@@ -138,6 +146,7 @@ class Plan:
             factor_units=int(described.get("factor_units", 0)),
             relative=None if described.get("probabilities", UNIFORM) == UNIFORM else read(RELATIVE),
             score_seconds=float(described.get("score_seconds", 0.0)),
+            edge=Edge.from_description(described["edge"], read) if described.get("edge") else None,
         )
 
 
@@ -153,6 +162,7 @@ def plan(
     factor_units: int = 0,
     probabilities: str = UNIFORM,
     variance_target: float | None = None,
+    perturbed: bool = False,
     memory_limit: int = 2**27,
     scheduler: Any = None,
     progress: Callable[[int, int], None] | None = None,
@@ -175,6 +185,9 @@ def plan(
         Of units: ``uniform``, or ``scores``, which makes one more full pass.
     variance_target
         Bound on V; ``None``: 0.1, or what :mod:`signs` says of a product.
+    perturbed
+        Whether the perturbed density is what is sampled: it has to be the posterior out to
+        its tails, from more units if need be, and is cut there.
     memory_limit
         Bytes that the certainty rows may take.
     scheduler, progress
@@ -214,6 +227,17 @@ def plan(
     name = "hmc-ecs-signed" if factor_units else "hmc-ecs"
     if subsample_size is None and not certain + wanted <= n / 2:
         refused = plan_words.refusal(certain, wanted, n, cv.order, name)
+    reach: tails.Tails | None = None
+    if perturbed and refused is None and k >= 2:
+        reach = tails.profile(cv, dataset, model, b, choice)
+        most = (n // 2 - certain) // b
+        if subsample_size is None:
+            needed = reach.units(k, most)
+            k = int(needed) if math.isfinite(needed) else max(k, most)
+        # A given subsample is only refused where it cannot be right at all.
+        hopeless = float(reach.perturbation(k).max()) > tails.HOPELESS
+        if hopeless if subsample_size is not None else not reach.holds(k):
+            refused = plan_words.leaves(reach.fault(k), subsample_size is not None)
     if n_blocks is not None:
         _require("n_blocks", n_blocks, 1, k // max(factor_units, 1))
     n_units = -(-n // b)
@@ -222,6 +246,8 @@ def plan(
         predicted |= _signed(choice, b, k, factor_units)
         if refused is None and not predicted["mean_sign"] >= signs.LEAST_SIGN:
             refused = plan_words.unsigned(k * b, predicted["mean_sign"], signs.LEAST_SIGN)
+    if reach is not None:
+        predicted["perturbation"] = min(float(reach.perturbation(k).max()), 1e9)
     deff_rows = pilot.run_rows
     run_effect = choice.rest.deff(deff_rows)
     reasons = plan_words.reasons(cv, certain, k, b, predicted, subsample_size, variance_target)
@@ -246,6 +272,7 @@ def plan(
         factor_units=factor_units,
         relative=choice.rest.relative,
         score_seconds=scores.seconds if scores else 0.0,
+        edge=reach.edge(k) if reach is not None else None,
     )
 
 

@@ -69,6 +69,18 @@ def refusal(certain: int, sampled: float, n_rows: int, order: int, name: str) ->
     )
 
 
+def leaves(fault: str, given: bool) -> str:
+    """Return why the perturbed target is not the posterior in its tails, and what to do.
+
+    ``fault`` is ``Tails.fault``; ``given`` whether the user has chosen the rows sampled.
+    """
+    remedy = ", or a larger --subsample-size, or leave it out" if given else ""
+    return (
+        f"hmc-ecs samples a density that leaves the posterior {fault}: the variance of the "
+        f"log-likelihood estimate is not small against its units there; use --sampler hmc{remedy}"
+    )
+
+
 def unsigned(rows: int, mean_sign: float, least: float) -> str:
     """Return why the sign of a product would say nothing, and what to do."""
     return (

@@ -17,6 +17,7 @@ posterior, so the mass matrix is the identity.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,6 +52,8 @@ from streammc.numerics.jit import (
 from streammc.numerics.prior import log_prior
 from streammc.protocols import Index, Matrix, Vector
 
+_NO_WALLS: Matrix = np.zeros((0, 0))
+
 
 class Base(NamedTuple):
     """What does not depend on any row: Taylor sums, prior, scale. Shared by all chains."""
@@ -83,10 +86,18 @@ class Base(NamedTuple):
     """``a`` at ``theta_star``, which most estimates of the remainder exceed."""
     bound_growth: float = 0.0
     """How fast ``a`` falls away from there; 0 keeps it."""
+    edge: float = math.inf
+    """Largest ``|z|^2``: beyond it the density is 0."""
+    walls: Matrix = _NO_WALLS
+    """(w, d + 1) rows ``(a, h)``: the density is 0 where ``a'z > h``."""
 
 
 BASE_TYPE: Any = types.NamedTuple(
-    (vector, f8, vector, matrix, matrix, matrix, vector, i8, i8, i8, f8, f8, i8, f8, f8, f8), Base
+    (
+        *(vector, f8, vector, matrix, matrix, matrix, vector, i8, i8, i8),
+        *(f8, f8, i8, f8, f8, f8, f8, matrix),
+    ),
+    Base,
 )
 
 
@@ -202,6 +213,25 @@ def displace(factor, z, delta):  # type: ignore[no-untyped-def]
         for j in range(i + 1):
             total += factor[i, j] * z[j]
         delta[i] = total
+
+
+@inline
+def beyond_edge(base, z):  # type: ignore[no-untyped-def]
+    """Return 1 where the whitened position ``z`` is beyond the edge or a wall, else 0."""
+    d = z.shape[0]
+    square = 0.0
+    for j in range(d):
+        square += z[j] * z[j]
+    if square > base.edge:
+        return 1
+    walls = base.walls
+    for w in range(walls.shape[0]):
+        along = 0.0
+        for j in range(d):
+            along += walls[w, j] * z[j]
+        if along > walls[w, d]:
+            return 1
+    return 0
 
 
 @inline

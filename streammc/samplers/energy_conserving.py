@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from streammc.errors import ConfigError
-from streammc.samplers.options import STATISTICS, SubsampleOptions, build
+from streammc.samplers.options import PERTURBED_STATISTICS, SubsampleOptions, build
 
 PERTURBED: Final = "perturbed"
 FEWEST_UNITS: Final = 2
@@ -26,7 +26,7 @@ class HmcEcs(SubsampleOptions):
 
     name = "hmc-ecs"
     target = PERTURBED
-    statistics = STATISTICS
+    statistics = PERTURBED_STATISTICS
     subsampled = True
     audited = True
     paper = "Dang, Quiroz, Kohn, Tran and Villani 2019, HMC with energy conserving subsampling"

@@ -25,7 +25,7 @@ from streammc.protocols import Index, Matrix, RowSource
 from streammc.samplers import tuning
 from streammc.samplers.chain import BATCH_ROWS, BATCH_SECONDS, Chain, first_position
 from streammc.samplers.nuts import LONGEST_STEP, allocate_tree
-from streammc.samplers.options import SIGNED_STATISTICS, STATISTICS
+from streammc.samplers.options import PERTURBED_STATISTICS, SIGNED_STATISTICS, STATISTICS
 from streammc.samplers.subsample import Proposal, allocate_proposal
 from streammc.samplers.transition import Dynamics, run
 from streammc.subsampling.units import UnitDesign
@@ -90,7 +90,9 @@ class HamiltonianKernel(Chain):
         super().__init__(problem, seed, chain, batch_iterations=batch_iterations)
         self.problem = problem
         self._chain = chain
-        self.statistics = SIGNED_STATISTICS if problem.product else STATISTICS
+        self.statistics = STATISTICS
+        if problem.design is not None:
+            self.statistics = SIGNED_STATISTICS if problem.product else PERTURBED_STATISTICS
         d, p = problem.dim, problem.certain.eta_star.shape[0]
         unit_rows = problem.base.unit_rows
         design = problem.design.for_chain(seed, chain) if problem.design else None
@@ -134,6 +136,8 @@ class HamiltonianKernel(Chain):
             self._point.z[:] = first_position(
                 self._kernel_rng, problem.dim, self._chain, attempt, problem.spread, problem.modes
             )
+            if not _inside(problem.base, self._point.z):
+                continue
             evaluate(
                 problem.link,
                 problem.sums,
@@ -286,3 +290,11 @@ class HamiltonianKernel(Chain):
         star, order, n = base.theta_star, base.order, base.n_linear
         link, constants = problem.link, base.constants
         expand(link, constants, star, n, order, rows, 0, m, self._sub, 0, scratch)
+
+
+def _inside(base: Base, z: NDArray[np.float64]) -> bool:
+    """Return whether ``z`` is inside the edge and every wall, as ``target.beyond_edge``."""
+    walls = base.walls
+    if float(z @ z) > base.edge:
+        return False
+    return not len(walls) or bool(np.all(walls[:, :-1] @ z <= walls[:, -1]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from streammc.estimators.target import copy_point
+from streammc.estimators.target import beyond_edge, copy_point
 from streammc.numerics.jit import inline
 from streammc.samplers.integrator import MAX_ENERGY_ERROR, move
 
@@ -20,7 +20,10 @@ def jittered(  # type: ignore[no-untyped-def]
     The number of steps is that of the mean length; the drawn length changes their size.
     ``w`` is the frequency of the integrator. Returns the acceptance probability, the
     number of steps made, the energy of the new state, 1 if the trajectory diverged, at
-    ``trial``, and the step size.
+    ``trial``, or 2 if it ended beyond the edge, and the step size.
+
+    Beyond the edge nothing is accepted. The acceptance probability, from which the step is
+    tuned, does not count that: no smaller step mends it.
     """
     length = dynamics.trajectory_length
     n_steps = min(max(math.ceil(length / longest - 1e-9), 1), MAX_STEPS)
@@ -40,6 +43,8 @@ def jittered(  # type: ignore[no-untyped-def]
             diverged = 1.0
             break
     acceptance = 0.0 if diverged == 1.0 else math.exp(min(0.0, energy_start - energy))
+    if diverged == 0.0 and beyond_edge(base, trial.z) == 1:
+        diverged = 2.0
     if diverged == 0.0 and rng.random() < acceptance:
         copy_point(trial, point)
     else:

@@ -26,6 +26,7 @@ from streammc.estimators.target import (
     WORK_TYPE,
     Point,
     allocate_point,
+    beyond_edge,
     copy_point,
 )
 from streammc.numerics.jit import GENERATOR_TYPE, LINK_TYPE, SUMS_TYPE, f8, i8, jit, matrix
@@ -129,7 +130,8 @@ def nuts(  # type: ignore[no-untyped-def]
 
     ``w`` is the frequency of the integrator.
     Returns the mean Metropolis probability of the states, their number, the energy of
-    the one drawn, and 1 if the trajectory diverged, at ``trial``.
+    the one drawn, and 1 if the trajectory diverged, at ``trial``, or 2 if it came beyond
+    the edge, where states have no weight.
     """
     momentum, candidate = work.momentum, tree.candidate
     first, last, total = tree.first, tree.last, tree.total
@@ -145,6 +147,7 @@ def nuts(  # type: ignore[no-untyped-def]
     probability = 0.0
     made = 0
     leaves = 1
+    outcome = 0.0
     for _ in range(MAX_DEPTH):
         forward = 1 if rng.random() < 0.5 else 0
         signed = step if forward == 1 else -step
@@ -164,10 +167,13 @@ def nuts(  # type: ignore[no-untyped-def]
             if not error < MAX_ENERGY_ERROR:  # also where it is NaN
                 return probability / made, float(made), energy, 1.0
             probability += math.exp(min(0.0, -error))
-            log_weight_new = log_add(log_weight_new, -error)
-            if math.log(rng.random()) < -error - log_weight_new:
-                copy_point(trial, candidate)
-                energy_new = energy_here
+            if beyond_edge(base, trial.z) == 1:
+                outcome = 2.0
+            else:
+                log_weight_new = log_add(log_weight_new, -error)
+                if math.log(rng.random()) < -error - log_weight_new:
+                    copy_point(trial, candidate)
+                    energy_new = energy_here
             top += 1
             for j in range(d):
                 first[top, j] = last[top, j] = total[top, j] = momentum[j]
@@ -175,7 +181,7 @@ def nuts(  # type: ignore[no-untyped-def]
             count = leaf + 1
             while count % 2 == 0:
                 if turned(tree, top - 1, top) == 1:
-                    return probability / made, float(made), energy, 0.0
+                    return probability / made, float(made), energy, outcome
                 for j in range(d):
                     last[top - 1, j] = last[top, j]
                     total[top - 1, j] += total[top, j]
@@ -193,4 +199,4 @@ def nuts(  # type: ignore[no-untyped-def]
             tree.gradient[forward, j] = trial.gradient[j]
             tree.momentum[forward, j] = momentum[j]
         leaves *= 2
-    return probability / made, float(made), energy, 0.0
+    return probability / made, float(made), energy, outcome

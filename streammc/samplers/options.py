@@ -25,6 +25,8 @@ STATISTICS: Final = (
     "log_lik_remainder",
 )
 """What is recorded at every iteration, in the order in which the transition writes it."""
+PERTURBED_STATISTICS: Final = (*STATISTICS, "beyond_edge")
+"""The same where the density is cut at an edge: 1 where a trajectory came beyond it."""
 SIGNED_STATISTICS: Final = (*STATISTICS, "sign")
 """The same where an estimate of the likelihood can be negative."""
 

@@ -188,7 +188,7 @@ def run(  # type: ignore[no-untyped-def]
         row = statistics[t]
         row[0] = point.scalars[DENSITY]
         row[1] = acceptance
-        row[2] = 0.0 if wall else diverged
+        row[2] = 1.0 if diverged == 1.0 and not wall else 0.0
         row[3] = energy
         row[4] = step
         row[5] = made
@@ -198,3 +198,5 @@ def run(  # type: ignore[no-untyped-def]
         row[9] = point.scalars[ESTIMATE] + point.scalars[CERTAIN]
         if product:
             row[10] = point.scalars[SIGN]
+        elif row.shape[0] > 10:
+            row[10] = 1.0 if diverged == 2.0 else 0.0

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from streammc.protocols import Model, Sampler
+from streammc.control_variates.tails import LARGEST_PERTURBATION
 from streammc.samplers.metropolis_mint import TEMPERED
 from streammc.samplers.metropolis_options import APPROXIMATE
 from streammc.samplers.stochastic_options import BIASED
@@ -27,6 +28,7 @@ THIRD_ORDER_WARNING = 0.1
 UNKNOWN_WARNING = 0.01
 CROSSING = ("pt", "tt", "spt", "stt", "mint", "mintee")
 """Samplers made for posteriors with several modes."""
+EDGE_WARNING = 0.001
 
 
 def summary_warnings(
@@ -77,6 +79,7 @@ def summary_warnings(
             f"mean log_lik_variance is {sampling['log_lik_variance_mean']:.2f}, above "
             f"{VARIANCE_WARNING}: use a larger --subsample-size"
         )
+    lines += edge_warnings(sampling)
     if "decision_error_mean" in sampling:
         lines += decision_warnings(sampling)
     if sampling.get("target") == TEMPERED:
@@ -148,6 +151,24 @@ def mode_warnings(model: Model, sampler: Sampler) -> list[str]:
         f"the posterior of a {model.name} may have several modes, and chains that agree may all "
         "have missed one: compare with --sampler pt"
     ]
+
+
+def edge_warnings(sampling: dict[str, Any]) -> list[str]:
+    """Return where a perturbed target differs from the posterior in its tails."""
+    lines = []
+    perturbation = sampling.get("predicted_perturbation")
+    if perturbation is not None and perturbation > LARGEST_PERTURBATION:
+        size = f"{perturbation:.2g}" if perturbation < 1e3 else "unboundedly"
+        lines.append(
+            f"the sampled density is predicted to be off by {size} in the tails, above "
+            f"{LARGEST_PERTURBATION}: use a larger --subsample-size, or hmc"
+        )
+    if sampling.get("beyond_edge", 0.0) > EDGE_WARNING:
+        lines.append(
+            f"{100.0 * sampling['beyond_edge']:.2g} % of the iterations came beyond the edge of "
+            "the region on which hmc-ecs samples: the posterior may be wider than it; use hmc"
+        )
+    return lines
 
 
 def bias_warnings(sampling: dict[str, Any]) -> list[str]:

@@ -114,6 +114,7 @@ def subsampled(
         cv.order,
         plan.unit_rows,
         *factors,
+        *((plan.edge.radius**2, plan.edge.walls) if plan.edge is not None else ()),
     )
     length, jitter = trajectory(sampler.trajectory_length, sampler.jitter)
     return Problem(

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from streammc.control_variates.default_priors import as_recorded, resolved
 from streammc.control_variates.expansion import ControlVariates
-from streammc.errors import ConfigError, SamplingWarning
+from streammc.errors import ConfigError, RefusedError, SamplingWarning
 from streammc.protocols import Dataset, Model, Sampler
 from streammc.samplers.chain import StoppedError
 from streammc.sampling import build
 from streammc.sampling.chains import Chains, Progress
 from streammc.sampling.identity import asked_schedule, check_counts, heated, identity
-from streammc.sampling.setup import Setup, contents, decide, load
+from streammc.sampling.setup import Setup, contents, decide, instead, load
 from streammc.sampling.watch import check_sign, check_variance, variance_so_far
 from streammc.trace.run_directory import RunDirectory, check_identity
 
@@ -67,7 +67,8 @@ def run_job(
     dataset, model
         What to sample.
     sampler
-        ``None`` chooses ``hmc-ecs`` where it can be right and ``hmc`` elsewhere.
+        ``None`` chooses ``hmc-ecs`` where it can be right and ``hmc`` elsewhere; where
+        ``hmc-ecs`` is refused while it runs, the run starts again with ``hmc``.
     control_variates
         From :func:`streammc.control_variates`; computed and kept in the run if ``None``.
     draws, warmup, chains
@@ -151,46 +152,59 @@ def run_job(
     if polled():
         return RunReport(folder, {}, False, False)
     shape = {"chains": chains, "draws": draws, "warmup": warmup}
-    with RunDirectory.hold(
-        folder, identity=key, **shape, **contents(setup, dataset, draws, attributes or {})
-    ) as run:
-        if draws != run.draws and draws > run.committed_draws:
-            run.extend(draws)
-        team = Chains(
-            build.problem(
-                dataset,
-                model,
-                setup.cv,
-                setup.plan,
-                setup.sampler,
-                schedule=schedule,
-                warmup=warmup,
-            ),
-            seed=seed,
-            chains=chains,
-            threads=threads,
-            batch_iterations=batch_iterations,
-        )
-        try:
-            saved = run.checkpoint()
-            if saved is None:
-                team.initialise()
-            else:
-                team.restore(saved)
-            _drive(run, team, setup, progress, polled)
-        except StoppedError:
-            return RunReport(folder, {}, False, True)
-        finally:
-            team.close()
-        # Not before the last draw: xarray, pandas and ArviZ take a second to import.
-        from streammc.sampling.audit_due import audit_due
-        from streammc.sampling.report import finish_report
 
-        due = audit_due(audit, run, dataset, model, setup, team, scheduler=scheduler)
-        summary = finish_report(
-            run, dataset, model, setup, team, *due, scheduler=scheduler, progress=progress
-        )
-    return RunReport(folder, summary, True, True, summary["warnings"])
+    def attempt(setup: Setup) -> RunReport:
+        with RunDirectory.hold(
+            folder, identity=key, **shape, **contents(setup, dataset, draws, attributes or {})
+        ) as run:
+            if draws != run.draws and draws > run.committed_draws:
+                run.extend(draws)
+            team = Chains(
+                build.problem(
+                    dataset,
+                    model,
+                    setup.cv,
+                    setup.plan,
+                    setup.sampler,
+                    schedule=schedule,
+                    warmup=warmup,
+                ),
+                seed=seed,
+                chains=chains,
+                threads=threads,
+                batch_iterations=batch_iterations,
+            )
+            try:
+                saved = run.checkpoint()
+                if saved is None:
+                    team.initialise()
+                else:
+                    team.restore(saved)
+                _drive(run, team, setup, progress, polled)
+            except StoppedError:
+                return RunReport(folder, {}, False, True)
+            except RefusedError:
+                if sampler is None and setup.sampler.subsampled:
+                    run.discard()
+                raise
+            finally:
+                team.close()
+            # Not before the last draw: xarray, pandas and ArviZ take a second to import.
+            from streammc.sampling.audit_due import audit_due
+            from streammc.sampling.report import finish_report
+
+            due = audit_due(audit, run, dataset, model, setup, team, scheduler=scheduler)
+            summary = finish_report(
+                run, dataset, model, setup, team, *due, scheduler=scheduler, progress=progress
+            )
+        return RunReport(folder, summary, True, True, summary["warnings"])
+
+    try:
+        return attempt(setup)
+    except RefusedError as error:
+        if sampler is not None or not setup.sampler.subsampled:
+            raise
+        return attempt(instead(setup, error))
 
 
 def sample(

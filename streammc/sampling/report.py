@@ -197,8 +197,11 @@ def _sampling(
     if "sign" in stats.data_vars:
         facts["mean_sign"] = float(stats["sign"].mean())
         facts["negative_signs"] = float((stats["sign"] < 0.0).mean())
+    if "beyond_edge" in stats.data_vars:
+        facts["beyond_edge"] = float(stats["beyond_edge"].mean())
     if plan is not None:
         facts |= {
+            "predicted_perturbation": plan.predicted.get("perturbation"),
             "subsample_size": plan.k * plan.unit_rows,
             "n_blocks": plan.n_blocks,
             "unit_rows": plan.unit_rows,

@@ -131,6 +131,7 @@ def decide(
         n_blocks=wanted.n_blocks,
         factor_units=wanted.factor_units,
         probabilities=wanted.probabilities,
+        perturbed=wanted.target == PERTURBED,
         scheduler=scheduler,
         progress=report,
     )
@@ -163,6 +164,12 @@ def decide(
     if sampler is None:
         return Setup(sampler_builder("hmc")(), cv, None, f"hmc, because {chosen.refused}")
     raise RefusedError(chosen.refused)
+
+
+def instead(setup: Setup, error: RefusedError) -> Setup:
+    """Return ``hmc`` for a run that was refused while it ran, with the reason."""
+    reason = f"hmc, because {setup.sampler.name} was given up as it ran: {error}"
+    return Setup(sampler_builder("hmc")(), setup.cv, None, reason.split("; use ")[0])
 
 
 def _bounded(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -198,3 +199,16 @@ def remove_old_checkpoints(path: Path, state: RunState) -> None:
             found = _CHECKPOINT.fullmatch(entry.name)
             if found and int(found[1]) <= state.generation and int(found[1]) not in kept:
                 os.unlink(entry.path)
+
+
+def remove_run(path: Path) -> None:
+    """Delete the root, which ends the run, then its arrays and checkpoints; the lock stays."""
+    with reporting("delete", path):
+        (path / ROOT).unlink()
+        sync_directory(path)
+        for folder in path.iterdir():
+            if folder.is_dir() and not folder.is_symlink() and folder.name != FOLDER:
+                shutil.rmtree(folder)
+        for saved in (path / FOLDER).iterdir():
+            if _CHECKPOINT.fullmatch(saved.name):
+                saved.unlink()

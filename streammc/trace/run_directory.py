@@ -251,6 +251,21 @@ class RunDirectory(RunView):
         if draws != self.draws:
             self._commit(replace(self._state, draws=draws))
 
+    def discard(self) -> None:
+        """Delete the run, so that :meth:`hold` starts it anew; this object is done.
+
+        The root goes first: killed in between, the directory is that of an interrupted
+        start.
+
+        Raises
+        ------
+        StorageIOError, AccessError
+            If the file system refuses.
+        """
+        with self._writing():
+            commit.remove_run(self.path)
+        self._failed = True
+
     def set_attributes(self, attributes: Mapping[str, Any]) -> None:
         """Add or replace attributes of the root group; atomic. NaN becomes null."""
         old = self._attributes

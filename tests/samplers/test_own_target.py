@@ -39,6 +39,15 @@ def make(name):
     return small
 
 
+def inside(small):
+    """Which of the grid is inside the edge and the walls."""
+    z = (GRID - small.theta_star[0]) / small.base.factor[0, 0]
+    kept = z**2 <= small.base.edge
+    for a, h in small.base.walls:
+        kept &= a * z <= h
+    return kept
+
+
 def exact(small):
     """Marginal moments of theta and the variance of the estimate, in plain NumPy."""
     rows = np.array([small.remainder_rows(np.array([t])) for t in GRID])  # (grid, n)
@@ -53,10 +62,10 @@ def exact(small):
         s2 = n**2 / (k * (k - 1)) * ((d - d.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)
         log.append(taylor + n / k * d.sum(axis=1) - 0.5 * s2 + prior + np.log(omega).sum())
         variances.append(s2)
-    log = np.array(log)
+    log = np.where(inside(small), np.array(log), -np.inf)
     joint = np.exp(log - log.max())
     mass = joint.sum()
-    posterior = np.exp(full + prior - (full + prior).max())
+    posterior = np.exp(full + prior - (full + prior).max()) * inside(small)
     return {
         "mean": (joint * GRID).sum() / mass,
         "square": (joint * GRID**2).sum() / mass,
@@ -67,11 +76,12 @@ def exact(small):
     }
 
 
-def run(small, base=None):
-    kernel = HamiltonianKernel(kernel_problem(small, base=base), seed=11, chain=0)
+def run(small, base=None, draws=DRAWS, **settings):
+    problem = kernel_problem(small, base=base, **settings)
+    kernel = HamiltonianKernel(problem, seed=11, chain=0)
     kernel.initialise()
     kernel.advance(1000, True)
-    return kernel.advance(DRAWS, False)
+    return kernel.advance(draws, False)
 
 
 @pytest.fixture(scope="module", params=sorted(CASES))
@@ -135,3 +145,39 @@ def test_audit_weights_lead_back_to_the_posterior(case):
     for value, wanted in ((x, truth["posterior_mean"]), (x**2, truth["posterior_square"])):
         assert abs(batch_z(w * (value - wanted), 0.0)) < 4.5
         assert abs(batch_z(value - wanted, 0.0)) > 5
+
+
+def second_order(radius, wall):
+    """Two equal units have no variance and a cubic remainder: nothing but an edge bounds theta."""
+    small = Small(n=6, d=1, k=2, order=2, seed=0, prior=normal(scale=10.0))
+    small.prior_sd = 10.0
+    small.base = small.base._replace(edge=radius**2, walls=np.array([[1.0, wall]]))
+    return small
+
+
+def test_at_order_2_the_far_tails_hold_all_of_the_mass_and_an_edge_mends_it():
+    assert exact(second_order(np.inf, np.inf))["mean"] < -11.0  # where the grid ends
+    truth = exact(second_order(5.0, 4.0))
+    assert abs(truth["mean"] - truth["posterior_mean"]) < 0.002
+
+
+@pytest.mark.parametrize("nuts", [False, True])
+def test_draws_at_order_2_match_the_target_inside_the_edge(nuts):
+    small = second_order(2.0, 0.8)
+    truth, kept = exact(small), inside(small)
+    draws = run(small, draws=200_000, nuts=nuts)
+    theta = draws["theta"][:, 0]
+    low, high = GRID[kept][[0, -1]]
+    assert low - 0.01 < theta.min() < theta.max() < high + 0.01
+    assert draws["diverging"].sum() == 0
+    assert 0.01 < draws["beyond_edge"].mean() < 0.9
+    assert abs(batch_z(theta, truth["mean"])) < 4.5
+    assert abs(batch_z(theta**2, truth["square"])) < 4.5
+
+
+def test_a_forgotten_wall_is_caught():
+    small = second_order(2.0, 0.8)
+    truth = exact(small)
+    open_base = small.base._replace(walls=np.zeros((0, 0)))
+    theta = run(small, open_base, draws=200_000)["theta"][:, 0]
+    assert abs(batch_z(theta, truth["mean"])) > 7
