@@ -211,6 +211,8 @@ def from_arrays(
     }
     if trials is not None:
         attributes["trials"] = "trials"
+        if weight is not None:
+            attributes["weight"] = "weight"
     chunk = min(round_chunk_rows(step), rows)
     return MemoryStore(matrix, response_values, offsets, weights, attributes, chunk)
 

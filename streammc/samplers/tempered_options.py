@@ -42,10 +42,12 @@ class TemperedOptions:
     posterior.
     """
 
-    n_levels: int = 7
-    """Levels, ``M + 1``; 1 is the inner kernel alone."""
-    beta_min: float = 0.125
-    """Inverse temperature of the last level; 0 is the prior, where nothing is subsampled."""
+    n_levels: int | None = None
+    """Levels, ``M + 1``; 1 is the inner kernel alone. Automatic: from the global barrier that a
+    pilot run finds."""
+    beta_min: float | None = None
+    """Inverse temperature of the last level; 0 is the prior, of which it takes independent draws.
+    Automatic: 0, or 0.125 where the prior is flat or has the power too."""
     ladder: str = ADAPTED
     """``geometric``: ``beta_m = beta_min^(m / M)``; ``adapted``: warm-up spaces the levels so
     that all neighbours exchange equally often, beginning there."""
@@ -81,8 +83,8 @@ class TemperedOptions:
     def __post_init__(self) -> None:
         """Check what can be checked without data."""
         check_subsample(self, "n_levels", "n_steps", "inner_steps")
-        if self.n_levels is None or self.n_steps is None or self.inner_steps is None:
-            raise ConfigError("n_levels, n_steps and inner_steps must be whole numbers, found None")
+        if self.n_steps is None or self.inner_steps is None:
+            raise ConfigError("n_steps and inner_steps must be whole numbers, found None")
         for option, choices in self._choices().items():
             value = getattr(self, option)
             if value not in choices:
@@ -91,13 +93,11 @@ class TemperedOptions:
             raise ConfigError(
                 f"covariance must be one of {', '.join(COVARIANCES)}, found {self.covariance!r}"
             )
-        if self.beta_min is None or isinstance(self.beta_min, bool):
-            raise ConfigError(f"beta_min must be a number in [0, 1), found {self.beta_min!r}")
         check_number("beta_min", self.beta_min, most=1.0)
-        # No rows, or the posterior to the power 0: no density.
-        above = self.subsets_of_rows or getattr(self, "path", LIKELIHOOD) == POSTERIOR
+        # The posterior to the power 0 is no density.
+        above = self.powers_of_prior
         least = math.ulp(0.0) if above else 0.0
-        if self.n_levels > 1 and not least <= self.beta_min < 1.0:
+        if self.n_levels != 1 and self.beta_min is not None and not least <= self.beta_min < 1.0:
             bracket = "(" if above else "["
             raise ConfigError(
                 f"beta_min must be a number in {bracket}0, 1), found {self.beta_min!r}"
@@ -109,6 +109,11 @@ class TemperedOptions:
             isinstance(self.start, (int, float)) and math.isfinite(self.start)
         ):
             raise ConfigError(f"start must be a finite number, found {self.start!r}")
+
+    @property
+    def powers_of_prior(self) -> bool:
+        """Whether the prior is raised to ``beta_m`` as well: no level is the prior then."""
+        return getattr(self, "path", LIKELIHOOD) == POSTERIOR
 
     def _choices(self) -> dict[str, tuple[str, ...]]:
         """Return the options that are one of some words."""
