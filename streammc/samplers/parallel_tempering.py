@@ -28,8 +28,8 @@ class ParallelOptions(TemperedOptions):
     """``even-odd``: pairs (0, 1), (2, 3), ... and (1, 2), (3, 4), ... in turn; ``sweep``: every
     pair, from the last level down, so that a state can fall to level 0 at once."""
     iterations_per_draw: int | None = None
-    """Iterations of all levels for one draw. Automatic: so many that about every draw comes from
-    another draw of the prior, where rows are few; 1 where they are many."""
+    """Iterations of all levels for one draw, after warm-up. Automatic: so many that about every
+    draw comes from another draw of the prior, where rows are few; 1 or 2 where they are many."""
 
     def __post_init__(self) -> None:
         """Check what can be checked without data."""

@@ -27,6 +27,8 @@ SUBSETS: Final = (NESTED, INDEPENDENT)
 LAPLACE: Final = "laplace"
 IDENTITY: Final = "identity"
 COVARIANCES: Final = (LAPLACE, IDENTITY)
+STEPS: Final = 10
+"""Leapfrog steps of a transition, where they are not given."""
 
 TEMPERED_STATISTICS: Final = (*STATISTICS, "swap_accepted", "replica")
 """What is recorded: also which part of the proposed swaps was accepted (of a tempered
@@ -56,8 +58,9 @@ class TemperedOptions:
     step_size: float | None = None
     """Of level 0, where level m has ``step_size beta_m^(-1/2)``; given, it is not adapted.
     Automatic: every level is tuned by itself in warm-up."""
-    n_steps: int = 10
-    """Leapfrog steps of an ``hmc`` transition."""
+    n_steps: int | None = None
+    """Leapfrog steps of an ``hmc`` transition. Automatic: 10, or 3 where a draw has several
+    iterations of all levels."""
     jitter: float = 0.2
     """Half-width of the uniform factor on the step size of a transition."""
     inner_steps: int = 1
@@ -83,8 +86,8 @@ class TemperedOptions:
     def __post_init__(self) -> None:
         """Check what can be checked without data."""
         check_subsample(self, "n_levels", "n_steps", "inner_steps")
-        if self.n_steps is None or self.inner_steps is None:
-            raise ConfigError("n_steps and inner_steps must be whole numbers, found None")
+        if self.inner_steps is None:
+            raise ConfigError("inner_steps must be a whole number, found None")
         for option, choices in self._choices().items():
             value = getattr(self, option)
             if value not in choices:

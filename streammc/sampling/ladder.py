@@ -34,14 +34,17 @@ MOST_LEVELS: Final = 40
 """Of parallel tempering, which has a replica at each."""
 MOST_VISITED: Final = 100
 """Of tempered transitions, which visit all of them twice for a proposal."""
-WORK: Final = 300_000
-"""Log-likelihoods of rows times predictors that a draw may take without being asked to."""
+SHORT_STEPS: Final = 3
+"""The same between two swaps of many: 14 restarts a second for 4.6 with 10, on four components
+in three dimensions (``bench/mixture_modes.py``)."""
+WORK: Final = 2_000_000
+"""Gradients of rows times parameters that a draw may take without being asked to."""
 RESTART_DRAWS: Final = 40
 """Draws for one expected restart, which no work is too much for: 25 in 1,000 draws."""
 
 
 def ended(model: Model, labels: tuple[str, ...], sampler: TemperedOptions) -> TemperedOptions:
-    """Return the options with a last level: the prior, where there is one to draw from.
+    """Return the options with a last level: the prior, where it can be sampled.
 
     Raises
     ------
@@ -54,9 +57,10 @@ def ended(model: Model, labels: tuple[str, ...], sampler: TemperedOptions) -> Te
             "expected a prior that can be sampled, as beta_min=0 asks for, found a flat one on "
             f"{labels[int(np.argmax(flat))]}; set another prior or a beta_min above 0"
         )
-    if sampler.beta_min is not None:
-        return sampler
-    return replace(sampler, beta_min=WARM if flat.any() or sampler.powers_of_prior else 0.0)
+    if sampler.beta_min is None:
+        above = flat.any() or sampler.powers_of_prior
+        sampler = replace(sampler, beta_min=WARM if above else 0.0)
+    return sampler
 
 
 def settle(
@@ -106,29 +110,31 @@ def settle(
             why = "the prior has the power too" if sampler.powers_of_prior else "the prior is flat"
             reason += f", since {why}"
     if isinstance(sampler, ParallelOptions) and sampler.iterations_per_draw is None:
-        every = _iterations_per_draw(dataset, model, sampler, barrier)
-        sampler = replace(sampler, iterations_per_draw=every)
-        if every > 1:
-            reason += f"; {every} iterations a draw"
+        sampler = _with_iterations(dataset, model, sampler, barrier)
+        if (sampler.iterations_per_draw or 1) > 1:
+            reason += f"; {sampler.iterations_per_draw} iterations a draw"
     return sampler, reason
 
 
-def _iterations_per_draw(
+def _with_iterations(
     dataset: Dataset, model: Model, sampler: ParallelOptions, barrier: float
-) -> int:
-    """Return the iterations of one draw.
+) -> ParallelOptions:
+    """Return the options with the iterations of one draw.
 
     A ladder restarts once in ``2 + 4 Lambda`` iterations or so (Syed et al. 2021, with
     ``2 Lambda + 1`` levels).
     """
     restart = math.ceil(2.0 + 4.0 * barrier)
-    least = -(-restart // RESTART_DRAWS)
-    if model.joint is not None or sampler.n_levels is None:
-        return least
-    steps = sampler.n_steps if sampler.explorer == HMC else 1
-    rows = dataset.n_rows * (model.n_linear + model.n_scalar)
-    work = sampler.n_levels * steps * sampler.inner_steps * rows
-    return max(least, min(WORK // work, restart))
+    every = -(-restart // RESTART_DRAWS)
+    steps = sampler.n_steps or SHORT_STEPS
+    if model.joint is None and sampler.n_levels is not None:
+        visits = sampler.n_levels * sampler.inner_steps
+        work = visits * (steps if sampler.explorer == HMC else 1)
+        work *= dataset.n_rows * model.dim(dataset.n_features)
+        every = max(every, min(WORK // work, restart))
+    if every == 1:
+        return replace(sampler, iterations_per_draw=1)
+    return replace(sampler, iterations_per_draw=every, n_steps=steps)
 
 
 def _barrier(

@@ -13,6 +13,7 @@ import numpy as np
 
 from streammc.protocols import Matrix, Vector
 from streammc.samplers import tuning
+from streammc.samplers.tempered_options import STEPS
 from streammc.tempering.explorers import Trial, refresh
 from streammc.tempering.ladder import LOG_LIK, LOG_PRIOR, Ladder, allocate_replicas, geometric
 from streammc.tempering.problem import TemperedProblem
@@ -48,7 +49,7 @@ def powers(problem: TemperedProblem, beta: Vector, step: float) -> Ladder:
     ones, zeros = np.ones(len(beta)), np.zeros(len(beta), dtype=np.int64)
     return Ladder(
         beta.copy(), beta.copy(), ones.copy(), zeros.copy(), zeros + n, ones * step,
-        options.n_steps, options.jitter, 0,
+        options.n_steps or STEPS, options.jitter, 0,
     )  # fmt: skip
 
 

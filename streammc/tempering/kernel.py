@@ -15,7 +15,7 @@ from streammc.numerics.prior_draws import N_STREAMS, draw_prior
 from streammc.protocols import Matrix, Vector
 from streammc.samplers import tuning
 from streammc.samplers.chain import BATCH_SECONDS, Chain
-from streammc.samplers.tempered_options import HMC, TEMPERED_STATISTICS
+from streammc.samplers.tempered_options import HMC, STEPS, TEMPERED_STATISTICS
 from streammc.tempering.anneal import Annealed, anneal
 from streammc.tempering.density import log_likelihood
 from streammc.tempering.explorers import N_UNIFORMS, allocate_trial, refresh
@@ -72,8 +72,7 @@ class TemperedKernel(Chain):
         self.replicas = allocate_replicas(n_replicas, d)
         self.trial = allocate_trial(d, problem.n_predictors)
         assert options.n_levels is not None
-        assert options.beta_min is not None
-        self.ladder = self._ladder(geometric(options.n_levels, options.beta_min))
+        self.ladder = self._ladder(geometric(options.n_levels, options.beta_min or 0.0))
         self.own = self._allocate_own()
         self._tuning = np.array([tuning.start(s, reference=False) for s in self.ladder.step])
         self._tuned = options.step_size is not None
@@ -91,7 +90,7 @@ class TemperedKernel(Chain):
             lo=zeros.copy(),
             hi=zeros + n,
             step=ones * first,
-            n_steps=options.n_steps,
+            n_steps=options.n_steps or STEPS,
             jitter=options.jitter,
             own=int(options.subsets_of_rows),
         )

@@ -116,7 +116,7 @@ class ParallelKernel(TemperedKernel):
             self._places.round_trips[:] = 0
             self._drawing = True
         adapting = warmup and self.problem.options.ladder == ADAPTED and len(self._tallies) > 2
-        done, every = 0, self._every
+        done, every = 0, 1 if warmup else self._every
         total = every * len(theta)
         all_theta, all_statistics = theta, statistics
         if every > 1:
@@ -144,7 +144,7 @@ class ParallelKernel(TemperedKernel):
         subsets, fresh = self.subsets(), self.fresh(n)
         # One BLAS thread or several sum in another order.
         with single_threaded():
-            if self._threads_pay(self._seconds_per_iteration / self._every):
+            if self._threads_pay(self._seconds_per_iteration / (1 if tune else self._every)):
                 self._run_side_by_side(
                     subsets, draws, fresh, uniforms, exchanges, target, theta, statistics
                 )

@@ -95,7 +95,8 @@ def recorded(
         "prior_is_proper": np.asarray(int(proper)),
     }
     if counts[:, EXCHANGES].any():
-        found["exchanges_accepted"] = counts[1:, EXCHANGES + 1] / counts[1:, EXCHANGES]
+        with np.errstate(invalid="ignore"):  # the prior has no rows to exchange
+            found["exchanges_accepted"] = counts[1:, EXCHANGES + 1] / counts[1:, EXCHANGES]
     if not ladder.own:
         with np.errstate(divide="ignore", invalid="ignore"):  # before the first draw
             steps = np.log(counts[1:, ITERATIONS])
