@@ -127,7 +127,7 @@ def test_step_sizes_meet_the_target_at_every_level():
             explorer="random-walk",
             target_acceptance=0.3,
             ladder="geometric",
-        )  # fmt: skip
+        )
     )
     drawn(kernel, 2000, 2000)
     tallies = kernel.tallies()
