@@ -22,8 +22,8 @@ DATA = Path(os.environ.get("STREAMMC_TEST_DATA", ROOT / ".." / "shared" / "data"
 PAGE = ROOT / "docs" / "explanation" / "posteriordb.md"
 SMALLEST = 500
 """Rows from which hmc-ecs is run as well."""
-LADDER = {"n_levels": 3}
-"""Of pt: a posterior with one mode needs no more."""
+LADDER = {"n_levels": 3, "beta_min": 0.125, "n_steps": 10}
+"""Of pt: a posterior with one mode needs no more, and no level at the prior."""
 OPTIONS = {"draws": 2000, "warmup": 1000, "chains": 4}
 
 

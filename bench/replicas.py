@@ -29,7 +29,10 @@ def seconds(build, n: int, d: int) -> tuple[float, float]:
     rng = np.random.default_rng(0)
     X = np.c_[np.ones(n), rng.normal(size=(n, d - 1))]
     data, model = from_arrays(X, rng.random(n) < 0.4), logistic(prior=normal(2.0))
-    sampler = build(n_steps=5, step_size=1e-4, ladder="geometric", covariance="identity")
+    sampler = build(
+        n_levels=7, beta_min=0.125, n_steps=5, step_size=1e-4, ladder="geometric",
+        covariance="identity",
+    )  # fmt: skip
     setup = decide(data, model, sampler, None)
     shared = problem(data, model, setup.cv, None, sampler)
     alone, together = (shared.kernel(1, 0) for _ in range(2))

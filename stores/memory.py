@@ -226,6 +226,8 @@ def from_arrays(
     }
     if trials is not None:
         attributes["trials"] = "trials"
+        if weight is not None:
+            attributes["weight"] = "weight"
     ids = None
     if row_id is not None:
         from streammc.stores.row_ids import in_memory

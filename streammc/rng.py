@@ -25,6 +25,8 @@ class Role(IntEnum):
     KNOTS = 6
     COUNTS = 7
     RECALIBRATE = 8
+    PRIOR = 9
+    LADDER = 10
 
 
 def stream(seed: int, chain: int, role: Role, *part: int) -> np.random.Generator:

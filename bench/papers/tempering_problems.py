@@ -116,11 +116,11 @@ def data(model: str, dim: int, n: int, row_sd: float) -> tuple[Any, Any]:
 
 def sampler(cell: Cell) -> Any:
     """Return the sampler of a cell."""
-    options: dict[str, Any] = {"explorer": EXPLORER[cell.inner]}
+    options: dict[str, Any] = {"explorer": EXPLORER[cell.inner], "beta_min": BETA_MIN}
     if not cell.tuned:
         options |= {
             "n_steps": LEAPFROGS[cell.model], "step_size": STEP[cell.inner], "jitter": 0.0,
-            "covariance": "identity", "ladder": "geometric", "beta_min": BETA_MIN,
+            "covariance": "identity", "ladder": "geometric",
         }  # fmt: skip
     if cell.method == "inner":
         return parallel_tempering.pt(**options, n_levels=1)

@@ -71,6 +71,21 @@ class Binomial(LinearModel):
         """Return where ``y`` is not in [0, 1]."""
         return proportion_fault(y)
 
+    def log_constant(self, y: Vector, trials: Vector) -> float | None:
+        """Return ``sum log C(n, n y)``, which the link leaves out.
+
+        ``None`` where ``trials`` are not whole numbers of trials with ``n y`` successes.
+        """
+        from scipy.special import gammaln
+
+        successes = y * trials
+        for counts in (trials, successes):
+            if (np.abs(counts - np.rint(counts)) > 1e-6 * np.maximum(counts, 1.0)).any():
+                return None
+        failures = trials - successes
+        logs = gammaln(trials + 1.0) - gammaln(successes + 1.0) - gammaln(failures + 1.0)
+        return float(logs.sum())
+
     def mean(self, eta: Matrix) -> Vector:
         """Return ``1 / (1 + exp(-eta))``, the chance of a success, per column of ``eta`` (1, m)."""
         chance = np.empty(eta.shape[1])

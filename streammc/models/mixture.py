@@ -42,12 +42,17 @@ def _responsibilities(eta, X, constants, K, q, lo, w, order, r, top, total, x, o
             r[k, i] = 0.0
         for a in range(q):
             for i in range(w):
-                pull = 0.0
-                for b in range(q):
-                    pull += constants[2 + a * q + b] * (X[b, lo + i] - eta[k * q + b, lo + i])
-                r[k, i] += (X[a, lo + i] - eta[k * q + a, lo + i]) * pull
-                if order >= 1:
-                    out[1 + k * q + a, lo + i] = pull
+                x[i] = 0.0
+            for b in range(q):  # outside the loop over rows, which is then vectorised
+                precision = constants[2 + a * q + b]
+                if precision != 0.0:
+                    for i in range(w):
+                        x[i] += precision * (X[b, lo + i] - eta[k * q + b, lo + i])
+            for i in range(w):
+                r[k, i] += (X[a, lo + i] - eta[k * q + a, lo + i]) * x[i]
+            if order >= 1:
+                for i in range(w):
+                    out[1 + k * q + a, lo + i] = x[i]
         for i in range(w):
             r[k, i] = constants[weights + k] - 0.5 * r[k, i]
             # A NaN must win, and stay.

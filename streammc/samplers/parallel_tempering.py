@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from streammc.errors import ConfigError
-from streammc.samplers.options import build
+from streammc.samplers.options import build, check_subsample
 from streammc.samplers.tempered_options import (
     LIKELIHOOD,
     NESTED,
@@ -27,6 +27,14 @@ class ParallelOptions(TemperedOptions):
     swaps: str = EVEN_ODD
     """``even-odd``: pairs (0, 1), (2, 3), ... and (1, 2), (3, 4), ... in turn; ``sweep``: every
     pair, from the last level down, so that a state can fall to level 0 at once."""
+    iterations_per_draw: int | None = None
+    """Iterations of all levels for one draw, after warm-up. Automatic: so many that about every
+    draw comes from another draw of the prior, where rows are few; 1 or 2 where they are many."""
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without data."""
+        super().__post_init__()
+        check_subsample(self, "iterations_per_draw")
 
     def _choices(self) -> dict[str, tuple[str, ...]]:
         return {**super()._choices(), "swaps": SWAPS}

@@ -27,6 +27,8 @@ SUBSETS: Final = (NESTED, INDEPENDENT)
 LAPLACE: Final = "laplace"
 IDENTITY: Final = "identity"
 COVARIANCES: Final = (LAPLACE, IDENTITY)
+STEPS: Final = 10
+"""Leapfrog steps of a transition, where they are not given."""
 
 TEMPERED_STATISTICS: Final = (*STATISTICS, "swap_accepted", "replica")
 """What is recorded: also which part of the proposed swaps was accepted (of a tempered
@@ -42,10 +44,12 @@ class TemperedOptions:
     posterior.
     """
 
-    n_levels: int = 7
-    """Levels, ``M + 1``; 1 is the inner kernel alone."""
-    beta_min: float = 0.125
-    """Inverse temperature of the last level; 0 is the prior, where nothing is subsampled."""
+    n_levels: int | None = None
+    """Levels, ``M + 1``; 1 is the inner kernel alone. Automatic: from the global barrier that a
+    pilot run finds."""
+    beta_min: float | None = None
+    """Inverse temperature of the last level; 0 is the prior, of which it takes independent draws.
+    Automatic: 0, or 0.125 where the prior is flat or has the power too."""
     ladder: str = ADAPTED
     """``geometric``: ``beta_m = beta_min^(m / M)``; ``adapted``: warm-up spaces the levels so
     that all neighbours exchange equally often, beginning there."""
@@ -54,8 +58,9 @@ class TemperedOptions:
     step_size: float | None = None
     """Of level 0, where level m has ``step_size beta_m^(-1/2)``; given, it is not adapted.
     Automatic: every level is tuned by itself in warm-up."""
-    n_steps: int = 10
-    """Leapfrog steps of an ``hmc`` transition."""
+    n_steps: int | None = None
+    """Leapfrog steps of an ``hmc`` transition. Automatic: 10, or 3 where a draw has several
+    iterations of all levels."""
     jitter: float = 0.2
     """Half-width of the uniform factor on the step size of a transition."""
     inner_steps: int = 1
@@ -81,8 +86,8 @@ class TemperedOptions:
     def __post_init__(self) -> None:
         """Check what can be checked without data."""
         check_subsample(self, "n_levels", "n_steps", "inner_steps")
-        if self.n_levels is None or self.n_steps is None or self.inner_steps is None:
-            raise ConfigError("n_levels, n_steps and inner_steps must be whole numbers, found None")
+        if self.inner_steps is None:
+            raise ConfigError("inner_steps must be a whole number, found None")
         for option, choices in self._choices().items():
             value = getattr(self, option)
             if value not in choices:
@@ -91,13 +96,11 @@ class TemperedOptions:
             raise ConfigError(
                 f"covariance must be one of {', '.join(COVARIANCES)}, found {self.covariance!r}"
             )
-        if self.beta_min is None or isinstance(self.beta_min, bool):
-            raise ConfigError(f"beta_min must be a number in [0, 1), found {self.beta_min!r}")
         check_number("beta_min", self.beta_min, most=1.0)
-        # No rows, or the posterior to the power 0: no density.
-        above = self.subsets_of_rows or getattr(self, "path", LIKELIHOOD) == POSTERIOR
+        # The posterior to the power 0 is no density.
+        above = self.powers_of_prior
         least = math.ulp(0.0) if above else 0.0
-        if self.n_levels > 1 and not least <= self.beta_min < 1.0:
+        if self.n_levels != 1 and self.beta_min is not None and not least <= self.beta_min < 1.0:
             bracket = "(" if above else "["
             raise ConfigError(
                 f"beta_min must be a number in {bracket}0, 1), found {self.beta_min!r}"
@@ -109,6 +112,11 @@ class TemperedOptions:
             isinstance(self.start, (int, float)) and math.isfinite(self.start)
         ):
             raise ConfigError(f"start must be a finite number, found {self.start!r}")
+
+    @property
+    def powers_of_prior(self) -> bool:
+        """Whether the prior is raised to ``beta_m`` as well: no level is the prior then."""
+        return getattr(self, "path", LIKELIHOOD) == POSTERIOR
 
     def _choices(self) -> dict[str, tuple[str, ...]]:
         """Return the options that are one of some words."""

@@ -83,8 +83,8 @@ def tt(**options: Any) -> TemperedTransitions:
     Examples
     --------
     >>> from streammc.samplers import tt
-    >>> tt(explorer="random-walk").n_levels
-    7
+    >>> tt(n_levels=12, explorer="random-walk").n_levels
+    12
     """
     return build(TemperedTransitions, "tt", options)
 

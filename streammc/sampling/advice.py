@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from streammc.protocols import Model, Sampler
 from streammc.control_variates.tails import LARGEST_PERTURBATION
+from streammc.protocols import Model, Sampler
 from streammc.samplers.metropolis_mint import TEMPERED
 from streammc.samplers.metropolis_options import APPROXIMATE
 from streammc.samplers.stochastic_options import BIASED

@@ -32,6 +32,7 @@ from streammc.trace.run_directory import RunDirectory
 
 CONTROL_VARIATES: Final = "control-variates.zarr"
 MODEL_BOUND: Final = "model"
+NAMED: Final = "asked for by name"
 _DTYPES: Final = {"diverging": "bool", "n_steps": "int64", "n_rows": "int64"}
 
 
@@ -74,7 +75,7 @@ def decide(
         If ``stop()`` became true in the short run.
     """
     model = resolved(model, dataset)
-    report = None
+    report, levels = None, ""
     if progress is not None:
         notify = progress
 
@@ -86,18 +87,21 @@ def decide(
         reason = "pt, because the likelihood is no product over rows: no subsample estimates it"
     if isinstance(sampler, TemperedOptions):
         # Imported where it is used: loading its compiled kernels takes time.
-        from streammc.sampling.tempering import check_prior
+        from streammc.sampling.ladder import ended, settle
 
-        check_prior(dataset, model, sampler)
+        ended(model, model.labels(dataset.feature_names), sampler)
+        settled = partial(settle, dataset, model, seed=seed, stop=stop)
     else:
         require_rows(model)
     if isinstance(sampler, TemperedOptions | EquiEnergy) and not sampler.needs_pass(model):
         found = without_pass(dataset, model, sampler.start)
-        return Setup(sampler, found, None, reason or "asked for by name")
+        if isinstance(sampler, TemperedOptions):
+            sampler, levels = settled(found, sampler)
+        return Setup(sampler, found, None, "; ".join(filter(None, [reason or NAMED, levels])))
     if isinstance(sampler, MetropolisOptions) and sampler.control_variate == NONE:
         found = without_pass(dataset, model, sampler.start)
         found = _bounded(found, dataset, model, sampler, None, scheduler)
-        return Setup(sampler, found, None, reason or "asked for by name")
+        return Setup(sampler, found, None, reason or NAMED)
     wanted = _subsampling(sampler)
     order = wanted.order if wanted is not None else 2
     if cv is not None:
@@ -115,7 +119,9 @@ def decide(
     elif cv is None:
         cv = compute(dataset, model, order=order, scheduler=scheduler, progress=report)
     if sampler is not None and wanted is None:
-        return Setup(sampler, cv, None, reason or "asked for by name")
+        if isinstance(sampler, TemperedOptions):
+            sampler, levels = settled(cv, sampler)
+        return Setup(sampler, cv, None, "; ".join(filter(None, [reason or NAMED, levels])))
     if sampler is None and model.exact_sums is not None:
         reason = "hmc, because the sums of one pass are sufficient statistics: exact, no row read"
         return Setup(sampler_builder("hmc")(), cv, None, reason)

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 from scipy.linalg import solve_triangular
 
 from streammc.control_variates.expansion import ControlVariates
-from streammc.errors import ConfigError, OutOfMemoryError
+from streammc.errors import OutOfMemoryError
 from streammc.estimators.target import Base
-from streammc.numerics.prior import FLAT, KIND, LOG_FLAT
+from streammc.estimators.tempered import split_fingerprint
+from streammc.numerics.prior_draws import improper
 from streammc.protocols import Dataset, Model, Vector
 from streammc.samplers.equi_energy import EquiEnergy
 from streammc.samplers.tempered_options import HMC, TemperedOptions
 from streammc.sampling.held_rows import memory_limit, response_check
+from streammc.sampling.ladder import ended
 from streammc.tempering.density import pointers
 from streammc.tempering.explorers import EXPLORERS
 from streammc.tempering.held import Held, held_bytes, hold
 from streammc.tempering.problem import TemperedProblem
 
-IMPROPER: Final = (FLAT, LOG_FLAT)
 ACCEPTANCE: Final = {HMC: 0.8}
 """What warm-up aims for; of a random walk 0.44 in one dimension, else 0.234 (Roberts and
 Rosenthal 2001)."""
@@ -69,21 +70,14 @@ def ground(
     return base, full, first, spread
 
 
-def check_prior(dataset: Dataset, model: Model, sampler: TemperedOptions) -> None:
-    """Raise ConfigError if the last level is the prior and that is no density."""
-    labels = model.labels(dataset.feature_names)
-    improper = np.isin(model.prior_table(labels)[:, KIND], IMPROPER)
-    if sampler.n_levels > 1 and sampler.beta_min == 0.0 and improper.any():
-        raise ConfigError(
-            "expected a prior that can be sampled, as beta_min=0 asks for, found a flat one on "
-            f"{labels[int(np.argmax(improper))]}; set another prior or a beta_min above 0"
-        )
-
-
 def tempering(
     dataset: Dataset, model: Model, cv: ControlVariates, sampler: TemperedOptions
 ) -> TemperedProblem:
-    """Return the problem of a sampler with a ladder; see :func:`ground`."""
+    """Return the problem of a sampler with a ladder; see :func:`ground`.
+
+    The ladder has a number of levels: ``ladder.settle`` finds one.
+    """
+    sampler = ended(model, cv.labels, sampler)
     base, full, first, spread = ground(dataset, model, cv, sampler)
     target = sampler.target_acceptance
     if target is None:
@@ -101,5 +95,20 @@ def tempering(
         target_acceptance=float(target),
         first=first,
         spread=spread,
+        proper=not improper(base.prior).any(),
+        log_constant=_log_constant(dataset, model, full),
         memory=memory_limit,
     )
+
+
+def _log_constant(dataset: Dataset, model: Model, full: Held) -> float | None:
+    """Return what the log-likelihood leaves out; ``None`` where it depends on hidden trials."""
+    left_out = getattr(model, "log_constant", None)
+    if left_out is None:
+        return 0.0
+    attributes = dataset.attributes
+    if split_fingerprint(dataset.fingerprint)[1] != 1.0:
+        return None
+    if attributes.get("trials") and attributes.get("weight"):
+        return None
+    return cast(float | None, left_out(full.y, full.weight))

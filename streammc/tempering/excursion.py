@@ -17,7 +17,7 @@ import math
 from typing import Final
 
 from streammc.estimators.target import BASE_TYPE
-from streammc.numerics.jit import JOINT_TYPE, LINK_TYPE, f8, i8, inline, jit, matrix
+from streammc.numerics.jit import JOINT_TYPE, LINK_TYPE, f8, i8, inline, jit, matrix, vector
 from streammc.tempering.density import log_likelihood
 from streammc.tempering.explorers import EXPLORER_TYPE, TRIAL_TYPE, log_density, refresh
 from streammc.tempering.held import HELD_TYPE
@@ -28,7 +28,9 @@ from streammc.tempering.ladder import (
     LOG_PRIOR,
     REPLICAS_TYPE,
     STALE,
+    at_prior,
 )
+from streammc.tempering.visits import restart
 
 HOME, AWAY = range(2)
 """Replicas: the state of level 0, and the one that rises and falls."""
@@ -106,19 +108,20 @@ def _explore(link, joint, explore, base, full, own, ladder, m, replicas, draws, 
 @jit(
     f8(
         LINK_TYPE, JOINT_TYPE, EXPLORER_TYPE, BASE_TYPE, HELD_TYPE, HELD_TYPE, LADDER_TYPE,
-        REPLICAS_TYPE, matrix, i8, TRIAL_TYPE, matrix,
+        REPLICAS_TYPE, matrix, vector, i8, TRIAL_TYPE, matrix,
     ),
     borrow=True,
 )  # fmt: skip
 def rise_and_fall(  # type: ignore[no-untyped-def]
-    link, joint, explore, base, full, own, ladder, replicas, draws, order, trial, moves,
+    link, joint, explore, base, full, own, ladder, replicas, draws, fresh, order, trial, moves,
 ):  # fmt: skip
     """Return ``r``, minus infinity where a density is 0; ``v_0`` is then in replica ``AWAY``.
 
-    ``draws`` (2 M k, d + 2) are those of the ``k`` transitions of every visit of a level;
-    ``order`` is 1 where the kernel needs gradients. What happened is written into ``moves``
-    (4, L): an acceptance is NaN where a trajectory diverged; past a density of 0 it is
-    ``NOT_VISITED``, and the terms of ``r`` are NaN.
+    ``draws`` (2 M k, d + 2) are those of the ``k`` transitions of every visit of a level; where
+    level M is the prior, its kernel is one independent draw, ``fresh`` (d,). ``order`` is 1
+    where the kernel needs gradients. What happened is written into ``moves`` (4, L): an
+    acceptance is NaN where a trajectory diverged; past a density of 0 it is ``NOT_VISITED``, and
+    the terms of ``r`` are NaN.
     """
     _follow(replicas, HOME, AWAY)
     top = ladder.beta.shape[0] - 1
@@ -133,15 +136,21 @@ def rise_and_fall(  # type: ignore[no-untyped-def]
         if step == -math.inf:
             return -math.inf
         ratio += step
+        if at_prior(ladder, m):
+            held = own if ladder.own == 1 else full
+            restart(link, joint, base, held, ladder, m, replicas, AWAY, fresh, trial.scratch)
+            moves[UP, m] = 1.0
+            break
         moves[UP, m] = _explore(
             link, joint, explore, base, full, own, ladder, m, replicas, draws, (m - 1) * k, k,
             trial,
         )  # fmt: skip
     for m in range(top, 0, -1):
-        moves[DOWN, m] = _explore(
-            link, joint, explore, base, full, own, ladder, m, replicas, draws,
-            (2 * top - m) * k, k, trial,
-        )  # fmt: skip
+        if not at_prior(ladder, m):  # a second independent draw would change nothing
+            moves[DOWN, m] = _explore(
+                link, joint, explore, base, full, own, ladder, m, replicas, draws,
+                (2 * top - m) * k, k, trial,
+            )  # fmt: skip
         step = _cross(link, joint, base, full, own, ladder, m, m - 1, replicas, AWAY, order, trial)
         moves[DOWN_STEP, m] = step
         if step == -math.inf:

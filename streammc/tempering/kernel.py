@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 
 from streammc import rng as streams
 from streammc.errors import ModelError, OutOfMemoryError
-from streammc.protocols import Vector
+from streammc.numerics.prior_draws import N_STREAMS, draw_prior
+from streammc.protocols import Matrix, Vector
 from streammc.samplers import tuning
 from streammc.samplers.chain import BATCH_SECONDS, Chain
-from streammc.samplers.tempered_options import HMC, TEMPERED_STATISTICS
+from streammc.samplers.tempered_options import HMC, STEPS, TEMPERED_STATISTICS
+from streammc.tempering.anneal import Annealed, anneal
 from streammc.tempering.density import log_likelihood
 from streammc.tempering.explorers import N_UNIFORMS, allocate_trial, refresh
 from streammc.tempering.held import Held, allocate_held, held_bytes
@@ -64,9 +66,13 @@ class TemperedKernel(Chain):
         ]
         self.swap_rng = streams.stream(seed, chain, streams.Role.SWAP)
         self.subset_rng = streams.stream(seed, chain, streams.Role.SUBSAMPLE)
+        self._prior_rng = [
+            streams.stream(seed, chain, streams.Role.PRIOR, part) for part in range(N_STREAMS)
+        ]
         self.replicas = allocate_replicas(n_replicas, d)
         self.trial = allocate_trial(d, problem.n_predictors)
-        self.ladder = self._ladder(geometric(options.n_levels, options.beta_min))
+        assert options.n_levels is not None
+        self.ladder = self._ladder(geometric(options.n_levels, options.beta_min or 0.0))
         self.own = self._allocate_own()
         self._tuning = np.array([tuning.start(s, reference=False) for s in self.ladder.step])
         self._tuned = options.step_size is not None
@@ -84,7 +90,7 @@ class TemperedKernel(Chain):
             lo=zeros.copy(),
             hi=zeros + n,
             step=ones * first,
-            n_steps=options.n_steps,
+            n_steps=options.n_steps or STEPS,
             jitter=options.jitter,
             own=int(options.subsets_of_rows),
         )
@@ -102,7 +108,8 @@ class TemperedKernel(Chain):
             if getattr(options, "path", None) == "posterior":
                 ladder.prior_power[:] = beta
             return
-        sizes = np.maximum(np.rint(beta * n), 1).astype(np.int64)
+        # The prior has no rows, any other level has one at least.
+        sizes = np.maximum(np.rint(beta * n), beta > 0.0).astype(np.int64)
         sizes[0] = n
         nested = getattr(options, "subsets", None) == "nested"
         ladder.lo[1:] = 0 if nested else np.concatenate([[0], np.cumsum(sizes[1:])[:-1]])
@@ -119,7 +126,8 @@ class TemperedKernel(Chain):
         known, wanted = np.log(np.maximum([old, beta], least))
         log_step = self._tuning[:, tuning.LOG_AVERAGE]
         if self.problem.options.step_size is None:
-            shift = np.interp(-wanted, -known, log_step) - log_step
+            tuned = old > 0.0  # the prior has no steps
+            shift = np.interp(-wanted, -known[tuned], log_step[tuned]) - log_step
             self._tuning[:, [tuning.LOG_STEP, tuning.LOG_AVERAGE, tuning.SHRINK_TO]] += shift[
                 :, None
             ]
@@ -155,6 +163,46 @@ class TemperedKernel(Chain):
         """Return the rows that a level has some of."""
         return self.own if self.ladder.own and level > 0 else self.problem.full
 
+    @property
+    def ends_at_prior(self) -> bool:
+        """Whether the last level is the prior."""
+        return len(self.ladder.beta) > 1 and bool(self.ladder.beta[-1] == 0.0)
+
+    def fresh(self, n: int) -> Matrix:
+        """Return (n, d) independent draws from the prior; zeros where no level is the prior."""
+        if not self.ends_at_prior:
+            return np.zeros((n, self.problem.dim))
+        return draw_prior(self.problem.base.prior, n, self._prior_rng)
+
+    def anneal(self) -> Annealed | None:
+        """Return a way from the prior down to level 0, where the last level is the prior."""
+        options = self.problem.options
+        if not self.ends_at_prior or options.start is not None:
+            return None
+        c, power = FIRST_STEP[options.explorer]
+        step = options.step_size or c * self.problem.dim**-power
+        return anneal(
+            self.problem, self.trial, step, self.fresh, lambda n, k: self.numbers(0, n, k)
+        )
+
+    def begin_with(self, annealed: Annealed, r: int, level: int) -> bool:
+        """Put replica ``r`` where a draw from the prior came through ``level``, with its step.
+
+        Returns whether the density of that level is finite there.
+        """
+        self.take_step(annealed, level)
+        return self._place(annealed.z[annealed.nearest(self.ladder.beta[level])], r, level)
+
+    def take_step(self, annealed: Annealed, level: int) -> None:
+        """Begin to tune the step size of a level where annealing left it."""
+        beta = self.ladder.beta[level]
+        if self.problem.options.step_size is not None or beta == 0.0:
+            return
+        m = annealed.nearest(beta)
+        step = float(annealed.step[m] * math.sqrt(annealed.beta[m] / beta))
+        self._tuning[level] = tuning.start(step, reference=False)
+        self.ladder.step[level] = step
+
     def start_replica(self, r: int, level: int) -> None:
         """Draw a first position of replica ``r``.
 
@@ -163,23 +211,27 @@ class TemperedKernel(Chain):
         ModelError
             If the log density is not finite at any of 100 starts.
         """
-        problem, replicas = self.problem, self.replicas
-        order = int(problem.options.explorer == HMC)
+        problem = self.problem
         for _ in range(100):
             normals = self._streams[r][_NORMALS].standard_normal(problem.dim)
-            replicas.z[r] = problem.first + problem.spread * normals
-            replicas.scalars[r, STALE] = 1.0
-            refresh(
-                problem.link, problem.joint, problem.base, self.held(level), self.ladder, level,
-                replicas, r, order, self.trial.scratch,
-            )  # fmt: skip
-            known = replicas.scalars[r, LOG_LIK] + replicas.scalars[r, LOG_PRIOR]
-            if math.isfinite(known) and np.isfinite(replicas.slope[r]).all():
+            if self._place(problem.first + problem.spread * normals, r, level):
                 return
         raise ModelError(
             "expected a finite log density at a start drawn around theta_star, found none in "
             "100 tries; check the prior and the response, or rescale the features"
         )
+
+    def _place(self, z: Vector, r: int, level: int) -> bool:
+        """Put replica ``r`` at ``z`` (d,); return whether density and gradient are finite there."""
+        problem, replicas = self.problem, self.replicas
+        replicas.z[r] = z
+        replicas.scalars[r, STALE] = 1.0
+        refresh(
+            problem.link, problem.joint, problem.base, self.held(level), self.ladder, level,
+            replicas, r, int(problem.options.explorer == HMC), self.trial.scratch,
+        )  # fmt: skip
+        known = replicas.scalars[r, LOG_LIK] + replicas.scalars[r, LOG_PRIOR]
+        return math.isfinite(known) and bool(np.isfinite(replicas.slope[r]).all())
 
     def draw(self, n: int) -> NDArray[np.float64]:
         """Return (n, R, transitions, d + 2) random numbers for ``n`` iterations."""
@@ -221,7 +273,8 @@ class TemperedKernel(Chain):
 
     def _numbers(self) -> int:
         """Return the random numbers that an iteration takes."""
-        return len(self._streams) * self.transitions * (self.problem.dim + N_UNIFORMS)
+        d = self.problem.dim
+        return len(self._streams) * self.transitions * (d + N_UNIFORMS) + 6 * d
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that make up the state, by name, not copied."""
@@ -240,6 +293,7 @@ class TemperedKernel(Chain):
             "tuned": self._tuned,
             "swap_rng": streams.get_state(self.swap_rng),
             "subset_rng": streams.get_state(self.subset_rng),
+            "prior_rng": [streams.get_state(g) for g in self._prior_rng],
             "replica_rng": [[streams.get_state(g) for g in pair] for pair in self._streams],
         }
         return {name: array.copy() for name, array in self._arrays().items()}, meta
@@ -252,6 +306,7 @@ class TemperedKernel(Chain):
         self._tuned = bool(meta["tuned"])
         self.swap_rng = streams.from_state(meta["swap_rng"])
         self.subset_rng = streams.from_state(meta["subset_rng"])
+        self._prior_rng = [streams.from_state(g) for g in meta["prior_rng"]]
         self._streams = [[streams.from_state(g) for g in pair] for pair in meta["replica_rng"]]
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import types
 
-from streammc.numerics.jit import f8, i8, index_vector, matrix, vector
+from streammc.numerics.jit import f8, i8, index_vector, inline, matrix, vector
 from streammc.protocols import Index, Matrix, Vector
 
 
@@ -68,15 +68,21 @@ def allocate_replicas(n: int, d: int) -> Replicas:
     return replicas
 
 
+@inline
+def at_prior(ladder, m):  # type: ignore[no-untyped-def]
+    """Return whether level ``m`` is the prior, of which every iteration takes a new draw."""
+    return m > 0 and ladder.beta[m] == 0.0
+
+
 def geometric(n_levels: int, beta_min: float) -> Vector:
     """Return (L,) ``beta_m = beta_min^(m / M)``.
 
     Where it ends at the prior (``beta_min`` 0), the other levels are a ladder of their own:
-    every level a factor of about 3 hotter than the one before.
+    every level a factor of about 3 hotter than the one before, or less, down to 1e-6.
     """
     if n_levels == 1:
         return np.ones(1)
     if beta_min > 0.0:
         return np.asarray(beta_min ** (np.arange(n_levels) / (n_levels - 1)))
-    least = 10.0 ** (-0.5 * (n_levels - 1))
+    least = 10.0 ** -min(0.5 * (n_levels - 1), 6.0)
     return np.append(geometric(n_levels - 1, least) if n_levels > 2 else np.ones(1), 0.0)

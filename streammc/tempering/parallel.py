@@ -25,7 +25,7 @@ from streammc.tempering.parallel_loop import (
     start_tallies,
 )
 from streammc.tempering.problem import TemperedProblem
-from streammc.tempering.recorders import described, recorded, rejections
+from streammc.tempering.recorders import condense, described, recorded, rejections
 from streammc.tempering.resample import OFFSETS, Subsets, allocate_candidates
 from streammc.tempering.side_by_side import Choice, shares
 
@@ -37,11 +37,13 @@ class ParallelKernel(TemperedKernel):
         self, problem: TemperedProblem, seed: int, chain: int, *, batch_iterations: int = 4096
     ) -> None:
         options = problem.options
+        assert options.n_levels is not None
         super().__init__(
             problem, seed, chain, batch_iterations=batch_iterations,
             n_replicas=options.n_levels, transitions=options.inner_steps,
         )  # fmt: skip
         levels = options.n_levels
+        self._every = int(getattr(options, "iterations_per_draw", None) or 1)
         self._schedule = swaps.SCHEDULES[getattr(options, "swaps")]  # noqa: B009
         self._places = swaps.allocate_places(levels)
         self._tallies = start_tallies(levels)
@@ -100,8 +102,10 @@ class ParallelKernel(TemperedKernel):
 
     def initialise(self) -> None:
         """Draw a start of every replica."""
+        annealed = self.anneal()
         for r in range(len(self.replicas.z)):
-            self.start_replica(r, r)
+            if annealed is None or not self.begin_with(annealed, r, r):
+                self.start_replica(r, r)
 
     def _run_batch(
         self, theta: NDArray[np.float64], statistics: NDArray[np.float64], warmup: bool
@@ -112,15 +116,24 @@ class ParallelKernel(TemperedKernel):
             self._places.round_trips[:] = 0
             self._drawing = True
         adapting = warmup and self.problem.options.ladder == ADAPTED and len(self._tallies) > 2
-        done = 0
-        while done < len(theta):
-            end = len(theta)
+        done, every = 0, 1 if warmup else self._every
+        total = every * len(theta)
+        all_theta, all_statistics = theta, statistics
+        if every > 1:
+            all_theta = np.empty((total, theta.shape[1]))
+            all_statistics = np.empty((total, statistics.shape[1]))
+        while done < total:
+            end = total
             if adapting:
                 end = min(end, done + round_end(self.iteration) - self.iteration)
-            self._run(theta[done:end], statistics[done:end], warmup and not self._tuned)
+            part = slice(done, end)
+            self._run(all_theta[part], all_statistics[part], warmup and not self._tuned)
             if adapting and round_end(self.iteration - 1) == self.iteration:
                 self._adapt_ladder()
             done = end
+        if every > 1:
+            theta[:] = all_theta[every - 1 :: every]
+            condense(all_statistics.reshape(len(theta), every, -1), statistics)
 
     def _run(self, theta: NDArray[np.float64], statistics: NDArray[np.float64], tune: bool) -> None:
         problem, n = self.problem, len(theta)
@@ -128,18 +141,18 @@ class ParallelKernel(TemperedKernel):
         uniforms = 1.0 - self.swap_rng.random((n, pairs))  # never 0
         exchanges = self.subset_rng.random((n, pairs, OFFSETS + self._proposals))
         draws, target = self.draw(n), problem.target_acceptance if tune else 0.0
-        subsets = self.subsets()
+        subsets, fresh = self.subsets(), self.fresh(n)
         # One BLAS thread or several sum in another order.
         with single_threaded():
-            if self._threads_pay(self._seconds_per_iteration):
+            if self._threads_pay(self._seconds_per_iteration / (1 if tune else self._every)):
                 self._run_side_by_side(
-                    subsets, draws, uniforms, exchanges, target, theta, statistics
+                    subsets, draws, fresh, uniforms, exchanges, target, theta, statistics
                 )
             else:
                 run(
                     problem.link, problem.joint, problem.explore, problem.base, problem.full,
                     subsets, self.ladder, self.replicas, self._places, self._schedule,
-                    self.iteration, draws, uniforms, exchanges, self.trial, self._known,
+                    self.iteration, draws, fresh, uniforms, exchanges, self.trial, self._known,
                     self._rates, self._tallies, self._tuning, target, theta, statistics,
                 )  # fmt: skip
         self.iteration += n
@@ -152,6 +165,7 @@ class ParallelKernel(TemperedKernel):
         self,
         subsets: Subsets,
         draws: NDArray[np.float64],
+        fresh: NDArray[np.float64],
         uniforms: NDArray[np.float64],
         exchanges: NDArray[np.float64],
         target: float,
@@ -168,7 +182,7 @@ class ParallelKernel(TemperedKernel):
         def explore(thread: int, t: int) -> None:
             explore_levels(
                 problem.link, problem.joint, problem.explore, problem.base, problem.full, self.own,
-                ladder, self.replicas, self._places, parts[thread], draws, t, trials[thread],
+                ladder, self.replicas, self._places, parts[thread], draws, fresh, t, trials[thread],
                 self._tuning, target, self._rates,
             )  # fmt: skip
 
@@ -188,7 +202,7 @@ class ParallelKernel(TemperedKernel):
 
     def _numbers(self) -> int:
         pairs = len(self.ladder.beta) - 1
-        return super()._numbers() + pairs * (1 + OFFSETS + self._proposals)
+        return self._every * (super()._numbers() + pairs * (1 + OFFSETS + self._proposals))
 
     def _forget(self) -> None:
         """Begin to count anew."""
@@ -224,7 +238,11 @@ class ParallelKernel(TemperedKernel):
 
     def tallies(self) -> dict[str, NDArray[Any]]:
         """Return what was counted since warm-up; see ``Chain.tallies``."""
-        return recorded(self._tallies, self.ladder, self._places.round_trips)
+        problem = self.problem
+        return recorded(
+            self._tallies, self.ladder, self._places.round_trips, problem.proper,
+            problem.log_constant,
+        )  # fmt: skip
 
     @staticmethod
     def described(tallies: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, Any]:

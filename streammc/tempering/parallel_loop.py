@@ -20,12 +20,12 @@ from streammc.numerics.jit import (
     matrix,
     vector,
 )
-from streammc.samplers import tuning
 from streammc.tempering.explorers import EXPLORER_TYPE, TRIAL_TYPE
 from streammc.tempering.held import HELD_TYPE
 from streammc.tempering.ladder import EVALUATED, LADDER_TYPE, LOG_LIK, LOG_PRIOR, REPLICAS_TYPE
 from streammc.tempering.resample import OFFSETS, SUBSETS_TYPE, resample
 from streammc.tempering.swaps import PLACES_TYPE, SAME_ROWS, due, swap, travel
+from streammc.tempering.visits import DRAWS, explore_level
 
 ACCEPTANCE, DIVERGED, PROPOSED, SWAPPED, REJECTION, WARMER, COLDER, ITERATIONS, EXCHANGES = range(9)
 N_TALLIES = 10
@@ -33,8 +33,6 @@ N_TALLIES = 10
 proposed and accepted, sum of the rejection probability, and the logarithms of the sums of
 ``(h_{m-1} / h_m)(theta_m)`` and ``(h_m / h_{m-1})(theta_{m-1})``; iterations; of level m:
 exchanges of rows, proposed and accepted."""
-LONGEST = 1e300
-_draws: Any = types.Array(f8, 4, "C")
 cube: Any = types.Array(f8, 3, "C")
 
 
@@ -65,51 +63,19 @@ def evaluated(replicas):  # type: ignore[no-untyped-def]
 @jit(
     types.void(
         LINK_TYPE, JOINT_TYPE, EXPLORER_TYPE, BASE_TYPE, HELD_TYPE, HELD_TYPE, LADDER_TYPE,
-        REPLICAS_TYPE, i8, i8, _draws, i8, TRIAL_TYPE, matrix, f8, matrix,
-    ),
-    borrow=True,
-)  # fmt: skip
-def explore_level(  # type: ignore[no-untyped-def]
-    link, joint, explore, base, full, own, ladder, replicas, r, m, draws, t, trial, adapt,
-    target, rates,
-):  # fmt: skip
-    """Run the inner kernel of replica ``r`` at level ``m`` in iteration ``t`` of the batch.
-
-    ``rates[m]`` becomes the mean acceptance probability and whether a transition diverged.
-    Touches the rows of that replica and that level only, so that levels may run in threads.
-    """
-    held = own if ladder.own != 0 and m > 0 else full
-    n = draws.shape[2]
-    rate = 0.0
-    rates[m, 1] = 0.0
-    for i in range(n):
-        a = explore(link, joint, base, held, ladder, m, replicas, r, draws[t, r, i], trial)
-        if a != a:
-            a = 0.0
-            rates[m, 1] = 1.0
-        rate += a
-        if target > 0.0:
-            tuning.update(adapt[m], a, target, LONGEST)
-            ladder.step[m] = math.exp(adapt[m, tuning.LOG_STEP])
-    rates[m, 0] = rate / n
-
-
-@jit(
-    types.void(
-        LINK_TYPE, JOINT_TYPE, EXPLORER_TYPE, BASE_TYPE, HELD_TYPE, HELD_TYPE, LADDER_TYPE,
-        REPLICAS_TYPE, PLACES_TYPE, index_vector, _draws, i8, TRIAL_TYPE, matrix, f8, matrix,
+        REPLICAS_TYPE, PLACES_TYPE, index_vector, DRAWS, matrix, i8, TRIAL_TYPE, matrix, f8, matrix,
     ),
     borrow=True,
 )  # fmt: skip
 def explore_levels(  # type: ignore[no-untyped-def]
-    link, joint, explore, base, full, own, ladder, replicas, places, levels, draws, t, trial,
-    adapt, target, rates,
+    link, joint, explore, base, full, own, ladder, replicas, places, levels, draws, fresh, t,
+    trial, adapt, target, rates,
 ):  # fmt: skip
     """Run the inner kernels of some levels: what one thread does of an iteration."""
     for m in levels:
         explore_level(
             link, joint, explore, base, full, own, ladder, replicas, places.replica_at[m], m,
-            draws, t, trial, adapt, target, rates,
+            draws, fresh, t, trial, adapt, target, rates,
         )  # fmt: skip
 
 
@@ -170,7 +136,7 @@ def finish(  # type: ignore[no-untyped-def]
         tallies[m, PROPOSED] += 1.0
         tallies[m, SWAPPED] += moved
         tallies[m, REJECTION] += 1.0 - accepted
-    travel(places)
+    travel(ladder, places)
     _count(ladder, replicas, places, rates, tallies, kind)
     if exchanges.shape[2] > OFFSETS:
         for m in range(1, levels):
@@ -201,14 +167,14 @@ def finish(  # type: ignore[no-untyped-def]
 @jit(
     types.void(
         LINK_TYPE, JOINT_TYPE, EXPLORER_TYPE, BASE_TYPE, HELD_TYPE, SUBSETS_TYPE, LADDER_TYPE,
-        REPLICAS_TYPE, PLACES_TYPE, i8, i8, _draws, matrix, cube, TRIAL_TYPE, vector, matrix,
+        REPLICAS_TYPE, PLACES_TYPE, i8, i8, DRAWS, matrix, matrix, cube, TRIAL_TYPE, vector, matrix,
         matrix, matrix, f8, matrix, matrix,
     ),
     borrow=True,
 )  # fmt: skip
 def run(  # type: ignore[no-untyped-def]
     link, joint, explore, base, full, subsets, ladder, replicas, places, schedule, iteration,
-    draws, uniforms, exchanges, trial, known, rates, tallies, adapt, target, theta, stats,
+    draws, fresh, uniforms, exchanges, trial, known, rates, tallies, adapt, target, theta, stats,
 ):  # fmt: skip
     """Run as many iterations as ``theta`` has rows, one replica after another."""
     for t in range(theta.shape[0]):
@@ -216,7 +182,7 @@ def run(  # type: ignore[no-untyped-def]
         for m in range(rates.shape[0]):
             explore_level(
                 link, joint, explore, base, full, subsets.own, ladder, replicas,
-                places.replica_at[m], m, draws, t, trial, adapt, target, rates,
+                places.replica_at[m], m, draws, fresh, t, trial, adapt, target, rates,
             )  # fmt: skip
         finish(
             link, joint, base, full, subsets, ladder, replicas, places, schedule, iteration,

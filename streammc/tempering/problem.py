@@ -38,6 +38,11 @@ class TemperedProblem:
     """(d,) mean of the first positions, in the sampler's coordinates."""
     spread: float
     """Standard deviation of the first positions there."""
+    proper: bool = True
+    """Whether the prior is a density, so that a ladder can end there."""
+    log_constant: float | None = 0.0
+    """What the log-likelihood leaves out of the log probability of the responses; ``None``: not
+    known."""
     memory: Callable[[], int] | None = None
     """Bytes that rows of subsets may take, asked by every chain; ``None``: any number."""
     design: None = None

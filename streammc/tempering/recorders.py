@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from streammc.samplers.tempered_options import TEMPERED_STATISTICS
 from streammc.tempering.ladder import Ladder
 from streammc.tempering.parallel_loop import (
     ACCEPTANCE,
@@ -21,11 +22,13 @@ from streammc.tempering.parallel_loop import (
     SWAPPED,
     WARMER,
 )
+from streammc.tempering.restarts import restart_warnings
 
 LEAST_ACCEPTANCE: Final = 0.1
 """Of steps, which warm-up tunes to 0.35 or so."""
 SELDOM: Final = 0.01
 """A jump rate below which a level is as good as cut off from those above it."""
+LACKING: Final = "the sum of weight x log C(n, k), since weights or a temperature hide the trials"
 LEAST_SWAPS: Final = 0.1
 """A pair that exchanges less often holds up the whole ladder."""
 
@@ -36,15 +39,37 @@ def rejections(counts: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.asarray(counts[1:, REJECTION] / counts[1:, PROPOSED])
 
 
+def condense(statistics: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+    """Write the statistics of draws, of ``statistics`` (n, k, s) of their k iterations each.
+
+    Of the state those of the last iteration, of what happened the mean, and the sum of rows.
+    """
+    out[:] = statistics[:, -1]
+    for name, over in (
+        ("acceptance_rate", np.mean),
+        ("swap_accepted", np.mean),
+        ("diverging", np.max),
+        ("n_rows", np.sum),
+    ):
+        column = TEMPERED_STATISTICS.index(name)
+        out[:, column] = over(statistics[:, :, column], axis=1)
+
+
 def recorded(
-    counts: NDArray[np.float64], ladder: Ladder, round_trips: NDArray[np.int64]
+    counts: NDArray[np.float64],
+    ladder: Ladder,
+    round_trips: NDArray[np.int64],
+    proper: bool = True,
+    log_constant: float | None = 0.0,
 ) -> dict[str, NDArray[Any]]:
     """Return the tallies of one chain by name; see ``Chain.tallies``.
 
     ``swap_rate`` is the mean probability of exchanging a level with the next, ``barrier`` the sum
     of what is missing to 1. ``log_ratio_warmer`` and ``log_ratio_colder`` estimate
     ``log Z_{m-1} / Z_m`` of powers of the likelihood by stepping stones (Xie et al. 2011), from
-    the states of level m and of level m - 1.
+    the states of level m and of level m - 1; ``log_constant`` is what the likelihood leaves out,
+    NaN where that is not known. Where the last level is the prior, ``round_trips`` are
+    ``restarts``.
     """
     with np.errstate(invalid="ignore"):
         per_level = counts[:, [ACCEPTANCE, DIVERGED]] / counts[:, [ITERATIONS]]
@@ -57,21 +82,28 @@ def recorded(
     }
     if len(counts) == 1:
         return found
+    restarts = bool(ladder.beta[-1] == 0.0)
+    if restarts:
+        found["step_size"][-1] = np.nan  # independent draws have no steps
     rejected = rejections(counts)
     found |= {
         "swaps_proposed": counts[1:, PROPOSED].astype(np.int64),
         "swaps_accepted": counts[1:, SWAPPED].astype(np.int64),
         "swap_rate": 1.0 - rejected,
         "barrier": np.asarray(rejected.sum()),
-        "round_trips": np.asarray(round_trips.sum()),
+        "restarts" if restarts else "round_trips": np.asarray(round_trips.sum()),
+        "prior_is_proper": np.asarray(int(proper)),
     }
     if counts[:, EXCHANGES].any():
-        found["exchanges_accepted"] = counts[1:, EXCHANGES + 1] / counts[1:, EXCHANGES]
+        with np.errstate(invalid="ignore"):  # the prior has no rows to exchange
+            found["exchanges_accepted"] = counts[1:, EXCHANGES + 1] / counts[1:, EXCHANGES]
     if not ladder.own:
         with np.errstate(divide="ignore", invalid="ignore"):  # before the first draw
             steps = np.log(counts[1:, ITERATIONS])
             found["log_ratio_warmer"] = counts[1:, WARMER] - steps
             found["log_ratio_colder"] = steps - counts[1:, COLDER]
+        if restarts:
+            found["log_constant"] = np.asarray(np.nan if log_constant is None else log_constant)
     return found
 
 
@@ -97,15 +129,21 @@ def described(tallies: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, Any]:
     if "swap_rate" not in mean:
         return found
     barrier, error = _over_chains([float(tally["barrier"]) for tally in tallies])
-    trips = int(sum(int(tally["round_trips"]) for tally in tallies))
-    found |= {"barrier": _or_none(barrier), "barrier_error": error, "round_trips": trips}
+    kind = "restarts" if "restarts" in mean else "round_trips"
+    trips = int(sum(int(tally[kind]) for tally in tallies))
+    found |= {"barrier": _or_none(barrier), "barrier_error": error, kind: trips}
     if "log_ratio_warmer" in mean:
         totals = [float(tally["log_ratio_warmer"].sum()) for tally in tallies]
         value, error = _over_chains(totals)
         prior = float(mean["beta"][-1]) == 0.0
         name = "log_normalising_constant" if prior else "log_normalising_ratio"
+        constant = float(mean["log_constant"]) if prior else 0.0
+        if math.isnan(constant):
+            found[f"{name}_lacks"] = LACKING
+        else:
+            value += constant
         found |= {name: _or_none(value), f"{name}_error": error}
-    found["warnings"] = _warnings(mean, barrier, trips)
+    found["warnings"] = [*_warnings(mean, barrier, trips), *restart_warnings(tallies)]
     return found
 
 
@@ -131,9 +169,9 @@ def _warnings(mean: Mapping[str, NDArray[Any]], barrier: float, trips: int) -> l
         found.append(
             f"levels {lowest} and {lowest + 1} of the ladder exchanged states in "
             f"{100 * rates[lowest]:.2g} % of the proposals, expected {100 * LEAST_SWAPS:g} % or "
-            f"more; ask for n_levels={wanted} or more, or for a larger beta_min"
+            f"more; ask for n_levels={wanted} or more, for more warm-up, or for a larger beta_min"
         )
-    if trips == 0:
+    if trips == 0 and "round_trips" in mean:
         found.append(
             "no state went from level 0 to the last level and back: a mode that is far away may "
             "have been missed; ask for more draws, or for other n_levels or beta_min"

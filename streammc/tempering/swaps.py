@@ -40,6 +40,7 @@ from streammc.tempering.ladder import (
     LOG_PRIOR,
     REPLICAS_TYPE,
     STALE,
+    at_prior,
 )
 
 SAME_ROWS, SEPARATE, PREFIXES = range(3)
@@ -57,7 +58,8 @@ class Places(NamedTuple):
     last_end: Index
     """(R,) 0: none of them, 1: level 0, 2: level M, after level 0."""
     round_trips: Index
-    """(R,) from level 0 to M and back."""
+    """(R,) from level 0 to M and back; where level M is the prior, every arrival at level 0 of a
+    state that comes from there, a restart."""
 
 
 PLACES_TYPE: Any = types.NamedUniTuple(index_vector, 4, Places)
@@ -154,8 +156,8 @@ def swap(  # type: ignore[no-untyped-def]
 
 
 @inline
-def travel(places):  # type: ignore[no-untyped-def]
-    """Note which replicas are at the ends, and count round trips."""
+def travel(ladder, places):  # type: ignore[no-untyped-def]
+    """Note which replicas are at the ends, and count round trips or restarts."""
     last = places.replica_at.shape[0] - 1
     if last == 0:
         return
@@ -164,7 +166,8 @@ def travel(places):  # type: ignore[no-untyped-def]
         places.round_trips[r] += 1
     places.last_end[r] = COLD
     r = places.replica_at[last]
-    if places.last_end[r] == COLD:
+    # A state at the prior is drawn anew before it leaves, wherever it has been.
+    if places.last_end[r] == COLD or at_prior(ladder, last):
         places.last_end[r] = HOT
 
 

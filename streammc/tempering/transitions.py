@@ -31,8 +31,16 @@ from streammc.tempering.excursion import (
 from streammc.tempering.explorers import EXPLORER_TYPE, TRIAL_TYPE
 from streammc.tempering.held import HELD_TYPE, copy_held
 from streammc.tempering.kernel import TemperedKernel
-from streammc.tempering.ladder import EVALUATED, LADDER_TYPE, LOG_LIK, LOG_PRIOR, REPLICAS_TYPE
+from streammc.tempering.ladder import (
+    EVALUATED,
+    LADDER_TYPE,
+    LOG_LIK,
+    LOG_PRIOR,
+    REPLICAS_TYPE,
+    at_prior,
+)
 from streammc.tempering.problem import TemperedProblem
+from streammc.tempering.restarts import restart_warnings
 from streammc.tempering.subsets import choose, n_keys
 
 GOING_UP, GOING_DOWN, INCREMENT, EXCHANGE, DIVERGED = range(5)
@@ -76,20 +84,21 @@ def _record(ladder, moves, adapt, target, tally):  # type: ignore[no-untyped-def
             _count(tally, DIVERGED, m, 1.0 if acceptance != acceptance else 0.0)
             acceptance = acceptance if acceptance == acceptance else 0.0
             _count(tally, GOING_UP if way == UP else GOING_DOWN, m, acceptance)
-            _learn(ladder, adapt, m, acceptance, target)
+            if not at_prior(ladder, m):
+                _learn(ladder, adapt, m, acceptance, target)
 
 
 @jit(
     types.void(
         LINK_TYPE, JOINT_TYPE, EXPLORER_TYPE, BASE_TYPE, HELD_TYPE, HELD_TYPE, LADDER_TYPE,
-        REPLICAS_TYPE, _DRAWS, _DRAWS, matrix, matrix, index_vector, index_vector, i8, TRIAL_TYPE,
-        matrix, matrix, f8, _DRAWS, matrix, matrix,
+        REPLICAS_TYPE, _DRAWS, _DRAWS, matrix, matrix, matrix, index_vector, index_vector, i8,
+        TRIAL_TYPE, matrix, matrix, f8, _DRAWS, matrix, matrix,
     ),
     borrow=True,
 )  # fmt: skip
 def run(  # type: ignore[no-untyped-def]
-    link, joint, explore, base, full, own, ladder, replicas, home, away, uniforms, keys, at, order,
-    slopes, trial, moves, adapt, target, tally, theta, stats,
+    link, joint, explore, base, full, own, ladder, replicas, home, away, fresh, uniforms, keys, at,
+    order, slopes, trial, moves, adapt, target, tally, theta, stats,
 ):  # fmt: skip
     """Run as many iterations as ``theta`` has rows; ``target`` above 0 tunes the step sizes."""
     scalars = replicas.scalars
@@ -111,8 +120,8 @@ def run(  # type: ignore[no-untyped-def]
                 choose(ladder, keys[t], at, order)
                 copy_held(full, order, 0, order.shape[0], own, 0)
             ratio = rise_and_fall(
-                link, joint, explore, base, full, own, ladder, replicas, away[t], slopes, trial,
-                moves,
+                link, joint, explore, base, full, own, ladder, replicas, away[t], fresh[t],
+                slopes, trial, moves,
             )  # fmt: skip
             accepted = float(decide(replicas, ratio, uniforms[t, 0]))
             probability = math.exp(min(ratio, 0.0))
@@ -150,6 +159,7 @@ class TransitionKernel(TemperedKernel):
     ) -> None:
         options = problem.options
         assert isinstance(options, TransitionOptions)
+        assert options.n_levels is not None
         top = options.n_levels - 1
         self._home = options.base_steps * options.inner_steps
         self._away = 2 * top * options.inner_steps
@@ -165,7 +175,12 @@ class TransitionKernel(TemperedKernel):
 
     def initialise(self) -> None:
         """Draw a start."""
-        self.start_replica(HOME, 0)
+        annealed = self.anneal()
+        if annealed is None or not self.begin_with(annealed, HOME, 0):
+            self.start_replica(HOME, 0)
+        else:
+            for m in range(1, len(self.ladder.beta)):
+                self.take_step(annealed, m)
 
     def _run_batch(
         self, theta: NDArray[np.float64], statistics: NDArray[np.float64], warmup: bool
@@ -192,7 +207,7 @@ class TransitionKernel(TemperedKernel):
         run(
             problem.link, problem.joint, problem.explore, problem.base, problem.full, self.own,
             self.ladder, self.replicas, self.numbers(HOME, n, self._home),
-            self.numbers(AWAY, n, self._away), uniforms, keys, self._at,
+            self.numbers(AWAY, n, self._away), self.fresh(n), uniforms, keys, self._at,
             np.zeros(len(self.own.y), dtype=np.int64), self._slopes, self.trial, self._moves,
             self._tuning, problem.target_acceptance if tune else 0.0, self.tally, theta, statistics,
         )  # fmt: skip
@@ -232,16 +247,23 @@ class TransitionKernel(TemperedKernel):
     def tallies(self) -> dict[str, NDArray[Any]]:
         """Return what was counted since warm-up; see ``Chain.tallies``."""
         ladder, mean = self.ladder, self._means()
+        step, restarts = ladder.step.copy(), {}
+        if self.ends_at_prior:
+            step[-1] = np.nan  # independent draws have no steps
+            # An accepted transition has been at the prior; its expectation, not the luck.
+            restarts = {"restarts": np.asarray(self.tally[EXCHANGE, 0, 0])}
         return {
             "beta": ladder.beta.copy(),
             "rows": (ladder.hi - ladder.lo).copy(),
-            "step_size": ladder.step.copy(),
+            "step_size": step,
             "acceptance_up": mean[GOING_UP],
             "acceptance_down": mean[GOING_DOWN],
             "divergences": mean[DIVERGED],
             "log_ratio_increment": mean[INCREMENT, 1:],
             "exchange_probability": mean[EXCHANGE, 1:],
             "transition_acceptance": mean[EXCHANGE, 0],
+            "prior_is_proper": np.asarray(int(self.problem.proper)),
+            **restarts,
         }
 
     @staticmethod
@@ -249,6 +271,8 @@ class TransitionKernel(TemperedKernel):
         """Return what the tallies of all chains say; see ``Chain.described``."""
         mean = {name: np.mean([tally[name] for tally in tallies], axis=0) for name in tallies[0]}
         accepted = float(mean.pop("transition_acceptance"))
+        mean.pop("prior_is_proper")
+        restarts = float(mean.pop("restarts", 0.0)) * len(tallies)
         levels = {
             name: [None if math.isnan(value) else float(value) for value in values]
             for name, values in mean.items()
@@ -257,8 +281,11 @@ class TransitionKernel(TemperedKernel):
         if len(mean["beta"]) == 1:
             return found
         found["transition_acceptance"] = accepted
+        if mean["beta"][-1] == 0.0:
+            found["restarts"] = round(restarts)
+        found["warnings"] = restart_warnings(tallies)
         if accepted < LEAST_ACCEPTED:
-            found["warnings"] = [
+            found["warnings"] += [
                 f"{100 * accepted:.2g} % of the tempered transitions were accepted, expected "
                 f"{100 * LEAST_ACCEPTED:g} % or more; ask for a larger beta_min, more inner_steps "
                 "or, with all rows, more n_levels"

@@ -18,9 +18,8 @@ def test_a_power_of_the_posterior_is_above_zero(build):
     assert build(path="posterior", beta_min=1e-3).path == "posterior"
 
 
-def test_subsets_have_rows():
-    with pytest.raises(ConfigError, match=r"beta_min must be a number in \(0, 1\), found 0.0"):
-        spt(beta_min=0.0)
+def test_subsets_may_end_at_the_prior_and_resample_nothing_below_zero():
+    assert spt(beta_min=0.0).beta_min == 0.0
     with pytest.raises(ConfigError, match="resample must be at least 0, found -1"):
         spt(resample=-1)
     with pytest.raises(ConfigError, match="swaps must be one of even-odd, sweep"):

@@ -44,9 +44,9 @@ def test_stopped_in_warmup_and_after_it_the_run_is_the_same(data, tmp_path):
     kept = runs[1].read_group("tempering")
     assert (CHAINS, LEVELS) == kept["beta"].shape == kept["acceptance_rate"].shape
     assert (CHAINS, LEVELS - 1) == kept["swap_rate"].shape == kept["exchanges_accepted"].shape
-    assert (CHAINS,) == kept["round_trips"].shape
+    assert (CHAINS,) == kept["restarts"].shape
     np.testing.assert_array_equal(300, kept["rows"][:, 0])
     found = again.summary["tempering"]
-    assert kept["round_trips"].sum() == found["round_trips"]
+    assert kept["restarts"].sum() == found["restarts"]
     np.testing.assert_allclose(kept["swap_rate"].mean(axis=0), found["levels"]["swap_rate"])
     assert set(found.get("warnings", [])) <= set(again.warnings)

@@ -15,11 +15,18 @@ from streammc.stores.memory import from_arrays
 
 N = 60
 KINDS = {
-    "tt": tt(n_levels=4, n_steps=3),
-    "stt": stt(n_levels=4, n_steps=3),
-    "stt, independent": stt(n_levels=4, explorer="random-walk", subsets="independent"),
+    "tt": tt(n_levels=4, beta_min=0.125, n_steps=3),
+    "stt": stt(n_levels=4, beta_min=0.125, n_steps=3),
+    "stt, independent": stt(
+        n_levels=4, beta_min=0.125, explorer="random-walk", subsets="independent"
+    ),
     "tt, posterior": tt(n_levels=3, path="posterior", explorer="random-walk", inner_steps=2),
-    "tt, no base": tt(n_levels=3, base_steps=0, ladder="geometric"),
+    "tt, no base": tt(n_levels=3, beta_min=0.125, base_steps=0, ladder="geometric"),
+    "tt to the prior": tt(n_levels=4, n_steps=3),
+    "stt to the prior": stt(n_levels=4, beta_min=0.0, n_steps=3),
+    "stt, independent, to the prior": stt(
+        n_levels=4, explorer="random-walk", subsets="independent"
+    ),
 }
 
 
@@ -95,12 +102,12 @@ def test_the_inverse_temperatures_say_how_many_rows_an_iteration_evaluates():
     up = n[1] + (n[1] - n[2]) + (n[2] - n[3])
     down = (n[2] - n[3]) + (n[1] - n[2]) + n[0]
     assert {kernels + up + down} == set(found)
-    full = begun(tt(n_levels=4, explorer="random-walk"))
+    full = begun(tt(n_levels=4, beta_min=0.125, explorer="random-walk"))
     assert {7 * N} == set(drawn(full)[1]["n_rows"])
 
 
 def test_tallies_are_of_the_draws_and_agree_with_the_statistics():
-    kernel = begun(tt(n_levels=3))
+    kernel = begun(tt(n_levels=3, beta_min=0.125))
     found = drawn(kernel, draws=200)[1]
     tallies = kernel.tallies()
     assert abs(found["swap_accepted"].mean() - tallies["transition_acceptance"]) < 0.15
@@ -114,7 +121,13 @@ def test_tallies_are_of_the_draws_and_agree_with_the_statistics():
 
 def test_step_sizes_meet_the_target_at_every_level():
     kernel = begun(
-        tt(n_levels=3, explorer="random-walk", target_acceptance=0.3, ladder="geometric")
+        tt(
+            n_levels=3,
+            beta_min=0.125,
+            explorer="random-walk",
+            target_acceptance=0.3,
+            ladder="geometric",
+        )
     )
     drawn(kernel, 2000, 2000)
     tallies = kernel.tallies()
