@@ -15,8 +15,10 @@ endif
 # cores that this process may use, auto those of the machine.
 PARALLEL := -n $(shell nproc 2>/dev/null || echo auto) --dist loadfile
 
-DRAWING := tests/acceptance tests/control_variates tests/estimators tests/numerics tests/samplers \
-	tests/subsampling tests/tempering tests/sampling/test_invariance.py tests/cli/test_sample.py
+DRAWING := tests/samplers/test_joint_invariance.py tests/samplers/test_own_target.py \
+	tests/samplers/test_metropolis.py tests/samplers/test_signed.py tests/acceptance/test_full.py \
+	tests/estimators/test_difference_estimator.py tests/tempering/test_joint_parallel.py \
+	tests/sampling/test_invariance.py tests/sampling/test_chains.py tests/cli/test_sample.py
 ONE_CORE := $(if $(shell command -v taskset),taskset -c 0)
 TESTS := tests
 

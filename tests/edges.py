@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import ast
 import builtins
+import contextlib
 import json
 import operator
 import os
@@ -192,11 +193,12 @@ def run(seed: int, words: list[str]) -> dict[tuple[str, str], float]:
     here = str(Path(__file__).parent)
     with tempfile.TemporaryDirectory() as folder:
         path = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
-        subprocess.run(
-            [sys.executable, "-m", "pytest", "-p", "edges", "-q", "--tb=line", *words],
-            env={**os.environ, "PYTHONPATH": path, SEED: str(seed), FOLDER: folder},
-            check=False,
-        )
+        with contextlib.suppress(KeyboardInterrupt):  # what was measured until then is listed
+            subprocess.run(
+                [sys.executable, "-m", "pytest", "-p", "edges", "-q", "--tb=line", *words],
+                env={**os.environ, "PYTHONPATH": path, SEED: str(seed), FOLDER: folder},
+                check=False,
+            )
         found: dict[tuple[str, str], float] = {}
         for file in Path(folder).glob("*.jsonl"):
             for line in file.read_text().splitlines():

@@ -124,8 +124,8 @@ def test_one_chain_that_drifts_or_jumps_once_has_a_large_r_hat():
 
 
 def test_a_chain_elsewhere_is_seen():
-    assert summarize(tree_of(ARRAYS["one chain apart"]))["x"]["r_hat"] > 1.3
-    assert summarize(tree_of(ARRAYS["iid"]))["x"]["r_hat"] < 1.01
+    assert summarize(tree_of(ARRAYS["one chain apart"]))["x"]["r_hat"] - 1.0 > 0.3
+    assert summarize(tree_of(ARRAYS["iid"]))["x"]["r_hat"] - 1.0 < 0.01
 
 
 def test_labels_are_in_the_order_of_theta():

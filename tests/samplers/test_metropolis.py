@@ -122,7 +122,7 @@ def case(link, kind, n_steps, friction, step, *, barker, seed, learnt=False):
 def test_the_joint_distribution_is_left_invariant(kind: str, barker: bool) -> None:
     z, accepted = case(logistic().link, *PROPOSALS[kind], barker=barker, seed=11)
     assert np.abs(z).max() < LIMIT, z
-    assert 0.15 < accepted < 0.95
+    assert min(accepted, 1.0 - accepted) > 0.05
 
 
 @pytest.mark.parametrize("kind", ["random walk", "langevin", "sghmc, three steps"])

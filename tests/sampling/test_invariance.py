@@ -47,7 +47,7 @@ def test_the_job_exercises_what_could_depend_on_resources(small_job, reference, 
     assert (100, 20, 3) == (plan["k"], plan["n_blocks"], plan["unit_rows"])
     assert len(RunDirectory.open(reference).constant_data("certainty_rows")) > 100
     assert store.n_rows % plan["unit_rows"]
-    assert 0.5 < stats["subsample_accepted"].mean() < 0.999
+    assert 0.001 < 1.0 - stats["subsample_accepted"].mean() < 0.5
     assert stats["log_lik_variance"].mean() > 0.005
 
 

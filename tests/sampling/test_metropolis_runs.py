@@ -61,8 +61,8 @@ def test_resources_stops_and_extensions_change_no_bit(small_job, store, tmp_path
     assert small_job.sample(store, path, draws=150, **settings).finished
     found = RunDirectory.open(path).draws_matrix()
     assert RunDirectory.open(tmp_path / "whole").draws_matrix().tobytes() == found.tobytes()
-    accepted = RunDirectory.open(path).read_group("sample_stats")["acceptance_rate"]
-    assert 0.02 < accepted.mean() < 0.95
+    accepted = RunDirectory.open(path).read_group("sample_stats")["acceptance_rate"].mean()
+    assert min(accepted, 1.0 - accepted) > 0.02
 
 
 def test_a_run_without_a_pass_says_so_and_checks_the_responses_it_meets(tmp_path):

@@ -21,6 +21,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 from agreement import Bounds, compare
 from real_data_sets import REAL_DATA
 
+pytestmark = pytest.mark.slow
+
 BOUNDS = Bounds(mcse=0.06, r_hat=1.02)
 ROWS = 20_000
 

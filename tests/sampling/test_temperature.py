@@ -110,8 +110,11 @@ def on_a_grid(temperature, of_prior=1.0):
 def test_a_subsample_has_the_moments_of_a_grid(tmp_path):
     X, y, model = choices()
     sampler = hmc_ecs(subsample_size=200)
-    options = {"draws": 2500, "warmup": 300, "chains": 4, "seed": 2, "temperature": T}
-    report = run_job(from_arrays(X, y), model, sampler, path=tmp_path / "run", **options)
+    options = {"draws": 2500, "warmup": 300, "chains": 4, "seed": 2}
+    path = tmp_path / "run"
+    report = run_job(
+        from_arrays(X, y), model, sampler, path=path, temperature=T, audit=True, **options
+    )
     theta = RunDirectory.open(report.path).draws_matrix()
     assert report.summary["sampling"]["log_lik_variance_mean"] > 1e-4
     assert report.summary["audit"]["largest_z"] < Z

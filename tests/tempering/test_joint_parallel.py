@@ -173,7 +173,8 @@ def z_scores(sampler, seed, *, explore=None, power=None, prior_power=1.0):
         pairs.compile(tuple(kinds))
         pairs.disable_compile()
     pairs(*arguments)
-    assert 0.05 < out[:, 4].mean() < 0.98
+    accepted = out[:, 4].mean()
+    assert min(accepted, 1.0 - accepted) > 0.02
     return out[:, :4].mean(axis=0) / (out[:, :4].std(axis=0, ddof=1) / math.sqrt(PAIRS))
 
 
@@ -190,7 +191,7 @@ def test_swaps_alone_leave_it_invariant(kind):
 
 
 def test_swaps_by_other_powers_are_caught():
-    z = z_scores(KINDS["pt"], 33, explore=stay, power=np.array([1.0, 0.8, 0.25]))
+    z = z_scores(KINDS["pt"], 33, explore=stay, power=np.array([1.0, 0.95, 0.25]))
     assert np.abs(z).max() > LIMIT, z
 
 
