@@ -86,7 +86,9 @@ def test_positions_count_rows_that_are_left_out(tmp_path):
     left = TABLE.index[TABLE.index % 3 != 0]
     for shuffled in (False, True):
         for path in (None, tmp_path / f"store{shuffled}"):
-            store = from_table(holes, drop_missing=True, shuffle=shuffled, path=path, **CHOSEN)
+            options = {"drop_missing": True, "shuffle": shuffled, "path": path, **CHOSEN}
+            with pytest.warns(UserWarning, match="left out: 3000"):
+                store = from_table(holes, **options)
             ids = store.row_ids()
             np.testing.assert_array_equal(left, ids if not shuffled else np.sort(ids))
             np.testing.assert_allclose(TABLE["x"][ids], column(store, 1), atol=1e-6)
