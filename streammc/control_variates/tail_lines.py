@@ -61,8 +61,8 @@ def ends_of(posterior: FarPosterior, origin: Matrix, direction: Matrix, power: V
         value = np.interp(fine, t[row], np.maximum(log[row], log[row].max() - 1e4))
         mass = np.exp(value - value.max())
         below = np.cumsum(mass) / mass.sum()
-        ends[0, row] = fine[np.searchsorted(below, MASS_BEYOND)]
-        ends[1, row] = fine[min(np.searchsorted(below, 1.0 - MASS_BEYOND), len(fine) - 1)]
+        first, last = (int(np.searchsorted(below, p)) for p in (MASS_BEYOND, 1.0 - MASS_BEYOND))
+        ends[:, row] = fine[first], fine[min(last, len(fine) - 1)]
     for end, still, infinite in zip(ends, open_sides, (-np.inf, np.inf), strict=True):
         end[still] = infinite
     return ends

@@ -147,7 +147,7 @@ def profile(
 ) -> Tails:
     """Follow the posterior along the lines; ``choice`` is what will be drawn."""
     posterior = FarPosterior(cv, dataset, model, unit_rows, choice)
-    centre = np.linalg.solve(cv.factor, cv.newton_step)
+    centre = np.asarray(np.linalg.solve(cv.factor, cv.newton_step), np.float64)
     shifts = pilot_shifts(cv)
     draws = np.linalg.solve(cv.factor, shifts.T).T
     scored = np.linalg.solve(cv.factor, cv.score_draws.T).T
