@@ -56,6 +56,7 @@ class Logistic(LinearModel):
     """Logistic regression; build it with :func:`logistic`."""
 
     name: ClassVar[str] = "logistic"
+    exponential: ClassVar[str] = "odds ratio"
     link_kernel: ClassVar[Any] = link
     derivative_bounds: ClassVar[tuple[float, ...]] = (1.0, 0.25, 1.0 / (6.0 * math.sqrt(3.0)))
 

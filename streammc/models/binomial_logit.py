@@ -60,6 +60,7 @@ class Binomial(LinearModel):
     """Binomial regression; build it with :func:`binomial`."""
 
     name: ClassVar[str] = "binomial"
+    exponential: ClassVar[str] = "odds ratio"
     link_kernel: ClassVar[Any] = link
 
     def response_fault(self, y: Vector) -> tuple[Index, str] | None:

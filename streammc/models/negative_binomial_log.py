@@ -99,6 +99,7 @@ class NegativeBinomial(LinearModel):
     """Negative binomial regression; build it with :func:`negative_binomial`."""
 
     name: ClassVar[str] = "negative-binomial"
+    exponential: ClassVar[str] = "rate ratio"
     link_kernel: ClassVar[Any] = link
 
     @property

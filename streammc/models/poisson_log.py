@@ -62,6 +62,7 @@ class Poisson(LinearModel):
     """Poisson regression; build it with :func:`poisson`."""
 
     name: ClassVar[str] = "poisson"
+    exponential: ClassVar[str] = "rate ratio"
     link_kernel: ClassVar[Any] = link
 
     def response_fault(self, y: Vector) -> tuple[Index, str] | None:
