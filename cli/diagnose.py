@@ -37,6 +37,7 @@ def diagnosis(path: str) -> dict[str, Any]:
     from streammc.sampling.advice import mixing_warnings
     from streammc.sampling.cost import run_cost
     from streammc.sampling.heated import temperature_facts
+    from streammc.sampling.table_scale import blocks_of_run
     from streammc.trace.datatree import open_run
     from streammc.trace.run_directory import RunDirectory
 
@@ -54,10 +55,11 @@ def diagnosis(path: str) -> dict[str, Any]:
     parameters = summarize(tree)
     original, factors = None, None
     try:
-        attributes = dict(store_of_run(run).attributes)
-        moved, labels = transform(*draws_and_labels(tree), attributes)
+        dataset = store_of_run(run)
+        blocks = blocks_of_run(run, dataset.feature_names)
+        moved, labels = transform(*draws_and_labels(tree), dict(dataset.attributes), blocks)
         original = summarize_draws(moved, labels, signs(tree))
-        factors = ratios(moved, labels, run.identity["model"]["name"], signs(tree))
+        factors = ratios(moved, labels, blocks, dataset.feature_names, signs(tree))
     except (MissingError, DataError):
         pass
     spent = run_cost(run)

@@ -210,6 +210,9 @@ class Model(Protocol):
     def labels(self, feature_names: Sequence[str]) -> tuple[str, ...]:
         """Return one ArviZ label per component of theta: ``beta[distance]``, ``sigma``."""
 
+    def table_scale(self, feature_names: Sequence[str]) -> Sequence[Any]:
+        """Return how parameters go to the table's scale: ``models.table_scale.Block``."""
+
     def constrain(self, theta: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the reported parameters of theta (..., d): a scale is sampled as its log."""
 

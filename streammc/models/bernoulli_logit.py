@@ -70,6 +70,7 @@ class Logistic(LinearModel):
     name: ClassVar[str] = "logistic"
     log_concave: ClassVar[bool] = True
     level: ClassVar[Any] = staticmethod(logit_level)
+    exponential: ClassVar[str] = "odds ratio"
     link_kernel: ClassVar[Any] = link
     analytic: ClassVar[bool] = True
     derivative_bounds: ClassVar[tuple[float, ...]] = (1.0, 0.25, 1.0 / (6.0 * math.sqrt(3.0)))

@@ -64,6 +64,7 @@ class Binomial(LinearModel):
     name: ClassVar[str] = "binomial"
     log_concave: ClassVar[bool] = True
     level: ClassVar[Any] = staticmethod(logit_level)
+    exponential: ClassVar[str] = "odds ratio"
     link_kernel: ClassVar[Any] = link
     analytic: ClassVar[bool] = True
 

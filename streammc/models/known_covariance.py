@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from streammc.errors import ConfigError
 from streammc.models.linear import LinearModel
+from streammc.models.table_scale import PLACE, Block
 from streammc.numerics.jit import LINK_SIGNATURE, jit
 from streammc.numerics.sums import taylor
 from streammc.priors import FamilyPrior, PriorOption, as_prior
@@ -93,6 +94,10 @@ class GaussianMean(LinearModel):
                 "--no-intercept, or give the covariance of these columns"
             )
         return tuple(f"mu[{feature}]" for feature in feature_names)
+
+    def table_scale(self, feature_names: Sequence[str]) -> tuple[Block, ...]:
+        """Return the means as places in the columns."""
+        return (Block(PLACE, self.labels(feature_names)),)
 
     def response_fault(self, y: Vector) -> tuple[Index, str] | None:
         """Return ``None``: there is no response."""

@@ -5,15 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streammc.errors import ConfigError, ModelError
+from streammc.models.table_scale import Block, coefficient_blocks
 from streammc.priors import FamilyPrior, as_prior, normal
 from streammc.priors.scaled import Level, coefficients, scale_prior
-from streammc.protocols import Index, Matrix, Prior, Rows, Vector
+from streammc.protocols import Index, Matrix, Model, Prior, Rows, Vector
 
 
 def default_prior() -> Prior:
@@ -75,6 +76,8 @@ class LinearModel(ABC):
     """Whether a response fitted without error leaves ``scales[0]`` to its prior alone."""
     multimodal: ClassVar[bool] = False
     """Whether components or units may be exchanged, so that chains that agree prove little."""
+    exponential: ClassVar[str] = ""
+    """What the exponential of a coefficient is, such as ``odds ratio``."""
     derivative_bounds: ClassVar[tuple[float, ...]] = ()
     """What no derivative of the log-likelihood of a row in its linear predictor exceeds, of
     order 1, 2, ...; those that are known."""
@@ -125,6 +128,10 @@ class LinearModel(ABC):
     def labels(self, feature_names: Sequence[str]) -> tuple[str, ...]:
         """Return ``beta[feature]`` for every feature, then the shared parameters."""
         return (*(f"beta[{name}]" for name in feature_names), *self.locations, *self.scales)
+
+    def table_scale(self, feature_names: Sequence[str]) -> tuple[Block, ...]:
+        """Return how the coefficients go to the table's scale; shared parameters stay."""
+        return coefficient_blocks(cast(Model, self), feature_names, self.exponential)
 
     def constrain(self, theta: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return theta (..., d) with the scale parameters exponentiated."""

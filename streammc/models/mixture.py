@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from streammc.errors import ConfigError
 from streammc.models.known_covariance import as_covariance
 from streammc.models.linear import LinearModel, refuse_many_predictors
+from streammc.models.table_scale import PLACE, Block
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
 from streammc.numerics.special import exp, log
 from streammc.priors import FamilyPrior, PriorOption, as_prior
@@ -175,6 +176,11 @@ class GaussianMixture(LinearModel):
             )
         components = range(len(self.weights))
         return tuple(f"mu[{k}, {feature}]" for k in components for feature in feature_names)
+
+    def table_scale(self, feature_names: Sequence[str]) -> tuple[Block, ...]:
+        """Return the means of every component as places in the columns."""
+        labels, q = self.labels(feature_names), len(feature_names)
+        return tuple(Block(PLACE, labels[at : at + q]) for at in range(0, len(labels), q))
 
     def response_fault(self, y: Vector) -> tuple[Index, str] | None:
         """Return ``None``: there is no response."""

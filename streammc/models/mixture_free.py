@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from streammc.errors import ConfigError
 from streammc.models.linear import LinearModel, refuse_many_predictors
 from streammc.models.mixture_free_link import link
+from streammc.models.table_scale import DISTANCE, PLACE, Block
 from streammc.numerics.prior import CONSTANT, FLAT, HALF_NORMAL, KIND, LOCATION, LOG_FLAT, NORMAL
 from streammc.numerics.prior import SCALE as PRIOR_SCALE
 from streammc.numerics.simplex import dirichlet_rows, log_odds_of, weights_of
@@ -77,6 +78,11 @@ class GaussianMixtureFree(LinearModel):
             )
         weights = (f"weight[{k}]" for k in range(self.components - 1))
         return (*self.locations, *self.scales, *weights)
+
+    def table_scale(self, feature_names: Sequence[str]) -> tuple[Block, ...]:
+        """Return means as places in the only column, standard deviations as distances."""
+        places = (Block(PLACE, (name,)) for name in self.locations)
+        return (*places, *(Block(DISTANCE, (name,)) for name in self.scales))
 
     def constrain(self, theta: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return means, scales and weights (..., d) of theta.

@@ -11,6 +11,7 @@ import numpy as np
 
 from streammc.errors import ConfigError
 from streammc.models.linear import LinearModel
+from streammc.models.table_scale import DISTANCE, PLACE, Block
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
 from streammc.numerics.special import exp, log1p_unit
 from streammc.priors import PriorOption, as_prior, fixed_priors, normal
@@ -105,6 +106,11 @@ class GaussianMixtureTied(LinearModel):
                 f"({', '.join(list(feature_names)[:5])}): ingest it alone, with --no-intercept"
             )
         return LABELS
+
+    def table_scale(self, feature_names: Sequence[str]) -> tuple[Block, ...]:
+        """Return ``theta1`` as a place in the only column, ``theta2`` as a distance from it."""
+        first, second = LABELS
+        return (Block(PLACE, (first,)), Block(DISTANCE, (second,)))
 
     def response_fault(self, y: Vector) -> tuple[Index, str] | None:
         """Return ``None``: there is no response."""

@@ -101,6 +101,7 @@ class NegativeBinomial(LinearModel):
 
     name: ClassVar[str] = "negative-binomial"
     level: ClassVar[Any] = staticmethod(log_level)
+    exponential: ClassVar[str] = "rate ratio"
     link_kernel: ClassVar[Any] = link
 
     @property

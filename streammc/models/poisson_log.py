@@ -65,6 +65,7 @@ class Poisson(LinearModel):
     name: ClassVar[str] = "poisson"
     log_concave: ClassVar[bool] = True
     level: ClassVar[Any] = staticmethod(log_level)
+    exponential: ClassVar[str] = "rate ratio"
     link_kernel: ClassVar[Any] = link
     analytic: ClassVar[bool] = True
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from streammc.errors import ConfigError, ModelError
 from streammc.models.responses import real_fault
 from streammc.models.squared_exponential_joint import joint
+from streammc.models.table_scale import DISTANCE, Block
 from streammc.priors import FamilyPrior, NamedPriors, PriorOption, as_prior, fixed_priors
 from streammc.priors.by_name import DEFAULT_OF
 from streammc.priors.names import REST
@@ -96,6 +97,11 @@ class GaussianProcess:
             )
         lengths = [f"{LENGTH}[{name}]" for name in feature_names] if self.ard else [LENGTH]
         return (*lengths, HEIGHT, NOISES[self.noise])
+
+    def table_scale(self, feature_names: Sequence[str]) -> tuple[Block, ...]:
+        """Return the length scales as distances, or the one that all columns share."""
+        count = len(feature_names) if self.ard else 1
+        return (Block(DISTANCE, self.labels(feature_names)[:count]),)
 
     def constrain(self, theta: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the exponentials of theta (..., d): all parameters are positive."""

@@ -97,9 +97,7 @@ def summary_warnings(
     return lines + audit_warnings(audit)
 
 
-def mixing_warnings(
-    parameters: Mapping[str, Mapping[str, float | None]], chains: int
-) -> list[str]:
+def mixing_warnings(parameters: Mapping[str, Mapping[str, float | None]], chains: int) -> list[str]:
     """Return what R-hat and the effective sample sizes say: a line each, for the worst parameter.
 
     The limits are those of Vehtari et al. 2021: R-hat 1.01, and 100 independent draws a chain,

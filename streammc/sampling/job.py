@@ -19,6 +19,7 @@ from streammc.sampling import build
 from streammc.sampling.chains import Chains, Progress
 from streammc.sampling.identity import asked_schedule, check_counts, heated, identity
 from streammc.sampling.setup import Setup, contents, decide, instead, load
+from streammc.sampling.table_scale import recorded
 from streammc.sampling.watch import check_sign, check_variance, variance_so_far
 from streammc.trace.run_directory import RunDirectory, check_identity
 
@@ -154,8 +155,9 @@ def run_job(
     shape = {"chains": chains, "draws": draws, "warmup": warmup}
 
     def attempt(setup: Setup) -> RunReport:
+        kept = {**recorded(model, dataset), **(attributes or {})}
         with RunDirectory.hold(
-            folder, identity=key, **shape, **contents(setup, dataset, draws, attributes or {})
+            folder, identity=key, **shape, **contents(setup, dataset, draws, kept)
         ) as run:
             if draws != run.draws and draws > run.committed_draws:
                 run.extend(draws)

@@ -22,6 +22,7 @@ from streammc.sampling.heated import temperature_facts
 from streammc.sampling.identity import finite_or_none
 from streammc.sampling.prior_texts import describe_priors
 from streammc.sampling.recalibrate import described
+from streammc.sampling.table_scale import blocks_of_run
 from streammc.trace.datatree import open_run
 from streammc.trace.run_directory import RunDirectory
 
@@ -103,7 +104,8 @@ def finish_report(
         verdict = run_audit(run, dataset, model, setup.cv, scheduler=scheduler, progress=progress)
     tree = open_run(run.path)
     parameters, sign = summarize(tree), signs(tree)
-    original, labels = transform(*draws_and_labels(tree), dict(dataset.attributes))
+    blocks = blocks_of_run(run, dataset.feature_names)
+    original, labels = transform(*draws_and_labels(tree), dict(dataset.attributes), blocks)
     if dataset.attributes.get("standardization") is not None:
         features = dataset.attributes["features"]
         run.add_group("posterior_original", as_variables(original, labels, features))
@@ -114,7 +116,7 @@ def finish_report(
     summary = {
         "parameters": parameters,
         "parameters_original": summarize_draws(original, labels, sign),
-        "ratios": ratios(original, labels, model.name, sign),
+        "ratios": ratios(original, labels, blocks, dataset.feature_names, sign),
         "priors": describe_priors(model, setup.cv.labels),
         "audit": verdict,
         **({"not_audited": not_audited} if not_audited else {}),

@@ -33,7 +33,7 @@ def require_finite(
     where = "the warm-up" if phase == "warmup" else f"the {phase}"
     raise ModelError(
         f"expected finite draws, found {found} in {label!r} (chain {chain}, iteration "
-        f"{start + earliest + 1} of {where}): nothing holds {label!r} back, as where columns fit the "
-        f"response exactly or its size is far from the priors; give {label!r} a tighter prior "
-        f"(--prior), rescale the response, or leave out columns"
+        f"{start + earliest + 1} of {where}): nothing holds {label!r} back, as where columns fit "
+        f"the response exactly or its size is far from the priors; give {label!r} a tighter prior "
+        "(--prior), rescale the response, or leave out columns"
     )

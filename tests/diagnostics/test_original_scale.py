@@ -5,18 +5,40 @@ import xarray as xr
 from streammc.diagnostics.original_scale import as_variables, original_scale, ratios, transform
 from streammc.diagnostics.summary import summarize, summarize_draws
 from streammc.errors import StoreError
+from streammc.models import (
+    binomial,
+    gaussian,
+    gaussian_mean,
+    gaussian_mixture,
+    gaussian_mixture_free,
+    gaussian_mixture_tied,
+    gaussian_process,
+    logistic,
+    negative_binomial,
+    network,
+    poisson,
+    user,
+)
+from streammc.models.table_scale import describe, from_description, stated
 
 FEATURES = ["Intercept", "a", "b"]
 LABELS = ["beta[Intercept]", "beta[a]", "beta[b]", "log_sigma"]
 MEAN, SCALE = [0.0, 30.0, -2.0], [1.0, 4.0, 0.5]
 ATTRIBUTES = {"features": FEATURES, "standardization": {"mean": MEAN, "scale": SCALE}}
+BLOCKS = gaussian().table_scale(FEATURES)
 THETA = np.random.default_rng(3).normal(size=(4, 50, 4))
+
+
+def own(*predictors, name="own", **options):
+    """A model of a user's own, which nothing evaluates."""
+    nothing = {"log_lik": max, "gradient": max, "hessian": max}
+    return user(name, predictors=predictors, **nothing, **options)
 
 
 def test_the_linear_predictor_is_the_same_on_both_scales():
     x = np.random.default_rng(4).normal(size=(20, 2)) * 5.0
     design = np.column_stack([np.ones(20), (x - MEAN[1:]) / SCALE[1:]])
-    theta, labels = transform(THETA, LABELS, ATTRIBUTES)
+    theta, labels = transform(THETA, LABELS, ATTRIBUTES, BLOCKS)
     assert labels == LABELS
     expected = THETA[:, :, :3] @ design.T
     found = theta[:, :, :3] @ np.column_stack([np.ones(20), x]).T
@@ -36,14 +58,14 @@ def test_draws_are_transformed_before_they_are_summarised():
             )
         }
     )
-    found = original_scale(tree, ATTRIBUTES)
+    found = original_scale(tree, ATTRIBUTES, BLOCKS)
     intercept = THETA[:, :, 0] - THETA[:, :, 1] * 30.0 / 4.0 + THETA[:, :, 2] * 2.0 / 0.5
     expected = summarize_draws(intercept[:, :, None], ["i"])["i"]
     for name, value in expected.items():
         assert found["beta[Intercept]"][name] == pytest.approx(value, rel=1e-9)
     assert found["log_sigma"] == summarize(tree)["log_sigma"]
-    assert original_scale(tree, {"standardization": None}) == summarize(tree)
-    assert original_scale(tree, {}) == summarize(tree)
+    assert original_scale(tree, {"standardization": None}, BLOCKS) == summarize(tree)
+    assert original_scale(tree, {}, BLOCKS) == summarize(tree)
 
 
 def test_a_centred_design_without_intercept_implies_one():
@@ -51,18 +73,19 @@ def test_a_centred_design_without_intercept_implies_one():
         "features": FEATURES[1:],
         "standardization": {"mean": MEAN[1:], "scale": SCALE[1:]},
     }
-    theta, labels = transform(THETA[:, :, 1:], LABELS[1:], attributes)
+    blocks = gaussian().table_scale(FEATURES[1:])
+    theta, labels = transform(THETA[:, :, 1:], LABELS[1:], attributes, blocks)
     assert labels == LABELS
     np.testing.assert_allclose(
         THETA[:, :, 1] * -30.0 / 4.0 + THETA[:, :, 2] * 2.0 / 0.5, theta[:, :, 0], atol=1e-12
     )
     scaled = {**attributes, "standardization": {"mean": [0.0, 0.0], "scale": SCALE[1:]}}
-    assert transform(THETA[:, :, 1:], LABELS[1:], scaled)[1] == LABELS[1:]
+    assert transform(THETA[:, :, 1:], LABELS[1:], scaled, blocks)[1] == LABELS[1:]
 
 
 def test_the_draws_themselves_are_not_changed():
     before = THETA.copy()
-    transform(THETA, LABELS, ATTRIBUTES)
+    transform(THETA, LABELS, ATTRIBUTES, BLOCKS)
     np.testing.assert_array_equal(before, THETA)
 
 
@@ -70,7 +93,6 @@ def test_the_draws_themselves_are_not_changed():
     "change",
     [
         {"features": ["Intercept", "a"]},
-        {"features": ["Intercept", "a", "c"]},
         {"standardization": {"mean": MEAN, "scale": [1.0, 0.0, 1.0]}},
         {"standardization": {"mean": MEAN, "scale": [1.0, np.nan, 1.0]}},
         {"standardization": {"mean": [0.0, np.inf, 0.0], "scale": SCALE}},
@@ -78,7 +100,12 @@ def test_the_draws_themselves_are_not_changed():
 )
 def test_a_standardisation_that_does_not_fit_is_refused(change):
     with pytest.raises(StoreError, match="verify the store"):
-        transform(THETA, LABELS, {**ATTRIBUTES, **change})
+        transform(THETA, LABELS, {**ATTRIBUTES, **change}, BLOCKS)
+
+
+def test_blocks_of_other_parameters_are_refused():
+    with pytest.raises(StoreError, match="verify the store"):
+        transform(THETA, LABELS, ATTRIBUTES, gaussian().table_scale(["Intercept", "a", "c"]))
 
 
 def test_a_mean_of_the_columns_is_moved_and_stretched():
@@ -87,7 +114,12 @@ def test_a_mean_of_the_columns_is_moved_and_stretched():
         "features": ["a", "b"],
         "standardization": {"mean": [10.0, -1.0], "scale": [2.0, 0.5]},
     }
-    moved, labels = transform(theta, ["mu[a]", "mu[b]"], attributes)
+    moved, labels = transform(
+        theta,
+        ["mu[a]", "mu[b]"],
+        attributes,
+        gaussian_mean(covariance=np.eye(2)).table_scale(["a", "b"]),
+    )
     assert labels == ["mu[a]", "mu[b]"]
     np.testing.assert_allclose(moved[..., 0], 10.0 + 2.0 * theta[..., 0])
     np.testing.assert_allclose(moved[..., 1], -1.0 + 0.5 * theta[..., 1])
@@ -96,7 +128,9 @@ def test_a_mean_of_the_columns_is_moved_and_stretched():
 def test_every_predictor_gets_its_own_intercept():
     theta = np.random.default_rng(0).normal(size=(1, 4, 3))
     attributes = {"features": ["a"], "standardization": {"mean": [3.0], "scale": [2.0]}}
-    moved, labels = transform(theta, ["beta[a]", "tau[a]", "sigma"], attributes)
+    moved, labels = transform(
+        theta, ["beta[a]", "tau[a]", "sigma"], attributes, own("beta", "tau").table_scale(["a"])
+    )
     assert labels == ["beta[Intercept]", "beta[a]", "tau[Intercept]", "tau[a]", "sigma"]
     x = 1.7
     for at, column in ((0, 0), (2, 1)):
@@ -105,13 +139,27 @@ def test_every_predictor_gets_its_own_intercept():
     np.testing.assert_array_equal(moved[..., 4], theta[..., 2])
 
 
-def test_ratios_are_exponentials_without_intercepts():
+@pytest.mark.parametrize(
+    ("model", "kind"),
+    [
+        (logistic, "odds ratio"),
+        (binomial, "odds ratio"),
+        (poisson, "rate ratio"),
+        (negative_binomial, "rate ratio"),
+        (gaussian, None),
+        (lambda: own("beta", name="logistic"), None),
+    ],
+)
+def test_ratios_are_exponentials_without_intercepts(model, kind):
     theta = np.log(np.array([[[5.0, 2.0], [5.0, 4.0]]]))
-    found = ratios(theta, ["beta[Intercept]", "beta[a]"], "poisson")
-    assert found["kind"] == "rate ratio"
-    assert list(found["parameters"]) == ["a"]
-    assert found["parameters"]["a"]["mean"] == pytest.approx(3.0)
-    assert ratios(theta, ["beta[Intercept]", "beta[a]"], "gaussian") is None
+    features = ["Intercept", "a"]
+    blocks = model().table_scale(features)
+    found = ratios(theta, ["beta[Intercept]", "beta[a]"], blocks, features)
+    assert (found is None) == (kind is None)
+    if found is not None:
+        assert found["kind"] == kind
+        assert list(found["parameters"]) == ["a"]
+        assert found["parameters"]["a"]["mean"] == pytest.approx(3.0)
 
 
 def test_every_unit_of_a_network_is_the_same_on_both_scales():
@@ -122,7 +170,7 @@ def test_every_unit_of_a_network_is_the_same_on_both_scales():
     draws = np.random.default_rng(5).normal(size=(2, 30, 8))
     x = np.random.default_rng(4).normal(size=(20, 2)) * 5.0
     design = np.column_stack([np.ones(20), (x - MEAN[1:]) / SCALE[1:]])
-    theta, found = transform(draws, labels, ATTRIBUTES)
+    theta, found = transform(draws, labels, ATTRIBUTES, network(hidden=[2]).table_scale(FEATURES))
     assert found == labels
     for first in (0, 3):
         units = theta[:, :, first : first + 3] @ np.column_stack([np.ones(20), x]).T
@@ -138,7 +186,8 @@ def test_means_of_a_mixture_are_those_of_the_columns():
     }
     labels = ["mu[0, a]", "mu[0, b]", "mu[1, a]", "mu[1, b]"]
     draws = np.random.default_rng(5).normal(size=(2, 30, 4))
-    theta, _ = transform(draws, labels, attributes)
+    blocks = gaussian_mixture(components=2, dim=2).table_scale(["a", "b"])
+    theta, _ = transform(draws, labels, attributes, blocks)
     expected = np.tile([1.0, -3.0], 2) + np.tile([2.0, 5.0], 2) * draws
     np.testing.assert_array_equal(expected, theta)
 
@@ -146,7 +195,9 @@ def test_means_of_a_mixture_are_those_of_the_columns():
 def test_tied_means_keep_their_meaning():
     attributes = {"features": ["a"], "standardization": {"mean": [10.0], "scale": [3.0]}}
     draws = np.random.default_rng(5).normal(size=(2, 30, 2))
-    theta, labels = transform(draws, ["theta1", "theta2"], attributes)
+    theta, labels = transform(
+        draws, ["theta1", "theta2"], attributes, gaussian_mixture_tied().table_scale(["a"])
+    )
     assert labels == ["theta1", "theta2"]
     np.testing.assert_allclose(10.0 + 3.0 * draws[:, :, 0], theta[:, :, 0], rtol=1e-15)
     second = 10.0 + 3.0 * draws.sum(axis=2)
@@ -168,14 +219,17 @@ def test_length_scales_are_distances():
     attributes = {"features": ["a", "b"], "standardization": standard}
     theta = np.random.default_rng(5).lognormal(size=(2, 9, 4))
     labels = ["length_scale[a]", "length_scale[b]", "sigma_f", "sigma_n"]
-    found, names = transform(theta, labels, attributes)
+    by_feature = gaussian_process(ard=True).table_scale(["a", "b"])
+    found, names = transform(theta, labels, attributes, by_feature)
     assert names == labels
     np.testing.assert_allclose(theta * [4.0, 0.5, 1.0, 1.0], found)
     # One for all columns has no unit, unless they all have the same.
     shared = ["length_scale", "sigma_f", "sigma_n"]
-    np.testing.assert_array_equal(theta[..., 1:], transform(theta[..., 1:], shared, attributes)[0])
+    blocks = gaussian_process(ard=False).table_scale(["a", "b"])
+    unmoved = transform(theta[..., 1:], shared, attributes, blocks)[0]
+    np.testing.assert_array_equal(theta[..., 1:], unmoved)
     standard["scale"] = [4.0, 4.0]
-    found, names = transform(theta[..., 1:], shared, attributes)
+    found, names = transform(theta[..., 1:], shared, attributes, blocks)
     np.testing.assert_allclose(theta[..., 1:] * [4.0, 1.0, 1.0], found)
     assert names == shared
 
@@ -187,8 +241,44 @@ def test_components_of_one_column_move_and_widen(feature, scales):
     attributes = {"features": [feature], "standardization": standard}
     labels = ["mu[0]", "mu[1]", *scales, "weight[0]"]
     theta = np.random.default_rng(6).uniform(size=(2, 9, len(labels)))
-    found, names = transform(theta, labels, attributes)
+    model = gaussian_mixture_free(components=2, scale=None if scales else 1.0)
+    found, names = transform(theta, labels, attributes, model.table_scale([feature]))
     assert names == labels
     np.testing.assert_allclose(30.0 + 4.0 * theta[..., :2], found[..., :2])
     np.testing.assert_allclose(4.0 * theta[..., 2:-1], found[..., 2:-1])
     np.testing.assert_array_equal(theta[..., -1], found[..., -1])
+
+
+@pytest.mark.parametrize("features", [["a"], ["a", "b"], ["Intercept", "a"]])
+def test_names_of_a_users_own_parameters_decide_nothing(features):
+    spelled = {"locations": ("theta1", "theta2", "mu[0]"), "scales": ("length_scale", "sigma[0]")}
+    count = len(features)
+    attributes = {
+        "features": features,
+        "standardization": {"mean": [3.0] * count, "scale": [2.0] * count},
+    }
+    for predictors, shared in (
+        ((), spelled),
+        (("mu",), spelled),
+        (("length_scale", "beta"), {"locations": ("theta1", "theta2")}),
+    ):
+        model = own(*predictors, **shared)
+        labels = list(model.labels(features))
+        theta = np.random.default_rng(1).normal(size=(2, 5, len(labels)))
+        blocks = from_description(describe(stated(model, features)))
+        found, names = transform(theta, labels, attributes, blocks)
+        at = {label: column for column, label in enumerate(names)}
+        for column, label in enumerate(labels):
+            moved = found[..., at[label]]
+            if column >= count * len(predictors):
+                np.testing.assert_array_equal(theta[..., column], moved)
+            elif not label.endswith("[Intercept]"):
+                np.testing.assert_allclose(theta[..., column] / 2.0, moved)
+
+
+def test_two_parameters_called_theta_are_not_tied_means():
+    attributes = {"features": ["a"], "standardization": {"mean": [10.0], "scale": [3.0]}}
+    model = own(locations=("theta1", "theta2"))
+    draws = np.random.default_rng(5).normal(size=(2, 30, 2))
+    found, _ = transform(draws, ["theta1", "theta2"], attributes, model.table_scale(["a"]))
+    np.testing.assert_array_equal(draws, found)

@@ -272,7 +272,7 @@ def test_a_unit_of_all_rows_is_refused(allow, tmp_path):
     data = from_arrays(np.c_[np.ones(150), rng.normal(size=150)], rng.random(150) < 0.5)
     sampler = hmc_ecs(unit_rows=150, allow_high_variance=allow)
     options = {"draws": 10, "warmup": 10, "chains": 1, "seed": 1, "path": tmp_path / "run"}
-    with pytest.raises(RefusedError, match="use .*hmc") as caught:
+    with pytest.raises(RefusedError, match=r"use .*hmc") as caught:
         run_job(data, registry.model("logistic")(), sampler, **options)
     assert 65 == caught.value.exit_code
     assert [] == list(tmp_path.iterdir())
