@@ -37,7 +37,7 @@ MOST_VISITED: Final = 100
 SHORT_STEPS: Final = 3
 """The same between two swaps of many: 14 restarts a second for 4.6 with 10, on four components
 in three dimensions (``bench/mixture_modes.py``)."""
-WORK: Final = 2_000_000
+WORK: Final = 6_000_000
 """Gradients of rows times parameters that a draw may take without being asked to."""
 RESTART_DRAWS: Final = 40
 """Draws for one expected restart, which no work is too much for: 25 in 1,000 draws."""
@@ -121,8 +121,9 @@ def _with_iterations(
 ) -> ParallelOptions:
     """Return the options with the iterations of one draw.
 
-    A ladder restarts once in ``2 + 4 Lambda`` iterations or so (Syed et al. 2021, with
-    ``2 Lambda + 1`` levels).
+    A ladder restarts once in ``2 + 4 Lambda`` iterations at best (Syed et al. 2021, with
+    ``2 Lambda + 1`` levels), and stays in a mode for 1.6 times as long (three and four
+    components, ``bench/mixture_modes.py``): after twice as many, draws are nearly independent.
     """
     restart = math.ceil(2.0 + 4.0 * barrier)
     every = -(-restart // RESTART_DRAWS)
@@ -131,7 +132,7 @@ def _with_iterations(
         visits = sampler.n_levels * sampler.inner_steps
         work = visits * (steps if sampler.explorer == HMC else 1)
         work *= dataset.n_rows * model.dim(dataset.n_features)
-        every = max(every, min(WORK // work, restart))
+        every = max(every, min(WORK // work, 2 * restart))
     if every == 1:
         return replace(sampler, iterations_per_draw=1)
     return replace(sampler, iterations_per_draw=every, n_steps=steps)

@@ -75,7 +75,7 @@ def decide(
         If ``stop()`` became true in the short run.
     """
     model = resolved(model, dataset)
-    report, levels = None, ""
+    report = None
     if progress is not None:
         notify = progress
 
@@ -87,17 +87,14 @@ def decide(
         reason = "pt, because the likelihood is no product over rows: no subsample estimates it"
     if isinstance(sampler, TemperedOptions):
         # Imported where it is used: loading its compiled kernels takes time.
-        from streammc.sampling.ladder import ended, settle
+        from streammc.sampling.ladder import ended
 
         ended(model, model.labels(dataset.feature_names), sampler)
-        settled = partial(settle, dataset, model, seed=seed, stop=stop)
     else:
         require_rows(model)
     if isinstance(sampler, TemperedOptions | EquiEnergy) and not sampler.needs_pass(model):
         found = without_pass(dataset, model, sampler.start)
-        if isinstance(sampler, TemperedOptions):
-            sampler, levels = settled(found, sampler)
-        return Setup(sampler, found, None, "; ".join(filter(None, [reason or NAMED, levels])))
+        return _with_levels(dataset, model, found, sampler, reason or NAMED, seed, stop)
     if isinstance(sampler, MetropolisOptions) and sampler.control_variate == NONE:
         found = without_pass(dataset, model, sampler.start)
         found = _bounded(found, dataset, model, sampler, None, scheduler)
@@ -119,9 +116,7 @@ def decide(
     elif cv is None:
         cv = compute(dataset, model, order=order, scheduler=scheduler, progress=report)
     if sampler is not None and wanted is None:
-        if isinstance(sampler, TemperedOptions):
-            sampler, levels = settled(cv, sampler)
-        return Setup(sampler, cv, None, "; ".join(filter(None, [reason or NAMED, levels])))
+        return _with_levels(dataset, model, cv, sampler, reason or NAMED, seed, stop)
     if sampler is None and model.exact_sums is not None:
         reason = "hmc, because the sums of one pass are sufficient statistics: exact, no row read"
         return Setup(sampler_builder("hmc")(), cv, None, reason)
@@ -199,6 +194,25 @@ def _bounded(
         record["bytes_read"] += dataset.n_rows * dataset.rows().row_bytes
         record["seconds"] += time.perf_counter() - begun
     return replace(cv, certificate=record)
+
+
+def _with_levels(
+    dataset: Dataset,
+    model: Model,
+    cv: ControlVariates,
+    sampler: Sampler,
+    reason: str,
+    seed: int,
+    stop: Callable[[], bool] | None,
+) -> Setup:
+    """Return the setup of a sampler on all rows; a pilot decides the levels of a ladder."""
+    if isinstance(sampler, TemperedOptions):
+        from streammc.sampling.ladder import settle
+
+        settled, levels = settle(dataset, model, cv, sampler, seed=seed, stop=stop)
+        sampler = cast(Sampler, settled)
+        reason = "; ".join(filter(None, [reason, levels]))
+    return Setup(sampler, cv, None, reason)
 
 
 def _subsampling(sampler: Sampler | None) -> SubsamplingSampler | None:
