@@ -15,6 +15,8 @@ MASS_BEYOND: Final = 1e-7
 _NEAR = (1.5, 3.0, 4.2, 5.2, 6.3)
 FAR: Final = (8.0, 10.5, 14.0, 19.0, 26.0, 36.0, 50.0, 70.0, 100.0)
 """How far a line is followed, in standard deviations of the Laplace approximation."""
+_START = 4.0
+"""Standard deviations within which a start is."""
 _DROP = 17.0
 """Of the log density, where a line has less than 1e-7 left."""
 
@@ -72,7 +74,8 @@ def region(origin: Matrix, direction: Matrix, ends: Matrix) -> tuple[float, Matr
     """Return the smallest ball and walls across every line that hold the ends of all lines.
 
     A wall is no nearer than any end: the end of a slanted line may be near where the
-    posterior has a long tail to its side.
+    posterior has a long tail to its side. The Laplace approximation at ``theta_star``, where
+    chains start, is inside too, however far from the mode that is.
     """
     d = origin.shape[1]
     corners = np.concatenate([origin + end[:, None] * direction for end in ends])
@@ -80,11 +83,13 @@ def region(origin: Matrix, direction: Matrix, ends: Matrix) -> tuple[float, Matr
     walls[0::2, :d], walls[1::2, :d] = -direction, direction
     finite = np.isfinite(corners).all(axis=1)
     walls[:, d] = (walls[:, :d] @ corners[finite].T).max(axis=1, initial=-np.inf)
+    walls[:, d] = np.maximum(walls[:, d], _START)
     walls[~np.isfinite(ends.T.ravel()), d] = np.inf
     walls[~np.isfinite(walls[:, d]), d] = np.inf
     if not finite.all():
         return math.inf, walls
-    return float(np.sqrt((corners**2).sum(axis=1).max())), walls
+    farthest = float(np.sqrt((corners**2).sum(axis=1).max()))
+    return max(farthest, math.sqrt(d) + _START), walls
 
 
 def inside(origin: Matrix, direction: Matrix, radius: float, walls: Matrix) -> Matrix:

@@ -130,7 +130,9 @@ def test_one_pass_is_never_silently_wrong(kind, shift, order):
 def test_a_fixed_subsample_is_refused_where_its_variance_is_too_high(kind, shift, order):
     """No certainty rows and 200 rows, as in the papers."""
     if abs(shift) == 25 or order == 1:
-        with pytest.raises(RefusedError, match="log_lik_variance should stay near"):
+        # by the plan, or as it runs
+        expected = "leaves the posterior|log_lik_variance should stay near"
+        with pytest.raises(RefusedError, match=expected):
             sample(kind, shift, order, **SMALL)
         return
     _, summary = sample(kind, shift, order, **SMALL)
