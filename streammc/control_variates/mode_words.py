@@ -11,6 +11,8 @@ from streammc.control_variates.modes import STARTING, Mode, comparable
 from streammc.control_variates.starts import log_scales
 from streammc.protocols import Model
 
+ADVICE: Final = "compare with --sampler pt"
+"""How the line about other modes ends."""
 _SHOWN: Final = 3
 
 
@@ -30,7 +32,7 @@ def mode_words(model: Model, modes: Sequence[Mode], labels: Sequence[str]) -> li
     return [
         f"the posterior has {'another mode' if len(modes) == 2 else 'other modes'} of comparable "
         f"evidence: {'; '.join(named)}{f'; and {more} more' if more else ''}. A chain may not "
-        "find its way between them: compare with --sampler pt"
+        f"find its way between them: {ADVICE}"
     ]
 
 

@@ -112,7 +112,7 @@ class Tails:
         found = self.perturbation(k)
         line = int(np.argmax(found))
         where = f"in the tail of {self.names[line]}" if self.names[line] else "in its tails"
-        size = f"{found[line]:.2g}" if found[line] < 1e3 else "unboundedly"
+        size = f"{found[line]:.2g}" if found[line] < 1e3 else "more than 1,000"
         mean = self.mean_variance(k)
         return f"{where} (off by {size}, mean log_lik_variance {mean:.2g}, with {k} units)"
 

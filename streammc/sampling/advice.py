@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from streammc.control_variates.mode_words import ADVICE
 from streammc.control_variates.tails import LARGEST_PERTURBATION
 from streammc.protocols import Model, Sampler
 from streammc.samplers.metropolis_mint import TEMPERED
@@ -26,7 +27,9 @@ FORCED_WARNING = 0.1
 NOISE_WARNING = 2.0
 THIRD_ORDER_WARNING = 0.1
 UNKNOWN_WARNING = 0.01
-CROSSING = ("pt", "tt", "spt", "stt", "mint", "mintee")
+LADDERS = ("pt", "tt", "spt", "stt")
+"""Samplers whose levels count how often states come to level 0 from the prior."""
+CROSSING = (*LADDERS, "mint", "mintee")
 """Samplers made for posteriors with several modes."""
 EDGE_WARNING = 0.001
 
@@ -141,6 +144,11 @@ def listed(labels: Sequence[str]) -> str:
     return f"{', '.join(labels[:3])}{more}"
 
 
+def certificate_warnings(lines: Sequence[str], sampler: Sampler) -> list[str]:
+    """Return the warnings of the control variates; a ladder needs no advice to use one."""
+    return [line for line in lines if sampler.name not in LADDERS or not line.endswith(ADVICE)]
+
+
 def mode_warnings(model: Model, sampler: Sampler) -> list[str]:
     """Return a line for models with several modes, unless the sampler crosses between them."""
     if not getattr(model, "multimodal", False) or sampler.name in CROSSING:
@@ -156,7 +164,7 @@ def edge_warnings(sampling: dict[str, Any]) -> list[str]:
     lines = []
     perturbation = sampling.get("predicted_perturbation")
     if perturbation is not None and perturbation > LARGEST_PERTURBATION:
-        size = f"{perturbation:.2g}" if perturbation < 1e3 else "unboundedly"
+        size = f"{perturbation:.2g}" if perturbation < 1e3 else "more than 1,000"
         lines.append(
             f"the sampled density is predicted to be off by {size} in the tails, above "
             f"{LARGEST_PERTURBATION}: use a larger --subsample-size, or hmc"

@@ -13,7 +13,11 @@ from streammc.diagnostics.summary import draws_and_labels, signs, summarize, sum
 from streammc.diagnostics.weights import audit_weights
 from streammc.protocols import Dataset, Model
 from streammc.samplers.metropolis_mint import Mint
-from streammc.sampling.advice import mode_warnings, summary_warnings
+from streammc.sampling.advice import (
+    certificate_warnings,
+    mode_warnings,
+    summary_warnings,
+)
 from streammc.sampling.audit import log_weights
 from streammc.sampling.audit_due import audited_draws, pass_seconds
 from streammc.sampling.carried_noise import tempered_facts
@@ -124,7 +128,7 @@ def finish_report(
         "cost": spent,
         **({"tempering": tempering} if tempering else {}),
         "warnings": [
-            *setup.cv.certificate.get("warnings", []),
+            *certificate_warnings(setup.cv.certificate.get("warnings", []), setup.sampler),
             *mode_warnings(model, setup.sampler),
             *summary_warnings(parameters, sampling, verdict),
             *tempering.pop("warnings", []),
