@@ -148,11 +148,17 @@ class Dataset(Protocol):
 class Prior(Protocol):
     """A prior density over the parameters, evaluated by ``numerics.prior``."""
 
-    def table(self, labels: Sequence[str], positive: Sequence[bool] = ()) -> Matrix:
+    def table(
+        self,
+        labels: Sequence[str],
+        positive: Sequence[bool] = (),
+        defaults: Mapping[str, Any] = ...,
+    ) -> Matrix:
         """Return the (d, 5) table ``kind, location, scale, shape, constant``, a row per label.
 
         ``positive`` marks scale parameters, sampled as their logarithms: the Jacobian
-        is part of the density. Empty means none.
+        is part of the density. Empty means none. ``defaults`` are the priors of the model's
+        own positive parameters that are not named, by the name before ``[``.
         """
 
     def describe(self) -> dict[str, Any]:

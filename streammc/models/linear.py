@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, cast
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from streammc.errors import ConfigError, ModelError
 from streammc.models.table_scale import Block, coefficient_blocks
 from streammc.priors import FamilyPrior, as_prior, normal
+from streammc.priors.by_name import NO_DEFAULTS
 from streammc.priors.scaled import Level, coefficients, scale_prior
 from streammc.protocols import Index, Matrix, Model, Prior, Rows, Vector
 
@@ -61,6 +62,8 @@ class LinearModel(ABC):
     name: ClassVar[str]
     level: ClassVar[Any] = staticmethod(_unknown_level)
     """Location and scale of a linear predictor, from rows: see ``priors.scaled.Level``."""
+    fixed_defaults: ClassVar[Mapping[str, FamilyPrior]] = NO_DEFAULTS
+    """Priors of positive parameters that neither the user names nor the data scale."""
     response_scales: ClassVar[tuple[str, ...]] = ()
     """The scale parameters that are in the units of the response."""
     link_kernel: ClassVar[Any]
@@ -149,7 +152,7 @@ class LinearModel(ABC):
 
     def prior_table(self, labels: Sequence[str]) -> Matrix:
         """Return the table of the prior, a row per label."""
-        return self.prior.table(labels, self.positive_flags(labels))
+        return self.prior.table(labels, self.positive_flags(labels), self.fixed_defaults)
 
     def positive_flags(self, labels: Sequence[str]) -> list[bool]:
         """Return whether each parameter with a prior by name is positive."""

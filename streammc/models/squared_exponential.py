@@ -14,8 +14,15 @@ from streammc.errors import ConfigError, ModelError
 from streammc.models.responses import real_fault
 from streammc.models.squared_exponential_joint import joint
 from streammc.models.table_scale import DISTANCE, Block
-from streammc.priors import FamilyPrior, NamedPriors, PriorOption, as_prior, fixed_priors
-from streammc.priors.by_name import DEFAULT_OF
+from streammc.priors import (
+    FamilyPrior,
+    NamedPriors,
+    PriorOption,
+    as_prior,
+    fixed_priors,
+    gamma,
+    lognormal,
+)
 from streammc.priors.names import REST
 from streammc.protocols import Index, Matrix, Prior, Rows, Vector
 
@@ -23,6 +30,13 @@ LENGTH: Final = "length_scale"
 HEIGHT: Final = "sigma_f"
 NOISES: Final = {"sd": "sigma_n", "variance": "variance_n"}
 """What the noise parameter is, and its name."""
+DEFAULTS: Final[Mapping[str, FamilyPrior]] = {
+    "length_scale": lognormal(location=0.5, scale=1.0),
+    "sigma_f": gamma(shape=4.0, rate=1.0),
+    "sigma_n": gamma(shape=2.0, rate=2.0),
+    "variance_n": gamma(shape=2.0, rate=2.0),
+}
+"""Priors of van de Meent, Paige and Wood (2014)."""
 MOST_ROWS: Final = 8192
 """An evaluation then takes 8 s, and three matrices of 0.5 GB."""
 
@@ -31,7 +45,7 @@ def default_priors(noise: str = "sd") -> Prior:
     """Return the priors of van de Meent, Paige and Wood (2014)."""
     last = NOISES["variance" if noise == "variance" else "sd"]
     names = {f"{LENGTH}*": LENGTH, HEIGHT: HEIGHT, last: last}
-    return fixed_priors({key: DEFAULT_OF[name] for key, name in names.items()})
+    return fixed_priors({key: DEFAULTS[name] for key, name in names.items()})
 
 
 @dataclass(frozen=True)
@@ -43,6 +57,7 @@ class GaussianProcess:
     ard: bool = True
 
     name: ClassVar[str] = "gaussian-process"
+    fixed_defaults: ClassVar[Mapping[str, FamilyPrior]] = DEFAULTS
     n_linear: ClassVar[int] = 0
     n_scalar: ClassVar[int] = 0
     exact_sums: ClassVar[Any] = None
@@ -113,7 +128,7 @@ class GaussianProcess:
 
     def prior_table(self, labels: Sequence[str]) -> Matrix:
         """Return the table of the prior, a row per label."""
-        return self.prior.table(labels, self.positive_flags(labels))
+        return self.prior.table(labels, self.positive_flags(labels), self.fixed_defaults)
 
     def positive_flags(self, labels: Sequence[str]) -> list[bool]:
         """Return whether each parameter is positive: all are."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar, Final
@@ -16,7 +17,7 @@ from streammc.models.responses import real_fault
 from streammc.numerics.gamma import rising
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
 from streammc.numerics.special import exp, log1p_parts, select, within
-from streammc.priors import PriorOption, as_prior
+from streammc.priors import FamilyPrior, PriorOption, as_prior, gamma
 from streammc.priors.scaled import response_level
 from streammc.protocols import Index, Matrix, Rows, Vector
 
@@ -182,6 +183,7 @@ class StudentT(LinearModel):
     location_scale: ClassVar[bool] = True
     level: ClassVar[Any] = staticmethod(response_level)
     response_scales: ClassVar[tuple[str, ...]] = ("sigma",)
+    fixed_defaults: ClassVar[Mapping[str, FamilyPrior]] = {"nu": gamma(shape=2.0, rate=0.1)}
 
     def __post_init__(self) -> None:
         """Refuse degrees of freedom that are not a number above 0."""

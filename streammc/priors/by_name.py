@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -13,7 +14,7 @@ from streammc.numerics.prior import COLUMNS
 from streammc.priors.coefficients import normal
 from streammc.priors.family import FamilyPrior, positive_flags
 from streammc.priors.names import REST, choose
-from streammc.priors.scales import gamma, half_student_t, lognormal
+from streammc.priors.scales import half_student_t
 from streammc.protocols import Matrix, Prior
 
 PriorOption: TypeAlias = Prior | Mapping[str, FamilyPrior]
@@ -23,15 +24,9 @@ DEFAULT: Final = normal(scale=10.0)
 """Of a parameter of any sign whose default does not scale with the data."""
 DEFAULT_POSITIVE: Final = half_student_t(df=3.0, scale=10.0)
 """Of a positive parameter whose default does not scale with the data, such as ``phi``."""
-DEFAULT_OF: Final = {
-    "nu": gamma(shape=2.0, rate=0.1),
-    "length_scale": lognormal(location=0.5, scale=1.0),
-    "sigma_f": gamma(shape=4.0, rate=1.0),
-    "sigma_n": gamma(shape=2.0, rate=2.0),
-    "variance_n": gamma(shape=2.0, rate=2.0),
-}
-"""Of positive parameters with a default of their own: degrees of freedom ``nu``, and those of
-a Gaussian process (van de Meent, Paige and Wood 2014)."""
+Defaults: TypeAlias = Mapping[str, FamilyPrior]
+"""Defaults that a model gives to positive parameters of its own, by the name before ``[``."""
+NO_DEFAULTS: Final[Defaults] = MappingProxyType({})
 BY_NAME: Final = "by_name"
 SCALED: Final = "scaled"
 """Families, in descriptions, of priors by name: with numbers, and before the data are seen."""
@@ -52,7 +47,12 @@ class NamedPriors:
     priors: tuple[tuple[str, FamilyPrior], ...]
     scaled: tuple[str, ...] = ()
 
-    def table(self, labels: Sequence[str], positive: Sequence[bool] = ()) -> Matrix:
+    def table(
+        self,
+        labels: Sequence[str],
+        positive: Sequence[bool] = (),
+        defaults: Defaults = NO_DEFAULTS,
+    ) -> Matrix:
         """Return the (d, 5) table; see ``FamilyPrior.table``.
 
         ``"*"`` is for the coefficients that are not named; positive parameters that are
@@ -64,7 +64,7 @@ class NamedPriors:
             If a name or pattern does not fit (``names.choose``), or a family does not.
         """
         flags = positive_flags(labels, positive)
-        return assemble(labels, flags, self.each(labels, flags))
+        return assemble(labels, flags, self.each(labels, flags), defaults)
 
     def each(self, labels: Sequence[str], positive: Sequence[bool]) -> list[FamilyPrior | None]:
         """Return the prior of every label, ``None`` where it is the fixed default."""
@@ -93,7 +93,12 @@ class ScaledPriors(NamedPriors):
     into :class:`NamedPriors`. The entry points of the library do so.
     """
 
-    def table(self, labels: Sequence[str], positive: Sequence[bool] = ()) -> Matrix:
+    def table(
+        self,
+        labels: Sequence[str],
+        positive: Sequence[bool] = (),
+        defaults: Defaults = NO_DEFAULTS,
+    ) -> Matrix:
         """Return the (d, 5) table where every parameter has a prior by name.
 
         Raises
@@ -103,13 +108,13 @@ class ScaledPriors(NamedPriors):
         """
         flags = positive_flags(labels, positive)
         for label, prior in zip(labels, self.each(labels, flags), strict=True):
-            if prior is None and _stem(label) not in DEFAULT_OF:
+            if prior is None and _stem(label) not in defaults:
                 raise ConfigError(
                     f"expected a prior of {label!r} with its numbers, found a default that scales "
                     "with the data: name it, or call streammc.control_variates.resolved(model, "
                     "dataset)"
                 )
-        return super().table(labels, positive)
+        return super().table(labels, positive, defaults)
 
     def describe(self) -> dict[str, Any]:
         """Return the priors by name as JSON types."""
@@ -117,7 +122,10 @@ class ScaledPriors(NamedPriors):
 
 
 def assemble(
-    labels: Sequence[str], positive: Sequence[bool], priors: Sequence[FamilyPrior | None]
+    labels: Sequence[str],
+    positive: Sequence[bool],
+    priors: Sequence[FamilyPrior | None],
+    defaults: Defaults = NO_DEFAULTS,
 ) -> Matrix:
     """Return the (d, 5) table of one prior per label; ``None`` is the fixed default.
 
@@ -125,19 +133,22 @@ def assemble(
     each of them.
     """
     out = np.zeros((len(labels), COLUMNS))
-    for prior, at in grouped(labels, positive, priors):
+    for prior, at in grouped(labels, positive, priors, defaults):
         out[at] = prior.rows([labels[j] for j in at], [positive[j] for j in at])
     return out
 
 
 def grouped(
-    labels: Sequence[str], positive: Sequence[bool], priors: Sequence[FamilyPrior | None]
+    labels: Sequence[str],
+    positive: Sequence[bool],
+    priors: Sequence[FamilyPrior | None],
+    defaults: Defaults = NO_DEFAULTS,
 ) -> list[tuple[FamilyPrior, list[int]]]:
     """Return each prior object with the places of its labels; ``None`` is the fixed default."""
     groups: dict[int, tuple[FamilyPrior, list[int]]] = {}
     for j, prior in enumerate(priors):
         if prior is None:
-            prior = _default(labels[j]) if positive[j] else DEFAULT
+            prior = defaults.get(_stem(labels[j]), DEFAULT_POSITIVE) if positive[j] else DEFAULT
         groups.setdefault(id(prior), (prior, []))[1].append(j)
     return list(groups.values())
 
@@ -197,10 +208,6 @@ def _not_a_prior(what: str, found: object) -> str:
         f"{what} must be built by streammc.priors, found {type(found).__name__}: "
         "write priors.normal(scale=10.0)"
     )
-
-
-def _default(label: str) -> FamilyPrior:
-    return DEFAULT_OF.get(_stem(label), DEFAULT_POSITIVE)
 
 
 def _stem(label: str) -> str:

@@ -65,7 +65,12 @@ class FamilyPrior:
             out[at] = rows([labels[j] for j in at], **{k: v[at] for k, v in values.items()})
         return out
 
-    def table(self, labels: Sequence[str], positive: Sequence[bool] = ()) -> Matrix:
+    def table(
+        self,
+        labels: Sequence[str],
+        positive: Sequence[bool] = (),
+        defaults: Mapping[str, FamilyPrior] | None = None,
+    ) -> Matrix:
         """Return the (d, 5) table of a model whose coefficients have this prior.
 
         Parameters
@@ -75,6 +80,9 @@ class FamilyPrior:
         positive
             True where it is a positive parameter, sampled as its log: those take
             their defaults. Empty: none is.
+        defaults
+            Those that the model has for its own positive parameters, by the name before
+            ``[``; the others are half-Student-t(3, 10).
 
         Raises
         ------
@@ -84,7 +92,7 @@ class FamilyPrior:
         from streammc.priors.by_name import assemble
 
         flags = positive_flags(labels, positive)
-        return assemble(labels, flags, [None if flag else self for flag in flags])
+        return assemble(labels, flags, [None if flag else self for flag in flags], defaults or {})
 
     def describe(self) -> dict[str, Any]:
         """Return the family and its settings as JSON types."""

@@ -122,7 +122,12 @@ def from_description(description: Mapping[str, Any]) -> Prior:
     return _build(FAMILIES[name], settings, f"expected the settings of {name}, found {settings!r}")
 
 
-def prior_texts(prior: Prior, labels: Sequence[str], positive: Sequence[bool]) -> dict[str, str]:
+def prior_texts(
+    prior: Prior,
+    labels: Sequence[str],
+    positive: Sequence[bool],
+    defaults: Mapping[str, FamilyPrior] | None = None,
+) -> dict[str, str]:
     """Return the prior of every label as text that :func:`parse` reads, with its numbers.
 
     Labels beyond those of ``positive``, and all of a prior that is not of this package, are
@@ -143,7 +148,7 @@ def prior_texts(prior: Prior, labels: Sequence[str], positive: Sequence[bool]) -
     else:
         return {}
     found: dict[str, str] = {}
-    for one, at in grouped(named, positive, each):
+    for one, at in grouped(named, positive, each, defaults or {}):
         family, own = one.family, [labels[j] for j in at]
         rest = family.rest
         settings = dict(one.settings)

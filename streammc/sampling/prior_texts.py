@@ -29,7 +29,8 @@ def describe_priors(model: Model, labels: tuple[str, ...]) -> dict[str, Any]:
         labels. Weights of a mixture have a Dirichlet prior, which is an option of the model.
     """
     flags = getattr(model, "positive_flags", None)
-    texts = {} if flags is None else prior_texts(model.prior, labels, flags(labels))
+    own = getattr(model, "fixed_defaults", None)
+    texts = {} if flags is None else prior_texts(model.prior, labels, flags(labels), own)
     return {"parameters": texts, "scaled_with_data": list(getattr(model.prior, "scaled", ()))}
 
 

@@ -35,6 +35,8 @@ LABELS = (
     "nu",
 )
 POSITIVE = (False, False, False, False, False, True, True)
+OWN = {"nu": gamma(2.0, 0.1)}
+"""What a model that has such a parameter gives it."""
 
 
 def fixed(mapping: dict[str, Any]) -> NamedPriors:
@@ -48,7 +50,7 @@ def row(prior: Any, label: str, positive: bool = False) -> list[float]:
 
 def check(mapping: dict[str, Any], **expected: Any) -> None:
     """Compare the table of a mapping with the prior expected at each position."""
-    table = fixed(mapping).table(LABELS, POSITIVE)
+    table = fixed(mapping).table(LABELS, POSITIVE, OWN)
     default = [normal(10.0)] * 5 + [half_student_t(3.0, 10.0), gamma(2.0, 0.1)]
     for key, prior in expected.items():
         default[int(key[1:])] = prior
@@ -61,10 +63,19 @@ def test_what_is_not_named_has_the_default() -> None:
 
 
 def test_a_single_prior_is_for_coefficients() -> None:
-    table = student_t(3.0, scale=2.0).table(LABELS, POSITIVE)
+    table = student_t(3.0, scale=2.0).table(LABELS, POSITIVE, OWN)
     assert row(student_t(3.0, scale=2.0), "b") == table[4].tolist()
     assert row(half_student_t(3.0, 10.0), "sigma", True) == table[5].tolist()
     assert row(gamma(2.0, 0.1), "nu", True) == table[6].tolist()
+
+
+def test_a_name_alone_gives_no_parameter_the_default_of_another_model() -> None:
+    """A user's own ``nu`` or ``length_scale`` is a positive parameter like any other."""
+    labels = ("beta[x]", "nu", "length_scale[x]", "sigma_n")
+    table = normal(1.0).table(labels, (False, True, True, True))
+    usual = half_student_t(3.0, 10.0)
+    for j in (1, 2, 3):
+        assert row(usual, labels[j], True) == table[j].tolist()
 
 
 def test_names_win_over_patterns_and_longer_patterns_over_shorter() -> None:
