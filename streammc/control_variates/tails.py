@@ -36,8 +36,8 @@ from streammc.control_variates.tail_lines import FAR, ends_of, inside, region, u
 from streammc.protocols import Dataset, Index, Matrix, Model, Vector
 
 LARGEST_PERTURBATION = 0.05
-HOPELESS = 1.0
-"""Where a density that is off by that much is no approximation of the posterior."""
+HOPELESS = 10.0
+"""A density that is off by more is no approximation of the posterior; less is warned of."""
 LARGEST_MEAN_VARIANCE = 1.0
 _AXES = 16
 _SPREAD = 4

@@ -99,7 +99,8 @@ def test_the_perturbation_is_that_of_subsamples_drawn_by_brute_force(poisson_cou
     store, model, cv, choice, found = poisson_counts
     k = 300
     line = found.names.index("phi")
-    at = int(np.argmin(np.abs(found.second[line] / k - 1.5)))
+    far = np.where(found.third[line] < 0.0, found.second[line] / k, np.inf)
+    at = int(np.argmin(np.abs(far - 4.0)))
     t = np.linspace(found.low[line], found.high[line], found.mass.shape[1])[at]
     shift = cv.factor @ (found.origin[line] + t * found.direction[line])
     everything = gather(store, np.arange(2000, dtype=np.int64))
