@@ -39,9 +39,9 @@ PROPOSALS = {
 def sharpened(eta, X, y, constants, order, out):
     for i in range(y.shape[0]):
         a = (1.0 - 2.0 * y[i]) * eta[0, i]
-        out[0, i] = -1.1 * np.log1p(np.exp(a))
+        out[0, i] = -1.15 * np.log1p(np.exp(a))
         if order >= 1:
-            out[1, i] = 1.1 * (2.0 * y[i] - 1.0) / (1.0 + np.exp(-a))
+            out[1, i] = 1.15 * (2.0 * y[i] - 1.0) / (1.0 + np.exp(-a))
         if order >= 2:
             out[2, i] = 0.0
 

@@ -140,7 +140,7 @@ def pairs(
         out[pair, 4] = stats[:, 10].mean()
 
 
-def z_scores(sampler, seed, *, explore=None, power=None, prior_power=1.0):
+def z_scores(sampler, seed, *, explore=None, power=None, prior_power=1.0, n=PAIRS):
     data = from_arrays(X[:, None], np.zeros(len(X)))
     model = logistic(prior=normal(1.0))
     problem = tempering(data, model, without_pass(data, model, None), sampler)
@@ -159,7 +159,7 @@ def z_scores(sampler, seed, *, explore=None, power=None, prior_power=1.0):
         }
         choices = np.array([*found.values()])
     levels = len(ladder.beta)
-    out = np.empty((PAIRS, 5))
+    out = np.empty((n, 5))
     arguments = (
         link, problem.joint, explore or problem.explore, problem.base,
         problem.full, kernel.subsets(), *right, ladder, kernel.replicas, kernel._places,
@@ -175,7 +175,7 @@ def z_scores(sampler, seed, *, explore=None, power=None, prior_power=1.0):
     pairs(*arguments)
     accepted = out[:, 4].mean()
     assert min(accepted, 1.0 - accepted) > 0.02
-    return out[:, :4].mean(axis=0) / (out[:, :4].std(axis=0, ddof=1) / math.sqrt(PAIRS))
+    return out[:, :4].mean(axis=0) / (out[:, :4].std(axis=0, ddof=1) / math.sqrt(n))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -191,7 +191,7 @@ def test_swaps_alone_leave_it_invariant(kind):
 
 
 def test_swaps_by_other_powers_are_caught():
-    z = z_scores(KINDS["pt"], 33, explore=stay, power=np.array([1.0, 0.95, 0.25]))
+    z = z_scores(KINDS["pt"], 33, explore=stay, power=np.array([1.0, 0.8, 0.25]), n=4 * PAIRS)
     assert np.abs(z).max() > LIMIT, z
 
 
