@@ -1,9 +1,9 @@
 """The masses of the modes of Gaussian mixtures: ladders at automatic settings.
 
 Two posteriors of component means, whose modes are the ways to say which component is which, with
-unequal masses because the priors of the components differ: three components of 60 rows on a line
-(6 modes), and four of 40 to 60 rows in three dimensions (24 modes). The truth is importance
-sampling from a mixture of t densities at all modes. Total variation is between the masses of the
+unequal masses because the priors of the components differ: three components of 60 rows on a line,
+6 sd apart (6 modes), and four of 40 to 60 rows in three dimensions (24 modes). The truth is
+importance sampling from a mixture of t densities at all modes. Total variation is between the masses of the
 modes and the shares of the draws in them. Run as ``python bench/mixture_modes.py [--seeds 10]
 [--case four] [--samplers pt]``.
 """
@@ -53,10 +53,10 @@ class Case(NamedTuple):
 
 CASES = {
     "three": Case(
-        np.array([[-4.0], [0.0], [4.0]]),
+        np.array([[-6.0], [0.0], [6.0]]),
         (60, 60, 60),
-        np.array([[-2.0], [0.5], [1.0]]),
-        np.array([[5.0], [6.0], [5.0]]),
+        np.array([[-3.0], [0.8], [1.5]]),
+        np.array([[7.5], [9.0], [7.5]]),
     ),
     "four": Case(
         np.array([[0.0, 0.0, 0.0], [3.5, 0.0, 0.5], [0.0, 3.5, -0.5], [2.0, 2.0, 3.0]]),

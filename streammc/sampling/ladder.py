@@ -122,8 +122,8 @@ def _with_iterations(
     """Return the options with the iterations of one draw.
 
     A ladder restarts once in ``2 + 4 Lambda`` iterations at best (Syed et al. 2021, with
-    ``2 Lambda + 1`` levels), and stays in a mode for 1.6 times as long (three and four
-    components, ``bench/mixture_modes.py``): after twice as many, draws are nearly independent.
+    ``2 Lambda + 1`` levels). An independent draw of a mode takes two to four times as many
+    iterations (three components, ``bench/mixture_modes.py``).
     """
     restart = math.ceil(2.0 + 4.0 * barrier)
     every = -(-restart // RESTART_DRAWS)

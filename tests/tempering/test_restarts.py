@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 
@@ -57,24 +58,27 @@ def warned(report, text):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "draws"), [("pt", 500), ("tt", 2000)])
-def test_automatic_settings_give_six_modes_their_masses(bench, name, draws):
-    """At a fixed ladder down to beta 0.125 all draws are in one mode, without a warning."""
-    sampler = {"pt": pt, "tt": tt}[name]()
-    found = bench.run("three", sampler, seed=1, draws=draws)
+def test_pt_at_automatic_settings_gives_six_modes_their_masses(bench):
+    found = bench.run("three", pt(), seed=1, draws=500)
     right = bench.truth("three")
-    # At worst a restart is one independent draw of a mode, and visits last unequally long.
+    # Three restarts are worth an independent draw of a mode: visits last unequally long.
     effective = found.summary["tempering"]["restarts"] / 3.0
     error = np.sqrt(right.mass * (1.0 - right.mass) / effective + right.error**2)
-    assert error.max() < 0.05
+    assert error.max() < 0.02
     assert np.abs((found.share - right.mass) / error).max() < LIMIT
-    assert right.mass.min() > 0.05  # of each mode there are draws
-    assert found.share.min() > 0.01
-    if name == "pt":
-        value, spread = (
-            found.summary["tempering"][f"log_normalising_constant{end}"] for end in ("", "_error")
-        )
-        assert abs(value - right.log_evidence) < LIMIT * spread + 0.02
+    exchanged = right.mass[::-1]  # a broken partner: the components in another order
+    assert np.abs((found.share - exchanged) / error).max() > LIMIT
+    value, spread = (
+        found.summary["tempering"][f"log_normalising_constant{end}"] for end in ("", "_error")
+    )
+    assert abs(value - right.log_evidence) < LIMIT * math.hypot(spread, 0.01)
+
+
+@pytest.mark.slow
+def test_tt_that_is_hardly_ever_accepted_warns_that_the_masses_are_not_known(bench):
+    found = bench.run("three", tt(), seed=1, draws=200)
+    assert found.summary["tempering"]["transition_acceptance"] < 0.05
+    assert any("came from the prior level" in line for line in found.summary["warnings"])
 
 
 def test_a_ladder_above_the_prior_warns_that_chains_do_not_restart(tmp_path):
