@@ -3,9 +3,9 @@
 Two posteriors of component means, whose modes are the ways to say which component is which, with
 unequal masses because the priors of the components differ: three components of 60 rows on a line,
 6 sd apart (6 modes), and four of 40 to 60 rows in three dimensions (24 modes). The truth is
-importance sampling from a mixture of t densities at all modes. Total variation is between the masses of the
-modes and the shares of the draws in them. Run as ``python bench/mixture_modes.py [--seeds 10]
-[--case four] [--samplers pt]``.
+importance sampling from a mixture of t densities at all modes. Total variation is between the
+masses of the modes and the shares of the draws in them. Run as ``python bench/mixture_modes.py
+[--seeds 10] [--case four] [--samplers pt]``.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ class Case:
                 draws = np.array(draws)
                 ratio = rise_and_fall(
                     *self.pointers, random_walk, self.base, self.full, self.own, self.ladder,
-                    self.replicas, draws, 0, self.trial, self.moves,
+                    self.replicas, draws, np.zeros(1), 0, self.trial, self.moves,
                 )  # fmt: skip
                 acceptance = np.r_[self.moves[UP, 1:], self.moves[DOWN, :0:-1]]
                 acceptance[acceptance == NOT_VISITED] = 0.5
@@ -228,7 +228,7 @@ def test_an_accepted_move_is_to_the_descending_state():
     )
     rise_and_fall(
         *case.pointers, random_walk, case.base, case.full, case.own, case.ladder, case.replicas,
-        draws, 0, case.trial, case.moves,
+        draws, np.zeros(1), 0, case.trial, case.moves,
     )  # fmt: skip
     assert [2.0, 3.0] == list(case.replicas.z[:, 0])
     assert decide(case.replicas, -1.0, 0.5) == 0
