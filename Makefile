@@ -29,10 +29,15 @@ NOTEBOOKS := $(wildcard notebooks/*.py)
 demo: $(VENV)/.compiled
 	$(BIN)/streammc demo
 
+# Loading the tests compiles every kernel: once here, and not once in every process.
+LOAD := $(BIN)/python -m pytest --collect-only --quiet --quiet >/dev/null
+
 test: $(VENV)/.installed-test
+	$(LOAD)
 	$(BIN)/python -m pytest -m "not slow" $(PARALLEL) $(PYTEST_OPTIONS)
 
 test-all: $(VENV)/.installed-test
+	$(LOAD)
 	$(BIN)/python -m pytest $(PARALLEL) $(PYTEST_OPTIONS)
 
 # Tests that draw, as on another machine: an older processor, one core, no public data sets.
