@@ -67,7 +67,7 @@ def test_one_row_on_the_wrong_side_is_no_separation():
     y = (X[:, 1] > 0.3).astype(float)
     wrong = np.argsort(np.abs(X[:, 1] - 0.3))[10:20]
     y[wrong] = 1 - y[wrong]
-    assert [] == warnings(X, y)
+    assert [] == warnings(X, y, logistic(normal(scale=10.0)))
 
 
 def test_a_category_without_events_is_separated():
