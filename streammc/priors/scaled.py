@@ -24,6 +24,8 @@ LINK_INTERCEPT: Final = 5.0
 UNKNOWN_INTERCEPT: Final = 10.0
 """The same where the link is not known: around 0."""
 INTERCEPT: Final = "Intercept"
+LARGEST_LOG: Final = 700.0
+"""Of a mean rate, either way: no finite rate has more, whatever an offset says."""
 _LARGEST: Final = 1e300
 
 
@@ -205,7 +207,7 @@ def log_level(rows: Rows) -> Level:
     exposure = float(np.sum(share * np.exp(rows.offset - shift)))
     counts = float(np.sum(share * rows.y)) or 0.5 / len(rows.y)
     location = math.log(counts) - math.log(max(exposure, 1e-300)) - shift
-    return Level(location, 1.0, LINK_INTERCEPT)
+    return Level(max(min(location, LARGEST_LOG), -LARGEST_LOG), 1.0, LINK_INTERCEPT)
 
 
 def _usable(model: Any, rows: Rows) -> Rows:
