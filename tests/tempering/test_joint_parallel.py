@@ -127,7 +127,8 @@ def pairs(
                     exchanges[t, m, k] = rng.random()
         run(
             link, joint, explore, base, full, subsets, ladder, replicas, places, schedule, 0, draws,
-            uniforms, exchanges, trial, known, rates, tallies, adapt, 0.0, theta, stats,
+            np.zeros((draws.shape[0], 1)), uniforms, exchanges, trial, known, rates, tallies, adapt,
+            0.0, theta, stats,
         )  # fmt: skip
         last, precision, pull = theta[-1, 0], 1.0, 0.0
         for i in range(n):

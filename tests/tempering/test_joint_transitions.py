@@ -89,8 +89,9 @@ def pairs(
             for i in range(keys.shape[1]):
                 keys[t, i] = rng.random()
         transitions.run(
-            link, joint, explore, base, full, own, ladder, replicas, home, away, uniforms, keys,
-            at, order, slopes, trial, moves, adapt, 0.0, tally, theta, stats,
+            link, joint, explore, base, full, own, ladder, replicas, home, away,
+            np.zeros((home.shape[0], 1)), uniforms, keys, at, order, slopes, trial, moves, adapt,
+            0.0, tally, theta, stats,
         )  # fmt: skip
         last = theta[-1, 0]
         score = 0.0
