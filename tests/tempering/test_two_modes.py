@@ -42,6 +42,6 @@ def test_both_modes_have_their_mass(bench, name):
     assert abs(found.weight - 0.5) > 4.5 * found.error
 
 
-def test_hmc_stays_where_it_started(bench):
+def test_hmc_starts_in_both_modes_and_crosses_between_none(bench):
     found = bench.run(bench.SAMPLERS["hmc"][0], 500, chains=4, seed=1, warmup=300)
-    assert (1.0, 0.0, 0) == (found.weight, found.error, found.crossings)
+    assert (0.5, 0) == (found.weight, found.crossings)  # two chains in each, whatever its mass
