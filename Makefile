@@ -1,5 +1,5 @@
 # make demo: make .venv, install, run the main job on the data set that ships with the package.
-# make test: the same set-up if needed, then the tests of a few seconds; make test-all: all tests.
+# make test: the same set-up if needed, then the tests of a few seconds; make test-all: the slow ones too.
 # Needs Python 3.11 or later with its venv module, and make. PYTHON=... chooses another Python.
 
 SHELL := /bin/sh
@@ -24,7 +24,7 @@ TESTS := tests
 
 NOTEBOOKS := $(wildcard notebooks/*.py)
 
-.PHONY: demo test test-all test-odd edges lint format types contracts doctest notebook sync-notebooks docs dist clean
+.PHONY: demo test test-slow test-all test-odd edges lint format types contracts doctest notebook sync-notebooks docs dist clean
 
 demo: $(VENV)/.compiled
 	$(BIN)/streammc demo
@@ -36,9 +36,11 @@ test: $(VENV)/.installed-test
 	$(LOAD)
 	$(BIN)/python -m pytest -m "not slow" $(PARALLEL) $(PYTEST_OPTIONS)
 
-test-all: $(VENV)/.installed-test
+test-slow: $(VENV)/.installed-test
 	$(LOAD)
-	$(BIN)/python -m pytest $(PARALLEL) $(PYTEST_OPTIONS)
+	$(BIN)/python -m pytest -m slow $(PARALLEL) $(PYTEST_OPTIONS)
+
+test-all: test test-slow
 
 # Tests that draw, as on another machine: an older processor, one core, no public data sets.
 # Rounding differs there, and with it every draw.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, ClassVar, Final, cast
 
 import numpy as np
@@ -14,6 +15,7 @@ from streammc.errors import ConfigError, ModelError
 from streammc.models.table_scale import Block, coefficient_blocks
 from streammc.priors import FamilyPrior, as_prior, normal
 from streammc.priors.by_name import NO_DEFAULTS
+from streammc.priors.either import refuse_flat
 from streammc.priors.scaled import Level, coefficients, scale_prior
 from streammc.protocols import Index, Matrix, Model, Prior, Rows, Vector
 
@@ -64,6 +66,8 @@ class LinearModel(ABC):
     """Location and scale of a linear predictor, from rows: see ``priors.scaled.Level``."""
     fixed_defaults: ClassVar[Mapping[str, FamilyPrior]] = NO_DEFAULTS
     """Priors of positive parameters that neither the user names nor the data scale."""
+    proper_only: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Parameters at whose infinity the likelihood is above 0, and a prior to write."""
     response_scales: ClassVar[tuple[str, ...]] = ()
     """The scale parameters that are in the units of the response."""
     link_kernel: ClassVar[Any]
@@ -152,7 +156,9 @@ class LinearModel(ABC):
 
     def prior_table(self, labels: Sequence[str]) -> Matrix:
         """Return the table of the prior, a row per label."""
-        return self.prior.table(labels, self.positive_flags(labels), self.fixed_defaults)
+        table = self.prior.table(labels, self.positive_flags(labels), self.fixed_defaults)
+        refuse_flat(labels, table, self.proper_only)
+        return table
 
     def positive_flags(self, labels: Sequence[str]) -> list[bool]:
         """Return whether each parameter with a prior by name is positive."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -102,6 +103,7 @@ class NegativeBinomial(LinearModel):
     name: ClassVar[str] = "negative-binomial"
     level: ClassVar[Any] = staticmethod(log_level)
     exponential: ClassVar[str] = "rate ratio"
+    proper_only: ClassVar[Mapping[str, str]] = {"phi": "half_cauchy(scale=10)"}
     link_kernel: ClassVar[Any] = link
 
     @property

@@ -184,6 +184,7 @@ class StudentT(LinearModel):
     level: ClassVar[Any] = staticmethod(response_level)
     response_scales: ClassVar[tuple[str, ...]] = ("sigma",)
     fixed_defaults: ClassVar[Mapping[str, FamilyPrior]] = {"nu": gamma(shape=2.0, rate=0.1)}
+    proper_only: ClassVar[Mapping[str, str]] = {"nu": "gamma(shape=2, rate=0.1)"}
 
     def __post_init__(self) -> None:
         """Refuse degrees of freedom that are not a number above 0."""

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
 
 from streammc.errors import ConfigError
-from streammc.numerics.prior import FLAT, LOG_FLAT, LOG_UNIFORM, UNIFORM
+from streammc.numerics.prior import FLAT, KIND, LOG_FLAT, LOG_UNIFORM, UNIFORM
 from streammc.priors.family import Family, FamilyPrior, build, table_rows
 from streammc.priors.per_coefficient import Option
 from streammc.protocols import Matrix, Vector
-
-_NEEDS_A_PROPER_PRIOR: Final = {"nu": "gamma(shape=2, rate=0.1)", "phi": "half_cauchy(scale=10)"}
-"""Parameters whose likelihood tends to a constant above 0, and what to write."""
 
 
 def _check(labels: Sequence[str], low: Vector, high: Vector) -> None:
@@ -58,14 +55,32 @@ def _flat(labels: Sequence[str]) -> Matrix:
 
 
 def _flat_positive(labels: Sequence[str]) -> Matrix:
-    for label in labels:
-        instead = _NEEDS_A_PROPER_PRIOR.get(label.partition("[")[0])
-        if instead is not None:
+    return table_rows(LOG_FLAT, scale=np.inf, size=len(labels))
+
+
+def refuse_flat(labels: Sequence[str], table: Matrix, instead: Mapping[str, str]) -> None:
+    """Refuse a flat prior where the likelihood tends to a constant above 0.
+
+    Parameters
+    ----------
+    labels
+        Names of the d parameters.
+    table
+        Their priors (d, 5).
+    instead
+        What to write for each parameter of this kind, by its label.
+
+    Raises
+    ------
+    ConfigError
+        If one of them is flat: the posterior would be improper.
+    """
+    for label, kind in zip(labels, table[:, KIND], strict=True):
+        if kind == LOG_FLAT and label in instead:
             raise ConfigError(
                 f"the prior of {label!r} must be proper, found flat: the likelihood tends to a "
-                f"constant as it grows, so that the posterior is improper: write {instead}"
+                f"constant as it grows, so that the posterior is improper: write {instead[label]}"
             )
-    return table_rows(LOG_FLAT, scale=np.inf, size=len(labels))
 
 
 UNIFORM_FAMILY: Final = Family(
@@ -102,8 +117,8 @@ def flat() -> FamilyPrior:
     """Return the improper prior with density 1.
 
     The posterior may then not exist: separated or collinear data are refused when
-    control variates are computed, and a flat prior on ``nu`` or ``phi`` always is. On
-    ``sigma`` it has density 1 in ``sigma``, not in its log.
+    control variates are computed; so is a flat prior on ``nu`` of Student-t and ``phi`` of
+    negative binomial regression. On ``sigma`` it has density 1 in ``sigma``, not in its log.
 
     Examples
     --------

@@ -143,7 +143,6 @@ def test_labels_of_equal_priors_are_taken_together_only_by_pattern() -> None:
         ({"s*": laplace(scale=1.0)}, "'sigma' must be a density of a positive number, found lapl"),
         ({"distance": half_normal(1.0)}, "'beta.distance.' must be a density on the whole line, f"),
         ({"*": half_normal(1.0)}, "'beta.Intercept.' must be a density on the whole line"),
-        ({"nu": flat()}, "the prior of 'nu' must be proper, found flat"),
         ({"sigma": uniform(-1.0, 2.0)}, "'sigma'"),
     ],
 )
@@ -158,10 +157,21 @@ def test_a_single_prior_for_positive_numbers_is_refused() -> None:
         half_cauchy(1.0).table(LABELS, POSITIVE)
 
 
-def test_flat_is_refused_on_phi_and_allowed_on_sigma() -> None:
-    assert [0.0] == as_prior({"sigma": flat()}).table(["sigma"], [True])[:, 4].tolist()
-    with pytest.raises(ConfigError, match="'phi' must be proper"):
-        as_prior({"phi": flat()}).table(["phi"], [True])
+@pytest.mark.parametrize(
+    ("build", "label"), [(models.student_t, "nu"), (models.negative_binomial, "phi")]
+)
+def test_flat_is_refused_where_the_likelihood_does_not_vanish(build: Any, label: str) -> None:
+    proper = {"beta[x]": normal(), "sigma": half_cauchy(1.0)}
+    model = build(prior=proper | {label: flat()})
+    labels = ["beta[x]", *model.scales]
+    with pytest.raises(ConfigError, match=f"the prior of '{label}' must be proper, found flat"):
+        model.prior_table(labels)
+
+
+def test_flat_is_allowed_on_a_parameter_that_only_has_the_name_of_another() -> None:
+    labels = ["sigma", "nu", "phi"]
+    rows = as_prior({label: flat() for label in labels}).table(labels, [True] * 3)
+    assert [0.0] * 3 == rows[:, 4].tolist()
 
 
 def test_a_flag_per_label_is_needed() -> None:
