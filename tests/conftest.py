@@ -4,11 +4,27 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add an end to the time that tests may take."""
+    parser.addoption(
+        "--until", type=float, help="skip what has not begun by then: seconds of date +%s"
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test whose time has passed, before its fixtures are made."""
+    until = item.config.getoption("--until")
+    if until is not None and time.time() > until:
+        pytest.skip("NOT RUN: the machine was too slow")
 
 
 @pytest.fixture(scope="session")
