@@ -29,7 +29,8 @@ from streammc.sampling.histogram import Thresholds, add_bins, find_bins
 from streammc.sampling.log_scores import log_average, log_chance
 from streammc.trace.row_arrays import RowTarget
 
-_TILE_ENTRIES = 2**17
+_TILE_ENTRIES = 2**16
+"""Rows times draws of a tile: predictors, means and their transpose, 512 KB each."""
 _LEAST_TILE = 64
 _COUNTED_ROWS = 2**14
 """Rows whose bins are kept until they are counted."""
@@ -52,11 +53,14 @@ class Coefficients(NamedTuple):
         """Number of draws, S."""
         return int(self.shifts.shape[1])
 
-    def predictors(self, X: NDArray[Any], offset: Vector) -> NDArray[np.float64]:
-        """Return eta (p, S, m) of rows ``X`` (m, q)."""
+    def predictors(
+        self, X: NDArray[Any], offset: Vector, eta: NDArray[np.float64] | None = None
+    ) -> NDArray[np.float64]:
+        """Return eta (p, S, m) of rows ``X`` (m, q), written into ``eta`` where it is given."""
         wide = np.asarray(X, dtype=np.float64).T
         n_linear, draws = self.shifts.shape
-        eta = np.empty((n_linear + len(self.scalars), draws, len(X)))
+        if eta is None:
+            eta = np.empty((n_linear + len(self.scalars), draws, len(X)))
         for a in range(n_linear):
             np.matmul(self.slopes[a], wide, out=eta[a])
             if self.shifts[a].any():
@@ -69,6 +73,21 @@ class Coefficients(NamedTuple):
     def tile_rows(self) -> int:
         """Return how many rows to look at together: what a cache holds."""
         return max(_TILE_ENTRIES // self.draws // _LEAST_TILE, 1) * _LEAST_TILE
+
+    def thinned(self, most: int) -> Coefficients:
+        """Return at most ``most`` evenly spaced draws, without their weights."""
+        kept = np.arange(self.draws)[:: max(-(-self.draws // most), 1)]
+        slopes, shifts, scalars = self.slopes[:, kept], self.shifts[:, kept], self.scalars[:, kept]
+        return Coefficients(slopes, shifts, scalars, None)
+
+
+class Workspace(NamedTuple):
+    """Arrays that every tile of a block writes anew."""
+
+    eta: Vector
+    """Predictors (p, S, m), flat."""
+    by_row: Vector
+    """Means (m, S), flat."""
 
 
 class Covariate(NamedTuple):
@@ -142,9 +161,12 @@ class PredictTask:
     def map_pieces(self, pieces: Iterator[RowBlock]) -> Totals:
         """Write the predictions of a block, a chunk at a time, and return its sums."""
         totals = self._empty()
+        step = self.coefficients.tile_rows()
+        entries = self.coefficients.draws * step
+        predictors = len(self.coefficients.shifts) + len(self.coefficients.scalars)
+        work = Workspace(np.empty(predictors * entries), np.empty(entries))
         for piece in pieces:
             columns = {name: np.empty(len(piece.y)) for name in self.names}
-            step = self.coefficients.tile_rows()
             some = max(_COUNTED_ROWS // step, 1) * step
             for start in range(0, len(piece.y), some):
                 stop = min(start + some, len(piece.y))
@@ -156,7 +178,7 @@ class PredictTask:
                     here = slice(low, min(low + step, stop))
                     part = slice(low - start, here.stop - start)
                     rows = piece.start + low, piece.X[here], y[part], offset[part], weight[part]
-                    self._tile(*rows, columns, here, totals, bins, low - start)
+                    self._tile(*rows, columns, here, totals, bins, low - start, work)
                 if bins.size:
                     add_bins(bins, y, weight, totals.histogram)
             self.target.write(piece.start, columns)
@@ -183,17 +205,21 @@ class PredictTask:
         totals: Totals,
         bins: NDArray[np.uint16],
         first: int,
+        work: Workspace,
     ) -> None:
-        weights = self.coefficients.weights
-        eta = self.coefficients.predictors(X, offset)
+        weights, m, draws = self.coefficients.weights, len(X), self.coefficients.draws
+        count = len(self.coefficients.shifts) + len(self.coefficients.scalars)
+        room = work.eta[: count * draws * m].reshape(count, draws, m)
+        eta = self.coefficients.predictors(X, offset, room)
         means = responses(self.model, eta)
         average = means.mean(axis=0) if weights is None else (weights / weights.sum()) @ means
         # A finite sum has finite terms.
         if not (np.isfinite(average).all() or np.isfinite(means).all()):
             self._refuse(start, X, offset, means)
-        by_row = np.ascontiguousarray(means.T)
+        by_row = work.by_row[: m * draws].reshape(m, draws)
+        by_row[...] = means.T
         columns[self.names[0]][here] = average
-        bounds = quantiles(by_row, self.probabilities, weights)
+        bounds = quantiles(by_row, self.probabilities, weights, overwrite=True)
         for name, bound in zip(self.names[1:], bounds, strict=True):
             columns[name][here] = bound
         if self.scored:
