@@ -26,7 +26,7 @@ from streammc.numerics.jit import (
 )
 from streammc.protocols import Matrix, Model, RowBlock, Vector
 from streammc.sampling.histogram import Thresholds, add_bins, find_bins
-from streammc.sampling.log_scores import log_average, log_chance
+from streammc.sampling.log_scores import NEAR_ONE, add_scores, log_average, log_chance
 from streammc.trace.row_arrays import RowTarget
 
 _TILE_ENTRIES = 2**16
@@ -88,6 +88,8 @@ class Workspace(NamedTuple):
     """Predictors (p, S, m), flat."""
     by_row: Vector
     """Means (m, S), flat."""
+    bins: NDArray[np.uint16]
+    """Of the means of all draws and of their average (S + 1, rows), flat; or empty."""
 
 
 class Covariate(NamedTuple):
@@ -163,31 +165,48 @@ class PredictTask:
         totals = self._empty()
         step = self.coefficients.tile_rows()
         entries = self.coefficients.draws * step
+        some = max(_COUNTED_ROWS // step, 1) * step
         predictors = len(self.coefficients.shifts) + len(self.coefficients.scalars)
-        work = Workspace(np.empty(predictors * entries), np.empty(entries))
+        counted = self.coefficients.draws + 1 if self.scored and self.thresholds is not None else 0
+        room = np.empty(counted * some, np.uint16)
+        work = Workspace(np.empty(predictors * entries), np.empty(entries), room)
         for piece in pieces:
             columns = {name: np.empty(len(piece.y)) for name in self.names}
-            some = max(_COUNTED_ROWS // step, 1) * step
             for start in range(0, len(piece.y), some):
                 stop = min(start + some, len(piece.y))
                 y, offset, weight = (
                     np.ascontiguousarray(part[start:stop], dtype=np.float64) for part in piece[3:]
                 )
-                bins = self._bins(stop - start)
+                rows = stop - start
+                bins = work.bins[: counted * rows].reshape(counted, rows)
+                if self.scored:
+                    self._check(piece.start + start, y)
                 for low in range(start, stop, step):
                     here = slice(low, min(low + step, stop))
                     part = slice(low - start, here.stop - start)
-                    rows = piece.start + low, piece.X[here], y[part], offset[part], weight[part]
-                    self._tile(*rows, columns, here, totals, bins, low - start, work)
-                if bins.size:
+                    tile = piece.start + low, piece.X[here], y[part], offset[part], weight[part]
+                    self._tile(*tile, columns, here, totals, bins, low - start, work)
+                if counted:
+                    average = columns[self.names[0]][start:stop]
+                    log_density = self._log_chances(piece.X[start:stop], y, offset, average)
+                    add_scores(log_density, weight, totals.scores)
                     add_bins(bins, y, weight, totals.histogram)
             self.target.write(piece.start, columns)
         return totals
 
-    def _bins(self, rows: int) -> NDArray[np.uint16]:
-        """Return room for the bins of all draws and of their mean; none without a histogram."""
-        counted = self.scored and self.thresholds is not None
-        return np.empty((self.coefficients.draws + 1 if counted else 0, rows), np.uint16)
+    def _log_chances(self, X: NDArray[Any], y: Vector, offset: Vector, average: Vector) -> Vector:
+        """Return the log predictive densities (m,) of binary responses, given their chances."""
+        found = log_chance(y, average)
+        near = np.flatnonzero((average > NEAR_ONE) & (y < 1.0))
+        step = self.coefficients.tile_rows()
+        for low in range(0, len(near), step):
+            rows = near[low : low + step]
+            eta = self.coefficients.predictors(X[rows], offset[rows])
+            zeros, weights = np.zeros(len(rows)), self.coefficients.weights
+            other = log_average(self.model, eta, X[rows], zeros, weights)
+            ones = np.where(y[rows] > 0.0, y[rows] * np.log(average[rows]), 0.0)
+            found[rows] = ones + (1.0 - y[rows]) * other
+        return found
 
     def combine(self, left: Totals, right: Totals) -> Totals:
         """Add two neighbours."""
@@ -223,18 +242,12 @@ class PredictTask:
         for name, bound in zip(self.names[1:], bounds, strict=True):
             columns[name][here] = bound
         if self.scored:
-            self._check(start, y)
             if self.thresholds is None:
                 log_density = log_average(self.model, eta, X, y, weights)
+                add_scores(log_density, weight, totals.scores)
             else:
-                log_density = log_chance(self.model, eta, X, y, average, weights)
                 find_bins(means, *self.thresholds, first, bins)
                 find_bins(average[None, :], *self.thresholds, first, bins[-1:])
-            lost = np.isnan(log_density)
-            used = ~lost & (weight > 0.0)
-            totals.scores[0] += float((weight[used] * log_density[used]).sum())
-            totals.scores[1] += float(weight.sum())
-            totals.scores[2] += float(lost.sum())
         if self.covariate is not None:
             x = self.covariate.values(X)
             group = np.searchsorted(self.covariate.edges, x, side="right").astype(np.int64)
