@@ -1,6 +1,6 @@
 """Seconds of a full pass, of an audit and of predictions, on one table: medians of one run.
 
-    python bench/audit_predict.py [--rows 5000000] [--columns 10 100] [--draws 400]
+    python bench/audit_predict.py [--rows 5000000] [--columns 10 50] [--draws 400]
                                   [--repeats 3] [--folder DIR]
 
 A pass is what ``streammc sample`` makes of its passes over the table, on average: those of
@@ -62,7 +62,7 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=5_000_000)
-    parser.add_argument("--columns", type=int, nargs="+", default=[10, 100])
+    parser.add_argument("--columns", type=int, nargs="+", default=[10, 50])
     parser.add_argument("--draws", type=int, default=400)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--folder", type=Path)

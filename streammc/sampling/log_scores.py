@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numba import types
@@ -11,49 +11,47 @@ from numpy.typing import NDArray
 from streammc.numerics.jit import LINK_TYPE, design_view, f8, jit, matrix, vector
 from streammc.protocols import Model, Vector
 
-_NEAR_ONE = 0.999
+NEAR_ONE: Final = 0.999
+"""Above this chance p, ``1 - p`` has lost digits: the link gives the chance of a 0."""
 _cube: Any = types.Array(f8, 3, "C")
 
 
 @jit(types.void(LINK_TYPE, _cube, design_view, vector, vector, matrix, matrix, matrix), borrow=True)
 def log_densities(link, eta, X, y, constants, some, out, values):  # type: ignore[no-untyped-def]
-    """Write the log densities (S, m) at ``eta`` (p, S, m); ``some`` (p, m), ``out`` of a link."""
+    """Write the log densities (S, m) at ``eta`` (p, m, S); ``some`` (p, m), ``out`` of a link."""
     for s in range(values.shape[0]):
         for a in range(some.shape[0]):
             for i in range(some.shape[1]):
-                some[a, i] = eta[a, s, i]
+                some[a, i] = eta[a, i, s]
         link(some, X, y, constants, 0, out)
         for i in range(some.shape[1]):
             values[s, i] = out[0, i]
 
 
-def log_chance(
-    model: Model,
-    eta: NDArray[np.float64],
-    X: NDArray[Any],
-    y: Vector,
-    chance: Vector,
-    weights: Vector | None,
-) -> Vector:
+def log_chance(y: Vector, chance: Vector) -> Vector:
     """Return (m,) ``y log p + (1 - y) log(1 - p)`` with the average chance p of a 1.
 
-    Where p is so near 1 that ``1 - p`` has lost digits, the link gives the chance of a 0.
+    Exact up to a chance of ``NEAR_ONE``.
     """
-    near = np.flatnonzero((chance > _NEAR_ONE) & (y < 1.0))
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = np.where(y > 0.0, y * np.log(chance), 0.0)
-        other = np.log1p(-chance)
-    if near.size:
-        other[near] = log_average(model, eta[:, :, near], X[near], np.zeros(near.size), weights)
-    found[y < 1.0] += (1.0 - y[y < 1.0]) * other[y < 1.0]
-    return found
+        ones = np.where(y > 0.0, y * np.log(chance), 0.0)
+        return ones + np.where(y < 1.0, (1.0 - y) * np.log1p(-chance), 0.0)
+
+
+def add_scores(log_density: Vector, weight: Vector, scores: Vector) -> None:
+    """Add log densities (m,) to ``scores`` (3,): their sum, the weights, the lost rows."""
+    lost = np.isnan(log_density)
+    used = ~lost & (weight > 0.0)
+    scores[0] += float((weight[used] * log_density[used]).sum())
+    scores[1] += float(weight.sum())
+    scores[2] += float(lost.sum())
 
 
 def log_average(
     model: Model, eta: NDArray[np.float64], X: NDArray[Any], y: Vector, weights: Vector | None
 ) -> Vector:
     """Return (m,) ``log(sum_s w_s p(y | eta_s) / sum_s w_s)``; NaN where signs make it negative."""
-    p, draws, m = eta.shape
+    p, m, draws = eta.shape
     design = np.asarray(X, dtype=np.float64).T
     out = np.empty((1 + p + p * (p + 1) // 2, m))
     values = np.empty((draws, m))

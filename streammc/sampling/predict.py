@@ -127,7 +127,7 @@ def write_predictions(
             found, facts["auc"] = curves(totals.histogram, edges, ends, names, kept.weights)
             arrays |= found
         if covariate is not None:
-            found = calibration(totals.groups, covariate.edges, ends, names, kept.weights, scored)
+            found = calibration(totals.groups.T, covariate.edges, ends, names, kept.weights, scored)
             arrays |= found
             count = len(found["group_mean"][1])
             facts["by"] = {"column": by, "groups": count, "quantiles_sampled": sampled}

@@ -16,7 +16,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from streammc.diagnostics.quantiles import quantiles
+from streammc.diagnostics.quantiles import mean, quantiles
 from streammc.errors import DataError, ModelError
 from streammc.numerics.jit import (
     index_vector,
@@ -26,13 +26,16 @@ from streammc.numerics.jit import (
 )
 from streammc.protocols import Matrix, Model, RowBlock, Vector
 from streammc.sampling.histogram import Thresholds, add_bins, find_bins
-from streammc.sampling.log_scores import log_average, log_chance
+from streammc.sampling.log_scores import NEAR_ONE, add_scores, log_average, log_chance
 from streammc.trace.row_arrays import RowTarget
 
-_TILE_ENTRIES = 2**17
+_TILE_ENTRIES = 2**16
+"""Rows times draws of a tile: predictors and means, 512 KB each."""
 _LEAST_TILE = 64
 _COUNTED_ROWS = 2**14
 """Rows whose bins are kept until they are counted."""
+_CURVE_DRAWS = 100
+"""Draws of the ROC curve: enough for its band. Counting a score costs as much as a prediction."""
 
 
 class Coefficients(NamedTuple):
@@ -52,23 +55,54 @@ class Coefficients(NamedTuple):
         """Number of draws, S."""
         return int(self.shifts.shape[1])
 
-    def predictors(self, X: NDArray[Any], offset: Vector) -> NDArray[np.float64]:
-        """Return eta (p, S, m) of rows ``X`` (m, q)."""
-        wide = np.asarray(X, dtype=np.float64).T
+    def predictors(
+        self, X: NDArray[Any], offset: Vector, eta: NDArray[np.float64] | None = None
+    ) -> NDArray[np.float64]:
+        """Return eta (p, m, S) of rows ``X`` (m, q), written into ``eta`` where it is given.
+
+        The draws of a row are neighbours: they are sorted.
+        """
+        design = np.asarray(X, dtype=np.float64)
         n_linear, draws = self.shifts.shape
-        eta = np.empty((n_linear + len(self.scalars), draws, len(X)))
+        if eta is None:
+            eta = np.empty((n_linear + len(self.scalars), len(X), draws))
         for a in range(n_linear):
-            np.matmul(self.slopes[a], wide, out=eta[a])
+            np.matmul(design, self.slopes[a].T, out=eta[a])
             if self.shifts[a].any():
-                eta[a] += self.shifts[a][:, None]
+                eta[a] += self.shifts[a]
         if offset.any():
-            eta[0] += offset
-        eta[n_linear:] = self.scalars[:, :, None]
+            eta[0] += offset[:, None]
+        eta[n_linear:] = self.scalars[:, None, :]
         return eta
 
     def tile_rows(self) -> int:
         """Return how many rows to look at together: what a cache holds."""
         return max(_TILE_ENTRIES // self.draws // _LEAST_TILE, 1) * _LEAST_TILE
+
+    @property
+    def curve_step(self) -> int:
+        """One draw in so many has a ROC curve; all do where they carry weights."""
+        return 1 if self.weights is not None else -(-self.draws // _CURVE_DRAWS)
+
+    @property
+    def curve_draws(self) -> int:
+        """Number of draws with a ROC curve, C."""
+        return -(-self.draws // self.curve_step)
+
+    def thinned(self, most: int) -> Coefficients:
+        """Return at most ``most`` evenly spaced draws, without their weights."""
+        kept = np.arange(self.draws)[:: max(-(-self.draws // most), 1)]
+        slopes, shifts, scalars = self.slopes[:, kept], self.shifts[:, kept], self.scalars[:, kept]
+        return Coefficients(slopes, shifts, scalars, None)
+
+
+class Workspace(NamedTuple):
+    """Arrays that every tile of a block writes anew."""
+
+    eta: Vector
+    """Predictors (p, m, S), flat."""
+    bins: NDArray[np.uint16]
+    """Of the means of C draws and of the average of all (C + 1, rows), flat; or empty."""
 
 
 class Covariate(NamedTuple):
@@ -90,25 +124,25 @@ class Totals(NamedTuple):
     """Sums over rows; all add."""
 
     histogram: NDArray[np.float64]
-    """(S + 1, B, 2) weights of class 0 and 1 by bin of the mean response; last: its mean."""
+    """(C + 1, B, 2) weights of class 0 and 1 by bin of the mean response; last: its mean."""
     groups: Matrix
-    """(S + 4, G): means by draw; the covariate, the response, the weights and the rows."""
+    """(G, S + 4): means by draw; the covariate, the response, the weights and the rows."""
     scores: Vector
     """(3,) weighted sum of the log predictive densities; weights; rows without a density."""
 
 
 @jit(types.void(matrix, index_vector, vector, vector, vector, matrix), borrow=True)
 def add_groups(means, group, x, y, weight, sums):  # type: ignore[no-untyped-def]
-    """Add the rows to ``sums`` (S + 4, G); see :class:`Totals`."""
-    draws = means.shape[0]
-    for s in range(draws):
-        for i in range(means.shape[1]):
-            sums[s, group[i]] += weight[i] * means[s, i]
-    for i in range(means.shape[1]):
-        sums[draws, group[i]] += weight[i] * x[i]
-        sums[draws + 1, group[i]] += weight[i] * y[i]
-        sums[draws + 2, group[i]] += weight[i]
-        sums[draws + 3, group[i]] += 1.0
+    """Add the rows with ``means`` (m, S) to ``sums`` (G, S + 4); see :class:`Totals`."""
+    draws = means.shape[1]
+    for i in range(means.shape[0]):
+        to = sums[group[i]]
+        for s in range(draws):
+            to[s] += weight[i] * means[i, s]
+        to[draws] += weight[i] * x[i]
+        to[draws + 1] += weight[i] * y[i]
+        to[draws + 2] += weight[i]
+        to[draws + 3] += 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +167,8 @@ class PredictTask:
         draws = self.coefficients.draws
         bins = 0 if self.thresholds is None else len(self.thresholds.edges) + 1
         groups = 0 if self.covariate is None else len(self.covariate.edges) + 1
-        return Totals(np.zeros((draws + 1, bins, 2)), np.zeros((draws + 4, groups)), np.zeros(3))
+        curves = self.coefficients.curve_draws
+        return Totals(np.zeros((curves + 1, bins, 2)), np.zeros((groups, draws + 4)), np.zeros(3))
 
     def map(self, block: RowBlock) -> Totals:
         """Write the predictions of some rows and return their sums."""
@@ -142,30 +177,52 @@ class PredictTask:
     def map_pieces(self, pieces: Iterator[RowBlock]) -> Totals:
         """Write the predictions of a block, a chunk at a time, and return its sums."""
         totals = self._empty()
+        step = self.coefficients.tile_rows()
+        entries = self.coefficients.draws * step
+        some = max(_COUNTED_ROWS // step, 1) * step
+        predictors = len(self.coefficients.shifts) + len(self.coefficients.scalars)
+        counted = 0
+        if self.scored and self.thresholds is not None:
+            counted = self.coefficients.curve_draws + 1
+        room = np.empty(counted * some, np.uint16)
+        work = Workspace(np.empty(predictors * entries), room)
         for piece in pieces:
             columns = {name: np.empty(len(piece.y)) for name in self.names}
-            step = self.coefficients.tile_rows()
-            some = max(_COUNTED_ROWS // step, 1) * step
             for start in range(0, len(piece.y), some):
                 stop = min(start + some, len(piece.y))
                 y, offset, weight = (
                     np.ascontiguousarray(part[start:stop], dtype=np.float64) for part in piece[3:]
                 )
-                bins = self._bins(stop - start)
+                rows = stop - start
+                bins = work.bins[: counted * rows].reshape(counted, rows)
+                if self.scored:
+                    self._check(piece.start + start, y)
                 for low in range(start, stop, step):
                     here = slice(low, min(low + step, stop))
                     part = slice(low - start, here.stop - start)
-                    rows = piece.start + low, piece.X[here], y[part], offset[part], weight[part]
-                    self._tile(*rows, columns, here, totals, bins, low - start)
-                if bins.size:
+                    tile = piece.start + low, piece.X[here], y[part], offset[part], weight[part]
+                    self._tile(*tile, columns, here, totals, bins, low - start, work)
+                if counted:
+                    average = columns[self.names[0]][start:stop]
+                    log_density = self._log_chances(piece.X[start:stop], y, offset, average)
+                    add_scores(log_density, weight, totals.scores)
                     add_bins(bins, y, weight, totals.histogram)
             self.target.write(piece.start, columns)
         return totals
 
-    def _bins(self, rows: int) -> NDArray[np.uint16]:
-        """Return room for the bins of all draws and of their mean; none without a histogram."""
-        counted = self.scored and self.thresholds is not None
-        return np.empty((self.coefficients.draws + 1 if counted else 0, rows), np.uint16)
+    def _log_chances(self, X: NDArray[Any], y: Vector, offset: Vector, average: Vector) -> Vector:
+        """Return the log predictive densities (m,) of binary responses, given their chances."""
+        found = log_chance(y, average)
+        near = np.flatnonzero((average > NEAR_ONE) & (y < 1.0))
+        step = self.coefficients.tile_rows()
+        for low in range(0, len(near), step):
+            rows = near[low : low + step]
+            eta = self.coefficients.predictors(X[rows], offset[rows])
+            zeros, weights = np.zeros(len(rows)), self.coefficients.weights
+            other = log_average(self.model, eta, X[rows], zeros, weights)
+            ones = np.where(y[rows] > 0.0, y[rows] * np.log(average[rows]), 0.0)
+            found[rows] = ones + (1.0 - y[rows]) * other
+        return found
 
     def combine(self, left: Totals, right: Totals) -> Totals:
         """Add two neighbours."""
@@ -183,46 +240,43 @@ class PredictTask:
         totals: Totals,
         bins: NDArray[np.uint16],
         first: int,
+        work: Workspace,
     ) -> None:
-        weights = self.coefficients.weights
-        eta = self.coefficients.predictors(X, offset)
+        weights, m, draws = self.coefficients.weights, len(X), self.coefficients.draws
+        count = len(self.coefficients.shifts) + len(self.coefficients.scalars)
+        eta = work.eta[: count * m * draws].reshape(count, m, draws)
+        self.coefficients.predictors(X, offset, eta)
         means = responses(self.model, eta)
-        average = means.mean(axis=0) if weights is None else (weights / weights.sum()) @ means
+        average = mean(means, weights)
         # A finite sum has finite terms.
         if not (np.isfinite(average).all() or np.isfinite(means).all()):
             self._refuse(start, X, offset, means)
-        by_row = np.ascontiguousarray(means.T)
         columns[self.names[0]][here] = average
-        bounds = quantiles(by_row, self.probabilities, weights)
-        for name, bound in zip(self.names[1:], bounds, strict=True):
-            columns[name][here] = bound
         if self.scored:
-            self._check(start, y)
             if self.thresholds is None:
                 log_density = log_average(self.model, eta, X, y, weights)
+                add_scores(log_density, weight, totals.scores)
             else:
-                log_density = log_chance(self.model, eta, X, y, average, weights)
-                find_bins(means, *self.thresholds, first, bins)
+                some = np.ascontiguousarray(means[:, :: self.coefficients.curve_step].T)
+                find_bins(some, *self.thresholds, first, bins)
                 find_bins(average[None, :], *self.thresholds, first, bins[-1:])
-            lost = np.isnan(log_density)
-            used = ~lost & (weight > 0.0)
-            totals.scores[0] += float((weight[used] * log_density[used]).sum())
-            totals.scores[1] += float(weight.sum())
-            totals.scores[2] += float(lost.sum())
         if self.covariate is not None:
             x = self.covariate.values(X)
             group = np.searchsorted(self.covariate.edges, x, side="right").astype(np.int64)
             add_groups(means, group, x, y, weight, totals.groups)
+        bounds = quantiles(means, self.probabilities, weights, overwrite=True)
+        for name, bound in zip(self.names[1:], bounds, strict=True):
+            columns[name][here] = bound
 
     def _refuse(self, start: int, X: NDArray[Any], offset: Vector, means: Matrix) -> None:
-        at = int(np.flatnonzero(~np.isfinite(means).all(axis=0))[0])
+        at = int(np.flatnonzero(~np.isfinite(means).all(axis=1))[0])
         if not (np.isfinite(X[at]).all() and np.isfinite(offset[at])):
             raise DataError(
                 f"expected finite numbers in {self.where}, found NaN or infinity in row "
                 f"{start + at + 1}: make the store again"
             )
         raise DataError(
-            f"expected finite mean responses in {self.where}, found {means[:, at].max()} in row "
+            f"expected finite mean responses in {self.where}, found {means[at].max()} in row "
             f"{start + at + 1}: its columns are far outside those that the model was fitted to"
         )
 
@@ -237,18 +291,19 @@ class PredictTask:
 
 
 def responses(model: Model, eta: NDArray[np.float64]) -> Matrix:
-    """Return the mean responses (S, m) of predictors (p, S, m).
+    """Return the mean responses (m, S) of predictors (p, m, S), in an array of their own.
 
     Raises
     ------
     ModelError
         If the model has none, or returns another shape.
     """
-    p, draws, m = eta.shape
-    found = model.mean(eta.reshape(p, draws * m))
-    if found.shape != (draws * m,):
+    p, m, draws = eta.shape
+    found = model.mean(eta.reshape(p, m * draws))
+    if found.shape != (m * draws,):
         raise ModelError(
-            f"expected mean(eta) of the model {model.name!r} to return shape {(draws * m,)}, "
+            f"expected mean(eta) of the model {model.name!r} to return shape {(m * draws,)}, "
             f"found {found.shape}"
         )
-    return np.ascontiguousarray(found.reshape(draws, m))
+    means = np.ascontiguousarray(found.reshape(m, draws), dtype=np.float64)
+    return means.copy() if np.may_share_memory(means, eta) else means

@@ -14,6 +14,14 @@ def test_equal_weights_give_those_of_numpy(draws):
         np.testing.assert_allclose(quantiles(values, LEVELS, weights), expected, atol=1e-14)
 
 
+def test_values_are_sorted_in_place_only_where_allowed():
+    values = np.random.default_rng(4).normal(size=(3, 50))
+    given = values.copy()
+    expected = quantiles(given, LEVELS, None)
+    np.testing.assert_array_equal(given, values)
+    np.testing.assert_array_equal(quantiles(given, LEVELS, None, overwrite=True), expected)
+
+
 def test_whole_weights_count_copies():
     rng = np.random.default_rng(2)
     values, weights = rng.normal(size=(40, 30)), rng.integers(1, 5, 30).astype(float)

@@ -161,9 +161,8 @@ def test_a_single_prior_for_positive_numbers_is_refused() -> None:
     ("build", "label"), [(models.student_t, "nu"), (models.negative_binomial, "phi")]
 )
 def test_flat_is_refused_where_the_likelihood_does_not_vanish(build: Any, label: str) -> None:
-    proper = {"beta[x]": normal(), "sigma": half_cauchy(1.0)}
-    model = build(prior=proper | {label: flat()})
-    labels = ["beta[x]", *model.scales]
+    labels = ["beta[x]", *build().scales]
+    model = build(prior=dict.fromkeys(labels[1:], flat()) | {"*": normal()})
     with pytest.raises(ConfigError, match=f"the prior of '{label}' must be proper, found flat"):
         model.prior_table(labels)
 

@@ -15,8 +15,9 @@ EDGES = {
 }
 
 
+@pytest.mark.parametrize("binary", [True, False])
 @pytest.mark.parametrize("name", EDGES)
-def test_bin_is_the_number_of_edges_up_to_the_score(name):
+def test_bin_is_the_number_of_edges_up_to_the_score(name, binary):
     edges = EDGES[name]
     found = find_thresholds(edges)
     np.testing.assert_array_equal(edges, found.edges)
@@ -25,6 +26,7 @@ def test_bin_is_the_number_of_edges_up_to_the_score(name):
     scores = np.stack([scores, rng.permutation(scores)])
     m = scores.shape[1]
     y, weight = rng.random(m), rng.random(m)
+    y = np.round(y) if binary else y
     counts = np.zeros((2, len(edges) + 1, 2))
     bins = np.zeros((2, m), np.uint16)
     half = m // 2

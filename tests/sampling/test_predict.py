@@ -18,7 +18,7 @@ from streammc.errors import (
     StoreError,
 )
 from streammc.models import gaussian, gaussian_mean, logistic, negative_binomial, poisson, user
-from streammc.sampling import binning, design
+from streammc.sampling import binning, design, predictive
 from streammc.sampling.binning import is_binary
 from streammc.stores import StoreWriter, from_arrays, open_store
 from streammc.trace.run_directory import RunDirectory
@@ -144,6 +144,32 @@ def test_log_score_is_that_of_the_averaged_density(tmp_path, run, data):
     X, y = arrays_of(data)
     p = expit(X @ some_draws(TRUTH).reshape(-1, 3).T).mean(axis=1)
     exact = np.where(y == 1, np.log(p), np.log1p(-p)).mean()
+    assert found.attrs["log_score"] == pytest.approx(exact, rel=1e-12)
+
+
+def test_mean_responses_are_evaluated_once_and_for_few_draws_of_a_pilot(
+    tmp_path, data, monkeypatch
+):
+    evaluated = []
+    responses = predictive.responses
+
+    def count(model, eta):
+        evaluated.append(eta[0].size)
+        return responses(model, eta)
+
+    for module in (predictive, binning):
+        monkeypatch.setattr(module, "responses", count)
+    made = make_run(tmp_path / "run", logistic(), data, some_draws(TRUTH, (2, 200)))
+    found = streammc.predict(made, data, tmp_path / "p", draws=400)
+    assert sum(evaluated) <= 1.15 * 400 * data.n_rows
+    assert found.attrs["auc"]["resolution"] < 2e-4
+
+
+def test_log_score_keeps_its_digits_where_a_chance_is_almost_one(tmp_path, data):
+    theta = some_draws([30.0, 0.0, 0.0], spread=0.0)
+    found = streammc.predict(make_run(tmp_path / "run", logistic(), data, theta), data)
+    _, y = arrays_of(data)
+    exact = np.where(y == 1, -np.log1p(np.exp(-30.0)), -30.0).mean()
     assert found.attrs["log_score"] == pytest.approx(exact, rel=1e-12)
 
 
