@@ -94,6 +94,7 @@ def test_iterations_end_at_the_solution_of_the_normal_equations(
     assert np.abs(wrong.masses - np.maximum(u, 0.0)).max() > 1e-5 * u.max()
 
 
+@pytest.mark.slow
 def test_masses_are_those_of_the_authors_table(data_folder) -> None:
     path = data_folder / "seita2017" / "xcorr_norm2log4000_20_1.0.npz"
     if not path.is_file():

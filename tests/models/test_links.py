@@ -147,6 +147,7 @@ def test_negative_binomial_with_a_huge_phi_is_poisson() -> None:
     np.testing.assert_array_equal(0.0, np.abs(ours[[2, 4, 5]]) > 1e-200)
 
 
+@pytest.mark.slow
 def test_probit_link_has_every_digit_in_both_tails() -> None:
     eta = np.concatenate([np.linspace(-37.0, 37.0, 21), [1e-9, -1e-9]])[None, :]
     for y in (0.0, 1.0):

@@ -335,6 +335,7 @@ def grid_posterior(X, model):
     return np.average(theta, axis=1, weights=weight), np.cov(theta, aweights=weight, ddof=0)
 
 
+@pytest.mark.slow
 def test_hmc_finds_the_posterior_of_a_grid(tmp_path):
     rng = np.random.default_rng(4)
     X = np.sqrt(2.0) * rng.normal(size=2000) + rng.integers(0, 2, 2000)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 import pytest
+from quick import quick
 
 from streammc.acceptance.full import BARKER, METROPOLIS, decide
 from streammc.estimators.blocks import allocate_block, allocate_rows
@@ -118,19 +119,22 @@ def case(link, kind, n_steps, friction, step, *, barker, seed, learnt=False):
 
 
 @pytest.mark.parametrize("barker", [False, True])
-@pytest.mark.parametrize("kind", PROPOSALS)
+@pytest.mark.parametrize("kind", quick(PROPOSALS, "langevin"))
 def test_the_joint_distribution_is_left_invariant(kind: str, barker: bool) -> None:
     z, accepted = case(logistic().link, *PROPOSALS[kind], barker=barker, seed=11)
     assert np.abs(z).max() < LIMIT, z
     assert min(accepted, 1.0 - accepted) > 0.05
 
 
-@pytest.mark.parametrize("kind", ["random walk", "langevin", "sghmc, three steps"])
+@pytest.mark.parametrize(
+    "kind", quick(["random walk", "langevin", "sghmc, three steps"], "langevin")
+)
 def test_a_learnt_shape_leaves_it_invariant(kind: str) -> None:
     z, _ = case(logistic().link, *PROPOSALS[kind], barker=False, seed=12, learnt=True)
     assert np.abs(z).max() < LIMIT, z
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", PROPOSALS)
 def test_a_sharpened_likelihood_is_caught(kind: str) -> None:
     z, _ = case(sharpened, *PROPOSALS[kind], barker=False, seed=13)

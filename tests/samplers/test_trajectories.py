@@ -109,6 +109,7 @@ def rewritten(folder, old, new):
     return module
 
 
+@pytest.mark.slow
 def test_nuts_of_long_steps_matches_quadrature(tmp_path):
     small = skewed()
     theta = nuts_draws(rewritten(tmp_path, "MAX_DEPTH = 10", "MAX_DEPTH = 9"), small)

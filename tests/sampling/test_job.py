@@ -5,6 +5,7 @@ import threading
 import arviz_stats
 import numpy as np
 import pytest
+from quick import quick_pairs
 
 from streammc import models, registry
 from streammc.errors import BusyError, ConfigError, IdentityError, RefusedError
@@ -62,8 +63,7 @@ def contents(path):
     }
 
 
-@pytest.mark.parametrize("model", REGRESSIONS)
-@pytest.mark.parametrize("sampler", sorted(registry.SAMPLERS))
+@pytest.mark.parametrize(("sampler", "model"), quick_pairs(sorted(registry.SAMPLERS), REGRESSIONS))
 def test_every_sampler_with_every_model(datasets, tmp_path, sampler, model):
     built = registry.sampler(sampler)(**SHORT.get(sampler, {}))
     report = start(datasets, tmp_path / "run", model, sampler=built)

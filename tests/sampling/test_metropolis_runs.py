@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from quick import quick
 
 from streammc.errors import ConfigError, ModelError
 from streammc.models import logistic
@@ -44,7 +45,7 @@ def digest(path):
     return RunDirectory.open(path).digest()
 
 
-@pytest.mark.parametrize("kind", SAMPLERS)
+@pytest.mark.parametrize("kind", quick(SAMPLERS, "mint", "mh-austere, swept"))
 def test_resources_stops_and_extensions_change_no_bit(small_job, store, tmp_path, kind):
     settings = {"sampler": SAMPLERS[kind], "chains": 2, "warmup": 150, "temperature": "50:sqrt"}
     small_job.sample(store, tmp_path / "whole", draws=150, **settings)

@@ -206,6 +206,7 @@ def test_draws_of_hmc_equal_those_of_repeated_rows(kind, tmp_path):
     assert np.abs(draws[2] - draws[1]).max() > 0.05
 
 
+@pytest.mark.slow
 def test_hmc_ecs_with_weights_finds_the_posterior_of_repeated_rows(tmp_path):
     stores = twins("logistic", n=12_000)
     model, summaries = logistic(), []

@@ -193,6 +193,7 @@ def test_a_level_has_its_truncated_density(tmp_path):
         assert k < 3 or abs(found[k] - expected[1]) > 2 * Z * error[k]
 
 
+@pytest.mark.slow
 def test_modes_have_their_weights():
     data, model, weight = two_modes()
     assert 0.65 < weight < 0.75, weight
