@@ -11,7 +11,6 @@ evaluates ``l`` at some hundred thinned draws at once, as the sum of the remaind
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import thread_time
@@ -24,6 +23,7 @@ from streammc.control_variates.expansion import ControlVariates
 from streammc.estimators.blocks import TILE, allocate_block, allocate_rows, allocate_scratch
 from streammc.numerics.blas import single_threaded
 from streammc.numerics.summation import merge_compensated
+from streammc.numerics.threads import available_threads
 from streammc.protocols import Dataset, Matrix, Model, RowBlock, Rows, Vector
 from streammc.sampling.audit_kernel import NODES, POWERS, TAIL, add_remainders
 
@@ -177,5 +177,5 @@ def audit_seconds(
     blocks = -(-dataset.n_rows // dataset.block_rows())
     threads = 1 if scheduler == "sync" else scheduler
     if type(threads) is not int:
-        threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
+        threads = available_threads()
     return seconds / m * dataset.n_rows / min(threads, blocks)

@@ -169,6 +169,8 @@ def ecs_pairs(
             0.0,
             0.0,
             0.0,
+            np.inf,
+            np.empty((0, 2)),
         )
         for u in range(k):
             proposal.units[u] = rng.integers(0, n)
