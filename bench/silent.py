@@ -1,12 +1,14 @@
 """Small posteriors of every family and sampler, each right, warned of, or refused.
 
-Run as ``python bench/silent.py [--only NAME ...] [--seed S] [--jobs N] [--write]``. Every case of
+Run as ``python bench/silent.py [--only NAME ...] [--seeds S ...] [--jobs N] [--json FILE]
+[--write]``. Every case of
 ``silent_cases*.py`` is sampled at automatic settings through ``streammc.sample`` and compared with
 a reference of its own (``silent_references.py``). Means and sds have to lie within the larger of
 0.1 sd and 4.5 Monte Carlo standard errors, and the tails beyond the 5 % and 95 % quantiles
 likewise; otherwise a warning that bears on it, or a refusal with an exit code, has to say so. Ends
-with status 1 if a run is silently wrong or dies of a defect. ``--write`` renews
-``docs/explanation/silent.md`` and ``bench/results/silent.json``.
+with status 1 if a run is silently wrong or dies of a defect. Runs that ``--json`` holds already are
+not made again. ``--write`` renews ``docs/explanation/silent.md`` with the table of the first seed
+and the counts of all, and ``bench/results/silent.json``.
 """
 
 from __future__ import annotations
@@ -62,7 +64,8 @@ def outcome(name: str, seed: int) -> Outcome:
     from streammc.errors import StreammcError
 
     warnings.simplefilter("ignore")
-    case, found = cases()[name], {"name": name, "warnings": [], "deviations": [], "error": ""}
+    case = cases()[name]
+    found: Outcome = {"name": name, "seed": seed, "warnings": [], "deviations": [], "error": ""}
     reference = reference_for(name, case)
     found["reference"] = "none: improper" if reference is None else reference.method
     started = time.perf_counter()
@@ -163,10 +166,10 @@ def main() -> None:
     """Run the cases that are asked for, print the table, and judge."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*", default=None, metavar="NAME")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1])
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--write", action="store_true")
-    parser.add_argument("--json", type=Path, help="write what was found to this file as well")
+    parser.add_argument("--json", type=Path, help="keep what was found, and go on from there")
     arguments = parser.parse_args()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # of the workers
     from silent_cases import cases
@@ -174,27 +177,36 @@ def main() -> None:
     names = list(cases()) if arguments.only is None else arguments.only
     if unknown := set(names) - set(cases()):
         parser.error(f"no case is named {', '.join(sorted(unknown))}: see bench/silent_cases*.py")
-    outcomes: list[Outcome] = []
+    kept = arguments.json if arguments.json and arguments.json.exists() else None
+    outcomes: list[Outcome] = json.loads(kept.read_text()) if kept else []
+    made = {(each["name"], each["seed"]) for each in outcomes}
+    wanted = [(name, seed) for seed in arguments.seeds for name in names]
     with ProcessPoolExecutor(arguments.jobs, mp_context=get_context("spawn")) as pool:
-        waiting = [pool.submit(outcome, name, arguments.seed) for name in names]
+        waiting = [pool.submit(outcome, *each) for each in wanted if each not in made]
         for done in as_completed(waiting):
-            outcomes.append(done.result())
-            verdict = verdict_of(outcomes[-1], frozenset())
+            found = done.result()
+            outcomes.append(found)
+            verdict = verdict_of(found, frozenset())
             worst = verdict.worst
             size = "" if worst is None else f" {worst.statistic} of {worst.label} {worst.error:.2g}"
-            line = f"{outcomes[-1]['name']}: {verdict.word}{size} {shortened(verdict.line)}"
-            print(line, file=sys.stderr, flush=True)
+            said = f"{verdict.word}{size} {shortened(verdict.line)}"
+            print(f"{found['name']}, seed {found['seed']}: {said}", file=sys.stderr, flush=True)
             if arguments.json:
                 arguments.json.write_text(json.dumps(outcomes, indent=1) + "\n")
-    lines, words = table(outcomes)
-    wrong = words["SILENT"] + words["crashed"]
-    counts = ", ".join(f"{n} {word}" for word, n in words.most_common())
-    print("\n".join([*lines, "", f"{len(outcomes)} cases, seed {arguments.seed}: {counts}."]))
+    outcomes = [each for each in outcomes if (each["name"], each["seed"]) in wanted]
+    wrong, counted, tables = 0, [], []
+    for seed in arguments.seeds:
+        lines, words = table([each for each in outcomes if each["seed"] == seed])
+        wrong += words["SILENT"] + words["crashed"]
+        counts = ", ".join(f"{n} {word}" for word, n in words.most_common())
+        cases_of_it, silent = words.total(), words["SILENT"]
+        counted.append(f"{cases_of_it} cases, seed {seed}: {counts}; {silent} silent.")
+        tables.append(lines)
+        print("\n".join([*lines, "", counted[-1], ""]))
     if arguments.write:
         from page import machine, publish
 
-        said = f"{len(outcomes)} cases, seed {arguments.seed}: {counts}; {words['SILENT']} silent."
-        publish("silent.md", "silent", [*lines, "", said, "", f"{machine()}."])
+        publish("silent.md", "silent", [*tables[0], "", *counted, "", f"{machine()}."])
         RESULTS.write_text(json.dumps(outcomes, indent=1) + "\n")
     raise SystemExit(1 if wrong else 0)
 
