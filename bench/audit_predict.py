@@ -41,7 +41,7 @@ def measure(folder: Path, columns: int, options: argparse.Namespace) -> dict[str
         where = folder / f"run-{columns}-{repeat}"
         counts = {"draws": options.draws // 4, "warmup": 100, "chains": 4, "seed": repeat}
         tree = streammc.sample(store, model, path=where, audit=False, **counts)
-        sampling = tree.attrs["summary"]["sampling"]
+        sampling = streammc.facts(tree)["summary"]["sampling"]
         found["pass"].append(sampling["pass_seconds"] / sampling["passes"])
         run = RunDirectory.open(where)
         cv = ControlVariates.open(where / CONTROL_VARIATES, store, model)

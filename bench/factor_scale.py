@@ -58,7 +58,7 @@ def main() -> None:
             seed=1,
         )
         seconds = time.monotonic() - started
-        plan = run.attrs["plan"]
+        plan = streammc.facts(run)["plan"]
         sizes = ess(run["posterior"])["beta"].values
         spread = (run["posterior"]["beta"].values / sd).reshape(-1, len(names)).std(axis=0)
         needed = next(line.split()[3] for line in plan["reasons"] if line.startswith("without"))

@@ -61,6 +61,7 @@ def outcome(name: str, seed: int) -> Outcome:
     from silent_cases import cases, reference_for
     from silent_verdict import allowance_of, deviations, draws_of
 
+    from streammc import facts
     from streammc.errors import StreammcError
 
     warnings.simplefilter("ignore")
@@ -79,7 +80,7 @@ def outcome(name: str, seed: int) -> Outcome:
         except Exception as error:  # a defect of any kind is a finding
             found |= {"error": f"{type(error).__name__}: {error}", "exit_code": 70}
         else:
-            summary = tree.attrs["summary"]
+            summary = facts(tree)["summary"]
             found["warnings"] = list(summary["warnings"])
             found["sampler"] = summary["sampling"]["sampler"]
             if reference is not None:

@@ -78,7 +78,7 @@ axes[1].set_title("coefficients of standardised features")
 plt.show()
 
 # %%
-summary = run.attrs["summary"]
+summary = streammc.facts(run)["summary"]
 pd.DataFrame(summary["audit"]["parameters"]).T
 
 # %%

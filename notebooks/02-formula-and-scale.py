@@ -81,12 +81,15 @@ runs = {
     model.name: streammc.sample(store, model, seed=1)
     for model in (gaussian(prior=prior), student_t(prior=prior))
 }
-{name: run.attrs["summary"]["sampling"]["reason"] for name, run in runs.items()}
+{name: streammc.facts(run)["summary"]["sampling"]["reason"] for name, run in runs.items()}
 
 # %%
 pd.DataFrame(
     {
-        name: {label: value["mean"] for label, value in run.attrs["summary"]["parameters"].items()}
+        name: {
+            label: value["mean"]
+            for label, value in streammc.facts(run)["summary"]["parameters"].items()
+        }
         for name, run in runs.items()
     }
 )

@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     from streammc.stores.ingest import from_table, ingest
     from streammc.stores.memory import from_arrays
     from streammc.stores.store import open_store
-    from streammc.trace import open_run
+    from streammc.trace import facts, open_run
 
 __version__: Final = "0.1.0"
 
 _LAZY: Final[dict[str, str]] = {
     "control_variates": "streammc.control_variates",
     "diagnostics": "streammc.diagnostics",
+    "facts": "streammc.trace:facts",
     "from_arrays": "streammc.stores.memory:from_arrays",
     "from_dask": "streammc.stores.from_dask:from_dask",
     "from_table": "streammc.stores.ingest:from_table",
@@ -43,6 +44,7 @@ _LAZY: Final[dict[str, str]] = {
 __all__ = [
     "control_variates",
     "diagnostics",
+    "facts",
     "from_arrays",
     "from_dask",
     "from_table",

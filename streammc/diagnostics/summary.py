@@ -10,6 +10,7 @@ Where ArviZ calls a constant a perfect sample, we say nothing: what cannot be kn
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -87,7 +88,9 @@ def draws_and_labels(tree: xr.DataTree) -> tuple[NDArray[np.float64], list[str]]
         for place in np.ndindex(values.shape[2:]):
             entry = ", ".join(str(c[i]) for c, i in zip(coordinates, place, strict=True))
             columns[f"{name}[{entry}]" if inner else str(name)] = values[(..., *place)]
-    recorded = tree.attrs.get("streammc", {}).get("labels", ())
+    written = tree.attrs.get("streammc", {})
+    written = json.loads(written) if isinstance(written, str) else written
+    recorded = written.get("labels", ())
     labels = list(recorded) if {*recorded} == {*columns} else list(columns)
     chains, draws = posterior.sizes["chain"], posterior.sizes["draw"]
     theta = np.empty((chains, draws, len(labels)))

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from streammc.trace.arrays import read_arrays, write_arrays
-    from streammc.trace.datatree import open_run
+    from streammc.trace.datatree import facts, open_run
     from streammc.trace.identity import check_identity
     from streammc.trace.run_directory import RunDirectory
 
-__all__ = ["RunDirectory", "check_identity", "open_run", "read_arrays", "write_arrays"]
+__all__ = ["RunDirectory", "check_identity", "facts", "open_run", "read_arrays", "write_arrays"]
 
 _LAZY: Final[dict[str, str]] = {
     "RunDirectory": "streammc.trace.run_directory",
     "check_identity": "streammc.trace.identity",
+    "facts": "streammc.trace.datatree",
     "open_run": "streammc.trace.datatree",
     "read_arrays": "streammc.trace.arrays",
     "write_arrays": "streammc.trace.arrays",

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import xarray as xr
 from zarr.storage import LocalStore
 
 from streammc.trace.row_arrays import read_meta
 from streammc.trace.run_directory import RunDirectory
+
+_WORDS: Final = ("null", "true", "false")
 
 
 def open_run(path: str | os.PathLike[str], *, verify: bool = True) -> xr.DataTree:
@@ -32,7 +36,8 @@ def open_run(path: str | os.PathLike[str], *, verify: bool = True) -> xr.DataTre
     Returns
     -------
     xarray.DataTree
-        Values are read when they are used.
+        Values are read when they are used. Attributes that are no text and no number are
+        JSON text, as netCDF wants them; :func:`facts` reads them.
 
     Raises
     ------
@@ -45,6 +50,8 @@ def open_run(path: str | os.PathLike[str], *, verify: bool = True) -> xr.DataTre
     # A store, not a path: "~" or "s3::x" in the name of a directory is only a name.
     store: Any = LocalStore(run.path, read_only=True)
     tree: xr.DataTree = xr.open_datatree(store, engine="zarr", consolidated=True, chunks=None)
+    for node in tree.subtree:
+        node.attrs = _portable(node.attrs)
     tree.encoding["source"] = str(run.path)
     return tree
 
@@ -60,5 +67,48 @@ def open_rows(path: str | os.PathLike[str]) -> xr.Dataset:
     meta, _ = read_meta(path)
     store: Any = LocalStore(Path(path), read_only=True)
     found: xr.Dataset = xr.open_dataset(store, engine="zarr", consolidated=True, chunks=None)
-    found.attrs = meta
+    found.attrs = _portable(meta)
     return found
+
+
+def facts(found: xr.DataTree | xr.Dataset) -> dict[str, Any]:
+    """Return what a run or predictions say of themselves: their attributes as Python objects.
+
+    Parameters
+    ----------
+    found
+        What :func:`open_run`, ``sample`` or ``predict`` returned, or the same read from a
+        netCDF file.
+
+    Returns
+    -------
+    dict
+        Of a run ``summary`` (``parameters``, ``sampling``, ``audit``, ``warnings``),
+        ``plan`` and others; of predictions ``auc``, ``log_score`` and others.
+
+    Examples
+    --------
+    >>> import xarray
+    >>> from streammc import facts
+    >>> facts(xarray.Dataset(attrs={"auc": '{"mean": 0.75}', "rows": 10, "by": "null"}))
+    {'auc': {'mean': 0.75}, 'rows': 10, 'by': None}
+    """
+    return {str(name): _decoded(value) for name, value in found.attrs.items()}
+
+
+def _portable(attributes: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return attributes that every format of xarray can hold."""
+    return {
+        str(name): value if type(value) in (str, int, float) else json.dumps(value)
+        for name, value in attributes.items()
+    }
+
+
+def _decoded(value: Any) -> Any:
+    """Return the object that JSON text stands for; other text and numbers as they are."""
+    if not isinstance(value, str) or not (value in _WORDS or value[:1] in "[{"):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value

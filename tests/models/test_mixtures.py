@@ -345,7 +345,7 @@ def test_hmc_finds_the_posterior_of_a_grid(tmp_path):
     data = streammc.from_arrays(X[:, None])
     run = streammc.sample(data, model, sampler=hmc(), draws=1000, chains=2, seed=5)
     draws = np.stack([run["posterior"][name].values.ravel() for name in model.labels("x")])
-    parameters = run.attrs["summary"]["parameters"].values()
+    parameters = streammc.facts(run)["summary"]["parameters"].values()
     error = np.array([found["mcse_mean"] for found in parameters])
     mean, covariance = grid_posterior(X, model)
     off = np.abs(draws.mean(axis=1) - mean) / error

@@ -9,6 +9,7 @@ import pytest
 from scipy.special import expit
 
 import streammc
+from streammc import facts
 from streammc.errors import (
     ConfigError,
     DataError,
@@ -97,7 +98,7 @@ def test_thinned_draws_are_evenly_spaced(tmp_path, run, data):
     p = expit(arrays_of(data)[0] @ theta.T)
     np.testing.assert_allclose(found["mean"], p.mean(axis=1), atol=1e-12)
     np.testing.assert_allclose(found["q75"], np.quantile(p, 0.75, axis=1), atol=1e-12)
-    assert found.attrs["draws"] == 6
+    assert facts(found)["draws"] == 6
 
 
 def exact_area(score, y):
@@ -115,11 +116,11 @@ def test_area_under_the_curve_is_exact_to_its_resolution(tmp_path, run, data):
     X, y = arrays_of(data)
     p = expit(X @ some_draws(TRUTH).reshape(-1, 3).T)
     exact = np.array([exact_area(column, y) for column in p.T])
-    facts = found.attrs["auc"]
-    assert 0 < facts["resolution"] < 2e-4
-    assert np.abs(found["auc"] - exact).max() <= facts["resolution"]
-    assert abs(facts["of_mean"] - exact_area(p.mean(axis=1), y)) <= facts["resolution"]
-    assert abs(facts["q5"] - np.quantile(exact, 0.05)) <= facts["resolution"]
+    area = facts(found)["auc"]
+    assert 0 < area["resolution"] < 2e-4
+    assert np.abs(found["auc"] - exact).max() <= area["resolution"]
+    assert abs(area["of_mean"] - exact_area(p.mean(axis=1), y)) <= area["resolution"]
+    assert abs(area["q5"] - np.quantile(exact, 0.05)) <= area["resolution"]
 
 
 def test_rates_are_exact_at_every_threshold(tmp_path, run, data):
@@ -144,7 +145,7 @@ def test_log_score_is_that_of_the_averaged_density(tmp_path, run, data):
     X, y = arrays_of(data)
     p = expit(X @ some_draws(TRUTH).reshape(-1, 3).T).mean(axis=1)
     exact = np.where(y == 1, np.log(p), np.log1p(-p)).mean()
-    assert found.attrs["log_score"] == pytest.approx(exact, rel=1e-12)
+    assert facts(found)["log_score"] == pytest.approx(exact, rel=1e-12)
 
 
 def test_mean_responses_are_evaluated_once_and_for_few_draws_of_a_pilot(
@@ -162,7 +163,7 @@ def test_mean_responses_are_evaluated_once_and_for_few_draws_of_a_pilot(
     made = make_run(tmp_path / "run", logistic(), data, some_draws(TRUTH, (2, 200)))
     found = streammc.predict(made, data, tmp_path / "p", draws=400)
     assert sum(evaluated) <= 1.15 * 400 * data.n_rows
-    assert found.attrs["auc"]["resolution"] < 2e-4
+    assert facts(found)["auc"]["resolution"] < 2e-4
 
 
 def test_log_score_keeps_its_digits_where_a_chance_is_almost_one(tmp_path, data):
@@ -170,7 +171,7 @@ def test_log_score_keeps_its_digits_where_a_chance_is_almost_one(tmp_path, data)
     found = streammc.predict(make_run(tmp_path / "run", logistic(), data, theta), data)
     _, y = arrays_of(data)
     exact = np.where(y == 1, -np.log1p(np.exp(-30.0)), -30.0).mean()
-    assert found.attrs["log_score"] == pytest.approx(exact, rel=1e-12)
+    assert facts(found)["log_score"] == pytest.approx(exact, rel=1e-12)
 
 
 def test_groups_of_a_covariate(tmp_path, run, data):
@@ -197,9 +198,9 @@ def test_sampled_edges_cost_resolution_and_not_exactness(tmp_path, run, data, mo
     X, y = arrays_of(data)
     p = expit(X @ some_draws(TRUTH).reshape(-1, 3).T)
     exact = np.array([exact_area(column, y) for column in p.T])
-    assert 0 < found.attrs["auc"]["resolution"] < 1e-3
-    assert np.abs(found["auc"] - exact).max() <= found.attrs["auc"]["resolution"]
-    assert found.attrs["by"]["quantiles_sampled"]
+    assert 0 < facts(found)["auc"]["resolution"] < 1e-3
+    assert np.abs(found["auc"] - exact).max() <= facts(found)["auc"]["resolution"]
+    assert facts(found)["by"]["quantiles_sampled"]
     sizes = found["group_rows"].values
     assert sizes.sum() == 9000
     assert np.abs(sizes - 2250).max() < 4.5 * 9000 * np.sqrt(0.25 * 0.75 / 2000 * 2)
@@ -221,8 +222,8 @@ def test_weights_of_rows_count_in_sums_alone(tmp_path, run, data):
     one = streammc.predict(run, weighted, tmp_path / "one")
     two = streammc.predict(run, copied, tmp_path / "two")
     np.testing.assert_array_equal(plain["mean"], one["mean"])
-    assert one.attrs["log_score"] == pytest.approx(two.attrs["log_score"], rel=1e-12)
-    both = one.attrs["auc"]["resolution"] + two.attrs["auc"]["resolution"]
+    assert facts(one)["log_score"] == pytest.approx(facts(two)["log_score"], rel=1e-12)
+    both = facts(one)["auc"]["resolution"] + facts(two)["auc"]["resolution"]
     np.testing.assert_allclose(one["auc"], two["auc"], atol=both)
 
 
@@ -239,7 +240,7 @@ def test_other_families_predict_their_mean(tmp_path, model):
     eta = X @ theta.reshape(-1, theta.shape[-1])[:, :3].T + offset[:, None]
     mu = eta if model.name == "gaussian" else np.exp(eta)
     np.testing.assert_allclose(found["mean"], mu.mean(axis=1), rtol=1e-12)
-    assert found.attrs["auc"] is None
+    assert facts(found)["auc"] is None
     assert "threshold" not in found
     density = np.empty((60, 500))
     out = np.empty((6, 500))
@@ -247,7 +248,9 @@ def test_other_families_predict_their_mean(tmp_path, model):
         block = np.ascontiguousarray([eta[:, s], *[np.full(500, v) for v in t[3:]]])
         model.link(block, X.T, y, model.constants, 0, out)
         density[s] = np.exp(out[0])
-    assert found.attrs["log_score"] == pytest.approx(np.log(density.mean(axis=0)).mean(), rel=1e-12)
+    assert facts(found)["log_score"] == pytest.approx(
+        np.log(density.mean(axis=0)).mean(), rel=1e-12
+    )
 
 
 def test_proportions_count_trials(tmp_path):
@@ -265,8 +268,8 @@ def test_proportions_count_trials(tmp_path):
     theta = some_draws(TRUTH)
     one = streammc.predict(make_run(tmp_path / "r", binomial(), data, theta), data)
     two = streammc.predict(make_run(tmp_path / "s", logistic(), single, theta), single)
-    assert one.attrs["log_score"] == pytest.approx(two.attrs["log_score"], rel=1e-12)
-    both = one.attrs["auc"]["resolution"] + two.attrs["auc"]["resolution"]
+    assert facts(one)["log_score"] == pytest.approx(facts(two)["log_score"], rel=1e-12)
+    both = facts(one)["auc"]["resolution"] + facts(two)["auc"]["resolution"]
     np.testing.assert_allclose(one["auc"], two["auc"], atol=both)
 
 
@@ -279,7 +282,7 @@ def test_signs_weigh_the_draws(tmp_path, data):
     w = sign.ravel() / sign.sum()
     p = expit(X @ theta.reshape(-1, 3).T)
     np.testing.assert_allclose(found["mean"], p @ w, atol=1e-12)
-    assert found.attrs["mean_sign"] == pytest.approx(sign.mean())
+    assert facts(found)["mean_sign"] == pytest.approx(sign.mean())
     assert np.abs(found["mean"] - p.mean(axis=1)).max() > 1e-4
     given = streammc.predict(made, data, tmp_path / "q", weights=np.ones((2, 30)))
     np.testing.assert_allclose(given["mean"], p.mean(axis=1), atol=1e-12)
@@ -328,8 +331,8 @@ def test_another_standardisation_predicts_the_same(tmp_path):
 
 def test_table_without_response_is_predicted_and_not_scored(tmp_path, run):
     found = streammc.predict(run, table(response=False), tmp_path / "p", by="a")
-    assert found.attrs["auc"] is None
-    assert found.attrs["log_score"] is None
+    assert facts(found)["auc"] is None
+    assert facts(found)["log_score"] is None
     assert "group_mean" in found
     assert "group_realised" not in found
 
@@ -427,7 +430,7 @@ def test_model_of_ones_own_predicts_where_it_has_a_mean(tmp_path, data):
     found = streammc.predict(made, data, tmp_path / "p", model=model)
     p = expit(arrays_of(data)[0] @ some_draws(TRUTH).reshape(-1, 3).T)
     np.testing.assert_allclose(found["mean"], p.mean(axis=1), atol=1e-12)
-    assert found.attrs["auc"]["mean"] > 0.6
+    assert facts(found)["auc"]["mean"] > 0.6
     with pytest.raises(ModelError, match="mean=f"):
         streammc.predict(made, data, tmp_path / "q", model=own())
     with pytest.raises(ModelError, match="shape"):
@@ -480,7 +483,9 @@ def test_several_predictors_and_a_scale_on_another_standardisation(tmp_path):
     np.testing.assert_allclose(found["q95"], np.quantile(mu, 0.95, axis=1), atol=1e-12)
     y = frame["y"].to_numpy()[500:, None]
     density = np.exp(-0.5 * ((y - first) / np.exp(second)) ** 2 - second) / np.sqrt(2 * np.pi)
-    assert found.attrs["log_score"] == pytest.approx(np.log(density.mean(axis=1)).mean(), rel=1e-11)
+    assert facts(found)["log_score"] == pytest.approx(
+        np.log(density.mean(axis=1)).mean(), rel=1e-11
+    )
 
 
 def test_model_of_the_columns_themselves_is_refused(tmp_path):
@@ -513,8 +518,8 @@ def test_one_class_alone_has_no_curve(tmp_path, run):
     data = table()
     data._arrays[1][:] = 0.0
     found = streammc.predict(run, data, tmp_path / "p")
-    assert found.attrs["auc"] is None
-    assert found.attrs["log_score"] < 0
+    assert facts(found)["auc"] is None
+    assert facts(found)["log_score"] < 0
     assert "roc" not in found
 
 
@@ -525,7 +530,7 @@ def test_near_certain_failure_keeps_its_log_score(tmp_path):
     made = make_run(tmp_path / "run", logistic(), data, theta)
     found = streammc.predict(made, data, tmp_path / "p")
     exact = -(45 + 45 + 8 + np.log1p(np.exp(-8))) / 3
-    assert found.attrs["log_score"] == pytest.approx(exact, rel=1e-13)
+    assert facts(found)["log_score"] == pytest.approx(exact, rel=1e-13)
 
 
 def test_run_opened_from_its_folder_is_a_run(tmp_path, run, data):

@@ -22,7 +22,7 @@ from streammc.errors import (
     StreammcError,
 )
 from streammc.trace import durable
-from streammc.trace.datatree import open_run
+from streammc.trace.datatree import facts, open_run
 from streammc.trace.run_directory import RunDirectory
 
 
@@ -162,7 +162,7 @@ def test_readers_beside_a_writer_see_only_whole_commits(job, tmp_path):
                     np.testing.assert_array_equal(expected[:, :, 2], tree[group]["log_sigma"])
                 # A writer deletes old checkpoints, which are none of a reader's business.
                 job.check_prefix(RunDirectory.open(path), checkpoint=False)
-                seen.append(tree.attrs["streammc"]["generation"])
+                seen.append(facts(tree)["streammc"]["generation"])
         assert writer.returncode == 0
     assert seen == sorted(seen)
     assert len({*seen}) > 3

@@ -9,7 +9,7 @@ from zarr.codecs import BytesCodec, Crc32cCodec
 
 from streammc.errors import ConfigError
 from streammc.trace.codec import NUMERIC, ArraySpec, decode, document_bytes, encode
-from streammc.trace.datatree import open_run
+from streammc.trace.datatree import facts, open_run
 from streammc.trace.layout import make_layout
 from streammc.trace.run_directory import RunDirectory
 
@@ -36,6 +36,16 @@ def test_arviz_labels_are_the_models_labels(job, finished):
     from arviz_stats import summary
 
     assert list(summary(xr.open_datatree(finished, engine="zarr")).index) == job.LABELS
+
+
+def test_a_run_is_written_to_netcdf_and_says_the_same_of_itself(finished, tmp_path):
+    tree = open_run(finished)
+    assert {str, int, float} >= {type(value) for value in tree.attrs.values()}
+    tree.to_netcdf(tmp_path / "run.nc", engine="h5netcdf")
+    with xr.open_datatree(tmp_path / "run.nc", engine="h5netcdf") as read:
+        np.testing.assert_array_equal(tree["posterior"]["beta"], read["posterior"]["beta"])
+        assert facts(tree) == facts(read)
+    assert facts(tree) == dict(xr.open_datatree(finished, engine="zarr").attrs)
 
 
 def test_an_unfinished_run_can_be_opened(job, tmp_path):
