@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import numpy as np
@@ -21,12 +22,18 @@ _SLICE = 8192
 
 
 def memory_limit() -> int:
-    """Return the bytes that rows held in memory may take: half of what is available."""
-    with open("/proc/meminfo") as lines:
-        for line in lines:
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024 // 2
-    return 4 * 2**30
+    """Return the bytes that rows held in memory may take: half of what is available.
+
+    A quarter of what the machine has where the system does not say what is available.
+    """
+    try:
+        with open("/proc/meminfo") as lines:
+            for line in lines:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024 // 2
+    except OSError:
+        pass
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4
 
 
 def block_bytes(rows: int, q: int, p: int, order: int) -> int:
