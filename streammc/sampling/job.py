@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 import secrets
-import tempfile
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -22,6 +22,7 @@ from streammc.sampling.setup import Setup, contents, decide, instead, load
 from streammc.sampling.table_scale import recorded
 from streammc.sampling.watch import check_sign, check_variance, variance_so_far
 from streammc.trace.run_directory import RunDirectory, check_identity
+from streammc.trace.temporary import temporary_folder
 
 if TYPE_CHECKING:
     import xarray
@@ -77,7 +78,7 @@ def run_job(
     seed
         In ``[0, 2**63)``; ``None`` takes the one of the run in ``path``, or a new one.
     path
-        Run directory; ``None`` is a temporary one.
+        Run directory; ``None`` is a temporary one, removed when the process ends.
     audit
         ``True``, ``False`` or ``"auto"``: where it costs less than the sampling did.
     progress
@@ -114,7 +115,7 @@ def run_job(
     check_counts(draws, warmup, chains, seed)
     schedule = asked_schedule(temperature, sampler)
     dataset = heated(dataset, schedule, sampler)
-    folder = Path(path) if path is not None else Path(tempfile.mkdtemp(prefix="streammc-run-"))
+    folder = Path(path) if path is not None else temporary_folder("streammc-run-")
     polled = stop if stop is not None else _never
     existing = RunDirectory.open(folder) if RunDirectory.exists(folder) else None
     if existing is not None:
@@ -228,7 +229,8 @@ def sample(
     """Sample a posterior and return it as ``xarray`` and ArviZ read it.
 
     The parameters are those of :func:`run_job`. Without ``path`` the run lives in a
-    temporary folder. Ctrl-C returns the draws committed so far.
+    temporary folder, which is removed when the process ends. Ctrl-C returns the draws
+    committed so far, with a warning.
 
     Returns
     -------
@@ -274,9 +276,17 @@ def sample(
             signal.signal(signal.SIGINT, before)
     if not RunDirectory.exists(report.path):
         raise KeyboardInterrupt
-    for line in report.warnings:
+    tree = open_run(report.path)
+    said = report.warnings
+    if not report.finished:
+        from streammc.sampling.interrupted import part_summary
+
+        part = part_summary(RunDirectory.open(report.path), tree)
+        tree.attrs["summary"] = json.dumps(part)
+        said = part["warnings"]
+    for line in said:
         warnings.warn(line, SamplingWarning, stacklevel=2)
-    return open_run(report.path)
+    return tree
 
 
 def _check_kinds(store: object, model: object, sampler: object) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 import warnings
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from streammc.sampling.roc import calibration, curves
 from streammc.sampling.thinned import load_draws
 from streammc.trace.row_arrays import RowArrays
 from streammc.trace.run_directory import RunDirectory
+from streammc.trace.temporary import temporary_folder
 
 if TYPE_CHECKING:
     import numpy as np
@@ -170,7 +170,8 @@ def predict(
         The table: the same features, made with ``like`` the store of the run where that
         was standardised or has a formula. Without a response there is nothing to score.
     path
-        zarr group to make; must not exist. ``None``: in a temporary folder.
+        zarr group to make; must not exist. ``None``: in a temporary folder, removed when
+        the process ends.
     model
         That of the run; needed for a model of your own.
     draws
@@ -222,7 +223,11 @@ def predict(
         raise ConfigError(
             f"expected the model of the run {str(folder)!r}, found another: {built.name!r}"
         )
-    target = Path(path) if path is not None else Path(tempfile.mkdtemp()) / "predictions.zarr"
+    target = (
+        Path(path)
+        if path is not None
+        else temporary_folder("streammc-predict-") / "predictions.zarr"
+    )
     facts = write_predictions(
         opened,
         built,
