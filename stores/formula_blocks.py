@@ -49,6 +49,8 @@ class FormulaBlocks:
         What a formula remembers that was fitted before: used in place of a fit.
     ids
         Keeps the row ids in the first pass.
+    scored
+        Whether the table has the response of the formula.
 
     Raises
     ------
@@ -70,18 +72,23 @@ class FormulaBlocks:
         progress: Callable[[int], None],
         fitted: Mapping[str, Any] | None = None,
         ids: IdColumn | None = None,
+        scored: bool = True,
     ) -> None:
         self._drop_missing = drop_missing
         self._progress = progress
+        self._scored = scored
         terms = read_terms(text)
+        own = [terms.response] if scored else []
         if terms.offsets and others.get("offset") is not None:
             raise ConfigError("expected one offset, found offset(...) in the formula and --offset")
-        used = list(dict.fromkeys([*terms.columns, *columns_of(terms.response)]))
+        used = list(
+            dict.fromkeys([*terms.columns, *(name for node in own for name in columns_of(node))])
+        )
         self._others = other_columns(table, used, others)
         if ids is not None:
             other_columns(table, [*used, *self._others], {"row id": ids.column})
         self._rows = FormulaRows(table, used, self._others, spool, ids)
-        self._rows.check_text([*terms.factors, *terms.offsets, terms.response], terms.response)
+        self._rows.check_text([*terms.factors, *terms.offsets, *own], terms.response)
         if fitted is None:
             self.design = self._fit(terms, seed)
         else:
@@ -90,7 +97,7 @@ class FormulaBlocks:
             self._rows.check_kinds(self.design)
         offset = " + ".join(map(label, terms.offsets)) or others.get("offset")
         self.columns = Columns(
-            label(terms.response),
+            label(terms.response) if scored else None,
             tuple(self.design.names),
             offset,
             others.get("weight"),
@@ -118,7 +125,8 @@ class FormulaBlocks:
         keep, values = self._rows.kept(raw)
         report = RowReport(faults, start, keep)
         parts: list[Any] = [*self.design.encode(values, keep.size, report)]
-        parts.append(self.design.response(values, report))
+        if self._scored:
+            parts.append(self.design.response(values, report))
         if self.design.terms.offsets:
             parts.append(self.design.offset(values, report))
         parts += [values[name] for name in self._others]

@@ -11,6 +11,9 @@ import numpy as np
 from streammc.errors import ConfigError
 from streammc.stores.columns import INTERCEPT
 from streammc.stores.formula import read_design
+from streammc.stores.formula_nodes import columns_of
+from streammc.stores.formula_terms import read_terms
+from streammc.stores.sources import Table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +49,31 @@ class Options:
             raise ConfigError(f"expected a seed from 0 to 2**64 - 1, found {self.seed}")
         if self.dtype not in ("float32", "float64"):
             raise ConfigError(f"expected the dtype float32 or float64, found {self.dtype!r}")
+
+
+def unscored(options: Options, table: Table) -> Options | None:
+    """Return the options of rows to be predicted; ``None`` where there is a response.
+
+    Of a table that is to be like a store, response, trials and weight may be missing:
+    nothing of them is needed to predict a row.
+
+    Parameters
+    ----------
+    options
+        What is asked for.
+    table
+        The table.
+    """
+    if options.like is None:
+        return None
+    if options.formula is None:
+        needed = [] if options.response is None else [options.response]
+    else:
+        needed = columns_of(read_terms(options.formula).response)
+    if not needed or any(name in table for name in needed):
+        return None
+    weight = options.weight if options.weight is not None and options.weight in table else None
+    return replace(options, response=None, trials=None, weight=weight)
 
 
 def like(options: Options, store: Any) -> Options:

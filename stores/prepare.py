@@ -17,7 +17,7 @@ from streammc.stores.csv_source import NotANumberError
 from streammc.stores.faults import Faults
 from streammc.stores.formula_blocks import FormulaBlocks
 from streammc.stores.memory import LARGEST
-from streammc.stores.options import Options
+from streammc.stores.options import Options, unscored
 from streammc.stores.records import Encoding
 from streammc.stores.row_ids import id_column
 from streammc.stores.scan import Scan, kept_rows, scan
@@ -55,10 +55,17 @@ class Prepared:
         self, table: Table, options: Options, folder: Path, progress: Progress | None
     ) -> None:
         self._table = table
-        self._options = options
         self._folder = folder
         self._progress = progress
         self.warnings: list[str] = []
+        without = unscored(options, table)
+        self._scored = without is None
+        if without is not None:
+            self.warnings.append(
+                f"{table.sources[0].label} has no response: its rows can be predicted, not scored"
+            )
+            options = without
+        self._options = options
         self._ids = id_column(table, options, folder, self.warnings)
         self._formula: FormulaBlocks | None = None
         self._blocks: TableBlocks | FormulaBlocks
@@ -193,6 +200,7 @@ class Prepared:
             progress=lambda done: self._report(done, self._table.n_rows, "formula"),
             fitted=options.like and options.like["formula"],
             ids=self._ids,
+            scored=self._scored,
         )
 
     def _report(self, done: int, total: int | None, phase: str) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.special import expit
 
 import streammc
-from streammc import facts
+from streammc import facts, from_table
 from streammc.errors import (
     ConfigError,
     DataError,
@@ -172,6 +173,23 @@ def test_log_score_keeps_its_digits_where_a_chance_is_almost_one(tmp_path, data)
     _, y = arrays_of(data)
     exact = np.where(y == 1, -np.log1p(np.exp(-30.0)), -30.0).mean()
     assert facts(found)["log_score"] == pytest.approx(exact, rel=1e-12)
+
+
+def test_rows_without_a_response_have_the_same_means_and_no_score(tmp_path):
+    rng = np.random.default_rng(4)
+    table = pd.DataFrame({"a": rng.normal(size=400), "b": rng.normal(size=400)})
+    late = table.assign(y=(rng.random(400) < expit(table["a"])).astype(int))
+    train = from_table(late, response="y", dtype="float64")
+    made = make_run(tmp_path / "run", logistic(), train, some_draws(TRUTH))
+    scored = streammc.predict(made, from_table(late, like=train), by="a", bins=4)
+    with pytest.warns(UserWarning, match="predicted, not scored"):
+        new = from_table(table, like=train)
+    found = streammc.predict(made, new, by="a", bins=4)
+    for name in ("mean", "q5", "q95", "group_mean"):
+        np.testing.assert_array_equal(scored[name], found[name])
+    assert facts(found)["auc"] is None
+    assert facts(found)["log_score"] is None
+    assert facts(scored)["log_score"] < 0.0
 
 
 def test_groups_of_a_covariate(tmp_path, run, data):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+import zarr
 
 from streammc.errors import ConfigError, DataError
 from streammc.stores.covariate import covariate
@@ -51,6 +52,36 @@ def test_rows_are_those_of_encode_rows(options):
     if train.attributes["offset"]:
         offset = np.concatenate([part.offset for part in rows])
         np.testing.assert_array_equal(like._arrays[2], offset)
+
+
+@pytest.mark.parametrize("path", [None, "new.zarr"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"formula": "y ~ x1 + C(g) + offset(x2)", "weight": "w"},
+        {"formula": "I(y + 1) ~ x1 - 1"},
+        {"response": "y", "features": ["x1", "x2"], "offset": "x3"},
+        {"response": "y", "features": ["x1"], "trials": "w", "standardize": False},
+    ],
+)
+def test_the_response_may_be_missing(options, path, tmp_path):
+    train = from_table(TRAIN, dtype="float64", **options)
+    scored = from_table(TEST, like=train, dtype="float64")
+    place = path and tmp_path / path
+    with pytest.warns(UserWarning, match="has no response: its rows can be predicted, not scored"):
+        new = from_table(TEST.drop(columns=["y", "w"]), path=place, like=train, dtype="float64")
+    assert new.response is None
+    assert new.attributes["weight"] is None
+    assert scored.feature_names == new.feature_names
+    X = new._arrays[0] if place is None else zarr.open_group(place, mode="r")["X"][:]
+    np.testing.assert_array_equal(X, scored._arrays[0])
+    assert new.attributes["offset"] == scored.attributes["offset"]
+
+
+def test_part_of_a_response_is_refused():
+    train = from_table(TRAIN, formula="I(y / w) ~ x1")
+    with pytest.raises(DataError, match="expected the column 'w'"):
+        from_table(TEST.drop(columns=["w"]), like=train)
 
 
 def test_additive_splines_of_eight_covariates_have_81_columns():
