@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, reduce
+from importlib.util import find_spec
 from threading import Lock
 from typing import Any, Generic, TypeVar
 from uuid import uuid4
@@ -30,6 +31,10 @@ from streammc.errors import ConfigError, UnavailableError
 from streammc.numerics.threads import available_threads
 from streammc.protocols import PassTask, PieceTask
 from streammc.stores.blocks import Block
+
+_WORKER_SECONDS = 30.0
+"""How long a cluster may have no worker."""
+_POLL_SECONDS = 5.0
 
 T = TypeVar("T")
 Progress = Callable[[int, int], None]
@@ -167,12 +172,52 @@ def _run_there(
                 if progress is not None:
                     progress(len(seen), len(blocks))
 
+    _require_workers(client)
     client.subscribe_topic(name, count)
     try:
         future = client.compute(_graph(task, blocks, name, name), optimize_graph=False)
-        return future.result()  # type: ignore[no-any-return]
+        return _result(future, client)  # type: ignore[no-any-return]
     finally:
         client.unsubscribe_topic(name)
+
+
+def _require_workers(client: Any) -> None:
+    """Refuse a cluster that cannot do the work: tasks would wait for ever."""
+    try:
+        client.wait_for_workers(1, timeout=_WORKER_SECONDS)
+    except TimeoutError:
+        raise _no_worker(client) from None
+    found = client.run(find_spec, "streammc")
+    without = [worker for worker, spec in found.items() if spec is None]
+    if without:
+        address = client.scheduler.address
+        raise UnavailableError(
+            f"expected streammc on every worker of {address}, found {len(without)} of {len(found)} "
+            f"without it ({without[0]}): install the same version there"
+        )
+
+
+def _result(future: Any, client: Any) -> Any:
+    """Wait for a result, unless all workers are gone for too long."""
+    alone = 0.0
+    while True:
+        try:
+            return future.result(timeout=_POLL_SECONDS)
+        except TimeoutError:
+            if future.done():  # the task raised it
+                raise
+        alone = 0.0 if client.scheduler_info()["workers"] else alone + _POLL_SECONDS
+        if alone >= _WORKER_SECONDS:
+            future.cancel()
+            raise _no_worker(client)
+
+
+def _no_worker(client: Any) -> UnavailableError:
+    address = client.scheduler.address
+    return UnavailableError(
+        f"expected a worker at the scheduler {address}, found none for {_WORKER_SECONDS:g} s: "
+        f"start one with 'dask worker {address}', or omit --scheduler"
+    )
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import pytest
 
 from streammc.errors import ConfigError, StoreError, UnavailableError
 from streammc.protocols import RowBlock
-from streammc.stores import from_arrays, open_store
+from streammc.stores import from_arrays, full_pass, open_store
 from streammc.stores.blocks import MemoryBlock
 from streammc.stores.full_pass import run
 
@@ -215,6 +215,38 @@ def test_no_cluster_at_the_address_is_unavailable(table, monkeypatch: pytest.Mon
     monkeypatch.setattr(distributed, "Client", refuse)
     with pytest.raises(UnavailableError, match="tcp://127"):
         open_store(table.path).reduce(Sums(), scheduler="tcp://127.0.0.1:1")
+
+
+class Leaving(Sums):
+    """A pass during which every worker goes away."""
+
+    def map(self, block: RowBlock) -> np.ndarray:
+        time.sleep(3.0)
+        return super().map(block)
+
+
+def test_a_cluster_that_cannot_work_is_unavailable(table, monkeypatch: pytest.MonkeyPatch) -> None:
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr(full_pass, "_WORKER_SECONDS", 1.0)
+    monkeypatch.setattr(full_pass, "_POLL_SECONDS", 0.25)
+    store = open_store(table.path)
+    options = {"threads_per_worker": 1, "processes": False, "dashboard_address": None}
+    with (
+        distributed.LocalCluster(n_workers=0, **options) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        with pytest.raises(UnavailableError, match="found none for 1 s: start one with"):
+            store.reduce(Sums(), scheduler=client)
+        cluster.scale(1)
+        client.wait_for_workers(1)
+        with monkeypatch.context() as patch:
+            patch.setattr(client, "run", lambda *_: {"tcp://a:1": None, "tcp://b:1": "there"})
+            with pytest.raises(UnavailableError, match=r"found 1 of 2 without it \(tcp://a:1\)"):
+                store.reduce(Sums(), scheduler=client)
+        with monkeypatch.context() as patch:
+            patch.setattr(client, "scheduler_info", lambda: {"workers": {}})
+            with pytest.raises(UnavailableError, match="expected a worker at"):
+                store.reduce(Leaving(), scheduler=client)
 
 
 def test_a_cluster_gives_the_same_bits_and_the_same_errors(table, sample) -> None:
