@@ -14,7 +14,7 @@ from streammc.cli.values import LocalPath, Names, WholeNumber
 
 
 @command("ingest", configurable=True, short_help="Make a store from CSV, Parquet or Arrow files.")
-@path_argument("sources", nargs=-1, required=True)
+@path_argument("sources", nargs=-1)
 @path_argument("store")
 @setting("--formula", metavar="TEXT", help="'y ~ x + C(g)': response and features in one.")
 @setting("--like", type=LocalPath(), help="A store: its columns, fitted formula and scale again.")
@@ -55,6 +55,11 @@ def ingest(output: Output, /, sources: tuple[str, ...], store: str, **options: A
     from streammc.stores.store import open_store
     from streammc.stores.verify import info
 
+    if not sources:
+        raise click.UsageError(
+            f"expected the files to read and then the store to make, found {store!r} alone: write "
+            f"streammc ingest {store} NAME.zarr"
+        )
     like = options["like"]
     if options["shuffle"] is None:
         options["shuffle"] = like is None

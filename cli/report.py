@@ -122,12 +122,19 @@ def ratio_text(ratios: Mapping[str, Any]) -> str:
     """Return one line per coefficient: the factor for one unit of the table's column."""
     columns = ("median", "q5", "q95")
     rows = [
-        [label, *(_cell(name, entry.get(name)) for name in columns)]
+        [label, *(_factor(entry.get(name)) for name in columns)]
         for label, entry in ratios["parameters"].items()
     ]
     if not rows:
         return ""
     return table([f"{ratios['kind']}, per unit of the column", *columns], rows)
+
+
+def _factor(value: float | None) -> str:
+    """Return a factor; one near 1 with two digits of its distance from it."""
+    if value is None or not 0.0 < abs(value - 1.0) < 0.01:
+        return number(value)
+    return f"{value:.{min(1 - math.floor(math.log10(abs(value - 1.0))), 15)}f}"
 
 
 def _cell(column: str, value: float | None) -> str:

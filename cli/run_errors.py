@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import sys
 import traceback
 from collections.abc import Sequence
 from typing import Final
@@ -64,6 +65,9 @@ def _name(error: OSError) -> str:
 
 def report(error: BaseException, words: Sequence[str]) -> int:
     """Print ``error`` as the command line ``words`` asks, and return the exit code."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        print(error.format_message(), file=sys.stderr)
+        return error.exit_code
     code, name, message = classify(error)
     if asked(words, "--debug"):
         traceback.print_exception(error)

@@ -132,7 +132,11 @@ def check_types(table: Table, names: Sequence[str]) -> None:
     if bad:
         name, label, type_ = bad[0]
         more = f" (and {len(bad) - 1} more columns)" if len(bad) > 1 else ""
+        if str(type_).startswith(("date", "timestamp", "time")):
+            found = f"dates ({type_}){more}: make them days, or text for a factor, or"
+        else:
+            found = f"the type {type_}{more}: encode it as numbers, or"
         raise DataError(
-            f"expected numbers in column {name!r} of {label}, found the type {type_}{more}: "
-            "leave it out with --features, or encode it as numbers"
+            f"expected numbers in column {name!r} of {label}, found {found} leave it out with "
+            "--features or of the --formula"
         )

@@ -15,7 +15,7 @@ _OMIT: Final = "leave the column out with --features"
 
 # In the order in which they are reported; the name, what was expected, the advice.
 _KINDS: Final[dict[str, tuple[str, str]]] = {
-    "text": ("numbers", _OMIT + ", or encode it as numbers"),
+    "text": ("numbers", _OMIT + ", or take it as a factor: --formula 'y ~ C(column)'"),
     "something else": ("true or false", "write the column in one way"),
     "large integers": (
         "integers up to 2**53",

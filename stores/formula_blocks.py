@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,30 @@ from streammc.stores.formula import Design, is_factor, read_design, remembering
 from streammc.stores.formula_fit import Distinct, Fitter, TextLevels, fitter
 from streammc.stores.formula_nodes import Call, Column, Node, Operation, columns_of, label, walk
 from streammc.stores.formula_rows import FormulaRows, RowReport, other_columns
-from streammc.stores.formula_terms import Terms, read_terms
+from streammc.stores.formula_terms import Terms, read_terms, refuse_powers
 from streammc.stores.formula_values import Codes, State, finite
 from streammc.stores.row_ids import IdColumn
 from streammc.stores.sources import Table
 from streammc.stores.table_blocks import block_rows
 
 _TESTS = frozenset({"<", "<=", ">", ">=", "==", "!="})
+
+
+_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]{1,3}(\.?[0-9]{3})*,[0-9]+")
+
+
+def decimal_commas(design: Design) -> list[str]:
+    """Return a line for each factor whose levels are numbers with a decimal comma."""
+    lines = []
+    for name, state in design.states.items():
+        levels = [level for level in state.get("levels", ()) if isinstance(level, str)]
+        found = [level for level in levels if _DECIMAL_COMMA.fullmatch(level)]
+        if found and len(found) * 2 > len(levels):
+            lines.append(
+                f"{name} is text, a factor of {len(levels)} levels that look like numbers with a "
+                f"decimal comma ({found[0]!r}): write them with a point to have one column"
+            )
+    return lines
 
 
 class FormulaBlocks:
@@ -78,6 +96,8 @@ class FormulaBlocks:
         self._progress = progress
         self._scored = scored
         terms = read_terms(text)
+        if fitted is None:
+            refuse_powers(text)
         own = [terms.response] if scored else []
         if terms.offsets and others.get("offset") is not None:
             raise ConfigError("expected one offset, found offset(...) in the formula and --offset")

@@ -111,6 +111,28 @@ def read_terms(text: object) -> Terms:
     return found
 
 
+def refuse_powers(text: str) -> None:
+    """Refuse ``x ** 2`` as a term: in the algebra of terms it is ``x``.
+
+    Formulas of stores that were made before are read all the same.
+
+    Raises
+    ------
+    ConfigError
+        Saying where, and what was probably meant.
+    """
+    tokens, depth = tokenize(text), 0
+    for before, here, after in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        depth += (before.text == "(") - (before.text == ")")
+        lone = before.kind in ("name", "column") and after.kind == "number" and depth == 0
+        if lone and here.text in ("**", "^"):
+            x, power = before.text, after.text
+            advice = (
+                f"a power of a term is the term itself; write I({x} ** {power}) or poly({x}, 2)"
+            )
+            raise refused(repr(here.text), here.position, advice)
+
+
 def _words(text: object, nodes: dict[Node, str]) -> list[str]:
     """Return the formula with a placeholder for each column and call."""
     tokens = tokenize(text)

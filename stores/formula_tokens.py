@@ -31,7 +31,7 @@ _ADVICE: Final = {
     ".": "write the columns out; a name with a dot goes into backquotes, `a.b`",
     "{": "write a calculation as I(...)",
     "%": "write interactions with ':' and '*'",
-    "|": "one formula has one right side",
+    "|": "groups as in (1 | g) are no part of a formula; C(g) takes them as a factor",
     '"': "a string has no quotes or backslashes in it",
     "'": "a string has no quotes or backslashes in it",
     "`": "a name in backquotes has no backquote, backslash or control character",

@@ -15,7 +15,7 @@ from streammc.rng import Role, stream
 from streammc.stores.columns import INTERCEPT, Columns, choose_columns, text_columns
 from streammc.stores.csv_source import NotANumberError
 from streammc.stores.faults import Faults
-from streammc.stores.formula_blocks import FormulaBlocks
+from streammc.stores.formula_blocks import FormulaBlocks, decimal_commas
 from streammc.stores.memory import LARGEST
 from streammc.stores.options import Options, unscored
 from streammc.stores.records import Encoding
@@ -73,6 +73,7 @@ class Prepared:
             self._formula = self._blocks = self._fit(options.formula)
             self._options = replace(options, intercept=self._formula.design.terms.intercept)
             self.columns: Columns = self._formula.columns
+            self.warnings += decimal_commas(self._formula.design)
         else:
             self.columns = choose_columns(
                 table,
@@ -251,7 +252,8 @@ class Prepared:
             return error
         return DataError(
             f"expected numbers in column {names[0]!r} of {self._table.sources[0].label}, found "
-            f"{found}: leave it out with --features, or convert it to numbers"
+            f"{found}: leave it out with --features, or take it as a factor: "
+            f"--formula 'y ~ C({names[0]})'"
         )
 
     def _check(self) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from streammc.control_variates.mode_words import ADVICE
 from streammc.control_variates.tails import LARGEST_PERTURBATION
+from streammc.diagnostics.text import percent
 from streammc.protocols import Model, Sampler
 from streammc.samplers.metropolis_mint import TEMPERED
 from streammc.samplers.metropolis_options import APPROXIMATE
@@ -89,7 +90,7 @@ def summary_warnings(
         lines += noise_warnings(sampling)
     if sampling.get("negative_signs"):
         lines.append(
-            f"{100.0 * sampling['negative_signs']:.2g} % of the draws have a negative sign: weight "
+            f"{percent(sampling['negative_signs'])} of the draws have a negative sign: weight "
             "them by it, as this summary does and ArviZ does not"
         )
     if sampling["deff"] is not None and sampling["deff"] > DEFF_WARNING:
@@ -171,7 +172,7 @@ def edge_warnings(sampling: dict[str, Any]) -> list[str]:
         )
     if sampling.get("beyond_edge", 0.0) > EDGE_WARNING:
         lines.append(
-            f"{100.0 * sampling['beyond_edge']:.2g} % of the iterations came beyond the edge of "
+            f"{percent(sampling['beyond_edge'])} of the iterations came beyond the edge of "
             "the region on which hmc-ecs samples: the posterior may be wider than it; use hmc"
         )
     return lines
@@ -182,7 +183,7 @@ def bias_warnings(sampling: dict[str, Any]) -> list[str]:
     lines = []
     bias = sampling["predicted_variance_bias"]
     if bias is None or bias > BIAS_WARNING:
-        size = "without bound" if bias is None else f"by {100.0 * bias:.2g} %"
+        size = "without bound" if bias is None else f"by {percent(bias)}"
         lines.append(
             f"{sampling['sampler']} is biased: at this step size the variances are predicted to "
             f"be off {size}; use a smaller --step-size, a larger --subsample-size, or hmc-ecs"
@@ -212,12 +213,12 @@ def decision_warnings(sampling: dict[str, Any]) -> list[str]:
     if sampling["decision_error_unknown"]:
         lines.append(
             f"{sampling['sampler']} could not tell the error of "
-            f"{100.0 * sampling['decision_error_unknown']:.2g} % of its decisions: their terms are "
+            f"{percent(sampling['decision_error_unknown'])} of its decisions: their terms are "
             "too few or too heavy-tailed; use more rows a decision, or hmc-ecs"
         )
     if sampling["forced"] > FORCED_WARNING:
         lines.append(
-            f"{100.0 * sampling['forced']:.2g} % of the decisions looked at all rows, or were "
+            f"{percent(sampling['forced'])} of the decisions looked at all rows, or were "
             "skipped: use control variates, shorter steps or a higher temperature"
         )
     return lines
@@ -252,7 +253,7 @@ def noise_warnings(sampling: dict[str, Any]) -> list[str]:
         )
     if sampling["decision_error_unknown"] > UNKNOWN_WARNING:
         lines.append(
-            f"{100.0 * sampling['decision_error_unknown']:.2g} % of the draws rest on an estimate "
+            f"{percent(sampling['decision_error_unknown'])} of the draws rest on an estimate "
             "with one row that is most of its variance, which cannot be called normal; use "
             "control_variate=2 or a larger subsample_size"
         )

@@ -11,6 +11,7 @@ import numpy as np
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.gradient_noise import gradient_noise
 from streammc.control_variates.plan import Plan
+from streammc.diagnostics.text import percent
 from streammc.errors import ConfigError, RefusedError
 from streammc.estimators.target import Base
 from streammc.numerics.blas import single_threaded
@@ -108,7 +109,7 @@ def tune(
         "variance_ratio": [float(v) for v in variance / cv.posterior_sd() ** 2],
         "gradient_noise": loudest,
     }
-    told = f"by {100.0 * bias:.2g} %" if math.isfinite(bias) else "without bound"
+    told = f"by {percent(bias)}" if math.isfinite(bias) else "without bound"
     reason = (
         f"biased: at step size {step:.3g} the variances are predicted to be off {told}, by step "
         "size and noise, on the Laplace approximation"

@@ -47,10 +47,19 @@ def test_unknown_command_is_answered_with_the_likely_one() -> None:
 
 
 def test_a_command_without_words_prints_help_or_says_what_is_missing() -> None:
-    assert "Usage" in streammc().out + streammc().err
+    done = streammc()
+    assert 2 == done.code
+    assert done.err.startswith("Usage: streammc [OPTIONS] COMMAND")
+    assert len(done.err.splitlines()) > 20
     done = streammc("info")
     assert 2 == done.code
     assert "PATH" in done.err
+
+
+def test_ingest_with_one_path_asks_for_the_store_to_make() -> None:
+    done = streammc("ingest", "flights.csv")
+    assert 2 == done.code
+    assert "found 'flights.csv' alone: write streammc ingest flights.csv NAME.zarr" in done.err
 
 
 def test_the_program_returns_its_exit_code() -> None:

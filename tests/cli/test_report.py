@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from streammc.cli.output import Output
-from streammc.cli.report import check_limits, parameter_table, show_run
+from streammc.cli.report import check_limits, parameter_table, ratio_text, show_run
 
 
 def parameters(r_hat: float | None = 1.004, ess: float | None = 500.0) -> dict[str, Any]:
@@ -13,6 +13,12 @@ def parameters(r_hat: float | None = 1.004, ess: float | None = 500.0) -> dict[s
     entry: dict[str, float | None] = dict.fromkeys(names, 0.25)
     entry |= {"r_hat": r_hat, "ess_bulk": ess, "ess_tail": 450.0}
     return {"beta[a]": entry, "beta[b]": dict(entry, r_hat=1.001)}
+
+
+def test_a_factor_near_1_keeps_its_digits() -> None:
+    entry = {"median": 1.0000123, "q5": 0.9999981, "q95": 1.25}
+    text = ratio_text({"kind": "odds ratio", "parameters": {"beta[a]": entry}})
+    assert ["beta[a]", "1.000012", "0.9999981", "1.25"] == text.splitlines()[1].split()
 
 
 @pytest.mark.parametrize(

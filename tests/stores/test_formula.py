@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -283,3 +284,12 @@ def test_a_store_with_a_formula_is_described(tmp_path: Path) -> None:
     assert (0, True) == (again.code, "nothing to do" in again.err)
     other = streammc("ingest", source, tmp_path / "s", "--formula", "late ~ month")
     assert 78 == other.code
+
+
+def test_a_factor_of_numbers_with_a_decimal_comma_is_warned_of():
+    table = pd.DataFrame({"y": [0, 1, 0, 1], "price": ["1,5", "2,5", "1.200,5", "n"]})
+    with pytest.warns(UserWarning, match=r"price is text, a factor of 4 levels .*decimal comma"):
+        from_table(table, formula="y ~ price")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        from_table(table.assign(price=["a,5", "b", "1,5", "c"]), formula="y ~ price")

@@ -72,7 +72,7 @@ FORMULAS = {
     "y ~ 'x'": "only terms",
     "y ~ 1e3:x": "exponent",
     "y ~ x.z": "backquotes",
-    "y ~ x | z": "one right side",
+    "y ~ x | z": "groups as in",
     "y ~ I(x == 1 == 2)": "no column",
     "y ~ I(x + z == 'a')": "no column",
 }
@@ -194,3 +194,17 @@ def test_knot_outside_the_data_is_named():
     frame = pd.DataFrame({"y": [0.0, 1.0, 2.0, 3.0], "x": [0.0, 1.0, 2.0, 3.0]})
     with pytest.raises(DataError, match=r"knots of 'bs.*between the bounds 0 and 3, found 5"):
         from_table(frame, formula="y ~ bs(x, knots=[1, 5], degree=2)")
+
+
+@pytest.mark.parametrize("formula", ["y ~ x^2", "y ~ z + x ** 2", "y ~ `x`^2 - 1"])
+def test_a_power_of_a_column_is_refused_and_only_when_it_is_fitted(formula: str) -> None:
+    table = pd.DataFrame({"x": [1.0, 2.0], "z": [3.0, 5.0], "y": [0, 1]})
+    with pytest.raises(ConfigError, match=r"is the term itself; write I\(`?x`? \*\* 2"):
+        from_table(table, formula=formula)
+    assert "x" in read_terms(formula).columns
+
+
+@pytest.mark.parametrize("formula", ["y ~ I(x ** 2)", "y ~ (x + z)^2", "y ~ I((x) ** 2) + (z)"])
+def test_other_powers_are_allowed(formula: str) -> None:
+    table = pd.DataFrame({"x": [1.0, 2.0, 4.0], "z": [3.0, 5.0, 5.5], "y": [0, 1, 1]})
+    assert from_table(table, formula=formula).n_rows == 3

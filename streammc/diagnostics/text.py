@@ -1,0 +1,15 @@
+"""Numbers in messages."""
+
+from __future__ import annotations
+
+
+def percent(share: float) -> str:
+    """Return a share as per cent, to two digits and without an exponent.
+
+    Examples
+    --------
+    >>> percent(1.0), percent(0.0123), percent(12.5), percent(0.0)
+    ('100 %', '1.2 %', '1300 %', '0 %')
+    """
+    rounded = float(f"{100.0 * share:.2g}")
+    return f"{rounded:.10f}".rstrip("0").rstrip(".") + " %"
