@@ -29,7 +29,7 @@ def model_digest(model: Model) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ControlVariates:
     """Taylor expansion of the log-likelihood at ``theta_star``, and what certifies it.
 
@@ -90,6 +90,12 @@ class ControlVariates:
     row_order: float
     row_order_rows: int
     stamps: Index = field(repr=False)
+
+    def __repr__(self) -> str:
+        """Return the sizes, and how far the expansion is from the mode."""
+        decrement = self.certificate.get("decrement")
+        far = "" if decrement is None else f", {decrement:.2g} posterior sd from the mode"
+        return f"<ControlVariates: {self.dim} parameters, {self.n_rows} rows{far}>"
 
     @property
     def dim(self) -> int:

@@ -32,7 +32,10 @@ SCALED: Final = "scaled"
 """Families, in descriptions, of priors by name: with numbers, and before the data are seen."""
 
 
-@dataclass(frozen=True)
+_SHOWN: Final = 6
+
+
+@dataclass(frozen=True, repr=False)
 class NamedPriors:
     """A prior per parameter, with fixed defaults for the others.
 
@@ -66,6 +69,12 @@ class NamedPriors:
         flags = positive_flags(labels, positive)
         return assemble(labels, flags, self.each(labels, flags), defaults)
 
+    def __repr__(self) -> str:
+        """Return the first priors by name, and how many there are."""
+        shown = ", ".join(f"{name!r}: {prior!r}" for name, prior in self.priors[:_SHOWN])
+        more = f", ... {len(self.priors)} in all" if len(self.priors) > _SHOWN else ""
+        return f"{type(self).__name__}({{{shown}{more}}})"
+
     def each(self, labels: Sequence[str], positive: Sequence[bool]) -> list[FamilyPrior | None]:
         """Return the prior of every label, ``None`` where it is the fixed default."""
         priors = dict(self.priors)
@@ -85,7 +94,7 @@ class NamedPriors:
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ScaledPriors(NamedPriors):
     """Priors of some parameters by name; the defaults of the others scale with the data.
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, overload
 
 import numpy as np
 from scipy.special import betaln
 
+from streammc.errors import ConfigError
 from streammc.numerics.prior import LAPLACE, NORMAL, STUDENT_T
 from streammc.priors.family import HALF_LOG_2PI, Family, FamilyPrior, build, table_rows
 from streammc.priors.per_coefficient import Option
@@ -54,17 +55,23 @@ LAPLACE_FAMILY: Final = Family(
 )
 
 
-def normal(scale: Option = 10.0, *, location: Option = 0.0) -> FamilyPrior:
+@overload
+def normal(scale: Option = ..., *, location: Option = ...) -> FamilyPrior: ...
+@overload
+def normal(location: Option, scale: Option, /) -> FamilyPrior: ...
+def normal(*given: Option, **named: Option) -> FamilyPrior:
     """Return independent normal priors, ``theta_j ~ Normal(location_j, scale_j)``.
+
+    ``normal(scale)``, or ``normal(location, scale)`` as in the text form.
 
     Parameters
     ----------
     scale
         Standard deviation, on the store's scale, intercept included: a number for all,
         a sequence with one per coefficient, or a mapping from label to number with
-        ``"*"`` for the rest.
+        ``"*"`` for the rest. Default: 10.
     location
-        Mean, in the same forms; a mapping without ``"*"`` means 0 for the rest.
+        Mean, in the same forms; a mapping without ``"*"`` means 0 for the rest. Default: 0.
 
     Raises
     ------
@@ -77,8 +84,20 @@ def normal(scale: Option = 10.0, *, location: Option = 0.0) -> FamilyPrior:
     >>> prior = normal(scale={"beta[Intercept]": 20.0, "*": 2.5})
     >>> prior.table(["beta[Intercept]", "beta[age]"])[:, 2]
     array([20. ,  2.5])
+    >>> normal(0, 5) == normal(scale=5.0) == normal(5)
+    True
     """
-    return build(NORMAL_FAMILY, scale=scale, location=location)
+    names = ("location", "scale") if len(given) == 2 else ("scale",)
+    wrong = sorted({*named} - {"location", "scale"}) or [
+        n for n in names[: len(given)] if n in named
+    ]
+    if len(given) > 2 or wrong:
+        raise ConfigError(
+            f"expected normal(scale), normal(location, scale) or names, found {len(given)} numbers"
+            + (f" and {', '.join(wrong)}" if wrong else "")
+        )
+    options = {"scale": 10.0, "location": 0.0, **dict(zip(names, given, strict=False)), **named}
+    return build(NORMAL_FAMILY, **options)
 
 
 def student_t(df: Option, location: Option = 0.0, scale: Option | None = None) -> FamilyPrior:

@@ -10,7 +10,7 @@ import numpy as np
 
 from streammc.errors import ConfigError
 from streammc.numerics.prior import COLUMNS, CONSTANT, KIND, LOCATION, SCALE, SHAPE
-from streammc.priors.per_coefficient import Option, Setting, describe, expand, freeze
+from streammc.priors.per_coefficient import Option, Setting, brief, describe, expand, freeze
 from streammc.protocols import Matrix, Vector
 
 Rows = Callable[..., Matrix]
@@ -35,7 +35,7 @@ class Family:
     """What a mapping without ``"*"`` means for the labels that it does not name."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FamilyPrior:
     """One family for every parameter it is given to; build it with ``streammc.priors``."""
 
@@ -93,6 +93,12 @@ class FamilyPrior:
 
         flags = positive_flags(labels, positive)
         return assemble(labels, flags, [None if flag else self for flag in flags], defaults or {})
+
+    def __repr__(self) -> str:
+        """Return the call that makes it, long sequences cut."""
+        order = self.family.parameters
+        shown = sorted(self.settings, key=lambda pair: order.index(pair[0]))
+        return f"{self.family.name}({', '.join(f'{name}={brief(v)}' for name, v in shown)})"
 
     def describe(self) -> dict[str, Any]:
         """Return the family and its settings as JSON types."""

@@ -112,3 +112,13 @@ def describe(setting: Setting) -> object:
     if isinstance(setting[0], tuple):
         return dict(setting)
     return list(setting)
+
+
+def brief(setting: Setting) -> str:
+    """Return the setting for a person: numbers to six digits, at most four of them."""
+    if isinstance(setting, float):
+        return f"{setting:g}"
+    shown = [f"{v[0]!r}: {v[1]:g}" if isinstance(v, tuple) else f"{v:g}" for v in setting[:4]]
+    more = ", ..." if len(setting) > 4 else ""
+    opening, closing = "{}" if isinstance(setting[0], tuple) else "[]"
+    return f"{opening}{', '.join(shown)}{more}{closing}"

@@ -252,3 +252,28 @@ def test_the_table_is_contiguous_float64() -> None:
     assert (7, 5) == table.shape
     assert np.float64 == table.dtype
     assert table.flags.c_contiguous
+
+
+def test_normal_takes_location_and_scale_as_its_text_does() -> None:
+    assert normal(0, 5) == normal(scale=5) == priors.parse("normal(0, 5)") == normal(5)
+    assert normal(1.0, 2.0) == normal(2.0, location=1.0)
+    for given, named in (
+        ((1, 2, 3), {}),
+        ((1, 2), {"scale": 3}),
+        ((1,), {"scale": 2}),
+        ((), {"sd": 1}),
+    ):
+        with pytest.raises(
+            ConfigError, match="expected normal\\(scale\\), normal\\(location, scale"
+        ):
+            normal(*given, **named)
+
+
+def test_priors_are_shown_as_the_calls_that_make_them() -> None:
+    assert repr(student_t(3, 0, 2.5)) == "student_t(df=3, location=0, scale=2.5)"
+    assert repr(normal([1.0] * 9)) == "normal(location=0, scale=[1, 1, 1, 1, ...])"
+    assert repr(normal({"beta[a]": 2.0, "*": 1.0})).startswith("normal(location=0, scale={'")
+    many = as_prior({f"beta[x{j}]": normal() for j in range(500)})
+    assert len(repr(many)) < 400
+    assert repr(many).endswith("500 in all})")
+    assert len(repr(models.logistic(prior=many))) < 500
