@@ -46,6 +46,8 @@ def local_path(path: str | os.PathLike[str]) -> Path:
     ConfigError
         If it is a URL (whose credentials are not repeated) or cannot be a path.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise ConfigError(f"expected a path, found {type(path).__name__}")
     text = os.fspath(path)
     scheme = _SCHEME.match(text)
     if scheme:

@@ -201,6 +201,20 @@ def translate_input(error: OSError, label: str) -> StreammcError:
     return StorageIOError(f"cannot read {label}: {reason}; check the disk")
 
 
+def _remedy(item: Any) -> str:
+    """Return how to make a table of something else."""
+    module = type(item).__module__.partition(".")[0]
+    if module.startswith("dask"):
+        return "use streammc.from_dask for Dask frames"
+    if module == "xarray":
+        return "use streammc.from_xarray for xarray"
+    if hasattr(item, "collect"):
+        return "collect() it first, or ingest its files"
+    if hasattr(item, "files"):
+        return "ingest its files"
+    return "use streammc.from_arrays for arrays"
+
+
 def _open_object(item: Any) -> Source:
     from streammc.stores.array_source import ArraySource
     from streammc.stores.arrow_source import MemorySource
@@ -208,10 +222,13 @@ def _open_object(item: Any) -> Source:
     if isinstance(item, ArraySource):
         return item
     wanted = ("__arrow_c_stream__", "__arrow_c_array__")
-    if not isinstance(item, Mapping) and not any(hasattr(item, name) for name in wanted):
+    foreign = type(item).__module__.partition(".")[0] == "xarray"
+    if foreign or (
+        not isinstance(item, Mapping) and not any(hasattr(item, name) for name in wanted)
+    ):
         raise ConfigError(
             f"expected a path, a data frame or an Arrow table, found {type(item).__name__}: "
-            "use streammc.from_arrays for arrays"
+            f"{_remedy(item)}"
         )
     return MemorySource(item)
 

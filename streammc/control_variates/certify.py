@@ -22,6 +22,7 @@ from streammc.control_variates.default_priors import resolved
 from streammc.control_variates.draws import covering_draws
 from streammc.control_variates.expansion import ControlVariates, model_digest
 from streammc.control_variates.first_centre import first_centre
+from streammc.control_variates.kinds import check_kinds, check_progress
 from streammc.control_variates.mode_words import exact_fit_words, mode_words, recorded
 from streammc.control_variates.newton import (
     NotPositiveDefiniteError,
@@ -102,6 +103,8 @@ def compute(
         If a response is outside the support, or the posterior has no mode.
     """
     started = time.perf_counter()
+    check_kinds(dataset, model)
+    check_progress(progress)
     require_rows(model)
     model = resolved(model, dataset)
     dataset = tempered(dataset, Schedule.parse(temperature).final)

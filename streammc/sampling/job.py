@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from streammc.control_variates.default_priors import as_recorded, resolved
 from streammc.control_variates.expansion import ControlVariates
+from streammc.control_variates.kinds import check_kinds, check_progress
 from streammc.errors import ConfigError, RefusedError, SamplingWarning
 from streammc.protocols import Dataset, Model, Sampler
 from streammc.samplers.chain import StoppedError
@@ -249,7 +250,10 @@ def sample(
 
     from streammc.trace.datatree import open_run
 
-    _check_kinds(store, model, sampler)
+    check_kinds(store, model, sampler)
+    check_progress(progress)
+    if audit not in (True, False, "auto"):
+        raise ConfigError(f"expected audit to be True, False or 'auto', found {audit!r}")
 
     interrupted = threading.Event()
     main = threading.current_thread() is threading.main_thread()
@@ -287,18 +291,6 @@ def sample(
     for line in said:
         warnings.warn(line, SamplingWarning, stacklevel=2)
     return tree
-
-
-def _check_kinds(store: object, model: object, sampler: object) -> None:
-    """Refuse what is of another kind, such as a name or a data frame."""
-    wanted = (
-        ("a data set, such as streammc.open_store(path)", store, "fingerprint"),
-        ("a model, such as streammc.models.logistic()", model, "prior_table"),
-        ("a sampler, such as streammc.samplers.hmc(), or None", sampler, "describe"),
-    )
-    for expected, found, attribute in wanted:
-        if found is not None and not hasattr(found, attribute):
-            raise ConfigError(f"expected {expected}, found {type(found).__name__}")
 
 
 def _never() -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from numpy.typing import NDArray
 
 from streammc.control_variates.default_priors import as_recorded
+from streammc.control_variates.kinds import check_kinds, check_progress
 from streammc.errors import ConfigError
 from streammc.protocols import Dataset, Model
 from streammc.sampling import design
@@ -211,7 +212,10 @@ def predict(
     """
     from streammc.trace.datatree import open_rows
 
-    folder = run if isinstance(run, str | os.PathLike) else run.encoding.get("source")
+    check_kinds(store, model)
+    check_progress(progress)
+    known_path = isinstance(run, str | os.PathLike)
+    folder = run if known_path else getattr(run, "encoding", {}).get("source")
     if folder is None:
         raise ConfigError(
             "expected the path of a run, or a run opened from one, found another tree"

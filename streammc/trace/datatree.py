@@ -11,6 +11,7 @@ from typing import Any, Final
 import xarray as xr
 from zarr.storage import LocalStore
 
+from streammc.errors import ConfigError
 from streammc.trace.row_arrays import read_meta
 from streammc.trace.run_directory import RunDirectory
 
@@ -46,6 +47,8 @@ def open_run(path: str | os.PathLike[str], *, verify: bool = True) -> xr.DataTre
     StoreError
         If it is no run, or damaged.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise ConfigError(f"expected the path of a run, found {type(path).__name__}")
     run = RunDirectory.open(path, verify=verify)
     # A store, not a path: "~" or "s3::x" in the name of a directory is only a name.
     store: Any = LocalStore(run.path, read_only=True)
