@@ -8,7 +8,7 @@ def percent(share: float) -> str:
 
     Examples
     --------
-    >>> percent(1.0), percent(0.0123), percent(12.5), percent(0.0)
+    >>> percent(1.0), percent(0.0123), percent(12.6), percent(0.0)
     ('100 %', '1.2 %', '1300 %', '0 %')
     """
     rounded = float(f"{100.0 * share:.2g}")
