@@ -15,6 +15,7 @@ import click
 from streammc.cli.configuration import read_configuration
 from streammc.cli.output import Output
 from streammc.cli.values import LocalPath, NamedPrior, PositiveNumber, Temperature, WholeNumber
+from streammc.first_use import compiling
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -36,7 +37,7 @@ class Command(click.Command):
         chosen = {name: ctx.params.pop(name) for name in PRINTING}
         ctx.params.pop("config", None)
         ctx.obj = output = Output(**chosen)
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), compiling.told_to(output.compiling):
             if not output.debug:
                 # Warnings of other libraries say nothing to the user of a command line.
                 warnings.showwarning = lambda *_, **__: None

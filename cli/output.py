@@ -11,6 +11,7 @@ from pathlib import PurePath
 from typing import Any
 
 from streammc.errors import one_line
+from streammc.first_use import tell
 
 
 def prepare_streams() -> None:
@@ -93,6 +94,15 @@ class Output:
     def warn(self, message: str, **facts: Any) -> None:
         """Tell what the user should know even under ``--quiet``."""
         self.log("warning", message, **facts)
+
+    def compiling(self, seconds: int, over: bool) -> None:
+        """Tell that functions are being compiled, as :func:`streammc.first_use.tell` does."""
+        if self.quiet:
+            return
+        if self.live is None and self.log_format == "text":
+            tell(seconds, over)
+        elif not over and seconds % 4 == 1:
+            self.note(f"compiling, once, a minute or two: {seconds} s", phase="compile")
 
     def result(self, document: Mapping[str, Any], human: str) -> None:
         """Print the result: ``document`` under ``--json``, else ``human``.

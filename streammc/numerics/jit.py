@@ -25,6 +25,10 @@ from numba.core import config as numba_config
 from numba.core import types
 from numba.core.registry import cpu_target
 
+from streammc import first_use
+
+first_use.listen()
+
 f8: Any = types.float64
 i8: Any = types.int64
 vector: Any = types.Array(f8, 1, "C")
