@@ -42,6 +42,7 @@ class Job:
     settings: Mapping[str, Any] | None = None
     """Resolved settings of the command, recorded with the run."""
     temperature: float | str = 1.0
+    overwrite: bool = False
 
     @property
     def tempered(self) -> Any:
@@ -153,6 +154,7 @@ def execute(output: Output, interruption: Interruption, job: Job) -> dict[str, A
                 attributes={"settings": dict(job.settings or {})},
                 sampler_reason=job.sampler_reason,
                 temperature=job.temperature,
+                overwrite=job.overwrite,
             )
     finally:
         if RunDirectory.exists(job.path):

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from streammc.cli.options import SEED, command, path_argument, setting
+from streammc.cli.options import SEED, command, overwrite_option, path_argument, setting
 from streammc.cli.output import Output, fields
 from streammc.cli.progress import Progress
 from streammc.cli.receipt import Receipt, describe_inputs, make_once, require_apart
@@ -48,8 +48,11 @@ from streammc.cli.values import LocalPath, Names, WholeNumber
     show_default=True,
     help="Chunks as files that are mapped into memory.",
 )
+@overwrite_option
 @click.pass_obj
-def ingest(output: Output, /, sources: tuple[str, ...], store: str, **options: Any) -> None:
+def ingest(
+    output: Output, /, sources: tuple[str, ...], store: str, overwrite: bool, **options: Any
+) -> None:
     """Make STORE from the files SOURCE..., read twice, in constant memory."""
     from streammc.stores.ingest import ingest as write
     from streammc.stores.store import open_store
@@ -78,10 +81,13 @@ def ingest(output: Output, /, sources: tuple[str, ...], store: str, **options: A
                 list(sources),
                 store,
                 **options,
+                overwrite=overwrite,
                 progress=lambda done, total, phase: progress(phase, done, total),
             )
 
-        result, new = make_once(Receipt(store, asked), lambda: info(store), make)
+        result, new = make_once(
+            Receipt(store, asked), lambda: info(store), make, overwrite=overwrite
+        )
     if not new:
         output.note(f"{store} is already there, made by the same command: nothing to do")
     for line in result.get("warnings", []):

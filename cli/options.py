@@ -103,6 +103,13 @@ def temperature_option(function: F) -> F:
     )(function)
 
 
+def overwrite_option(function: F) -> F:
+    """Add ``--overwrite``; never from the environment or a file."""
+    return click.option(
+        "--overwrite", is_flag=True, help="Replace what an earlier command made at the output."
+    )(function)
+
+
 def scheduler_option(function: F) -> F:
     """Add ``--scheduler``."""
     return setting(

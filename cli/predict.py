@@ -9,6 +9,7 @@ import click
 from streammc.cli.options import (
     code_option,
     command,
+    overwrite_option,
     parse_scheduler,
     path_argument,
     scheduler_option,
@@ -37,6 +38,7 @@ from streammc.cli.values import LocalPath, Share, WholeNumber
 @setting(
     "--bins", type=WholeNumber(1, 10**5), default=100, show_default=True, help="Groups of --by."
 )
+@overwrite_option
 @scheduler_option
 @code_option
 @click.pass_context
@@ -49,6 +51,7 @@ def predict(
     interval: float,
     by: str | None,
     bins: int,
+    overwrite: bool,
     scheduler: str | None,
     allow_code: bool,
 ) -> None:
@@ -100,11 +103,12 @@ def predict(
                 output,
                 **options,
                 trained_on=trained_on,
+                overwrite=overwrite,
                 scheduler=where,
                 progress=progress.of("predict"),
             )
 
-        result, new = make_once(Receipt(output, asked), describe, make)
+        result, new = make_once(Receipt(output, asked), describe, make, overwrite=overwrite)
     if not new:
         printer.note(f"{output} is already there, made by the same command: nothing to do")
     for line in result.get("warnings", []):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +126,18 @@ class Receipt:
                 "writable folder"
             ) from error
 
+    @contextmanager
+    def taken_away(self) -> Iterator[None]:
+        """Have no file while the block runs; put it back if that fails."""
+        old = self.path.read_bytes() if self.path.exists() else None
+        self.remove()
+        try:
+            yield
+        except BaseException:
+            if old is not None:
+                self.path.write_bytes(old)
+            raise
+
     def remove(self) -> None:
         """Take the file back after a failure, whose own error is the one to report."""
         with suppress(OSError):
@@ -136,14 +148,22 @@ def make_once(
     receipt: Receipt,
     describe: Callable[[], Mapping[str, Any]],
     make: Callable[[], Mapping[str, Any]],
+    *,
+    overwrite: bool = False,
 ) -> tuple[dict[str, Any], bool]:
     """Return the result of ``make``, or of the command before, and whether it is new.
 
     The receipt is written first: a kill between output and receipt must not make the
-    output look foreign to the same command.
+    output look foreign to the same command. With ``overwrite`` it is taken away first and
+    written last: a kill must not make the old output look like the new one.
     """
     from streammc.stores.partial import refuse_existing
 
+    if overwrite:
+        with receipt.taken_away():
+            result = plain(make())
+        receipt.write(result)
+        return result, True
     kept = receipt.kept(describe)
     if kept is not None:
         return kept, False

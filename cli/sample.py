@@ -13,6 +13,7 @@ from streammc.cli.options import (
     SEED,
     command,
     model_options,
+    overwrite_option,
     parse_scheduler,
     path_argument,
     scheduler_option,
@@ -43,6 +44,7 @@ SAMPLER_FLAGS = ("subsample_size", "n_blocks", "unit_rows", "step_size", "trajec
 @setting("--trajectory-length", type=PositiveNumber(auto=True), help="In posterior sd; fixed.")
 @setting("--option", type=KeyValue(), multiple=True, help="Any other option of sampler or model.")
 @setting("--audit/--no-audit", default=None, help="Default: where it costs less than the draws.")
+@overwrite_option
 @scheduler_option
 @click.option("--dry-run", is_flag=True, help="Print what it would take; draw nothing.")
 @setting("--check", type=Limits(), help="rhat=1.01,ess=400: exit 1 if the run misses them.")
@@ -65,6 +67,7 @@ def sample(
     temperature: float | str,
     option: tuple[tuple[str, Any], ...],
     audit: bool | None,
+    overwrite: bool,
     scheduler: str | None,
     dry_run: bool,
     check: dict[str, float] | None,
@@ -96,9 +99,10 @@ def sample(
         reason = f"{chosen.name}, because options of its own were given ({', '.join(asked)})"
         printer.note(f"sampler {reason}")
     dataset = open_store(store)
-    if dry_run or not RunDirectory.exists(output):  # a run has the priors that it began with
+    anew = overwrite or not RunDirectory.exists(output)
+    if dry_run or anew:  # a run has the priors that it began with
         built = announced_priors(printer, built, dataset)
-    if seed is None and not RunDirectory.exists(output) and not dry_run:
+    if seed is None and anew and not dry_run:
         seed = secrets.randbits(32)
         printer.note(f"seed {seed}: new, kept with the run", seed=seed)
     settings = {
@@ -134,6 +138,7 @@ def sample(
         sampler_reason=reason,
         settings=settings,
         temperature=temperature,
+        overwrite=overwrite,
     )
     if control_variates is not None:
         kept = ControlVariates.open(control_variates, job.tempered, built)

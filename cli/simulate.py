@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from streammc.cli.options import SEED, command, path_argument, setting
+from streammc.cli.options import SEED, command, overwrite_option, path_argument, setting
 from streammc.cli.output import Output, fields
 from streammc.cli.progress import Progress
 from streammc.cli.receipt import Receipt, make_once
@@ -32,6 +32,7 @@ from streammc.cli.values import Number, WholeNumber
     show_default=True,
     help="How the design is stored.",
 )
+@overwrite_option
 @click.pass_obj
 def simulate(
     output: Output,
@@ -43,6 +44,7 @@ def simulate(
     intercept: float | None,
     chunk_rows: int | None,
     dtype: str,
+    overwrite: bool,
 ) -> None:
     """Write rows of KIND, such as logistic, with a true theta that is kept in STORE."""
     from streammc.stores.simulate import simulate as write
@@ -63,10 +65,23 @@ def simulate(
 
         def make() -> dict[str, object]:
             show = progress.of("write")
-            write(kind, store, rows, dim, seed, chunk_rows, dtype, show, intercept=intercept)
+            write(
+                kind,
+                store,
+                rows,
+                dim,
+                seed,
+                chunk_rows,
+                dtype,
+                show,
+                intercept=intercept,
+                overwrite=overwrite,
+            )
             return info(store)
 
-        result, new = make_once(Receipt(store, asked), lambda: info(store), make)
+        result, new = make_once(
+            Receipt(store, asked), lambda: info(store), make, overwrite=overwrite
+        )
     if not new:
         output.note(f"{store} is already there, made by the same command: nothing to do")
     facts = {

@@ -10,6 +10,7 @@ import click
 from streammc.cli.options import (
     command,
     model_options,
+    overwrite_option,
     parse_scheduler,
     path_argument,
     scheduler_option,
@@ -42,6 +43,7 @@ from streammc.cli.values import KeyValue, LocalPath, WholeNumber
 )
 @temperature_option
 @setting("--option", type=KeyValue(), multiple=True, help="Any other option of the model.")
+@overwrite_option
 @scheduler_option
 @click.pass_context
 def summarize(
@@ -56,6 +58,7 @@ def summarize(
     order: str,
     temperature: float | str,
     option: tuple[tuple[str, Any], ...],
+    overwrite: bool,
     scheduler: str | None,
 ) -> None:
     """Find the posterior mode of STORE and the expansion there, in one or a few passes."""
@@ -106,7 +109,7 @@ def summarize(
             cv.save(target)
             return {"path": os.path.abspath(target), **control_variates_document(cv)}
 
-        result, new = make_once(Receipt(target, asked), describe, make)
+        result, new = make_once(Receipt(target, asked), describe, make, overwrite=overwrite)
     if not new:
         printer.note(f"{target} is already there, made by the same command: nothing to do")
     certificate = result["certificate"]

@@ -36,6 +36,7 @@ def from_dask(
     intercept: bool = False,
     drop_missing: bool = False,
     chunk_rows: int | None = None,
+    overwrite: bool = False,
 ) -> Store:
     """Make a store at ``path`` from Dask arrays, and open it.
 
@@ -50,12 +51,12 @@ def from_dask(
     y, offset, weight, trials, row_id
         (n,) Dask arrays in the same chunks, or arrays in memory; see ``from_arrays``.
     path
-        The new store; must not exist.
+        The new store.
     feature_names
         Names of the columns; ``x0, x1, ...`` by default.
     response
         Name of ``y``.
-    shuffle, seed, standardize, intercept, drop_missing, chunk_rows
+    shuffle, seed, standardize, intercept, drop_missing, chunk_rows, overwrite
         See ``ingest``.
     dtype
         ``float32`` or ``float64``; that of ``X`` by default where it is one of them.
@@ -125,6 +126,7 @@ def from_dask(
         drop_missing=drop_missing,
         chunk_rows=chunk_rows,
         path=path,
+        overwrite=overwrite,
     )
     assert isinstance(store, Store)
     return store

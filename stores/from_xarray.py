@@ -40,6 +40,7 @@ def from_xarray(
     intercept: bool = False,
     drop_missing: bool = False,
     chunk_rows: int | None = None,
+    overwrite: bool = False,
 ) -> Store | MemoryStore:
     """Use an xarray Dataset: without a copy where its layout allows, else from a store.
 
@@ -55,12 +56,12 @@ def from_xarray(
         or called ``row`` and ``feature``), and vectors over the rows. A DataArray is a
         dataset of a design alone.
     path
-        Make a store here, block by block; must not exist.
+        Make a store here, block by block.
     design, response, offset, weight, trials, row_id
         Names of the variables; ``offset``, ``weight`` and ``row_id`` are used where there
         are any.
         Names of the features are the coordinate of their dimension, else ``x0, x1, ...``.
-    shuffle, seed, standardize, intercept, drop_missing, chunk_rows
+    shuffle, seed, standardize, intercept, drop_missing, chunk_rows, overwrite
         See ``ingest``; with ``path`` only.
     dtype
         ``float32`` or ``float64``; that of the design by default where it is one of them.
@@ -108,6 +109,7 @@ def from_xarray(
         drop_missing=drop_missing,
         chunk_rows=chunk_rows,
         path=path,
+        overwrite=overwrite,
     )
 
 

@@ -47,6 +47,7 @@ def ingest(
     chunk_rows: int | None = None,
     layout: str = "local",
     like: Any = None,
+    overwrite: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Make a store from a table, in memory that does not grow with it.
@@ -56,7 +57,7 @@ def ingest(
     sources
         One or several files or tables; see ``stores.sources.open_table``.
     path
-        The new store; must not exist. Temporary files go beside it: at most the
+        The new store. Temporary files go beside it: at most the
         size of the store, and for CSV a copy of the columns in use as float64.
     formula
         ``"late ~ distance + C(origin)"`` instead of ``response``, ``features`` and
@@ -103,6 +104,9 @@ def ingest(
         fitted, and its standardisation are used again, for a table to be predicted.
         Excludes the options that it decides. The column of its row ids is used again where
         the table has it.
+    overwrite
+        Replace a store at ``path``, once the new one is complete. Without it nothing may be
+        there. Data sets that are open go on with the old one.
     progress
         Called as ``progress(rows done, rows in all or None, phase)``; the phases are
         ``formula`` (only with one, in each of its passes), ``scan``, ``shuffle`` (only
@@ -120,7 +124,7 @@ def ingest(
     ConfigError
         If an option is wrong, or the output is an input or inside one.
     IdentityError
-        If ``path`` exists.
+        If ``path`` exists, and with ``overwrite`` is no store.
     MissingError, AccessError
         If a source does not exist or may not be read.
     DataError
@@ -158,7 +162,7 @@ def ingest(
         options = as_in(options, like)
     target = local_path(path)
     _check_output(target, sources)
-    refuse_existing(target)
+    refuse_existing(target, overwrite=overwrite)
     table = open_table(sources)
     with scratch(target) as folder:
         prepared = Prepared(table, options, folder, progress)
@@ -172,6 +176,7 @@ def ingest(
             row_id=prepared.encoding.id_dtype,
             chunk_rows=chunk_rows,
             n_rows=prepared.found.n_rows,
+            overwrite=overwrite,
         ) as writer:
             for records in prepared.records():
                 fields = {name: records[name] for name in records.dtype.names or ()}
@@ -212,6 +217,7 @@ def from_table(
     chunk_rows: int | None = None,
     like: Any = None,
     path: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
 ) -> Store | MemoryStore:
     """Use a data frame, an Arrow table or files as a data set.
 
@@ -238,7 +244,7 @@ def from_table(
         from streammc.stores.store import open_store
 
         given = {**vars(options), "like": like}
-        report = ingest(table, path, chunk_rows=chunk_rows, **given)
+        report = ingest(table, path, chunk_rows=chunk_rows, overwrite=overwrite, **given)
         _warn(report["warnings"])
         return open_store(path)
     if like is not None:

@@ -23,14 +23,16 @@ from streammc.errors import (
     StreammcError,
 )
 from streammc.stores.layout import MANIFEST
-from streammc.trace.durable import collect_debris
+from streammc.trace.durable import collect_debris, swap
 
 _LARGE: Final = 1 << 16
 """Bytes from which a file goes to the disk at once."""
 
 
-def refuse_existing(path: Path) -> None:
+def refuse_existing(path: Path, *, overwrite: bool = False) -> None:
     """Refuse a path that exists or lies inside a store.
+
+    With ``overwrite`` a store may be there.
 
     Raises
     ------
@@ -42,9 +44,15 @@ def refuse_existing(path: Path) -> None:
         inside = next((p for p in path.parents if os.path.lexists(p / MANIFEST)), None)
     except OSError as error:
         raise _refused(error, path) from error
-    if exists:
+    if exists and not overwrite:
         raise IdentityError(
-            f"expected no file at {str(path)!r}, but it exists: choose another path or delete it"
+            f"expected no file at {str(path)!r}, but it exists: choose another path, delete it, or "
+            "have it overwritten"
+        )
+    if exists and not os.path.lexists(path / MANIFEST):
+        raise IdentityError(
+            f"expected a store to overwrite at {str(path)!r}, found something else: choose another "
+            "path or delete it yourself"
         )
     if inside is not None:
         raise ConfigError(
@@ -62,6 +70,8 @@ class PartialDirectory:
         Where the directory will appear.
     folders
         Its subdirectories.
+    overwrite
+        Whether a store may be at ``path``, which the new one then replaces as a whole.
 
     Raises
     ------
@@ -71,9 +81,10 @@ class PartialDirectory:
         If it cannot be created.
     """
 
-    def __init__(self, path: Path, folders: Sequence[str]) -> None:
+    def __init__(self, path: Path, folders: Sequence[str], *, overwrite: bool = False) -> None:
         self._path = path
         self._folders = folders
+        self._overwrite = overwrite
         self._root = path.with_name(f"{path.name}.partial-{os.getpid()}")
         self._lock = -1
         try:
@@ -152,9 +163,12 @@ class PartialDirectory:
             self.write(last_key, last)
             _sync(self._root / last_key)
             _sync(self._root)
-            refuse_existing(self._path)
-            os.rename(self._root, self._path)
-            _sync(self._path.parent)
+            refuse_existing(self._path, overwrite=self._overwrite)
+            if self._overwrite:
+                swap(self._root, self._path)
+            else:
+                os.rename(self._root, self._path)
+                _sync(self._path.parent)
         except OSError as error:
             if isinstance(error, StreammcError):
                 raise

@@ -66,6 +66,7 @@ def simulate(
     *,
     intercept: float | None = None,
     threads: int | None = None,
+    overwrite: bool = False,
 ) -> dict[str, Any]:
     """Write a simulated store; return its ``simulation`` attribute.
 
@@ -92,6 +93,8 @@ def simulate(
         in two million rows.
     threads
         Threads that make and write chunks; by default two more than cores.
+    overwrite
+        Replace a store at ``path``.
 
     Returns
     -------
@@ -132,6 +135,7 @@ def simulate(
         y_dtype=family.y_dtype,
         chunk_rows=_chunk_rows(dim, dtype, rows) if chunk_rows is None else chunk_rows,
         n_rows=rows,
+        overwrite=overwrite,
     ) as writer:
         source = _Source(family, theta, dim, seed)
         _write(source, writer, rows, dtype, threads, progress)

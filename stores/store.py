@@ -72,7 +72,7 @@ class Store:
         Raises
         ------
         StoreError
-            If a chunk file is not as the manifest says.
+            If a chunk file is not as the manifest says, or another store is there by now.
         OutOfMemoryError
             If the system allows no further mapping.
         """
@@ -80,7 +80,7 @@ class Store:
 
         with self._lock:
             if self._rows is None:
-                self._rows = MappedRows(
+                rows = MappedRows(
                     self._map("X"),
                     self._map("y"),
                     self._map("offset"),
@@ -88,6 +88,12 @@ class Store:
                     self.n_rows,
                     observable=os.access(self._root / self.layout.members[0].key(0), os.W_OK),
                 )
+                if read_manifest(self._root).fingerprint != self.fingerprint:
+                    raise StoreError(
+                        f"expected store {self.address!r} as it was opened, found another in its "
+                        "place: open it again"
+                    )
+                self._rows = rows
             return self._rows
 
     def _map(self, name: str) -> NDArray[Any]:

@@ -65,11 +65,13 @@ class StoreWriter:
     n_rows
         Rows to come, where known: to choose ``chunk_rows``, and to write past the page
         cache what would fill more than half of the memory.
+    overwrite
+        Replace a store at ``path``, once the new one is complete.
 
     Raises
     ------
     IdentityError
-        If ``path`` exists.
+        If ``path`` exists, and with ``overwrite`` is no store.
     ConfigError
         If it is inside another store, or an option is wrong.
     BusyError
@@ -90,6 +92,7 @@ class StoreWriter:
         row_id: str | None = None,
         chunk_rows: int | None = None,
         n_rows: int | None = None,
+        overwrite: bool = False,
     ) -> None:
         self.path = local_path(path)
         self.features = list(features)
@@ -97,7 +100,7 @@ class StoreWriter:
         dtypes = {"X": dtype, "y": y_dtype, **extra, ROW_ID: row_id}
         members = self._members = make_members(len(self.features), dtypes)
         self.chunk_rows = settle_chunk_rows(members, chunk_rows, n_rows)
-        refuse_existing(self.path)
+        refuse_existing(self.path, overwrite=overwrite)
         size = (n_rows or 0) * sum(member.row_bytes for member in members)
         self._cached = 2 * size <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         self.n_rows = 0
@@ -106,7 +109,8 @@ class StoreWriter:
         self._lock = threading.Lock()
         self._entries: dict[str, Entry] = {}
         self._buffers: dict[str, NDArray[Any]] = {}
-        self._partial = PartialDirectory(self.path, [*(m.name for m in members), "feature"])
+        folders = [*(member.name for member in members), "feature"]
+        self._partial = PartialDirectory(self.path, folders, overwrite=overwrite)
 
     def __enter__(self) -> Self:
         """Return the writer."""

@@ -62,6 +62,7 @@ def run_job(
     attributes: dict[str, Any] | None = None,
     sampler_reason: str = "",
     temperature: float | str = 1.0,
+    overwrite: bool = False,
 ) -> RunReport:
     """Start, resume, extend or recognise a run in ``path``.
 
@@ -98,6 +99,9 @@ def run_job(
     temperature
         T: the target is ``prior x likelihood^(1/T)``. Samplers with an acceptance test
         also take ``"T:sqrt"`` and ``"T:N"``: see ``samplers.temperature``.
+    overwrite
+        Begin anew where there is a run in ``path``, once the passes are done; it is then
+        neither resumed nor recognised.
 
     Returns
     -------
@@ -118,7 +122,8 @@ def run_job(
     dataset = heated(dataset, schedule, sampler)
     folder = Path(path) if path is not None else temporary_folder("streammc-run-")
     polled = stop if stop is not None else _never
-    existing = RunDirectory.open(folder) if RunDirectory.exists(folder) else None
+    old = RunDirectory.open(folder) if RunDirectory.exists(folder) else None
+    existing = None if overwrite else old
     if existing is not None:
         model = as_recorded(model, existing.identity["model"])
     model = resolved(model, dataset)
@@ -154,6 +159,9 @@ def run_job(
             return RunReport(folder, {}, False, False)
     if polled():
         return RunReport(folder, {}, False, False)
+    if old is not None and existing is None:
+        with old.lock():
+            old.discard()
     shape = {"chains": chains, "draws": draws, "warmup": warmup}
 
     def attempt(setup: Setup) -> RunReport:
@@ -226,6 +234,7 @@ def sample(
     progress: Progress | None = None,
     scheduler: Any = None,
     temperature: float | str = 1.0,
+    overwrite: bool = False,
 ) -> xarray.DataTree:
     """Sample a posterior and return it as ``xarray`` and ArviZ read it.
 
@@ -274,6 +283,7 @@ def sample(
             stop=interrupted.is_set,
             scheduler=scheduler,
             temperature=temperature,
+            overwrite=overwrite,
         )
     finally:
         if main:

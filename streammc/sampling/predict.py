@@ -51,6 +51,7 @@ def write_predictions(
     seed: int = 0,
     weights: NDArray[np.float64] | None = None,
     trained_on: Dataset | None = None,
+    overwrite: bool = False,
     scheduler: Any = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
@@ -88,7 +89,9 @@ def write_predictions(
     first = table.row_ids(0, 1)
     kind = None if first is None else "string" if first.dtype.kind == "S" else "int64"
     arrays_of_rows = ("mean", *names)
-    with RowArrays(path, arrays_of_rows, table.n_rows, table.piece_rows(), kind) as writer:
+    with RowArrays(
+        path, arrays_of_rows, table.n_rows, table.piece_rows(), kind, overwrite=overwrite
+    ) as writer:
         if kind is not None:
             write_ids(writer, table)
         task = PredictTask(
@@ -158,6 +161,7 @@ def predict(
     seed: int = 0,
     weights: NDArray[np.float64] | None = None,
     trained_on: Dataset | None = None,
+    overwrite: bool = False,
     scheduler: Any = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> xarray.Dataset:
@@ -171,7 +175,7 @@ def predict(
         The table: the same features, made with ``like`` the store of the run where that
         was standardised or has a formula. Without a response there is nothing to score.
     path
-        zarr group to make; must not exist. ``None``: in a temporary folder, removed when
+        zarr group to make. ``None``: in a temporary folder, removed when
         the process ends.
     model
         That of the run; needed for a model of your own.
@@ -189,6 +193,9 @@ def predict(
         (chain, draw) weights of the draws; ``None`` takes the signs of a signed run.
     trained_on
         The data set of the run, where an earlier version sampled it.
+    overwrite
+        Replace predictions at ``path``, once the new ones are complete. Without it nothing
+        may be there.
     scheduler, progress
         As for ``Dataset.reduce``.
 
@@ -244,6 +251,7 @@ def predict(
         seed=seed,
         weights=weights,
         trained_on=trained_on,
+        overwrite=overwrite,
         scheduler=scheduler,
         progress=progress,
     )

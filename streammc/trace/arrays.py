@@ -32,7 +32,7 @@ from streammc.trace.codec import (
     dtype_name,
     encode,
 )
-from streammc.trace.durable import read_file, reporting, sync_directory, write_files
+from streammc.trace.durable import read_file, swap, write_files
 from streammc.trace.sealed import DOCUMENT_LIMIT, plain, seal, unseal
 
 KIND: Final = "arrays"
@@ -105,7 +105,7 @@ def write_arrays(
         own = {"format": _FORMAT, "kind": KIND, "arrays": listed}
         files[partial / "zarr.json"] = seal(plain(meta), own, consolidated(metadata))
         write_files(files)
-        _swap(partial, target)
+        swap(partial, target)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
@@ -176,13 +176,3 @@ def _replaceable(target: Path) -> bool:
     except StoreError:
         return False
     return True
-
-
-def _swap(partial: Path, target: Path) -> None:
-    old = partial.with_name(f"{partial.name}.old")
-    with reporting("replace", target):
-        if target.exists():
-            os.rename(target, old)
-        os.rename(partial, target)
-    sync_directory(target.parent)
-    shutil.rmtree(old, ignore_errors=True)

@@ -99,6 +99,20 @@ def sync_directory(path: Path) -> None:
             os.close(descriptor)
 
 
+def swap(partial: Path, target: Path) -> None:
+    """Put the directory ``partial`` in the place of ``target``, and remove what was there.
+
+    Readers keep the files of the old one that they have open. For an instant there is none.
+    """
+    old = partial.with_name(f"{partial.name}.old")
+    with reporting("replace", target):
+        if target.exists():
+            os.rename(target, old)
+        os.rename(partial, target)
+    sync_directory(target.parent)
+    shutil.rmtree(old, ignore_errors=True)
+
+
 def read_file(path: Path, *, limit: int) -> bytes:
     """Return the content of a regular file of at most ``limit`` bytes.
 

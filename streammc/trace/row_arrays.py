@@ -26,6 +26,7 @@ from streammc.errors import (
     OutputError,
     StorageIOError,
     StoreError,
+    StreammcError,
 )
 from streammc.trace.codec import (
     STRING,
@@ -39,7 +40,7 @@ from streammc.trace.codec import (
     dtype_name,
     encode,
 )
-from streammc.trace.durable import collect_debris, read_file, reporting, sync_directory, write_file
+from streammc.trace.durable import collect_debris, read_file, swap, sync_directory, write_file
 from streammc.trace.sealed import DOCUMENT_LIMIT, plain, seal, unseal
 
 KIND: Final = "rows"
@@ -58,7 +59,7 @@ class RowArrays:
     Parameters
     ----------
     path
-        The new group; must not exist.
+        The new group.
     names
         float64 arrays of dimension ``row``.
     n_rows, chunk_rows
@@ -66,11 +67,13 @@ class RowArrays:
     ids
         ``int64`` or ``string``: dtype of the coordinate ``row_id`` of the rows, which
         :meth:`write_ids` writes; ``None``: there is none.
+    overwrite
+        Replace such a group at ``path``, once the new one is complete.
 
     Raises
     ------
     IdentityError
-        If ``path`` exists.
+        If ``path`` exists, and with ``overwrite`` is no such group.
     BusyError
         If another process is writing it.
     OutputError, AccessError
@@ -84,8 +87,10 @@ class RowArrays:
         n_rows: int,
         chunk_rows: int,
         ids: str | None = None,
+        overwrite: bool = False,
     ) -> None:
         self.path = Path(os.path.abspath(path))
+        self._overwrite = overwrite
         self._refuse_existing()
         self.chunk_rows = min(chunk_rows, n_rows)
         dtypes = dict.fromkeys(names, "float64") | ({} if ids is None else {ROW_ID: ids})
@@ -190,16 +195,23 @@ class RowArrays:
         write_file(self.folder / "zarr.json", seal(attributes, own, consolidated(listed)))
         sync_directory(self.folder)
         self._refuse_existing()
-        with reporting("create", self.path):
-            os.rename(self.folder, self.path)
-        sync_directory(self.path.parent)
+        swap(self.folder, self.path)
 
     def _refuse_existing(self) -> None:
-        if os.path.lexists(self.path):
+        if not os.path.lexists(self.path):
+            return
+        if not self._overwrite:
             raise IdentityError(
-                f"expected nothing at {str(self.path)!r}, but it exists: choose another path or "
-                "delete it"
+                f"expected nothing at {str(self.path)!r}, but it exists: choose another path, "
+                "delete it, or have it overwritten"
             )
+        try:
+            read_meta(self.path)
+        except StreammcError as error:
+            raise IdentityError(
+                f"expected predictions to overwrite at {str(self.path)!r}, found something else: "
+                "choose another path or delete it yourself"
+            ) from error
 
     def _discard(self) -> None:
         if self._lock >= 0:
