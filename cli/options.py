@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from streammc.cli.configuration import read_configuration
+from streammc.cli.heartbeat import Heartbeat
 from streammc.cli.output import Output
 from streammc.cli.values import LocalPath, NamedPrior, PositiveNumber, Temperature, WholeNumber
 from streammc.first_use import compiling
@@ -37,7 +38,9 @@ class Command(click.Command):
         chosen = {name: ctx.params.pop(name) for name in PRINTING}
         ctx.params.pop("config", None)
         ctx.obj = output = Output(**chosen)
-        with warnings.catch_warnings(), compiling.told_to(output.compiling):
+        output.heartbeat = Heartbeat(not output.quiet and output.log_format == "text")
+        told = compiling.told_to(output.compiling)
+        with output.heartbeat, told, warnings.catch_warnings():
             if not output.debug:
                 # Warnings of other libraries say nothing to the user of a command line.
                 warnings.showwarning = lambda *_, **__: None

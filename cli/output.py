@@ -6,12 +6,13 @@ import math
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
+from streammc.cli.heartbeat import Heartbeat
 from streammc.errors import one_line
-from streammc.first_use import tell
+from streammc.first_use import EVERY
 
 
 def prepare_streams() -> None:
@@ -78,9 +79,11 @@ class Output:
     debug: bool = False
     live: Callable[[str], None] | None = None
     """Prints a line above a progress bar while there is one."""
+    heartbeat: Heartbeat = field(default_factory=lambda: Heartbeat(wanted=False))
 
     def log(self, level: str, message: str, **facts: Any) -> None:
         """Write a line on stderr, above the progress bar if there is one."""
+        self.heartbeat.clear()
         if self.live is not None and self.log_format == "text":
             self.live(("warning: " if level == "warning" else "") + one_line(message))
         else:
@@ -97,12 +100,11 @@ class Output:
 
     def compiling(self, seconds: int, over: bool) -> None:
         """Tell that functions are being compiled, as :func:`streammc.first_use.tell` does."""
-        if self.quiet:
+        if self.quiet or over:
             return
-        if self.live is None and self.log_format == "text":
-            tell(seconds, over)
-        elif not over and seconds % 4 == 1:
-            self.note(f"compiling, once, a minute or two: {seconds} s", phase="compile")
+        line = f"compiling, once, a minute or two: {seconds} s"
+        if not self.heartbeat.show(line) and (seconds - 1) % EVERY == 0:
+            self.note(line, phase="compile")
 
     def result(self, document: Mapping[str, Any], human: str) -> None:
         """Print the result: ``document`` under ``--json``, else ``human``.
@@ -113,6 +115,7 @@ class Output:
             import json
 
             human = json.dumps(plain(document), allow_nan=False)
+        self.heartbeat.clear()
         print(human, flush=True)
 
 

@@ -46,13 +46,10 @@ class Progress:
         self._task: Any = None
 
     def __enter__(self) -> Progress:
-        """Start the bar on a terminal."""
+        """Make the bar on a terminal; it is shown from the first phase on."""
         plain = self._output.quiet or self._output.log_format == "json"
         if not plain and sys.stderr.isatty():
             self._bar = _terminal_bar()
-            self._bar.start()
-            console = self._bar.console
-            self._output.live = lambda line: console.print(line, markup=False, highlight=False)
         return self
 
     def __exit__(
@@ -62,10 +59,11 @@ class Progress:
         trace: TracebackType | None,
     ) -> None:
         """Leave the terminal as it was."""
-        if self._bar is not None:
+        if self._output.live is not None:
             self._output.live = None
             self._bar.stop()
-            self._bar = None
+            self._output.heartbeat.pause(False)
+        self._bar = None
 
     def __call__(
         self, phase: str, done: int, total: int | None, facts: Mapping[str, Any] | None = None
@@ -96,6 +94,11 @@ class Progress:
 
     def _show(self, fresh: bool, done: int, total: int | None, facts: Mapping[str, Any]) -> None:
         words = _WORDS.get(self._phase, self._phase)
+        if self._output.live is None:
+            self._output.heartbeat.pause(True)
+            self._bar.start()
+            console = self._bar.console
+            self._output.live = lambda line: console.print(line, markup=False, highlight=False)
         if fresh:
             self._task = self._bar.add_task(words, total=total, facts="")
         self._bar.update(self._task, completed=done, total=total, facts=_brief(facts))

@@ -13,7 +13,7 @@ _QUIET: Final = 1.0
 """Seconds of compiling that nobody needs to hear of."""
 _OVER: Final = 0.5
 """Seconds without any after which it is over."""
-_EVERY: Final = 30
+EVERY: Final = 30
 """Seconds between two lines where nobody watches."""
 
 
@@ -28,7 +28,7 @@ def tell(seconds: int, over: bool) -> None:
         return
     if sys.stderr.isatty():
         print(f"\r{line}", end="\n" if over else "", file=sys.stderr, flush=True)
-    elif not over and (seconds - 1) % _EVERY == 0:
+    elif not over and (seconds - 1) % EVERY == 0:
         print(line, file=sys.stderr, flush=True)
 
 

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import io
 import json
 import math
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from streammc.cli import heartbeat
 from streammc.cli.output import Output, fields, number, plain, table, write_log
 from streammc.errors import one_line
 
@@ -69,3 +73,42 @@ def test_fields_leave_out_what_is_not_there() -> None:
 
 def test_numbers_are_short() -> None:
     assert ["0.3333", "-", "-"] == [number(1 / 3), number(None), number(math.nan)]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def use_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    made = Terminal()
+    monkeypatch.setattr(sys, "stderr", made)
+    monkeypatch.setattr(heartbeat, "_SILENT", 0.5)
+    return made
+
+
+def test_a_silent_command_counts_its_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = use_terminal(monkeypatch)
+    with heartbeat.Heartbeat(wanted=True) as beat:
+        output = Output(heartbeat=beat)
+        time.sleep(2.4)
+        output.note("found")
+    text = terminal.getvalue()
+    assert text.startswith("working: 1 s")
+    assert "working: 2 s" in text
+    assert text.endswith("\r\x1b[2Kfound\n")
+
+
+def test_a_bar_silences_the_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = use_terminal(monkeypatch)
+    with heartbeat.Heartbeat(wanted=True) as beat:
+        beat.pause(True)
+        time.sleep(1.6)
+        assert not beat.show("compiling")
+    assert terminal.getvalue() == ""
+
+
+def test_no_seconds_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with heartbeat.Heartbeat(wanted=True) as beat:
+        assert not beat.show("compiling")
+    assert capsys.readouterr().err == ""

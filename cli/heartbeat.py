@@ -1,0 +1,81 @@
+"""On a terminal, a line that counts the seconds in which nothing else was said."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from types import TracebackType
+from typing import Final
+
+_SILENT: Final = 2.0
+"""Seconds of silence before the line appears."""
+_CLEAR: Final = "\r\x1b[2K"
+
+
+class Heartbeat:
+    """The line ``working: 3 s``, gone as soon as anything else is printed.
+
+    Parameters
+    ----------
+    wanted
+        Whether the command may print at all; without a terminal nothing is shown either.
+    """
+
+    def __init__(self, wanted: bool) -> None:
+        self._wanted = wanted and sys.stderr.isatty()
+        self._lock = threading.RLock()
+        self._over = threading.Event()
+        self._shown = False
+        self._paused = False
+        self._began = self._said = time.monotonic()
+
+    def __enter__(self) -> Heartbeat:
+        """Begin to watch."""
+        if self._wanted:
+            threading.Thread(target=self._watch, daemon=True).start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Take the line away."""
+        self._over.set()
+        self.clear()
+
+    def clear(self) -> None:
+        """Take the line away, because something else is about to be printed."""
+        with self._lock:
+            self._said = time.monotonic()
+            self._erase()
+
+    def pause(self, paused: bool) -> None:
+        """Show nothing while ``paused``: something else shows that work goes on."""
+        with self._lock:
+            self.clear()
+            self._paused = paused
+
+    def show(self, text: str) -> bool:
+        """Show ``text`` as the line, if there is one; return whether."""
+        with self._lock:
+            if not self._wanted or self._paused or self._over.is_set():
+                return False
+            self._erase()
+            self._said, self._shown = time.monotonic(), True
+            print(text, end="", file=sys.stderr, flush=True)
+            return True
+
+    def _erase(self) -> None:
+        if self._shown:
+            print(_CLEAR, end="", file=sys.stderr, flush=True)
+            self._shown = False
+
+    def _watch(self) -> None:
+        while not self._over.wait(1.0):
+            with self._lock:
+                now = time.monotonic()
+                if self._shown or now - self._said >= _SILENT:
+                    self.show(f"working: {now - self._began:.0f} s")
