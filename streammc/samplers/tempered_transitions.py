@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar, Literal
 
 from streammc.errors import ConfigError
-from streammc.samplers.options import build
+from streammc.samplers.builders import builder
 from streammc.samplers.tempered_options import (
     LIKELIHOOD,
     NESTED,
@@ -16,12 +16,18 @@ from streammc.samplers.tempered_options import (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TransitionOptions(TemperedOptions):
-    """Options that ``tt`` and ``stt`` share."""
+    """Options that ``tt`` and ``stt`` share.
+
+    Parameters
+    ----------
+    base_steps
+        Transitions at level 0 before every tempered one, which itself targets nothing there;
+        0 or more.
+    """
 
     base_steps: int = 1
-    """Transitions at level 0 before every tempered one, which itself targets nothing there."""
 
     def __post_init__(self) -> None:
         """Check what can be checked without data."""
@@ -32,37 +38,9 @@ class TransitionOptions(TemperedOptions):
             raise ConfigError(f"base_steps must be at least 0, found {self.base_steps!r}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TemperedTransitions(TransitionOptions):
-    """Options of ``tt``; ``None`` means chosen automatically."""
-
-    path: str = LIKELIHOOD
-    """What is raised to ``beta_m``: the ``likelihood``, or the ``posterior``, prior included."""
-
-    name: ClassVar[str] = "tt"
-    paper: ClassVar[str] = "Neal 1996, Sampling from multimodal distributions"
-
-    def _choices(self) -> dict[str, tuple[str, ...]]:
-        return {**super()._choices(), "path": PATHS}
-
-
-@dataclass(frozen=True)
-class SubsampledTransitions(TransitionOptions):
-    """Options of ``stt``; ``None`` means chosen automatically."""
-
-    subsets: str = NESTED
-    """``nested``: every subset is part of the one before; ``independent``."""
-
-    name: ClassVar[str] = "stt"
-    paper: ClassVar[str] = "van de Meent, Paige and Wood 2014, Tempering by subsampling"
-    subsets_of_rows: ClassVar[bool] = True
-
-    def _choices(self) -> dict[str, tuple[str, ...]]:
-        return {**super()._choices(), "subsets": SUBSETS}
-
-
-def tt(**options: Any) -> TemperedTransitions:
-    """Return the ``tt`` sampler, tempered transitions, with the given options.
+    """Sampler ``tt``: tempered transitions.
 
     A proposal rises through the levels and comes down again, with the kernel of level m both
     on the way from ``m - 1`` to ``m`` and back, and is accepted with probability
@@ -72,13 +50,8 @@ def tt(**options: Any) -> TemperedTransitions:
 
     Parameters
     ----------
-    **options
-        Fields of :class:`TemperedTransitions` and of the options that it shares.
-
-    Raises
-    ------
-    ConfigError
-        If an option does not exist or has a value outside its range.
+    path
+        What is raised to ``beta_m``: the ``likelihood``, or the ``posterior``, prior included.
 
     Examples
     --------
@@ -86,11 +59,19 @@ def tt(**options: Any) -> TemperedTransitions:
     >>> tt(n_levels=12, explorer="random-walk").n_levels
     12
     """
-    return build(TemperedTransitions, "tt", options)
+
+    path: Literal["likelihood", "posterior"] = LIKELIHOOD
+
+    name: ClassVar[str] = "tt"
+    paper: ClassVar[str] = "Neal 1996, Sampling from multimodal distributions"
+
+    def _choices(self) -> dict[str, tuple[str, ...]]:
+        return {**super()._choices(), "path": PATHS}
 
 
-def stt(**options: Any) -> SubsampledTransitions:
-    """Return the ``stt`` sampler, subsampled tempered transitions, with the given options.
+@dataclass(frozen=True, kw_only=True)
+class SubsampledTransitions(TransitionOptions):
+    """Sampler ``stt``: subsampled tempered transitions, with fewer rows at every level.
 
     Tempered transitions whose level m has ``round(beta_m N)`` rows, drawn anew for every
     transition and the same on the way up and down (van de Meent et al. 2014, Algorithm 2, with
@@ -98,13 +79,8 @@ def stt(**options: Any) -> SubsampledTransitions:
 
     Parameters
     ----------
-    **options
-        Fields of :class:`SubsampledTransitions` and of the options that it shares.
-
-    Raises
-    ------
-    ConfigError
-        If an option does not exist or has a value outside its range.
+    subsets
+        Rows of the levels: ``nested``, every subset is part of the one before; ``independent``.
 
     Examples
     --------
@@ -112,4 +88,16 @@ def stt(**options: Any) -> SubsampledTransitions:
     >>> stt(beta_min=0.25).subsets
     'nested'
     """
-    return build(SubsampledTransitions, "stt", options)
+
+    subsets: Literal["nested", "independent"] = NESTED
+
+    name: ClassVar[str] = "stt"
+    paper: ClassVar[str] = "van de Meent, Paige and Wood 2014, Tempering by subsampling"
+    subsets_of_rows: ClassVar[bool] = True
+
+    def _choices(self) -> dict[str, tuple[str, ...]]:
+        return {**super()._choices(), "subsets": SUBSETS}
+
+
+tt = builder(TemperedTransitions)
+stt = builder(SubsampledTransitions)
