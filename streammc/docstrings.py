@@ -12,6 +12,8 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable, Iterable
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final, TypeVar, get_overloads
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -19,7 +21,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 PARAMETERS: Final = "Parameters"
 RAISES: Final = "Raises"
 _SECTION: Final = re.compile(r"^(\w+)\n-{3,}$\n?", re.M)
-_ENTRY: Final = re.compile(r"^(\*{0,2}\w+)(?: : (.*))?$\n((?:(?:[ ].*)?(?:\n|\Z))*)", re.M)
+_ENTRY: Final = re.compile(
+    r"^(\*{0,2}\w+(?:, \*{0,2}\w+)*)(?: : (.*))?$\n((?:(?:[ ].*)?(?:\n|\Z))*)", re.M
+)
 _LITERAL: Final = re.compile(r"Literal\[(.*?)\]")
 _ALIASES: Final = {
     "PriorOption": "Prior | Mapping[str, Prior]",
@@ -30,15 +34,18 @@ _ALIASES: Final = {
     "Vector": "NDArray[float64]",
 }
 """Names of types that say nothing to a user, and what they stand for."""
+_WRITTEN: Final[dict[Callable[..., Any], str | None]] = {}
+"""Docstrings as they stand in the source, for functions that refer to them."""
 
 
-def documented(*sources: Callable[..., Any]) -> Callable[[F], F]:
+def documented(*sources: Callable[..., Any] | str) -> Callable[[F], F]:
     """Complete the docstring of a function from its signature.
 
     Parameters
     ----------
     *sources
-        Functions that describe the parameters which the function itself does not.
+        Functions, or docstrings, that describe the parameters which the function itself does
+        not.
 
     Returns
     -------
@@ -50,7 +57,11 @@ def documented(*sources: Callable[..., Any]) -> Callable[[F], F]:
         overloads = get_overloads(target)
         if overloads:
             target.__signature__ = inspect.signature(overloads[0])  # type: ignore[attr-defined]
-        docs = [source.__doc__ for source in (target, *sources)]
+        _WRITTEN.setdefault(target, target.__doc__)
+        docs = [
+            each if isinstance(each, str) else _WRITTEN.get(each, each.__doc__)
+            for each in (target, *sources)
+        ]
         target.__doc__ = completed(inspect.signature(target), docs)
         return target
 
@@ -80,13 +91,20 @@ def completed(
         described |= entries(each.get(PARAMETERS, ""))
     found = known[0]
     text = "\n".join(
-        f"{_heading(parameter, described[name][0])}\n{described[name][1]}"
-        for name, parameter in signature.parameters.items()
-        if name in described
-    )
+        f"{', '.join(name for name, _, _ in group)}{typed}\n{meaning}"
+        for (typed, meaning), group in groupby(
+            [
+                (str(each.replace(annotation=each.empty, default=each.empty)),
+                 _typed(each, described[name][0]), described[name][1])
+                for name, each in signature.parameters.items()
+                if name in described
+            ],
+            key=itemgetter(1, 2),
+        )
+    )  # fmt: skip
     head = found.pop("")
     found.pop(PARAMETERS, None)
-    found = {"": head, PARAMETERS: text, RAISES: raises, **found}
+    found = {"": head, PARAMETERS: text} | ({RAISES: raises} if RAISES not in found else {}) | found
     return "\n\n".join(
         f"{title}\n{'-' * len(title)}\n{body}" if title else body
         for title, body in found.items()
@@ -104,19 +122,18 @@ def entries(section: str) -> dict[str, tuple[str, str]]:
     """Return type and meaning of every parameter of a section; ``""`` is a type not given."""
     return {
         name.lstrip("*"): (kind, textwrap.indent(textwrap.dedent(text).strip("\n"), "    "))
-        for name, kind, text in _ENTRY.findall(section)
+        for names, kind, text in _ENTRY.findall(section)
+        for name in names.split(", ")
     }
 
 
-def _heading(parameter: inspect.Parameter, kind: str) -> str:
-    """Return ``name : type, default value``; a type given by hand stays."""
+def _typed(parameter: inspect.Parameter, kind: str) -> str:
+    """Return `` : type, default value``; a type given by hand stays."""
     if not kind and parameter.annotation is not parameter.empty:
         kind = str(parameter.annotation)
         for alias, meaning in _ALIASES.items():
             kind = re.sub(rf"\b{alias}\b", meaning, kind)
         kind = _LITERAL.sub(r"{\1}", kind)
-    name = str(parameter.replace(annotation=parameter.empty, default=parameter.empty))
-    heading = f"{name} : {kind}" if kind else name
-    if parameter.default is parameter.empty:
-        return heading
-    return f"{heading}, default {parameter.default!r}"
+    default = [] if parameter.default is parameter.empty else [f"default {parameter.default!r}"]
+    said = ", ".join([kind] * bool(kind) + default)
+    return f" : {said}" if said else ""

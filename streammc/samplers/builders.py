@@ -29,14 +29,22 @@ unit_rows
     where the store exceeds free memory and longer runs are read faster.
 certainty
     Whether the rows with the largest remainders are always evaluated, beside the subsample.
+covariance
+    Shape of the steps: ``laplace``, that of the Laplace approximation, which takes full
+    passes; ``identity``, units of theta, without a pass. ``None``: ``laplace`` where the
+    likelihood is a product over rows.
+path
+    What is raised to ``beta_m``: the ``likelihood``, or the ``posterior``, prior included.
 probabilities
     Of drawing a unit: ``uniform``, or in proportion to its ``scores``, which takes one more full
     pass.
 start
     Value of every coordinate of theta at the first position. ``None``: chains start apart, where
     the sampler draws them.
+subsets
+    Rows of the levels: ``nested``, every subset is part of the one before; ``independent``.
 """
-"""Options that mean the same to every sampler that has them, whatever its bases."""
+"""Options that samplers without a common base class share; an entry of a class comes first."""
 _RAISES: Final = """\
 ConfigError
     If an option does not exist or has a value outside its range."""

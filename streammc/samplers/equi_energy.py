@@ -83,10 +83,6 @@ class EquiEnergy:
         Mean acceptance probability, in (0, 1), to which warm-up tunes the step size of every level.
     inner_steps
         Steps or jumps of every level in one iteration.
-    covariance
-        Shape of the steps: ``laplace``, that of the Laplace approximation, which takes full
-        passes; ``identity``, units of theta, without a pass. ``None``: ``laplace`` where the
-        likelihood is a product over rows.
 
     Examples
     --------

@@ -55,11 +55,6 @@ class ParallelTempering(ParallelOptions):
     levels with probability ``min(1, h_n(a) h_m(b) / (h_n(b) h_m(a)))`` (van de Meent et al.
     2014, eq. 2). Draws are those of level 0, the posterior.
 
-    Parameters
-    ----------
-    path
-        What is raised to ``beta_m``: the ``likelihood``, or the ``posterior``, prior included.
-
     Examples
     --------
     >>> from streammc.samplers import pt
@@ -86,8 +81,6 @@ class SubsampledParallelTempering(ParallelOptions):
 
     Parameters
     ----------
-    subsets
-        Rows of the levels: ``nested``, every subset is part of the one before; ``independent``.
     resample
         Proposals to exchange rows of every subset, per iteration; 0 keeps the first subsets.
         Accepted with ``p(X'_m|theta_m) / p(X_m|theta_m)``, which leaves level 0 exact.

@@ -70,10 +70,6 @@ class TemperedOptions:
     target_acceptance
         Mean acceptance probability of the inner kernel, in (0, 1), to which warm-up tunes step
         sizes. ``None``: 0.8 for ``hmc``, 0.234 for ``random-walk``, 0.44 in one dimension.
-    covariance
-        Shape of the steps: ``laplace``, that of the Laplace approximation, which takes full
-        passes; ``identity``, units of theta, without a pass. ``None``: ``laplace`` where the
-        likelihood is a product over rows.
     """
 
     n_levels: int | None = None

@@ -48,11 +48,6 @@ class TemperedTransitions(TransitionOptions):
     the states on the way up and ``v`` on the way down (Neal 1996; van de Meent et al. 2014,
     eq. 3).
 
-    Parameters
-    ----------
-    path
-        What is raised to ``beta_m``: the ``likelihood``, or the ``posterior``, prior included.
-
     Examples
     --------
     >>> from streammc.samplers import tt
@@ -76,11 +71,6 @@ class SubsampledTransitions(TransitionOptions):
     Tempered transitions whose level m has ``round(beta_m N)`` rows, drawn anew for every
     transition and the same on the way up and down (van de Meent et al. 2014, Algorithm 2, with
     the ratio of eq. 3).
-
-    Parameters
-    ----------
-    subsets
-        Rows of the levels: ``nested``, every subset is part of the one before; ``independent``.
 
     Examples
     --------
