@@ -36,8 +36,8 @@ covariance
 path
     What is raised to ``beta_m``: the ``likelihood``, or the ``posterior``, prior included.
 probabilities
-    Of drawing a unit: ``uniform``, or in proportion to its ``scores``, which takes one more full
-    pass.
+    Probabilities with which units are drawn: ``uniform``, or in proportion to their ``scores``,
+    which takes one more full pass.
 start
     Value of every coordinate of theta at the first position. ``None``: chains start apart, where
     the sampler draws them.

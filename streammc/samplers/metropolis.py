@@ -24,6 +24,11 @@ class Metropolis(MetropolisOptions):
     ----------
     subsample_size
         To be left out: ``mh`` evaluates all rows.
+    unit_rows
+        Rows of a unit, b: rows next to each other in the store, drawn together for the gradients
+        of proposals. ``None``: 1.
+    certainty
+        Without effect: ``mh`` evaluates all rows.
     acceptance
         Probability of acceptance: ``metropolis``, min(1, exp(Delta)); ``barker``,
         1 / (1 + exp(-Delta)).

@@ -62,7 +62,8 @@ class MetropolisOptions:
         ``None``: nothing is subtracted, and no full pass is made.
     gradient_size
         Rows of each gradient of a ``langevin`` or ``sghmc`` proposal. ``None``: none with control
-        variates of order 1 or 2, whose expansion has a gradient; else ``subsample_size``.
+        variates of order 1 or 2, whose expansion has a gradient; else as many as
+        ``subsample_size``, or 100.
     n_steps
         Steps of an ``sghmc`` proposal.
     friction

@@ -141,8 +141,8 @@ class SubsampleOptions(TrajectoryOptions):
     Parameters
     ----------
     subsample_size
-        Rows in the subsample, m; their expectation where the number varies. ``None``: from the
-        variance of the estimate that the full pass predicts.
+        Rows in the subsample, m; of ``hmc-ecs-signed``, where their number varies, the expected
+        number. ``None``: from the variance of the estimate that the full pass predicts.
     n_blocks
         Blocks of the subsample, G; an iteration proposes one of them anew. ``None``: 100, or fewer
         where there are fewer units.

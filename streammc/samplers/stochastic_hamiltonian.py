@@ -29,9 +29,9 @@ class Sghmc(StochasticGradient):
         ``eps`` of the first iteration, in posterior standard deviations (with
         ``preconditioner='none'`` in units of theta). ``None``: ``trajectory_length / n_steps``.
     n_steps
-        Steps of an iteration, L. ``None``: what ``trajectory_length`` takes in steps of
-        ``step_size``; without that the fewest for which the error of a variance is predicted to
-        be at most 1 %.
+        Steps of an iteration, L. ``None``: ``trajectory_length / step_size``, rounded up; without
+        a ``step_size`` the fewest for which the error of a variance is predicted to be at most
+        1 %.
     trajectory_length
         ``step_size * n_steps``, in the unit of ``step_size``; to be left out where both are given.
         ``None``: a quarter of the longest period, pi / 2 posterior standard deviations.

@@ -46,7 +46,8 @@ class TemperedTransitions(TransitionOptions):
     on the way from ``m - 1`` to ``m`` and back, and is accepted with probability
     ``min(1, prod_m h_m(u_{m-1}) h_{m-1}(v_{m-1}) / (h_m(v_{m-1}) h_{m-1}(u_{m-1})))``, ``u``
     the states on the way up and ``v`` on the way down (Neal 1996; van de Meent et al. 2014,
-    eq. 3).
+    eq. 3). Level m has the density ``h_m = p(X|theta)^beta_m p(theta)``; level 0 is the
+    posterior.
 
     Examples
     --------
