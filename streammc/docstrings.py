@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final, TypeVar, get_overloads
@@ -69,7 +69,7 @@ def documented(*sources: Callable[..., Any] | str) -> Callable[[F], F]:
 
 
 def completed(
-    signature: inspect.Signature, docs: Iterable[str | None], raises: str = ""
+    signature: inspect.Signature, docs: Sequence[str | None], raises: str = ""
 ) -> str | None:
     """Return the first docstring with an entry for every parameter that one of them describes.
 
@@ -78,14 +78,14 @@ def completed(
     signature
         Order, types and defaults of the parameters.
     docs
-        Docstrings; the first that describes a parameter decides. ``None``, as under
-        ``python -OO``, is skipped.
+        Docstrings; the first that describes a parameter decides. Where the first is ``None``,
+        as under ``python -OO``, so is the result.
     raises
         Text of a section ``Raises``, where there is no such section.
     """
-    known = [sections(doc) for doc in docs if doc]
-    if not known:
+    if not docs[0]:
         return None
+    known = [sections(doc) for doc in docs if doc]
     described: dict[str, tuple[str, str]] = {}
     for each in reversed(known):
         described |= entries(each.get(PARAMETERS, ""))

@@ -100,4 +100,4 @@ def test_literals_and_aliases_are_shown_in_words() -> None:
 
 
 def test_without_docstrings_nothing_is_made_up() -> None:
-    assert completed(inspect.signature(second), [None, None]) is None
+    assert completed(inspect.signature(second), [None, first.__doc__]) is None

@@ -22,7 +22,7 @@ TYPES = {
     "priors.ScaledPriors",
 }
 NAMES = sorted(
-    {*streammc.__all__}.difference(MODULES).union(
+    {*streammc.__all__, "stores.encode_rows"}.difference(MODULES).union(
         f"{module}.{name}" for module in MODULES for name in getattr(streammc, module).__all__
     )
     - TYPES
