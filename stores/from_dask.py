@@ -11,13 +11,15 @@ import dask
 import numpy as np
 from numpy.typing import NDArray
 
+from streammc.docstrings import documented
 from streammc.errors import ConfigError, DataError
 from streammc.stores.array_source import ArraySource, require_path, vector_numbers
-from streammc.stores.ingest import from_table
+from streammc.stores.ingest import from_table, ingest
 from streammc.stores.layout import ROW_ID
 from streammc.stores.store import Store
 
 
+@documented(ingest)
 def from_dask(
     X: Any,
     y: Any = None,
@@ -46,20 +48,21 @@ def from_dask(
 
     Parameters
     ----------
-    X
-        (n, q) Dask array of numbers; the chunks of its rows are the blocks.
-    y, offset, weight, trials, row_id
-        (n,) Dask arrays in the same chunks, or arrays in memory; see ``from_arrays``.
+    X : dask array
+        (n, q) numbers; the chunks of its rows are the blocks.
+    y, offset, weight, trials, row_id : array or None
+        (n,) Dask arrays in the same chunks, or arrays in memory, that mean what they mean in
+        ``from_arrays``.
     path
-        The new store.
+        The new store; must be given.
     feature_names
-        Names of the columns; ``x0, x1, ...`` by default.
+        Names of the columns. ``None``: ``x0, x1, ...``.
     response
         Name of ``y``.
-    shuffle, seed, standardize, intercept, drop_missing, chunk_rows, overwrite
-        See ``ingest``.
-    dtype
-        ``float32`` or ``float64``; that of ``X`` by default where it is one of them.
+    shuffle
+        Put the rows into a uniformly random order.
+    dtype : {'float32', 'float64', None}
+        How ``X`` is stored. ``None``: as it is, where it is one of them.
 
     Raises
     ------

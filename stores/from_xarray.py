@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from streammc.docstrings import documented
 from streammc.errors import ConfigError, DataError, StreammcError
 from streammc.stores.array_source import ArraySource, require_path
-from streammc.stores.ingest import from_table
+from streammc.stores.ingest import from_table, ingest
 from streammc.stores.layout import ROW_ID
 from streammc.stores.memory import from_arrays
 from streammc.stores.store import open_store
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _BLOCK_BYTES: Final = 32 << 20
 
 
+@documented(ingest)
 def from_xarray(
     dataset: Any,
     *,
@@ -51,20 +53,24 @@ def from_xarray(
 
     Parameters
     ----------
-    dataset
+    dataset : xarray.Dataset or xarray.DataArray
         With a variable ``design`` of two dimensions, rows and features (in this order,
         or called ``row`` and ``feature``), and vectors over the rows. A DataArray is a
         dataset of a design alone.
     path
-        Make a store here, block by block.
-    design, response, offset, weight, trials, row_id
-        Names of the variables; ``offset``, ``weight`` and ``row_id`` are used where there
-        are any.
-        Names of the features are the coordinate of their dimension, else ``x0, x1, ...``.
-    shuffle, seed, standardize, intercept, drop_missing, chunk_rows, overwrite
-        See ``ingest``; with ``path`` only.
-    dtype
-        ``float32`` or ``float64``; that of the design by default where it is one of them.
+        Make a store here, block by block. ``None``: nothing is written;
+        ``shuffle``, ``standardize``, ``intercept`` and ``drop_missing`` need a path.
+    design
+        Name of the variable that holds the features. Their names are the coordinate of their
+        dimension, else ``x0, x1, ...``.
+    response, trials
+        Name of the variable; ``None``: there is none.
+    offset, weight, row_id
+        Name of the variable, used where there is one.
+    shuffle
+        Put the rows into a uniformly random order.
+    dtype : {'float32', 'float64', None}
+        How ``X`` is stored. ``None``: as the design is, where it is one of them.
 
     Raises
     ------

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streammc.docstrings import documented
 from streammc.errors import ConfigError
 from streammc.stores.layout import FORMAT, ROW_ID, choose_chunk_rows, round_chunk_rows
 from streammc.stores.objects import local_path
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from streammc.stores.store import Store
 
 
+@documented()
 def ingest(
     sources: Any,
     path: str | os.PathLike[str],
@@ -54,8 +56,10 @@ def ingest(
 
     Parameters
     ----------
-    sources
-        One or several files or tables; see ``stores.sources.open_table``.
+    sources : path, table, or list of them
+        Files (CSV, also compressed, Parquet, Feather or Arrow IPC), directories of them, or
+        tables in memory (pandas or polars data frames, Arrow tables, mappings from names to
+        arrays).
     path
         The new store. Temporary files go beside it: at most the
         size of the store, and for CSV a copy of the columns in use as float64.
@@ -85,9 +89,9 @@ def ingest(
         Put the rows into a uniformly random order. ``None``: yes, but with ``like`` the
         order of the table is kept.
     seed
-        Of the shuffle, in ``[0, 2**64)``.
-    dtype
-        ``float32`` or ``float64``: how ``X`` is stored.
+        Seed of the shuffle, in ``[0, 2**64)``.
+    dtype : {'float32', 'float64'}
+        How ``X`` is stored.
     standardize
         Store ``(x - mean) / sd`` (divisor n). A constant column, and a level of a factor
         in a formula, is only centred.
@@ -96,18 +100,19 @@ def ingest(
     drop_missing
         Leave out rows with a missing value in a column that is used; else refuse them.
     chunk_rows
-        Rows per chunk, rounded up to 4096.
-    layout
+        Rows of a chunk, rounded up to a multiple of 4096. ``None``: chosen by the width of a
+        row.
+    layout : {'local'}
         ``local``: uncompressed chunks that are memory-mapped.
-    like
+    like : store, path or None
         A store or its path: its columns, its formula with the knots and levels that were
         fitted, and its standardisation are used again, for a table to be predicted.
         Excludes the options that it decides. The column of its row ids is used again where
-        the table has it.
+        the table has it. ``None``: the table itself decides.
     overwrite
         Replace a store at ``path``, once the new one is complete. Without it nothing may be
         there. Data sets that are open go on with the old one.
-    progress
+    progress : Callable[[int, int | None, str], None] | None
         Called as ``progress(rows done, rows in all or None, phase)``; the phases are
         ``formula`` (only with one, in each of its passes), ``scan``, ``shuffle`` (only
         where rows are shuffled on disk) and ``write``.
@@ -198,6 +203,7 @@ def ingest(
     }
 
 
+@documented(ingest)
 def from_table(
     table: Any,
     *,
@@ -222,8 +228,22 @@ def from_table(
     """Use a data frame, an Arrow table or files as a data set.
 
     The rows are those that :func:`ingest` would store, bit for bit: in memory, or in
-    a new store at ``path``. Parameters and errors are those of :func:`ingest`; its
-    warnings are issued as ``UserWarning``.
+    a new store at ``path``. Errors are those of :func:`ingest`; its warnings are issued as
+    ``UserWarning``.
+
+    Parameters
+    ----------
+    table : path, table, or list of them
+        Files (CSV, also compressed, Parquet, Feather or Arrow IPC), directories of them, or
+        tables in memory (pandas or polars data frames, Arrow tables, mappings from names to
+        arrays).
+    path
+        The new store. ``None``: the rows stay in memory.
+
+    Returns
+    -------
+    Store or MemoryStore
+        A data set, for ``streammc.sample``.
     """
     options = Options(
         formula=formula,

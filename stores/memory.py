@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from streammc.docstrings import documented
 from streammc.errors import DataError
 from streammc.protocols import Index, PassTask, Vector
 from streammc.stores.blocks import MemoryBlock
@@ -144,6 +145,7 @@ class MemoryStore:
         """Do nothing: the fingerprint was computed from these very arrays."""
 
 
+@documented()
 def from_arrays(
     X: ArrayLike,
     y: ArrayLike | None = None,
@@ -165,21 +167,24 @@ def from_arrays(
         where C-contiguous: do not change them afterwards. Other numbers become float64.
     y
         (n,) response, numbers or truth values.
-    offset, weight
-        (n,) optional: added to the linear predictor; power of the likelihood of each row,
-        from 0 to 2**53, such as a frequency or a survey weight.
+    offset
+        (n,) numbers added to the linear predictor.
+    weight
+        (n,) powers of the likelihood of each row, from 0 to 2**53, such as frequencies or survey
+        weights. ``None``: 1.
     trials
-        (n,) optional: binomial trials N; ``y`` then counts successes, and becomes the
-        proportion y / N with the weight times N.
+        (n,) binomial trials N; ``y`` then counts successes, and becomes the proportion y / N with
+        the weight times N.
     row_id
-        (n,) integers or text by which predictions are joined; the number of the row by
-        default.
+        (n,) integers or text by which predictions are joined. ``None``: the number of the row,
+        from 0.
     feature_names
-        Names of the columns; ``x0, x1, ...`` by default.
+        Names of the columns. ``None``: ``x0, x1, ...``.
     response
-        Name of the response; ``"y"`` by default.
+        Name of the response. ``None``: ``"y"``.
     chunk_rows
-        Unit of the blocks of a full pass; rounded up to 4096.
+        Rows that the blocks of a full pass are multiples of, rounded up to a multiple of 4096.
+        ``None``: chosen by the width of a row.
 
     Raises
     ------

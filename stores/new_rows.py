@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from streammc.docstrings import documented
 from streammc.errors import DataError
 from streammc.protocols import Matrix, Vector
 from streammc.stores.columns import INTERCEPT
@@ -30,6 +31,7 @@ class NewRows(NamedTuple):
     """(m,) float64; zeros without offset."""
 
 
+@documented()
 def encode_rows(attributes: Mapping[str, Any], table: Any) -> Iterator[NewRows]:
     """Encode a table as the store was, a few megabytes at a time.
 
@@ -38,7 +40,7 @@ def encode_rows(attributes: Mapping[str, Any], table: Any) -> Iterator[NewRows]:
     attributes
         ``Store.attributes``: features, standardisation, and the formula, which is checked
         again.
-    table
+    table : path, table, or list of them
         As for ``ingest``; it needs the columns of the right side alone.
 
     Raises

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from streammc.docstrings import documented
 from streammc.errors import StoreError
 from streammc.protocols import Index, PassTask, Vector
 from streammc.stores.blocks import StoreBlock, store_blocks
@@ -199,12 +200,18 @@ class Store:
                 check_object(self._root, key, entry)
 
 
+@documented()
 def open_store(path: str | os.PathLike[str]) -> Store:
     """Open the store at ``path`` and check that it is whole, without reading the rows.
 
     Every document is read as untrusted JSON; the files present, their kinds and their
     lengths must be those that shapes and manifest ask for. The checksums of the rows
     are checked by :meth:`Store.reduce` and ``streammc.stores.verify.verify``.
+
+    Parameters
+    ----------
+    path
+        Directory of the store, on this machine.
 
     Raises
     ------

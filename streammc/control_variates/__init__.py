@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from inspect import signature
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,9 +27,22 @@ __all__ = ["ControlVariates", "compute", "resolved"]
 
 
 class _CallableModule(ModuleType):
-    def __call__(self, dataset: Any, model: Any, **options: Any) -> Any:
-        """Return the control variates of ``dataset``; see ``certify.compute``."""
-        return __getattr__("compute")(dataset, model, **options)
+    """A module that is called, inspected and explained as the function ``compute`` is.
+
+    Each property imports that function when it is first asked for.
+    """
+
+    @property
+    def __call__(self) -> Any:
+        return self.compute
+
+    @property
+    def __signature__(self) -> Any:
+        return signature(self.compute)
+
+    @property
+    def __doc__(self) -> Any:  # type: ignore[override]
+        return self.compute.__doc__
 
 
 def __getattr__(name: str) -> Any:

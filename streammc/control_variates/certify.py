@@ -22,7 +22,7 @@ from streammc.control_variates.default_priors import resolved
 from streammc.control_variates.draws import covering_draws
 from streammc.control_variates.expansion import ControlVariates, model_digest
 from streammc.control_variates.first_centre import first_centre
-from streammc.control_variates.kinds import check_kinds, check_progress
+from streammc.control_variates.kinds import PASS_OPTIONS, check_kinds, check_progress
 from streammc.control_variates.mode_words import exact_fit_words, mode_words, recorded
 from streammc.control_variates.newton import (
     NotPositiveDefiniteError,
@@ -35,6 +35,7 @@ from streammc.control_variates.newton import (
 from streammc.control_variates.starts import log_scales
 from streammc.control_variates.subset import Spread, draw_subset, gather, in_memory, surrogate
 from streammc.control_variates.weak_directions import weak_directions
+from streammc.docstrings import documented
 from streammc.errors import ConfigError, ModelError
 from streammc.estimators.tempered import split_fingerprint, tempered
 from streammc.numerics.blas import single_threaded
@@ -53,6 +54,7 @@ FARTHEST_DECREMENT = 100.0
 MAX_PASSES = 12
 
 
+@documented(PASS_OPTIONS)
 def compute(
     dataset: Dataset,
     model: Model,
@@ -69,6 +71,10 @@ def compute(
 ) -> ControlVariates:
     """Return control variates around the posterior mode, certified by a full pass.
 
+    Call it as ``streammc.control_variates(dataset, model)``, and give the result to
+    ``streammc.sample``, which otherwise makes its own. A control variate is the Taylor
+    expansion of the log-likelihood of a row around theta_star.
+
     Newton's method on rows in memory gives the first centre. Each pass evaluates
     sums and scores there; while Newton's decrement is 0.1 posterior sd or more, the
     centre moves to the maximum of: the expansion for all rows, corrected by the exact
@@ -76,24 +82,32 @@ def compute(
 
     Parameters
     ----------
-    dataset, model
-        The rows and their likelihood with its prior.
-    order
-        Order of the control variates: 0, 1 or 2.
+    dataset
+        The rows: a store, or arrays in memory.
+    model
+        Their likelihood, with its prior; see ``streammc.models``.
+    order : {0, 1, 2}
+        Order of the Taylor expansions.
     passes
         At most this many full passes; ``None``: until certified, at most 12. 1 keeps
         the first centre whatever its certificate says, as in the papers.
-    theta_star
-        (d,) first centre instead of the mode of a subset.
+    theta_star : array of d numbers, or None
+        First centre, on the scale that is sampled (of a positive parameter the logarithm).
+        ``None``: the mode of a subset.
     near
-        Whether that is the mean of draws from the posterior: with one pass rows are then
+        Whether ``theta_star`` is the mean of draws from the posterior: with one pass rows are then
         scored around it, and not where a subset puts the posterior.
     temperature
-        Every row counts 1 / T times; of a schedule the last one.
-    scheduler, progress
-        As in ``Dataset.reduce``; progress starts again with every pass.
-    candidate_rows, memory_limit
-        Cap on the rows with the highest scores: rows, and bytes in memory.
+        T: every row counts 1 / T times; of a schedule such as ``"100:sqrt"`` where it ends.
+    candidate_rows
+        Rows with the highest scores that are kept in memory, at most.
+    memory_limit
+        Bytes that these rows, and those of the subset that gives the first centre, may take.
+
+    Returns
+    -------
+    ControlVariates
+        ``theta_star``, the sums of all expansions, and a ``certificate`` of how far the mode is.
 
     Raises
     ------

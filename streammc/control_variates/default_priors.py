@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from streammc.control_variates.subset import draw_subset
+from streammc.docstrings import documented
 from streammc.errors import ConfigError
 from streammc.estimators.tempered import Tempered
 from streammc.priors import NamedPriors, ScaledPriors, from_description
@@ -19,6 +20,7 @@ _SUBSET_BYTES: Final = 2**24
 """Up to 65,536 rows of 29 columns, fewer where they are wider."""
 
 
+@documented()
 def resolved(model: M, dataset: Dataset) -> M:
     """Return the model with the numbers of its default priors.
 

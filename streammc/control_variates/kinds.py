@@ -7,6 +7,18 @@ from typing import Final
 
 from streammc.errors import ConfigError
 
+PASS_OPTIONS: Final = """
+Parameters
+----------
+scheduler : None, 'sync', int, str or distributed.Client
+    Where full passes run: ``None``, on all cores; ``"sync"``, in this thread; a number of
+    threads; the address ``"tcp://host:port"`` of a Dask scheduler, or a client of one.
+progress : Callable[[int, int], None] | None
+    Called as ``progress(done, total)`` after every block of a full pass, in blocks; ``done``
+    starts again with every pass.
+"""
+"""Parameters of every function that makes a full pass; see ``Dataset.reduce``."""
+
 _MARKS: Final = {
     "data set": ("fingerprint", "a data set, such as streammc.open_store(path)"),
     "model": ("prior_table", "a model, such as streammc.models.logistic()"),

@@ -24,11 +24,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streammc.docstrings import documented
+
 _FEWEST_DRAWS = 4
 
 
+@documented()
 def inefficiency(draws: NDArray[np.float64]) -> float | None:
-    """Return IF of one parameter (chain, draw); ``None`` where it cannot be known."""
+    """Return the inefficiency factor IF of one parameter: draws per independent draw.
+
+    Parameters
+    ----------
+    draws
+        (chain, draw) values of the parameter, at least 4 of each chain.
+
+    Returns
+    -------
+    float or None
+        Draws over the effective sample size of the mean; ``None`` where it cannot be known.
+    """
     from arviz_stats.base import array_stats
 
     known = draws.shape[1] >= _FEWEST_DRAWS and np.isfinite(draws).all()

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from streammc.diagnostics.r_hat import r_hat
 from streammc.diagnostics.signed import require_no_sign, signed_statistics
+from streammc.docstrings import documented
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -28,6 +29,7 @@ Statistics = dict[str, float | None]
 _FEWEST_DRAWS = 4  # fewer leave nothing to split, and ArviZ says NaN
 
 
+@documented()
 def summarize(tree: xr.DataTree, *, plain: bool = False) -> dict[str, Statistics]:
     """Return the statistics of every parameter of a run, by ArviZ label.
 

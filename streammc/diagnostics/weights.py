@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streammc.docstrings import documented
 from streammc.errors import StreammcError
 
 _FEWEST_TAIL = 25  # a fifth of the draws is the tail, and its fit needs five
@@ -32,6 +33,7 @@ _FEWEST_DRAWS = 4
 _ROUNDING = 1e-12  # in posterior sd: an error below this is that of the arithmetic
 
 
+@documented()
 def audit_weights(
     theta: NDArray[np.float64], log_weight: NDArray[np.float64], labels: Sequence[str]
 ) -> dict[str, Any]:
@@ -83,6 +85,7 @@ def audit_weights(
     }
 
 
+@documented()
 def pareto_k(log_weight: NDArray[np.float64]) -> float | None:
     """Return the shape of a generalised Pareto fit to the largest weights.
 
@@ -90,8 +93,17 @@ def pareto_k(log_weight: NDArray[np.float64]) -> float | None:
     relied on. Computed by ArviZ, except where the largest weight exceeds the smallest
     of the tail by more than e^600: there its fit underflows and reports next to
     nothing (0.025 for a shape of 100), and Hill's estimate, the mean excess of the
-    logarithms, is given, at most 1000. ``None`` where there is no tail: equal weights,
-    or fewer than 25.
+    logarithms, is given, at most 1000.
+
+    Parameters
+    ----------
+    log_weight
+        Logarithms of the weights, up to a constant, in any shape.
+
+    Returns
+    -------
+    float or None
+        The shape; ``None`` where there is no tail: equal weights, or fewer than 25.
     """
     from arviz_stats.base import array_stats
 

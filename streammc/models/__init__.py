@@ -9,6 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from streammc.docstrings import documented
 from streammc.registry import MODELS
 
 if TYPE_CHECKING:
@@ -53,14 +54,16 @@ _OTHERS: Final = {
 
 
 def __getattr__(name: str) -> Any:
-    """Return the builder of the model ``name``, importing it."""
+    """Return the builder of the model ``name``, importing it and completing its help."""
     if name in _OTHERS:
-        return getattr(import_module(_OTHERS[name]), name)
-    if name.replace("_", "-") in MODELS:
+        found = getattr(import_module(_OTHERS[name]), name)
+    elif name.replace("_", "-") in MODELS:
         from streammc.registry import model
 
-        return model(name.replace("_", "-"))
-    raise AttributeError(f"module 'streammc.models' has no attribute {name!r}")
+        found = model(name.replace("_", "-"))
+    else:
+        raise AttributeError(f"module 'streammc.models' has no attribute {name!r}")
+    return globals().setdefault(name, documented()(found))
 
 
 def __dir__() -> list[str]:

@@ -198,10 +198,10 @@ def gaussian_process(
 
     Parameters
     ----------
-    prior
+    prior : mapping from names to priors, or None
         Priors by name, on the store's scale; what is left out is lognormal(0.5, 1) on
         length scales, Gamma(4, 1) on ``sigma_f`` and Gamma(2, 2) on the noise parameter.
-    noise
+    noise : {'sd', 'variance'}
         ``sd``: the parameter is ``sigma_n``; ``variance``: it is ``variance_n``, added to the
         diagonal as it is.
     ard

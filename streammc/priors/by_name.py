@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from streammc.docstrings import documented
 from streammc.errors import ConfigError
 from streammc.numerics.prior import COLUMNS
 from streammc.priors.coefficients import normal
@@ -162,6 +163,7 @@ def grouped(
     return list(groups.values())
 
 
+@documented()
 def as_prior(option: object) -> Prior:
     """Return what a model was given as a prior; a mapping gives one per name.
 
@@ -170,7 +172,7 @@ def as_prior(option: object) -> Prior:
 
     Parameters
     ----------
-    option
+    option : prior, mapping from names to priors, or None
         A prior, or a mapping from names and patterns to priors: ``distance`` stands for
         ``beta[distance]``, ``*`` in a pattern for any text, ``"*"`` alone for the other
         coefficients. ``None``, and what a mapping without ``"*"`` does not name, is the
@@ -205,8 +207,15 @@ def as_prior(option: object) -> Prior:
     return option
 
 
+@documented()
 def fixed_priors(option: Mapping[str, FamilyPrior]) -> NamedPriors:
-    """Return priors by name; what is not named has a fixed default."""
+    """Return priors by name; what is not named has a fixed default.
+
+    Parameters
+    ----------
+    option
+        Names or patterns and their priors, as :func:`as_prior` takes them.
+    """
     given = as_prior(option)
     assert isinstance(given, NamedPriors)
     return NamedPriors(given.priors)

@@ -8,6 +8,7 @@ from typing import Final, overload
 import numpy as np
 from scipy.special import betaln
 
+from streammc.docstrings import documented
 from streammc.errors import ConfigError
 from streammc.numerics.prior import LAPLACE, NORMAL, STUDENT_T
 from streammc.priors.family import HALF_LOG_2PI, Family, FamilyPrior, build, table_rows
@@ -55,23 +56,32 @@ LAPLACE_FAMILY: Final = Family(
 )
 
 
+DEFAULT_SCALE: Final = 10.0
+DEFAULT_LOCATION: Final = 0.0
+
+
 @overload
-def normal(scale: Option = ..., *, location: Option = ...) -> FamilyPrior: ...
+def normal(
+    scale: Option = DEFAULT_SCALE, *, location: Option = DEFAULT_LOCATION
+) -> FamilyPrior: ...
 @overload
 def normal(location: Option, scale: Option, /) -> FamilyPrior: ...
+@documented()
 def normal(*given: Option, **named: Option) -> FamilyPrior:
     """Return independent normal priors, ``theta_j ~ Normal(location_j, scale_j)``.
 
-    ``normal(scale)``, or ``normal(location, scale)`` as in the text form.
+    One number is the scale, ``normal(scale)``. Two numbers are ``normal(location, scale)``, as
+    in the text form.
 
     Parameters
     ----------
     scale
-        Standard deviation, on the store's scale, intercept included: a number for all,
-        a sequence with one per coefficient, or a mapping from label to number with
-        ``"*"`` for the rest. Default: 10.
+        Standard deviation, above 0, on the store's scale (that of its standardised columns),
+        intercept included: a number for all, a sequence with one per coefficient, or a mapping
+        from label to number with ``"*"`` for the rest.
     location
-        Mean, in the same forms; a mapping without ``"*"`` means 0 for the rest. Default: 0.
+        Mean, on the store's scale, in the same forms; a mapping without ``"*"`` means 0 for the
+        rest.
 
     Raises
     ------
@@ -96,10 +106,16 @@ def normal(*given: Option, **named: Option) -> FamilyPrior:
             f"expected normal(scale), normal(location, scale) or names, found {len(given)} numbers"
             + (f" and {', '.join(wrong)}" if wrong else "")
         )
-    options = {"scale": 10.0, "location": 0.0, **dict(zip(names, given, strict=False)), **named}
+    options = {
+        "scale": DEFAULT_SCALE,
+        "location": DEFAULT_LOCATION,
+        **dict(zip(names, given, strict=False)),
+        **named,
+    }
     return build(NORMAL_FAMILY, **options)
 
 
+@documented(normal)
 def student_t(df: Option, location: Option = 0.0, scale: Option | None = None) -> FamilyPrior:
     """Return Student t priors, ``(theta_j - location_j) / scale_j ~ t(df_j)``.
 
@@ -109,9 +125,9 @@ def student_t(df: Option, location: Option = 0.0, scale: Option | None = None) -
         Degrees of freedom, above 0; 1 is the Cauchy density. All options take the
         forms of :func:`normal`.
     location
-        Median.
+        Median, on the store's scale; a mapping without ``"*"`` means 0 for the rest.
     scale
-        Scale; it has to be given.
+        Scale, above 0, on the store's scale; it has to be given.
 
     Raises
     ------
@@ -127,6 +143,7 @@ def student_t(df: Option, location: Option = 0.0, scale: Option | None = None) -
     return build(STUDENT_T_FAMILY, df=df, location=location, scale=scale)
 
 
+@documented(normal)
 def laplace(location: Option = 0.0, scale: Option | None = None) -> FamilyPrior:
     """Return Laplace priors, ``exp(-|theta_j - location_j| / scale_j) / (2 scale_j)``.
 
@@ -136,9 +153,9 @@ def laplace(location: Option = 0.0, scale: Option | None = None) -> FamilyPrior:
     Parameters
     ----------
     location
-        Median and mode, in the forms of :func:`normal`.
+        Median and mode, on the store's scale, in the forms of :func:`normal`.
     scale
-        Mean absolute deviation; it has to be given.
+        Mean absolute deviation, above 0, on the store's scale; it has to be given.
 
     Raises
     ------

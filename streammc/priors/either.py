@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from streammc.docstrings import documented
 from streammc.errors import ConfigError
 from streammc.numerics.prior import FLAT, KIND, LOG_FLAT, LOG_UNIFORM, UNIFORM
 from streammc.priors.family import Family, FamilyPrior, build, table_rows
@@ -89,6 +90,7 @@ UNIFORM_FAMILY: Final = Family(
 FLAT_FAMILY: Final = Family("flat", coefficient=_flat, positive=_flat_positive)
 
 
+@documented()
 def uniform(low: Option, high: Option) -> FamilyPrior:
     """Return uniform priors, density ``1 / (high - low)`` between and 0 outside.
 
@@ -98,8 +100,8 @@ def uniform(low: Option, high: Option) -> FamilyPrior:
     Parameters
     ----------
     low, high
-        Ends, in the forms of :func:`normal`. For a scale parameter the density is
-        uniform in its value, and ``low`` at least 0.
+        Ends, on the store's scale, in the forms of :func:`normal`. For a scale parameter the
+        density is uniform in its value, and ``low`` at least 0.
 
     Raises
     ------
@@ -113,6 +115,7 @@ def uniform(low: Option, high: Option) -> FamilyPrior:
     return prior
 
 
+@documented()
 def flat() -> FamilyPrior:
     """Return the improper prior with density 1.
 

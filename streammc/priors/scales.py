@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 from scipy.special import gammaln
 
+from streammc.docstrings import documented
 from streammc.numerics.prior import GAMMA, HALF_NORMAL, HALF_STUDENT_T, INVERSE_GAMMA
 from streammc.priors.coefficients import log_t_constant, normal_rows
 from streammc.priors.family import HALF_LOG_2PI, Family, FamilyPrior, build, table_rows
@@ -84,13 +85,15 @@ LOGNORMAL_FAMILY: Final = Family(
 )
 
 
+@documented()
 def half_normal(scale: Option) -> FamilyPrior:
     """Return half-normal priors, ``|Normal(0, scale)|``.
 
     Parameters
     ----------
     scale
-        Standard deviation before the sign is dropped; in the forms of :func:`normal`.
+        Standard deviation before the sign is dropped, above 0, in the unit of the parameter on
+        the store's scale; in the forms of :func:`normal`.
 
     Raises
     ------
@@ -100,31 +103,98 @@ def half_normal(scale: Option) -> FamilyPrior:
     return build(HALF_NORMAL_FAMILY, scale=scale)
 
 
+@documented()
 def half_cauchy(scale: Option) -> FamilyPrior:
-    """Return half-Cauchy priors with median ``scale``; options as :func:`half_normal`."""
+    """Return half-Cauchy priors with median ``scale``.
+
+    Parameters
+    ----------
+    scale
+        Median, above 0, in the unit of the parameter; in the forms of :func:`normal`.
+
+    Raises
+    ------
+    ConfigError
+        If a number is not a finite number above 0.
+    """
     return build(HALF_CAUCHY_FAMILY, scale=scale)
 
 
+@documented()
 def half_student_t(df: Option, scale: Option) -> FamilyPrior:
-    """Return half-Student-t priors, ``|scale t(df)|``; options as :func:`half_normal`."""
+    """Return half-Student-t priors, ``|scale t(df)|``.
+
+    Parameters
+    ----------
+    df
+        Degrees of freedom, above 0, in the forms of :func:`normal`.
+    scale
+        Scale, above 0, in the unit of the parameter; in the same forms.
+
+    Raises
+    ------
+    ConfigError
+        If a number is not a finite number above 0.
+    """
     return build(HALF_STUDENT_T_FAMILY, df=df, scale=scale)
 
 
+@documented()
 def gamma(shape: Option, rate: Option) -> FamilyPrior:
-    """Return gamma priors with mean ``shape / rate``; options as :func:`half_normal`."""
+    """Return gamma priors with mean ``shape / rate``.
+
+    Parameters
+    ----------
+    shape
+        Shape, above 0, in the forms of :func:`normal`.
+    rate
+        Rate, above 0, in one over the unit of the parameter; in the same forms.
+
+    Raises
+    ------
+    ConfigError
+        If a number is not a finite number above 0.
+    """
     return build(GAMMA_FAMILY, shape=shape, rate=rate)
 
 
+@documented()
 def inverse_gamma(shape: Option, scale: Option) -> FamilyPrior:
-    """Return priors of ``1 / Gamma(shape, rate=scale)``; options as :func:`half_normal`."""
+    """Return inverse gamma priors, ``1 / Gamma(shape, rate=scale)``.
+
+    Parameters
+    ----------
+    shape
+        Shape, above 0, in the forms of :func:`normal`; the mean is ``scale / (shape - 1)``.
+    scale
+        Scale, above 0, in the unit of the parameter; in the same forms.
+
+    Raises
+    ------
+    ConfigError
+        If a number is not a finite number above 0.
+    """
     return build(INVERSE_GAMMA_FAMILY, shape=shape, scale=scale)
 
 
+@documented()
 def exponential(rate: Option) -> FamilyPrior:
-    """Return exponential priors with mean ``1 / rate``; options as :func:`half_normal`."""
+    """Return exponential priors with mean ``1 / rate``.
+
+    Parameters
+    ----------
+    rate
+        Rate, above 0, in one over the unit of the parameter; in the forms of :func:`normal`.
+
+    Raises
+    ------
+    ConfigError
+        If a number is not a finite number above 0.
+    """
     return build(EXPONENTIAL_FAMILY, rate=rate)
 
 
+@documented()
 def lognormal(location: Option = 0.0, scale: Option | None = None) -> FamilyPrior:
     """Return priors whose log is ``Normal(location, scale)``.
 
@@ -133,7 +203,7 @@ def lognormal(location: Option = 0.0, scale: Option | None = None) -> FamilyPrio
     location
         Mean of the log, in the forms of :func:`normal`.
     scale
-        Standard deviation of the log; it has to be given.
+        Standard deviation of the log, above 0; it has to be given.
 
     Raises
     ------

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final
 
+from streammc.docstrings import documented
 from streammc.errors import ConfigError
 from streammc.priors import coefficients, either, scales
 from streammc.priors.by_name import BY_NAME, SCALED, NamedPriors, ScaledPriors, grouped
@@ -29,12 +30,18 @@ _LONGEST: Final = 10_000
 _NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
+@documented()
 def parse(text: str) -> FamilyPrior:
     """Return the prior that a text such as ``normal(0, 1)`` describes.
 
     The numbers stand in the order of the family (location before scale) or are named,
     ``normal(scale=2)``. Those without a name must be all of them. A hyphen is as good as
     an underscore.
+
+    Parameters
+    ----------
+    text
+        A family with its numbers: ``normal(0, 1)``, ``half_normal(scale=2)`` or ``flat``.
 
     Raises
     ------
@@ -82,10 +89,16 @@ def parse(text: str) -> FamilyPrior:
     return _build(family, values, f"expected {usage}, found {shown!r}")
 
 
+@documented()
 def parse_item(text: str) -> tuple[str, str]:
     """Split ``NAME=PRIOR`` into both; a text without a name is for ``"*"``.
 
     The name may hold any character; the prior is what :func:`parse` accepts.
+
+    Parameters
+    ----------
+    text
+        Such as ``beta[age]=normal(0, 1)``.
 
     Raises
     ------
@@ -105,8 +118,14 @@ def parse_item(text: str) -> tuple[str, str]:
     return ("*" if name is None else name.strip()), match.group(2)
 
 
+@documented()
 def from_description(description: Mapping[str, Any]) -> Prior:
     """Return the prior whose ``describe()`` this is.
+
+    Parameters
+    ----------
+    description
+        JSON types, as a run keeps them.
 
     Raises
     ------

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, Literal
 
 from streammc.errors import ConfigError
-from streammc.samplers.options import PERTURBED_STATISTICS, SubsampleOptions, build
+from streammc.samplers.builders import builder
+from streammc.samplers.options import PERTURBED_STATISTICS, SubsampleOptions
 
 PERTURBED: Final = "perturbed"
 FEWEST_UNITS: Final = 2
@@ -16,12 +17,31 @@ VARIANCE_LIMIT: Final = 3.0
 """Above it the perturbation can be large without a sign of it."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class HmcEcs(SubsampleOptions):
-    """Options of ``hmc-ecs``; ``None`` means chosen automatically."""
+    """Sampler ``hmc-ecs``: Hamiltonian Monte Carlo with energy conserving subsampling.
 
-    variance: str = "unbiased"
-    """``unbiased`` divides by k (k - 1); ``paper`` by k^2, as eq. (10) is printed."""
+    It leaves ``exp(l^ - s^2 / 2) p(theta) p(u)`` invariant (Dang et al. 2019, eq. 12), where ``l^``
+    estimates the log-likelihood from the subsample ``u`` and ``s^2`` its variance: a perturbed
+    posterior. The audit measures its distance from the posterior.
+
+    Parameters
+    ----------
+    variance
+        Divisor of ``s^2`` from k units: ``unbiased``, k (k - 1); ``paper``, k^2, as eq. (10) is
+        printed.
+    allow_high_variance
+        Whether to run where the plan refuses it, or where the mean of ``log_lik_variance``
+        exceeds 3: the perturbation may then be large.
+
+    Examples
+    --------
+    >>> from streammc.samplers import hmc_ecs
+    >>> hmc_ecs(step_size=0.2, trajectory_length=1.2).step_size
+    0.2
+    """
+
+    variance: Literal["unbiased", "paper"] = "unbiased"
     allow_high_variance: bool = False
 
     name = "hmc-ecs"
@@ -60,26 +80,4 @@ class HmcEcs(SubsampleOptions):
         return math.inf if self.allow_high_variance else VARIANCE_LIMIT
 
 
-def hmc_ecs(**options: Any) -> HmcEcs:
-    """Return the ``hmc-ecs`` sampler with the given options.
-
-    It leaves ``exp(l^ - s^2 / 2) p(theta) p(u)`` invariant (Dang et al. 2019, eq. 12):
-    a perturbed posterior, whose distance from the posterior the audit measures.
-
-    Parameters
-    ----------
-    **options
-        Fields of :class:`HmcEcs`.
-
-    Raises
-    ------
-    ConfigError
-        If an option does not exist or has a value outside its range.
-
-    Examples
-    --------
-    >>> from streammc.samplers import hmc_ecs
-    >>> hmc_ecs(step_size=0.2, trajectory_length=1.2).step_size
-    0.2
-    """
-    return build(HmcEcs, "hmc-ecs", options)
+hmc_ecs = builder(HmcEcs)

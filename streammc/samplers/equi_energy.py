@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Literal
 
 from streammc.errors import ConfigError
 from streammc.protocols import Model
+from streammc.samplers.builders import builder
 from streammc.samplers.metropolis_options import APPROXIMATE
-from streammc.samplers.options import STATISTICS, build, check_subsample
+from streammc.samplers.options import STATISTICS, check_subsample
 from streammc.samplers.stochastic_options import NONE, check_number
 from streammc.samplers.tempered_options import COVARIANCES, LAPLACE
 
@@ -28,57 +29,85 @@ EQUI_ENERGY_STATISTICS: Final = (*STATISTICS, "jump_proposed", "jump_accepted", 
 """What is recorded: also whether level 0 proposed a jump and took it, and its energy ring."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class EquiEnergy:
-    """Options of ``mintee``; ``None`` means chosen automatically.
+    """Sampler ``mintee``: equi-energy sampling on subsets of the rows.
 
     Level k has ``m_k`` rows and the temperature ``T_k = n / m_k^alpha``; its density is
     ``exp(-max(h_k, H_k) / T_k) p(theta)``, where ``h_k`` is minus the log-likelihood of all rows
     as its rows tell it. Level 0 has all rows, ``T_0 = 1`` and no bound: the posterior.
+
+    A level proposes, with a small probability, a state of the level above that has an energy
+    like its own, and takes it with probability
+    ``min(1, pi_k(x') pi_(k+1)(x) / (pi_k(x) pi_(k+1)(x')))`` (Li and Wong 2017, Algorithm 2; Kou,
+    Zhou and Wong 2006). Draws are those of level 0.
+
+    Parameters
+    ----------
+    energy
+        Rows of the energy ``h_k``. ``subset``: rows of its own, drawn once, those of a hotter level
+        among them; ``full``: all rows; ``shared``: rows drawn at every step for both of its ends;
+        ``carried``: rows drawn at every proposal, the estimate being carried along: Algorithm 2 as
+        printed. ``None``: ``subset`` where ``d (growth - 1)``, about the variance of the log of a
+        jump's ratio, is at most 4, else ``full``.
+    control_variate
+        0: from every term of ``shared`` and ``carried`` its value at the lowest point known is
+        subtracted; ``none``, or ``None``: nothing is.
+    subset_size
+        Rows of the hottest level. ``None``: a hundredth of all, at least 20.
+    growth
+        How many times more rows the next colder level has; above 1.
+    n_levels
+        Levels, K, counted from the hottest; the coldest has all rows. ``None``: as many as lead
+        there; with fewer there is a gap above level 0.
+    alpha
+        Exponent of the temperatures ``n / m_k^alpha``, in (0, 1].
+    ring_width
+        c, in units of ``T_k``: the energy levels are ``H_(k + 1) = H_k + c T_k``.
+    lowest_energy
+        ``H_0``, minus a log-likelihood. ``None``: a minimum that is looked for.
+    jump_probability
+        p_ee: with which a level proposes a jump, where the ring that it asks for has states. The
+        paper has 0.1; the way down takes as many jumps as there are levels.
+    ring_capacity
+        States that are kept of a ring, each equally likely to be among them.
+    keep_rings
+        Folder for all states of all levels: a file per chain and interval. ``None``: not written.
+    explorer
+        Step of a level: ``langevin`` or ``random-walk``.
+    step_size
+        Standard deviation of a step at level 0, in units of ``covariance``: with ``laplace`` in
+        posterior standard deviations. Level k has ``step_size sqrt(T_k)``. ``None``: warm-up tunes
+        every level by itself to ``target_acceptance``.
+    target_acceptance
+        Mean acceptance probability, in (0, 1), to which warm-up tunes the step size of every level.
+    inner_steps
+        Steps or jumps of every level in one iteration.
+
+    Examples
+    --------
+    >>> from streammc.samplers import mintee
+    >>> mintee(subset_size=1000, n_levels=7).sizes(100_000)
+    [100000, 5378, 3842, 2744, 1960, 1400, 1000]
     """
 
-    energy: str | None = None
-    """``subset``: of rows of its own, drawn once, those of a hotter level among them; ``full``:
-    of all rows; ``shared``: of rows drawn at every step for both of its ends; ``carried``: of
-    rows drawn at every proposal, the estimate being carried along: Algorithm 2 as printed.
-    Automatic: ``subset`` where ``d (growth - 1)``, about the variance of the log of a jump's
-    ratio, is at most 4, else ``full``."""
-    control_variate: int | str = 0
-    """0: from every term of ``shared`` and ``carried`` its value at the lowest point known is
-    subtracted; ``none``."""
+    energy: Literal["subset", "full", "shared", "carried"] | None = None
+    control_variate: Literal[0, "none"] | None = 0
     subset_size: int | None = None
-    """Rows of the hottest level. Automatic: a hundredth of all, at least 20."""
     growth: float = 1.4
-    """How many times more rows the next colder level has."""
     n_levels: int | None = None
-    """Levels, K, counted from the hottest; the coldest has all rows. Automatic: as many as lead
-    there; with fewer there is a gap above level 0."""
     alpha: float = 0.995
-    """In (0, 1]: sets the temperatures."""
     ring_width: float = 10.0
-    """c: the energy levels are ``H_(k + 1) = H_k + c T_k``."""
     lowest_energy: float | None = None
-    """``H_0``, minus a log-likelihood. Automatic: a minimum that is looked for."""
     jump_probability: float = 0.3
-    """p_ee: with which a level proposes a jump, where the ring that it asks for has states. The
-    paper has 0.1; the way down takes as many jumps as there are levels."""
     ring_capacity: int = 4000
-    """States that are kept of a ring, each equally likely to be among them."""
     keep_rings: str | None = None
-    """Folder for all states of all levels: a file per chain and interval."""
-    explorer: str = LANGEVIN
-    """``langevin`` or ``random-walk``."""
+    explorer: Literal["langevin", "random-walk"] = LANGEVIN
     step_size: float | None = None
-    """Of level 0, where level k has ``step_size sqrt(T_k)``; given, it is not adapted."""
     target_acceptance: float = 0.35
-    """What warm-up adapts every level's step size to."""
     inner_steps: int = 1
-    """Steps or jumps of every level in one iteration."""
-    covariance: str | None = None
-    """``laplace``: steps in the shape of the Laplace approximation; ``identity``: in units of
-    theta, without a pass. Automatic: ``laplace`` where the likelihood is a product over rows."""
+    covariance: Literal["laplace", "identity"] | None = None
     start: float | None = None
-    """Every coordinate of the first position; ``None``: drawn around theta_star."""
 
     name: ClassVar[str] = "mintee"
     target: ClassVar[str] = APPROXIMATE
@@ -176,28 +205,4 @@ class EquiEnergy:
         return {"name": self.name, **asdict(self)}
 
 
-def mintee(**options: Any) -> EquiEnergy:
-    """Return the ``mintee`` sampler, equi-energy sampling on subsets, with the given options.
-
-    A level proposes, with a small probability, a state of the level above that has an energy
-    like its own, and takes it with probability
-    ``min(1, pi_k(x') pi_(k+1)(x) / (pi_k(x) pi_(k+1)(x')))`` (Li and Wong 2017, Algorithm 2; Kou,
-    Zhou and Wong 2006). Draws are those of level 0.
-
-    Parameters
-    ----------
-    **options
-        Fields of :class:`EquiEnergy`.
-
-    Raises
-    ------
-    ConfigError
-        If an option does not exist or has a value outside its range.
-
-    Examples
-    --------
-    >>> from streammc.samplers import mintee
-    >>> mintee(subset_size=1000, n_levels=7).sizes(100_000)
-    [100000, 5378, 3842, 2744, 1960, 1400, 1000]
-    """
-    return build(EquiEnergy, "mintee", options)
+mintee = builder(EquiEnergy)

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from streammc.samplers.options import STATISTICS, TrajectoryOptions, build
+from streammc.samplers.builders import builder
+from streammc.samplers.options import STATISTICS, TrajectoryOptions
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Hmc(TrajectoryOptions):
-    """Options of ``hmc``; ``None`` means chosen automatically."""
+    """Sampler ``hmc``: Hamiltonian Monte Carlo on every row, the reference for everything.
+
+    It leaves the posterior invariant (Duane et al. 1987) and evaluates every row at every gradient.
+
+    Examples
+    --------
+    >>> from streammc.samplers import hmc
+    >>> hmc().target
+    'exact'
+    """
 
     name = "hmc"
     target = "exact"
@@ -20,26 +29,4 @@ class Hmc(TrajectoryOptions):
     paper = "Duane, Kennedy, Pendleton and Roweth 1987, Hybrid Monte Carlo"
 
 
-def hmc(**options: Any) -> Hmc:
-    """Return the ``hmc`` sampler with the given options.
-
-    It leaves the posterior invariant (Duane et al. 1987) and reads every row at every
-    gradient.
-
-    Parameters
-    ----------
-    **options
-        Fields of :class:`Hmc`.
-
-    Raises
-    ------
-    ConfigError
-        If an option does not exist or has a value outside its range.
-
-    Examples
-    --------
-    >>> from streammc.samplers import hmc
-    >>> hmc().target
-    'exact'
-    """
-    return build(Hmc, "hmc", options)
+hmc = builder(Hmc)

@@ -3,22 +3,44 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Literal
 
 from streammc.errors import ConfigError
+from streammc.samplers.builders import builder
 from streammc.samplers.metropolis_options import MetropolisOptions
-from streammc.samplers.options import build
 
 METROPOLIS: Final = "metropolis"
 BARKER: Final = "barker"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Metropolis(MetropolisOptions):
-    """Options of ``mh``; ``None`` means chosen automatically."""
+    """Sampler ``mh``: Metropolis-Hastings on every row, the reference for the tests on some.
 
-    acceptance: str = METROPOLIS
-    """``metropolis``: min(1, exp(Delta)); ``barker``: 1 / (1 + exp(-Delta))."""
+    Every decision evaluates every row: the posterior is what it leaves invariant
+    (Metropolis et al. 1953, Hastings 1970; with ``acceptance='barker'`` Barker 1965).
+
+    Parameters
+    ----------
+    subsample_size
+        To be left out: ``mh`` evaluates all rows.
+    unit_rows
+        Rows of a unit, b: rows next to each other in the store, drawn together for the gradients
+        of proposals. ``None``: 1.
+    certainty
+        Without effect: ``mh`` evaluates all rows.
+    acceptance
+        Probability of acceptance: ``metropolis``, min(1, exp(Delta)); ``barker``,
+        1 / (1 + exp(-Delta)).
+
+    Examples
+    --------
+    >>> from streammc.samplers import mh
+    >>> mh(proposal="langevin").target
+    'exact'
+    """
+
+    acceptance: Literal["metropolis", "barker"] = METROPOLIS
 
     name: ClassVar[str] = "mh"
     target: ClassVar[str] = "exact"
@@ -45,26 +67,4 @@ class Metropolis(MetropolisOptions):
         return {"barker": self.acceptance == BARKER}
 
 
-def mh(**options: Any) -> Metropolis:
-    """Return the ``mh`` sampler with the given options.
-
-    Every decision looks at every row: the posterior is what it leaves invariant
-    (Metropolis et al. 1953, Hastings 1970; with ``acceptance='barker'`` Barker 1965).
-
-    Parameters
-    ----------
-    **options
-        Fields of :class:`Metropolis` and of the options that it shares.
-
-    Raises
-    ------
-    ConfigError
-        If an option does not exist or has a value outside its range.
-
-    Examples
-    --------
-    >>> from streammc.samplers import mh
-    >>> mh(proposal="langevin").target
-    'exact'
-    """
-    return build(Metropolis, "mh", options)
+mh = builder(Metropolis)

@@ -6,27 +6,51 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from streammc.errors import ConfigError
+from streammc.samplers.builders import builder
 from streammc.samplers.metropolis_options import MetropolisOptions
-from streammc.samplers.options import build
 from streammc.samplers.stochastic_options import check_number
 
 LEAST_EPSILON = 1e-6
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class AustereMetropolis(MetropolisOptions):
-    """Options of ``mh-austere``; ``None`` means chosen automatically."""
+    """Sampler ``mh-austere``: Metropolis-Hastings with sequential t-tests.
+
+    After every ``subsample_size`` more rows, drawn without replacement, a t-test at level
+    ``epsilon`` asks whether the log-ratio of the rows so far decides; a decision that no
+    test makes takes all rows (Korattikara, Chen and Welling 2014). The error of the whole
+    sequence, not of one test, is recorded as ``decision_error``; where terms are skewed it says
+    so.
+
+    Parameters
+    ----------
+    subsample_size
+        Rows that each look adds, m. ``None``: chosen together with ``epsilon``.
+    conservative
+        ``True``: choose ``subsample_size`` and ``epsilon`` once, for the worst case; ``False``: at
+        every decision, for the mean and variance of all rows, which it evaluates.
+    epsilon
+        Threshold of each t-test, a probability from 1e-6 up to 0.5. ``None``: chosen. With
+        ``subsample_size`` given too, nothing is chosen.
+    max_error
+        Bound within which the cheapest pair is chosen, in (0, 0.5]: on the probability of a wrong
+        decision in the worst case, or, not conservative, on the error in the probability of
+        acceptance.
+    given_uniform
+        Not conservative: choose for the uniform number that was drawn, not on average over it.
+
+    Examples
+    --------
+    >>> from streammc.samplers import mh_austere
+    >>> mh_austere(max_error=0.05).target
+    'approximate'
+    """
 
     conservative: bool = True
-    """Choose ``subsample_size`` and ``epsilon`` once, for the worst case; otherwise at every
-    decision, for the mean and variance of all rows, which it evaluates."""
     epsilon: float | None = None
-    """Threshold of each t-test. With ``subsample_size`` given too, nothing is chosen."""
     max_error: float = 0.1
-    """Bound within which the cheapest pair is chosen: on the probability of a wrong decision
-    in the worst case, or, not conservative, on the error in the probability of acceptance."""
     given_uniform: bool = False
-    """Not conservative: choose for the uniform that was drawn, not on average over it."""
 
     name: ClassVar[str] = "mh-austere"
     test: ClassVar[str] = "austere"
@@ -71,28 +95,4 @@ class AustereMetropolis(MetropolisOptions):
         }
 
 
-def mh_austere(**options: Any) -> AustereMetropolis:
-    """Return the ``mh-austere`` sampler with the given options.
-
-    After every ``subsample_size`` more rows, drawn without replacement, a t-test at level
-    ``epsilon`` asks whether the log-ratio of the rows so far decides; a decision that no
-    test makes takes all rows (Korattikara et al. 2014). The error of the whole sequence,
-    not of one test, is recorded as ``decision_error``; where terms are skewed it says so.
-
-    Parameters
-    ----------
-    **options
-        Fields of :class:`AustereMetropolis` and of the options that it shares.
-
-    Raises
-    ------
-    ConfigError
-        If an option does not exist or has a value outside its range.
-
-    Examples
-    --------
-    >>> from streammc.samplers import mh_austere
-    >>> mh_austere(max_error=0.05).target
-    'approximate'
-    """
-    return build(AustereMetropolis, "mh-austere", options)
+mh_austere = builder(AustereMetropolis)

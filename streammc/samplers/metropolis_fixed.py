@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Literal
 
 from streammc.errors import ConfigError
+from streammc.samplers.builders import builder
 from streammc.samplers.metropolis_options import MetropolisOptions
-from streammc.samplers.options import build
 from streammc.samplers.stochastic_options import check_number
 
 REMEDIES: Final = ("skip", "grow", "shrink", "heat")
@@ -17,20 +17,42 @@ LARGEST_LIMIT: Final = 1.8
 """Below pi / sqrt(3), the standard deviation of the logistic distribution."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FixedMetropolis(MetropolisOptions):
-    """Options of ``mh-fixed``; ``None`` means chosen automatically."""
+    """Sampler ``mh-fixed``: Metropolis-Hastings with minibatches of one size (Chen et al. 2016).
+
+    A decision takes ``batches + 1`` minibatches of ``subsample_size`` rows, with replacement:
+    all but the last for the standard deviation of what they estimate, the last for Barker's
+    test with a correction for it (Algorithm 1). The posterior, but for the error of each decision,
+    which is recorded.
+
+    Parameters
+    ----------
+    subsample_size
+        Rows of a minibatch, m. ``None``: from the full pass; 100 without one.
+    batches
+        Minibatches that estimate the standard deviation of Delta', K, from 2 to 50; one more
+        decides.
+    limit
+        Standard deviation of Delta', a log-ratio, from which on it is too large, at most 1.8.
+    remedy
+        What is done then: ``skip`` the decision, ``grow`` its minibatches to twice their size, or
+        skip and, in the warm-up, ``shrink`` the step size or ``heat`` the temperature from then on;
+        the draws keep both.
+    smoothing
+        Weight of earlier decisions in a moving average of the standard deviation, in [0, 1).
+
+    Examples
+    --------
+    >>> from streammc.samplers import mh_fixed
+    >>> mh_fixed(remedy="grow").test_options["limit"]
+    1.2
+    """
 
     batches: int = 5
-    """Minibatches that estimate the standard deviation of Delta', K; one more decides."""
     limit: float = 1.2
-    """The standard deviation that is too large."""
-    remedy: str = "skip"
-    """What is done then: ``skip`` the decision, ``grow`` its minibatches to twice their size, or
-    skip and, in the warm-up, ``shrink`` the step size or ``heat`` the temperature from then on;
-    the draws keep both."""
+    remedy: Literal["skip", "grow", "shrink", "heat"] = "skip"
     smoothing: float = 0.0
-    """Weight of earlier decisions in a moving average of the standard deviation, in [0, 1)."""
 
     name: ClassVar[str] = "mh-fixed"
     test: ClassVar[str] = "fixed"
@@ -67,28 +89,4 @@ class FixedMetropolis(MetropolisOptions):
         }
 
 
-def mh_fixed(**options: Any) -> FixedMetropolis:
-    """Return the ``mh-fixed`` sampler with the given options.
-
-    A decision takes ``batches + 1`` minibatches of ``subsample_size`` rows, with replacement:
-    all but the last for the standard deviation of what they estimate, the last for Barker's
-    test with a correction for it (Chen et al. 2016, Algorithm 1). The posterior, but for the
-    error of each decision, which is recorded.
-
-    Parameters
-    ----------
-    **options
-        Fields of :class:`FixedMetropolis` and of the options that it shares.
-
-    Raises
-    ------
-    ConfigError
-        If an option does not exist or has a value outside its range.
-
-    Examples
-    --------
-    >>> from streammc.samplers import mh_fixed
-    >>> mh_fixed(remedy="grow").test_options["limit"]
-    1.2
-    """
-    return build(FixedMetropolis, "mh-fixed", options)
+mh_fixed = builder(FixedMetropolis)

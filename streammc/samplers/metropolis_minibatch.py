@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Literal
 
 from streammc.errors import ConfigError
+from streammc.samplers.builders import builder
 from streammc.samplers.metropolis_options import MetropolisOptions
-from streammc.samplers.options import build
 from streammc.samplers.stochastic_options import check_number
 
 CLT: Final = "clt"
@@ -20,21 +20,45 @@ LARGEST_SKEWED: Final = 1.2
 """Of ``sigma`` with ``skew_corrected``, which needs a variance beyond it."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MinibatchMetropolis(MetropolisOptions):
-    """Options of ``mh-minibatch``; ``None`` means chosen automatically."""
+    """Sampler ``mh-minibatch``: Metropolis-Hastings with minibatches that grow (Seita et al. 2017).
+
+    A decision draws ``subsample_size`` rows at a time, with replacement, until the noise of
+    the estimate of Delta has a variance below ``sigma^2``, and replaces with it a part of
+    the logistic variable of Barker's test (Algorithm 1). The posterior, but for the error of each
+    decision, which is recorded.
+
+    Parameters
+    ----------
+    subsample_size
+        Rows drawn at a time, m. ``None``: from the full pass; 100 without one.
+    delta
+        Largest error of the normal approximation, as a probability in (0, 1]. ``None``: it is not
+        looked at.
+    bound
+        What that error is: ``edgeworth``, the first term of the expansion, from the skewness of
+        the terms; ``clt``, the bound of the paper, which takes (8.4 / delta)^2 terms or more.
+    skew_corrected
+        Whether skewness is taken out of the noise, as far as the terms tell it.
+    sigma
+        Standard deviation of the estimate of Delta, a log-ratio, below which there are enough
+        terms; at most 1.8.
+    correction
+        ``optimal``: the correction with the smallest error; ``paper``: as in the paper.
+
+    Examples
+    --------
+    >>> from streammc.samplers import mh_minibatch
+    >>> mh_minibatch(delta=0.1).test_options["bound"]
+    'edgeworth'
+    """
 
     delta: float | None = 0.05
-    """Largest error of the normal approximation; ``none``: it is not looked at."""
-    bound: str = EDGEWORTH
-    """What that error is: ``edgeworth``, the first term of the expansion, from the skewness of
-    the terms; ``clt``, the bound of the paper, which takes (8.4 / delta)^2 terms or more."""
+    bound: Literal["edgeworth", "clt"] = EDGEWORTH
     skew_corrected: bool = False
-    """Whether skewness is taken out of the noise, as far as the terms tell it."""
     sigma: float = 1.0
-    """Standard deviation of the estimate of Delta below which there are enough terms."""
-    correction: str = OPTIMAL
-    """``optimal``: the correction with the smallest error; ``paper``: as in the paper."""
+    correction: Literal["optimal", "paper"] = OPTIMAL
 
     name: ClassVar[str] = "mh-minibatch"
     test: ClassVar[str] = "minibatch"
@@ -77,28 +101,4 @@ class MinibatchMetropolis(MetropolisOptions):
         }
 
 
-def mh_minibatch(**options: Any) -> MinibatchMetropolis:
-    """Return the ``mh-minibatch`` sampler with the given options.
-
-    A decision draws ``subsample_size`` rows at a time, with replacement, until the noise of
-    the estimate of Delta has a variance below ``sigma^2``, and replaces with it a part of
-    the logistic variable of Barker's test (Seita et al. 2017, Algorithm 1). The posterior,
-    but for the error of each decision, which is recorded.
-
-    Parameters
-    ----------
-    **options
-        Fields of :class:`MinibatchMetropolis` and of the options that it shares.
-
-    Raises
-    ------
-    ConfigError
-        If an option does not exist or has a value outside its range.
-
-    Examples
-    --------
-    >>> from streammc.samplers import mh_minibatch
-    >>> mh_minibatch(delta=0.1).test_options["bound"]
-    'edgeworth'
-    """
-    return build(MinibatchMetropolis, "mh-minibatch", options)
+mh_minibatch = builder(MinibatchMetropolis)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Literal
 
 from streammc.errors import ConfigError
+from streammc.samplers.builders import builder
 from streammc.samplers.metropolis_options import MetropolisOptions
-from streammc.samplers.options import build
 from streammc.samplers.stochastic_options import NONE, check_number
 
 TEMPERED: Final = "tempered"
@@ -20,22 +20,43 @@ SHARE: Final = 0.1
 """Of the rows, that ``subsample_size`` is at most where it is chosen automatically."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Mint(MetropolisOptions):
-    """Options of ``mint``; ``None`` means chosen automatically."""
+    """Sampler ``mint``: Metropolis-Hastings at the temperature that a minibatch can carry.
 
-    control_variate: int | str | None = NONE
-    """``none``, as in the paper; 2, 1 or 0: the order of the expansion that is subtracted."""
+    A proposal is accepted by an estimate of its log-likelihood from ``m = n^tau`` rows, scaled
+    with ``n^lambda`` instead of ``n``, against the estimate that the position was accepted with
+    (Li and Wong 2017, Algorithm 1). The target is the posterior at temperature
+    ``n^(1 - lambda)``, but for a factor ``exp(v / 2)`` with the variance ``v`` of the estimate.
+
+    Parameters
+    ----------
+    subsample_size
+        Rows of a minibatch, m, at least 2. ``None``: ``n^tau``; without ``tau`` 1000, or 10 % of
+        all rows where that is less.
+    tau
+        Sets ``m = n^tau``, in place of ``subsample_size``; in (0, 1].
+    alpha
+        Sets ``lambda = alpha tau``, in (0, 1). ``None``: 0.5, unless ``exponent`` is given.
+    exponent
+        ``lambda`` itself, in place of ``alpha``; in (0, 1] and below ``tau``. The command line also
+        takes it as ``lambda``.
+    replace
+        Whether the rows of a minibatch are drawn with replacement, which is faster.
+
+    Examples
+    --------
+    >>> from streammc.samplers import mint
+    >>> round(mint(subsample_size=1000, alpha=0.5).implied_temperature(10**6), 6)
+    31622.776602
+    """
+
+    control_variate: Literal[0, 1, 2, "none"] | None = NONE
     unit_rows: int | None = 1
-    """Rows of a unit, b."""
     tau: float | None = None
-    """m = n^tau rows, in place of ``subsample_size``."""
     alpha: float | None = None
-    """lambda = alpha tau, in (0, 1); 0.5 by default."""
     exponent: float | None = None
-    """lambda itself, in place of ``alpha``; also by the name ``lambda``."""
     replace: bool = True
-    """Whether the rows of a minibatch are drawn with replacement, which is faster."""
 
     name: ClassVar[str] = "mint"
     target: ClassVar[str] = TEMPERED
@@ -114,32 +135,4 @@ class Mint(MetropolisOptions):
         return {"replace": self.replace}
 
 
-def mint(**options: Any) -> Mint:
-    """Return the ``mint`` sampler with the given options.
-
-    A proposal is accepted by an estimate of its log-likelihood from ``m = n^tau`` rows, scaled
-    with ``n^lambda`` instead of ``n``, against the estimate that the position was accepted with
-    (Li and Wong 2017, Algorithm 1). The target is the posterior at temperature
-    ``n^(1 - lambda)``, but for a factor ``exp(v / 2)`` with the variance ``v`` of the estimate.
-
-    Parameters
-    ----------
-    **options
-        Fields of :class:`Mint` and of the options that it shares; ``lambda`` is ``exponent``.
-
-    Raises
-    ------
-    ConfigError
-        If an option does not exist or has a value outside its range.
-
-    Examples
-    --------
-    >>> from streammc.samplers import mint
-    >>> round(mint(subsample_size=1000, alpha=0.5).implied_temperature(10**6), 6)
-    31622.776602
-    """
-    if "lambda" in options:
-        if "exponent" in options:
-            raise ConfigError("lambda and exponent are the same option of mint; leave one out")
-        options["exponent"] = options.pop("lambda")
-    return build(Mint, "mint", options)
+mint = builder(Mint, {"lambda": "exponent"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Literal
 
 from streammc.errors import ConfigError
 from streammc.samplers.options import STATISTICS, check_subsample
@@ -35,34 +35,53 @@ METROPOLIS_STATISTICS: Final = (
 estimates of it, whether it was forced, and the temperature."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MetropolisOptions:
-    """Options of every sampler with an acceptance test; ``None`` means chosen automatically."""
+    """Options of every sampler with an acceptance test.
 
-    proposal: str = RANDOM_WALK
-    """``random-walk``, ``langevin`` with its Hastings correction, or ``sghmc``."""
-    covariance: str | None = None
-    """Of the steps: ``laplace``, ``identity``, or learnt in warm-up: ``diagonal``, ``full``.
-    Automatic: ``laplace`` with control variates, ``identity`` without."""
+    Parameters
+    ----------
+    proposal
+        ``random-walk``, ``langevin`` with its Hastings correction, or ``sghmc``, a trajectory with
+        friction.
+    covariance
+        Shape of the steps: ``laplace``, that of the Laplace approximation; ``identity``, units of
+        theta; or learnt in warm-up: ``diagonal``, ``full``. ``None``: ``laplace`` with control
+        variates, ``identity`` without.
+    step_size
+        Standard deviation of a step, in units of ``covariance``: with ``laplace`` in posterior
+        standard deviations. ``None``: warm-up tunes it to ``target_acceptance``.
+    target_acceptance
+        Mean acceptance probability, in (0, 1], to which warm-up tunes the step size. ``None``: the
+        best in many dimensions, such as 0.234 for a random walk and 0.574 for ``langevin``, lower
+        with Barker's acceptance function. A given ``step_size`` is not tuned.
+    subsample_size
+        Rows that a decision asks for first, m. ``None``: from the full pass; 100 without one.
+    control_variate
+        Order of the Taylor expansion that is subtracted from every row: 2, 1 or 0. ``none``, or
+        ``None``: nothing is subtracted, and no full pass is made.
+    gradient_size
+        Rows of each gradient of a ``langevin`` or ``sghmc`` proposal. ``None``: none with control
+        variates of order 1 or 2, whose expansion has a gradient; else as many as
+        ``subsample_size``, or 100.
+    n_steps
+        Steps of an ``sghmc`` proposal.
+    friction
+        Friction alpha of a step of an ``sghmc`` proposal, in (0, 1].
+    """
+
+    proposal: Literal["random-walk", "langevin", "sghmc"] = RANDOM_WALK
+    covariance: Literal["laplace", "identity", "diagonal", "full"] | None = None
     step_size: float | None = None
-    """Standard deviation of a step, in units of that covariance; given, it is not adapted."""
     target_acceptance: float | None = None
     subsample_size: int | None = None
-    """Rows that a decision asks for first, m."""
     unit_rows: int | None = None
-    """Rows of a unit, b."""
-    control_variate: int | str | None = 2
-    """2, 1 or 0: the order of the expansion that is subtracted; ``none``: no pass is made."""
+    control_variate: Literal[0, 1, 2, "none"] | None = 2
     certainty: bool = True
-    """Whether rows with heavy remainders are evaluated in every decision."""
     gradient_size: int | None = None
-    """Rows of each gradient of a proposal."""
     n_steps: int = 1
-    """Steps of an ``sghmc`` proposal."""
     friction: float = 0.1
-    """alpha of an ``sghmc`` proposal, in (0, 1]."""
     start: float | None = None
-    """Every coordinate of the first position; ``None``: drawn around theta_star."""
 
     name: ClassVar[str]
     target: ClassVar[str] = APPROXIMATE

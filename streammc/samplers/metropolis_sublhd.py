@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Literal
 
 from streammc.errors import ConfigError
+from streammc.samplers.builders import builder
 from streammc.samplers.metropolis_options import MetropolisOptions
-from streammc.samplers.options import build
 from streammc.samplers.stochastic_options import check_number
 
 BOUNDS: Final = ("pass", "model")
@@ -15,21 +15,44 @@ BERNSTEIN_SERFLING: Final = "bernstein-serfling"
 INEQUALITIES: Final = (BERNSTEIN_SERFLING, "bernstein")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BoundedMetropolis(MetropolisOptions):
-    """Options of ``mh-sublhd``; ``None`` means chosen automatically."""
+    """Sampler ``mh-sublhd``: Metropolis-Hastings with a concentration bound (Bardenet et al. 2014).
+
+    Rows are drawn without replacement, ``gamma`` times as many at each look, until an
+    empirical Bernstein-Serfling interval around the log-ratio excludes the threshold, or
+    all rows are used. A decision differs from that on all rows with probability at most ``delta``,
+    whatever the rows are, as long as no term exceeds its bound; ``bound='pass'`` evaluates all rows
+    to make sure.
+
+    Parameters
+    ----------
+    subsample_size
+        Rows of the first look, m. ``None``: from the full pass; 100 without one.
+    gamma
+        How many times as many rows the next look has; above 1.
+    p
+        Look t has a share (p - 1) / (p t^p) of ``delta``; above 1.
+    delta
+        Bound on the probability that a decision is not that on all rows, in (0, 0.5].
+    bound
+        On the size of a term: ``pass`` evaluates all rows at every decision; ``model`` takes
+        what the model says, and a pass where it says nothing.
+    inequality
+        ``bernstein-serfling``, or ``bernstein``, as published experiments had it.
+
+    Examples
+    --------
+    >>> from streammc.samplers import mh_sublhd
+    >>> mh_sublhd(delta=0.05).test_options["delta"]
+    0.05
+    """
 
     gamma: float = 2.0
-    """How many times as many rows the next look has."""
     p: float = 2.0
-    """Look t has a share (p - 1) / (p t^p) of ``delta``."""
     delta: float = 0.01
-    """Bound on the probability that a decision is not that on all rows."""
-    bound: str = "pass"
-    """On the size of a term: ``pass`` evaluates all rows at every decision; ``model`` takes
-    what the model says, and a pass where it says nothing."""
-    inequality: str = BERNSTEIN_SERFLING
-    """``bernstein-serfling``, or ``bernstein``, as published experiments had it."""
+    bound: Literal["pass", "model"] = "pass"
+    inequality: Literal["bernstein-serfling", "bernstein"] = BERNSTEIN_SERFLING
 
     name: ClassVar[str] = "mh-sublhd"
     test: ClassVar[str] = "sublhd"
@@ -66,29 +89,4 @@ class BoundedMetropolis(MetropolisOptions):
         }
 
 
-def mh_sublhd(**options: Any) -> BoundedMetropolis:
-    """Return the ``mh-sublhd`` sampler with the given options.
-
-    Rows are drawn without replacement, ``gamma`` times as many at each look, until an
-    empirical Bernstein-Serfling interval around the log-ratio excludes the threshold, or
-    all rows are used (Bardenet, Doucet and Holmes 2014). A decision differs from that on
-    all rows with probability at most ``delta``, whatever the rows are, as long as no term
-    exceeds its bound; ``bound='pass'`` evaluates all rows to make sure.
-
-    Parameters
-    ----------
-    **options
-        Fields of :class:`BoundedMetropolis` and of the options that it shares.
-
-    Raises
-    ------
-    ConfigError
-        If an option does not exist or has a value outside its range.
-
-    Examples
-    --------
-    >>> from streammc.samplers import mh_sublhd
-    >>> mh_sublhd(delta=0.05).test_options["delta"]
-    0.05
-    """
-    return build(BoundedMetropolis, "mh-sublhd", options)
+mh_sublhd = builder(BoundedMetropolis)

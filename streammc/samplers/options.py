@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, fields
-from difflib import get_close_matches
-from typing import Any, ClassVar, Final, TypeVar
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Final, Literal, TypeVar
 
 from streammc.errors import ConfigError
 from streammc.subsampling.units import PROBABILITIES, UNIFORM
@@ -69,25 +68,34 @@ def trajectory(length: float | None, jitter: float | None) -> tuple[float, float
     return length, 0.0 if jitter is None else jitter
 
 
-def build(cls: type[T], name: str, options: dict[str, Any]) -> T:
-    """Return ``cls(**options)``; an unknown option is an error that names the known ones."""
-    known = [field.name for field in fields(cls)]  # type: ignore[arg-type]
-    for option in options:
-        if option not in known:
-            near = get_close_matches(option, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(known)}"
-            raise ConfigError(f"unknown option {option!r} of {name}: {hint}")
-    return cls(**options)
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TrajectoryOptions:
-    """Options of every sampler with a trajectory; ``None`` means chosen automatically."""
+    """Options of every sampler with a trajectory.
 
-    trajectory: str = JITTERED
-    """``jittered`` draws the length of each; ``nuts`` ends it where it turns back."""
-    integrator: str = SPLIT
-    """``split`` integrates the Gaussian approximation exactly; ``leapfrog`` does not."""
+    Parameters
+    ----------
+    trajectory
+        ``jittered``: trajectories have a given length, drawn anew within ``jitter``; ``nuts``: each
+        ends where it turns back.
+    integrator
+        ``split`` integrates the Gaussian approximation of the posterior exactly and kicks by the
+        rest; ``leapfrog`` drifts and kicks.
+    step_size
+        Longest step of the integrator, in posterior standard deviations (of the Laplace
+        approximation). ``None``: warm-up tunes it to ``target_acceptance``.
+    trajectory_length
+        Mean length of a trajectory, ``step_size * n_steps``, in posterior standard deviations.
+        ``None``: pi / 2, a quarter of a period. To be left out with ``nuts``.
+    jitter
+        Half-width of the uniform factor on step size and length of a trajectory, in [0, 1).
+        ``None``: 0.2, or 0 where ``trajectory_length`` is given. To be left out with ``nuts``.
+    target_acceptance
+        Mean acceptance probability, in (0, 1), to which warm-up tunes the step size. A given
+        ``step_size`` is not tuned.
+    """
+
+    trajectory: Literal["jittered", "nuts"] = JITTERED
+    integrator: Literal["split", "leapfrog"] = SPLIT
     step_size: float | None = None
     trajectory_length: float | None = None
     jitter: float | None = None
@@ -126,24 +134,32 @@ class TrajectoryOptions:
         return {"name": self.name, **asdict(self)}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SubsampleOptions(TrajectoryOptions):
-    """Options of trajectories over a subsample."""
+    """Options of trajectories over a subsample.
+
+    Parameters
+    ----------
+    subsample_size
+        Rows in the subsample, m; of ``hmc-ecs-signed``, where their number varies, the expected
+        number. ``None``: from the variance of the estimate that the full pass predicts.
+    n_blocks
+        Blocks of the subsample, G; an iteration proposes one of them anew. ``None``: 100, or fewer
+        where there are fewer units.
+    order
+        Order of the control variates, Taylor expansions of every row around theta_star: 0, 1 or 2.
+    recalibrate
+        Iterations of a short run that is not kept. The mean of its second half becomes theta_star,
+        around which one more full pass is made. ``None``: no such run.
+    """
 
     subsample_size: int | None = None
-    """Rows in the subsample, m; their expectation where the number varies."""
     n_blocks: int | None = None
-    """Blocks of the subsample, G; an iteration proposes one of them anew."""
     unit_rows: int | None = None
-    """Rows of a unit, b."""
-    order: int = 2
-    """Order of the control variates."""
+    order: Literal[0, 1, 2] = 2
     certainty: bool = True
-    """Whether rows with heavy remainders are always evaluated."""
-    probabilities: str = UNIFORM
-    """Of the units: ``uniform``, or by their ``scores``, which takes one more pass."""
+    probabilities: Literal["uniform", "scores"] = UNIFORM
     recalibrate: int | None = None
-    """Iterations of a short run whose mean is theta_star; ``None``: passes that certify it."""
 
     def __post_init__(self) -> None:
         """Check what can be checked without data."""

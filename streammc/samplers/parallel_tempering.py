@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final, Literal
 
 from streammc.errors import ConfigError
-from streammc.samplers.options import build, check_subsample
+from streammc.samplers.builders import builder
+from streammc.samplers.options import check_subsample
 from streammc.samplers.tempered_options import (
     LIKELIHOOD,
     NESTED,
@@ -20,16 +21,22 @@ SWEEP: Final = "sweep"
 SWAPS: Final = (EVEN_ODD, SWEEP)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ParallelOptions(TemperedOptions):
-    """Options that ``pt`` and ``spt`` share."""
+    """Options that ``pt`` and ``spt`` share.
 
-    swaps: str = EVEN_ODD
-    """``even-odd``: pairs (0, 1), (2, 3), ... and (1, 2), (3, 4), ... in turn; ``sweep``: every
-    pair, from the last level down, so that a state can fall to level 0 at once."""
+    Parameters
+    ----------
+    swaps
+        ``even-odd``: pairs (0, 1), (2, 3), ... and (1, 2), (3, 4), ... in turn; ``sweep``: every
+        pair, from the last level down, so that a state can fall to level 0 at once.
+    iterations_per_draw
+        Iterations of all levels for one draw, after warm-up. ``None``: so many that about every
+        draw comes from another draw of the prior, where rows are few; 1 or 2 where they are many.
+    """
+
+    swaps: Literal["even-odd", "sweep"] = EVEN_ODD
     iterations_per_draw: int | None = None
-    """Iterations of all levels for one draw, after warm-up. Automatic: so many that about every
-    draw comes from another draw of the prior, where rows are few; 1 or 2 where they are many."""
 
     def __post_init__(self) -> None:
         """Check what can be checked without data."""
@@ -40,12 +47,22 @@ class ParallelOptions(TemperedOptions):
         return {**super()._choices(), "swaps": SWAPS}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ParallelTempering(ParallelOptions):
-    """Options of ``pt``; ``None`` means chosen automatically."""
+    """Sampler ``pt``: parallel tempering.
 
-    path: str = LIKELIHOOD
-    """What is raised to ``beta_m``: the ``likelihood``, or the ``posterior``, prior included."""
+    One replica at every level, ``h_m = p(X|theta)^beta_m p(theta)``; neighbours exchange their
+    levels with probability ``min(1, h_n(a) h_m(b) / (h_n(b) h_m(a)))`` (van de Meent et al.
+    2014, eq. 2). Draws are those of level 0, the posterior.
+
+    Examples
+    --------
+    >>> from streammc.samplers import pt
+    >>> pt(n_levels=10, beta_min=0.01).target
+    'exact'
+    """
+
+    path: Literal["likelihood", "posterior"] = LIKELIHOOD
 
     name: ClassVar[str] = "pt"
     paper: ClassVar[str] = "Geyer 1991, Markov chain Monte Carlo maximum likelihood"
@@ -54,15 +71,29 @@ class ParallelTempering(ParallelOptions):
         return {**super()._choices(), "path": PATHS}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SubsampledParallelTempering(ParallelOptions):
-    """Options of ``spt``; ``None`` means chosen automatically."""
+    """Sampler ``spt``: subsampled parallel tempering, with fewer rows at every level.
 
-    subsets: str = NESTED
-    """``nested``: every subset is part of the one before; ``independent``."""
+    Level m has ``round(beta_m N)`` rows, drawn without replacement (van de Meent et al. 2014,
+    Algorithm 1, with the pair ``(m - 1, m)``). Draws are those of level 0, which has all rows:
+    the posterior.
+
+    Parameters
+    ----------
+    resample
+        Proposals to exchange rows of every subset, per iteration; 0 keeps the first subsets.
+        Accepted with ``p(X'_m|theta_m) / p(X_m|theta_m)``, which leaves level 0 exact.
+
+    Examples
+    --------
+    >>> from streammc.samplers import spt
+    >>> spt(subsets="independent").subsets_of_rows
+    True
+    """
+
+    subsets: Literal["nested", "independent"] = NESTED
     resample: int = 0
-    """Proposals to exchange rows of every subset, per iteration; 0 keeps the first subsets.
-    Accepted with ``p(X'_m|theta_m) / p(X_m|theta_m)``, which leaves level 0 exact."""
 
     name: ClassVar[str] = "spt"
     paper: ClassVar[str] = "van de Meent, Paige and Wood 2014, Tempering by subsampling"
@@ -80,53 +111,5 @@ class SubsampledParallelTempering(ParallelOptions):
         return {**super()._choices(), "subsets": SUBSETS}
 
 
-def pt(**options: Any) -> ParallelTempering:
-    """Return the ``pt`` sampler, parallel tempering, with the given options.
-
-    One replica at every level, ``h_m = p(X|theta)^beta_m p(theta)``; neighbours exchange their
-    levels with probability ``min(1, h_n(a) h_m(b) / (h_n(b) h_m(a)))`` (van de Meent et al.
-    2014, eq. 2). Draws are those of level 0, the posterior.
-
-    Parameters
-    ----------
-    **options
-        Fields of :class:`ParallelTempering` and of the options that it shares.
-
-    Raises
-    ------
-    ConfigError
-        If an option does not exist or has a value outside its range.
-
-    Examples
-    --------
-    >>> from streammc.samplers import pt
-    >>> pt(n_levels=10, beta_min=0.01).target
-    'exact'
-    """
-    return build(ParallelTempering, "pt", options)
-
-
-def spt(**options: Any) -> SubsampledParallelTempering:
-    """Return the ``spt`` sampler, subsampled parallel tempering, with the given options.
-
-    Level m has ``round(beta_m N)`` rows, drawn without replacement (van de Meent et al. 2014,
-    Algorithm 1, with the pair ``(m - 1, m)``). Draws are those of level 0, which has all rows:
-    the posterior.
-
-    Parameters
-    ----------
-    **options
-        Fields of :class:`SubsampledParallelTempering` and of the options that it shares.
-
-    Raises
-    ------
-    ConfigError
-        If an option does not exist or has a value outside its range.
-
-    Examples
-    --------
-    >>> from streammc.samplers import spt
-    >>> spt(subsets="independent").subsets_of_rows
-    True
-    """
-    return build(SubsampledParallelTempering, "spt", options)
+pt = builder(ParallelTempering)
+spt = builder(SubsampledParallelTempering)

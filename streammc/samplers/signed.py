@@ -4,21 +4,38 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from streammc.errors import ConfigError
-from streammc.samplers.options import SIGNED_STATISTICS, SubsampleOptions, build, check_subsample
+from streammc.samplers.builders import builder
+from streammc.samplers.options import SIGNED_STATISTICS, SubsampleOptions, check_subsample
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class HmcEcsSigned(SubsampleOptions):
-    """Options of ``hmc-ecs-signed``; ``None`` means chosen automatically."""
+    """Sampler ``hmc-ecs-signed``: Hamiltonian Monte Carlo with the block-Poisson estimator.
+
+    It leaves ``|L^(theta, u)| p(theta) p(u)`` invariant, with an unbiased estimate ``L^`` of the
+    likelihood (Dang et al. 2019, eqs. 15 and 16). Means weighted by the recorded sign are those of
+    the posterior, whatever the variance of the estimate (eq. 17).
+
+    Parameters
+    ----------
+    minibatch
+        Units in the mini-batch of one factor of ``L^``; more make negative estimates likelier.
+    soft_bound
+        The bound ``a`` on the sampled remainder, in units of the log-likelihood, the same at every
+        theta. ``None``: the typical remainder less the expected number of factors, and lower far
+        from theta_star.
+
+    Examples
+    --------
+    >>> from streammc.samplers import hmc_ecs_signed
+    >>> hmc_ecs_signed(subsample_size=3000, minibatch=30).target
+    'signed'
+    """
 
     minibatch: int = 1
-    """Units in the mini-batch of one factor; more make negative estimates likelier."""
     soft_bound: float | None = None
-    """``a``, the same everywhere; automatically the typical sampled remainder less
-    ``lambda``, and lower far from ``theta_star``."""
 
     name = "hmc-ecs-signed"
     target = "signed"
@@ -50,27 +67,4 @@ class HmcEcsSigned(SubsampleOptions):
         return math.inf
 
 
-def hmc_ecs_signed(**options: Any) -> HmcEcsSigned:
-    """Return the ``hmc-ecs-signed`` sampler with the given options.
-
-    It leaves ``|L^(theta, u)| p(theta) p(u)`` invariant, with an unbiased estimate ``L^``
-    of the likelihood (Dang et al. 2019, eqs. 15 and 16). Means weighted by the recorded
-    sign are those of the posterior, whatever the variance of the estimate (eq. 17).
-
-    Parameters
-    ----------
-    **options
-        Fields of :class:`HmcEcsSigned`.
-
-    Raises
-    ------
-    ConfigError
-        If an option does not exist or has a value outside its range.
-
-    Examples
-    --------
-    >>> from streammc.samplers import hmc_ecs_signed
-    >>> hmc_ecs_signed(subsample_size=3000, minibatch=30).target
-    'signed'
-    """
-    return build(HmcEcsSigned, "hmc-ecs-signed", options)
+hmc_ecs_signed = builder(HmcEcsSigned)

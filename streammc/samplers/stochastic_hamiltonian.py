@@ -3,27 +3,55 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final, Literal
 
 from streammc.errors import ConfigError
-from streammc.samplers.options import STATISTICS, build, check_subsample
+from streammc.samplers.builders import builder
+from streammc.samplers.options import STATISTICS, check_subsample
 from streammc.samplers.stochastic_options import NONE, StochasticGradient, check_number
 
 ESTIMATED: Final = "estimated"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Sghmc(StochasticGradient):
-    """Options of ``sghmc``; ``None`` means chosen automatically."""
+    """Sampler ``sghmc``: stochastic gradient Hamiltonian Monte Carlo (Chen, Fox and Guestrin 2014).
+
+    Each iteration draws a momentum ``p ~ N(0, M)`` and makes L steps ``theta += eps M^-1 p``,
+    ``p += eps grad - eps C M^-1 p + N(0, 2 eps (C - B^))`` (Dang et al. 2019, section 6.2),
+    each with a gradient estimated from rows that are drawn anew. No step is rejected: the
+    posterior is NOT what it leaves invariant. By default ``M`` is the inverse covariance of
+    the Laplace approximation.
+
+    Parameters
+    ----------
+    step_size
+        ``eps`` of the first iteration, in posterior standard deviations (with
+        ``preconditioner='none'`` in units of theta). ``None``: ``trajectory_length / n_steps``.
+    n_steps
+        Steps of an iteration, L. ``None``: ``trajectory_length / step_size``, rounded up; without
+        a ``step_size`` the fewest for which the error of a variance is predicted to be at most
+        1 %.
+    trajectory_length
+        ``step_size * n_steps``, in the unit of ``step_size``; to be left out where both are given.
+        ``None``: a quarter of the longest period, pi / 2 posterior standard deviations.
+    friction
+        C, times the mass matrix M, at least 0.
+    noise_estimate
+        The part B^ of the friction that makes up for the noise of gradients. ``none``, or ``None``:
+        0; ``estimated``: from the units of each gradient.
+
+    Examples
+    --------
+    >>> from streammc.samplers import sghmc
+    >>> sghmc(step_size=0.06, trajectory_length=1.2, friction=0.0).n_steps is None
+    True
+    """
 
     n_steps: int | None = None
-    """L, steps of an iteration."""
     trajectory_length: float | None = None
-    """``step_size * n_steps``."""
     friction: float = 1.0
-    """C, times the mass matrix."""
-    noise_estimate: str | None = NONE
-    """``none``: B^ = 0; ``estimated``: from the units of each gradient."""
+    noise_estimate: Literal["none", "estimated"] | None = NONE
 
     name: ClassVar[str] = "sghmc"
     paper: ClassVar[str] = (
@@ -52,30 +80,4 @@ class Sghmc(StochasticGradient):
         return (*STATISTICS, *clipped)
 
 
-def sghmc(**options: Any) -> Sghmc:
-    """Return the ``sghmc`` sampler with the given options.
-
-    Each iteration draws a momentum ``p ~ N(0, M)`` and makes L steps ``theta += eps M^-1 p``,
-    ``p += eps grad - eps C M^-1 p + N(0, 2 eps (C - B^))`` (Dang et al. 2019, section 6.2),
-    each with a gradient estimated from rows that are drawn anew. No step is rejected: the
-    posterior is NOT what it leaves invariant. By default ``M`` is the inverse covariance of
-    the Laplace approximation, ``eps L`` a quarter of its period, and L such that the error
-    of a variance is predicted to be at most 1 %.
-
-    Parameters
-    ----------
-    **options
-        Fields of :class:`Sghmc` and of the options that it shares with ``sgld``.
-
-    Raises
-    ------
-    ConfigError
-        If an option does not exist or has a value outside its range.
-
-    Examples
-    --------
-    >>> from streammc.samplers import sghmc
-    >>> sghmc(step_size=0.06, trajectory_length=1.2, friction=0.0).n_steps is None
-    True
-    """
-    return build(Sghmc, "sghmc", options)
+sghmc = builder(Sghmc)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Literal
 
 from streammc.errors import ConfigError
 from streammc.samplers.options import STATISTICS, check_probabilities, check_subsample
@@ -15,28 +15,37 @@ NONE: Final = "none"
 LAPLACE: Final = "laplace"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StochasticGradient:
-    """Options that ``sgld`` and ``sghmc`` share; ``None`` means chosen automatically."""
+    """Options that ``sgld`` and ``sghmc`` share.
+
+    Parameters
+    ----------
+    subsample_size
+        Rows of every gradient, m. ``None``: from the full pass, as for ``hmc-ecs``; where that is
+        refused, 1 % of all rows, at least 30.
+    control_variate
+        Order of the Taylor expansion that is subtracted from every row: 2, 1 or 0. ``none``, or
+        ``None``: nothing is subtracted.
+    preconditioner
+        ``laplace``: steps in posterior standard deviations (of the Laplace approximation);
+        ``none``, or ``None``: in units of theta.
+    decay
+        Power with which the step size falls, in [0, 1]: ``step_size (1 + t / offset)^-decay`` at
+        iteration t, counted from the first of the warm-up. 0: it stays the same.
+    offset
+        Iterations, above 0, over which that fall begins.
+    """
 
     subsample_size: int | None = None
-    """Rows of every gradient, m."""
     unit_rows: int | None = None
-    """Rows of a unit, b."""
-    control_variate: int | str | None = 2
-    """2, 1 or 0: the order of the expansion that is subtracted; ``none``: nothing is."""
+    control_variate: Literal[0, 1, 2, "none"] | None = 2
     certainty: bool = True
-    """Whether rows with heavy remainders are always evaluated."""
-    probabilities: str = UNIFORM
-    """Of the units: ``uniform``, or by the ``scores`` of a pass with expansions of order 2."""
-    preconditioner: str | None = LAPLACE
-    """``laplace``: steps in posterior standard deviations; ``none``: in units of theta."""
+    probabilities: Literal["uniform", "scores"] = UNIFORM
+    preconditioner: Literal["laplace", "none"] | None = LAPLACE
     step_size: float | None = None
-    """Of the first iteration."""
     decay: float = 0.0
-    """Step size ``step_size (1 + t / offset)^-decay``."""
     offset: float = 1000.0
-    """In iterations."""
 
     target: ClassVar[str] = BIASED
     subsampled: ClassVar[bool] = True

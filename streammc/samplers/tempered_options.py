@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Literal
 
 from streammc.errors import ConfigError
 from streammc.protocols import Model
@@ -35,43 +35,54 @@ TEMPERED_STATISTICS: Final = (*STATISTICS, "swap_accepted", "replica")
 transition: whether it was), and which replica is at level 0."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TemperedOptions:
-    """Options of every sampler with a ladder of levels; ``None`` means chosen automatically.
+    """Options of every sampler with a ladder of levels.
 
     Level m has the density ``p(X|theta)^beta_m p(theta)``; with subsampling
     ``p(X_m|theta) p(theta)``, where ``X_m`` has ``round(beta_m N)`` rows. Level 0 is the
     posterior.
+
+    Parameters
+    ----------
+    n_levels
+        Levels, ``M + 1``; 1 is the inner kernel alone. ``None``: from the global barrier that a
+        pilot run finds.
+    beta_min
+        Inverse temperature of the last level, in [0, 1); 0 is the prior, of which it takes
+        independent draws. ``None``: 0, or 0.125 where the prior is flat or has the power too.
+    ladder
+        ``geometric``: ``beta_m = beta_min^(m / M)``; ``adapted``: warm-up spaces the levels so
+        that all neighbours exchange equally often, beginning there.
+    explorer
+        Inner kernel: ``hmc`` or ``random-walk``.
+    step_size
+        Step of the inner kernel at level 0, in units of ``covariance``: with ``laplace`` in
+        posterior standard deviations. Level m has ``step_size beta_m^(-1/2)``. ``None``: warm-up
+        tunes every level by itself to ``target_acceptance``.
+    n_steps
+        Leapfrog steps of an ``hmc`` transition. ``None``: 10, or 3 where a draw has several
+        iterations of all levels.
+    jitter
+        Half-width of the uniform factor on the step size of an ``hmc`` transition, in [0, 1).
+    inner_steps
+        Transitions of the inner kernel for every one that the sampler asks for.
+    target_acceptance
+        Mean acceptance probability of the inner kernel, in (0, 1), to which warm-up tunes step
+        sizes. ``None``: 0.8 for ``hmc``, 0.234 for ``random-walk``, 0.44 in one dimension.
     """
 
     n_levels: int | None = None
-    """Levels, ``M + 1``; 1 is the inner kernel alone. Automatic: from the global barrier that a
-    pilot run finds."""
     beta_min: float | None = None
-    """Inverse temperature of the last level; 0 is the prior, of which it takes independent draws.
-    Automatic: 0, or 0.125 where the prior is flat or has the power too."""
-    ladder: str = ADAPTED
-    """``geometric``: ``beta_m = beta_min^(m / M)``; ``adapted``: warm-up spaces the levels so
-    that all neighbours exchange equally often, beginning there."""
-    explorer: str = HMC
-    """Inner kernel: ``hmc`` or ``random-walk``."""
+    ladder: Literal["geometric", "adapted"] = ADAPTED
+    explorer: Literal["hmc", "random-walk"] = HMC
     step_size: float | None = None
-    """Of level 0, where level m has ``step_size beta_m^(-1/2)``; given, it is not adapted.
-    Automatic: every level is tuned by itself in warm-up."""
     n_steps: int | None = None
-    """Leapfrog steps of an ``hmc`` transition. Automatic: 10, or 3 where a draw has several
-    iterations of all levels."""
     jitter: float = 0.2
-    """Half-width of the uniform factor on the step size of a transition."""
     inner_steps: int = 1
-    """Transitions of the inner kernel for every one that the sampler asks for."""
     target_acceptance: float | None = None
-    covariance: str | None = None
-    """``laplace``: steps in the shape of the Laplace approximation, which takes the passes that
-    find it; ``identity``: in units of theta, without a pass. Automatic: ``laplace`` where the
-    likelihood is a product over rows."""
+    covariance: Literal["laplace", "identity"] | None = None
     start: float | None = None
-    """Every coordinate of the first position; ``None``: drawn around theta_star."""
 
     name: ClassVar[str]
     paper: ClassVar[str]

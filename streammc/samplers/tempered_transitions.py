@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar, Literal
 
 from streammc.errors import ConfigError
-from streammc.samplers.options import build
+from streammc.samplers.builders import builder
 from streammc.samplers.tempered_options import (
     LIKELIHOOD,
     NESTED,
@@ -16,12 +16,18 @@ from streammc.samplers.tempered_options import (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TransitionOptions(TemperedOptions):
-    """Options that ``tt`` and ``stt`` share."""
+    """Options that ``tt`` and ``stt`` share.
+
+    Parameters
+    ----------
+    base_steps
+        Transitions at level 0 before every tempered one, which itself targets nothing there;
+        0 or more.
+    """
 
     base_steps: int = 1
-    """Transitions at level 0 before every tempered one, which itself targets nothing there."""
 
     def __post_init__(self) -> None:
         """Check what can be checked without data."""
@@ -32,12 +38,25 @@ class TransitionOptions(TemperedOptions):
             raise ConfigError(f"base_steps must be at least 0, found {self.base_steps!r}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TemperedTransitions(TransitionOptions):
-    """Options of ``tt``; ``None`` means chosen automatically."""
+    """Sampler ``tt``: tempered transitions.
 
-    path: str = LIKELIHOOD
-    """What is raised to ``beta_m``: the ``likelihood``, or the ``posterior``, prior included."""
+    A proposal rises through the levels and comes down again, with the kernel of level m both
+    on the way from ``m - 1`` to ``m`` and back, and is accepted with probability
+    ``min(1, prod_m h_m(u_{m-1}) h_{m-1}(v_{m-1}) / (h_m(v_{m-1}) h_{m-1}(u_{m-1})))``, ``u``
+    the states on the way up and ``v`` on the way down (Neal 1996; van de Meent et al. 2014,
+    eq. 3). Level m has the density ``h_m = p(X|theta)^beta_m p(theta)``; level 0 is the
+    posterior.
+
+    Examples
+    --------
+    >>> from streammc.samplers import tt
+    >>> tt(n_levels=12, explorer="random-walk").n_levels
+    12
+    """
+
+    path: Literal["likelihood", "posterior"] = LIKELIHOOD
 
     name: ClassVar[str] = "tt"
     paper: ClassVar[str] = "Neal 1996, Sampling from multimodal distributions"
@@ -46,12 +65,22 @@ class TemperedTransitions(TransitionOptions):
         return {**super()._choices(), "path": PATHS}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SubsampledTransitions(TransitionOptions):
-    """Options of ``stt``; ``None`` means chosen automatically."""
+    """Sampler ``stt``: subsampled tempered transitions, with fewer rows at every level.
 
-    subsets: str = NESTED
-    """``nested``: every subset is part of the one before; ``independent``."""
+    Tempered transitions whose level m has ``round(beta_m N)`` rows, drawn anew for every
+    transition and the same on the way up and down (van de Meent et al. 2014, Algorithm 2, with
+    the ratio of eq. 3).
+
+    Examples
+    --------
+    >>> from streammc.samplers import stt
+    >>> stt(beta_min=0.25).subsets
+    'nested'
+    """
+
+    subsets: Literal["nested", "independent"] = NESTED
 
     name: ClassVar[str] = "stt"
     paper: ClassVar[str] = "van de Meent, Paige and Wood 2014, Tempering by subsampling"
@@ -61,55 +90,5 @@ class SubsampledTransitions(TransitionOptions):
         return {**super()._choices(), "subsets": SUBSETS}
 
 
-def tt(**options: Any) -> TemperedTransitions:
-    """Return the ``tt`` sampler, tempered transitions, with the given options.
-
-    A proposal rises through the levels and comes down again, with the kernel of level m both
-    on the way from ``m - 1`` to ``m`` and back, and is accepted with probability
-    ``min(1, prod_m h_m(u_{m-1}) h_{m-1}(v_{m-1}) / (h_m(v_{m-1}) h_{m-1}(u_{m-1})))``, ``u``
-    the states on the way up and ``v`` on the way down (Neal 1996; van de Meent et al. 2014,
-    eq. 3).
-
-    Parameters
-    ----------
-    **options
-        Fields of :class:`TemperedTransitions` and of the options that it shares.
-
-    Raises
-    ------
-    ConfigError
-        If an option does not exist or has a value outside its range.
-
-    Examples
-    --------
-    >>> from streammc.samplers import tt
-    >>> tt(n_levels=12, explorer="random-walk").n_levels
-    12
-    """
-    return build(TemperedTransitions, "tt", options)
-
-
-def stt(**options: Any) -> SubsampledTransitions:
-    """Return the ``stt`` sampler, subsampled tempered transitions, with the given options.
-
-    Tempered transitions whose level m has ``round(beta_m N)`` rows, drawn anew for every
-    transition and the same on the way up and down (van de Meent et al. 2014, Algorithm 2, with
-    the ratio of eq. 3).
-
-    Parameters
-    ----------
-    **options
-        Fields of :class:`SubsampledTransitions` and of the options that it shares.
-
-    Raises
-    ------
-    ConfigError
-        If an option does not exist or has a value outside its range.
-
-    Examples
-    --------
-    >>> from streammc.samplers import stt
-    >>> stt(beta_min=0.25).subsets
-    'nested'
-    """
-    return build(SubsampledTransitions, "stt", options)
+tt = builder(TemperedTransitions)
+stt = builder(SubsampledTransitions)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from streammc.control_variates.default_priors import as_recorded, resolved
 from streammc.control_variates.expansion import ControlVariates
-from streammc.control_variates.kinds import check_kinds, check_progress
+from streammc.control_variates.kinds import PASS_OPTIONS, check_kinds, check_progress
+from streammc.docstrings import documented
 from streammc.errors import ConfigError, RefusedError, SamplingWarning
 from streammc.protocols import Dataset, Model, Sampler
 from streammc.samplers.chain import StoppedError
@@ -66,42 +67,20 @@ def run_job(
 ) -> RunReport:
     """Start, resume, extend or recognise a run in ``path``.
 
+    Parameters that :func:`sample` has too mean what they mean there.
+
     Parameters
     ----------
-    dataset, model
-        What to sample.
-    sampler
-        ``None`` chooses ``hmc-ecs`` where it can be right and ``hmc`` elsewhere; where
-        ``hmc-ecs`` is refused while it runs, the run starts again with ``hmc``.
-    control_variates
-        From :func:`streammc.control_variates`; computed and kept in the run if ``None``.
-    draws, warmup, chains
-        Per chain; more draws than a finished run holds extend it.
-    seed
-        In ``[0, 2**63)``; ``None`` takes the one of the run in ``path``, or a new one.
-    path
-        Run directory; ``None`` is a temporary one, removed when the process ends.
-    audit
-        ``True``, ``False`` or ``"auto"``: where it costs less than the sampling did.
-    progress
-        ``progress(phase, done, total, facts)``: ``start`` before the first iteration of
-        this call, ``warmup`` and ``draws`` after every commit, and the passes.
+    dataset
+        What :func:`sample` calls ``store``.
     stop
         Polled several times a second; true ends the call after the last commit.
-    scheduler
-        Where the full passes run; see ``protocols.Dataset.reduce``.
     threads, batch_iterations
         Resources; not one bit of the draws depends on them.
     attributes
         Extra JSON recorded with the run.
     sampler_reason
         Why this sampler, where it was not asked for by name.
-    temperature
-        T: the target is ``prior x likelihood^(1/T)``. Samplers with an acceptance test
-        also take ``"T:sqrt"`` and ``"T:N"``: see ``samplers.temperature``.
-    overwrite
-        Begin anew where there is a run in ``path``, once the passes are done; it is then
-        neither resumed nor recognised.
 
     Returns
     -------
@@ -219,6 +198,7 @@ def run_job(
         return attempt(instead(setup, error))
 
 
+@documented(PASS_OPTIONS)
 def sample(
     store: Dataset,
     model: Model,
@@ -238,9 +218,46 @@ def sample(
 ) -> xarray.DataTree:
     """Sample a posterior and return it as ``xarray`` and ArviZ read it.
 
-    The parameters are those of :func:`run_job`. Without ``path`` the run lives in a
-    temporary folder, which is removed when the process ends. Ctrl-C returns the draws
-    committed so far, with a warning.
+    A run is kept in ``path``: the same call starts it, resumes it, or returns it where it is
+    finished. Ctrl-C returns the draws committed so far, with a warning.
+
+    Parameters
+    ----------
+    store
+        The rows: a store, or arrays in memory.
+    model
+        Their likelihood, with its prior; see ``streammc.models``.
+    sampler
+        One of ``streammc.samplers``. ``None`` chooses ``hmc-ecs`` where it can be right and
+        ``hmc`` elsewhere; where ``hmc-ecs`` is refused while it runs, the run starts again with
+        ``hmc``. A likelihood that is no product over rows takes ``pt``.
+    control_variates
+        From ``streammc.control_variates``. ``None``: computed, and kept in the run.
+    draws
+        Draws of each chain that are kept. More than a finished run holds extend it.
+    warmup
+        Iterations of each chain before them, which tune the sampler.
+    chains
+        Chains; each is a thread.
+    seed
+        Seed of all random numbers, in ``[0, 2**63)``. ``None`` takes the one of the run in
+        ``path``, or a new one.
+    path
+        Directory of the run. ``None``: a temporary one, removed when the process ends.
+    audit : bool or 'auto'
+        Whether to measure the error of subsampling, in one more pass; ``"auto"``: where it
+        costs less than the sampling did. Other samplers than ``hmc-ecs`` have no audit.
+    progress : Callable[[str, int, int, dict], None] | None
+        Called as ``progress(phase, done, total, facts)``: ``start`` before the first iteration
+        of this call, ``warmup`` and ``draws`` after every commit, in iterations of a chain;
+        ``pass`` after every block of a full pass, in blocks.
+    temperature
+        T: the target is ``prior x likelihood^(1/T)``; 1 is the posterior. Samplers with an
+        acceptance test also take ``"T:sqrt"``, max(1, T / sqrt(i + 1)) at iteration i, and
+        ``"T:N"``, T for N iterations, then 1.
+    overwrite
+        Begin anew where there is a run in ``path``, once the passes are done; it is then
+        neither resumed nor recognised.
 
     Returns
     -------
@@ -249,10 +266,32 @@ def sample(
         and ``constant_data``; ``posterior_original`` where the store is standardised.
         The attribute ``summary`` holds audit, cost and warnings.
 
+    Raises
+    ------
+    ConfigError
+        If an argument is of another kind, or out of range.
+    IdentityError
+        If ``path`` holds a run of something else.
+    RefusedError
+        If subsampling cannot be right here; the message names the remedy.
+    BusyError
+        If another process is writing to ``path``.
+
     Warns
     -----
     SamplingWarning
         For each of those warnings.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import streammc
+    >>> rng = np.random.default_rng(1)
+    >>> store = streammc.from_arrays(np.ones((100, 1)), rng.normal(2.0, 1.0, 100))
+    >>> model = streammc.models.gaussian()
+    >>> tree = streammc.sample(store, model, draws=100, warmup=50, chains=2, seed=1)
+    >>> dict(tree.posterior.sizes)["draw"]
+    100
     """
     import signal
     import threading

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from numpy.typing import NDArray
 
 from streammc.control_variates.default_priors import as_recorded
-from streammc.control_variates.kinds import check_kinds, check_progress
+from streammc.control_variates.kinds import PASS_OPTIONS, check_kinds, check_progress
+from streammc.docstrings import documented
 from streammc.errors import ConfigError
 from streammc.protocols import Dataset, Model
 from streammc.sampling import design
@@ -148,6 +149,7 @@ def write_ids(writer: RowArrays, table: Dataset) -> None:
         writer.write_ids(start, ids)
 
 
+@documented(PASS_OPTIONS)
 def predict(
     run: str | os.PathLike[str] | xarray.DataTree,
     store: Dataset,
@@ -169,8 +171,8 @@ def predict(
 
     Parameters
     ----------
-    run
-        A finished run, or its directory.
+    run : path or xarray.DataTree
+        Directory of a finished run, or the run opened from it.
     store
         The table: the same features, made with ``like`` the store of the run where that
         was standardised or has a formula. Without a response there is nothing to score.
@@ -180,24 +182,25 @@ def predict(
     model
         That of the run; needed for a model of your own.
     draws
-        Thinned draws S, of all chains together.
+        Draws that are used, thinned from all chains together; at least 2.
     interval
-        Of the bands: equal tails.
+        Probability of the bands, between 0 and 1, with equal tails: 0.9 gives ``q5`` and
+        ``q95``.
     by
         A column for calibration: a feature, or the argument of a ``bs()`` of the formula.
+        ``None``: no groups.
     bins
-        Equally sized groups of it.
+        Equally sized groups of that column.
     seed
-        Of the rows that thresholds, and for more than 8 million rows groups, are chosen by.
-    weights
-        (chain, draw) weights of the draws; ``None`` takes the signs of a signed run.
+        Seed of the choice of rows that thresholds, and for more than 8 million rows groups,
+        are computed from.
+    weights : array (chain, draw), or None
+        Weights of the draws; ``None`` takes the signs of a signed run.
     trained_on
         The data set of the run, where an earlier version sampled it.
     overwrite
         Replace predictions at ``path``, once the new ones are complete. Without it nothing
         may be there.
-    scheduler, progress
-        As for ``Dataset.reduce``.
 
     Returns
     -------

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,7 +106,8 @@ def recalibrate(
         certainty=sampler.certainty,
     )
     plan = _affordable(asked)
-    perturbed = sampler if isinstance(sampler, HmcEcs) else HmcEcs(order=sampler.order)
+    order = cast(Literal[0, 1, 2], sampler.order)
+    perturbed = sampler if isinstance(sampler, HmcEcs) else HmcEcs(order=order)
     short = cast(Sampler, perturbed)
     own_seed = int(streams.stream(seed, 0, streams.Role.RECALIBRATE).integers(2**63))
     team = Chains(

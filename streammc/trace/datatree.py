@@ -11,6 +11,7 @@ from typing import Any, Final
 import xarray as xr
 from zarr.storage import LocalStore
 
+from streammc.docstrings import documented
 from streammc.errors import ConfigError
 from streammc.trace.row_arrays import read_meta
 from streammc.trace.run_directory import RunDirectory
@@ -18,6 +19,7 @@ from streammc.trace.run_directory import RunDirectory
 _WORDS: Final = ("null", "true", "false")
 
 
+@documented()
 def open_run(path: str | os.PathLike[str], *, verify: bool = True) -> xr.DataTree:
     """Open the committed draws of a run, finished or still growing.
 
@@ -74,6 +76,7 @@ def open_rows(path: str | os.PathLike[str]) -> xr.Dataset:
     return found
 
 
+@documented()
 def facts(found: xr.DataTree | xr.Dataset) -> dict[str, Any]:
     """Return what a run or predictions say of themselves: their attributes as Python objects.
 

@@ -1,0 +1,95 @@
+"""Builders of samplers: the functions ``hmc``, ``hmc_ecs``, ... of ``streammc.samplers``.
+
+Name, type and default of an option stand once, as a field of a dataclass; its meaning stands
+under ``Parameters`` in the docstring of the same class, or in :data:`_SHARED`. A sampler
+inherits both. :func:`builder`
+puts them together into the signature and the help of the function that a user calls.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from difflib import get_close_matches
+from functools import update_wrapper
+from typing import Any, Final, ParamSpec, TypeVar, cast
+
+from streammc.docstrings import completed
+from streammc.errors import ConfigError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_SHARED: Final = """
+Parameters
+----------
+unit_rows
+    Rows of a unit, b: rows next to each other in the store, drawn together. ``None``: 1, or more
+    where the store exceeds free memory and longer runs are read faster.
+certainty
+    Whether the rows with the largest remainders are always evaluated, beside the subsample.
+covariance
+    Shape of the steps: ``laplace``, that of the Laplace approximation, which takes full
+    passes; ``identity``, units of theta, without a pass. ``None``: ``laplace`` where the
+    likelihood is a product over rows.
+path
+    What is raised to ``beta_m``: the ``likelihood``, or the ``posterior``, prior included.
+probabilities
+    Probabilities with which units are drawn: ``uniform``, or in proportion to their ``scores``,
+    which takes one more full pass.
+start
+    Value of every coordinate of theta at the first position. ``None``: chains start apart, where
+    the sampler draws them.
+subsets
+    Rows of the levels: ``nested``, every subset is part of the one before; ``independent``.
+"""
+"""Options that samplers without a common base class share; an entry of a class comes first."""
+_RAISES: Final = """\
+ConfigError
+    If an option does not exist or has a value outside its range."""
+
+
+def builder(cls: Callable[P, T], aliases: Mapping[str, str] | None = None) -> Callable[P, T]:
+    """Return the function that makes a sampler from its options.
+
+    Parameters
+    ----------
+    cls
+        Dataclass of the sampler, whose ``name`` the function has; it takes every field by name.
+    aliases
+        Other spellings of options, which Python cannot have as names of parameters.
+
+    Returns
+    -------
+    Callable
+        Its docstring is that of ``cls`` with the options of all base classes. An unknown option
+        is a ConfigError that names the known ones.
+    """
+    sampler = cast(Any, cls)
+    other = dict(aliases or {})
+    known = [field.name for field in fields(sampler)]
+
+    def build(**options: Any) -> T:
+        given: dict[str, Any] = {}
+        for option, value in options.items():
+            name = other.get(option, option)
+            if name not in known:
+                near = get_close_matches(option, known, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(known)}"
+                raise ConfigError(f"unknown option {option!r} of {sampler.name}: {hint}")
+            if name in given:
+                first, second = (each for each in options if other.get(each, each) == name)
+                raise ConfigError(
+                    f"{first} and {second} are the same option of {sampler.name}; leave one out"
+                )
+            given[name] = value
+        return cast(T, sampler(**given))
+
+    update_wrapper(build, sampler, updated=())
+    build.__name__ = build.__qualname__ = sampler.name.replace("-", "_")
+    signature = inspect.signature(sampler).replace(return_annotation=sampler)
+    build.__signature__ = signature  # type: ignore[attr-defined]
+    bases = [vars(base).get("__doc__") for base in sampler.__mro__[:-1]]
+    build.__doc__ = completed(signature, [*bases, _SHARED], _RAISES)
+    return cast(Callable[P, T], build)
