@@ -35,7 +35,7 @@ STORES = {
     "gaussian-process": ("gaussian-process", 60, 1),
 }
 """Kind, rows and columns of a simulated store, by name."""
-MODELS = {"mixture": ("gaussian-mixture", "--option", "components=2", "--option", "scales=1")}
+MODELS = {"mixture": ("gaussian-mixture", "--option", "components=3", "--option", "dim=2")}
 SAMPLERS = ["auto", "hmc", "hmc-ecs", "hmc-ecs-signed", "mh", "mh-austere", "mh-fixed"]
 SAMPLERS += ["mh-minibatch", "mh-sublhd", "mint", "mintee", "pt", "sghmc", "sgld", "spt"]
 SAMPLERS += ["stt", "tt"]
@@ -151,7 +151,8 @@ def compare(base: str, python: str, only: list[str]) -> tuple[list[str], int]:
         subprocess.run(["tar", "-x", "-C", folder], input=archive.stdout, check=True)
         before = from_tree(Path(folder), python, only)
     now = from_tree(ROOT, sys.executable, only)
-    return differences(before, now), len(now)
+    failed = [f"{case}: exit {found['code']}" for case, found in now.items() if found["code"]]
+    return differences(before, now) + failed, len(now)
 
 
 def main() -> None:
