@@ -154,7 +154,9 @@ class Prepared:
                     self._report(done, rows, "write")
             if done != rows:
                 found = "more" if done > rows else str(done)
-                raise DataError(f"expected {rows} rows in the second pass, found {found}: try again")
+                raise DataError(
+                    f"expected {rows} rows in the second pass, found {found}: try again"
+                )
         except (DataError, IndexError, ValueError):
             # A file that changed between the passes may fail anywhere: that is the cause.
             self._table.check_unchanged()

@@ -19,7 +19,7 @@ from streammc.samplers.chain import StoppedError
 from streammc.sampling import build
 from streammc.sampling.chains import Chains, Progress
 from streammc.sampling.identity import asked_schedule, check_counts, heated, identity
-from streammc.sampling.setup import Setup, contents, decide, instead, load
+from streammc.sampling.setup import Setup, contents, decide, follow_store, instead, load
 from streammc.sampling.table_scale import recorded
 from streammc.sampling.watch import check_sign, check_variance, variance_so_far
 from streammc.trace.run_directory import RunDirectory, check_identity
@@ -130,6 +130,7 @@ def run_job(
     )  # fmt: skip
     if existing is not None:
         check_identity(existing.identity, key)
+        follow_store(existing, dataset)
         kept = existing.attributes.get("summary")
         # A run killed after its last draw still has the summary of what it extended.
         if existing.finished(draws) and kept and kept["sampling"]["draws"] >= draws:
