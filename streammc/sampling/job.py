@@ -308,7 +308,9 @@ def _drive(
     """Run every interval that is missing; refuse to go on where the variance is too high."""
     total, count = variance_so_far(run, setup.sampler)
     if progress is not None and run.next_length:
-        progress("start", run.next_start, run.next_start + run.next_length, {})
+        plan = {"chains": run.chains, "warmup": run.warmup, "draws": run.draws}
+        made = {"warmup_done": run.committed_warmup, "draws_done": run.committed_draws}
+        progress("start", run.next_start, run.next_start + run.next_length, {**plan, **made})
     while n := run.next_length:
         phase, done = run.phase, run.next_start + n
         wanted = run.warmup if phase == "warmup" else run.draws
