@@ -19,6 +19,7 @@ from streammc.errors import (
 )
 from streammc.stores.objects import local_path
 from streammc.trace.file_stamp import FileStamp, file_stamp, stamp_difference
+from streammc.trace.kinds import STORE, found_at, with_article
 
 _FOREIGN: Final = {
     b"PK\x03\x04": "a zip archive or spreadsheet",
@@ -136,8 +137,8 @@ class Table:
         for source, before, now in zip(self.sources, self._stamps, self._stamp(), strict=True):
             if before is not None and now is not None and before != now:
                 raise DataError(
-                    f"expected {source.label} to stay as it is while it is read, found "
-                    f"{stamp_difference(before, now)}: its rows may be others now; wait until no "
+                    f"expected {source.label} to stay as it is while it is read, found it "
+                    f"changed, with {stamp_difference(before, now)}: its rows may be others now; wait until no "
                     "program writes or touches it, and read it again"
                 )
 
@@ -248,9 +249,12 @@ def _expand(path: str | bytes) -> list[str]:
                 "it is read more than once, save it as a file"
             )
         if os.path.lexists(os.path.join(text, "zarr.json")):
-            raise DataError(
-                f"expected a table in {text!r}, found a zarr store: it needs no ingesting"
-            )
+            found = found_at(text)
+            if found is None or found.kind == STORE:
+                what = "a zarr store: it needs no ingesting"
+            else:
+                what = f"{with_article(found.kind)}: give CSV, Parquet or Arrow files"
+            raise DataError(f"expected a table in {text!r}, found {what}")
         entries = sorted(Path(text).iterdir())
     except OSError as error:
         raise translate_input(error, repr(text)) from error
