@@ -138,8 +138,8 @@ class Table:
             if before is not None and now is not None and before != now:
                 raise DataError(
                     f"expected {source.label} to stay as it is while it is read, found it "
-                    f"changed, with {stamp_difference(before, now)}: its rows may be others now; wait until no "
-                    "program writes or touches it, and read it again"
+                    f"changed, with {stamp_difference(before, now)}: its rows may be others now; "
+                    "wait until no program writes or touches it, and read it again"
                 )
 
     def _stamp(self) -> list[FileStamp | None]:
