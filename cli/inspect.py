@@ -50,21 +50,21 @@ def verify(output: Output, path: str) -> int:
 
 
 def kind_of(path: str) -> str:
-    """Return ``store``, ``run``, ``predictions`` or ``control-variates``; a store in doubt."""
-    from streammc.stores.layout import MANIFEST
-    from streammc.trace.durable import read_file
-    from streammc.trace.sealed import DOCUMENT_LIMIT, is_sealed, unseal
+    """Return ``store``, ``run``, ``predictions`` or ``control-variates``; a store in doubt.
 
-    root = os.path.join(path, "zarr.json")
-    if os.path.lexists(os.path.join(path, MANIFEST)) or not os.path.isfile(root):
-        return "store"
-    from pathlib import Path
+    Raises
+    ------
+    MissingError, StoreError
+        If there is nothing at ``path``, or something that is none of them.
+    """
+    from streammc.errors import MissingError
+    from streammc.trace.kinds import OURS, STORE, found_at, listed, refuse_other_kind
 
-    data = read_file(Path(root), limit=DOCUMENT_LIMIT)
-    if not is_sealed(data):
-        return "store"
-    _, own = unseal(data, Path(root))
-    return {"run": "run", "rows": "predictions"}.get(str(own.get("kind")), "control-variates")
+    if not os.path.lexists(path):
+        raise MissingError(f"expected {listed(OURS)} at {path!r}, found nothing: check the path")
+    refuse_other_kind(path, *OURS)
+    found = found_at(path)
+    return (STORE if found is None else found.kind).replace(" ", "-")
 
 
 def describe_store(path: str) -> dict[str, Any]:

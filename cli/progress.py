@@ -20,6 +20,11 @@ _UNITS: Final = {
     "warmup": " iterations",
 }
 _WORDS: Final = {"pass": "full pass", "warmup": "warm-up"}
+_SHOWN: Final = {
+    "acceptance_rate": "accepted",
+    "log_lik_variance": "variance",
+    "step_size": "step",
+}
 _POLLED: Final = ("start", "warmup", "draws")
 """Phases in which the chains look at the interruption themselves."""
 
@@ -74,7 +79,7 @@ class Progress:
         if self._output.quiet:
             return
         if phase == "start":
-            self._output.note("first iteration", phase=phase)
+            self._output.note(_start(facts or {}), phase=phase, **(facts or {}))
             return
         with self._lock:
             now = time.monotonic()
@@ -100,8 +105,8 @@ class Progress:
             console = self._bar.console
             self._output.live = lambda line: console.print(line, markup=False, highlight=False)
         if fresh:
-            self._task = self._bar.add_task(words, total=total, facts="")
-        self._bar.update(self._task, completed=done, total=total, facts=_brief(facts))
+            self._task = self._bar.add_task(words, total=total, facts=[])
+        self._bar.update(self._task, completed=done, total=total, facts=_ways(facts))
 
     def _say(self, seconds: float, done: int, total: int | None, facts: Mapping[str, Any]) -> None:
         words, unit = _WORDS.get(self._phase, self._phase), _UNITS.get(self._phase, "")
@@ -119,26 +124,36 @@ class Progress:
         )
 
 
+def _start(facts: Mapping[str, Any]) -> str:
+    """Return that the chains begin, or go on, and how far they are to go."""
+    if not facts:
+        return "sampling begins"
+    warmup, draws = (f"{facts[name]:,}" for name in ("warmup", "draws"))
+    chains = f"{facts['chains']} chain{'' if facts['chains'] == 1 else 's'}"
+    plan = f"{chains} of {warmup} warm-up iterations and {draws} draws"
+    before = [
+        f"{facts[name]:,} {words}"
+        for name, words in (("warmup_done", "warm-up iterations"), ("draws_done", "draws"))
+        if facts[name]
+    ]
+    if not before:
+        return f"sampling begins: {plan}"
+    return f"sampling goes on: {plan}, of which {' and '.join(before)} are there"
+
+
 def _brief(facts: Mapping[str, Any]) -> str:
-    shown = ("log_lik_variance", "acceptance_rate", "step_size")
-    return ", ".join(f"{name} {number(facts[name], 3)}" for name in shown if name in facts)
+    return ", ".join(f"{name} {number(facts[name], 3)}" for name in _SHOWN if name in facts)
+
+
+def _ways(facts: Mapping[str, Any]) -> list[str]:
+    """Return the facts by their names, then by short ones, then fewer and fewer of them."""
+    short = [f"{word} {number(facts[name], 2)}" for name, word in _SHOWN.items() if name in facts]
+    return [_brief(facts), *(", ".join(short[:n]) for n in range(len(short), 0, -1))]
 
 
 def _terminal_bar() -> Any:
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
 
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[facts]}", markup=False),
-        console=Console(stderr=True),
-    )
+    from streammc.cli.terminal_bar import TerminalBar
+
+    return TerminalBar(Console(stderr=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,6 +20,7 @@ from streammc.errors import (
     OutputError,
     StorageIOError,
 )
+from streammc.trace.file_stamp import FileStamp, file_stamp, stamp_difference, utc_text
 
 
 def require_apart(output: str, inputs: Sequence[str]) -> None:
@@ -34,16 +36,22 @@ def require_apart(output: str, inputs: Sequence[str]) -> None:
 
 
 def describe_inputs(paths: Sequence[str]) -> list[dict[str, Any]]:
-    """Return path, size and time of change of every input that exists."""
+    """Return path, size and time of change of every input that exists.
+
+    Of a directory: the bytes of its files, and the last change of it or of one of them.
+    """
     found = []
     for path in paths:
         entry: dict[str, Any] = {"path": os.path.abspath(path)}
-        try:
-            info = os.stat(path)
-        except OSError:
-            pass  # whoever reads it says what is wrong
-        else:
-            entry |= {"bytes": info.st_size, "modified_ns": info.st_mtime_ns}
+        with suppress(OSError):  # whoever reads it says what is wrong
+            stamp = file_stamp(path)
+            if os.path.isdir(path):
+                files = [file_stamp(each) for each in sorted(Path(path).iterdir())]
+                stamp = stamp._replace(
+                    size=sum(each.size for each in files),
+                    modified_ns=max(each.modified_ns for each in (stamp, *files)),
+                )
+            entry |= {"bytes": stamp.size, "modified_ns": stamp.modified_ns}
         found.append(entry)
     return found
 
@@ -90,9 +98,10 @@ class Receipt:
                 "command: choose another path or delete it"
             ) from None
         if asked != self._asked:
+            found, remedy = _differences(asked, self._asked)
             raise IdentityError(
-                f"expected {self._output!r} to be made by the same command, found other "
-                f"{_differences(asked, self._asked)}: choose another path or delete it"
+                f"expected {self._output!r} to be made by the same command, found {found}: {remedy}"
+                f"choose another path or delete {self._output!r}"
             )
         there = dict(describe())
         if result is None:
@@ -178,7 +187,29 @@ def make_once(
     return result, True
 
 
-def _differences(before: Any, now: Mapping[str, Any]) -> str:
+def _differences(before: Any, now: Mapping[str, Any]) -> tuple[str, str]:
+    """Return what differs and what to do beside making the output again."""
     before = before if isinstance(before, dict) else {}
     names = [key for key in {**before, **now} if before.get(key) != now.get(key)]
-    return ", ".join(repr(name) for name in names[:4]) or "settings"
+    source = _changed_source(before.get("sources"), now.get("sources"))
+    if names != ["sources"] or source is None:
+        return "other " + (", ".join(repr(name) for name in names[:4]) or "settings"), ""
+    path, old, new = source
+    found = f"its source {path!r} with {stamp_difference(old, new)}"
+    if old.size != new.size or os.path.isdir(path):
+        return found, ""
+    command = f"touch -d {utc_text(old.modified_ns)} {shlex.quote(path)}"
+    return found, f"if its content is the same, give it its time again ({command}); otherwise "
+
+
+def _changed_source(before: Any, now: Any) -> tuple[str, FileStamp, FileStamp] | None:
+    """Return the first source that changed; ``None`` where the sources are other files."""
+    try:
+        pairs = list(zip(before, now, strict=True))
+        if any(old["path"] != new["path"] for old, new in pairs):
+            return None
+        old, new = next(pair for pair in pairs if pair[0] != pair[1])
+        stamps = [FileStamp(each["bytes"], each["modified_ns"], 0) for each in (old, new)]
+        return str(new["path"]), stamps[0], stamps[1]
+    except (TypeError, KeyError, ValueError, StopIteration):
+        return None

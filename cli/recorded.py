@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
+from collections.abc import Mapping
 from typing import Any
 
 from streammc.cli.build import model_of_run, sampler_of_run
@@ -86,11 +89,57 @@ def store_of_run(run: Any) -> Any:
         dataset = open_store(address)
     except MissingError:
         raise MissingError(
-            f"expected the store of {str(run.path)!r} at {address!r}, found nothing: put it back"
+            f"expected the store of {str(run.path)!r} at {address!r}, found nothing: put it back, "
+            f"or {_elsewhere(run)}"
         ) from None
     if dataset.fingerprint != run.identity["store"]:
         raise IdentityError(
             f"expected the store of {str(run.path)!r} at {address!r} (fingerprint "
-            f"{run.identity['store'][:12]}), found {dataset.fingerprint[:12]}: put it back"
+            f"{run.identity['store'][:12]}), found {dataset.fingerprint[:12]}: move that one away, "
+            f"then put the right one back, or {_elsewhere(run)}"
         )
     return dataset
+
+
+def _elsewhere(run: Any) -> str:
+    """Return what to do where the store of a run is at another place now."""
+    settings = run.attributes.get("settings")
+    if not settings:
+        return "call streammc.sample again with the store at its new place, and with path"
+    return f"if it has moved, tell the run where: {sample_command(run, settings)}"
+
+
+def sample_command(run: Any, settings: Mapping[str, Any], store: str = "NEW_STORE") -> str:
+    """Return the ``streammc sample`` that continues a run, with the settings not at default.
+
+    Parameters
+    ----------
+    run
+        The run, opened.
+    settings
+        As it records them: by the names of the parameters of ``streammc sample``.
+    store
+        Where its store is now.
+    """
+    from streammc.cli.sample import sample
+
+    settings = {**settings, "draws": run.draws, "seed": run.identity["seed"]}
+    words = ["streammc", "sample", store, "-o", str(run.path)]
+    for parameter in sample.params:
+        value = settings.get(parameter.name or "")
+        if parameter.name == "store" or value in (None, {}, [], parameter.default):
+            continue
+        flag = parameter.opts[0]
+        if isinstance(value, bool):
+            words.append(flag if value else parameter.secondary_opts[0])
+        elif parameter.name == "check":
+            words += [flag, ",".join(f"{key}={each:g}" for key, each in value.items())]
+        elif isinstance(value, Mapping):
+            for key, each in value.items():
+                text = each if isinstance(each, str) else json.dumps(each).replace("null", "none")
+                words += [flag, text if key == "*" else f"{key}={text}"]
+        else:
+            words += [flag, str(value)]
+        if parameter.name == "model" and ":" in str(value):
+            words.append("--allow-code")
+    return shlex.join(words)

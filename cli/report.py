@@ -13,6 +13,17 @@ from streammc.sampling.prior_texts import default_priors_text
 
 COLUMNS: Final = ("mean", "sd", "mcse_mean", "ess_bulk", "ess_tail", "r_hat", "q5", "median", "q95")
 CHECK_FAILED: Final = 1
+_TARGETS: Final = {
+    "exact": "the posterior",
+    "perturbed": "close to the posterior; an audit measures how close",
+    "signed": "the posterior, where draws are weighted by their sign",
+    "approximate": "the posterior, but for the error of each decision",
+    "tempered": "the posterior",
+    "biased": "no step is rejected, so the draws are not the posterior's",
+}
+_EXPLAINED: Final = (
+    ("log_lik_variance_mean", "variance of the log-likelihood estimated from the subsample"),
+)
 _PHASES: Final = {"passes": "in passes", "warmup": "in the warm-up", "draws": "in the draws"}
 
 
@@ -200,6 +211,12 @@ def cost_text(sampling: Mapping[str, Any]) -> str:
         "seconds: draws": "seconds",
     }
     shown = {**sampling, "tempered": tempered_text(sampling.get("temperature", 1.0))}
+    for name, text in (("target", _TARGETS.get(str(sampling.get("target")), "")), *_EXPLAINED):
+        if text and shown.get(name) is not None:
+            value = shown[name]
+            if shown["tempered"] is not None:
+                text = text.replace("the posterior", "the tempered posterior", 1)
+            shown[name] = f"{number(value) if isinstance(value, float) else value}: {text}"
     if sampling.get("mint"):
         shown |= mint_text(sampling["mint"])
         shown |= {"off_normal": shown["decision_error_mean"], "decision_error_mean": None}

@@ -33,7 +33,39 @@ def translated(label: str, what: str) -> Iterator[None]:
 
 def _damaged(label: str, what: str, error: Exception) -> DataError:
     reason = " ".join("; ".join(map(str, error.args)).split())[:200].rstrip(".")
-    return DataError(f"expected {what} in {label}, found {reason}: make the file again")
+    if label == MemorySource.label:
+        remedy = "cast its columns to integers, floats, text or categories"
+    else:
+        remedy = "make the file again"
+    return DataError(f"expected {what} in {label}, found {reason}: {remedy}")
+
+
+def _without_views(type_: Any) -> Any:
+    """Return the Arrow type that pyarrow can compute with, for text and bytes kept as views."""
+    if pa.types.is_dictionary(type_):
+        inner = _without_views(type_.value_type)
+        return (
+            type_
+            if inner == type_.value_type
+            else pa.dictionary(type_.index_type, inner, type_.ordered)
+        )
+    if type_ == pa.string_view():
+        return pa.large_string()
+    return pa.large_binary() if type_ == pa.binary_view() else type_
+
+
+def _plain(batch: Any) -> Any:
+    """Return a record batch without views: pyarrow decodes no dictionary of them."""
+    wanted = [_without_views(type_) for type_ in batch.schema.types]
+    if wanted == batch.schema.types:
+        return batch
+    columns = []
+    for array, type_ in zip(batch.columns, wanted, strict=True):
+        if pa.types.is_dictionary(type_) and array.type != type_:
+            words = array.dictionary.cast(type_.value_type)
+            array = pa.DictionaryArray.from_arrays(array.indices, words, ordered=type_.ordered)
+        columns.append(array.cast(type_))
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
 class _ArrowSchema:
@@ -45,7 +77,7 @@ class _ArrowSchema:
 
     def _use(self, schema: Any) -> None:
         self.names: tuple[str, ...] = tuple(schema.names)
-        self.types: tuple[Any, ...] = tuple(schema.types)
+        self.types: tuple[Any, ...] = tuple(map(_without_views, schema.types))
         self.hidden = _index_columns(schema.metadata or {})
 
 
@@ -85,7 +117,7 @@ class ParquetSource(_ArrowSchema):
         with self._file() as file:
             for batch in file.iter_batches(rows, columns=list(columns)):
                 # The reader takes "a" to mean the column "a.b" as well.
-                yield batch.select(list(columns))
+                yield _plain(batch.select(list(columns)))
 
 
 class IpcSource(_ArrowSchema):
@@ -123,7 +155,7 @@ class IpcSource(_ArrowSchema):
                 batch.validate()
                 chosen = batch.select(list(columns))
                 for start in range(0, batch.num_rows, rows):
-                    yield chosen.slice(start, rows)
+                    yield _plain(chosen.slice(start, rows))
                     # Pages that were read stay resident otherwise.
                     mapped.madvise(mmap.MADV_DONTNEED)
 
@@ -176,4 +208,4 @@ class MemorySource(_ArrowSchema):
             for batch in chunks:
                 chosen = batch.select(list(columns))
                 for start in range(0, batch.num_rows, rows):
-                    yield chosen.slice(start, rows)
+                    yield _plain(chosen.slice(start, rows))

@@ -16,9 +16,10 @@ from typing import Any, Final
 import numpy as np
 
 from streammc.errors import ConfigError
+from streammc.trace.kinds import STORE_MANIFEST
 
 FORMAT: Final = 1
-MANIFEST: Final = "streammc-manifest.json"
+MANIFEST: Final = STORE_MANIFEST
 METADATA: Final = "zarr.json"
 ATTRIBUTE: Final = "streammc"
 

@@ -260,7 +260,9 @@ def require_directory(path: Path) -> None:
         if isinstance(error, StreammcError):
             raise
         if error.errno == errno.ENOENT:
-            raise MissingError(f"expected a store at {str(path)!r}, found nothing") from error
+            raise MissingError(
+                f"expected a store at {str(path)!r}, found nothing: check the path"
+            ) from error
         if error.errno == errno.ENAMETOOLONG:
             raise ConfigError("expected a path, found a name that is too long") from error
         if error.errno == errno.ENOTDIR:

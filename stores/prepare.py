@@ -143,14 +143,24 @@ class Prepared:
             )
         step = max(1, _SLICE_BYTES // dtype.itemsize)
         done = 0
-        for part in parts:
-            for start in range(0, part.size, step):
-                piece = part[start : start + step]
-                yield piece
-                done += piece.size
-                self._report(done, rows, "write")
-        if done != rows:
-            raise DataError(f"expected {rows} rows in the second pass, found {done}: try again")
+        try:
+            for part in parts:
+                for start in range(0, part.size, step):
+                    piece = part[start : start + step]
+                    done += piece.size
+                    if done > rows:
+                        break
+                    yield piece
+                    self._report(done, rows, "write")
+            if done != rows:
+                found = "more" if done > rows else str(done)
+                raise DataError(
+                    f"expected {rows} rows in the second pass, found {found}: try again"
+                )
+        except (DataError, IndexError, ValueError):
+            # A file that changed between the passes may fail anywhere: that is the cause.
+            self._table.check_unchanged()
+            raise
         self._table.check_unchanged()
 
     def attributes(self) -> dict[str, Any]:

@@ -18,6 +18,8 @@ from streammc.errors import (
     StreammcError,
 )
 from streammc.stores.objects import local_path
+from streammc.trace.file_stamp import FileStamp, file_stamp, stamp_difference
+from streammc.trace.kinds import STORE, found_at, with_article
 
 _FOREIGN: Final = {
     b"PK\x03\x04": "a zip archive or spreadsheet",
@@ -133,20 +135,20 @@ class Table:
             Naming the file.
         """
         for source, before, now in zip(self.sources, self._stamps, self._stamp(), strict=True):
-            if before != now:
+            if before is not None and now is not None and before != now:
                 raise DataError(
-                    f"expected {source.label} to stay as it is while it is read, but it changed: "
-                    "wait until it is complete"
+                    f"expected {source.label} to stay as it is while it is read, found it "
+                    f"changed, with {stamp_difference(before, now)}: its rows may be others now; "
+                    "wait until no program writes or touches it, and read it again"
                 )
 
-    def _stamp(self) -> list[tuple[int, int, int] | None]:
-        stamps: list[tuple[int, int, int] | None] = []
+    def _stamp(self) -> list[FileStamp | None]:
+        stamps: list[FileStamp | None] = []
         for source in self.sources:
             try:
-                found = None if source.path is None else os.stat(source.path)
+                stamps.append(None if source.path is None else file_stamp(source.path))
             except OSError as error:
                 raise translate_input(error, source.label) from error
-            stamps.append(found and (found.st_size, found.st_mtime_ns, found.st_ino))
         return stamps
 
 
@@ -247,9 +249,12 @@ def _expand(path: str | bytes) -> list[str]:
                 "it is read more than once, save it as a file"
             )
         if os.path.lexists(os.path.join(text, "zarr.json")):
-            raise DataError(
-                f"expected a table in {text!r}, found a zarr store: it needs no ingesting"
-            )
+            found = found_at(text)
+            if found is None or found.kind == STORE:
+                what = "a zarr store: it needs no ingesting"
+            else:
+                what = f"{with_article(found.kind)}: give CSV, Parquet or Arrow files"
+            raise DataError(f"expected a table in {text!r}, found {what}")
         entries = sorted(Path(text).iterdir())
     except OSError as error:
         raise translate_input(error, repr(text)) from error

@@ -29,6 +29,7 @@ from streammc.stores.manifest import Manifest, check_object, read_manifest
 from streammc.stores.mapping import map_member
 from streammc.stores.objects import local_path, read_object, require_directory, translate
 from streammc.stores.schema import encode_features, read_schema
+from streammc.trace.kinds import STORE, refuse_other_kind
 
 if TYPE_CHECKING:
     from streammc.stores.row_source import MappedRows
@@ -225,6 +226,7 @@ def open_store(path: str | os.PathLike[str]) -> Store:
         If ``path`` is a URL or no path.
     """
     root = local_path(path)
+    refuse_other_kind(root, STORE)
     require_directory(root)
     attributes, layout = read_schema(root)
     manifest = read_manifest(root)

@@ -11,6 +11,7 @@ from streammc.stores.layout import MANIFEST, METADATA
 from streammc.stores.manifest import Fault, find_faults, read_manifest
 from streammc.stores.objects import local_path, require_directory
 from streammc.stores.store import list_files, open_store
+from streammc.trace.kinds import STORE, refuse_other_kind
 
 
 def verify(
@@ -39,6 +40,7 @@ def verify(
         or may not be read.
     """
     root = local_path(path)
+    refuse_other_kind(root, STORE)
     require_directory(root)
     report: dict[str, Any] = {"path": str(root), "ok": False, "objects": 0, "bytes": 0}
     report["fingerprint"] = None

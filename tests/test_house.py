@@ -208,6 +208,18 @@ def test_source_files_are_short() -> None:
     assert {} == long
 
 
+@pytest.mark.parametrize("script", sorted((ROOT / "notebooks").glob("*.py")), ids=lambda p: p.stem)
+def test_notebook_header_is_read_by_jupytext_and_names_the_kernel(script: Path) -> None:
+    jupytext = pytest.importorskip("jupytext")
+    header, _, _ = script.read_text().partition("\n# %%")
+    assert header.splitlines().count("# ---") == 2, "the YAML header lacks its begin or its end"
+    for path in (script, script.with_suffix(".ipynb")):
+        notebook = jupytext.read(path)
+        assert notebook.metadata["kernelspec"]["name"] == "python3", path
+        assert notebook.metadata["jupytext"]["formats"] == "ipynb,py:percent", path
+        assert not any("jupytext:" in cell.source for cell in notebook.cells), path
+
+
 def test_notebooks_equal_their_scripts_and_hold_no_outputs() -> None:
     jupytext = pytest.importorskip("jupytext")
     scripts = sorted((ROOT / "notebooks").glob("*.py"))

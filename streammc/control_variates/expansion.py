@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from streammc.control_variates.block_pass import SUMMARY_COLUMNS
 from streammc.control_variates.default_priors import resolved
 from streammc.control_variates.scores import Histogram
-from streammc.errors import IdentityError, StoreError
+from streammc.errors import IdentityError, MissingError, StoreError
 from streammc.estimators.tempered import split_fingerprint
 from streammc.protocols import Dataset, Index, Matrix, Model, Vector
 
@@ -249,8 +250,15 @@ class ControlVariates:
         StoreError
             If it is damaged, or a chunk of the store has changed since.
         """
+        from streammc.trace import kinds
         from streammc.trace.arrays import read_arrays
 
+        if not os.path.lexists(path):
+            raise MissingError(
+                f"expected control variates at {str(path)!r}, found nothing: make them with "
+                "'streammc summarize'"
+            )
+        kinds.refuse_other_kind(path, kinds.CONTROL_VARIATES)
         result = cls.from_arrays(*read_arrays(Path(path)))
         result.require(dataset, model, f"control variates {str(path)!r}")
         return result

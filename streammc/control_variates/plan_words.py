@@ -21,10 +21,11 @@ def reasons(
     target: float,
 ) -> list[str]:
     """Return a sentence for each choice."""
+    unit = "row" if b == 1 else "run"
     lines = [
-        f"{certain} certainty rows and {k} units of {b} row{'s' if b > 1 else ''}: predicted "
-        f"log_lik_variance {predicted['variance']:.2g} (target {target:g}), largest jump "
-        f"{predicted['max_jump']:.2g}",
+        f"{subsample_text(certain, k, b)}; the log-likelihood estimated from it is predicted to "
+        f"have variance {predicted['variance']:.2g} (aim: at most {target:g}), and one random "
+        f"{unit} to move it by at most {predicted['max_jump']:.2g}",
     ]
     if given is not None and not predicted["variance"] <= target:
         lines.append(
@@ -32,7 +33,7 @@ def reasons(
         )
     if certain:
         lines.append(
-            f"without certainty rows {count(predicted['needed_without_certainty'])} rows "
+            f"without certainty rows {count(predicted['needed_without_certainty'])} random rows "
             "would be needed"
         )
     if not cv.certificate["converged"]:
@@ -41,6 +42,26 @@ def reasons(
             "leave out passes to certify it"
         )
     return lines
+
+
+def subsample_text(certain: int, k: int, b: int) -> str:
+    """Return what a subsample consists of, for a reader who knows none of the terms."""
+    random = count_of(k, "random row") if b == 1 else f"{count_of(k, 'random run')} of {b} rows"
+    if not certain:
+        return f"a subsample is {random}"
+    always = f"{count_of(certain, 'row')} of largest influence (certainty rows: always evaluated)"
+    return f"a subsample is {always} and {random}"
+
+
+def count_of(n: int, thing: str) -> str:
+    """Return a number of things, in the plural but for one.
+
+    Examples
+    --------
+    >>> count_of(1, "row"), count_of(18, "row")
+    ('1 row', '18 rows')
+    """
+    return f"{n} {thing}{'' if n == 1 else 's'}"
 
 
 def unequal(relative: NDArray[np.float32]) -> str:

@@ -48,7 +48,8 @@ def plan_units(
     if dataset.address == "memory" or rows.refused is not None:
         return rows
     if size <= memory:
-        return _because(rows, f"single rows: the store ({_gb(size)}) fits in free memory")
+        fits = f"the store ({_gb(size)}) fits in free memory, where runs of rows save no reading"
+        return _because(rows, f"single rows: {fits}")
     larger = f"the store ({_gb(size)}) exceeds free memory ({_gb(memory)})"
     longest = max(_RUN_BYTES // max(dataset.rows().row_bytes, 1), 1)
     b = min(-(-rows.k // (options.get("n_blocks") or MOST_BLOCKS)), longest)

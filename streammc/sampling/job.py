@@ -20,7 +20,7 @@ from streammc.samplers.chain import StoppedError
 from streammc.sampling import build
 from streammc.sampling.chains import Chains, Progress
 from streammc.sampling.identity import asked_schedule, check_counts, heated, identity
-from streammc.sampling.setup import Setup, contents, decide, instead, load
+from streammc.sampling.setup import Setup, contents, decide, follow_store, instead, load
 from streammc.sampling.table_scale import recorded
 from streammc.sampling.watch import check_sign, check_variance, variance_so_far
 from streammc.trace.run_directory import RunDirectory, check_identity
@@ -114,6 +114,7 @@ def run_job(
     )  # fmt: skip
     if existing is not None:
         check_identity(existing.identity, key)
+        follow_store(existing, dataset)
         kept = existing.attributes.get("summary")
         # A run killed after its last draw still has the summary of what it extended.
         if existing.finished(draws) and kept and kept["sampling"]["draws"] >= draws:
@@ -356,7 +357,9 @@ def _drive(
     """Run every interval that is missing; refuse to go on where the variance is too high."""
     total, count = variance_so_far(run, setup.sampler)
     if progress is not None and run.next_length:
-        progress("start", run.next_start, run.next_start + run.next_length, {})
+        plan = {"chains": run.chains, "warmup": run.warmup, "draws": run.draws}
+        made = {"warmup_done": run.committed_warmup, "draws_done": run.committed_draws}
+        progress("start", run.next_start, run.next_start + run.next_length, {**plan, **made})
     while n := run.next_length:
         phase, done = run.phase, run.next_start + n
         wanted = run.warmup if phase == "warmup" else run.draws

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -249,6 +250,22 @@ def contents(
         "constant_data": constant,
         "prepare": lambda folder: setup.cv.save(folder / CONTROL_VARIATES),
     }
+
+
+def follow_store(run: RunDirectory, dataset: Dataset) -> None:
+    """Record where the store of a run is now, if nothing is left where the run has it.
+
+    The caller has compared the fingerprints.
+    """
+    before, now = run.attributes.get("store"), dataset.address
+    if before == now or "memory" in (before, now) or os.path.lexists(str(before)):
+        return
+    changed: dict[str, Any] = {"store": now}
+    settings = run.attributes.get("settings")
+    if isinstance(settings, dict) and "store" in settings:
+        changed["settings"] = {**settings, "store": now}
+    with run.lock():
+        run.set_attributes(changed)
 
 
 def load(run: RunDirectory, dataset: Dataset, model: Model) -> Setup:

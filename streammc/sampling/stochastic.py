@@ -11,6 +11,7 @@ import numpy as np
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.gradient_noise import gradient_noise
 from streammc.control_variates.plan import Plan
+from streammc.control_variates.plan_words import subsample_text
 from streammc.diagnostics.text import percent
 from streammc.errors import ConfigError, RefusedError
 from streammc.estimators.target import Base
@@ -96,9 +97,9 @@ def tune(
         seen["variance_by_draw"] = [float(v) for v in found.log_lik_variance]
         what = "nothing is" if order < 0 else f"expansions of order {order} are"
         reasons = (
-            f"{len(certain)} certainty rows and {plan.k} units of {plan.unit_rows} row"
-            f"{'s' if plan.unit_rows > 1 else ''}, of which {what} subtracted: predicted "
-            f"log_lik_variance {seen['variance']:.2g}",
+            f"{subsample_text(len(certain), plan.k, plan.unit_rows)}, of which {what} subtracted; "
+            "the log-likelihood estimated from it is predicted to have variance "
+            f"{seen['variance']:.2g}",
             *reasons[1:],
         )
     predicted = {

@@ -33,6 +33,7 @@ from streammc.trace.durable import (
     sync_directory,
     write_files,
 )
+from streammc.trace.file_stamp import FileStamp, file_stamp, stamp_difference
 from streammc.trace.lock import FOLDER
 from streammc.trace.sealed import DOCUMENT_LIMIT
 from streammc.trace.state import FixedArray, Mark, RunState, root_document
@@ -45,7 +46,7 @@ _OPAQUE: Final = ArraySpec((0,), (1,), "uint8", ("checkpoint_byte",))
 _GROUP: Final = json.dumps({"zarr_format": 3, "node_type": "group", "attributes": {}}).encode()
 _CHECKPOINT: Final = re.compile(r"(\d{1,18})\.npz")
 
-Stamp = tuple[int, int, int]
+Stamp = FileStamp
 
 
 Files = dict[Path, bytes]
@@ -167,8 +168,7 @@ def checkpoint_path(path: Path, generation: int) -> Path:
 def root_stamp(path: Path) -> Stamp:
     """Return what changes whenever somebody commits."""
     with reporting("read", path / ROOT):
-        info = (path / ROOT).stat()
-    return info.st_ino, info.st_mtime_ns, info.st_size
+        return file_stamp(path / ROOT)
 
 
 def commit_root(
@@ -182,10 +182,11 @@ def commit_root(
         If somebody else has committed since ``expected``: a lock that does not lock,
         as on some network file systems.
     """
-    if expected is not None and root_stamp(path) != expected:
+    if expected is not None and (found := root_stamp(path)) != expected:
         raise BusyError(
-            f"expected no other writer in {path}, found another commit: its file system does not "
-            "honour locks; stop the other process"
+            f"expected no other writer in {path}, found another commit or a touched file: {ROOT} "
+            f"has {stamp_difference(expected, found)}; stop the other process (locks do not hold "
+            "on some network file systems) and continue the run"
         )
     replace_files({path / ROOT: root_document(state, attributes)}, path / FOLDER)
     return root_stamp(path)

@@ -41,6 +41,7 @@ from streammc.trace.codec import (
     encode,
 )
 from streammc.trace.durable import collect_debris, read_file, swap, sync_directory, write_file
+from streammc.trace.kinds import PREDICTIONS, refuse_other_kind
 from streammc.trace.sealed import DOCUMENT_LIMIT, plain, seal, unseal
 
 KIND: Final = "rows"
@@ -259,6 +260,7 @@ def read_meta(path: str | os.PathLike[str]) -> tuple[dict[str, Any], list[str]]:
     source = Path(path)
     if not source.exists():
         raise MissingError(f"expected a result of streammc at {source}, found nothing")
+    refuse_other_kind(source, PREDICTIONS)
     where = source / "zarr.json"
     try:
         meta, own = unseal(read_file(where, limit=DOCUMENT_LIMIT), where)

@@ -13,6 +13,7 @@ from streammc.errors import MissingError, StoreError
 from streammc.trace import checkpoint as checkpoints
 from streammc.trace import commit, contents
 from streammc.trace.durable import read_file
+from streammc.trace.kinds import RUN, refuse_other_kind
 from streammc.trace.sealed import DOCUMENT_LIMIT, unseal
 from streammc.trace.state import RunState, state_from_json
 
@@ -51,6 +52,7 @@ class RunView:
         where = Path(path)
         if not where.exists():
             raise MissingError(f"expected a run at {where}, found nothing: check the path")
+        refuse_other_kind(where, RUN)
         run = cls(where, *read_root(where))
         if verify:
             contents.check_contents(where, run._state)

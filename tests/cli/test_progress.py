@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+import io
 import json
 import sys
 
 import pytest
+from rich.console import Console
 
 from streammc.cli import progress as module
 from streammc.cli.output import Output
 from streammc.cli.progress import Progress
 from streammc.cli.signals import Interrupted, Interruption
+from streammc.cli.terminal_bar import TerminalBar
 
 
 class Clock:
@@ -50,6 +53,55 @@ def test_the_first_iteration_is_said(clock: Clock, capsys: pytest.CaptureFixture
         progress("start", 0, 100, {})
         progress("warmup", 100, 1000, {})
     assert "start" == json.loads(capsys.readouterr().err)["phase"]
+
+
+def test_the_start_says_how_many_chains_and_iterations(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    plan = {"chains": 4, "warmup": 1000, "draws": 2500, "warmup_done": 0, "draws_done": 0}
+    with Progress(Output()) as progress:
+        progress("start", 0, 100, plan)
+        progress("start", 200, 300, {**plan, "warmup_done": 1000, "draws_done": 200})
+        progress("start", 0, 100, {**plan, "chains": 1})
+    begun, resumed, one = capsys.readouterr().err.splitlines()
+    assert "sampling begins: 4 chains of 1,000 warm-up iterations and 2,500 draws" == begun
+    assert resumed.startswith("sampling goes on: 4 chains of")
+    assert resumed.endswith("of which 1,000 warm-up iterations and 200 draws are there")
+    assert one.startswith("sampling begins: 1 chain of")
+
+
+FACTS = {"log_lik_variance": 0.002066, "acceptance_rate": 0.9716, "step_size": 0.05321}
+
+
+def drawn(width: int, facts: dict[str, float] | None = None) -> list[str]:
+    """Return the lines of a bar half way through, on a terminal of this width."""
+    file = io.StringIO()
+    console = Console(file=file, width=width, force_terminal=True, color_system=None)
+    bar = TerminalBar(console)
+    for name, done in (("full pass", 1000), ("warm-up", 500)):
+        task = bar.add_task(name, total=1000, facts=[])
+        bar.update(task, completed=done, facts=module._ways(FACTS if facts is None else facts))
+    console.print(bar.get_renderable())
+    return file.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("width", [44, 60, 80, 100, 132, 200])
+def test_the_bar_keeps_its_width_and_the_facts_give_way(width: int) -> None:
+    lines = drawn(width)
+    assert 2 == len(lines), "a task takes one line"
+    assert lines[0].count("━") >= 10
+    assert "500/1000" in lines[1]
+    assert "…" not in "".join(lines)
+
+
+def test_80_columns_show_short_facts_and_a_wide_terminal_all() -> None:
+    assert "accepted 0.97, variance 0.0021" in drawn(80)[1]
+    assert "acceptance_rate 0.972" not in drawn(80)[1]
+    assert "acceptance_rate 0.972, log_lik_variance 0.00207, step_size 0.0532" in drawn(132)[1]
+
+
+def test_the_facts_vanish_before_the_bar() -> None:
+    assert "accepted" not in drawn(44)[1]
 
 
 def test_an_unknown_total(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:

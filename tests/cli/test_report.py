@@ -4,8 +4,11 @@ from typing import Any
 
 import pytest
 
+from streammc import registry
 from streammc.cli.output import Output
-from streammc.cli.report import check_limits, parameter_table, ratio_text, show_run
+from streammc.cli.report import check_limits, cost_text, parameter_table, ratio_text, show_run
+
+TARGETS = sorted({str(registry.sampler(name)().target) for name in registry.SAMPLERS})
 
 
 def parameters(r_hat: float | None = 1.004, ess: float | None = 500.0) -> dict[str, Any]:
@@ -58,3 +61,17 @@ def test_the_table_shows_gaps() -> None:
     assert "-" in lines[1].split()
     assert "1.001" in lines[2]
     assert "500" in lines[1]
+
+
+def test_the_target_and_the_variance_are_said_in_words() -> None:
+    text = cost_text({"target": "perturbed", "log_lik_variance_mean": 0.0021})
+    assert "perturbed: close to the posterior; an audit measures how close" in text
+    assert "0.0021: variance of the log-likelihood estimated from the subsample" in text
+    assert "exact: the posterior" == cost_text({"target": "exact"}).split(maxsplit=1)[1]
+    hot = cost_text({"target": "exact", "temperature": 2.0})
+    assert "exact: the tempered posterior" in hot
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_target_of_a_sampler_is_explained(target: str) -> None:
+    assert ": " in cost_text({"target": target})

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +209,47 @@ def test_a_run_whose_store_is_gone_says_so(run: Path) -> None:
         moved.rename(made)
     assert 66 == done.code
     assert str(made) in done.err
+
+
+def printed_command(err: str) -> list[str]:
+    """Return the words of the ``streammc sample`` in a message."""
+    return shlex.split(err[err.index("streammc sample") :])[1:]
+
+
+def test_the_command_of_the_message_continues_a_run_whose_store_has_moved(store: Path) -> None:
+    options = ("--prior", "x1=normal(0, 1)", "--prior", "normal(0, 2)", "--sampler", "hmc-ecs")
+    options += ("--option", "order=2", "--subsample-size", "300", "--step-size", "0.2")
+    options += ("--temperature", "2.0", "--no-audit", "--draws", "40", "--seed", "0")
+    words = [*SAMPLE, "--warmup", "40", *options]
+    assert 0 == streammc(*words).code
+    store.rename("my moved.zarr")
+    gone = streammc("resume", "run", "--draws", "80", "--quiet")
+    assert 66 == gone.code
+    command = printed_command(gone.err)
+    assert sorted(w.replace("store.zarr", "NEW_STORE") for w in words) == sorted(command)
+    command[command.index("NEW_STORE")] = "my moved.zarr"
+    again = streammc(*command, "--json")
+    assert 0 == again.code, again.err
+    assert "nothing to do" in again.err
+    assert os.path.abspath("my moved.zarr") == again.json["store"]
+    more = streammc("resume", "run", "--draws", "80", "--json")
+    assert (0, 80) == (more.code, more.json["draws"]), more.err
+    assert (
+        os.path.abspath("my moved.zarr") == json.loads(Path("run/config.json").read_text())["store"]
+    )
+
+
+def test_another_store_at_the_place_of_a_runs_own_names_the_command(store: Path) -> None:
+    assert 0 == streammc(*SAMPLE, "--draws", "20", "--warmup", "20", "--seed", "1").code
+    store.rename("moved.zarr")
+    words = ("--rows", "300", "--dim", "3", "--seed", "2")
+    assert 0 == streammc("simulate", "logistic", "store.zarr", *words).code
+    done = streammc("resume", "run", "--draws", "30", "--quiet")
+    assert 78 == done.code
+    Path("store.zarr").rename("another.zarr")
+    command = [w.replace("NEW_STORE", "moved.zarr") for w in printed_command(done.err)]
+    assert 0 == streammc(*command, "--draws", "30").code
+    assert 0 == streammc("resume", "run", "--draws", "40").code
 
 
 def test_audit_is_made_once_and_kept(store: Path) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -220,3 +221,43 @@ def test_what_cannot_be_like_another_is_refused(
     assert result.err.count("\n") == 1
     assert culprit in result.err
     assert before == snapshot(trained)
+
+
+def test_a_touched_source_is_named_with_its_time_and_the_command_that_gives_it_back(
+    here: Path,
+) -> None:
+    source = table(here / "my table.csv")
+    words = ("ingest", source, "t.zarr", "--response", "late")
+    assert 0 == streammc(*words).code
+    os.utime(source, ns=(0, source.stat().st_mtime_ns + 1))
+    refused = streammc(*words, "--quiet")
+    assert 78 == refused.code
+    assert "another modification time (" in refused.err
+    assert "at the same size" in refused.err
+    assert 1 == refused.err.count("\n")
+    command = refused.err.split("(touch ", 1)[1].split(")", 1)[0]
+    subprocess.run(["sh", "-c", f"touch {command}"], check=True)
+    assert 0 == streammc(*words).code, "the time that the message gives is not the old one"
+
+
+def test_a_grown_source_is_named_with_its_sizes(here: Path) -> None:
+    source = table(here / "t.csv")
+    words = ("ingest", source, "t.zarr", "--response", "late")
+    assert 0 == streammc(*words).code
+    before = source.stat().st_size
+    source.write_text(source.read_text() + source.read_text().splitlines()[1] + "\n")
+    refused = streammc(*words, "--quiet")
+    assert 78 == refused.code
+    assert f"another size ({before:,} bytes before, {source.stat().st_size:,} now)" in refused.err
+    assert "touch" not in refused.err
+
+
+def test_a_changed_file_of_a_directory_is_another_source(here: Path) -> None:
+    (here / "parts").mkdir()
+    source = table(here / "parts" / "t.csv")
+    words = ("ingest", "parts", "t.zarr", "--response", "late")
+    assert 0 == streammc(*words).code
+    assert 0 == streammc(*words).code
+    with open(source, "r+") as file:  # in place: the directory does not change
+        file.write(file.read().replace("0", "1"))
+    assert 78 == streammc(*words).code

@@ -25,6 +25,7 @@ from streammc.errors import (
     StorageIOError,
     StreammcError,
 )
+from streammc.stores import prepare
 from streammc.stores.ingest import from_table, ingest
 
 MANY = "1,2,0\n" * 300_000  # more than one block of the CSV reader
@@ -399,3 +400,53 @@ def test_from_table_refuses_in_the_same_words(place: Path) -> None:
     with pytest.raises(DataError) as caught:
         from_table(table, response="y")
     assert str(refusal(table, place)) == str(caught.value)
+
+
+def change_between_passes(source: Path, change: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Call ``change(source)`` after the first pass over the table."""
+    scan = prepare.scan
+
+    def scan_and_change(*args: Any, **options: Any) -> Any:
+        found = scan(*args, **options)
+        change(source)
+        return found
+
+    monkeypatch.setattr(prepare, "scan", scan_and_change)
+
+
+def touch(source: Path) -> None:
+    os.utime(source, ns=(0, source.stat().st_mtime_ns + 10**9))
+
+
+def grow(source: Path) -> None:
+    content = source.read_text()
+    source.write_text(content + content.split("\n", 1)[1])
+
+
+def shorten(source: Path) -> None:
+    source.write_text("".join(source.read_text().splitlines(keepends=True)[:100]))
+
+
+def spoil(source: Path) -> None:
+    source.write_text("a,b,y\n1,2,x\n")
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (touch, "another modification time (20"),
+        (grow, "another size ("),
+        (shorten, "another size ("),
+        (spoil, "another size ("),
+    ],
+)
+def test_a_file_that_changes_between_the_passes_is_said_to_have_changed_and_how(
+    change: Any, found: str, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = place.parent / "t.csv"
+    source.write_text("a,b,y\n" + "1,2,0\n3,4,1\n" * 500)
+    change_between_passes(source, change, monkeypatch)
+    error = refusal(source, place)
+    assert isinstance(error, DataError)
+    assert found in str(error)
+    assert "read it again" in str(error)

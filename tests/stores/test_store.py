@@ -205,10 +205,10 @@ def test_a_file_is_not_a_store(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_metadata_is_not_a_store(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="found none: not a streammc store"):
+    with pytest.raises(StoreError, match="found an empty folder: not a streammc store"):
         open_store(tmp_path)
     (tmp_path / ".zgroup").touch()
-    with pytest.raises(StoreError, match="zarr v2"):
+    with pytest.raises(StoreError, match="found a zarr group of version 2: not a streammc store"):
         open_store(tmp_path)
 
 

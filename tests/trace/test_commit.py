@@ -279,6 +279,15 @@ def test_a_writer_that_lost_the_run_to_another_cannot_commit(job, tmp_path):
             job.step(run)
 
 
+def test_a_run_touched_while_it_is_written_is_named_with_the_time(job, tmp_path):
+    run = job.create(tmp_path / "run")
+    with run.lock():
+        root = run.path / "zarr.json"
+        os.utime(root, ns=(0, root.stat().st_mtime_ns + 10**9))
+        with pytest.raises(BusyError, match=r"zarr\.json has another modification time"):
+            job.step(run)
+
+
 def test_a_group_is_replaced_as_a_whole(job, finished):
     with RunDirectory.open(finished).lock() as run:
         new = {"log_weight": (("draw",), np.arange(3.0)), "k": ((), np.float64(0.2))}

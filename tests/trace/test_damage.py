@@ -255,5 +255,5 @@ def test_nothing_at_the_path_is_missing_and_a_file_is_no_run(tmp_path):
     with pytest.raises(MissingError, match="found nothing"):
         RunDirectory.open(tmp_path / "run")
     (tmp_path / "run").write_text("text")
-    with pytest.raises(StoreError, match=r"no zarr\.json"):
+    with pytest.raises(StoreError, match="found a file: not a streammc run"):
         RunDirectory.open(tmp_path / "run")
