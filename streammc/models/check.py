@@ -16,13 +16,20 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from streammc.errors import ConfigError, ModelError
+from streammc.models.differences import differences
 from streammc.priors.scaled import with_defaults
 from streammc.protocols import Matrix, Model, Rows, Vector
 
-STEP: Final = 2.0**-10
-"""Of the differences, relative to ``max(1, |eta|)``: truncation and rounding both 1e-12."""
 DERIVATIVE_LIMIT: Final = 1e-9
-"""Largest error of a derivative, relative to the largest of value, derivative and 1."""
+"""Largest error of a derivative, relative to it, beyond what the difference may be off."""
+DOUBT: Final = 8.0
+"""Times the estimated error of a difference: the most that it is off."""
+NOISE: Final = 16.0
+"""Times the rounding of a derivative that shows at the shortest steps: the most allowed."""
+UNKNOWN: Final = 1e-3
+"""Of value, derivatives and 1: a difference that may be off by more says nothing; it fails."""
+CONFIRM: Final = 8
+"""Times as many simulated responses where a moment seems wrong: scores have heavy tails."""
 Z_LIMIT: Final = 4.5
 SIZES: Final = (0.0, 1e-300, 1.0, 37.0, 709.0, 746.0, 1e4)
 """Predictors at which stability is checked: a zero, where sums round, where ``exp`` does."""
@@ -115,8 +122,7 @@ def check_model(
     at = Place(eta, y, np.zeros((0, points)))
     findings = [
         _interface(model, y, rng),
-        slopes(model, at),
-        curvatures(model, at),
+        *derivatives(model, at),
         _orders(model, at),
         _extremes(model, y, rng),
         *_moments(model, eta, draws, rng),
@@ -150,7 +156,7 @@ def _check_of_theta(model: Model, rows: Rows | None, rng: np.random.Generator) -
         model.dim(rows.X.shape[1])
     )
     at = Place(np.tile(theta[:, None], len(rows.y)), rows.y, rows.X.T)
-    return Report(model.name, (slopes(model, at), curvatures(model, at), _orders(model, at)))
+    return Report(model.name, (*derivatives(model, at), _orders(model, at)))
 
 
 def evaluate(
@@ -189,50 +195,60 @@ def _interface(model: Model, y: Vector, rng: np.random.Generator) -> Finding:
     return Finding("interface", len(wrong), 0, ", ".join(wrong))
 
 
-def _difference(model: Model, at: Place, a: int, row: int) -> Vector:
-    """Return d out[row] / d eta[a] (m,) by differences of fourth order."""
-    eta = at.eta
-    h = STEP * np.maximum(1.0, np.abs(eta[a]))
-    total: Vector = np.zeros(eta.shape[1])
-    for step, factor in ((1, 8.0), (-1, -8.0), (2, -1.0), (-2, 1.0)):
-        moved = eta.copy()
-        moved[a] += step * h
-        total += factor * evaluate(model, moved, at.y, 2, at.X)[row]
-    total /= 12.0 * h
-    return total
-
-
-def _worst(name: str, eta: Matrix, y: Vector, error: Matrix) -> Finding:
+def _worst(name: str, at: Place, error: Matrix) -> Finding:
     """Return the finding for errors (k, m) of derivatives."""
     error = np.where(np.isnan(error), np.inf, error)
     i = int(np.argmax(error.max(axis=0)))
     return Finding(
-        name, float(error.max()), DERIVATIVE_LIMIT, f"at eta {eta[:, i].tolist()}, y {y[i]:g}"
+        name,
+        float(error.max()),
+        DERIVATIVE_LIMIT,
+        f"at eta {at.eta[:, i].tolist()}, y {at.y[i]:g}",
     )
 
 
-def slopes(model: Model, at: Place) -> Finding:
-    """Compare first derivatives with differences of the value."""
+def derivatives(model: Model, at: Place, floor: float = 0.0) -> tuple[Finding, Finding]:
+    """Compare first and second derivatives with differences of value and first derivatives.
+
+    The error of a derivative, relative to it, is what its distance from the difference
+    exceeds: eight times the error of the difference, the rounding of the derivative itself,
+    and ``floor`` times the largest of value, derivatives and 1.
+    """
     eta, y, X = at
+    p = len(eta)
     out = evaluate(model, eta, y, 2, X)
     scale = np.maximum(1.0, np.abs(out).max(axis=0))
-    error = [abs(out[1 + a] - _difference(model, at, a, 0)) / scale for a in range(len(eta))]
-    return _worst("first derivatives", eta, y, np.array(error))
+    own = [1 + p + a * p - a * (a - 1) // 2 for a in range(p)]
+    found = []
+    for a in range(p):
+        # Sixteen standard deviations, if the second derivative is right.
+        with np.errstate(all="ignore"):
+            width = 16.0 / np.sqrt(np.abs(out[own[a]]))
+        longest = np.fmin(0.25 * np.maximum(1.0, np.abs(eta[a])), width)
+        found.append(differences(lambda moved: evaluate(model, moved, y, 2, X), eta, a, longest))
 
+    def error(row: int, a: int, of: int) -> Vector:
+        """Return the errors (m,) of ``out[row]`` as the derivative of ``out[of]`` in eta[a]."""
+        slope, doubt = found[a].slope[of], found[a].error[of]
+        with np.errstate(all="ignore"):
+            size = np.maximum(np.abs(out[row]), np.abs(slope))
+            allowed = DOUBT * doubt + NOISE * found[a].noise[row] + floor * scale
+            excess = np.abs(out[row] - slope) - allowed
+            unknown = DOUBT * doubt > UNKNOWN * np.maximum(size, scale)
+            result = np.where(excess > 0.0, excess / size, 0.0 * excess)
+        return np.where(unknown, np.inf, result)
 
-def curvatures(model: Model, at: Place) -> Finding:
-    """Compare second derivatives with differences of the first, both ways round."""
-    eta, y, X = at
-    out = evaluate(model, eta, y, 2, X)
-    scale = np.maximum(1.0, np.abs(out).max(axis=0))
-    error = []
-    row = 1 + len(eta)
-    for a in range(len(eta)):
-        for b in range(a, len(eta)):
-            error.append(abs(out[row] - _difference(model, at, a, 1 + b)) / scale)
-            error.append(abs(out[row] - _difference(model, at, b, 1 + a)) / scale)
-            row += 1
-    return _worst("second derivatives", eta, y, np.array(error))
+    first = [error(1 + a, a, 0) for a in range(p)]
+    pairs = [(a, b) for a in range(p) for b in range(a, p)]
+    second = [
+        error(1 + p + row, *way)
+        for row, (a, b) in enumerate(pairs)
+        for way in ((a, 1 + b), (b, 1 + a))
+    ]
+    return (
+        _worst("first derivatives", at, np.array(first)),
+        _worst("second derivatives", at, np.array(second)),
+    )
 
 
 def _orders(model: Model, at: Place) -> Finding:
@@ -276,14 +292,22 @@ def _moments(model: Model, eta: Matrix, draws: int, rng: np.random.Generator) ->
     repeated = np.repeat(eta, draws, axis=1)
     y = model.simulate(repeated, rng)
     pairs = [(a, b) for a in range(p) for b in range(a, p)]
-    first = second = 0.0
-    for point in range(points):  # one at a time: a row's expansion may be wide
-        here = slice(point * draws, (point + 1) * draws)
-        out = evaluate(model, repeated[:, here], y[here])
+
+    def both(eta: Matrix, y: Vector) -> tuple[float, float]:
+        out = evaluate(model, eta, y)
         slope, bend = out[1 : 1 + p], out[1 + p :]
         for k, (a, b) in enumerate(pairs):
             bend[k] += slope[a] * slope[b]
-        first, second = max(first, _largest_z(slope)), max(second, _largest_z(bend))
+        return _largest_z(slope), _largest_z(bend)
+
+    first = second = 0.0
+    for point in range(points):  # one at a time: a row's expansion may be wide
+        here = slice(point * draws, (point + 1) * draws)
+        found = both(repeated[:, here], y[here])
+        if max(found) > Z_LIMIT:
+            more = np.repeat(eta[:, [point]], CONFIRM * draws, axis=1)
+            found = both(more, model.simulate(more, rng))
+        first, second = max(first, found[0]), max(second, found[1])
     return [
         Finding("simulated mean of the score", first, Z_LIMIT, "z"),
         Finding("simulated mean of score squared plus curvature", second, Z_LIMIT, "z"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from streammc.errors import ModelError
-from streammc.models.check import Place, curvatures, slopes
+from streammc.models.check import Place, derivatives
 from streammc.protocols import Model, Rows, Vector
 
 
@@ -27,8 +27,8 @@ def refuse_wrong_derivatives(model: Model, rows: Rows, theta: Vector, most: int 
     # Off the start, where a derivative may be zero by chance; the same for all rows.
     eta += 0.1 * np.cos(1.0 + np.arange(len(eta)))[:, None]
     with np.errstate(all="ignore"):
-        for finding in (slopes(model, at := Place(eta, y, X.T)), curvatures(model, at)):
-            if np.isfinite(finding.worst) and finding.worst > 1e-4:
+        for finding in derivatives(model, Place(eta, y, X.T), floor=1e-4):
+            if np.isfinite(finding.worst) and not finding.passed:
                 raise ModelError(
                     f"expected the {finding.name} of the model {model.name!r} to be those of its "
                     f"log-likelihood, found them off by {finding.worst:.2g} {finding.detail}: "

@@ -13,7 +13,7 @@ import streammc
 from streammc.control_variates import compute
 from streammc.errors import ConfigError, ModelError
 from streammc.models import check_model, logistic, network
-from streammc.models.check import Place, curvatures, evaluate, slopes
+from streammc.models.check import Place, derivatives, evaluate
 from streammc.models.network_kernel import link
 from streammc.models.sigmoid_network import Network
 from streammc.numerics.jit import LINK_SIGNATURE, jit
@@ -103,15 +103,15 @@ class WrongCurvature(Network):
 
 def test_a_slope_that_is_a_millionth_off_is_noticed():
     model = WrongSlope(normal(1.0), (2, 2))
-    assert not slopes(model, place(model)).passed
-    assert slopes(network((2, 2)), place(model)).passed
+    assert not derivatives(model, place(model))[0].passed
+    assert derivatives(network((2, 2)), place(model))[0].passed
 
 
 def test_a_curvature_that_leaves_out_the_second_order_is_noticed():
     model = WrongCurvature(normal(1.0), (2, 2))
-    assert slopes(model, place(model)).passed
-    assert not curvatures(model, place(model)).passed
-    assert curvatures(network((2, 2)), place(model)).passed
+    assert derivatives(model, place(model))[0].passed
+    assert not derivatives(model, place(model))[1].passed
+    assert derivatives(network((2, 2)), place(model))[1].passed
 
 
 @pytest.mark.parametrize("m", [1, 7, 63, 64, 65, 200])
