@@ -23,7 +23,7 @@ def find_model(name: str, allow_code: bool = False) -> Callable[..., Any]:
         return registry.model(name)
     if not allow_code:
         raise ConfigError(f"expected --allow-code, since the model {name!r} runs code of its own")
-    if "" not in sys.path:
+    if "" not in sys.path and not sys.flags.safe_path:
         sys.path.insert(0, "")  # as ``python -m`` does: a module beside the user
     return registry.model_at(name)
 

@@ -95,7 +95,11 @@ def model_at(address: str) -> Callable[..., Any]:
     try:
         builder: Callable[..., Any] = getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(f"expected a builder of a model at {address!r}, found {error}") from None
+        raise ConfigError(
+            f"expected a builder of a model at {address!r}, found {error}: name a function as "
+            "package.module:build, and run the command in the folder that holds the package or "
+            "module, or put that folder into PYTHONPATH"
+        ) from None
     if not callable(builder):
         raise ConfigError(f"expected a function at {address!r}, found {type(builder).__name__}")
     return builder

@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from streammc.diagnostics.text import percent
 from streammc.samplers.tempered_options import TEMPERED_STATISTICS
 from streammc.tempering.ladder import Ladder
 from streammc.tempering.parallel_loop import (
@@ -161,14 +162,14 @@ def _warnings(mean: Mapping[str, NDArray[Any]], barrier: float, trips: int) -> l
     if rates[lowest] < LEAST_SWAPS and "exchanges_accepted" in mean:
         found.append(
             f"levels {lowest} and {lowest + 1} of the ladder exchanged states in "
-            f"{100 * rates[lowest]:.2g} % of the proposals, expected {100 * LEAST_SWAPS:g} % or "
+            f"{percent(rates[lowest])} of the proposals, expected {percent(LEAST_SWAPS)} or "
             "more: subsets that are resampled come to hold the rows that are likely anyway; "
             "leave out resample"
         )
     elif rates[lowest] < LEAST_SWAPS:
         found.append(
             f"levels {lowest} and {lowest + 1} of the ladder exchanged states in "
-            f"{100 * rates[lowest]:.2g} % of the proposals, expected {100 * LEAST_SWAPS:g} % or "
+            f"{percent(rates[lowest])} of the proposals, expected {percent(LEAST_SWAPS)} or "
             f"more; ask for n_levels={wanted} or more, for more warm-up, or for a larger beta_min"
         )
     if trips == 0 and "round_trips" in mean:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 
 import numpy as np
@@ -111,6 +113,47 @@ def test_address_of_nothing_is_one_line(place, address):
     assert result.code == 2
     assert result.err.count("\n") == 1
     assert "Traceback" not in result.err
+
+
+def console_script(place, *words, cwd, **env):
+    """Run ``streammc`` as it is installed: its folder, not the working one, is on the path."""
+    (place / "bin").mkdir(exist_ok=True)
+    script = place / "bin" / "streammc"
+    script.write_text("import sys\nfrom streammc.cli import main\nsys.exit(main())\n")
+    return subprocess.run(
+        [sys.executable, str(script), *map(str, words)],
+        cwd=cwd,
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def test_a_module_is_found_in_the_working_directory_or_in_pythonpath(place):
+    words = ("summarize", place / "s", "--model", "own_model:build", "--json", "--quiet")
+    here = console_script(place, *words, "--allow-code", cwd=place)
+    assert here.returncode == 0, here.stderr
+    (place / "elsewhere").mkdir()
+    away = console_script(place, *words, "--allow-code", cwd=place / "elsewhere")
+    assert away.returncode == 2
+    assert "in the folder that holds the package or module, or put that folder into PYTHONPATH" in (
+        away.stderr
+    )
+    named = console_script(
+        place, *words, "--allow-code", cwd=place / "elsewhere", PYTHONPATH=str(place)
+    )
+    assert named.returncode == 0, named.stderr
+    assert json.loads(here.stdout)["log_lik"] == json.loads(named.stdout)["log_lik"]
+
+
+def test_a_safe_path_leaves_the_working_directory_out(place):
+    words = ("summarize", place / "s", "--model", "own_model:build", "--quiet", "--allow-code")
+    safe = console_script(place, *words, cwd=place, PYTHONSAFEPATH="1")
+    assert safe.returncode == 2
+    assert "PYTHONPATH" in safe.stderr
+    assert not (place / "canary").exists()
 
 
 def test_installed_package_adds_a_model_by_entry_point(monkeypatch):
