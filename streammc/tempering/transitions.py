@@ -10,6 +10,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
+from streammc.diagnostics.text import percent
 from streammc.estimators.target import BASE_TYPE
 from streammc.numerics.jit import JOINT_TYPE, LINK_TYPE, f8, i8, index_vector, inline, jit, matrix
 from streammc.samplers import tuning
@@ -286,8 +287,8 @@ class TransitionKernel(TemperedKernel):
         found["warnings"] = restart_warnings(tallies)
         if accepted < LEAST_ACCEPTED:
             found["warnings"] += [
-                f"{100 * accepted:.2g} % of the tempered transitions were accepted, expected "
-                f"{100 * LEAST_ACCEPTED:g} % or more; ask for a larger beta_min, more inner_steps "
+                f"{percent(accepted)} of the tempered transitions were accepted, expected "
+                f"{percent(LEAST_ACCEPTED)} or more; ask for a larger beta_min, more inner_steps "
                 "or, with all rows, more n_levels"
             ]
         return found
