@@ -22,6 +22,7 @@ from streammc.control_variates.default_priors import resolved
 from streammc.control_variates.draws import covering_draws
 from streammc.control_variates.expansion import ControlVariates, model_digest
 from streammc.control_variates.first_centre import first_centre
+from streammc.control_variates.forecast import Phases, announce, counted
 from streammc.control_variates.kinds import check_kinds, check_progress
 from streammc.control_variates.mode_words import exact_fit_words, mode_words, recorded
 from streammc.control_variates.newton import (
@@ -64,6 +65,7 @@ def compute(
     temperature: float | str = 1.0,
     scheduler: Any = None,
     progress: Callable[[int, int], None] | None = None,
+    phases: Phases | None = None,
     candidate_rows: int = 20_000,
     memory_limit: int = 2**27,
 ) -> ControlVariates:
@@ -92,6 +94,9 @@ def compute(
         Every row counts 1 / T times; of a schedule the last one.
     scheduler, progress
         As in ``Dataset.reduce``; progress starts again with every pass.
+    phases
+        Called as ``phases(phase, done, None, facts)`` with ``forecast`` before any work that is
+        expected to last over a minute, and ``newton`` after every step that follows.
     candidate_rows, memory_limit
         Cap on the rows with the highest scores: rows, and bytes in memory.
 
@@ -101,6 +106,8 @@ def compute(
         If an option is out of range.
     ModelError
         If a response is outside the support, or the posterior has no mode.
+    OutOfMemoryError
+        If the matrices of a pass do not fit in the memory that is available.
     """
     started = time.perf_counter()
     check_kinds(dataset, model)
@@ -109,6 +116,7 @@ def compute(
     model = resolved(model, dataset)
     dataset = tempered(dataset, Schedule.parse(temperature).final)
     theta, table, labels = check_request(dataset, model, order, passes, theta_star)
+    announce(dataset, model, passes=passes, scheduler=scheduler, phases=phases)
     cap = max(0, min(candidate_rows, memory_limit // (8 * (dataset.n_features + 3))))
     subset = draw_subset(dataset, memory_limit)
     spread = Spread(dataset, model)
@@ -117,7 +125,7 @@ def compute(
     xi = covering_draws(n_draws, len(labels), 0)
     with single_threaded():
         only = passes == 1 and not near
-        centre = first_centre(dataset, model, subset, spread, theta, table, only)
+        centre = first_centre(dataset, model, subset, spread, theta, table, only, phases)
         point = centre.point
         rows_read = len(subset.y) + spread.rows_read
         limit = 1 if centre.integrated else passes or MAX_PASSES
@@ -148,7 +156,7 @@ def compute(
                 point = damped_point(back, sums.expansion(len(labels)), table)
             else:
                 best = at
-                objective = surrogate(dataset, model, sums, at.theta)
+                objective = counted(surrogate(dataset, model, sums, at.theta), phases)
                 rows_read += len(sums.rows)
                 point = maximise(objective, at.theta, table)
     if passes is None and theta is None and at.decrement > FARTHEST_DECREMENT:
@@ -167,7 +175,7 @@ def compute(
             looked_at.append(gather(dataset, np.sort(sums.rows[:1000])))
             rows_read += len(looked_at[1].y)
         scale = dataset.n_rows / len(subset.y)
-        likelihood = in_memory(model, subset, scale)
+        likelihood = counted(in_memory(model, subset, scale), phases)
         with single_threaded():
             weak = weak_directions(
                 (log_lik, gradient, hessian),
@@ -178,12 +186,14 @@ def compute(
                 looked_at,
                 model.n_linear * (getattr(model, "separable", True) and not centre.integrated),
             )
-            known = at if len(looked_at) == 1 else centre.modes[0].point if centre.modes else None
-            total = float(subset.weight.sum()) * scale
-            begun = at.theta if getattr(model, "log_concave", False) else model.start(subset)
-            pull = prior_conflict(model, at, known, begun, table, likelihood, labels, total)
-        # A scale parameter takes up what a prior leaves unexplained: that is no separation.
-        weak = pull or weak if model.n_scalar else weak or pull
+            # A scale parameter takes up what a prior leaves unexplained: that is no separation.
+            if model.n_scalar or not weak:
+                known = centre.modes[0].point if centre.modes else None
+                known = at if len(looked_at) == 1 else known
+                total = float(subset.weight.sum()) * scale
+                begun = at.theta if getattr(model, "log_concave", False) else model.start(subset)
+                pull = prior_conflict(model, at, known, begun, table, likelihood, labels, total)
+                weak = pull or weak
     if centre.integrated:
         weak.append(exact_fit_words(model, labels))
     weak += mode_words(model, centre.modes, labels)

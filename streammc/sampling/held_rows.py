@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
 import numpy as np
@@ -16,24 +15,15 @@ from streammc.estimators.blocks import (
     block_width,
     expand,
 )
+from streammc.estimators.pass_cost import available_memory
 from streammc.protocols import Dataset, Index, Model, Vector
 
 _SLICE = 8192
 
 
 def memory_limit() -> int:
-    """Return the bytes that rows held in memory may take: half of what is available.
-
-    A quarter of what the machine has where the system does not say what is available.
-    """
-    try:
-        with open("/proc/meminfo") as lines:
-            for line in lines:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) * 1024 // 2
-    except OSError:
-        pass
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4
+    """Return the bytes that rows held in memory may take: half of what is available."""
+    return available_memory() // 2
 
 
 def block_bytes(rows: int, q: int, p: int, order: int) -> int:
