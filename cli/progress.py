@@ -18,8 +18,15 @@ _UNITS: Final = {
     "audit": " blocks",
     "predict": " blocks",
     "warmup": " iterations",
+    "newton": " evaluations",
+    "plan": " points",
 }
-_WORDS: Final = {"pass": "full pass", "warmup": "warm-up"}
+_WORDS: Final = {
+    "pass": "full pass",
+    "warmup": "warm-up",
+    "newton": "Newton's method",
+    "plan": "tails of the plan",
+}
 _POLLED: Final = ("start", "warmup", "draws")
 """Phases in which the chains look at the interruption themselves."""
 
@@ -77,6 +84,10 @@ class Progress:
             return
         if phase == "start":
             self._output.note("first iteration", phase=phase)
+            return
+        if phase == "forecast":
+            told = {name: value for name, value in (facts or {}).items() if name != "text"}
+            self._output.note((facts or {})["text"], phase=phase, **told)
             return
         with self._lock:
             now = time.monotonic()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,9 +34,13 @@ from streammc.control_variates.newton import (
     maximise,
     posterior_point,
 )
-from streammc.control_variates.starts import log_scales
+from streammc.control_variates.starts import concave, log_scales
 from streammc.control_variates.subset import Spread, draw_subset, gather, in_memory, surrogate
-from streammc.control_variates.weak_directions import weak_directions
+from streammc.control_variates.weak_directions import (
+    LARGEST_DIMENSION,
+    UNCHECKED,
+    weak_directions,
+)
 from streammc.errors import ConfigError, ModelError
 from streammc.estimators.tempered import split_fingerprint, tempered
 from streammc.numerics.blas import single_threaded
@@ -116,7 +121,7 @@ def compute(
     model = resolved(model, dataset)
     dataset = tempered(dataset, Schedule.parse(temperature).final)
     theta, table, labels = check_request(dataset, model, order, passes, theta_star)
-    announce(dataset, model, passes=passes, scheduler=scheduler, phases=phases)
+    cost = announce(dataset, model, passes=passes, scheduler=scheduler, phases=phases)
     cap = max(0, min(candidate_rows, memory_limit // (8 * (dataset.n_features + 3))))
     subset = draw_subset(dataset, memory_limit)
     spread = Spread(dataset, model)
@@ -125,7 +130,11 @@ def compute(
     xi = covering_draws(n_draws, len(labels), 0)
     with single_threaded():
         only = passes == 1 and not near
-        centre = first_centre(dataset, model, subset, spread, theta, table, only, phases)
+        start = theta
+        if theta is None and passes != 1 and cost.few_rows and concave(model, table):
+            start = model.start(subset)
+        by_passes = start is not theta
+        centre = first_centre(dataset, model, subset, spread, start, table, only, phases)
         point = centre.point
         rows_read = len(subset.y) + spread.rows_read
         limit = 1 if centre.integrated else passes or MAX_PASSES
@@ -156,6 +165,9 @@ def compute(
                 point = damped_point(back, sums.expansion(len(labels)), table)
             else:
                 best = at
+                if by_passes:
+                    point = replace(at, theta=at.theta + at.step)
+                    continue
                 objective = counted(surrogate(dataset, model, sums, at.theta), phases)
                 rows_read += len(sums.rows)
                 point = maximise(objective, at.theta, table)
@@ -188,12 +200,15 @@ def compute(
             )
             # A scale parameter takes up what a prior leaves unexplained: that is no separation.
             if model.n_scalar or not weak:
-                known = centre.modes[0].point if centre.modes else None
+                known = None if cost.thin or not centre.modes else centre.modes[0].point
                 known = at if len(looked_at) == 1 else known
+                known = None if len(labels) > LARGEST_DIMENSION else known
                 total = float(subset.weight.sum()) * scale
                 begun = at.theta if getattr(model, "log_concave", False) else model.start(subset)
                 pull = prior_conflict(model, at, known, begun, table, likelihood, labels, total)
                 weak = pull or weak
+    if len(labels) > LARGEST_DIMENSION:
+        weak = [*weak, UNCHECKED.format(len(labels))]
     if centre.integrated:
         weak.append(exact_fit_words(model, labels))
     weak += mode_words(model, centre.modes, labels)

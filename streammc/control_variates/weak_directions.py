@@ -18,7 +18,12 @@ from streammc.priors import normal
 from streammc.protocols import Matrix, Rows, Vector
 
 LARGEST_DIMENSION = 2000
-"""Above it the eigenvalues cost more than the pass: only separation is looked for."""
+"""Above it the eigenvalues would cost more than the pass."""
+UNCHECKED = (
+    "{:,} parameters are too many to look for collinear columns, separation and a prior in "
+    "conflict with the data: merge the rare levels of factors, or leave columns out, to have "
+    "them looked for"
+)
 SMALLEST_EIGENVALUE = 1e-10
 LARGEST_MOVE = 0.5
 _STEPS = 8
@@ -49,11 +54,24 @@ def weak_directions(
     n_linear
         Linear predictors of the model that may run away; 0 where columns are not to blame.
     """
-    lines: list[str] = []
-    if len(theta) <= LARGEST_DIMENSION:
-        lines, step = _flat(sums, labels, bool(n_linear))
-        if _move(rows, step, n_linear) <= LARGEST_MOVE:
-            return lines
+    if len(theta) > LARGEST_DIMENSION:
+        return []
+    lines = []
+    scale = np.sqrt(np.maximum(-np.diag(sums[2]), 0.0))
+    scale[scale == 0.0] = 1.0
+    values, vectors = np.linalg.eigh(-sums[2] / scale / scale[:, None])
+    known = values > SMALLEST_EIGENVALUE
+    flat = np.abs(values) <= SMALLEST_EIGENVALUE
+    if flat.any():
+        why = "collinear or constant columns: " if n_linear else ""
+        lines.append(
+            f"{why}the likelihood has rank {int((~flat).sum())} of {len(theta)}, and the prior "
+            f"alone decides about {names_of(labels, np.abs(vectors[:, flat]).max(axis=1))}"
+        )
+    shares = vectors[:, known]
+    step = shares @ ((shares.T @ (sums[1] / scale)) / values[known]) / scale
+    if _move(rows, step, n_linear) <= LARGEST_MOVE:
+        return lines
     # So wide that a few steps do not feel it; without it the curvature might be singular.
     wide = np.vstack(
         [normal(1e4 * s, location=t).table(("",)) for t, s in zip(theta, sd, strict=True)]
@@ -69,27 +87,6 @@ def weak_directions(
             f"the prior alone keeps {names_of(labels, np.abs(step) / sd)} from running away"
         )
     return lines
-
-
-def _flat(
-    sums: tuple[float, Vector, Matrix], labels: Sequence[str], columns: bool
-) -> tuple[list[str], Vector]:
-    """Return a line for directions without curvature, and Newton's step (d,) in the others."""
-    lines = []
-    scale = np.sqrt(np.maximum(-np.diag(sums[2]), 0.0))
-    scale[scale == 0.0] = 1.0
-    values, vectors = np.linalg.eigh(-sums[2] / scale / scale[:, None])
-    known = values > SMALLEST_EIGENVALUE
-    flat = np.abs(values) <= SMALLEST_EIGENVALUE
-    if flat.any():
-        why = "collinear or constant columns: " if columns else ""
-        lines.append(
-            f"{why}the likelihood has rank {int((~flat).sum())} of {len(labels)}, and the prior "
-            f"alone decides about {names_of(labels, np.abs(vectors[:, flat]).max(axis=1))}"
-        )
-    shares = vectors[:, known]
-    step = shares @ ((shares.T @ (sums[1] / scale)) / values[known]) / scale
-    return lines, step
 
 
 def _move(rows: Sequence[Rows], step: Vector, n_linear: int) -> float:

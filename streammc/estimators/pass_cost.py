@@ -27,7 +27,11 @@ _FACTOR_SECONDS: Final = 1e-10
 _DRAWS: Final = 8
 """Scores of a pass are taken at this many draws."""
 _EVALUATIONS: Final = 30
-"""Of Newton's method and of the checks, with rows in memory."""
+"""Of Newton's method and of the checks, with rows in memory; 2 where passes do its work."""
+_NEWTON_PASSES: Final = 6
+"""Where they do."""
+_STEPS: Final = 12
+"""Of Newton's method, between two passes."""
 _PASSES: Final = 3
 """Where rows in memory are not all rows."""
 _THREAD_MATRICES: Final = 4
@@ -42,26 +46,61 @@ class PassCost:
     ----------
     n_rows, dim, threads
         Rows, parameters d, threads of a pass.
-    pass_seconds, passes
-        Of one pass, and how many are expected.
-    newton_seconds
-        Of Newton's method and the checks, on one thread.
+    core_seconds
+        Of one pass on one thread.
+    most_passes
+        That may be made; ``None``: as many as it takes.
+    evaluation_seconds
+        Of a step of Newton's method with rows in memory, on one thread.
     memory_bytes
         Matrices of d x d and rows in memory, at the peak.
+    subset_rows
+        Rows in memory.
     """
 
     n_rows: int
     dim: int
     threads: int
-    pass_seconds: float
-    passes: int
-    newton_seconds: float
+    core_seconds: float
+    most_passes: int | None
+    evaluation_seconds: float
     memory_bytes: int
+    subset_rows: int
+
+    @property
+    def pass_seconds(self) -> float:
+        """Seconds of one pass."""
+        return self.core_seconds / self.threads
 
     @property
     def seconds(self) -> float:
         """Seconds before the first draw."""
-        return self.passes * self.pass_seconds + self.newton_seconds
+        return self.passes * self.pass_seconds + self.evaluations * self.evaluation_seconds
+
+    @property
+    def passes(self) -> int:
+        """Passes that are expected."""
+        usual = _NEWTON_PASSES if self.few_rows else _PASSES
+        usual = 1 if self.subset_rows == self.n_rows else usual
+        return usual if self.most_passes is None else min(self.most_passes, usual)
+
+    @property
+    def evaluations(self) -> int:
+        """Evaluations that are expected with rows in memory."""
+        return 2 if self.few_rows else _EVALUATIONS
+
+    @property
+    def few_rows(self) -> bool:
+        """Whether passes find the mode sooner than Newton's method on rows in memory does.
+
+        Threads do not count: no bit of the draws may depend on them.
+        """
+        return self.thin and self.core_seconds < _STEPS * self.evaluation_seconds
+
+    @property
+    def thin(self) -> bool:
+        """Whether rows in memory are not all, and fewer than 10 per parameter: they tell little."""
+        return self.subset_rows < min(self.n_rows, 10 * self.dim)
 
     def facts(self) -> dict[str, Any]:
         """Return the forecast as JSON."""
@@ -71,7 +110,8 @@ class PassCost:
             "threads": self.threads,
             "expected_pass_seconds": round(self.pass_seconds, 1),
             "expected_passes": self.passes,
-            "expected_newton_seconds": round(self.newton_seconds, 1),
+            "expected_evaluations": self.evaluations,
+            "expected_evaluation_seconds": round(self.evaluation_seconds, 2),
             "expected_seconds": round(self.seconds, 1),
             "expected_memory_bytes": self.memory_bytes,
         }
@@ -122,7 +162,6 @@ def pass_cost(
     row_seconds = sums + (1 + _DRAWS) * n_linear * n_features * _PRODUCT_SECONDS
     fit = max(SUBSET_BYTES // (8 * (n_features + 3)), 1)
     subset = min(n_rows, SUBSET_ROWS, fit)
-    usual = 1 if subset == n_rows else _PASSES
     evaluation = subset * sums + _FACTOR_SECONDS * float(d) ** 3
     square = 8 * d * d
     blocks = 8 * (p * (p + 1) // 2) * n_features**2
@@ -134,10 +173,11 @@ def pass_cost(
         n_rows=n_rows,
         dim=d,
         threads=threads,
-        pass_seconds=n_rows * row_seconds / threads,
-        passes=usual if passes is None else min(passes, usual),
-        newton_seconds=_EVALUATIONS * evaluation,
+        core_seconds=n_rows * row_seconds,
+        most_passes=passes,
+        evaluation_seconds=evaluation,
         memory_bytes=kept + 8 * subset * (n_features + 3),
+        subset_rows=subset,
     )
 
 

@@ -31,6 +31,23 @@ def block_bytes(rows: int, q: int, p: int, order: int) -> int:
     return 8 * rows * (q + 4 + 2 * p + block_width(p, order))
 
 
+def require_memory(dataset: Dataset, model: Model, rows: int, order: int) -> None:
+    """Refuse what :func:`load_block` would, for a number of rows.
+
+    Raises
+    ------
+    OutOfMemoryError
+        If the rows need more than half of the memory that is available.
+    """
+    p = model.n_linear + model.n_scalar
+    needed = block_bytes(rows, dataset.n_features, p, order)
+    if needed > memory_limit():
+        raise OutOfMemoryError(
+            f"{rows} rows x {dataset.n_features} features in memory need "
+            f"{needed / 1e9:.1f} GB, more than half of what is available; use hmc-ecs"
+        )
+
+
 def load_block(
     dataset: Dataset, model: Model, rows: Index, theta_star: np.ndarray, order: int
 ) -> Block:
@@ -42,12 +59,7 @@ def load_block(
         If the rows need more than half of the memory that is available.
     """
     p = model.n_linear + model.n_scalar
-    needed = block_bytes(len(rows), dataset.n_features, p, order)
-    if needed > memory_limit():
-        raise OutOfMemoryError(
-            f"{len(rows)} rows x {dataset.n_features} features in memory need "
-            f"{needed / 1e9:.1f} GB, more than half of what is available; use hmc-ecs"
-        )
+    require_memory(dataset, model, len(rows), order)
     block = allocate_block(len(rows), dataset.n_features, p, order)
     source, scratch = dataset.rows(), allocate_scratch(p)
     for start in range(0, len(rows), _SLICE):

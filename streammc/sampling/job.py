@@ -84,7 +84,9 @@ def run_job(
         ``True``, ``False`` or ``"auto"``: where it costs less than the sampling did.
     progress
         ``progress(phase, done, total, facts)``: ``start`` before the first iteration of
-        this call, ``warmup`` and ``draws`` after every commit, and the passes.
+        this call, ``warmup`` and ``draws`` after every commit, and ``pass``; with the total
+        ``None``, ``forecast`` before work of over a minute, ``newton`` and ``plan`` in steps
+        of over a second.
     stop
         Polled several times a second; true ends the call after the last commit.
     scheduler
