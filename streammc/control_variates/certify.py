@@ -42,6 +42,7 @@ from streammc.control_variates.weak_directions import (
     weak_directions,
 )
 from streammc.errors import ConfigError, ModelError
+from streammc.estimators.pass_cost import SUBSET_BYTES
 from streammc.estimators.tempered import split_fingerprint, tempered
 from streammc.numerics.blas import single_threaded
 from streammc.numerics.prior import FLAT, KIND, LOG_FLAT
@@ -72,7 +73,7 @@ def compute(
     progress: Callable[[int, int], None] | None = None,
     phases: Phases | None = None,
     candidate_rows: int = 20_000,
-    memory_limit: int = 2**27,
+    memory_limit: int = SUBSET_BYTES,
 ) -> ControlVariates:
     """Return control variates around the posterior mode, certified by a full pass.
 
