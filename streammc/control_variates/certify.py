@@ -42,7 +42,7 @@ from streammc.control_variates.weak_directions import (
     weak_directions,
 )
 from streammc.errors import ConfigError, ModelError
-from streammc.estimators.pass_cost import SUBSET_BYTES
+from streammc.estimators.pass_cost import CANDIDATE_ROWS, SUBSET_BYTES
 from streammc.estimators.tempered import split_fingerprint, tempered
 from streammc.numerics.blas import single_threaded
 from streammc.numerics.prior import FLAT, KIND, LOG_FLAT
@@ -72,7 +72,7 @@ def compute(
     scheduler: Any = None,
     progress: Callable[[int, int], None] | None = None,
     phases: Phases | None = None,
-    candidate_rows: int = 20_000,
+    candidate_rows: int = CANDIDATE_ROWS,
     memory_limit: int = SUBSET_BYTES,
 ) -> ControlVariates:
     """Return control variates around the posterior mode, certified by a full pass.

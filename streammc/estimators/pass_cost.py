@@ -17,6 +17,8 @@ LONG_SECONDS: Final = 60.0
 SUBSET_ROWS: Final = 65_536
 SUBSET_BYTES: Final = 2**27
 """Rows, and bytes of them, that Newton's method keeps in memory."""
+CANDIDATE_ROWS: Final = 20_000
+"""Rows of the highest scores that it keeps beside them."""
 _MULTIPLY_ADDS: Final = 6e9
 """Of a Hessian, a second and core."""
 _ROW_SECONDS: Final = 1e-7
@@ -162,6 +164,7 @@ def pass_cost(
     row_seconds = sums + (1 + _DRAWS) * n_linear * n_features * _PRODUCT_SECONDS
     fit = max(SUBSET_BYTES // (8 * (n_features + 3)), 1)
     subset = min(n_rows, SUBSET_ROWS, fit)
+    highest = min(n_rows, CANDIDATE_ROWS, fit)
     evaluation = subset * sums + _FACTOR_SECONDS * float(d) ** 3
     square = 8 * d * d
     blocks = 8 * (p * (p + 1) // 2) * n_features**2
@@ -176,7 +179,7 @@ def pass_cost(
         core_seconds=n_rows * row_seconds,
         most_passes=passes,
         evaluation_seconds=evaluation,
-        memory_bytes=kept + 8 * subset * (n_features + 3),
+        memory_bytes=kept + 8 * (subset + highest) * (n_features + 3),
         subset_rows=subset,
     )
 
