@@ -36,11 +36,7 @@ from streammc.control_variates.newton import (
 )
 from streammc.control_variates.starts import concave, log_scales
 from streammc.control_variates.subset import Spread, draw_subset, gather, in_memory, surrogate
-from streammc.control_variates.weak_directions import (
-    LARGEST_DIMENSION,
-    UNCHECKED,
-    weak_directions,
-)
+from streammc.control_variates.weak_directions import largest_move, unchecked, weak_directions
 from streammc.errors import ConfigError, ModelError
 from streammc.estimators.pass_cost import CANDIDATE_ROWS, SUBSET_BYTES
 from streammc.estimators.tempered import split_fingerprint, tempered
@@ -58,6 +54,8 @@ LARGEST_DECREMENT = 0.1
 FARTHEST_DECREMENT = 100.0
 """A run from farther away is not started: its coordinates would mean nothing."""
 MAX_PASSES = 12
+LARGEST_MOVE = 3.0
+"""Of a linear predictor, between two passes that make the steps of Newton's method."""
 
 
 def compute(
@@ -132,9 +130,9 @@ def compute(
     with single_threaded():
         only = passes == 1 and not near
         start = theta
-        if theta is None and passes != 1 and cost.few_rows and concave(model, table):
+        by_passes = theta is None and cost.few_rows and concave(model, table)
+        if by_passes and model.response_fault(subset.y) is None:
             start = model.start(subset)
-        by_passes = start is not theta
         centre = first_centre(dataset, model, subset, spread, start, table, only, phases)
         point = centre.point
         rows_read = len(subset.y) + spread.rows_read
@@ -167,7 +165,11 @@ def compute(
             else:
                 best = at
                 if by_passes:
-                    point = replace(at, theta=at.theta + at.step)
+                    extreme = gather(dataset, np.sort(sums.rows[:1000]))
+                    rows_read += len(extreme.y)
+                    moved = largest_move([subset, extreme], at.step, model.n_linear)
+                    length = min(1.0, LARGEST_MOVE / max(moved, 1e-300))
+                    point = replace(at, theta=at.theta + length * at.step)
                     continue
                 objective = counted(surrogate(dataset, model, sums, at.theta), phases)
                 rows_read += len(sums.rows)
@@ -182,6 +184,7 @@ def compute(
         _refuse_separation(dataset, model, subset, sums, at, table)
     log_lik, gradient, hessian = sums.expansion(len(labels))
     weak: list[str] = []
+    unseen = unchecked(len(labels), by_passes)
     if converged:  # elsewhere a long step says nothing
         looked_at = [subset]
         if len(subset.y) < dataset.n_rows:
@@ -201,15 +204,14 @@ def compute(
             )
             # A scale parameter takes up what a prior leaves unexplained: that is no separation.
             if model.n_scalar or not weak:
-                known = None if cost.thin or not centre.modes else centre.modes[0].point
+                known = centre.modes[0].point if centre.modes else None
                 known = at if len(looked_at) == 1 else known
-                known = None if len(labels) > LARGEST_DIMENSION else known
+                known = None if unseen else known
                 total = float(subset.weight.sum()) * scale
                 begun = at.theta if getattr(model, "log_concave", False) else model.start(subset)
                 pull = prior_conflict(model, at, known, begun, table, likelihood, labels, total)
                 weak = pull or weak
-    if len(labels) > LARGEST_DIMENSION:
-        weak = [*weak, UNCHECKED.format(len(labels))]
+    weak = [*weak, *unseen]
     if centre.integrated:
         weak.append(exact_fit_words(model, labels))
     weak += mode_words(model, centre.modes, labels)

@@ -95,9 +95,11 @@ class PassCost:
     def few_rows(self) -> bool:
         """Whether passes find the mode sooner than Newton's method on rows in memory does.
 
-        Threads do not count: no bit of the draws may depend on them.
+        Not where passes are limited: then none is for looking. Threads do not count: no bit of
+        the draws may depend on them.
         """
-        return self.thin and self.core_seconds < _STEPS * self.evaluation_seconds
+        sooner = self.core_seconds < _STEPS * self.evaluation_seconds
+        return self.most_passes is None and self.thin and sooner
 
     @property
     def thin(self) -> bool:

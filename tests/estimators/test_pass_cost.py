@@ -33,6 +33,7 @@ def test_the_way_to_the_mode_does_not_depend_on_threads(n_rows: int) -> None:
 def test_passes_find_the_mode_only_where_rows_in_memory_are_few_per_parameter() -> None:
     assert pass_cost(30_000, 3001).few_rows
     assert not pass_cost(30_000, 300).few_rows
+    assert not pass_cost(30_000, 3001, passes=2).few_rows
     assert not pass_cost(10**8, 3001).few_rows  # a pass costs more than many steps in memory
 
 
