@@ -12,25 +12,35 @@ from streammc.cli.signals import Interruption
 
 _SECONDS: Final = 0.5
 _ITERATIONS: Final = 4096
+LONGEST_SECONDS: Final = 120.0
+"""Passes that are expected to take longer are not made."""
 
 
 def forecast(output: Output, interruption: Interruption, job: Job) -> dict[str, Any]:
     """Return sampler, sizes, passes, minutes and disk of a run, and write nothing.
 
-    The full passes are made, since sizes follow from them.
+    The full passes are made, since sizes follow from them, unless they are expected to take
+    longer than two minutes: then only what needs no pass is returned.
 
     Raises
     ------
+    OutOfMemoryError
+        If the matrices of a pass do not fit in the memory that is available.
     RefusedError
         If the sampler was asked for by name and cannot be right here.
     """
     from streammc.control_variates.default_priors import resolved
+    from streammc.control_variates.forecast import announce
     from streammc.numerics.threads import available_threads
     from streammc.sampling.identity import IMPLIED, implied
     from streammc.sampling.prior_texts import describe_priors
-    from streammc.sampling.setup import decide
+    from streammc.sampling.setup import decide, makes_passes
 
     dataset = job.tempered
+    if job.control_variates is None and makes_passes(job.model, job.sampler):
+        cost = announce(dataset, job.model, scheduler=job.scheduler)
+        if cost.seconds > LONGEST_SECONDS:
+            return _without_passes(output, job, dataset, cost)
     with Progress(output, interruption) as progress:
         setup = decide(
             dataset,
@@ -77,6 +87,32 @@ def forecast(output: Output, interruption: Interruption, job: Job) -> dict[str, 
         "pass_seconds": pass_seconds,
         "seconds_per_iteration": seconds,
         "minutes": (draws + pass_seconds) / 60.0,
+        "disk_bytes": job.disk_bytes,
+    }
+
+
+def _without_passes(output: Output, job: Job, dataset: Any, cost: Any) -> dict[str, Any]:
+    """Return what is known before any pass, and say what is not."""
+    from streammc.control_variates.default_priors import resolved
+    from streammc.sampling.prior_texts import describe_priors
+
+    model = resolved(job.model, dataset)
+    output.note(
+        f"no pass was made: {cost.text()}; what depends on one (the sampler, sizes, time of the "
+        "draws) is left out: run streammc summarize, and give its result with --control-variates",
+        phase="forecast",
+    )
+    return {
+        "dry_run": True,
+        "sampler": None if job.sampler is None else job.sampler.name,
+        "target": None if job.sampler is None else job.sampler.target,
+        "temperature": job.temperature,
+        "reason": job.sampler_reason or None,
+        "priors": describe_priors(model, tuple(model.labels(dataset.feature_names))),
+        "n_rows": job.dataset.n_rows,
+        "passes": 0,
+        "pass_seconds": 0.0,
+        **{name: value for name, value in cost.facts().items() if name != "rows"},
         "disk_bytes": job.disk_bytes,
     }
 

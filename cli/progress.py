@@ -18,8 +18,15 @@ _UNITS: Final = {
     "audit": " blocks",
     "predict": " blocks",
     "warmup": " iterations",
+    "newton": " evaluations",
+    "plan": " points",
 }
-_WORDS: Final = {"pass": "full pass", "warmup": "warm-up"}
+_WORDS: Final = {
+    "pass": "full pass",
+    "warmup": "warm-up",
+    "newton": "Newton's method",
+    "plan": "tails of the plan",
+}
 _SHOWN: Final = {
     "acceptance_rate": "accepted",
     "log_lik_variance": "variance",
@@ -80,6 +87,10 @@ class Progress:
             return
         if phase == "start":
             self._output.note(_start(facts or {}), phase=phase, **(facts or {}))
+            return
+        if phase == "forecast":
+            told = {name: value for name, value in (facts or {}).items() if name != "text"}
+            self._output.note((facts or {})["text"], phase=phase, **told)
             return
         with self._lock:
             now = time.monotonic()

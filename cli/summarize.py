@@ -105,6 +105,7 @@ def summarize(
                 passes=passes,
                 scheduler=where,
                 progress=progress.of("pass"),
+                phases=progress,
             )
             cv.save(target)
             return {"path": os.path.abspath(target), **control_variates_document(cv)}

@@ -24,6 +24,7 @@ from streammc.stores.scan import Scan, kept_rows, scan
 from streammc.stores.shuffle import LEAF_BYTES, shuffled
 from streammc.stores.sources import Table
 from streammc.stores.table_blocks import TableBlocks
+from streammc.stores.wide_design import wide_design
 
 Progress = Callable[[int, "int | None", str], None]
 
@@ -92,6 +93,10 @@ class Prepared:
         self.found = self._scan()
         self._check()
         n_features = len(self.columns.features)
+        if options.like is None:  # what is sampled, not what is predicted
+            design = None if self._formula is None else self._formula.design
+            mean, width = self.found.mean[:n_features], len(self.feature_names)
+            self.warnings += wide_design(design, mean, self.found.n_rows, width)
         mean, scale = np.zeros(n_features), np.ones(n_features)
         if options.standardize:
             mean, scale = self.found.mean[:n_features], self.found.sd[:n_features]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from streammc.control_variates.default_priors import resolved
 from streammc.control_variates.draws import covering_draws
 from streammc.control_variates.expansion import ControlVariates, model_digest
 from streammc.control_variates.first_centre import first_centre
+from streammc.control_variates.forecast import Phases, announce, counted
 from streammc.control_variates.kinds import PASS_OPTIONS, check_kinds, check_progress
 from streammc.control_variates.mode_words import exact_fit_words, mode_words, recorded
 from streammc.control_variates.newton import (
@@ -32,11 +34,12 @@ from streammc.control_variates.newton import (
     maximise,
     posterior_point,
 )
-from streammc.control_variates.starts import log_scales
+from streammc.control_variates.starts import concave, log_scales
 from streammc.control_variates.subset import Spread, draw_subset, gather, in_memory, surrogate
-from streammc.control_variates.weak_directions import weak_directions
+from streammc.control_variates.weak_directions import largest_move, unchecked, weak_directions
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, ModelError
+from streammc.estimators.pass_cost import CANDIDATE_ROWS, SUBSET_BYTES
 from streammc.estimators.tempered import split_fingerprint, tempered
 from streammc.numerics.blas import single_threaded
 from streammc.numerics.prior import FLAT, KIND, LOG_FLAT
@@ -52,6 +55,8 @@ LARGEST_DECREMENT = 0.1
 FARTHEST_DECREMENT = 100.0
 """A run from farther away is not started: its coordinates would mean nothing."""
 MAX_PASSES = 12
+LARGEST_MOVE = 3.0
+"""Of a linear predictor, between two passes that make the steps of Newton's method."""
 
 
 @documented(PASS_OPTIONS)
@@ -66,8 +71,9 @@ def compute(
     temperature: float | str = 1.0,
     scheduler: Any = None,
     progress: Callable[[int, int], None] | None = None,
-    candidate_rows: int = 20_000,
-    memory_limit: int = 2**27,
+    phases: Phases | None = None,
+    candidate_rows: int = CANDIDATE_ROWS,
+    memory_limit: int = SUBSET_BYTES,
 ) -> ControlVariates:
     """Return control variates around the posterior mode, certified by a full pass.
 
@@ -99,6 +105,9 @@ def compute(
         scored around it, and not where a subset puts the posterior.
     temperature
         T: every row counts 1 / T times; of a schedule such as ``"100:sqrt"`` where it ends.
+    phases : Callable[[str, int, None, dict], None] | None
+        Called as ``phases(phase, done, None, facts)`` with ``forecast`` before any work that is
+        expected to last over a minute, and ``newton`` after every step that follows.
     candidate_rows
         Rows with the highest scores that are kept in memory, at most.
     memory_limit
@@ -115,6 +124,8 @@ def compute(
         If an option is out of range.
     ModelError
         If a response is outside the support, or the posterior has no mode.
+    OutOfMemoryError
+        If the matrices of a pass do not fit in the memory that is available.
     """
     started = time.perf_counter()
     check_kinds(dataset, model)
@@ -123,6 +134,7 @@ def compute(
     model = resolved(model, dataset)
     dataset = tempered(dataset, Schedule.parse(temperature).final)
     theta, table, labels = check_request(dataset, model, order, passes, theta_star)
+    cost = announce(dataset, model, passes=passes, scheduler=scheduler, phases=phases)
     cap = max(0, min(candidate_rows, memory_limit // (8 * (dataset.n_features + 3))))
     subset = draw_subset(dataset, memory_limit)
     spread = Spread(dataset, model)
@@ -131,7 +143,11 @@ def compute(
     xi = covering_draws(n_draws, len(labels), 0)
     with single_threaded():
         only = passes == 1 and not near
-        centre = first_centre(dataset, model, subset, spread, theta, table, only)
+        start = theta
+        by_passes = theta is None and cost.few_rows and concave(model, table)
+        if by_passes and model.response_fault(subset.y) is None:
+            start = model.start(subset)
+        centre = first_centre(dataset, model, subset, spread, start, table, only, phases)
         point = centre.point
         rows_read = len(subset.y) + spread.rows_read
         limit = 1 if centre.integrated else passes or MAX_PASSES
@@ -162,7 +178,14 @@ def compute(
                 point = damped_point(back, sums.expansion(len(labels)), table)
             else:
                 best = at
-                objective = surrogate(dataset, model, sums, at.theta)
+                if by_passes:
+                    extreme = gather(dataset, np.sort(sums.rows[:1000]))
+                    rows_read += len(extreme.y)
+                    moved = largest_move([subset, extreme], at.step, model.n_linear)
+                    length = min(1.0, LARGEST_MOVE / max(moved, 1e-300))
+                    point = replace(at, theta=at.theta + length * at.step)
+                    continue
+                objective = counted(surrogate(dataset, model, sums, at.theta), phases)
                 rows_read += len(sums.rows)
                 point = maximise(objective, at.theta, table)
     if passes is None and theta is None and at.decrement > FARTHEST_DECREMENT:
@@ -175,13 +198,14 @@ def compute(
         _refuse_separation(dataset, model, subset, sums, at, table)
     log_lik, gradient, hessian = sums.expansion(len(labels))
     weak: list[str] = []
+    unseen = unchecked(len(labels), by_passes)
     if converged:  # elsewhere a long step says nothing
         looked_at = [subset]
         if len(subset.y) < dataset.n_rows:
             looked_at.append(gather(dataset, np.sort(sums.rows[:1000])))
             rows_read += len(looked_at[1].y)
         scale = dataset.n_rows / len(subset.y)
-        likelihood = in_memory(model, subset, scale)
+        likelihood = counted(in_memory(model, subset, scale), phases)
         with single_threaded():
             weak = weak_directions(
                 (log_lik, gradient, hessian),
@@ -192,12 +216,16 @@ def compute(
                 looked_at,
                 model.n_linear * (getattr(model, "separable", True) and not centre.integrated),
             )
-            known = at if len(looked_at) == 1 else centre.modes[0].point if centre.modes else None
-            total = float(subset.weight.sum()) * scale
-            begun = at.theta if getattr(model, "log_concave", False) else model.start(subset)
-            pull = prior_conflict(model, at, known, begun, table, likelihood, labels, total)
-        # A scale parameter takes up what a prior leaves unexplained: that is no separation.
-        weak = pull or weak if model.n_scalar else weak or pull
+            # A scale parameter takes up what a prior leaves unexplained: that is no separation.
+            if model.n_scalar or not weak:
+                known = centre.modes[0].point if centre.modes else None
+                known = at if len(looked_at) == 1 else known
+                known = None if unseen else known
+                total = float(subset.weight.sum()) * scale
+                begun = at.theta if getattr(model, "log_concave", False) else model.start(subset)
+                pull = prior_conflict(model, at, known, begun, table, likelihood, labels, total)
+                weak = pull or weak
+    weak = [*weak, *unseen]
     if centre.integrated:
         weak.append(exact_fit_words(model, labels))
     weak += mode_words(model, centre.modes, labels)

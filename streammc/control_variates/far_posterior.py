@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from streammc.control_variates.certainty_choice import Choice
 from streammc.control_variates.expansion import ControlVariates
+from streammc.control_variates.forecast import PLAN, Counter, Phases
 from streammc.control_variates.pilot import Pilot, choose_runs, gather_runs, remainders
 from streammc.control_variates.subset import gather
 from streammc.numerics.prior import log_prior
@@ -21,8 +22,15 @@ class FarPosterior:
     """The log posterior and the moments of the units at any point."""
 
     def __init__(
-        self, cv: ControlVariates, dataset: Dataset, model: Model, unit_rows: int, choice: Choice
+        self,
+        cv: ControlVariates,
+        dataset: Dataset,
+        model: Model,
+        unit_rows: int,
+        choice: Choice,
+        phases: Phases | None = None,
     ) -> None:
+        self._count = Counter(PLAN, phases)
         most = max(min(_ROWS, _ENTRIES // max(dataset.n_features, 1)), 2048)
         starts, run_rows = choose_runs(dataset.n_rows, unit_rows, most)
         none = np.empty((0, len(starts), run_rows), np.float32)
@@ -41,6 +49,7 @@ class FarPosterior:
         for first in range(0, len(z), _BATCH):
             here = slice(first, first + _BATCH)
             found[:, here] = self._batch(z[here] @ self._cv.factor.T)
+            self._count(len(z[here]))
         return found
 
     def _batch(self, shifts: Matrix) -> Matrix:

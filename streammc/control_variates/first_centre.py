@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from streammc.control_variates.forecast import Phases, counted
 from streammc.control_variates.integrated import integrated_point
 from streammc.control_variates.modes import Mode, comparable, find_modes
 from streammc.control_variates.newton import Point, damped_point, maximise
@@ -41,6 +42,7 @@ def first_centre(
     theta: Vector | None,
     table: Matrix,
     only: bool,
+    phases: Phases | None = None,
 ) -> Centre:
     """Return the first centre: ``theta``, or the mode with most evidence.
 
@@ -52,6 +54,8 @@ def first_centre(
         (d,) given centre, or ``None``.
     only
         Whether it stays the only one.
+    phases
+        Told of every evaluation; see ``certify.compute``.
 
     Raises
     ------
@@ -62,7 +66,7 @@ def first_centre(
     origin = np.zeros(dim)
     if model.response_fault(subset.y) is not None:  # the first pass finds all, and raises
         return Centre(Point(origin, 0.0, np.zeros((dim, dim)), origin, np.inf), origin)
-    objective = in_memory(model, subset, dataset.n_rows / len(subset.y))
+    objective = counted(in_memory(model, subset, dataset.n_rows / len(subset.y)), phases)
     if len(subset.y) < dataset.n_rows:
         table = _soften(table)
     if theta is not None and not only:
@@ -76,7 +80,7 @@ def first_centre(
     mode = modes[0].point
     if not only:
         if len(spread.starts) and np.isfinite(spread(mode.theta)[0]):
-            mode = maximise(spread, mode.theta, table, max_iterations=2)
+            mode = maximise(counted(spread, phases), mode.theta, table, max_iterations=2)
         return Centre(mode, origin, modes=modes)
     inflation = float(np.sqrt(dataset.n_rows / len(subset.y)))
     if theta is None:

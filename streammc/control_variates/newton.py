@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dtrtri
 
 from streammc.errors import ModelError
 from streammc.numerics.prior import inside, log_prior, prior_curvature, smooth
@@ -22,6 +23,8 @@ Objective = Callable[[Vector], tuple[float, Vector, Matrix]]
 
 # Below this relative pivot a factorisation has lost all its digits.
 _LOWEST_PIVOT = 1e-13
+# From here on an inverse that knows its zeros saves more than a millisecond: a third of d^3.
+_LARGE = 256
 # Below this, relative to a unit diagonal, an eigenvalue is negative, and not a rounded zero.
 _UPWARDS = -1e-8
 
@@ -45,9 +48,17 @@ class Point:
 class NotPositiveDefiniteError(ArithmeticError):
     """The posterior has no finite curvature in some direction, or curves upwards in one."""
 
-    def __init__(self, upwards: bool = False) -> None:
+    def __init__(self, upwards: bool = False, scaled: Matrix | None = None) -> None:
         super().__init__()
-        self.upwards = upwards
+        self._upwards, self._scaled = upwards, scaled
+
+    @property
+    def upwards(self) -> bool:
+        """Whether it curves upwards: eigenvalues cost four times the factorisation."""
+        if self._scaled is not None:
+            self._upwards = bool(np.linalg.eigvalsh(self._scaled)[0] < _UPWARDS)
+            self._scaled = None
+        return self._upwards
 
 
 def posterior_factor(precision: Matrix) -> Matrix:
@@ -65,11 +76,14 @@ def posterior_factor(precision: Matrix) -> Matrix:
         # Cholesky of the reversed matrix is U U' of the matrix; S = U^-T.
         reversed_factor = np.linalg.cholesky(scaled[::-1, ::-1])
     except np.linalg.LinAlgError:
-        raise NotPositiveDefiniteError(bool(np.linalg.eigvalsh(scaled)[0] < _UPWARDS)) from None
+        raise NotPositiveDefiniteError(scaled=scaled) from None
     if np.min(np.diag(reversed_factor)) ** 2 < _LOWEST_PIVOT:
         raise NotPositiveDefiniteError
     upper = reversed_factor[::-1, ::-1]
-    inverse = solve_triangular(upper, np.eye(len(scale)), lower=False)
+    if len(scale) < _LARGE:
+        inverse = solve_triangular(upper, np.eye(len(scale)), lower=False)
+    else:
+        inverse, _ = dtrtri(upper)
     return np.ascontiguousarray(scale[:, None] * inverse.T)
 
 

@@ -27,6 +27,7 @@ from streammc.control_variates import plan_words, signs, tails
 from streammc.control_variates.certainty_choice import Bounds, Choice, by_score, same_for_all
 from streammc.control_variates.edge import Edge
 from streammc.control_variates.expansion import ControlVariates
+from streammc.control_variates.forecast import Phases
 from streammc.control_variates.pilot import evaluate
 from streammc.control_variates.unit_scores import unit_scores
 from streammc.errors import ConfigError, StoreError
@@ -166,6 +167,7 @@ def plan(
     memory_limit: int = 2**27,
     scheduler: Any = None,
     progress: Callable[[int, int], None] | None = None,
+    phases: Phases | None = None,
 ) -> Plan:
     """Choose the certainty rows, k and G.
 
@@ -192,6 +194,8 @@ def plan(
         Bytes that the certainty rows may take.
     scheduler, progress
         Of that pass; see ``Dataset.reduce``.
+    phases
+        Told of the points at which the tails are looked at; see ``certify.compute``.
 
     Raises
     ------
@@ -229,7 +233,7 @@ def plan(
         refused = plan_words.refusal(certain, wanted, n, cv.order, name)
     reach: tails.Tails | None = None
     if perturbed and refused is None and k >= 2:
-        reach = tails.profile(cv, dataset, model, b, choice)
+        reach = tails.profile(cv, dataset, model, b, choice, phases)
         most = (n // 2 - certain) // b
         if subsample_size is None:
             needed = reach.units(k, most)

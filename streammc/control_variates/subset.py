@@ -8,9 +8,9 @@ from streammc import rng
 from streammc.control_variates.block_pass import BlockSums, expansion_of
 from streammc.control_variates.newton import Objective
 from streammc.control_variates.row_sums import RowSums
+from streammc.estimators.pass_cost import SUBSET_ROWS
 from streammc.protocols import Dataset, Index, Matrix, Model, Rows, Vector
 
-SUBSET_ROWS = 65_536
 SPREAD_ROWS = 2**22
 SPREAD_BYTES = 2**28
 RUN_ROWS = 4096

@@ -31,6 +31,7 @@ from streammc.control_variates.certainty_choice import Choice
 from streammc.control_variates.edge import Edge
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.far_posterior import FarPosterior
+from streammc.control_variates.forecast import Phases
 from streammc.control_variates.pilot import pilot_shifts
 from streammc.control_variates.tail_lines import FAR, ends_of, inside, region, unit
 from streammc.protocols import Dataset, Index, Matrix, Model, Vector
@@ -143,10 +144,15 @@ class Tails:
 
 
 def profile(
-    cv: ControlVariates, dataset: Dataset, model: Model, unit_rows: int, choice: Choice
+    cv: ControlVariates,
+    dataset: Dataset,
+    model: Model,
+    unit_rows: int,
+    choice: Choice,
+    phases: Phases | None = None,
 ) -> Tails:
     """Follow the posterior along the lines; ``choice`` is what will be drawn."""
-    posterior = FarPosterior(cv, dataset, model, unit_rows, choice)
+    posterior = FarPosterior(cv, dataset, model, unit_rows, choice, phases)
     centre = np.asarray(np.linalg.solve(cv.factor, cv.newton_step), np.float64)
     shifts = pilot_shifts(cv)
     draws = np.linalg.solve(cv.factor, shifts.T).T

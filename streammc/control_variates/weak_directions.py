@@ -65,7 +65,7 @@ def weak_directions(
         )
     shares = vectors[:, known]
     step = shares @ ((shares.T @ (sums[1] / scale)) / values[known]) / scale
-    if _move(rows, step, n_linear) <= LARGEST_MOVE:
+    if largest_move(rows, step, n_linear) <= LARGEST_MOVE:
         return lines
     # So wide that a few steps do not feel it; without it the curvature might be singular.
     wide = np.vstack(
@@ -76,7 +76,7 @@ def weak_directions(
             step = maximise(likelihood, theta, wide, max_iterations=_STEPS).step
         except ModelError:
             return lines
-    if _move(rows, step, n_linear) > LARGEST_MOVE:
+    if largest_move(rows, step, n_linear) > LARGEST_MOVE:
         lines.append(
             "separation: some combination of columns tells the response (almost) exactly, and "
             f"the prior alone keeps {names_of(labels, np.abs(step) / sd)} from running away"
@@ -84,7 +84,7 @@ def weak_directions(
     return lines
 
 
-def _move(rows: Sequence[Rows], step: Vector, n_linear: int) -> float:
+def largest_move(rows: Sequence[Rows], step: Vector, n_linear: int) -> float:
     """Return the largest change of a linear predictor."""
     largest = 0.0
     for some in rows:
@@ -94,6 +94,26 @@ def _move(rows: Sequence[Rows], step: Vector, n_linear: int) -> float:
             moved = np.abs(X @ step[a * q : (a + 1) * q])
             largest = max(largest, float(moved.max(initial=0.0)))
     return largest
+
+
+def unchecked(dim: int, by_passes: bool) -> list[str]:
+    """Return a line that names the checks that ``dim`` parameters forbid.
+
+    Parameters
+    ----------
+    dim
+        Parameters.
+    by_passes
+        Whether rows in memory were too few per parameter to find a mode.
+    """
+    if dim <= LARGEST_DIMENSION and not by_passes:
+        return []
+    rank = "collinear columns, separation and " if dim > LARGEST_DIMENSION else ""
+    return [
+        f"{dim:,} parameters are too many to look for {rank}a prior in conflict with the "
+        "likelihood: merge the rare levels of factors, or leave columns out, to have that looked "
+        "for"
+    ]
 
 
 def names_of(labels: Sequence[str], loading: Vector) -> str:

@@ -14,8 +14,8 @@ from streammc.numerics.threads import available_threads
 from streammc.protocols import Trace
 from streammc.samplers.chain import SharedProblem, StoppedError
 
-Progress = Callable[[str, int, int, Mapping[str, Any]], None]
-"""``progress(phase, done, total, facts)``."""
+Progress = Callable[[str, int, int | None, Mapping[str, Any]], None]
+"""``progress(phase, done, total, facts)``; ``total`` is ``None`` where it is not known."""
 
 
 class Chains:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
 import numpy as np
@@ -16,29 +15,37 @@ from streammc.estimators.blocks import (
     block_width,
     expand,
 )
+from streammc.estimators.pass_cost import available_memory
 from streammc.protocols import Dataset, Index, Model, Vector
 
 _SLICE = 8192
 
 
 def memory_limit() -> int:
-    """Return the bytes that rows held in memory may take: half of what is available.
-
-    A quarter of what the machine has where the system does not say what is available.
-    """
-    try:
-        with open("/proc/meminfo") as lines:
-            for line in lines:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) * 1024 // 2
-    except OSError:
-        pass
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4
+    """Return the bytes that rows held in memory may take: half of what is available."""
+    return available_memory() // 2
 
 
 def block_bytes(rows: int, q: int, p: int, order: int) -> int:
     """Return the bytes that ``rows`` expanded rows take, with what is computed from them."""
     return 8 * rows * (q + 4 + 2 * p + block_width(p, order))
+
+
+def require_memory(dataset: Dataset, model: Model, rows: int, order: int) -> None:
+    """Refuse what :func:`load_block` would, for a number of rows.
+
+    Raises
+    ------
+    OutOfMemoryError
+        If the rows need more than half of the memory that is available.
+    """
+    p = model.n_linear + model.n_scalar
+    needed = block_bytes(rows, dataset.n_features, p, order)
+    if needed > memory_limit():
+        raise OutOfMemoryError(
+            f"{rows} rows x {dataset.n_features} features in memory need "
+            f"{needed / 1e9:.1f} GB, more than half of what is available; use hmc-ecs"
+        )
 
 
 def load_block(
@@ -52,12 +59,7 @@ def load_block(
         If the rows need more than half of the memory that is available.
     """
     p = model.n_linear + model.n_scalar
-    needed = block_bytes(len(rows), dataset.n_features, p, order)
-    if needed > memory_limit():
-        raise OutOfMemoryError(
-            f"{len(rows)} rows x {dataset.n_features} features in memory need "
-            f"{needed / 1e9:.1f} GB, more than half of what is available; use hmc-ecs"
-        )
+    require_memory(dataset, model, len(rows), order)
     block = allocate_block(len(rows), dataset.n_features, p, order)
     source, scratch = dataset.rows(), allocate_scratch(p)
     for start in range(0, len(rows), _SLICE):

@@ -251,7 +251,9 @@ def sample(
     progress : Callable[[str, int, int, dict], None] | None
         Called as ``progress(phase, done, total, facts)``: ``start`` before the first iteration
         of this call, ``warmup`` and ``draws`` after every commit, in iterations of a chain;
-        ``pass`` after every block of a full pass, in blocks.
+        ``pass`` after every block of a full pass, in blocks. With the total ``None``:
+        ``forecast`` before work of over a minute, ``newton`` and ``plan`` in steps of over a
+        second.
     temperature
         T: the target is ``prior x likelihood^(1/T)``; 1 is the posterior. Samplers with an
         acceptance test also take ``"T:sqrt"``, max(1, T / sqrt(i + 1)) at iteration i, and

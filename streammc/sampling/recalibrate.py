@@ -94,6 +94,7 @@ def recalibrate(
         "passes": 1,
         "scheduler": scheduler,
         "progress": lambda done, total: notify("pass", done, total, {}),
+        "phases": progress,
     }
     if first is None:
         first = compute(dataset, model, **options)
@@ -165,7 +166,7 @@ def _affordable(plan: Plan) -> Plan:
     return replace(plan, k=k, n_blocks=min(MOST_BLOCKS, k)) if k < plan.k else plan
 
 
-def _ignore(phase: str, done: int, total: int, facts: Mapping[str, Any]) -> None:
+def _ignore(phase: str, done: int, total: int | None, facts: Mapping[str, Any]) -> None:
     pass
 
 

@@ -21,12 +21,13 @@ from streammc.protocols import Dataset, Model, Sampler, SubsamplingSampler
 from streammc.registry import sampler as sampler_builder
 from streammc.samplers.energy_conserving import FEWEST_UNITS, PERTURBED
 from streammc.samplers.equi_energy import EquiEnergy
+from streammc.samplers.full_data import Hmc
 from streammc.samplers.metropolis_options import APPROXIMATE, MetropolisOptions
 from streammc.samplers.stochastic_options import BIASED, NONE, StochasticGradient
 from streammc.samplers.tempered_options import TemperedOptions
 from streammc.sampling import design
 from streammc.sampling.chains import Progress
-from streammc.sampling.held_rows import memory_limit
+from streammc.sampling.held_rows import memory_limit, require_memory
 from streammc.sampling.identity import IMPLIED, finite_or_none, implied
 from streammc.sampling.recalibrate import recalibrate
 from streammc.trace.run_directory import RunDirectory
@@ -100,6 +101,8 @@ def decide(
         found = without_pass(dataset, model, sampler.start)
         found = _bounded(found, dataset, model, sampler, None, scheduler)
         return Setup(sampler, found, None, reason or NAMED)
+    if isinstance(sampler, Hmc) and model.exact_sums is None:
+        require_memory(dataset, model, dataset.n_rows, -1)  # before the pass
     wanted = _subsampling(sampler)
     order = wanted.order if wanted is not None else 2
     if cv is not None:
@@ -115,7 +118,9 @@ def decide(
             scheduler=scheduler, progress=progress,
         )  # fmt: skip
     elif cv is None:
-        cv = compute(dataset, model, order=order, scheduler=scheduler, progress=report)
+        cv = compute(
+            dataset, model, order=order, scheduler=scheduler, progress=report, phases=progress
+        )
     if sampler is not None and wanted is None:
         return _with_levels(dataset, model, cv, sampler, reason or NAMED, seed, stop)
     if sampler is None and model.exact_sums is not None:
@@ -136,6 +141,7 @@ def decide(
         perturbed=wanted.target == PERTURBED,
         scheduler=scheduler,
         progress=report,
+        phases=progress,
     )
     size = wanted.subsample_size
     if isinstance(wanted, MetropolisOptions):
@@ -166,6 +172,15 @@ def decide(
     if sampler is None:
         return Setup(sampler_builder("hmc")(), cv, None, f"hmc, because {chosen.refused}")
     raise RefusedError(chosen.refused)
+
+
+def makes_passes(model: Model, sampler: Sampler | None) -> bool:
+    """Return whether :func:`decide` makes full passes where it is given no control variates."""
+    if model.joint is not None:
+        return False
+    if isinstance(sampler, TemperedOptions | EquiEnergy):
+        return sampler.needs_pass(model)
+    return not (isinstance(sampler, MetropolisOptions) and sampler.control_variate == NONE)
 
 
 def instead(setup: Setup, error: RefusedError) -> Setup:
