@@ -43,7 +43,10 @@ def make_model(
     given = dict(options or {})
     unknown = [key for key in given if key not in model_options(name, allow_code)]
     if unknown:
-        raise ConfigError(f"the model {name!r} has no option {unknown[0]!r}")
+        raise ConfigError(
+            f"the model {name!r} has no option {unknown[0]!r}"
+            ": choose from those of `streammc models`"
+        )
     return find_model(name, allow_code)(prior=prior, **given)
 
 

@@ -143,7 +143,7 @@ class _Variables:
         if len(X.dims) != 2 or 0 in X.shape:
             raise DataError(
                 f"expected rows and features in {design!r}, found dimensions {X.dims} of shape "
-                f"{X.shape}"
+                f"{X.shape}: give a matrix of rows and features"
             )
         self.row, self.feature = (
             X.dims[::-1] if X.dims[1] == "row" or X.dims[0] == "feature" else X.dims
@@ -152,7 +152,7 @@ class _Variables:
             if dataset[name].dims != (self.row,):
                 raise DataError(
                     f"expected {name!r} over the dimension {self.row!r} alone, found "
-                    f"{dataset[name].dims}"
+                    f"{dataset[name].dims}: give one value per row"
                 )
         self._design, self._vectors = design, vectors
         self.row_id = row_id if row_id is not None and row_id in dataset else None

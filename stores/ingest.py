@@ -138,7 +138,7 @@ def ingest(
     """
     started = monotonic()
     if layout != "local":
-        raise ConfigError(f"expected the layout 'local', found {layout!r}")
+        raise ConfigError(f"expected the layout 'local', found {layout!r}: leave it out")
     options = Options(
         formula=formula,
         response=response,

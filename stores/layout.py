@@ -89,7 +89,9 @@ def make_members(columns: int, dtypes: Mapping[str, str | None]) -> tuple[Member
             continue
         if kind not in MEMBER_DTYPES[name]:
             allowed = ", ".join(MEMBER_DTYPES[name])
-            raise ConfigError(f"expected the dtype of {name} among {allowed}, found {kind}")
+            raise ConfigError(
+                f"expected the dtype of {name} among {allowed}, found {kind}: choose one of them"
+            )
         members.append(Member(name, kind, columns if name == "X" else None))
     return tuple(members)
 

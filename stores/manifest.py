@@ -90,7 +90,9 @@ def read_manifest(root: Path) -> Manifest:
     entries = {}
     for key, value in document["objects"].items():
         if not (isinstance(value, list) and len(value) == 2 and all(map(_is_count, value))):
-            raise StoreError(f"expected [size, crc32c] for {key[:100]!r} in {what}")
+            raise StoreError(
+                f"expected [size, crc32c] for {key[:100]!r} in {what}: copy or make the store again"
+            )
         entries[key] = Entry(*value)
     manifest = make_manifest(entries)
     if document.get("fingerprint") != manifest.fingerprint:

@@ -190,14 +190,20 @@ def from_arrays(
     matrix = _numbers(X, "X", 2)
     rows, columns = matrix.shape
     if rows < 1 or not 0 < columns <= MAX_FEATURES:
-        raise DataError(f"expected at least one row and column in X, found shape {matrix.shape}")
+        raise DataError(
+            f"expected at least one row and column in X, found shape {matrix.shape}"
+            ": check the array"
+        )
     names = (
         [f"x{column}" for column in range(columns)]
         if feature_names is None
         else [str(name) for name in feature_names]
     )
     if len(names) != columns or len(set(names)) != columns:
-        raise DataError(f"expected {columns} different feature_names, found {names[:20]!r}")
+        raise DataError(
+            f"expected {columns} different feature_names, found {names[:20]!r}"
+            ": give one name per column"
+        )
     check_finite(matrix, names)
     vectors: list[NDArray[Any]] = []
     given = {"y": y, "offset": offset, "weight": weight, "trials": trials}
@@ -207,7 +213,10 @@ def from_arrays(
             continue
         vector = _numbers(value, label, 1)
         if vector.shape[0] != rows:
-            raise DataError(f"expected {rows} values of {label}, as X has, found {vector.shape[0]}")
+            raise DataError(
+                f"expected {rows} values of {label}, as X has, found {vector.shape[0]}"
+                ": pass one value per row"
+            )
         check_finite(vector[:, np.newaxis], [label])
         vectors.append(vector.astype(np.float64) if label != "y" else vector)
     response_values, offsets, weights = weighted(*vectors)
@@ -241,7 +250,9 @@ def from_arrays(
 def _numbers(value: ArrayLike, label: str, ndim: int) -> NDArray[Any]:
     array = np.asarray(value)
     if array.ndim != ndim:
-        raise DataError(f"expected {label} with {ndim} dimensions, found shape {array.shape}")
+        raise DataError(
+            f"expected {label} with {ndim} dimensions, found shape {array.shape}: reshape it"
+        )
     if array.dtype.kind not in "biuf":
         raise DataError(f"expected numbers in {label}, found dtype {array.dtype}: encode them")
     if array.dtype.kind in "iu" and array.size and max(-int(array.min()), int(array.max())) > 2**53:

@@ -60,7 +60,9 @@ def encode_rows(attributes: Mapping[str, Any], table: Any) -> Iterator[NewRows]:
         used = design.terms.columns
         others = [] if design.terms.offsets or not offset else [offset]
     if not used:
-        raise DataError("expected a store with features, found the intercept alone")
+        raise DataError(
+            "expected a store with features, found the intercept alone: make it with features"
+        )
     with tempfile.TemporaryDirectory(prefix="streammc-") as folder:
         rows = FormulaRows(open_table(table), used, others, Path(folder) / "table")
         rows.check_kinds(design)

@@ -44,11 +44,17 @@ class Options:
 
     def __post_init__(self) -> None:
         if isinstance(self.seed, bool) or not isinstance(self.seed, (int, np.integer)):
-            raise ConfigError(f"expected an integer as seed, found {self.seed!r}")
+            raise ConfigError(
+                f"expected an integer as seed, found {self.seed!r}: give a whole number"
+            )
         if not 0 <= self.seed < 2**64:
-            raise ConfigError(f"expected a seed from 0 to 2**64 - 1, found {self.seed}")
+            raise ConfigError(
+                f"expected a seed from 0 to 2**64 - 1, found {self.seed}: choose another"
+            )
         if self.dtype not in ("float32", "float64"):
-            raise ConfigError(f"expected the dtype float32 or float64, found {self.dtype!r}")
+            raise ConfigError(
+                f"expected the dtype float32 or float64, found {self.dtype!r}: choose one of them"
+            )
 
 
 def unscored(options: Options, table: Table) -> Options | None:

@@ -122,7 +122,10 @@ def in_memory(values: Any, n_rows: int) -> NDArray[Any]:
 
     given = np.asarray(values)
     if given.shape != (n_rows,):
-        raise DataError(f"expected {n_rows} values of row_id, as X has, found shape {given.shape}")
+        raise DataError(
+            f"expected {n_rows} values of row_id, as X has, found shape {given.shape}"
+            ": pass one id per row"
+        )
     faults, locate = Faults(), "row {} of the arrays, counted from 0".format
     if given.dtype.kind not in "iufU":
         given = given.astype(object)

@@ -95,7 +95,10 @@ def check_attributes(attributes: dict[str, Any], what: str) -> None:
     def require(key: str, good: bool, expected: str) -> None:
         if not good:
             found = repr(attributes.get(key))[:100]
-            raise StoreError(f"expected {expected} as {key!r} in {what}, found {found}")
+            raise StoreError(
+                f"expected {expected} as {key!r} in {what}, found {found}"
+                ": make the store again, or use the version that made it"
+            )
 
     version = attributes.get("format")
     require("format", version == FORMAT and type(version) is int, f"{FORMAT}")

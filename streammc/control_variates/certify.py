@@ -269,6 +269,7 @@ def check_request(
         raise ConfigError(
             f"expected theta_star of {len(labels)} finite numbers, found shape {theta.shape}; "
             f"the parameters are {', '.join(labels[:6])}{', ...' if len(labels) > 6 else ''}"
+            "; give one number for each"
         )
     return theta, table, labels
 

@@ -114,7 +114,9 @@ def _relative(log_weight: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return weights with mean 1."""
     highest = log_weight.max(initial=-np.inf)
     if not np.isfinite(highest):
-        raise StreammcError(f"expected finite log weights, found a largest of {highest}")
+        raise StreammcError(
+            f"expected finite log weights, found a largest of {highest}: check the arrays"
+        )
     weight = np.exp(log_weight - highest)
     return np.asarray(weight / weight.mean())
 

@@ -37,6 +37,7 @@ class Metropolis(MetropolisOptions):
         if self.acceptance not in (METROPOLIS, BARKER):
             raise ConfigError(
                 f"acceptance must be 'metropolis' or 'barker', found {self.acceptance!r}"
+                ": choose one of them"
             )
 
     @property

@@ -32,7 +32,10 @@ class HmcEcsSigned(SubsampleOptions):
         super().__post_init__()
         check_subsample(self, "minibatch")
         if self.soft_bound is not None and not math.isfinite(self.soft_bound):
-            raise ConfigError(f"soft_bound must be a finite number, found {self.soft_bound!r}")
+            raise ConfigError(
+                f"soft_bound must be a finite number, found {self.soft_bound!r}"
+                ": give one, or leave it out"
+            )
 
     @property
     def factor_units(self) -> int:

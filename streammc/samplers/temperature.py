@@ -62,6 +62,7 @@ class Schedule:
         if not (tail.isascii() and tail.isdigit()) or int(tail) < 1 or len(tail) > 9:
             raise ConfigError(
                 f"expected temperature {FORMS}, N from 1 to 999999999, found {value!r}"
+                ": give one of these"
             )
         return cls(first, int(tail))
 
@@ -109,7 +110,11 @@ def _number(text: Any, whole: Any) -> float:
             raise TypeError
         found = float(text)
     except (TypeError, ValueError):
-        raise ConfigError(f"expected temperature {FORMS}, found {whole!r}") from None
+        raise ConfigError(
+            f"expected temperature {FORMS}, found {whole!r}: give one of these"
+        ) from None
     if not (math.isfinite(found) and found > 0.0):
-        raise ConfigError(f"temperature must be a finite number above 0, found {whole!r}")
+        raise ConfigError(
+            f"temperature must be a finite number above 0, found {whole!r}: give a larger number"
+        )
     return found

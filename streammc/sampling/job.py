@@ -253,7 +253,9 @@ def sample(
     check_kinds(store, model, sampler)
     check_progress(progress)
     if audit not in (True, False, "auto"):
-        raise ConfigError(f"expected audit to be True, False or 'auto', found {audit!r}")
+        raise ConfigError(
+            f"expected audit to be True, False or 'auto', found {audit!r}: choose one of them"
+        )
 
     interrupted = threading.Event()
     main = threading.current_thread() is threading.main_thread()

@@ -64,9 +64,13 @@ def write_predictions(
     """
     began = time.perf_counter()
     if not 0.0 < interval < 1.0:
-        raise ConfigError(f"expected an interval between 0 and 1, found {interval!r}")
+        raise ConfigError(
+            f"expected an interval between 0 and 1, found {interval!r}: give a number such as 0.9"
+        )
     if draws < 2 or bins < 1:
-        raise ConfigError(f"expected 2 draws and 1 bin or more, found {draws} and {bins}")
+        raise ConfigError(
+            f"expected 2 draws and 1 bin or more, found {draws} and {bins}: give larger numbers"
+        )
     if not model.n_linear:
         raise ConfigError(
             f"expected a model with a linear predictor, found {model.name!r}: it predicts no "
@@ -218,7 +222,7 @@ def predict(
     folder = run if known_path else getattr(run, "encoding", {}).get("source")
     if folder is None:
         raise ConfigError(
-            "expected the path of a run, or a run opened from one, found another tree"
+            "expected the path of a run, or a run opened from one, found another tree: give a path"
         )
     opened = RunDirectory.open(folder)
     known = opened.identity["model"]
@@ -226,6 +230,7 @@ def predict(
     if built.describe() != opened.identity["model"]:
         raise ConfigError(
             f"expected the model of the run {str(folder)!r}, found another: {built.name!r}"
+            "; leave model out, or give that of the run"
         )
     target = (
         Path(path)

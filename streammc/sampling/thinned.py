@@ -71,7 +71,7 @@ def load_draws(
         if everywhere.shape != (run.chains, run.committed_draws):
             raise ConfigError(
                 f"expected weights of shape {(run.chains, run.committed_draws)}, found "
-                f"{everywhere.shape}"
+                f"{everywhere.shape}: pass one weight per draw"
             )
         chosen = np.ascontiguousarray(everywhere[:, kept].ravel())
         mean_sign = min(

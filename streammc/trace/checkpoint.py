@@ -57,6 +57,7 @@ def decode(path: Path, size: int, checksum: int) -> State:
     except MissingError:
         raise StoreError(
             f"expected the checkpoint {path}, found none: the run is incomplete"
+            ": restore the file from a copy, or begin another run"
         ) from None
     if len(data) != size or crc32c(data) != checksum:
         raise StoreError(
@@ -69,7 +70,10 @@ def decode(path: Path, size: int, checksum: int) -> State:
             names = [name for name in stored.files if name != _META]
             arrays = {name.removeprefix("array."): stored[name] for name in names}
     except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise StoreError(f"expected arrays and JSON in {path}, found {error}") from error
+        raise StoreError(
+            f"expected arrays and JSON in {path}, found {error}"
+            ": restore the file from a copy, or begin another run"
+        ) from error
     return arrays, meta
 
 

@@ -48,7 +48,9 @@ def open_run(path: str | os.PathLike[str], *, verify: bool = True) -> xr.DataTre
         If it is no run, or damaged.
     """
     if not isinstance(path, str | os.PathLike):
-        raise ConfigError(f"expected the path of a run, found {type(path).__name__}")
+        raise ConfigError(
+            f"expected the path of a run, found {type(path).__name__}: give text or a pathlib.Path"
+        )
     run = RunDirectory.open(path, verify=verify)
     # A store, not a path: "~" or "s3::x" in the name of a directory is only a name.
     store: Any = LocalStore(run.path, read_only=True)

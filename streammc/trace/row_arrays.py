@@ -246,14 +246,21 @@ def read_meta(path: str | os.PathLike[str]) -> tuple[dict[str, Any], list[str]]:
     """
     source = Path(path)
     if not source.exists():
-        raise MissingError(f"expected a result of streammc at {source}, found nothing")
+        raise MissingError(
+            f"expected a result of streammc at {source}, found nothing: check the path"
+        )
     where = source / "zarr.json"
     try:
         meta, own = unseal(read_file(where, limit=DOCUMENT_LIMIT), where)
     except MissingError:
-        raise StoreError(f"expected a zarr group at {source}, found no zarr.json") from None
+        raise StoreError(
+            f"expected a zarr group at {source}, found no zarr.json: choose another path"
+        ) from None
     if own.get("kind") != KIND or own.get("format") != _FORMAT:
-        raise StoreError(f"expected values by row in {where}, found kind {own.get('kind')!r}")
+        raise StoreError(
+            f"expected values by row in {where}, found kind {own.get('kind')!r}"
+            ": choose another path"
+        )
     meta.pop(_COORDINATES, None)
     return meta, list(own["arrays"])
 
@@ -286,4 +293,7 @@ def check_chunks(path: str | os.PathLike[str]) -> Iterator[str]:
                 checked_body(read_file(key, limit=2**31), key)
                 yield str(key)
         except (MissingError, ValueError, KeyError, TypeError) as error:
-            raise StoreError(f"expected {where} and its chunks, found {error}") from error
+            raise StoreError(
+                f"expected {where} and its chunks, found {error}"
+                ": delete the result and compute it again"
+            ) from error

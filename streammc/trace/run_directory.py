@@ -102,7 +102,9 @@ class RunDirectory(RunView):
         """
         where = Path(path)
         if draws < 0 or warmup < 0:
-            raise ConfigError(f"expected draws and warmup >= 0, found {draws} and {warmup}")
+            raise ConfigError(
+                f"expected draws and warmup >= 0, found {draws} and {warmup}: give 0 or more"
+            )
         layout = make_layout(labels, feature_names, chains, interval, stat_dtypes)
         state = new_state(layout, identity, warmup, draws)
         run = cls(where, state, _user_attributes(attributes or {}))
@@ -215,12 +217,15 @@ class RunDirectory(RunView):
         if phase != self.phase or theta.shape != shape or not length:
             raise StreammcError(
                 f"expected an interval of {self.phase} of shape {shape}, found {phase} "
-                f"{theta.shape}"
+                f"{theta.shape}: report it, with what was run"
             )
         wrong = set(stats) ^ set(state.layout.stats)
         wrong |= {name for name in stats if np.shape(stats[name]) != shape[:2]}
         if wrong:
-            raise StreammcError(f"expected statistics of shape {shape[:2]}, found {sorted(wrong)}")
+            raise StreammcError(
+                f"expected statistics of shape {shape[:2]}, found {sorted(wrong)}"
+                ": report it, with what was run"
+            )
         require_finite(theta, self.labels, phase, start)
         arrays = state.layout.interval_arrays(phase, start, theta, stats)
         with self._writing():
@@ -247,7 +252,9 @@ class RunDirectory(RunView):
             If more draws are committed already.
         """
         if draws < self.committed_draws:
-            raise ConfigError(f"expected at least {self.committed_draws} draws, found {draws}")
+            raise ConfigError(
+                f"expected at least {self.committed_draws} draws, found {draws}: ask for more"
+            )
         if draws != self.draws:
             self._commit(replace(self._state, draws=draws))
 
@@ -287,7 +294,9 @@ class RunDirectory(RunView):
             ``(dims, values)`` by name.
         """
         if name in SAMPLES or name == "checkpoint":
-            raise ConfigError(f"expected a name other than {name!r}: it is the run's own")
+            raise ConfigError(
+                f"expected a name other than {name!r}: it is the run's own: rename it"
+            )
         for part in (name, *arrays):
             check_name(part)
         others = {k: v for k, v in self._state.fixed.items() if not k.startswith(f"{name}/")}
@@ -311,7 +320,10 @@ class RunDirectory(RunView):
     def _writing(self) -> Iterator[None]:
         """Refuse to write without the lock, or after a write has failed."""
         if not is_locked_here(self.path):
-            raise StreammcError(f"expected the lock of {self.path} to be held, found it free")
+            raise StreammcError(
+                f"expected the lock of {self.path} to be held, found it free"
+                ": report it, with what was run"
+            )
         if self._failed:
             raise StorageIOError(
                 f"expected every write to {self.path} to succeed, found that an earlier one failed:"

@@ -173,7 +173,9 @@ class RunView:
         """
         key = f"constant_data/{name}"
         if key not in self._state.fixed:
-            raise MissingError(f"expected constant data {name!r} in {self.path}, found none")
+            raise MissingError(
+                f"expected constant data {name!r} in {self.path}, found none: choose another name"
+            )
         return contents.read_fixed(self.path, self._state, key)
 
     def draws_matrix(self, phase: str = "draws") -> NDArray[np.float64]:
@@ -187,5 +189,7 @@ def read_root(path: Path) -> tuple[RunState, dict[str, Any]]:
     try:
         attributes, own = unseal(read_file(where, limit=DOCUMENT_LIMIT), where)
     except MissingError:
-        raise StoreError(f"expected a run of streammc at {path}, found no {commit.ROOT}") from None
+        raise StoreError(
+            f"expected a run of streammc at {path}, found no {commit.ROOT}: check the path"
+        ) from None
     return state_from_json(own, where), attributes

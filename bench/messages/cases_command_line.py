@@ -1,0 +1,4 @@
+"""Cases: command_line."""
+
+CASES = r"""
+"""

@@ -1,0 +1,4 @@
+"""Cases: formulas."""
+
+CASES = r"""
+"""

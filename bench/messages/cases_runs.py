@@ -1,0 +1,4 @@
+"""Cases: runs."""
+
+CASES = r"""
+"""

@@ -1,0 +1,4 @@
+"""Cases: stores."""
+
+CASES = r"""
+"""

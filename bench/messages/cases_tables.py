@@ -1,0 +1,4 @@
+"""Cases: tables."""
+
+CASES = r"""
+"""
