@@ -48,8 +48,11 @@ def check_given(
     shapes = {member.name: member.shape(count) for member in members}
     for name in given:
         if (name in found) != (name in shapes):
-            state = "unexpected" if name in found else "no"
-            raise ConfigError(f"{state} {name} in a block of rows of {where}")
+            expected, given_ = ("no ", "some") if name in found else ("", "none")
+            raise ConfigError(
+                f"expected {expected}{name} in a block of rows of {where}, found {given_}: "
+                "pass the arrays that it has"
+            )
         if name in found and found[name].shape != shapes[name]:
             raise ConfigError(
                 f"expected {count} rows of {name}, found shape {found[name].shape}"

@@ -256,7 +256,10 @@ def _numbers(value: ArrayLike, label: str, ndim: int) -> NDArray[Any]:
     if array.dtype.kind not in "biuf":
         raise DataError(f"expected numbers in {label}, found dtype {array.dtype}: encode them")
     if array.dtype.kind in "iu" and array.size and max(-int(array.min()), int(array.max())) > 2**53:
-        raise DataError(f"expected integers up to 2**53 in {label}: float64 would round others")
+        raise DataError(
+            f"expected integers up to 2**53 in {label}, found larger ones, which float64 would "
+            "round: rescale them"
+        )
     keep = (np.float32, np.float64) if ndim == 2 else (np.float64,)
     return np.ascontiguousarray(array, None if array.dtype in keep else np.float64)
 

@@ -19,9 +19,9 @@ FOUND: Final = re.compile(r"\bfound\b|'[^']*'|\"[^\"]*\"|\(os error|: [A-Z]")
 VERBS: Final = (
     "add", "ask", "begin", "call", "change", "check", "choose", "compare", "compute", "continue",
     "convert", "copy", "correct", "delete", "encode", "evaluate", "export", "free", "give", "group",
-    "ingest", "install", "keep", "leave", "list", "lower", "make", "mend", "move", "name", "omit",
+    "ingest", "install", "keep", "leave", "list", "lower", "make", "mend", "move", "name", "omit", "open",
     "pass", "pip install", "put", "raise", "read", "recode", "remove", "rename", "report",
-    "rerun", "rescale", "restore", "resume", "run", "sample", "save", "see", "simulate",
+    "rerun", "rescale", "reshape", "restore", "resume", "run", "sample", "save", "see", "set", "simulate",
     "start", "stop", "take", "try", "update", "use", "verify", "wait", "write",
 )  # fmt: skip
 """Imperatives that begin an instruction."""

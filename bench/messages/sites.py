@@ -96,6 +96,12 @@ def skeleton(call: ast.Call) -> str:
     if not call.args:
         return ""
     return "".join(
-        str(part.value) if isinstance(part, ast.Constant) else "{}"
+        str(part.value) if isinstance(part, ast.Constant) else _value(part)
         for part in getattr(call.args[0], "values", [call.args[0]])
     )
+
+
+def _value(part: ast.expr) -> str:
+    """Return ``{}`` for a value of a message, in quotes where it is shown by its repr."""
+    quoted = isinstance(part, ast.FormattedValue) and part.conversion == ord("r")
+    return "'{}'" if quoted else "{}"

@@ -230,9 +230,9 @@ def require_rows(model: Model) -> None:
     """Raise ConfigError where the likelihood is no product over rows: no pass can add it up."""
     if model.joint is not None:
         raise ConfigError(
-            f"the model {model.name!r} has one likelihood for all rows together, which no pass and "
-            "no other sampler can add up row by row: sample it with pt, tt, spt or stt (--sampler "
-            "pt), without covariance=laplace"
+            f"expected a likelihood of single rows, found one of all rows together in the model "
+            f"{model.name!r}, which no pass can add up: sample it with pt, tt, spt or stt "
+            "(--sampler pt), without covariance=laplace"
         )
 
 

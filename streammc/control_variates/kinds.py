@@ -52,4 +52,4 @@ def _hint(kind: str, found: object) -> str:
         return ": streammc.from_table(table, response=...) makes one, with like= one for prediction"
     if callable(found):
         return ": call it, name()"
-    return ""
+    return ": pass one"

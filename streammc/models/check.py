@@ -145,7 +145,10 @@ class Place(NamedTuple):
 def _check_of_theta(model: Model, rows: Rows | None, rng: np.random.Generator) -> Report:
     """Check the derivatives of a model of theta and the rows' columns."""
     if rows is None or len(rows.y) == 0:
-        raise ConfigError(f"expected rows: the model {model.name!r} sees the columns themselves")
+        raise ConfigError(
+            f"expected rows for the model {model.name!r}, which sees the columns themselves, found "
+            "none: pass rows=..."
+        )
     theta = np.nan_to_num(_start(model, rows)) + 0.1 * rng.standard_normal(
         model.dim(rows.X.shape[1])
     )

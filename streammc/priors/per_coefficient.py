@@ -26,7 +26,10 @@ def _number(what: str, value: object, *, positive: bool) -> float:
     if isinstance(value, bool) or not isinstance(value, Real):
         shown = " ".join(repr(value).split())[:60]  # an array's repr has many lines
         raise ConfigError(f"{what} must be {expected}, found {shown}: give a number")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # a whole number beyond float64
+        number = math.inf
     if not math.isfinite(number) or (positive and number <= 0.0):
         raise ConfigError(f"{what} must be {expected}, found {number!r}: give another number")
     return number

@@ -57,11 +57,13 @@ class AustereMetropolis(MetropolisOptions):
         fixed = self.subsample_size is not None and self.epsilon is not None
         if fixed and not self.conservative:
             raise ConfigError(
-                "conservative=False chooses subsample_size and epsilon at every decision, and "
-                "both are given; leave one of them out"
+                "conservative=False needs subsample_size or epsilon to choose at every decision, "
+                "found both given; leave one of them out"
             )
         if self.given_uniform and self.conservative:
-            raise ConfigError("given_uniform=True needs conservative=False")
+            raise ConfigError(
+                "given_uniform=True needs conservative=False, found conservative=True: change one"
+            )
 
     @property
     def test_options(self) -> dict[str, Any]:

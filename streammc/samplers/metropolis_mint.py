@@ -49,8 +49,9 @@ class Mint(MetropolisOptions):
         for first, second in (("tau", "subsample_size"), ("alpha", "exponent")):
             if getattr(self, first) is not None and getattr(self, second) is not None:
                 raise ConfigError(
-                    f"{first} and {second} say the same, found {first}={getattr(self, first)!r} "
-                    f"and {second}={getattr(self, second)!r}; leave one out"
+                    f"expected {first} or {second}, which say the same, found "
+                    f"{first}={getattr(self, first)!r} and {second}={getattr(self, second)!r}; "
+                    "leave one out"
                 )
         for option in ("tau", "alpha", "exponent"):
             check_number(option, getattr(self, option), above=True, most=1.0)
@@ -145,6 +146,8 @@ def mint(**options: Any) -> Mint:
     """
     if "lambda" in options:
         if "exponent" in options:
-            raise ConfigError("lambda and exponent are the same option of mint; leave one out")
+            raise ConfigError(
+                "expected lambda or exponent, which are one option of mint, found both; leave one out"
+            )
         options["exponent"] = options.pop("lambda")
     return build(Mint, "mint", options)

@@ -102,8 +102,8 @@ class MetropolisOptions:
             )
         if self.covariance == LAPLACE and self.control_variate == NONE:
             raise ConfigError(
-                "covariance='laplace' comes from the pass of the control variates, and "
-                "control_variate='none' makes none; use 'identity', 'diagonal' or 'full'"
+                "covariance='laplace' needs the pass of the control variates, found "
+                "control_variate='none'; use 'identity', 'diagonal' or 'full'"
             )
         if not isinstance(self.certainty, bool):
             raise ConfigError(

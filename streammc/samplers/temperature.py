@@ -54,8 +54,8 @@ class Schedule:
             return cls(first)
         if first <= 1.0:
             raise ConfigError(
-                f"a temperature that falls to 1 must begin above 1, found {value!r}; for a "
-                f"constant temperature give {head}"
+                f"a temperature that falls to 1 must begin above 1, found {value!r}; "
+                f"give {head} for a constant temperature"
             )
         if tail == SQRT:
             return cls(first, SQRT)

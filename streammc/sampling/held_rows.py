@@ -55,8 +55,8 @@ def load_block(
     needed = block_bytes(len(rows), dataset.n_features, p, order)
     if needed > memory_limit():
         raise OutOfMemoryError(
-            f"{len(rows)} rows x {dataset.n_features} features in memory need "
-            f"{needed / 1e9:.1f} GB, more than half of what is available; use hmc-ecs"
+            f"expected rows that fit into half of the available memory, found {len(rows)} rows x "
+            f"{dataset.n_features} features, {needed / 1e9:.1f} GB; use hmc-ecs"
         )
     block = allocate_block(len(rows), dataset.n_features, p, order)
     source, scratch = dataset.rows(), allocate_scratch(p)

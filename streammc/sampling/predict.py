@@ -74,7 +74,7 @@ def write_predictions(
     if not model.n_linear:
         raise ConfigError(
             f"expected a model with a linear predictor, found {model.name!r}: it predicts no "
-            "response from columns"
+            "response from columns; use a run of another model"
         )
     ends = ((1.0 - interval) / 2.0, (1.0 + interval) / 2.0)
     names = tuple(f"q{100.0 * end:.6g}" for end in ends)

@@ -62,7 +62,7 @@ def decode(path: Path, size: int, checksum: int) -> State:
     if len(data) != size or crc32c(data) != checksum:
         raise StoreError(
             f"expected {path} as it was written, found another size or checksum: the checkpoint "
-            "is damaged; the draws so far can be read, but the run must start again to go on"
+            "is damaged; begin another run to go on, the draws so far can be read"
         )
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as stored:

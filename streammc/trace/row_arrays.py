@@ -169,8 +169,8 @@ class RowArrays:
                 )
                 if not (where.is_file() and sized):
                     raise StorageIOError(
-                        f"expected chunk {chunk} of {name!r} in {self.folder}, found none: every "
-                        "worker must share this file system"
+                        f"expected chunk {chunk} of {name!r} in {self.folder}, found none: "
+                        "choose a folder that every worker shares"
                     )
         for name, (dims, values) in (arrays or {}).items():
             check_name(name)
