@@ -15,6 +15,7 @@ from streammc.errors import ConfigError, DataError
 from streammc.stores.array_source import ArraySource, require_path, vector_numbers
 from streammc.stores.ingest import from_table
 from streammc.stores.layout import ROW_ID
+from streammc.stores.memory import given_names
 from streammc.stores.store import Store
 
 
@@ -75,11 +76,7 @@ def from_dask(
         raise DataError(
             f"expected at least one row and column in X, found shape {X.shape}: check the array"
         )
-    names = list(feature_names) if feature_names is not None else _names(X.shape[1])
-    if len(names) != X.shape[1]:
-        raise DataError(
-            f"expected {X.shape[1]} feature_names, found {len(names)}: give one name per column"
-        )
+    names = given_names(feature_names, X.shape[1])
     given = {response: y, "offset": offset, "weight": weight, "trials": trials, ROW_ID: row_id}
     vectors = {name: value for name, value in given.items() if value is not None}
     if len(vectors) != sum(value is not None for value in (y, offset, weight, trials, row_id)):
@@ -133,10 +130,6 @@ def from_dask(
     )
     assert isinstance(store, Store)
     return store
-
-
-def _names(columns: int) -> list[str]:
-    return [f"x{column}" for column in range(columns)]
 
 
 def _require_array(value: Any, name: str, ndim: int) -> None:

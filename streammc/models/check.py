@@ -106,6 +106,11 @@ def check_model(
     >>> check_model(logistic(), support=[0.0, 1.0]).passed
     True
     """
+    if not hasattr(model, "prior_table") or isinstance(model, type):
+        raise ConfigError(
+            f"expected a model, found {type(model).__name__}: "
+            "pass one such as streammc.models.logistic()"
+        )
     rng = np.random.default_rng(seed)
     p = model.n_linear + model.n_scalar
     if model.n_linear == 0:

@@ -95,6 +95,7 @@ def normal(*given: Option, **named: Option) -> FamilyPrior:
         raise ConfigError(
             f"expected normal(scale), normal(location, scale) or names, found {len(given)} numbers"
             + (f" and {', '.join(wrong)}" if wrong else "")
+            + ": give location and scale once"
         )
     options = {"scale": 10.0, "location": 0.0, **dict(zip(names, given, strict=False)), **named}
     return build(NORMAL_FAMILY, **options)

@@ -98,9 +98,10 @@ def parse_item(text: str) -> tuple[str, str]:
     ConfigError
         If there is no prior at the end, or the name is empty.
     """
-    match = _ITEM.fullmatch(text) if len(text) <= _LONGEST else None
+    short = isinstance(text, str) and len(text) <= _LONGEST
+    match = _ITEM.fullmatch(text) if short else None
     if match is None:
-        shown = " ".join(text.split())[:60]
+        shown = " ".join(str(text).split())[:60]
         raise ConfigError(
             f"expected NAME=PRIOR or PRIOR, such as beta[age]=normal(0, 1), found {shown!r}"
             ": write it that way"
@@ -120,6 +121,11 @@ def from_description(description: Mapping[str, Any]) -> Prior:
     ConfigError
         If it describes no prior of this package.
     """
+    if not isinstance(description, Mapping):
+        raise ConfigError(
+            f"expected the description of a prior, found {type(description).__name__}: "
+            "give what describe() of a prior returned"
+        )
     settings = dict(description)
     name = settings.pop("family", None)
     if name in (BY_NAME, SCALED) and isinstance(settings.get("priors"), Mapping):

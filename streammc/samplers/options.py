@@ -59,6 +59,12 @@ def check_subsample(sampler: object, *names: str) -> None:
             )
 
 
+def is_number(value: object) -> bool:
+    """Return whether an option is a finite number; truth values are none."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and math.isfinite(value)  # type: ignore[arg-type]
+
+
 def check_probabilities(value: str) -> None:
     """Raise ConfigError unless that is a way to draw units."""
     if value not in PROBABILITIES:
@@ -121,16 +127,16 @@ class TrajectoryOptions:
                 )
         for option in ("step_size", "trajectory_length"):
             value = getattr(self, option)
-            if value is not None and not (math.isfinite(value) and value > 0):
+            if value is not None and not (is_number(value) and value > 0):
                 raise ConfigError(
                     f"{option} must be a finite number above 0, found {value!r}"
                     ": give one, or leave it out"
                 )
-        if self.jitter is not None and not 0.0 <= self.jitter < 1.0:
+        if self.jitter is not None and not (is_number(self.jitter) and 0.0 <= self.jitter < 1.0):
             raise ConfigError(
                 f"jitter must be in [0, 1), found {self.jitter!r}: give a number in this range"
             )
-        if not 0.0 < self.target_acceptance < 1.0:
+        if not (is_number(self.target_acceptance) and 0.0 < self.target_acceptance < 1.0):
             raise ConfigError(
                 f"target_acceptance must be in (0, 1), found {self.target_acceptance!r}"
                 ": give a number in this range"
@@ -164,6 +170,10 @@ class SubsampleOptions(TrajectoryOptions):
         """Check what can be checked without data."""
         super().__post_init__()
         check_subsample(self, "subsample_size", "n_blocks", "unit_rows", "recalibrate")
-        if self.order not in (0, 1, 2):
+        if isinstance(self.order, bool) or self.order not in (0, 1, 2):
             raise ConfigError(f"order must be 0, 1 or 2, found {self.order!r}: choose one of them")
+        if not isinstance(self.certainty, bool):
+            raise ConfigError(
+                f"certainty must be true or false, found {self.certainty!r}: use True or False"
+            )
         check_probabilities(self.probabilities)

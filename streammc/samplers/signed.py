@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 from streammc.errors import ConfigError
-from streammc.samplers.options import SIGNED_STATISTICS, SubsampleOptions, build, check_subsample
+from streammc.samplers.options import (
+    SIGNED_STATISTICS,
+    SubsampleOptions,
+    build,
+    check_subsample,
+    is_number,
+)
 
 
 @dataclass(frozen=True)
@@ -31,7 +36,7 @@ class HmcEcsSigned(SubsampleOptions):
         """Check what can be checked without data."""
         super().__post_init__()
         check_subsample(self, "minibatch")
-        if self.soft_bound is not None and not math.isfinite(self.soft_bound):
+        if self.soft_bound is not None and not is_number(self.soft_bound):
             raise ConfigError(
                 f"soft_bound must be a finite number, found {self.soft_bound!r}"
                 ": give one, or leave it out"

@@ -12,7 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from streammc.control_variates.default_priors import as_recorded, resolved
 from streammc.control_variates.expansion import ControlVariates
-from streammc.control_variates.kinds import check_kinds, check_progress
+from streammc.control_variates.kinds import (
+    check_control_variates,
+    check_kinds,
+    check_progress,
+)
 from streammc.errors import ConfigError, RefusedError, SamplingWarning
 from streammc.protocols import Dataset, Model, Sampler
 from streammc.samplers.chain import StoppedError
@@ -250,7 +254,8 @@ def sample(
 
     from streammc.trace.datatree import open_run
 
-    check_kinds(store, model, sampler)
+    check_kinds(store, model, sampler=sampler)
+    check_control_variates(control_variates)
     check_progress(progress)
     if audit not in (True, False, "auto"):
         raise ConfigError(

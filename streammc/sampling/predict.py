@@ -216,7 +216,7 @@ def predict(
     """
     from streammc.trace.datatree import open_rows
 
-    check_kinds(store, model)
+    check_kinds(store, *(() if model is None else (model,)))
     check_progress(progress)
     known_path = isinstance(run, str | os.PathLike)
     folder = run if known_path else getattr(run, "encoding", {}).get("source")
