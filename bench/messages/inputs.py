@@ -53,7 +53,26 @@ def make_inputs() -> None:
     command(f"sample other.zarr -o other-run --model logistic --sampler hmc {FEW}")
     command("summarize flights.zarr --model logistic -o cv.zarr --quiet")
     command("predict run flights.zarr -o predictions.zarr --quiet")
+    make_runs()
     break_copies()
+
+
+def make_runs() -> None:
+    """Make a run that stopped in its warm-up, and one on arrays in memory."""
+    from streammc import from_arrays, models, open_store, samplers
+    from streammc.sampling.job import run_job
+
+    steps = iter(range(10))
+    run_job(
+        open_store("flights.zarr"), models.logistic(), samplers.hmc(), draws=500, warmup=500,
+        chains=1, seed=1, path="warming", audit=False, stop=lambda: next(steps, 10) > 1,
+    )  # fmt: skip
+    rng = np.random.default_rng(2)
+    data = from_arrays(rng.normal(size=(200, 2)), rng.integers(0, 2, 200))
+    run_job(
+        data, models.logistic(), samplers.hmc(), draws=20, warmup=20, chains=2, seed=1,
+        path="memory-run", audit=False,
+    )  # fmt: skip
 
 
 def names() -> dict[str, Any]:

@@ -58,7 +58,7 @@ def _command(case: str, made: dict[int, tuple[str, int]]) -> Outcome:
     with patch.object(run_errors, "report", report), redirect_stdout(out), redirect_stderr(err):
         code = main(shlex.split(case)[1:])
     text = err.getvalue().rstrip("\n").rpartition("\n")[2]
-    message = text.partition("error: ")[2] or text
+    message = text.removeprefix("streammc: ").removeprefix("error: ")
     if not seen:
         fault = "makes no error" if code == 0 else "prints no error"
         return Outcome(case, "" if code == 0 else str(code), message, frozenset(), (fault,))

@@ -8,8 +8,8 @@ from typing import Final
 EXPECTED: Final = re.compile(
     r"\b(expected|must|needs?|cannot|can only|unknown|no option|no memory|should"
     # The words of click.
-    r"|is not (one of|a valid|in the range)|No such|Missing|Got unexpected"
-    r"|requires an argument|does not take a value)\b"
+    r"|is not ('|one of|a valid|in the range)|No such|Missing|Got unexpected"
+    r"|requires an argument|does not take a value)"
 )
 """Words that state what was expected, or what could not be done."""
 
@@ -17,7 +17,7 @@ FOUND: Final = re.compile(r"\bfound\b|'[^']*'|\"[^\"]*\"|\(os error|: [A-Z]")
 """The word itself, or the name, value or path in quotes."""
 
 VERBS: Final = (
-    "add", "ask", "begin", "call", "change", "check", "choose", "compare", "compute", "continue",
+    "add", "ask", "begin", "calculate", "call", "change", "check", "choose", "close", "compare", "compute", "continue",
     "convert", "copy", "correct", "delete", "encode", "evaluate", "export", "free", "give", "group",
     "ingest", "install", "keep", "leave", "list", "lower", "make", "mend", "move", "name", "omit", "open",
     "pass", "pip install", "put", "raise", "read", "recode", "remove", "rename", "report",

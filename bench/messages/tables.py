@@ -91,7 +91,7 @@ def write_tables(rows: int) -> None:
         "ragged.csv": (head + lines[0] + "1,2\n").encode(),
         "empty.csv": b"",
         "header.csv": head.encode(),
-        "open-quote.csv": (head + '1,2,3,4,"AA\n').encode(),
+        "open-quote.csv": (head + '1,2,3,4,"AA\n1,2,3,4,AA\n').encode(),
         "latin.csv": "late,länge\n1,2\n".encode("latin-1"),
         "latin-rows.csv": (head + "1,2,3,4,Zürich\n").encode("latin-1"),
         "utf16.csv": (head + lines[0]).encode("utf-16"),
