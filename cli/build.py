@@ -22,7 +22,9 @@ def find_model(name: str, allow_code: bool = False) -> Callable[..., Any]:
     if ":" not in name:
         return registry.model(name)
     if not allow_code:
-        raise ConfigError(f"expected --allow-code, since the model {name!r} runs code of its own")
+        raise ConfigError(
+            f"expected --allow-code, since the model {name!r} runs code of its own: add it"
+        )
     if "" not in sys.path:
         sys.path.insert(0, "")  # as ``python -m`` does: a module beside the user
     return registry.model_at(name)

@@ -100,7 +100,7 @@ def _check_function(name: str, position: int) -> None:
     if name in FUNCTIONS or name == TREATMENT:
         return
     near = get_close_matches(name, FUNCTIONS, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(FUNCTIONS)}"
+    hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(FUNCTIONS)}"
     raise refused(f"the function {name!r}", position, hint)
 
 

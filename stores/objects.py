@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import re
 import stat
 from pathlib import Path
 from typing import Any, Final
@@ -27,6 +26,7 @@ from streammc.errors import (
     StoreError,
     StreammcError,
 )
+from streammc.trace.local_path import given_path
 
 Bytes = NDArray[np.uint8]
 
@@ -35,7 +35,6 @@ _PIECE: Final = 8 << 20
 _CACHED: Final = 1 << 20
 """Read, then checksummed: the second finds in a cache what the first has written."""
 _FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-_SCHEME: Final = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
 def local_path(path: str | os.PathLike[str]) -> Path:
@@ -46,20 +45,7 @@ def local_path(path: str | os.PathLike[str]) -> Path:
     ConfigError
         If it is a URL (whose credentials are not repeated) or cannot be a path.
     """
-    if not isinstance(path, str | os.PathLike):
-        raise ConfigError(
-            f"expected a path, found {type(path).__name__}: give text or a pathlib.Path"
-        )
-    text = os.fspath(path)
-    scheme = _SCHEME.match(text)
-    if scheme:
-        raise ConfigError(
-            f"expected a path on this machine, found a URL {scheme.group(1)}://...: "
-            "copy the data to a local disk"
-        )
-    if not text or "\0" in text:
-        raise ConfigError(f"expected a path, found {text[:200]!r}: give the path of a store")
-    return Path(os.path.abspath(text))
+    return Path(os.path.abspath(given_path(path)))
 
 
 def translate(error: OSError, what: str) -> StreammcError:

@@ -95,9 +95,13 @@ def model_at(address: str) -> Callable[..., Any]:
     try:
         builder: Callable[..., Any] = getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(f"expected a builder of a model at {address!r}, found {error}") from None
+        raise ConfigError(
+            f"expected a builder of a model at {address!r}, found {error}: check its module and name"
+        ) from None
     if not callable(builder):
-        raise ConfigError(f"expected a function at {address!r}, found {type(builder).__name__}")
+        raise ConfigError(
+            f"expected a function at {address!r}, found {type(builder).__name__}: name one"
+        )
     return builder
 
 

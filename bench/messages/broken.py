@@ -116,10 +116,12 @@ def break_copies() -> None:
 def _break_runs() -> None:
     change_byte(copy("run", "byte-run") / "posterior/beta/c.0.0.0")
     change_byte(copy("run", "edited-run") / "zarr.json")
-    change_byte(copy("run", "checkpoint-run") / "checkpoint/2.npz")
+    for checkpoint in (copy("warming", "checkpoint-run") / "checkpoint").glob("*.npz"):
+        change_byte(checkpoint)
     (copy("run", "no-draws-run") / "posterior/beta/c.0.0.0").unlink()
     (copy("run", "no-constant-run") / "constant_data/theta_star/c.0").unlink()
-    (copy("run", "no-checkpoint-run") / "checkpoint/2.npz").unlink()
+    for checkpoint in (copy("warming", "no-checkpoint-run") / "checkpoint").glob("*.npz"):
+        checkpoint.unlink()
     (copy("run", "no-root-run") / "zarr.json").unlink()
     (copy("run", "short-run") / "posterior/beta/c.0.0.0").write_bytes(b"")
     (copy("run", "long-run") / "posterior/beta/c.0.0.0").write_bytes(bytes(10**6))

@@ -36,7 +36,6 @@ streammc sample flights.zarr -o new --model logistic --sampler hmc-ecs --subsamp
 streammc sample flights.zarr -o new --model logistic --sampler hmc-ecs --unit-rows 1000
 streammc sample flights.zarr -o new --model logistic --sampler hmc-ecs --n-blocks 1000
 streammc sample flights.zarr -o new --model logistic --sampler hmc-ecs --subsample-size 10 --unit-rows 10
-streammc sample big.zarr -o new --model logistic --sampler hmc-ecs --subsample-size 2
 streammc sample flights.zarr -o new --model logistic --temperature 0
 streammc sample flights.zarr -o new --model logistic --temperature hot
 streammc sample flights.zarr -o new --model logistic --temperature 1:sqrt
@@ -62,7 +61,6 @@ streammc sample flights.zarr -o new --model own:build
 streammc sample flights.zarr -o new --model own:nothing --allow-code
 streammc sample flights.zarr -o new --model nowhere:build --allow-code
 streammc sample flights.zarr -o new --model own:NOTHING --allow-code
-streammc sample flights.zarr -o new --model own:fails --allow-code
 streammc sample flights.zarr -o new --model own:wrong_gradient --allow-code
 streammc sample flights.zarr -o new --model own:wrong_shape --allow-code
 streammc sample flights.zarr -o file --model logistic
@@ -96,5 +94,4 @@ streammc sample flights.zarr -o new --model logistic --config large.toml
 streammc sample flights.zarr -o new --model logistic --config full
 streammc models extra
 streammc demo file
-streammc demo full
 """

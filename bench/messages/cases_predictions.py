@@ -9,7 +9,6 @@ streammc.predict("run", "flights.zarr")
 streammc.predict("run", frame)
 streammc.predict("run", streammc.open_store("other.zarr"))
 streammc.predict("run", streammc.open_store("formula.zarr"))
-streammc.predict("run", streammc.open_store("raw.zarr"))
 streammc.predict(xr.DataTree(), store)
 streammc.predict("run", store, model=models.poisson())
 streammc.predict("run", store, model="logistic")
@@ -40,7 +39,6 @@ streammc predict nowhere flights.zarr -o new.zarr
 streammc predict flights.zarr run -o new.zarr
 streammc predict run other.zarr -o new.zarr
 streammc predict run formula.zarr -o new.zarr
-streammc predict run raw.zarr -o new.zarr
 streammc predict run flights.zarr
 streammc predict run flights.zarr -o flights.zarr
 streammc predict run flights.zarr -o run

@@ -31,7 +31,6 @@ streammc resume nowhere
 streammc resume flights.zarr
 streammc resume no-checkpoint-run --draws 30
 streammc resume checkpoint-run --draws 30
-streammc resume run --draws 10
 streammc resume run --draws ten
 streammc resume other-run-model
 streammc resume other-store-run
@@ -48,7 +47,6 @@ streammc audit memory-run
 streammc sample flights.zarr -o run --model logistic --sampler hmc --seed 2 --draws 20 --warmup 20 --chains 2
 streammc sample flights.zarr -o run --model probit
 streammc sample other.zarr -o run --model logistic
-streammc sample flights.zarr -o run --model logistic --sampler hmc --seed 1 --draws 5 --warmup 20 --chains 2
 streammc sample flights.zarr -o new --model logistic --control-variates byte-cv.zarr
 streammc sample flights.zarr -o new --model logistic --control-variates nowhere.zarr
 streammc sample flights.zarr -o new --model logistic --control-variates flights.zarr
@@ -56,9 +54,7 @@ streammc sample flights.zarr -o new --model logistic --control-variates run
 streammc sample other.zarr -o new --model logistic --control-variates cv.zarr
 streammc sample flights.zarr -o new --model probit --control-variates cv.zarr
 streammc sample flights.zarr -o new --model logistic --control-variates cv.zarr --temperature 2
-streammc verify byte-cv.zarr
 streammc info no-array-predictions.zarr/mean
-streammc predict run flights.zarr -o byte-predictions.zarr
 streammc.open_run("nowhere")
 streammc.open_run("flights.zarr")
 streammc.open_run("cv.zarr")
@@ -76,10 +72,8 @@ streammc.diagnostics.summarize("nowhere")
 streammc.diagnostics.summarize(np.zeros((2, 20)))
 streammc.diagnostics.inefficiency(None)
 streammc.diagnostics.inefficiency("run")
-streammc.diagnostics.pareto_k(None)
 streammc.diagnostics.pareto_k("weights")
 streammc.diagnostics.pareto_k(np.full(100, np.nan))
-streammc.diagnostics.pareto_k([])
 streammc.diagnostics.audit_weights(np.full((2, 20), np.inf))
 streammc.diagnostics.audit_weights("run")
 streammc.control_variates.ControlVariates.open("nowhere")

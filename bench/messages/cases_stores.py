@@ -45,9 +45,9 @@ streammc info fill.zarr
 streammc info expression.zarr
 streammc info no-text.zarr
 streammc info kinds.zarr
-streammc info no-kinds.zarr
+streammc ingest flights.csv new.zarr --like no-kinds.zarr
 streammc info states.zarr
-streammc info no-states.zarr
+streammc ingest flights.csv new.zarr --like no-states.zarr
 streammc.open_store("nowhere.zarr")
 streammc.open_store(3)
 streammc.open_store(None)
@@ -56,11 +56,11 @@ streammc.open_store("a\0b")
 streammc.open_store("run")
 streammc.open_store("cv.zarr")
 streammc.open_store(store)
-from streammc.stores import encode_rows; encode_rows(None, frame)
-from streammc.stores import encode_rows; encode_rows(store, frame)
-from streammc.stores import encode_rows; encode_rows(store.attributes, None)
-from streammc.stores import encode_rows; encode_rows(store.attributes, "flights.csv")
-from streammc.stores import encode_rows; encode_rows(store.attributes, frame[["hour"]])
-from streammc.stores import encode_rows; encode_rows(streammc.open_store("formula.zarr").attributes, frame.assign(carrier=3))
-from streammc.stores import encode_rows; encode_rows(streammc.from_table(frame, formula="late ~ 1").attributes, frame)
+from streammc.stores import encode_rows; list(encode_rows(None, frame))
+from streammc.stores import encode_rows; list(encode_rows({}, frame))
+from streammc.stores import encode_rows; list(encode_rows(store.attributes, None))
+from streammc.stores import encode_rows; list(encode_rows(store.attributes, "flights.csv"))
+from streammc.stores import encode_rows; list(encode_rows(store.attributes, frame[["hour"]]))
+from streammc.stores import encode_rows; list(encode_rows(streammc.open_store("formula.zarr").attributes, frame.assign(carrier=3)))
+from streammc.stores import encode_rows; list(encode_rows(streammc.from_table(frame, formula="late ~ 1").attributes, frame))
 """

@@ -52,7 +52,7 @@ streammc ingest /dev/null new.zarr --response late
 streammc ingest lists.parquet new.zarr --response late
 streammc ingest bytes.parquet new.zarr --response late
 streammc ingest large.parquet new.zarr --response late
-streammc ingest flights.csv new.zarr --response late --features hour --row-id distance
+streammc ingest flights.csv new.zarr --response late --features hour --row-id late --offset late
 streammc ingest flights.csv new.zarr --response late --features hour --row-id week
 streammc ingest flights.csv new.zarr --response late --features hour --chunk-rows 0
 streammc ingest flights.csv new.zarr --response late --features hour --chunk-rows 100000000

@@ -64,13 +64,13 @@ def make_runs() -> None:
 
     steps = iter(range(10))
     run_job(
-        open_store("flights.zarr"), models.logistic(), samplers.hmc(), draws=500, warmup=500,
+        open_store("big.zarr"), models.logistic(), samplers.hmc_ecs(), draws=500, warmup=500,
         chains=1, seed=1, path="warming", audit=False, stop=lambda: next(steps, 10) > 1,
     )  # fmt: skip
     rng = np.random.default_rng(2)
-    data = from_arrays(rng.normal(size=(200, 2)), rng.integers(0, 2, 200))
+    data = from_arrays(rng.normal(size=(20_000, 2)), rng.integers(0, 2, 20_000))
     run_job(
-        data, models.logistic(), samplers.hmc(), draws=20, warmup=20, chains=2, seed=1,
+        data, models.logistic(), samplers.hmc_ecs(), draws=20, warmup=20, chains=2, seed=1,
         path="memory-run", audit=False,
     )  # fmt: skip
 

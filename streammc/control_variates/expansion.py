@@ -234,7 +234,7 @@ class ControlVariates:
         from streammc.trace.arrays import write_arrays
 
         arrays, meta = self.to_arrays()
-        write_arrays(Path(path), arrays, meta)
+        write_arrays(path, arrays, meta)
 
     @classmethod
     def open(
@@ -251,7 +251,7 @@ class ControlVariates:
         """
         from streammc.trace.arrays import read_arrays
 
-        result = cls.from_arrays(*read_arrays(Path(path)))
+        result = cls.from_arrays(*read_arrays(path))
         result.require(dataset, model, f"control variates {str(path)!r}")
         return result
 

@@ -24,6 +24,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streammc.diagnostics.arrays import numbers
+
 _FEWEST_DRAWS = 4
 
 
@@ -31,6 +33,7 @@ def inefficiency(draws: NDArray[np.float64]) -> float | None:
     """Return IF of one parameter (chain, draw); ``None`` where it cannot be known."""
     from arviz_stats.base import array_stats
 
+    draws = numbers("draws", draws, 2)
     known = draws.shape[1] >= _FEWEST_DRAWS and np.isfinite(draws).all()
     if not known or not draws.min() < draws.max():
         return None

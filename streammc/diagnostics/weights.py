@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.errors import StreammcError
+from streammc.diagnostics.arrays import numbers
+from streammc.errors import ConfigError, StreammcError
 
 _FEWEST_TAIL = 25  # a fifth of the draws is the tail, and its fit needs five
 _SMALL_SAMPLE = 225  # ArviZ's sizes of the tail: n / 5, then 3 sqrt(n)
@@ -62,7 +63,8 @@ def audit_weights(
     StreammcError
         If a weight is NaN or infinite, or all are zero.
     """
-    weight = _relative(log_weight)
+    weight = _relative(numbers("log weights", log_weight, 2))
+    theta = numbers("draws", theta, 3)
     parameters = {
         label: _correction(theta[:, :, column], weight) for column, label in enumerate(labels)
     }
@@ -95,7 +97,11 @@ def pareto_k(log_weight: NDArray[np.float64]) -> float | None:
     """
     from arviz_stats.base import array_stats
 
-    flat = np.sort(np.asarray(log_weight, dtype=np.float64), axis=None)
+    flat = np.sort(numbers("log weights", log_weight), axis=None)
+    if np.isnan(flat).any():
+        raise ConfigError(
+            "expected log weights without NaN, found some: check the draws that they are of"
+        )
     n = len(flat)
     if n < _FEWEST_TAIL:
         return None

@@ -26,6 +26,7 @@ from streammc.sampling.identity import asked_schedule, check_counts, heated, ide
 from streammc.sampling.setup import Setup, contents, decide, instead, load
 from streammc.sampling.table_scale import recorded
 from streammc.sampling.watch import check_sign, check_variance, variance_so_far
+from streammc.trace.local_path import given_path
 from streammc.trace.run_directory import RunDirectory, check_identity
 from streammc.trace.temporary import temporary_folder
 
@@ -120,7 +121,7 @@ def run_job(
     check_counts(draws, warmup, chains, seed)
     schedule = asked_schedule(temperature, sampler)
     dataset = heated(dataset, schedule, sampler)
-    folder = Path(path) if path is not None else temporary_folder("streammc-run-")
+    folder = given_path(path) if path is not None else temporary_folder("streammc-run-")
     polled = stop if stop is not None else _never
     existing = RunDirectory.open(folder) if RunDirectory.exists(folder) else None
     if existing is not None:

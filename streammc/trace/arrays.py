@@ -33,6 +33,7 @@ from streammc.trace.codec import (
     encode,
 )
 from streammc.trace.durable import read_file, reporting, sync_directory, write_files
+from streammc.trace.local_path import given_path
 from streammc.trace.sealed import DOCUMENT_LIMIT, plain, seal, unseal
 
 KIND: Final = "arrays"
@@ -71,7 +72,7 @@ def write_arrays(
     StorageIOError, AccessError
         If the file system refuses.
     """
-    target = Path(path)
+    target = given_path(path)
     if "streammc" in meta:
         raise ConfigError("expected meta without the reserved key 'streammc': rename it")
     if target.exists() and not _replaceable(target):
@@ -127,7 +128,7 @@ def read_arrays(
     StoreError
         If it is foreign or damaged; the message names the file.
     """
-    source = Path(path)
+    source = given_path(path)
     if not source.exists():
         raise MissingError(
             f"expected a result of streammc at {source}, found nothing: check the path"

@@ -98,6 +98,11 @@ def facts(found: xr.DataTree | xr.Dataset) -> dict[str, Any]:
     >>> facts(xarray.Dataset(attrs={"auc": '{"mean": 0.75}', "rows": 10, "by": "null"}))
     {'auc': {'mean': 0.75}, 'rows': 10, 'by': None}
     """
+    if not hasattr(found, "attrs"):
+        raise ConfigError(
+            f"expected a run or predictions, found {type(found).__name__}: "
+            "pass what streammc.open_run(path) returned"
+        )
     return {str(name): _decoded(value) for name, value in found.attrs.items()}
 
 

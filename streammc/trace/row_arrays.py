@@ -40,6 +40,7 @@ from streammc.trace.codec import (
     encode,
 )
 from streammc.trace.durable import collect_debris, read_file, reporting, sync_directory, write_file
+from streammc.trace.local_path import given_path
 from streammc.trace.sealed import DOCUMENT_LIMIT, plain, seal, unseal
 
 KIND: Final = "rows"
@@ -85,7 +86,7 @@ class RowArrays:
         chunk_rows: int,
         ids: str | None = None,
     ) -> None:
-        self.path = Path(os.path.abspath(path))
+        self.path = Path(os.path.abspath(given_path(path)))
         self._refuse_existing()
         self.chunk_rows = min(chunk_rows, n_rows)
         dtypes = dict.fromkeys(names, "float64") | ({} if ids is None else {ROW_ID: ids})
@@ -244,7 +245,7 @@ def read_meta(path: str | os.PathLike[str]) -> tuple[dict[str, Any], list[str]]:
     StoreError
         If it is foreign or damaged.
     """
-    source = Path(path)
+    source = given_path(path)
     if not source.exists():
         raise MissingError(
             f"expected a result of streammc at {source}, found nothing: check the path"
@@ -275,7 +276,7 @@ def check_chunks(path: str | os.PathLike[str]) -> Iterator[str]:
     """
     import json
 
-    source = Path(path)
+    source = given_path(path)
     _, names = read_meta(source)
     for name in names:
         check_name(name, StoreError)

@@ -31,6 +31,7 @@ from streammc.trace.codec import check_name
 from streammc.trace.finite import require_finite
 from streammc.trace.identity import check_identity
 from streammc.trace.layout import SAMPLES, Dimensioned, initial_arrays, make_layout
+from streammc.trace.local_path import given_path
 from streammc.trace.lock import FOLDER, is_locked_here, run_lock
 from streammc.trace.run_view import RunView, read_root
 from streammc.trace.sealed import plain
@@ -100,7 +101,7 @@ class RunDirectory(RunView):
         BusyError
             If another process holds it.
         """
-        where = Path(path)
+        where = given_path(path)
         if draws < 0 or warmup < 0:
             raise ConfigError(
                 f"expected draws and warmup >= 0, found {draws} and {warmup}: give 0 or more"
@@ -154,7 +155,7 @@ class RunDirectory(RunView):
         IdentityError
             If another job's run is there.
         """
-        where = Path(path)
+        where = given_path(path)
         if cls.exists(where):
             check_identity(cls.open(where, verify=False).identity, identity)
         with run_lock(where):

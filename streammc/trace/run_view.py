@@ -13,6 +13,7 @@ from streammc.errors import MissingError, StoreError
 from streammc.trace import checkpoint as checkpoints
 from streammc.trace import commit, contents
 from streammc.trace.durable import read_file
+from streammc.trace.local_path import given_path
 from streammc.trace.sealed import DOCUMENT_LIMIT, unseal
 from streammc.trace.state import RunState, state_from_json
 
@@ -48,7 +49,7 @@ class RunView:
         StoreError
             If it is foreign or damaged; the message names the file.
         """
-        where = Path(path)
+        where = given_path(path)
         if not where.exists():
             raise MissingError(f"expected a run at {where}, found nothing: check the path")
         run = cls(where, *read_root(where))
