@@ -171,7 +171,8 @@ class MemorySource(_ArrowSchema):
             if type(table).__module__.startswith("pandas") and len({*names}) < len(names):
                 name = next(each for each in names if names.count(each) > 1)
                 raise DataError(
-                    f"expected different column names in the table, found {name!r} twice: rename one"
+                    f"expected different column names in the table, found {name!r} "
+                    "twice: rename one"
                 )
             reader: Any = pa.RecordBatchReader.from_stream(table)
             # Anything else may be gone after one pass, or differ in the next.

@@ -150,8 +150,8 @@ def _attributes(group: dict[str, Any], root: Path) -> dict[str, Any]:
     attributes = outer.get(ATTRIBUTE) if isinstance(outer, dict) else None
     if not isinstance(attributes, dict):
         raise StoreError(
-            f"expected the attribute {ATTRIBUTE!r} in {str(root)!r}, found none: not a streammc store; "
-            "make one with 'streammc ingest'"
+            f"expected the attribute {ATTRIBUTE!r} in {str(root)!r}, found none: "
+            "not a streammc store; make one with 'streammc ingest'"
         )
     check_attributes(attributes, f"{METADATA!r} of store {str(root)!r}")
     return attributes

@@ -96,7 +96,7 @@ def model_at(address: str) -> Callable[..., Any]:
         builder: Callable[..., Any] = getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(
-            f"expected a builder of a model at {address!r}, found {error}: check its module and name"
+            f"expected a builder of a model at {address!r}, found {error}: check the name"
         ) from None
     if not callable(builder):
         raise ConfigError(

@@ -64,7 +64,7 @@ streammc ingest flights.csv new.zarr --like nowhere.zarr
 streammc ingest no-hour.csv new.zarr --like flights.zarr
 streammc ingest flights.csv new.zarr --like flights.zarr --response late
 streammc ingest flights.csv new.zarr --like flights.zarr --no-intercept
-streammc ingest flights.csv new.zarr --like flights.zarr --standardize
+streammc ingest flights.csv new.zarr --like flights.zarr --no-standardize
 streammc ingest missing.csv new.zarr --like formula.zarr
 streammc simulate
 streammc simulate logit new.zarr --rows 10 --dim 2 --seed 1

@@ -62,10 +62,11 @@ def make_runs() -> None:
     from streammc import from_arrays, models, open_store, samplers
     from streammc.sampling.job import run_job
 
-    steps = iter(range(10))
+    commits: list[str] = []
     run_job(
         open_store("big.zarr"), models.logistic(), samplers.hmc_ecs(), draws=500, warmup=500,
-        chains=1, seed=1, path="warming", audit=False, stop=lambda: next(steps, 10) > 1,
+        chains=1, seed=1, path="warming", audit=False,
+        progress=lambda phase, *_: commits.append(phase), stop=lambda: "warmup" in commits,
     )  # fmt: skip
     rng = np.random.default_rng(2)
     data = from_arrays(rng.normal(size=(20_000, 2)), rng.integers(0, 2, 20_000))

@@ -285,7 +285,7 @@ def check_request(
 
 
 def _whole(value: object, least: int) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool) and value >= least
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
 
 
 def _check_sizes(**sizes: object) -> None:

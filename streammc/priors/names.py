@@ -45,8 +45,8 @@ def choose(what: str, names: Iterable[str], labels: Sequence[str]) -> dict[str, 
             length, found = _fitting(name, labels)
             if not found:
                 raise ConfigError(
-                    f"{what} must have patterns that fit a parameter, found {name!r}, which fits none: "
-                    f"{_hint(name, labels)}"
+                    f"{what} must have patterns that fit a parameter, found {name!r}, which fits "
+                    f"none: {_hint(name, labels)}"
                 )
             for label in found:
                 fitting.setdefault(label, []).append((length, name))

@@ -147,7 +147,7 @@ def mint(**options: Any) -> Mint:
     if "lambda" in options:
         if "exponent" in options:
             raise ConfigError(
-                "expected lambda or exponent, which are one option of mint, found both; leave one out"
+                "expected lambda or exponent, which are one option, found both; leave one out"
             )
         options["exponent"] = options.pop("lambda")
     return build(Mint, "mint", options)
