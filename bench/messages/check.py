@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sys
 import tempfile
 from collections.abc import Iterable, Sequence
 from contextlib import chdir
@@ -36,14 +38,26 @@ def run_areas(only: Sequence[str] | None = None) -> dict[str, list[Outcome]]:
         tempfile.TemporaryDirectory() as folder,
         chdir(folder),
         patch.dict(os.environ, clean, clear=True),
-        patch("sys.path", [folder, *__import__("sys").path]),
+        patch("sys.path", [folder, *sys.path]),
     ):
         make_inputs()
-        at_hand = names()
-        return {
-            area: [_without(folder, run_case(case, at_hand)) for case in cases_of(area)]
-            for area in only or AREAS
-        }
+        at_hand, known = names(), set(os.listdir())
+        found: dict[str, list[Outcome]] = {}
+        for area in only or AREAS:
+            found[area] = []
+            for case in cases_of(area):
+                found[area].append(_without(folder, run_case(case, at_hand)))
+                _remove({*os.listdir()} - known)
+        return found
+
+
+def _remove(left: set[str]) -> None:
+    """Remove what a case has made, so that the next one finds the same inputs."""
+    for name in left:
+        if os.path.isdir(name) and not os.path.islink(name):
+            shutil.rmtree(name)
+        else:
+            os.unlink(name)
 
 
 def _without(folder: str, outcome: Outcome) -> Outcome:
