@@ -159,7 +159,7 @@ def _words(text: object, nodes: dict[Node, str]) -> list[str]:
             else:
                 raise refused(repr(word), position, "write a calculation as I(...)")
         elif kind == "string" or word in (",", "=", "<", ">", "<=", ">=", "==", "!=", "[", "]"):
-            raise refused(repr(word), position, "outside of a function only terms are combined")
+            raise refused(repr(word), position, "combine only terms outside of a function")
         elif kind == "number" and not _DECIMAL.fullmatch(word):
             raise refused(repr(word), position, "write it without an exponent")
         words.append("**" if word == "^" else word)

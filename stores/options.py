@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -43,6 +43,11 @@ class Options:
     """Attributes of a store: its columns, formula as fitted, and standardisation."""
 
     def __post_init__(self) -> None:
+        named = self.features is None or isinstance(self.features, str | Iterable)
+        if not named:
+            raise ConfigError(
+                f"expected the names of columns as features, found {self.features!r}: give a list"
+            )
         if isinstance(self.seed, bool) or not isinstance(self.seed, (int, np.integer)):
             raise ConfigError(
                 f"expected an integer as seed, found {self.seed!r}: give a whole number"

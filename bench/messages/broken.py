@@ -36,7 +36,7 @@ def formula(**changes: Any) -> Change:
 DOCUMENTS: Final[tuple[tuple[str, str, str, Change], ...]] = (
     ("version.zarr", "flights.zarr", "zarr.json", own(format=9)),
     ("rows.zarr", "flights.zarr", "zarr.json", own(n_rows=300)),
-    ("names.zarr", "flights.zarr", "zarr.json", own(features=["a", "b"])),
+    ("names.zarr", "raw.zarr", "zarr.json", own(features=["a", "b"])),
     ("renamed.zarr", "flights.zarr", "zarr.json", own(features=["Intercept", "a", "b"])),
     ("group.zarr", "flights.zarr", "zarr.json", lambda found: found.update(node_type="array")),
     ("foreign.zarr", "flights.zarr", "zarr.json", lambda found: found.update(attributes={})),
@@ -48,10 +48,11 @@ DOCUMENTS: Final[tuple[tuple[str, str, str, Change], ...]] = (
     ("shorter.zarr", "flights.zarr", "y/zarr.json", lambda found: found.update(shape=[300])),
     ("chunk.zarr", "flights.zarr", "y/zarr.json", chunks(4096)),
     ("large.zarr", "flights.zarr", "X/zarr.json", chunks(2**30, 3)),
-    ("many.zarr", "flights.zarr", "X/zarr.json", lambda found: (chunks(1, 3)(found), found.update(shape=[10**8, 3]))),
-    ("odd.zarr", "flights.zarr", "X/zarr.json", chunks(100, 3)),
+    ("many.zarr", "column.zarr", "X/zarr.json", lambda found: (chunks(1, 1)(found), found.update(shape=[10**8, 1]))),
+    ("odd.zarr", "column.zarr", "X/zarr.json", chunks(100, 1)),
     ("fill.zarr", "flights.zarr", "X/zarr.json", lambda found: found.update(fill_value=1)),
     ("expression.zarr", "formula.zarr", "zarr.json", formula(text="late ~ exit(1)")),
+    ("text-formula.zarr", "flights.zarr", "zarr.json", own(formula=3)),
     ("no-text.zarr", "formula.zarr", "zarr.json", formula(text=3)),
     ("kinds.zarr", "formula.zarr", "zarr.json", formula(columns={"carrier": "music"})),
     ("no-kinds.zarr", "formula.zarr", "zarr.json", formula(columns={})),
@@ -74,10 +75,20 @@ RUNS: Final[tuple[tuple[str, str, Change], ...]] = (
 """A copy of a run or of control variates, and a change of its sealed state."""
 
 
+META: Final[tuple[tuple[str, str, Change], ...]] = (
+    ("kind-cv.zarr", "cv.zarr", lambda found: found.update(kind="weights")),
+    ("keys-cv.zarr", "cv.zarr", lambda found: found.pop("model_digest")),
+    ("rows-cv.zarr", "cv.zarr", lambda found: found.update(n_rows=7)),
+)
+"""A copy of control variates, and a change of what they say of themselves."""
+
+
 def break_copies() -> None:
     """Make the damaged copies in the current folder."""
     for name, source, key, change in DOCUMENTS:
         edit_store(copy(source, name), key, change)
+    for name, source, change in META:
+        edit_sealed(copy(source, name) / "zarr.json", change, meta=True)
     for name, source, change in RUNS:
         edit_sealed(copy(source, name) / "zarr.json", change)
     for name, key in (
@@ -107,6 +118,17 @@ def break_copies() -> None:
     linked = copy("flights.zarr", "linked.zarr")
     shutil.move(linked / "y", "moved-y")
     os.symlink(Path("moved-y").resolve(), linked / "y")
+    extra = copy("flights.zarr", "extra.zarr")
+    entries = {**read_manifest(extra).entries, "z/c.0": Entry(1, 1)}
+    (extra / MANIFEST).write_bytes(make_manifest(entries).encode())
+    meta = copy("flights.zarr", "meta-link.zarr")
+    shutil.move(meta / "zarr.json", "moved.json")
+    os.symlink(Path("moved.json").resolve(), meta / "zarr.json")
+    folder = copy("flights.zarr", "meta-folder.zarr")
+    (folder / "zarr.json").unlink()
+    (folder / "zarr.json").mkdir()
+    spaces = copy("flights.zarr", "meta-byte.zarr") / "X/zarr.json"
+    spaces.write_bytes(spaces.read_bytes().replace(b"\n", b" ", 1))
     v2 = Path("v2.zarr")
     v2.mkdir()
     (v2 / ".zgroup").write_text('{"zarr_format": 2}')
@@ -129,6 +151,11 @@ def _break_runs() -> None:
     (copy("cv.zarr", "no-array-cv.zarr") / "hessian/c.0.0").unlink()
     change_byte(copy("predictions.zarr", "byte-predictions.zarr") / "mean/c.0")
     (copy("predictions.zarr", "no-array-predictions.zarr") / "mean/c.0").unlink()
+    kind = copy("predictions.zarr", "kind-predictions.zarr") / "zarr.json"
+    edit_sealed(kind, lambda found: found.update(format=9))
+    edited = copy("predictions.zarr", "edited-predictions.zarr") / "zarr.json"
+    edit_sealed(edited, lambda found: found.update(rows=9), meta=True)
+    shutil.copy("predictions.zarr.config.json", "edited-predictions.zarr.config.json")
     shutil.copy("predictions.zarr.config.json", "byte-predictions.zarr.config.json")
 
 
@@ -161,10 +188,10 @@ def edit_store(root: Path, key: str, change: Change) -> None:
     (root / MANIFEST).write_bytes(make_manifest(entries).encode())
 
 
-def edit_sealed(path: Path, change: Change) -> None:
-    """Change the state in a sealed document, with its checksum."""
+def edit_sealed(path: Path, change: Change, *, meta: bool = False) -> None:
+    """Change the state in a sealed document, or the attributes beside it, with its checksum."""
     attributes, state = unseal(path.read_bytes(), path)
-    change(state)
+    change(attributes if meta else state)
     rest = json.loads(path.read_bytes())
     kept = {key: rest[key] for key in rest if key == "consolidated_metadata"}
     path.write_bytes(seal(attributes, state, kept))

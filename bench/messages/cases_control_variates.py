@@ -50,4 +50,6 @@ streammc.control_variates.resolved("logistic", store)
 streammc.control_variates.resolved(logistic, "flights.zarr")
 streammc.control_variates.resolved(logistic, None)
 streammc.control_variates.resolved(None, store)
+streammc.control_variates(store, models.poisson(), theta_star=[1e300, 1e300, 1e300])
+import own; streammc.control_variates(store, own.wrong_start())
 """

@@ -44,7 +44,6 @@ streammc ingest flights.csv new.zarr --formula 'late ~ scale(hour - hour)'
 streammc ingest constant.csv new.zarr --formula 'late ~ scale(distance)'
 streammc ingest flights.csv new.zarr --formula 'late ~ poly(hour, 99)'
 streammc ingest constant.csv new.zarr --formula 'late ~ poly(distance, 2)'
-streammc ingest flights.csv new.zarr --formula 'late ~ poly(hour, degree=0)'
 streammc ingest flights.csv new.zarr --formula 'late ~ poly(hour, order=2)'
 streammc ingest flights.csv new.zarr --formula 'late ~ bs(hour, df=1)'
 streammc ingest flights.csv new.zarr --formula 'late ~ bs(hour, df="five")'
@@ -61,13 +60,11 @@ streammc ingest flights.csv new.zarr --formula 'late ~ C(carrier, contr.treatmen
 streammc ingest flights.csv new.zarr --formula 'late ~ C(carrier, reference="ZZ")'
 streammc ingest flights.csv new.zarr --formula 'late ~ I(carrier == 3)'
 streammc ingest flights.csv new.zarr --formula 'late ~ I(hour == "AA")'
-streammc ingest flights.csv new.zarr --formula 'late ~ C(I(hour > 3))'
 streammc ingest many-levels.csv new.zarr --formula 'late ~ C(carrier):C(hour)'
 streammc ingest missing.csv new.zarr --formula 'late ~ distance'
 streammc ingest all-missing.csv new.zarr --formula 'late ~ distance' --drop-missing
 streammc ingest header.csv new.zarr --formula 'late ~ hour'
 streammc ingest text.csv new.zarr --formula 'late ~ log(distance)'
-streammc ingest text.csv new.zarr --formula 'late ~ distance'
 streammc ingest intercept.csv new.zarr --formula 'late ~ Intercept'
 streammc.from_table(frame, formula=["late ~ hour"])
 streammc.from_table(frame, formula="late ~ hour" + " + hour" * 5000)
@@ -78,4 +75,15 @@ streammc.from_table(frame, formula="late ~ (" + " + ".join("abcdefghijkl") + ")*
 streammc.from_table(frame.rename(columns={"delays": "log(hour)"}), formula="late ~ log(hour) + `log(hour)`")
 streammc.from_table(pd.DataFrame({"y": np.arange(5000) % 2, "g": np.arange(5000).astype(str)}), formula="y ~ C(g)")
 streammc.from_table(pd.DataFrame({"y": np.arange(200) % 2, "g": np.arange(200).astype(str)}), formula="y ~ C(g):C(g, Treatment)")
+streammc ingest flights.csv new.zarr --formula 'late ~ I(hour:distance)'
+streammc ingest flights.csv new.zarr --formula 'late ~ I(hour +)'
+streammc ingest flights.csv new.zarr --formula 'late ~ log(3)'
+streammc ingest flights.csv new.zarr --formula 'late ~ log(poly(hour, 2))'
+streammc ingest flights.csv new.zarr --formula 'late ~ bs(hour, knots=[far])'
+streammc ingest flights.csv new.zarr --formula 'late ~ bs(hour, knots=[1e999])'
+streammc ingest flights.csv new.zarr --formula 'late ~ hour' --weight carrier
+streammc ingest text.csv new.zarr --like formula.zarr
+streammc ingest flights.csv new.zarr --formula 'late ~ ﬁx'
+streammc.from_table(frame, formula="late ~ " + "hour:" * 900 + "hour")
+streammc.from_table(frame, formula="late ~ " + "+".join(f"I(hour+{k})" for k in range(600)))
 """

@@ -50,4 +50,8 @@ streammc predict run flights.zarr -o new.zarr --interval 1
 streammc predict run flights.zarr -o new.zarr --interval wide
 streammc predict run flights.zarr -o new.zarr --predict-draws 1
 streammc predict warming flights.zarr -o new.zarr
+streammc predict run offset.zarr -o new.zarr
+streammc predict spline-run other-spline.zarr -o new.zarr
+streammc predict mean-run column.zarr -o new.zarr
+streammc predict run labels.zarr -o new.zarr
 """

@@ -73,4 +73,7 @@ priors.from_description({"family": "by_name", "priors": {"a": {"family": "by_nam
 priors.from_description({"family": "by_name", "priors": {"a": {"family": "flat"}}, "scaled": 3})
 priors.from_description(None)
 priors.from_description("normal(0, 1)")
+models.gaussian({"*": priors.normal(1), "sigma": priors.uniform(-1, 1)}).prior_table(["beta[a]", "sigma"])
+models.student_t({"*": priors.normal(1), "nu": priors.flat()}).prior_table(["beta[a]", "sigma", "nu"])
+priors.from_description({"family": "student_t"})
 """

@@ -119,4 +119,6 @@ samplers.hmc(stepsize=0.1)
 samplers.hmc(banana=1)
 samplers.pt(levels=3)
 samplers.mint(temp=3)
+samplers.mh_sublhd(gamma=1)
+samplers.mh_sublhd(gamma="2")
 """

@@ -52,7 +52,7 @@ streammc.sample(streammc.open_store("gp.zarr"), models.gaussian_process(), sampl
 streammc.sample(streammc.open_store("weighted.zarr"), models.gaussian_process(), sampler=samplers.pt())
 streammc.sample(store, models.gaussian_process(), sampler=samplers.pt())
 streammc.sample(streammc.open_store("gp.zarr"), models.gaussian_process(), sampler=samplers.mintee(energy="subset", covariance="laplace"))
-streammc.sample(streammc.open_store("gp.zarr"), models.gaussian_process(), sampler=samplers.mintee(energy="scaled"))
+streammc.sample(streammc.open_store("gp.zarr"), models.gaussian_process(), sampler=samplers.mintee(energy="shared", covariance="identity"))
 streammc.sample(store, models.logistic(priors.flat()), sampler=samplers.pt(beta_min=0))
 streammc.sample(store, logistic, sampler=samplers.hmc_ecs(subsample_size=10**6))
 streammc.sample(store, logistic, sampler=samplers.hmc_ecs(unit_rows=10**6))
@@ -66,4 +66,9 @@ streammc.sample(store, logistic, sampler=samplers.sgld(step_size=1e6), draws=100
 streammc.sample(store, logistic, sampler=samplers.mintee(n_levels=50))
 streammc.sample(store, logistic, sampler=samplers.mh(start=1e308))
 streammc.sample(store, models.logistic(priors.uniform(1e6, 2e6)), sampler=samplers.mh(start=0), draws=10)
+streammc.sample(store, logistic, sampler=samplers.hmc_ecs(unit_rows=300))
+streammc.sample(store, logistic, sampler=samplers.pt(start=1e308))
+streammc.sample(store, logistic, sampler=samplers.mintee(start=1e308))
+streammc.sample(streammc.from_arrays(np.arange(3000.0)[:, None] / 7, np.zeros(3000)), models.gaussian_process(), sampler=samplers.pt())
+streammc.sample(streammc.from_arrays(X, 2 * X[:, 0]), models.gaussian(), sampler=samplers.sgld(), draws=10)
 """

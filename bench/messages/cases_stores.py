@@ -62,4 +62,11 @@ from streammc.stores import encode_rows; list(encode_rows(store.attributes, None
 from streammc.stores import encode_rows; list(encode_rows(store.attributes, frame[["hour"]]))
 from streammc.stores import encode_rows; list(encode_rows(streammc.open_store("formula.zarr").attributes, frame.assign(carrier=3)))
 from streammc.stores import encode_rows; list(encode_rows(streammc.from_table(frame, formula="late ~ 1").attributes, frame))
+streammc info formula.zarr/X
+streammc info text-formula.zarr
+streammc info extra.zarr
+streammc info meta-link.zarr
+streammc info meta-folder.zarr
+streammc info meta-byte.zarr
+streammc ingest flights.csv new.zarr --like expression.zarr
 """

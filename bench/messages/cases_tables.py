@@ -116,4 +116,12 @@ streammc.from_table(frame.assign(day=pd.Timestamp("2020-01-01")), response="late
 streammc.from_table(frame.rename(columns={"hour": "distance"}), response="late", features=["distance"])
 streammc.from_table(frame, like="flights.csv")
 streammc.from_table(frame, like=frame)
+streammc.ingest("flights.csv", "new.zarr", response="late", features=[], intercept=False)
+streammc.ingest("flights.csv", "file/new.zarr", response="late", features=["hour"])
+streammc ingest folder/inner folder/inner/new.zarr
+streammc ingest full full/new.zarr --response late
+streammc.from_table(frame, response="late", features=["carrier"])
+streammc.from_table(frame.assign(id=pd.Timestamp(0)), response="late", features=["hour"], row_id="id")
+streammc.from_table(pa.table({"late": [0, 1], "x": [1, 2], "id": pa.array([b"\xff\xfe"] * 2)}), response="late", features=["x"], row_id="id")
+streammc.from_table(pa.table({"late": [0, 1], "x": pa.array(["a", "b"]).dictionary_encode()}), response="late", features=["x"])
 """

@@ -53,6 +53,15 @@ def make_inputs() -> None:
     command(f"sample other.zarr -o other-run --model logistic --sampler hmc {FEW}")
     command("summarize flights.zarr --model logistic -o cv.zarr --quiet")
     command("predict run flights.zarr -o predictions.zarr --quiet")
+    command(f"ingest flights.csv offset.zarr {columns} --offset delays --quiet")
+    command(f"ingest labels.csv labels.zarr {columns} --quiet")
+    for table, name in (("flights.csv", "spline.zarr"), ("half.csv", "other-spline.zarr")):
+        command(f"ingest {table} {name} --formula 'late ~ bs(hour, df=4)' --quiet")
+    command(f"sample spline.zarr -o spline-run --model logistic --sampler hmc {FEW}")
+    command(f"sample column.zarr -o mean-run --model gaussian-mean --sampler hmc {FEW}")
+    shutil.copytree("flights.zarr", "gone.zarr")
+    command(f"sample gone.zarr -o gone-run --model logistic --sampler hmc {FEW}")
+    shutil.rmtree("gone.zarr")
     make_runs()
     break_copies()
 

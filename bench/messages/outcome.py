@@ -120,13 +120,12 @@ def _lines(error: BaseException, made: dict[int, tuple[str, int]]) -> frozenset[
     while seen is not None:
         if id(seen) in made:
             found.add(made[id(seen)])
-        trace, last = seen.__traceback__, None
+        trace = seen.__traceback__
         while trace is not None:
             place = _place(trace.tb_frame.f_code.co_filename)
-            last = (place, trace.tb_lineno) if place else last
+            if place:
+                found.add((place, trace.tb_lineno))
             trace = trace.tb_next
-        if last:
-            found.add(last)
         seen = seen.__cause__ or seen.__context__
     return frozenset(found)
 

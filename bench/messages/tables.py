@@ -42,6 +42,13 @@ def wrong_gradient(prior=None):
     )
 
 
+def wrong_start(prior=None):
+    return user(
+        "own", log_lik=log_lik, gradient=gradient, hessian=hessian, prior=prior,
+        start=lambda X, y: np.zeros(9),
+    )
+
+
 def wrong_shape(prior=None):
     return user(
         "own", log_lik=log_lik, gradient=lambda eta, y: gradient(eta, y)[0], hessian=hessian,
@@ -66,6 +73,7 @@ def write_tables(rows: int) -> None:
     })  # fmt: skip
     flights.to_csv("flights.csv", index=False)
     flights.to_parquet("flights.parquet", index=False)
+    flights[:200].assign(hour=hour[:200] * 2).to_csv("half.csv", index=False)
     flights.drop(columns="hour").to_csv("no-hour.csv", index=False)
     flights.assign(distance=np.where(hour == 3, np.nan, distance)).to_csv(
         "missing.csv", index=False
