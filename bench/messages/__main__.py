@@ -9,6 +9,11 @@ from bench.messages.check import run_areas, uncovered
 from bench.messages.page import PAGE, page_text
 
 
+def _slow_case(case: str, seconds: float) -> None:
+    if seconds > 3.0:
+        print(f"{seconds:.0f} s: {case}", file=sys.stderr, flush=True)
+
+
 def main(words: list[str] | None = None) -> int:
     """Run the cases and return 1 if a message or a site fails the check."""
     parser = argparse.ArgumentParser(prog="python -m bench.messages", description=__doc__)
@@ -16,7 +21,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--only", nargs="*", help="areas to run; sites are then not checked")
     parser.add_argument("--verbose", action="store_true", help="print every message")
     asked = parser.parse_args(words)
-    areas = run_areas(asked.only)
+    areas = run_areas(asked.only, _slow_case)
     failed = 0
     for area, outcomes in areas.items():
         for each in outcomes:

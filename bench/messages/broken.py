@@ -153,9 +153,6 @@ def _break_runs() -> None:
     (copy("predictions.zarr", "no-array-predictions.zarr") / "mean/c.0").unlink()
     kind = copy("predictions.zarr", "kind-predictions.zarr") / "zarr.json"
     edit_sealed(kind, lambda found: found.update(format=9))
-    edited = copy("predictions.zarr", "edited-predictions.zarr") / "zarr.json"
-    edit_sealed(edited, lambda found: found.update(rows=9), meta=True)
-    shutil.copy("predictions.zarr.config.json", "edited-predictions.zarr.config.json")
     shutil.copy("predictions.zarr.config.json", "byte-predictions.zarr.config.json")
 
 

@@ -85,7 +85,6 @@ streammc.from_xarray(dataset, path="new.zarr", dtype="float16")
 streammc.from_xarray(dataset.isel(row=slice(0)))
 streammc.from_dask(da.from_array(X), y[:, None], path="new.zarr")
 streammc.from_dask(da.from_array(X), da.from_array(y), offset=da.from_array(y), response="offset", path="new.zarr")
-streammc.from_dask(da.zeros((2, 3_000_000), chunks=(2, 3_000_000)), path="new.zarr")
 streammc.from_arrays(X, y, row_id=np.full(len(y), 1j))
 streammc.from_dask(da.from_array(X), da.from_array(y), path="file/new.zarr")
 """

@@ -95,6 +95,4 @@ streammc sample flights.zarr -o new --model logistic --config full
 streammc models extra
 streammc demo file
 streammc summarize flights.zarr --model logistic --option power=2
-streammc sample big.zarr -o new --model logistic --subsample-size 100 --n-blocks 1000000
-streammc sample big.zarr -o new --model logistic --draws 900000000 --chains 900
 """

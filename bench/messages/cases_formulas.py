@@ -85,5 +85,4 @@ streammc ingest flights.csv new.zarr --formula 'late ~ hour' --weight carrier
 streammc ingest text.csv new.zarr --like formula.zarr
 streammc ingest flights.csv new.zarr --formula 'late ~ ﬁx'
 streammc.from_table(frame, formula="late ~ " + "hour:" * 900 + "hour")
-streammc.from_table(frame, formula="late ~ " + "+".join(f"I(hour+{k})" for k in range(600)))
 """

@@ -84,15 +84,12 @@ streammc.control_variates(store, logistic).save("file")
 streammc.control_variates(store, logistic).save("full")
 streammc.control_variates(store, logistic).save("file/inner")
 streammc compare warming
-streammc audit gone-run
 streammc resume gone-run --draws 40
 streammc info kind-cv.zarr
 streammc info keys-cv.zarr
 streammc info rows-cv.zarr
 streammc.diagnostics.audit_weights(np.zeros((2, 20, 1)), np.full((2, 20), np.inf), ["hour"])
 streammc.diagnostics.summarize(xr.DataTree.from_dict({"posterior": xr.Dataset({"a": (("chain", "draw"), np.zeros((2, 20)))}), "sample_stats": xr.Dataset({"sign": (("chain", "draw"), -np.ones((2, 20)))})}), plain=True)
-streammc sample flights.zarr -o no-root-run --model logistic
 streammc.open_run("cv.zarr/hessian")
 streammc info kind-predictions.zarr
-streammc predict run flights.zarr -o edited-predictions.zarr
 """

@@ -24,8 +24,13 @@ class Site(NamedTuple):
     function: str
     first: int
     last: int
-    text: str
-    """The message with ``{}`` for its values, or the call that makes the error."""
+    message: str
+    """With ``{}`` for its values; or the call that makes the error."""
+
+    @property
+    def text(self) -> str:
+        """Beginning of the message."""
+        return self.message[:90]
 
     @property
     def name(self) -> str:
@@ -69,7 +74,7 @@ def sites_of(source: str, path: str, names: set[str]) -> list[Site]:
             text = ast.unparse(node)
         else:
             continue
-        found.append(Site(path, function, whole.lineno, whole.end_lineno or 0, text[:90]))
+        found.append(Site(path, function, whole.lineno, whole.end_lineno or 0, text))
     return found
 
 

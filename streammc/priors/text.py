@@ -202,7 +202,7 @@ def _build(family: Family, settings: Mapping[str, Any], fault: str) -> FamilyPri
     try:
         built: FamilyPrior = _BUILDERS[family](**settings)
     except TypeError:
-        raise ConfigError(fault) from None
+        raise ConfigError(f"{fault}: give its numbers by name") from None
     except ConfigError as error:
         raise ConfigError(f"{fault}: {error}") from None
     return built

@@ -49,7 +49,7 @@ FORMULAS = {
     "y ~ x z": "combines terms",
     "y ~ x ** z": "at most 5000 terms",
     "y ~ lgo(x)": "did you mean 'log'",
-    "y ~ frobnicate(x)": "known are",
+    "y ~ frobnicate(x)": "choose from",
     "y ~ log(3)": "no column",
     "y ~ log()": "no column",
     "y ~ log(x, 2)": "no column",
