@@ -26,7 +26,7 @@ MODEL = streammc.models.logistic()
 CASES: dict[str, tuple[Any, str]] = {
     "predict, frame": (
         lambda s: streammc.predict("run", FRAME),
-        "found DataFrame: streammc.from_t",
+        "found DataFrame: call streammc.from_t",
     ),
     "predict, path": (
         lambda s: streammc.predict("run", "x.zarr"),
@@ -35,7 +35,7 @@ CASES: dict[str, tuple[Any, str]] = {
     "predict, run": (lambda s: streammc.predict(3, s), "expected the path of a run"),
     "sample, frame": (
         lambda s: streammc.sample(FRAME, MODEL),
-        "found DataFrame: streammc.from_table",
+        "found DataFrame: call streammc.from_table",
     ),
     "sample, name": (lambda s: streammc.sample(s, "logistic"), "expected a model, such as"),
     "sample, builder": (lambda s: streammc.sample(s, streammc.models.logistic), "call it, name()"),
@@ -45,7 +45,7 @@ CASES: dict[str, tuple[Any, str]] = {
         "found True: leave it",
     ),
     "sample, audit": (lambda s: streammc.sample(s, MODEL, audit="yes"), "found 'yes'"),
-    "pass, frame": (lambda s: streammc.control_variates(FRAME, MODEL), "found DataFrame: streammc"),
+    "pass, frame": (lambda s: streammc.control_variates(FRAME, MODEL), "found DataFrame: call"),
     "pass, name": (lambda s: streammc.control_variates(s, "logistic"), "expected a model, such as"),
     "table, xarray": (
         lambda s: streammc.from_table(FRAME.to_xarray(), response="y"),

@@ -50,11 +50,11 @@ FORMULAS = {
     "y ~ x ** z": "at most 5000 terms",
     "y ~ lgo(x)": "did you mean 'log'",
     "y ~ frobnicate(x)": "choose from",
-    "y ~ log(3)": "no column",
-    "y ~ log()": "no column",
-    "y ~ log(x, 2)": "no column",
-    "y ~ log(C(x))": "no column",
-    "y ~ bs(poly(x, 2), df=5)": "no column",
+    "y ~ log(3)": "use columns, numbers and known functions",
+    "y ~ log()": "use columns, numbers and known functions",
+    "y ~ log(x, 2)": "use columns, numbers and known functions",
+    "y ~ log(C(x))": "use columns, numbers and known functions",
+    "y ~ bs(poly(x, 2), df=5)": "use columns, numbers and known functions",
     "y ~ bs(x, df='5')": "whole number",
     "y ~ bs(x, df=-5)": "whole number",
     "y ~ bs(x, df=5.5)": "whole number",
@@ -73,8 +73,8 @@ FORMULAS = {
     "y ~ 1e3:x": "exponent",
     "y ~ x.z": "backquotes",
     "y ~ x | z": "groups as in",
-    "y ~ I(x == 1 == 2)": "no column",
-    "y ~ I(x + z == 'a')": "no column",
+    "y ~ I(x == 1 == 2)": "use columns, numbers and known functions",
+    "y ~ I(x + z == 'a')": "use columns, numbers and known functions",
 }
 
 TABLES = {
