@@ -26,7 +26,8 @@ def page_text(areas: Mapping[str, Sequence[Outcome]]) -> str:
     for area, outcomes in areas.items():
         parts.append(f"\n## {area.replace('_', ' ').capitalize()}\n")
         for each in outcomes:
-            parts.append(f"\n    {each.case}\n\n{each.kind}: {_escaped(each.message)}\n")
+            kind = f"exit {each.kind}" if each.kind.isdigit() else each.kind
+            parts.append(f"\n    {each.case}\n\n{kind}: {_escaped(each.message)}\n")
     return "".join(parts)
 
 
