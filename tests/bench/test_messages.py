@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,9 +41,14 @@ def test_every_error_of_the_sources_has_a_case_or_a_reason(bench, areas):
     assert [] == bench.check.uncovered(each for found in areas.values() for each in found)
 
 
-def test_cases_of_two_areas_are_right(bench):
-    found = bench.check.run_areas(["priors", "samplers"])
-    assert [] == [each for outcomes in found.values() for each in outcomes if each.faults]
+def test_cases_of_priors_and_samplers_are_right(bench):
+    from streammc import models, priors, samplers
+
+    names = {"models": models, "np": np, "priors": priors, "samplers": samplers}
+    cases = [case for area in ("priors", "samplers") for case in bench.check.cases_of(area)]
+    assert len(cases) > 150
+    found = [bench.outcome.run_case(case, names) for case in cases]
+    assert [] == [(each.case, each.faults, each.message) for each in found if each.faults]
 
 
 def test_the_page_lists_every_case(bench):
