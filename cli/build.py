@@ -22,7 +22,9 @@ def find_model(name: str, allow_code: bool = False) -> Callable[..., Any]:
     if ":" not in name:
         return registry.model(name)
     if not allow_code:
-        raise ConfigError(f"expected --allow-code, since the model {name!r} runs code of its own")
+        raise ConfigError(
+            f"expected --allow-code, since the model {name!r} runs code of its own: add it"
+        )
     if "" not in sys.path and not sys.flags.safe_path:
         sys.path.insert(0, "")  # as ``python -m`` does: a module beside the user
     return registry.model_at(name)
@@ -43,7 +45,10 @@ def make_model(
     given = dict(options or {})
     unknown = [key for key in given if key not in model_options(name, allow_code)]
     if unknown:
-        raise ConfigError(f"the model {name!r} has no option {unknown[0]!r}")
+        raise ConfigError(
+            f"the model {name!r} has no option {unknown[0]!r}"
+            ": choose from those of `streammc models`"
+        )
     return find_model(name, allow_code)(prior=prior, **given)
 
 

@@ -72,9 +72,13 @@ def _parse(path: str) -> dict[str, Any]:
         with open(path, "rb") as file:
             data = file.read(_LIMIT + 1)
     except FileNotFoundError:
-        raise MissingError(f"expected a configuration at {path!r}, found nothing") from None
+        raise MissingError(
+            f"expected a configuration at {path!r}, found nothing: check the path"
+        ) from None
     if len(data) > _LIMIT:
-        raise IdentityError(f"expected a configuration under 1 MB, found more in {path!r}")
+        raise IdentityError(
+            f"expected a configuration under 1 MB, found more in {path!r}: give a smaller file"
+        )
     try:
         return tomllib.loads(data.decode("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -113,7 +117,10 @@ def _texts(key: str, value: Any, param: click.Parameter, path: str) -> Any:
     if isinstance(value, dict) and many:
         return [f"{name}={_text(item)}" for name, item in value.items()]
     if isinstance(value, dict):
-        raise IdentityError(f"expected a value for {key!r} in {path!r}, found a table")
+        raise IdentityError(
+            f"expected a value for {key!r} in {path!r}, found a table"
+            ": write a number, a text or a list"
+        )
     if isinstance(value, list):
         if not many:
             return ",".join(_quoted(_text(item)) for item in value)

@@ -82,9 +82,13 @@ def check_job(job: Job) -> None:
     blocks = getattr(job.sampler, "n_blocks", None)
     for name, value in (("--subsample-size", m), ("--unit-rows", b)):
         if value is not None and value > n:
-            raise ConfigError(f"expected {name} of at most {n}, the rows, found {value}")
+            raise ConfigError(
+                f"expected {name} of at most {n}, the rows, found {value}: give a smaller number"
+            )
     if m is not None and blocks is not None and blocks > -(-m // b):
-        raise ConfigError(f"expected --n-blocks of at most {-(-m // b)} units, found {blocks}")
+        raise ConfigError(
+            f"expected --n-blocks of at most {-(-m // b)} units, found {blocks}: give fewer blocks"
+        )
     folder = Path(os.path.abspath(job.path))
     while not folder.exists():
         folder = folder.parent
@@ -106,16 +110,22 @@ def check_place(path: str) -> None:
         refuse_existing(place)
         folder = next(parent for parent in place.parents if parent.exists())
         if not folder.is_dir():
-            raise OutputError(f"expected to create {path!r}, found a file at {str(folder)!r}")
+            raise OutputError(
+                f"expected to create {path!r}, found a file at {str(folder)!r}"
+                ": choose another output"
+            )
         if not os.access(folder, os.W_OK | os.X_OK):
             raise AccessError(
                 f"expected to create {path!r}, found no permission to write in {str(folder)!r}"
+                ": change its permissions, or choose another output"
             )
         return
     if RunDirectory.exists(path):
         return
     if not os.path.isdir(path):
-        raise OutputError(f"expected a directory for the run at {path!r}, found a file")
+        raise OutputError(
+            f"expected a directory for the run at {path!r}, found a file: choose another output"
+        )
     if os.listdir(path) and not os.path.isdir(os.path.join(path, "checkpoint")):
         raise OutputError(
             f"expected a new or empty directory, or a run, found other files in {path!r}: "

@@ -131,7 +131,8 @@ def parse_scheduler(text: str | None) -> Any:
     if text.startswith(("tcp://", "tls://")):
         return text
     raise click.BadParameter(
-        f"expected sync, threads, a number of threads or tcp://host:port, found {text!r}",
+        f"expected sync, threads, a number of threads or tcp://host:port, found {text!r}"
+        ": choose one of them",
         param_hint="'--scheduler'",
     )
 

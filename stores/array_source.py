@@ -151,7 +151,9 @@ def vector_numbers(label: str, value: Any) -> NDArray[Any]:
     """
     found = np.asarray(value)
     if found.ndim != 1:
-        raise DataError(f"expected {label} with 1 dimension, found shape {found.shape}")
+        raise DataError(
+            f"expected {label} with 1 dimension, found shape {found.shape}: pass one number per row"
+        )
     return found
 
 

@@ -168,6 +168,17 @@ def _record_batches(reader: Any) -> Iterator[Any]:
         yield from reader
 
 
+def _columns(table: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return the columns of a mapping, each of which has values."""
+    for name, values in table.items():
+        if not hasattr(values, "__len__") or isinstance(values, str | bytes):
+            raise DataError(
+                f"expected values in column {name!r} of the table, found "
+                f"{type(values).__name__}: give a list or an array"
+            )
+    return dict(table)
+
+
 class MemorySource(_ArrowSchema):
     """A table in memory, or an Arrow stream that can be read once.
 
@@ -185,9 +196,16 @@ class MemorySource(_ArrowSchema):
         self.n_rows: int | None = None
         with translated(self.label, "columns of one type each"):
             if isinstance(table, Mapping):
-                table = pa.table(dict(table))
+                table = pa.table(_columns(table))
             if isinstance(table, pa.RecordBatch):
                 table = pa.Table.from_batches([table])
+            names = [str(name) for name in getattr(table, "columns", ())]
+            if type(table).__module__.startswith("pandas") and len({*names}) < len(names):
+                name = next(each for each in names if names.count(each) > 1)
+                raise DataError(
+                    f"expected different column names in the table, found {name!r} "
+                    "twice: rename one"
+                )
             reader: Any = pa.RecordBatchReader.from_stream(table)
             # Anything else may be gone after one pass, or differ in the next.
             package = type(table).__module__.partition(".")[0]

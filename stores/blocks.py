@@ -126,6 +126,7 @@ class StoreBlock:
             raise StoreError(
                 f"expected integers up to 2**53 in y of store {self.root!r}, found larger ones "
                 f"in rows {self.start} to {self.start + self.rows}: float64 would round them"
+                ": make the store again from rounded values"
             )
         return y
 

@@ -62,6 +62,7 @@ def choose_columns(
     if trials is not None and response is None:
         raise ConfigError(
             f"expected the column of successes as --response with --trials {trials}, found none"
+            ": add --response"
         )
     taken: dict[str, str] = {}
     for role, name in roles.items():
@@ -71,6 +72,7 @@ def choose_columns(
         if name in taken:
             raise ConfigError(
                 f"expected different columns, found {name!r} as {taken[name]} and {role}"
+                ": use each once"
             )
         taken[name] = role
     if features is None:
@@ -82,7 +84,7 @@ def choose_columns(
             if name in taken:
                 raise ConfigError(
                     f"expected different columns, found {name!r} as {taken[name]} and again as "
-                    "a feature"
+                    "a feature: use it once"
                 )
             taken[name] = "a feature"
     if intercept and INTERCEPT in chosen:
@@ -91,7 +93,10 @@ def choose_columns(
             "use --no-intercept, or leave the column out with --features"
         )
     if not chosen and not intercept:
-        raise ConfigError("expected at least one feature or the intercept, found neither")
+        raise ConfigError(
+            "expected at least one feature or the intercept, found neither"
+            ": name a feature, or add the intercept"
+        )
     columns = Columns(response, tuple(chosen), offset, weight, trials)
     check_types(table, columns.names)
     return columns

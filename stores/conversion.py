@@ -48,10 +48,16 @@ def check_given(
     shapes = {member.name: member.shape(count) for member in members}
     for name in given:
         if (name in found) != (name in shapes):
-            state = "unexpected" if name in found else "no"
-            raise ConfigError(f"{state} {name} in a block of rows of {where}")
+            expected, given_ = ("no ", "some") if name in found else ("", "none")
+            raise ConfigError(
+                f"expected {expected}{name} in a block of rows of {where}, found {given_}: "
+                "pass the arrays that it has"
+            )
         if name in found and found[name].shape != shapes[name]:
-            raise ConfigError(f"expected {count} rows of {name}, found shape {found[name].shape}")
+            raise ConfigError(
+                f"expected {count} rows of {name}, found shape {found[name].shape}"
+                ": pass as many rows of every column"
+            )
     if "weight" in found:
         faults = Faults()
         find_weight_faults(faults, "weight", start, found["weight"])
@@ -68,7 +74,10 @@ def id_bytes(ids: NDArray[Any], width: int | None) -> NDArray[np.uint8]:
         If they are longer, or the store has integers.
     """
     if width is None or ids.dtype.itemsize > width:
-        raise ConfigError(f"expected row ids of {width or 0} bytes, found {ids.dtype.itemsize}")
+        raise ConfigError(
+            f"expected row ids of {width or 0} bytes, found {ids.dtype.itemsize}"
+            ": use ids of that length"
+        )
     wide = np.ascontiguousarray(ids, f"S{width}")
     return wide.view(np.uint8).reshape(len(ids), width)
 

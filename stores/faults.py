@@ -51,7 +51,7 @@ _KINDS: Final[dict[str, tuple[str, str]]] = {
     ),
     "missing values": (
         "no missing values",
-        "--drop-missing leaves such rows out, or fill them in",
+        "leave such rows out with --drop-missing, or fill them in",
     ),
 }
 

@@ -157,7 +157,7 @@ def check_document(document: object, where: str) -> None:
 
 
 def _not_allowed(where: str, error: ConfigError) -> StoreError:
-    return StoreError(f"the formula in {where} is not allowed: {error}")
+    return StoreError(f"expected an allowed formula in {where}, found another: {error}")
 
 
 def remembering(terms: Terms, kinds: Mapping[str, str]) -> list[Node]:
@@ -248,5 +248,5 @@ def _finite(values: Any) -> bool:
 def _wrong(where: str, expected: str, found: str) -> StoreError:
     return StoreError(
         f"expected {expected} in the formula of {where}, found {found[:100]}: "
-        "not a store of this version, or damaged"
+        "copy or make the store again, with one version"
     )

@@ -100,7 +100,9 @@ class FormulaBlocks:
             refuse_powers(text)
         own = [terms.response] if scored else []
         if terms.offsets and others.get("offset") is not None:
-            raise ConfigError("expected one offset, found offset(...) in the formula and --offset")
+            raise ConfigError(
+                "expected one offset, found offset(...) in the formula and --offset: leave one out"
+            )
         used = list(
             dict.fromkeys([*terms.columns, *(name for node in own for name in columns_of(node))])
         )
@@ -200,6 +202,7 @@ class FormulaBlocks:
             lost = f"{seen} rows, all with missing values" if seen else "none"
             raise DataError(
                 f"expected at least one row in {rows.table.sources[0].label}, found {lost}"
+                ": check the file"
             )
 
     def _fitter(self, node: Node, seed: int) -> Fitter:

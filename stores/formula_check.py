@@ -85,14 +85,14 @@ def parse_expression(tokens: list[Token]) -> Node:
                 names[f"_c{index}_"] = Column(text.strip("`"))
                 text = f"_c{index}_"
         elif text in (":", "^", "~"):
-            advice = "inside a function write powers as **, and no interactions"
+            advice = "write powers as ** inside a function, and no interactions"
             raise refused(repr(text), position, advice)
         words.append("_treatment" if text == TREATMENT else text)
     try:
         body = ast.parse(" ".join(words), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         shown = " ".join(token.text for token in tokens)[:60]
-        raise refused(repr(shown), start, "it is not a complete expression") from None
+        raise refused(repr(shown), start, "write a complete expression") from None
     return _Reader(names, start).expression(body)
 
 
@@ -100,7 +100,7 @@ def _check_function(name: str, position: int) -> None:
     if name in FUNCTIONS or name == TREATMENT:
         return
     near = get_close_matches(name, FUNCTIONS, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(FUNCTIONS)}"
+    hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(FUNCTIONS)}"
     raise refused(f"the function {name!r}", position, hint)
 
 
@@ -257,4 +257,4 @@ class _Reader:
 
     def _refused(self, node: ast.expr) -> ConfigError:
         found = repr(self.unparse(node)[:60])
-        return refused(found, self._position, "it is no column, number or known function")
+        return refused(found, self._position, "use columns, numbers and known functions")

@@ -196,6 +196,7 @@ def other_columns(table: Table, used: Sequence[str], others: Mapping[str, str | 
         if name in taken:
             raise DataError(
                 f"expected different columns, found {name!r} {taken[name]} and as {role}"
+                ": use it once"
             )
         taken[name] = f"as {role}"
     return list(chosen.values())

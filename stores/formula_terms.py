@@ -99,13 +99,19 @@ def read_terms(text: object) -> Terms:
     for term in right:
         special = [node for node in term.factors if isinstance(node, Call) and _is_offset(node)]
         if special and (len(term.factors) > 1 or term.scale != "1"):
-            raise ConfigError("expected offset(...) as a term of its own, found it in a product")
+            raise ConfigError(
+                "expected offset(...) as a term of its own, found it in a product"
+                ": write it as + offset(...)"
+            )
         if special:
             offsets.append(special[0])
         else:
             terms.append(term)
     if not terms:
-        raise ConfigError("expected at least one term or the intercept right of '~', found none")
+        raise ConfigError(
+            "expected at least one term or the intercept right of '~', found none"
+            ": add a term, or 1 for the intercept alone"
+        )
     found = Terms(text, left[0].factors[0], tuple(offsets), tuple(terms))
     _check(found)
     return found
@@ -137,7 +143,9 @@ def _words(text: object, nodes: dict[Node, str]) -> list[str]:
     """Return the formula with a placeholder for each column and call."""
     tokens = tokenize(text)
     if not tokens:
-        raise ConfigError("expected a formula 'response ~ terms', found an empty one")
+        raise ConfigError(
+            "expected a formula 'response ~ terms', found an empty one: write one such as 'y ~ x'"
+        )
     words, index = [], 0
     while index < len(tokens):
         kind, word, position = tokens[index]
@@ -151,7 +159,7 @@ def _words(text: object, nodes: dict[Node, str]) -> list[str]:
             else:
                 raise refused(repr(word), position, "write a calculation as I(...)")
         elif kind == "string" or word in (",", "=", "<", ">", "<=", ">=", "==", "!=", "[", "]"):
-            raise refused(repr(word), position, "outside of a function only terms are combined")
+            raise refused(repr(word), position, "combine only terms outside of a function")
         elif kind == "number" and not _DECIMAL.fullmatch(word):
             raise refused(repr(word), position, "write it without an exponent")
         words.append("**" if word == "^" else word)
@@ -193,7 +201,7 @@ def _parse(source: str, text: str) -> Formula:
             raise
         raise ConfigError(
             f"expected a formula that combines terms by + - : * / ** and ( ), found {text[:80]!r}: "
-            "a number may only multiply a term, as in 2:x"
+            "a number may only multiply a term, as in 2:x; write a product of columns with ':'"
         ) from None
 
 

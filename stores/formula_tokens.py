@@ -59,6 +59,7 @@ def tokenize(text: object) -> list[Token]:
         found = f"{len(text)} characters" if isinstance(text, str) else type(text).__name__
         raise ConfigError(
             f"expected a formula as text up to {MAX_LENGTH} characters, found {found}"
+            ": write a shorter text"
         )
     tokens, position, depth = [], 0, 0
     while position < len(text):
@@ -78,7 +79,10 @@ def tokenize(text: object) -> list[Token]:
             raise refused(repr(word), position + 1, advice)
         position = match.end()
     if depth:
-        raise ConfigError("expected every parenthesis of the formula closed, found one open")
+        raise ConfigError(
+            "expected every parenthesis of the formula closed, found one open"
+            ": close it, or remove it"
+        )
     return tokens
 
 

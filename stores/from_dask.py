@@ -16,6 +16,7 @@ from streammc.errors import ConfigError, DataError
 from streammc.stores.array_source import ArraySource, require_path, vector_numbers
 from streammc.stores.ingest import from_table, ingest
 from streammc.stores.layout import ROW_ID
+from streammc.stores.memory import given_names
 from streammc.stores.store import Store
 
 
@@ -76,10 +77,10 @@ def from_dask(
     _require_array(X, "X", 2)
     lengths = X.chunks[0]
     if X.shape[0] == 0 or X.shape[1] == 0:
-        raise DataError(f"expected at least one row and column in X, found shape {X.shape}")
-    names = list(feature_names) if feature_names is not None else _names(X.shape[1])
-    if len(names) != X.shape[1]:
-        raise DataError(f"expected {X.shape[1]} feature_names, found {len(names)}")
+        raise DataError(
+            f"expected at least one row and column in X, found shape {X.shape}: check the array"
+        )
+    names = given_names(feature_names, X.shape[1])
     given = {response: y, "offset": offset, "weight": weight, "trials": trials, ROW_ID: row_id}
     vectors = {name: value for name, value in given.items() if value is not None}
     if len(vectors) != sum(value is not None for value in (y, offset, weight, trials, row_id)):
@@ -92,6 +93,7 @@ def from_dask(
         if value.shape[0] != X.shape[0]:
             raise DataError(
                 f"expected {X.shape[0]} values of {name}, as X has rows, found {value.shape[0]}"
+                ": pass one value per row"
             )
         if hasattr(value, "chunks"):
             _require_aligned(name, value.chunks[0], lengths)
@@ -135,10 +137,6 @@ def from_dask(
     return store
 
 
-def _names(columns: int) -> list[str]:
-    return [f"x{column}" for column in range(columns)]
-
-
 def _require_array(value: Any, name: str, ndim: int) -> None:
     """Refuse what is no Dask array of known chunks."""
     if hasattr(value, "to_dask_array"):
@@ -152,7 +150,9 @@ def _require_array(value: Any, name: str, ndim: int) -> None:
             "use streammc.from_arrays for arrays in memory"
         )
     if value.ndim != ndim:
-        raise DataError(f"expected {name} with {ndim} dimensions, found shape {value.shape}")
+        raise DataError(
+            f"expected {name} with {ndim} dimensions, found shape {value.shape}: reshape it"
+        )
     if np.isnan([length for axis in value.chunks for length in axis]).any():
         raise DataError(
             f"expected known chunk sizes in {name}, found unknown ones: "

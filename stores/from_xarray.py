@@ -138,7 +138,11 @@ class _Variables:
                 f"expected an xarray Dataset, found {type(dataset).__name__}: use "
                 "streammc.from_table for tables, streammc.from_arrays for arrays"
             )
-        self.optional = [name if name in dataset else None for name in optional]
+        # A variable of the default name is used where there is one; any other has to exist.
+        self.optional = [
+            None if name == default and name not in dataset else name
+            for name, default in zip(optional, ("offset", "weight"), strict=True)
+        ]
         vectors = [name for name in (response, *self.optional, trials) if name is not None]
         for name in (design, *vectors):
             if name not in dataset:
@@ -151,7 +155,7 @@ class _Variables:
         if len(X.dims) != 2 or 0 in X.shape:
             raise DataError(
                 f"expected rows and features in {design!r}, found dimensions {X.dims} of shape "
-                f"{X.shape}"
+                f"{X.shape}: give a matrix of rows and features"
             )
         self.row, self.feature = (
             X.dims[::-1] if X.dims[1] == "row" or X.dims[0] == "feature" else X.dims
@@ -160,10 +164,15 @@ class _Variables:
             if dataset[name].dims != (self.row,):
                 raise DataError(
                     f"expected {name!r} over the dimension {self.row!r} alone, found "
-                    f"{dataset[name].dims}"
+                    f"{dataset[name].dims}: give one value per row"
                 )
         self._design, self._vectors = design, vectors
-        self.row_id = row_id if row_id is not None and row_id in dataset else None
+        self.row_id = None if row_id == ROW_ID and row_id not in dataset else row_id
+        if self.row_id is not None and self.row_id not in dataset:
+            raise DataError(
+                f"expected the row ids {row_id!r} in the dataset, found none: name others with "
+                "row_id=, or row_id=None"
+            )
         if self.row_id is not None:
             self._require_ids(dataset[self.row_id], vectors)
         used = [design, *vectors, *([] if self.row_id is None else [self.row_id])]

@@ -105,7 +105,7 @@ def run(
         return _run_there(task, blocks, scheduler, progress)
     raise ConfigError(
         "expected a scheduler None, 'sync', a positive number of threads, 'tcp://HOST:PORT' or a "
-        f"distributed.Client, found {repr(scheduler)[:100]}"
+        f"distributed.Client, found {repr(scheduler)[:100]}: give one of them"
     )
 
 

@@ -147,7 +147,12 @@ def ingest(
     """
     started = monotonic()
     if layout != "local":
-        raise ConfigError(f"expected the layout 'local', found {layout!r}")
+        raise ConfigError(f"expected the layout 'local', found {layout!r}: leave it out")
+    if progress is not None and not callable(progress):
+        raise ConfigError(
+            f"expected progress to be a function, found {progress!r}: leave it out, or give one, "
+            "such as print"
+        )
     options = Options(
         formula=formula,
         response=response,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, Final
 
 import numpy as np
@@ -90,7 +91,9 @@ def make_members(columns: int, dtypes: Mapping[str, str | None]) -> tuple[Member
             continue
         if kind not in MEMBER_DTYPES[name]:
             allowed = ", ".join(MEMBER_DTYPES[name])
-            raise ConfigError(f"expected the dtype of {name} among {allowed}, found {kind}")
+            raise ConfigError(
+                f"expected the dtype of {name} among {allowed}, found {kind}: choose one of them"
+            )
         members.append(Member(name, kind, columns if name == "X" else None))
     return tuple(members)
 
@@ -166,8 +169,11 @@ def round_chunk_rows(rows: int) -> int:
     ConfigError
         If ``rows`` is not positive.
     """
-    if rows < 1:
-        raise ConfigError(f"expected at least 1 row per chunk, found {rows}: omit chunk_rows")
+    if isinstance(rows, bool) or not isinstance(rows, Integral) or rows < 1:
+        raise ConfigError(
+            f"expected a whole number of rows per chunk, at least 1, found {rows!r}: "
+            "omit chunk_rows"
+        )
     return -(-rows // ROW_MULTIPLE) * ROW_MULTIPLE
 
 

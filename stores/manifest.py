@@ -86,15 +86,22 @@ def read_manifest(root: Path) -> Manifest:
         )
     document = parse_json(read_small(root, MANIFEST), what)
     if document.get("format") != FORMAT or not isinstance(document.get("objects"), dict):
-        raise StoreError(f"expected format {FORMAT} in {what}: made by another version?")
+        raise StoreError(
+            f"expected format {FORMAT} in {what}, found {repr(document.get('format'))[:40]}: "
+            "make the store again, or use the version that made it"
+        )
     entries = {}
     for key, value in document["objects"].items():
         if not (isinstance(value, list) and len(value) == 2 and all(map(_is_count, value))):
-            raise StoreError(f"expected [size, crc32c] for {key[:100]!r} in {what}")
+            raise StoreError(
+                f"expected [size, crc32c] for {key[:100]!r} in {what}: copy or make the store again"
+            )
         entries[key] = Entry(*value)
     manifest = make_manifest(entries)
     if document.get("fingerprint") != manifest.fingerprint:
-        raise StoreError(f"{what} contradicts its fingerprint: copy or make the store again")
+        raise StoreError(
+            f"expected {what} with its own fingerprint, found another: copy or make the store again"
+        )
     return manifest
 
 

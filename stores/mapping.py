@@ -112,4 +112,4 @@ def _map(address: int | None, size: int, protection: int, flags: int, descriptor
             f"cannot map {size} bytes: {os.strerror(code)}; raise vm.max_map_count and "
             "'ulimit -v', or make the store again with a larger --chunk-rows"
         )
-    raise StorageIOError(f"cannot map {size} bytes of a chunk: {os.strerror(code)}")
+    raise StorageIOError(f"cannot map {size} bytes of a chunk: {os.strerror(code)}; check the disk")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from streammc.docstrings import documented
-from streammc.errors import DataError
+from streammc.errors import ConfigError, DataError
 from streammc.protocols import Index, PassTask, Vector
 from streammc.stores.blocks import MemoryBlock
 from streammc.stores.layout import (
@@ -195,14 +195,21 @@ def from_arrays(
     matrix = _numbers(X, "X", 2)
     rows, columns = matrix.shape
     if rows < 1 or not 0 < columns <= MAX_FEATURES:
-        raise DataError(f"expected at least one row and column in X, found shape {matrix.shape}")
-    names = (
-        [f"x{column}" for column in range(columns)]
-        if feature_names is None
-        else [str(name) for name in feature_names]
-    )
-    if len(names) != columns or len(set(names)) != columns:
-        raise DataError(f"expected {columns} different feature_names, found {names[:20]!r}")
+        raise DataError(
+            f"expected at least one row and column in X, found shape {matrix.shape}"
+            ": check the array"
+        )
+    names = given_names(feature_names, columns)
+    if len(set(names)) != columns:
+        raise DataError(
+            f"expected {columns} different feature_names, found {names[:20]!r}"
+            ": give one name per column"
+        )
+    if not (response is None or isinstance(response, str)):
+        raise ConfigError(
+            f"expected the name of the response as text, found {type(response).__name__}: pass "
+            "its values as y"
+        )
     check_finite(matrix, names)
     vectors: list[NDArray[Any]] = []
     given = {"y": y, "offset": offset, "weight": weight, "trials": trials}
@@ -212,7 +219,10 @@ def from_arrays(
             continue
         vector = _numbers(value, label, 1)
         if vector.shape[0] != rows:
-            raise DataError(f"expected {rows} values of {label}, as X has, found {vector.shape[0]}")
+            raise DataError(
+                f"expected {rows} values of {label}, as X has, found {vector.shape[0]}"
+                ": pass one value per row"
+            )
         check_finite(vector[:, np.newaxis], [label])
         vectors.append(vector.astype(np.float64) if label != "y" else vector)
     response_values, offsets, weights = weighted(*vectors)
@@ -243,14 +253,47 @@ def from_arrays(
     return MemoryStore(matrix, response_values, offsets, weights, attributes, chunk, ids)
 
 
+def given_names(names: Sequence[str] | None, columns: int) -> list[str]:
+    """Return a name per column of a matrix: ``x0``, ``x1``, ... where none are given.
+
+    Raises
+    ------
+    DataError
+        If there are more or fewer than columns.
+    """
+    if names is None:
+        return [f"x{column}" for column in range(columns)]
+    if isinstance(names, str | bytes) or not isinstance(names, Iterable):
+        raise DataError(
+            f"expected {columns} feature_names, found {names!r}: give a list with one per column"
+        )
+    found = [str(name) for name in names]
+    if len(found) != columns:
+        raise DataError(
+            f"expected {columns} feature_names, found {len(found)}: give one name per column"
+        )
+    return found
+
+
 def _numbers(value: ArrayLike, label: str, ndim: int) -> NDArray[Any]:
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError):
+        raise DataError(
+            f"expected {label} with {ndim} dimensions, found rows of different lengths: "
+            "make them equal"
+        ) from None
     if array.ndim != ndim:
-        raise DataError(f"expected {label} with {ndim} dimensions, found shape {array.shape}")
+        raise DataError(
+            f"expected {label} with {ndim} dimensions, found shape {array.shape}: reshape it"
+        )
     if array.dtype.kind not in "biuf":
         raise DataError(f"expected numbers in {label}, found dtype {array.dtype}: encode them")
     if array.dtype.kind in "iu" and array.size and max(-int(array.min()), int(array.max())) > 2**53:
-        raise DataError(f"expected integers up to 2**53 in {label}: float64 would round others")
+        raise DataError(
+            f"expected integers up to 2**53 in {label}, found larger ones, which float64 would "
+            "round: rescale them"
+        )
     keep = (np.float32, np.float64) if ndim == 2 else (np.float64,)
     return np.ascontiguousarray(array, None if array.dtype in keep else np.float64)
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from streammc.docstrings import documented
-from streammc.errors import DataError
+from streammc.errors import ConfigError, DataError
 from streammc.protocols import Matrix, Vector
 from streammc.stores.columns import INTERCEPT
 from streammc.stores.faults import Faults
@@ -51,6 +51,11 @@ def encode_rows(attributes: Mapping[str, Any], table: Any) -> Iterator[NewRows]:
         If a column does not exist, or a value is missing, infinite, no level of the fitted
         formula or outside of its bounds: the message names column, row and value.
     """
+    if not isinstance(attributes, Mapping) or not {"formula", "features"} <= {*attributes}:
+        raise ConfigError(
+            f"expected the attributes of a store, found {type(attributes).__name__}: "
+            "pass store.attributes"
+        )
     document = attributes["formula"]
     names = [name for name in attributes["features"] if name != INTERCEPT]
     offset = attributes.get("offset")
@@ -62,7 +67,9 @@ def encode_rows(attributes: Mapping[str, Any], table: Any) -> Iterator[NewRows]:
         used = design.terms.columns
         others = [] if design.terms.offsets or not offset else [offset]
     if not used:
-        raise DataError("expected a store with features, found the intercept alone")
+        raise DataError(
+            "expected a store with features, found the intercept alone: make it with features"
+        )
     with tempfile.TemporaryDirectory(prefix="streammc-") as folder:
         rows = FormulaRows(open_table(table), used, others, Path(folder) / "table")
         rows.check_kinds(design)

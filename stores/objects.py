@@ -27,6 +27,7 @@ from streammc.errors import (
     StoreError,
     StreammcError,
 )
+from streammc.trace.local_path import given_path
 
 Bytes = NDArray[np.uint8]
 
@@ -35,7 +36,6 @@ _PIECE: Final = 8 << 20
 _CACHED: Final = 1 << 20
 """Read, then checksummed: the second finds in a cache what the first has written."""
 _FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-_SCHEME: Final = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
 def local_path(path: str | os.PathLike[str]) -> Path:
@@ -46,18 +46,7 @@ def local_path(path: str | os.PathLike[str]) -> Path:
     ConfigError
         If it is a URL (whose credentials are not repeated) or cannot be a path.
     """
-    if not isinstance(path, str | os.PathLike):
-        raise ConfigError(f"expected a path, found {type(path).__name__}")
-    text = os.fspath(path)
-    scheme = _SCHEME.match(text)
-    if scheme:
-        raise ConfigError(
-            f"expected a path on this machine, found a URL {scheme.group(1)}://...: "
-            "copy the data to a local disk"
-        )
-    if not text or "\0" in text:
-        raise ConfigError(f"expected a path, found {text[:200]!r}: give the path of a store")
-    return Path(os.path.abspath(text))
+    return Path(os.path.abspath(given_path(path)))
 
 
 def translate(error: OSError, what: str) -> StreammcError:
@@ -70,7 +59,7 @@ def translate(error: OSError, what: str) -> StreammcError:
     if error.errno in (errno.EACCES, errno.EPERM):
         return AccessError(f"expected to read {what}: {reason}; check the permissions")
     if error.errno == errno.ENOMEM:
-        return OutOfMemoryError(f"no memory to read {what}: {reason}")
+        return OutOfMemoryError(f"no memory to read {what}: {reason}; free memory")
     return StorageIOError(f"cannot read {what}: {reason}; check the disk")
 
 
@@ -184,7 +173,10 @@ def _fill(descriptor: int, into: Bytes, what: str) -> None:
         while done < into.nbytes:
             count = os.readv(descriptor, [view[done:]])
             if count == 0:
-                raise StoreError(f"expected {into.nbytes - done} more bytes in {what}: truncated")
+                raise StoreError(
+                    f"expected {into.nbytes - done} more bytes in {what}: truncated"
+                    "; copy or make the store again"
+                )
             done += count
     except OSError as error:
         raise translate(error, what) from error
@@ -200,6 +192,7 @@ def read_small(root: Path, key: str, limit: int = MAX_JSON_BYTES) -> bytes:
     if size > limit:
         raise StoreError(
             f"expected at most {limit} bytes in {key!r} of store {str(root)!r}, found {size}"
+            ": copy or make the store again"
         )
     content = np.empty(size, np.uint8)
     read_object(root, key, content)
@@ -225,7 +218,10 @@ def parse_json(content: bytes, what: str) -> dict[str, Any]:
         reason = re.sub(r"\s+", " ", reason)[:200]
         raise StoreError(f"expected JSON in {what}, found {reason}: make it again") from error
     if not isinstance(document, dict):
-        raise StoreError(f"expected a JSON object in {what}, found {type(document).__name__}")
+        raise StoreError(
+            f"expected a JSON object in {what}, found {type(document).__name__}"
+            ": copy or make the store again"
+        )
     return document
 
 
@@ -255,7 +251,9 @@ def require_directory(path: Path) -> None:
         # Otherwise what is inside would look absent rather than forbidden.
         effective = os.access in os.supports_effective_ids
         if not os.access(path, os.R_OK | os.X_OK, effective_ids=effective):
-            raise AccessError(f"expected to read {str(path)!r}: permission denied")
+            raise AccessError(
+                f"expected to read {str(path)!r}: permission denied; change its permissions"
+            )
     except OSError as error:
         if isinstance(error, StreammcError):
             raise
@@ -264,7 +262,11 @@ def require_directory(path: Path) -> None:
                 f"expected a store at {str(path)!r}, found nothing: check the path"
             ) from error
         if error.errno == errno.ENAMETOOLONG:
-            raise ConfigError("expected a path, found a name that is too long") from error
+            raise ConfigError(
+                "expected a path, found a name that is too long: give a shorter one"
+            ) from error
         if error.errno == errno.ENOTDIR:
-            raise StoreError(f"expected a store at {str(path)!r}: a parent is a file") from error
+            raise StoreError(
+                f"expected a store at {str(path)!r}: a parent is a file; check the path"
+            ) from error
         raise translate(error, repr(str(path))) from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -43,12 +43,23 @@ class Options:
     """Attributes of a store: its columns, formula as fitted, and standardisation."""
 
     def __post_init__(self) -> None:
+        named = self.features is None or isinstance(self.features, str | Iterable)
+        if not named:
+            raise ConfigError(
+                f"expected the names of columns as features, found {self.features!r}: give a list"
+            )
         if isinstance(self.seed, bool) or not isinstance(self.seed, (int, np.integer)):
-            raise ConfigError(f"expected an integer as seed, found {self.seed!r}")
+            raise ConfigError(
+                f"expected an integer as seed, found {self.seed!r}: give a whole number"
+            )
         if not 0 <= self.seed < 2**64:
-            raise ConfigError(f"expected a seed from 0 to 2**64 - 1, found {self.seed}")
+            raise ConfigError(
+                f"expected a seed from 0 to 2**64 - 1, found {self.seed}: choose another"
+            )
         if self.dtype not in ("float32", "float64"):
-            raise ConfigError(f"expected the dtype float32 or float64, found {self.dtype!r}")
+            raise ConfigError(
+                f"expected the dtype float32 or float64, found {self.dtype!r}: choose one of them"
+            )
 
 
 def unscored(options: Options, table: Table) -> Options | None:

@@ -253,7 +253,7 @@ class Prepared:
             lost = f"{found.n_dropped} rows, all with missing values" * bool(found.n_dropped)
             raise DataError(
                 f"expected at least one row in {self._table.sources[0].label}, "
-                f"found {lost or 'none'}"
+                f"found {lost or 'none'}: check the file"
             )
         return found
 
@@ -282,7 +282,10 @@ class Prepared:
         for name, what in ((self.columns.weight, "weight"), (self.columns.trials, "count")):
             index = self.columns.index(name)
             if index is not None and found.maximum[index] == 0:
-                raise DataError(f"expected a positive {what} in {name!r}, found only 0")
+                raise DataError(
+                    f"expected a positive {what} in {name!r}, found only 0"
+                    ": check the column, or leave it out"
+                )
         # Scaled, or refused below where float32 cannot hold them.
         keeps = options.dtype == "float64" and not options.standardize
         scaled = 0 if keeps else len(self.columns.features)

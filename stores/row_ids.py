@@ -122,11 +122,19 @@ def in_memory(values: Any, n_rows: int) -> NDArray[Any]:
 
     given = np.asarray(values)
     if given.shape != (n_rows,):
-        raise DataError(f"expected {n_rows} values of row_id, as X has, found shape {given.shape}")
+        raise DataError(
+            f"expected {n_rows} values of row_id, as X has, found shape {given.shape}"
+            ": pass one id per row"
+        )
     faults, locate = Faults(), "row {} of the arrays, counted from 0".format
     if given.dtype.kind not in "iufU":
         given = given.astype(object)
-    array = pa.array(given, from_pandas=True)
+    try:
+        array = pa.array(given, from_pandas=True)
+    except (ValueError, TypeError, OverflowError):
+        raise DataError(
+            f"expected integers or text as row_id, found {type(given[0]).__name__}: convert it"
+        ) from None
     found = _converted(array, faults, locate)
     if found is None:
         raise DataError(f"expected integers or text as row_id, found {array.type}: convert it")

@@ -131,10 +131,13 @@ class MemoryRows:
         rows = starts.size * unit_rows
         if unit_rows < 1 or out.X.shape != (rows, self.n_features):
             raise ConfigError(
-                f"expected out.X of shape {(rows, self.n_features)}, found {out.X.shape}"
+                f"expected out.X of shape {(rows, self.n_features)}, found {out.X.shape}: pass one"
             )
         if any(vector.shape != (rows,) for vector in out[1:]):
-            raise ConfigError(f"expected out.y, out.offset and out.weight of shape {(rows,)}")
+            raise ConfigError(
+                f"expected out.y, out.offset and out.weight of shape {(rows,)}, found others: "
+                "pass arrays of that shape"
+            )
         gather_rows(*self.arrays, self.n_rows, starts, unit_rows, *out)
 
     def will_need(self, starts: Index, unit_rows: int) -> None:

@@ -72,7 +72,7 @@ def weighted(
     find_weight_faults(faults, "weight", 0, weight)
     if trials.size:
         if not y.size:
-            raise ConfigError("expected the successes as y with trials, found no y")
+            raise ConfigError("expected the successes as y with trials, found no y: pass y")
         find_trial_faults(faults, ("y", "trials"), 0, y, trials)
     faults.refuse(lambda row: f"row {row} of the arrays, counted from 0")
     if trials.size:
@@ -80,5 +80,5 @@ def weighted(
         find_weight_faults(faults, "trials", 0, weight)
         faults.refuse(lambda row: f"row {row} of the arrays, counted from 0")
     if weight.size and not weight.any():
-        raise DataError("expected a positive weight in some row, found only 0")
+        raise DataError("expected a positive weight in some row, found only 0: check the weights")
     return y, offset, weight

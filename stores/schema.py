@@ -95,7 +95,10 @@ def check_attributes(attributes: dict[str, Any], what: str) -> None:
     def require(key: str, good: bool, expected: str) -> None:
         if not good:
             found = repr(attributes.get(key))[:100]
-            raise StoreError(f"expected {expected} as {key!r} in {what}, found {found}")
+            raise StoreError(
+                f"expected {expected} as {key!r} in {what}, found {found}"
+                ": make the store again, or use the version that made it"
+            )
 
     version = attributes.get("format")
     require("format", version == FORMAT and type(version) is int, f"{FORMAT}")
@@ -139,13 +142,16 @@ def _numbers(values: Any, length: int) -> bool:
 
 def _attributes(group: dict[str, Any], root: Path) -> dict[str, Any]:
     if group.get("zarr_format") != 3 or group.get("node_type") != "group":
-        raise StoreError(f"expected a zarr v3 group in {str(root)!r}: not a streammc store")
+        raise StoreError(
+            f"expected a zarr v3 group in {str(root)!r}, found none: not a streammc store; "
+            "make one with 'streammc ingest'"
+        )
     outer = group.get("attributes")
     attributes = outer.get(ATTRIBUTE) if isinstance(outer, dict) else None
     if not isinstance(attributes, dict):
         raise StoreError(
-            f"expected the attribute {ATTRIBUTE!r} in {str(root)!r}: not a streammc store; "
-            "make one with 'streammc ingest'"
+            f"expected the attribute {ATTRIBUTE!r} in {str(root)!r}, found none: "
+            "not a streammc store; make one with 'streammc ingest'"
         )
     check_attributes(attributes, f"{METADATA!r} of store {str(root)!r}")
     return attributes
@@ -219,5 +225,5 @@ def _same(found: dict[str, Any], expected: dict[str, Any], root: Path, key: str)
 def _wrong(root: Path, key: str, field: str, expected: Any, found: Any) -> StoreError:
     return StoreError(
         f"expected {str(expected)[:100]} as {field!r} in {key!r} of store {str(root)!r}, "
-        f"found {repr(found)[:100]}: not a store of this version, or damaged"
+        f"found {repr(found)[:100]}: copy or make the store again, with one version"
     )

@@ -121,7 +121,9 @@ def simulate(
         ("threads", threads, 1, 2**16),
     ):
         if type(value) is not int or not low <= value <= high:
-            raise ConfigError(f"expected {name} between {low} and {high}, found {value!r}")
+            raise ConfigError(
+                f"expected {name} between {low} and {high}, found {value!r}: give one in this range"
+            )
     theta = family.truth(dim, stream(seed, 0, Role.SIMULATE), intercept)
     record: dict[str, Any] = {"kind": kind, "seed": seed, "theta": theta.tolist()}
     record |= family.facts(dim)

@@ -76,7 +76,7 @@ class Regression:
         if intercept is not None and not -30.0 <= intercept <= self.most:
             raise ConfigError(
                 f"expected an intercept between -30 and {self.most:g} for this kind, found "
-                f"{intercept!r}"
+                f"{intercept!r}: give one in this range"
             )
         theta = rng.normal(0.0, min(0.5, self.spread / np.sqrt(max(dim - 1, 1))), dim)
         theta[0] = self.intercept if intercept is None else intercept
@@ -142,7 +142,9 @@ class Mixture:
         """Return (0, 1) of the tied means, or means that are N(0, 3^2)."""
         _no_intercept(intercept)
         if self.tied and dim != 1:
-            raise ConfigError(f"expected dim 1, found {dim}: tied means are of one column")
+            raise ConfigError(
+                f"expected dim 1, found {dim}: tied means are of one column, give --dim 1"
+            )
         return np.array([0.0, 1.0]) if self.tied else rng.normal(0.0, 3.0, _COMPONENTS * dim)
 
     def draw(self, theta: Vector, Z: NDArray[np.float32], rng: np.random.Generator) -> None:

@@ -173,7 +173,7 @@ def open_table(sources: Any) -> Table:
     """
     given = list(sources) if isinstance(sources, (list, tuple)) else [sources]
     if not given:
-        raise ConfigError("expected at least one file or table to ingest, found none")
+        raise ConfigError("expected at least one file or table to ingest, found none: name one")
     opened: list[Source] = []
     for item in given:
         if isinstance(item, (str, os.PathLike)):
@@ -199,7 +199,9 @@ def translate_input(error: OSError, label: str) -> StreammcError:
     if error.errno in (errno.EACCES, errno.EPERM):
         return AccessError(f"expected to read {label}: {reason}; check the permissions")
     if error.errno == errno.ENAMETOOLONG:
-        return ConfigError("expected the path of a file, found a name that is too long")
+        return ConfigError(
+            "expected the path of a file, found a name that is too long: give a shorter one"
+        )
     return StorageIOError(f"cannot read {label}: {reason}; check the disk")
 
 
@@ -251,7 +253,7 @@ def _expand(path: str | bytes) -> list[str]:
         if os.path.lexists(os.path.join(text, "zarr.json")):
             found = found_at(text)
             if found is None or found.kind == STORE:
-                what = "a zarr store: it needs no ingesting"
+                what = "a zarr store: it needs no ingesting, use it as it is"
             else:
                 what = f"{with_article(found.kind)}: give CSV, Parquet or Arrow files"
             raise DataError(f"expected a table in {text!r}, found {what}")
@@ -260,7 +262,7 @@ def _expand(path: str | bytes) -> list[str]:
         raise translate_input(error, repr(text)) from error
     files = [str(entry) for entry in entries if entry.name[0] not in "._"]
     if not files:
-        raise DataError(f"expected files in the directory {text!r}, found none")
+        raise DataError(f"expected files in the directory {text!r}, found none: check the path")
     folder = next((file for file in files if os.path.isdir(file)), None)
     if folder is not None:
         raise DataError(
@@ -276,7 +278,9 @@ def _open_file(path: str) -> Source:
 
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
-            raise DataError(f"expected a regular file at {path!r}, found a pipe or device")
+            raise DataError(
+                f"expected a regular file at {path!r}, found a pipe or device: save it as a file"
+            )
         with open(path, "rb") as file:
             magic = file.read(8)
         if magic[:4] == b"PAR1":

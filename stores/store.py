@@ -193,7 +193,7 @@ class Store:
         if stamps.shape != now.shape:
             raise StoreError(
                 f"expected stamps of {now.shape[0]} objects of store {self.address!r}, "
-                f"found {stamps.shape[0]}: they belong to another store"
+                f"found {stamps.shape[0]}: they belong to another store; open the store again"
             )
         changed = np.any(now != stamps, axis=1)
         for position, (key, entry) in enumerate(self.manifest.entries.items()):

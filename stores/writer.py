@@ -206,6 +206,7 @@ class StoreWriter:
             if chunk < 0 or chunk in self._written or not 0 < rows <= self.chunk_rows:
                 raise ConfigError(
                     f"expected 1 to {self.chunk_rows} rows of a new chunk, found {rows} of {chunk}"
+                    ": put chunks of that size"
                 )
             self._written[chunk] = rows
             self.n_rows += rows
@@ -238,7 +239,10 @@ class StoreWriter:
             If the disk is full or refuses.
         """
         if self.n_rows == 0:
-            raise DataError(f"expected at least one row for store {str(self.path)!r}, found none")
+            raise DataError(
+                f"expected at least one row for store {str(self.path)!r}, found none"
+                ": put a chunk first"
+            )
         if self._filled:
             self._flush()
         self._check_chunks()
@@ -305,7 +309,10 @@ class StoreWriter:
         try:
             text = json.dumps(document, allow_nan=False, indent=1, ensure_ascii=True)
         except (TypeError, ValueError) as error:
-            raise StoreError(f"expected JSON as attributes of a store: {error}") from error
+            raise StoreError(
+                f"expected JSON as attributes of a store: {error}"
+                "; pass numbers, text, lists and mappings"
+            ) from error
         self._put(key, text.encode() + b"\n")
 
     def _put(self, key: str, content: bytes | NDArray[np.uint8], cached: bool = True) -> None:

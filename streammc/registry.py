@@ -101,7 +101,9 @@ def model_at(address: str) -> Callable[..., Any]:
             "module, or put that folder into PYTHONPATH"
         ) from None
     if not callable(builder):
-        raise ConfigError(f"expected a function at {address!r}, found {type(builder).__name__}")
+        raise ConfigError(
+            f"expected a function at {address!r}, found {type(builder).__name__}: name one"
+        )
     return builder
 
 

@@ -87,10 +87,12 @@ def correction(sigma: float, kind: str = OPTIMAL) -> Correction:
     if not 0.0 < sigma < LARGEST_SIGMA:
         raise ConfigError(
             f"sigma must be above 0 and below pi / sqrt(3) = {LARGEST_SIGMA:.4f}, the standard "
-            f"deviation of the logistic distribution; found {sigma!r}"
+            f"deviation of the logistic distribution, found {sigma!r}; give a number in this range"
         )
     if kind not in KINDS:
-        raise ConfigError(f"correction must be one of {', '.join(KINDS)}, found {kind!r}")
+        raise ConfigError(
+            f"correction must be one of {', '.join(KINDS)}, found {kind!r}: choose one of them"
+        )
     cells = _cells(sigma, kind)
     return Correction(sigma, table_of(cells), worst(cells, sigma))
 

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -133,6 +134,7 @@ def compute(
     require_rows(model)
     model = resolved(model, dataset)
     dataset = tempered(dataset, Schedule.parse(temperature).final)
+    _check_sizes(candidate_rows=candidate_rows, memory_limit=memory_limit)
     theta, table, labels = check_request(dataset, model, order, passes, theta_star)
     cost = announce(dataset, model, passes=passes, scheduler=scheduler, phases=phases)
     cap = max(0, min(candidate_rows, memory_limit // (8 * (dataset.n_features + 3))))
@@ -272,9 +274,9 @@ def require_rows(model: Model) -> None:
     """Raise ConfigError where the likelihood is no product over rows: no pass can add it up."""
     if model.joint is not None:
         raise ConfigError(
-            f"the model {model.name!r} has one likelihood for all rows together, which no pass and "
-            "no other sampler can add up row by row: sample it with pt, tt, spt or stt (--sampler "
-            "pt), without covariance=laplace"
+            f"expected a likelihood of single rows, found one of all rows together in the model "
+            f"{model.name!r}, which no pass can add up: sample it with pt, tt, spt or stt "
+            "(--sampler pt), without covariance=laplace"
         )
 
 
@@ -282,10 +284,12 @@ def check_request(
     dataset: Dataset, model: Model, order: int, passes: int | None, theta_star: Vector | None
 ) -> tuple[Vector | None, Matrix, tuple[str, ...]]:
     """Return first centre, prior table and labels, or say what cannot be computed."""
-    if order not in (0, 1, 2):
+    if isinstance(order, bool) or order not in (0, 1, 2):
         raise ConfigError(f"expected order 0, 1 or 2, found {order!r}; choose 2 if in doubt")
-    if passes is not None and passes < 1:
-        raise ConfigError(f"expected passes >= 1, found {passes}; leave it out to certify")
+    if passes is not None and not _whole(passes, 1):
+        raise ConfigError(
+            f"expected a whole number of passes >= 1, found {passes!r}; leave it out to certify"
+        )
     if dataset.n_rows < 1:
         raise ModelError(f"expected rows, found none in {dataset.address}; ingest a table first")
     if dataset.response is None and (model.n_linear > 0 or model.joint is not None):
@@ -306,13 +310,33 @@ def check_request(
         )
     if theta_star is None:
         return None, table, labels
-    theta = np.array(theta_star, dtype=np.float64)
+    try:
+        theta = np.array(theta_star, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ConfigError(
+            f"expected theta_star of {len(labels)} finite numbers, found "
+            f"{type(theta_star).__name__}; give one number for each parameter"
+        ) from None
     if theta.shape != (len(labels),) or not np.all(np.isfinite(theta)):
         raise ConfigError(
             f"expected theta_star of {len(labels)} finite numbers, found shape {theta.shape}; "
             f"the parameters are {', '.join(labels[:6])}{', ...' if len(labels) > 6 else ''}"
+            "; give one number for each"
         )
     return theta, table, labels
+
+
+def _whole(value: object, least: int) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
+
+
+def _check_sizes(**sizes: object) -> None:
+    for name, value in sizes.items():
+        if not _whole(value, 1):
+            raise ConfigError(
+                f"expected {name} as a whole number of at least 1, found {value!r}; leave it out "
+                "for the default"
+            )
 
 
 def _at(sums: BlockSums, theta: Vector, table: Matrix) -> Point:

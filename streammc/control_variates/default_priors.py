@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
+from streammc.control_variates.kinds import check_kinds
 from streammc.control_variates.subset import draw_subset
 from streammc.docstrings import documented
 from streammc.errors import ConfigError
@@ -34,7 +35,13 @@ def resolved(model: M, dataset: Dataset) -> M:
         A model.
     dataset
         The rows that it will be fitted to.
+
+    Raises
+    ------
+    ConfigError
+        If one of them is of another kind.
     """
+    check_kinds(dataset, model)
     given: Any = model
     while isinstance(dataset, Tempered):
         dataset = dataset.dataset

@@ -235,7 +235,7 @@ class ControlVariates:
         from streammc.trace.arrays import write_arrays
 
         arrays, meta = self.to_arrays()
-        write_arrays(Path(path), arrays, meta)
+        write_arrays(path, arrays, meta)
 
     @classmethod
     def open(
@@ -259,7 +259,7 @@ class ControlVariates:
                 "'streammc summarize'"
             )
         kinds.refuse_other_kind(path, kinds.CONTROL_VARIATES)
-        result = cls.from_arrays(*read_arrays(Path(path)))
+        result = cls.from_arrays(*read_arrays(path))
         result.require(dataset, model, f"control variates {str(path)!r}")
         return result
 

@@ -27,19 +27,35 @@ _MARKS: Final = {
 """An attribute of each kind, and what to expect."""
 
 
-def check_kinds(store: object, model: object = None, sampler: object = None) -> None:
-    """Refuse what is of another kind; ``None`` is left to the caller.
+def check_kinds(store: object, *model: object, sampler: object = None) -> None:
+    """Refuse a data set, a model or a sampler of another kind; no sampler is right.
 
     Raises
     ------
     ConfigError
         Saying what was expected, what was found, and how to make one of the other.
     """
-    for kind, found in (("data set", store), ("model", model), ("sampler", sampler)):
+    given = [("data set", store), *(("model", each) for each in model)]
+    for kind, found in given if sampler is None else [*given, ("sampler", sampler)]:
         mark, expected = _MARKS[kind]
-        if found is None or (hasattr(found, mark) and not isinstance(found, type)):
+        if hasattr(found, mark) and not isinstance(found, type):
             continue
         raise ConfigError(f"expected {expected}, found {type(found).__name__}{_hint(kind, found)}")
+
+
+def check_control_variates(found: object) -> None:
+    """Refuse control variates of another kind, such as their path.
+
+    Raises
+    ------
+    ConfigError
+        If they are none.
+    """
+    if found is not None and not hasattr(found, "theta_star"):
+        raise ConfigError(
+            f"expected control variates, found {type(found).__name__}: pass what "
+            "streammc.control_variates(store, model) returned"
+        )
 
 
 def check_progress(progress: object) -> None:
@@ -61,7 +77,7 @@ def _hint(kind: str, found: object) -> str:
     if kind == "data set" and isinstance(found, str | os.PathLike):
         return f": write streammc.open_store({os.fspath(found)!r})"
     if kind == "data set" and hasattr(found, "columns"):
-        return ": streammc.from_table(table, response=...) makes one, with like= one for prediction"
+        return ": call streammc.from_table(table, response=...), with like= for prediction"
     if callable(found):
         return ": call it, name()"
-    return ""
+    return ": pass one"

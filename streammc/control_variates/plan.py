@@ -211,7 +211,9 @@ def plan(
         blocks = n_blocks or MOST_BLOCKS
         variance_target = signs.variance_target(cv.dim, blocks) if factor_units else VARIANCE_TARGET
     if not variance_target > 0.0:
-        raise ConfigError(f"expected variance_target > 0, found {variance_target}; 0.1 is usual")
+        raise ConfigError(
+            f"expected variance_target > 0, found {variance_target}; give one such as 0.1"
+        )
     most = min(memory_limit // (8 * (dataset.n_features + 3)), n) if certainty else 0
     edge = signs.edge(cv.dim, cv.order) if factor_units else None
     bounds = Bounds(variance_target, subsample_size, most, edge)

@@ -75,9 +75,9 @@ def unequal(relative: NDArray[np.float32]) -> str:
 def refusal(certain: int, sampled: float, n_rows: int, order: int, name: str) -> str:
     """Return why the subsampling of sampler ``name`` cannot be right, and what to do."""
     message = (
-        f"{name} needs {count(certain + sampled)} rows an iteration ({certain} certainty rows "
-        f"and {count(sampled)} sampled) to be right here, more than half of the {n_rows} rows; "
-        "use --sampler hmc"
+        f"{name} needs at most half of the {n_rows} rows an iteration to be worth it, found "
+        f"{count(certain + sampled)} to be right here ({certain} certainty rows and "
+        f"{count(sampled)} sampled); use --sampler hmc"
     )
     if order == 2:
         return message
@@ -97,17 +97,18 @@ def leaves(fault: str, given: bool) -> str:
     """
     remedy = ", or a larger --subsample-size, or leave it out" if given else ""
     return (
-        f"hmc-ecs samples a density that leaves the posterior {fault}: the variance of the "
-        f"log-likelihood estimate is not small against its units there; use --sampler hmc{remedy}"
+        f"expected hmc-ecs to sample the posterior, found a density that leaves the posterior "
+        f"{fault}: the variance of the log-likelihood estimate is not small against its units "
+        f"there; use --sampler hmc{remedy}"
     )
 
 
 def unsigned(rows: int, mean_sign: float, least: float) -> str:
     """Return why the sign of a product would say nothing, and what to do."""
     return (
-        f"hmc-ecs-signed with {rows} rows would have a mean sign of {mean_sign:.2g}, under "
-        f"{least:g}: its errors would be unbounded; use a larger --subsample-size, a smaller "
-        "minibatch, or hmc"
+        f"hmc-ecs-signed needs a mean sign of at least {least:g}, found {mean_sign:.2g} predicted "
+        f"with {rows} rows: its errors would be unbounded; use a larger --subsample-size, a "
+        "smaller minibatch, or hmc"
     )
 
 

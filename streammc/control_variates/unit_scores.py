@@ -197,8 +197,8 @@ def unit_scores(
     n_units = -(-n // unit_rows)
     if n_units * TABLE_BYTES > MEMORY_LIMIT:
         raise RefusedError(
-            f"probabilities='scores' keeps {TABLE_BYTES} bytes a unit, for at most "
-            f"{MEMORY_LIMIT // TABLE_BYTES} units, found {n_units}; sample runs of rows "
+            f"expected at most {MEMORY_LIMIT // TABLE_BYTES} units with probabilities='scores', "
+            f"which keeps {TABLE_BYTES} bytes a unit, found {n_units}; sample runs of rows "
             f"(--unit-rows {-(-n * TABLE_BYTES // MEMORY_LIMIT)} or more), or leave the option out"
         )
     scoring, judging = covering_draws(scoring_draws(n), cv.dim, 5), JUDGING_DRAWS

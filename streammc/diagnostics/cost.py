@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streammc.diagnostics.arrays import numbers
 from streammc.docstrings import documented
 
 _FEWEST_DRAWS = 4
@@ -45,6 +46,7 @@ def inefficiency(draws: NDArray[np.float64]) -> float | None:
     """
     from arviz_stats.base import array_stats
 
+    draws = numbers("draws", draws, 2)
     known = draws.shape[1] >= _FEWEST_DRAWS and np.isfinite(draws).all()
     if not known or not draws.min() < draws.max():
         return None

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from streammc.diagnostics.r_hat import r_hat
 from streammc.diagnostics.signed import require_no_sign, signed_statistics
 from streammc.docstrings import documented
+from streammc.errors import ConfigError
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -54,6 +55,11 @@ def summarize(tree: xr.DataTree, *, plain: bool = False) -> dict[str, Statistics
     StreammcError
         If a plain summary is asked for and a sign is negative.
     """
+    if "posterior" not in getattr(tree, "children", ()):
+        raise ConfigError(
+            f"expected a tree with a group 'posterior', found {type(tree).__name__}: "
+            "pass what streammc.open_run(path) returned"
+        )
     theta, labels = draws_and_labels(tree)
     sign = signs(tree)
     if plain and sign is not None:

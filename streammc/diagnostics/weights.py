@@ -22,8 +22,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streammc.diagnostics.arrays import numbers
 from streammc.docstrings import documented
-from streammc.errors import StreammcError
+from streammc.errors import ConfigError, StreammcError
 
 _FEWEST_TAIL = 25  # a fifth of the draws is the tail, and its fit needs five
 _SMALL_SAMPLE = 225  # ArviZ's sizes of the tail: n / 5, then 3 sqrt(n)
@@ -64,7 +65,8 @@ def audit_weights(
     StreammcError
         If a weight is NaN or infinite, or all are zero.
     """
-    weight = _relative(log_weight)
+    weight = _relative(numbers("log weights", log_weight, 2))
+    theta = numbers("draws", theta, 3)
     parameters = {
         label: _correction(theta[:, :, column], weight) for column, label in enumerate(labels)
     }
@@ -107,7 +109,11 @@ def pareto_k(log_weight: NDArray[np.float64]) -> float | None:
     """
     from arviz_stats.base import array_stats
 
-    flat = np.sort(np.asarray(log_weight, dtype=np.float64), axis=None)
+    flat = np.sort(numbers("log weights", log_weight), axis=None)
+    if np.isnan(flat).any():
+        raise ConfigError(
+            "expected log weights without NaN, found some: check the draws that they are of"
+        )
     n = len(flat)
     if n < _FEWEST_TAIL:
         return None
@@ -126,7 +132,9 @@ def _relative(log_weight: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return weights with mean 1."""
     highest = log_weight.max(initial=-np.inf)
     if not np.isfinite(highest):
-        raise StreammcError(f"expected finite log weights, found a largest of {highest}")
+        raise StreammcError(
+            f"expected finite log weights, found a largest of {highest}: check the arrays"
+        )
     weight = np.exp(log_weight - highest)
     return np.asarray(weight / weight.mean())
 

@@ -113,6 +113,11 @@ def check_model(
     >>> check_model(logistic(), support=[0.0, 1.0]).passed
     True
     """
+    if not hasattr(model, "prior_table") or isinstance(model, type):
+        raise ConfigError(
+            f"expected a model, found {type(model).__name__}: "
+            "pass one such as streammc.models.logistic()"
+        )
     rng = np.random.default_rng(seed)
     p = model.n_linear + model.n_scalar
     if model.n_linear == 0:
@@ -151,7 +156,10 @@ class Place(NamedTuple):
 def _check_of_theta(model: Model, rows: Rows | None, rng: np.random.Generator) -> Report:
     """Check the derivatives of a model of theta and the rows' columns."""
     if rows is None or len(rows.y) == 0:
-        raise ConfigError(f"expected rows: the model {model.name!r} sees the columns themselves")
+        raise ConfigError(
+            f"expected rows for the model {model.name!r}, which sees the columns themselves, found "
+            "none: pass rows=..."
+        )
     theta = np.nan_to_num(_start(model, rows)) + 0.1 * rng.standard_normal(
         model.dim(rows.X.shape[1])
     )

@@ -198,7 +198,7 @@ class LinearModel(ABC):
         """
         raise ModelError(
             f"expected the model {self.name!r} to have a mean response, found none: it cannot "
-            "predict"
+            "predict; use a model that has one"
         )
 
     def start(self, rows: Rows) -> Vector:

@@ -284,14 +284,20 @@ def gaussian_mixture(
     ('mu[0, a]', 'mu[0, b]', 'mu[1, a]', 'mu[1, b]')
     """
     if isinstance(components, bool) or not isinstance(components, int) or components < 1:
-        raise ConfigError(f"expected components of at least 1, found {components!r}")
+        raise ConfigError(
+            f"expected components of at least 1, found {components!r}: give a whole number"
+        )
     rows = as_covariance(covariance, dim)
     try:
         shares = np.array([1.0] * components if weights is None else weights, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ConfigError(f"expected numbers as weights, found {weights!r}") from None
+        raise ConfigError(
+            f"expected numbers as weights, found {weights!r}: give one for each component"
+        ) from None
     if shares.shape != (components,) or not ((shares > 0.0) & np.isfinite(shares)).all():
-        raise ConfigError(f"expected {components} positive weights, found {weights!r}")
+        raise ConfigError(
+            f"expected {components} positive weights, found {weights!r}: give one for each"
+        )
     refuse_many_predictors(components * len(rows), "components times columns")
     if weights is None or abs(shares.sum() - 1.0) > 1e-12:
         shares = shares / shares.sum()

@@ -276,7 +276,10 @@ def gaussian_mixture_free(
     ('mu[0]', 'mu[1]', 'sigma[0]', 'sigma[1]', 'weight[0]')
     """
     if isinstance(components, bool) or not isinstance(components, int) or components < 1:
-        raise ConfigError(f"expected components of at least 1, found {components!r}")
+        raise ConfigError(
+            f"expected components of at least 1, found {components!r}"
+            ": give a whole number such as 2"
+        )
     if ordered is None:
         ordered = components == 2
     if not isinstance(ordered, bool) or (ordered and components != 2):
@@ -286,7 +289,10 @@ def gaussian_mixture_free(
         )
     number = isinstance(scale, int | float) and not isinstance(scale, bool)
     if scale is not None and not (number and 1e-30 < scale < 1e30):
-        raise ConfigError(f"expected a positive scale, found {scale!r}")
+        raise ConfigError(
+            f"expected a positive scale, found {scale!r}"
+            ": give one, or leave it out to sample the scales"
+        )
     try:
         given = np.asarray(concentration, dtype=np.float64)
         shares = np.broadcast_to(given, (components,))
@@ -295,6 +301,7 @@ def gaussian_mixture_free(
     if not ((shares > 0.0) & np.isfinite(shares)).all():
         raise ConfigError(
             f"expected a positive concentration, or {components}, found {concentration!r}"
+            ": give positive numbers"
         )
     refuse_many_predictors(3 * components - 1, "parameters")
     return GaussianMixtureFree(

@@ -173,7 +173,9 @@ def gaussian_mixture_tied(
     """
     number = isinstance(variance, int | float) and not isinstance(variance, bool)
     if not number or not 0.0 < variance < math.inf:
-        raise ConfigError(f"expected a positive variance, found {variance!r}")
+        raise ConfigError(
+            f"expected a positive variance, found {variance!r}: give a number above 0"
+        )
     return GaussianMixtureTied(_completed(prior), float(variance))
 
 

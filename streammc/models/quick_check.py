@@ -32,5 +32,5 @@ def refuse_wrong_derivatives(model: Model, rows: Rows, theta: Vector, most: int 
                 raise ModelError(
                     f"expected the {finding.name} of the model {model.name!r} to be those of its "
                     f"log-likelihood, found them off by {finding.worst:.2g} {finding.detail}: "
-                    "streammc.models.check_model says more"
+                    "correct them, and run streammc.models.check_model"
                 )

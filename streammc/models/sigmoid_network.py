@@ -137,7 +137,10 @@ def network(hidden: Sequence[int] = (8, 4), prior: PriorOption | None = None) ->
         isinstance(size, int) and not isinstance(size, bool) and size >= 1 for size in given
     )
     if not whole or not given:
-        raise ConfigError(f"expected hidden layers of at least 1 unit, as [8, 4], found {hidden!r}")
+        raise ConfigError(
+            f"expected hidden layers of at least 1 unit, as [8, 4], found {hidden!r}"
+            ": give whole numbers"
+        )
     sizes = tuple(given)
     p = sizes[0] + sum((n_in + 1) * n_out for n_in, n_out in pairwise((*sizes, 1)))
     refuse_many_predictors(p, "units of the first layer and later weights and biases")

@@ -68,9 +68,10 @@ class GaussianProcess:
         if not isinstance(self.noise, str) or self.noise not in NOISES:
             raise ConfigError(
                 f"noise must be one of {', '.join(NOISES)}, what is sampled, found {self.noise!r}"
+                ": choose one of them"
             )
         if not isinstance(self.ard, bool):
-            raise ConfigError(f"ard must be true or false, found {self.ard!r}")
+            raise ConfigError(f"ard must be true or false, found {self.ard!r}: use True or False")
         prior = as_prior(self.prior)
         if not isinstance(prior, NamedPriors) or REST in dict(prior.priors):
             raise ConfigError(
@@ -142,7 +143,7 @@ class GaussianProcess:
         """Raise ModelError: what a row is depends on the others."""
         raise ModelError(
             f"expected the model {self.name!r} to have a mean response, found none: it cannot "
-            "predict"
+            "predict; use another model"
         )
 
     def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:

@@ -66,8 +66,8 @@ def _shaped(function: Function, given: tuple[Any, ...], shape: tuple[int, ...]) 
         found = np.asarray(function(*given), dtype=np.float64)
     if found.shape != shape:
         raise ModelError(
-            f"expected {_called(function)} to return shape {shape}, found {found.shape}; the "
-            "shapes are in the documentation of streammc.models.user"
+            f"expected {_called(function)} to return shape {shape}, found {found.shape}; "
+            "see the shapes in the documentation of streammc.models.user"
         )
     return found
 
@@ -154,7 +154,9 @@ class UserModel(LinearModel):
         if "start" in self.functions:
             theta = np.asarray(self.functions["start"](rows.X, rows.y), dtype=np.float64)
         if theta.shape != (d,):
-            raise ModelError(f"expected start to return shape {(d,)}, found {theta.shape}")
+            raise ModelError(
+                f"expected start to return shape {(d,)}, found {theta.shape}; correct the function"
+            )
         refuse_wrong_derivatives(cast(Model, self), rows, theta)
         return theta
 
@@ -242,22 +244,33 @@ def user(
     ('beta[Intercept]',)
     """
     parts = (log_lik, gradient, hessian)
+    given = {
+        "link": link, "log_lik": log_lik, "gradient": gradient, "hessian": hessian,
+        "response": response, "mean": mean, "simulate": simulate, "start": start,
+    }  # fmt: skip
+    named = [key for key, function in given.items() if function is not None][:4]
+    if not isinstance(name, str):
+        raise ConfigError(f"expected the name of the model as text, found {name!r}: give one")
+    for key, function in given.items():
+        if function is not None and not callable(function):
+            raise ConfigError(f"expected a function as {key}, found {function!r:.60}: pass one")
     if (link is None) == any(part is None for part in parts) or (
         link is not None and any(part is not None for part in parts)
     ):
         raise ConfigError(
-            "expected either link, or log_lik, gradient and hessian: all three, since control "
-            "variates and the mass matrix need second derivatives"
+            "expected either link, or log_lik, gradient and hessian, found "
+            f"{', '.join(named) or 'none'}: give all three, since control variates and the mass "
+            "matrix need second derivatives"
         )
     names = (*predictors, *locations, *scales)
     if not names or len(set(names)) != len(names) or not all(isinstance(n, str) for n in names):
-        raise ConfigError(f"expected different names of parameters, found {names!r}")
+        raise ConfigError(f"expected different names of parameters, found {names!r}: rename them")
     if link is not None:
         kernel = _compiled(link) if isinstance(link, CPUDispatcher) else _interpreted(link)
     else:
         kernel = _interpreted(_assembled(*parts, len(tuple(predictors))))  # type: ignore[arg-type]
-    given = {"response": response, "mean": mean, "simulate": simulate, "start": start}
-    functions = {key: function for key, function in given.items() if function is not None}
+    others = {"response": response, "mean": mean, "simulate": simulate, "start": start}
+    functions = {key: function for key, function in others.items() if function is not None}
     used = [part for part in (link, *parts) if part is not None]
     return UserModel(
         as_prior(prior),

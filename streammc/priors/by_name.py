@@ -194,10 +194,16 @@ def as_prior(option: object) -> Prior:
         return ScaledPriors(())
     if isinstance(option, Mapping):
         if not option:
-            raise ConfigError("prior must name at least one parameter, found an empty mapping")
+            raise ConfigError(
+                "prior must name at least one parameter, found an empty mapping"
+                ": name one, or leave prior out"
+            )
         for name, prior in option.items():
             if not isinstance(name, str) or not name:
-                raise ConfigError(f"prior must have names as keys, found {name!r}")
+                raise ConfigError(
+                    f"prior must have names as keys, found {name!r}"
+                    ': write names, such as "beta[age]"'
+                )
             if not isinstance(prior, FamilyPrior):
                 raise ConfigError(_not_a_prior(f"prior of {name!r}", prior))
         kind = NamedPriors if REST in option else ScaledPriors

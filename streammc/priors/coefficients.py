@@ -105,6 +105,7 @@ def normal(*given: Option, **named: Option) -> FamilyPrior:
         raise ConfigError(
             f"expected normal(scale), normal(location, scale) or names, found {len(given)} numbers"
             + (f" and {', '.join(wrong)}" if wrong else "")
+            + ": give location and scale once"
         )
     options = {
         "scale": DEFAULT_SCALE,

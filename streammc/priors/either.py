@@ -20,6 +20,7 @@ def _check(labels: Sequence[str], low: Vector, high: Vector) -> None:
         if not a < b:
             raise ConfigError(
                 f"the uniform prior of {label!r} must have low below high, found {a:g} and {b:g}"
+                ": give a low below high"
             )
 
 
@@ -37,7 +38,7 @@ def _uniform_positive(labels: Sequence[str], low: Vector, high: Vector) -> Matri
         if a < 0.0:
             raise ConfigError(
                 f"the uniform prior of {label!r}, a positive number, must have low of at least 0, "
-                f"found {a:g}"
+                f"found {a:g}: raise low"
             )
     with np.errstate(divide="ignore"):
         lowest, highest = np.log(low), np.log(high)
@@ -111,7 +112,10 @@ def uniform(low: Option, high: Option) -> FamilyPrior:
     prior = build(UNIFORM_FAMILY, low=low, high=high)
     (_, a), (_, b) = prior.settings
     if isinstance(a, float) and isinstance(b, float) and not a < b:
-        raise ConfigError(f"a uniform prior must have low below high, found {a:g} and {b:g}")
+        raise ConfigError(
+            f"a uniform prior must have low below high, found {a:g} and {b:g}"
+            ": give a low below high"
+        )
     return prior
 
 

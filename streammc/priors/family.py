@@ -151,6 +151,7 @@ def positive_flags(labels: Sequence[str], positive: Sequence[bool]) -> list[bool
     if len(flags) != len(labels):
         raise ConfigError(
             f"expected positive to have a flag for each of {len(labels)} labels, found {len(flags)}"
+            ": give one for each label"
         )
     return flags
 

@@ -35,18 +35,18 @@ def choose(what: str, names: Iterable[str], labels: Sequence[str]) -> dict[str, 
         label = _label(name, known)
         if label is not None:
             if label in named:
-                raise ConfigError(f"{what} names {label!r} twice: keep one of them")
+                raise ConfigError(f"{what} must name {label!r} once, found it twice: keep one")
             named[label] = name
         elif REST not in name:
             raise ConfigError(
-                f"{what} names {name!r}, which is not a parameter: {_hint(name, labels)}"
+                f"{what} must name parameters, found {name!r}, which is none: {_hint(name, labels)}"
             )
         elif name != REST:
             length, found = _fitting(name, labels)
             if not found:
                 raise ConfigError(
-                    f"{what} has the pattern {name!r}, which fits no parameter: "
-                    f"{_hint(name, labels)}"
+                    f"{what} must have patterns that fit a parameter, found {name!r}, which fits "
+                    f"none: {_hint(name, labels)}"
                 )
             for label in found:
                 fitting.setdefault(label, []).append((length, name))
@@ -58,8 +58,8 @@ def choose(what: str, names: Iterable[str], labels: Sequence[str]) -> dict[str, 
         best = sorted(name for other, name in patterns if other == length)
         if len(best) > 1:
             raise ConfigError(
-                f"{what} has two patterns of the same length for {label!r}, {best[0]!r} and "
-                f"{best[1]!r}: make one longer, or name the parameter"
+                f"{what} must have one longest pattern for {label!r}, found {best[0]!r} and "
+                f"{best[1]!r} of the same length: make one longer, or name the parameter"
             )
         chosen[label] = best[0]
     return chosen
@@ -92,4 +92,4 @@ def _fitting(pattern: str, labels: Sequence[str]) -> tuple[int, list[str]]:
 def _hint(name: str, labels: Sequence[str]) -> str:
     short = [label[len(_COEFFICIENT) : -1] for label in labels if label.startswith(_COEFFICIENT)]
     near = get_close_matches(name.replace(REST, ""), [*labels, *short], n=1)
-    return f"did you mean {near[0]!r}?" if near else f"there are {list_labels(labels)}"
+    return f"did you mean {near[0]!r}?" if near else f"choose from {list_labels(labels)}"

@@ -25,10 +25,13 @@ def _number(what: str, value: object, *, positive: bool) -> float:
     expected = "a finite number above 0" if positive else "a finite number"
     if isinstance(value, bool) or not isinstance(value, Real):
         shown = " ".join(repr(value).split())[:60]  # an array's repr has many lines
-        raise ConfigError(f"{what} must be {expected}, found {shown}")
-    number = float(value)
+        raise ConfigError(f"{what} must be {expected}, found {shown}: give a number")
+    try:
+        number = float(value)
+    except OverflowError:  # a whole number beyond float64
+        number = math.inf
     if not math.isfinite(number) or (positive and number <= 0.0):
-        raise ConfigError(f"{what} must be {expected}, found {number!r}")
+        raise ConfigError(f"{what} must be {expected}, found {number!r}: give another number")
     return number
 
 
@@ -57,13 +60,20 @@ def freeze(what: str, value: Option, *, positive: bool = False) -> Setting:
             for label, each in value.items()
         ]
         if not pairs:
-            raise ConfigError(f"{what} must name at least one label, found an empty mapping")
+            raise ConfigError(
+                f"{what} must name at least one label, found an empty mapping"
+                ': name one, or "*" for all'
+            )
         return tuple(sorted(pairs))
     if isinstance(value, str | bytes):
-        raise ConfigError(f"{what} must be a number, a sequence or a mapping, found {value!r}")
+        raise ConfigError(
+            f"{what} must be a number, a sequence or a mapping, found {value!r}: give numbers"
+        )
     if isinstance(value, Sequence) or (isinstance(value, np.ndarray) and value.ndim == 1):
         if not len(value):
-            raise ConfigError(f"{what} must have one number per parameter, found none")
+            raise ConfigError(
+                f"{what} must have one number per parameter, found none: give numbers"
+            )
         return tuple(
             _number(f"{what} number {j}", each, positive=positive) for j, each in enumerate(value)
         )
@@ -89,6 +99,7 @@ def expand(what: str, setting: Setting, labels: Sequence[str], default: float | 
             raise ConfigError(
                 f"{what} must have {len(labels)} numbers, one for each of "
                 f"{list_labels(labels)}, found {len(setting)}"
+                ": give one for each, or one number for all"
             )
         return np.array(setting, dtype=np.float64)
     pairs: dict[str, float] = dict(setting)

@@ -57,7 +57,9 @@ def parse(text: str) -> FamilyPrior:
     shown = " ".join(str(text).split())[:60]
     match = _CALL.fullmatch(str(text).strip())
     if match is None:
-        raise ConfigError(f"expected a prior such as normal(0, 1), found {shown!r}")
+        raise ConfigError(
+            f"expected a prior such as normal(0, 1), found {shown!r}: write one of streammc.priors"
+        )
     name = match.group(1).lower().replace("-", "_")
     if name not in FAMILIES:
         near = get_close_matches(name, FAMILIES, n=1)
@@ -73,7 +75,9 @@ def parse(text: str) -> FamilyPrior:
         if not equals:
             key, number = "", key
         if not _NUMBER.fullmatch(number):
-            raise ConfigError(f"expected numbers in {usage}, found {number!r} in {shown!r}")
+            raise ConfigError(
+                f"expected numbers in {usage}, found {number!r} in {shown!r}: write numbers"
+            )
         if not equals:
             if values or len(plain) == len(family.parameters):
                 raise ConfigError(f"expected {usage}, found {shown!r}: name the numbers")
@@ -81,7 +85,9 @@ def parse(text: str) -> FamilyPrior:
             continue
         if key not in family.parameters or key in values:
             fault = "twice" if key in values else f"no number of {usage}"
-            raise ConfigError(f"expected {usage}, found {key!r} in {shown!r}, {fault}")
+            raise ConfigError(
+                f"expected {usage}, found {key!r} in {shown!r}, {fault}: give each number once"
+            )
         values[key] = float(number)
     if plain and (values or len(plain) < len(family.parameters)):
         raise ConfigError(f"expected {usage}, found {shown!r}: give all its numbers, or name them")
@@ -105,11 +111,13 @@ def parse_item(text: str) -> tuple[str, str]:
     ConfigError
         If there is no prior at the end, or the name is empty.
     """
-    match = _ITEM.fullmatch(text) if len(text) <= _LONGEST else None
+    short = isinstance(text, str) and len(text) <= _LONGEST
+    match = _ITEM.fullmatch(text) if short else None
     if match is None:
-        shown = " ".join(text.split())[:60]
+        shown = " ".join(str(text).split())[:60]
         raise ConfigError(
             f"expected NAME=PRIOR or PRIOR, such as beta[age]=normal(0, 1), found {shown!r}"
+            ": write it that way"
         )
     name = match.group(1)
     if name is not None and not name.strip():
@@ -132,12 +140,20 @@ def from_description(description: Mapping[str, Any]) -> Prior:
     ConfigError
         If it describes no prior of this package.
     """
+    if not isinstance(description, Mapping):
+        raise ConfigError(
+            f"expected the description of a prior, found {type(description).__name__}: "
+            "give what describe() of a prior returned"
+        )
     settings = dict(description)
     name = settings.pop("family", None)
     if name in (BY_NAME, SCALED) and isinstance(settings.get("priors"), Mapping):
         return _by_name(name, settings)
     if name not in FAMILIES:
-        raise ConfigError(f"expected the description of a prior, found the family {name!r}")
+        raise ConfigError(
+            f"expected the description of a prior, found the family {name!r}"
+            ": give what describe() of a prior returned"
+        )
     return _build(FAMILIES[name], settings, f"expected the settings of {name}, found {settings!r}")
 
 
@@ -187,10 +203,15 @@ def _by_name(name: str, settings: Mapping[str, Any]) -> Prior:
     for key, each in sorted(settings["priors"].items()):
         prior = from_description(each)
         if not isinstance(prior, FamilyPrior):
-            raise ConfigError(f"expected one prior of {key!r}, found the description {each!r}")
+            raise ConfigError(
+                f"expected one prior of {key!r}, found the description {each!r}"
+                ": give the description of one family"
+            )
         priors.append((key, prior))
     if not isinstance(scaled, list) or not all(isinstance(label, str) for label in scaled):
-        raise ConfigError(f"expected the labels of scaled priors, found {scaled!r}")
+        raise ConfigError(
+            f"expected the labels of scaled priors, found {scaled!r}: give a list of names"
+        )
     if name == SCALED:
         return ScaledPriors(tuple(priors))
     return NamedPriors(tuple(priors), tuple(scaled))
@@ -200,7 +221,7 @@ def _build(family: Family, settings: Mapping[str, Any], fault: str) -> FamilyPri
     try:
         built: FamilyPrior = _BUILDERS[family](**settings)
     except TypeError:
-        raise ConfigError(fault) from None
+        raise ConfigError(f"{fault}: give its numbers by name") from None
     except ConfigError as error:
         raise ConfigError(f"{fault}: {error}") from None
     return built

@@ -55,7 +55,10 @@ class HmcEcs(SubsampleOptions):
         """Check what can be checked without data."""
         super().__post_init__()
         if self.variance not in ("unbiased", "paper"):
-            raise ConfigError(f"variance must be 'unbiased' or 'paper', found {self.variance!r}")
+            raise ConfigError(
+                f"variance must be 'unbiased' or 'paper', found {self.variance!r}"
+                ": choose one of them"
+            )
         b = self.unit_rows or 1
         if self.subsample_size is not None and self.subsample_size <= b:
             raise ConfigError(

@@ -125,26 +125,32 @@ class EquiEnergy:
         if isinstance(self.control_variate, bool) or self.control_variate not in (0, NONE):
             raise ConfigError(
                 f"control_variate must be 0 or 'none', found {self.control_variate!r}"
+                ": choose one of them"
             )
         choices: tuple[str | None, ...]
         for option, choices in (("energy", (*ENERGIES, None)), ("explorer", EXPLORERS)):
             if getattr(self, option) not in choices:
                 raise ConfigError(
                     f"{option} must be one of {', '.join(filter(None, choices))}, "
-                    f"found {getattr(self, option)!r}"
+                    f"found {getattr(self, option)!r}: choose one of them"
                 )
         if self.covariance is not None and self.covariance not in COVARIANCES:
             raise ConfigError(
                 f"covariance must be one of {', '.join(COVARIANCES)}, found {self.covariance!r}"
+                ": choose one of them"
             )
         check_subsample(self, "subset_size", "n_levels", "ring_capacity", "inner_steps")
         for option in ("ring_capacity", "inner_steps", "growth", "alpha", "ring_width",
                        "jump_probability", "target_acceptance"):  # fmt: skip
             if getattr(self, option) is None:
-                raise ConfigError(f"{option} must be a number, found None")
+                raise ConfigError(
+                    f"{option} must be a number, found None: give one, or leave it out"
+                )
         check_number("growth", self.growth, above=True)
         if self.growth <= 1.0:
-            raise ConfigError(f"growth must be a number above 1, found {self.growth!r}")
+            raise ConfigError(
+                f"growth must be a number above 1, found {self.growth!r}: give a larger one"
+            )
         check_number("alpha", self.alpha, above=True, most=1.0)
         check_number("ring_width", self.ring_width, above=True)
         check_number("jump_probability", self.jump_probability, most=1.0)
@@ -153,9 +159,14 @@ class EquiEnergy:
         for option in ("start", "lowest_energy"):
             value = getattr(self, option)
             if value is not None and not (isinstance(value, (int, float)) and math.isfinite(value)):
-                raise ConfigError(f"{option} must be a finite number, found {value!r}")
+                raise ConfigError(
+                    f"{option} must be a finite number, found {value!r}: give one, or leave it out"
+                )
         if self.keep_rings is not None and not isinstance(self.keep_rings, str):
-            raise ConfigError(f"keep_rings must name a folder, found {self.keep_rings!r}")
+            raise ConfigError(
+                f"keep_rings must name a folder, found {self.keep_rings!r}"
+                ": give text, or leave it out"
+            )
 
     def needs_pass(self, model: Model) -> bool:
         """Return whether the shape of the steps comes from passes over all rows."""

@@ -53,12 +53,13 @@ class Metropolis(MetropolisOptions):
         super().__post_init__()
         if self.subsample_size is not None:
             raise ConfigError(
-                f"mh looks at all rows, found subsample_size {self.subsample_size}; leave it out, "
-                "or use mh-minibatch"
+                f"mh must look at all rows, found subsample_size {self.subsample_size}; "
+                "leave it out, or use mh-minibatch"
             )
         if self.acceptance not in (METROPOLIS, BARKER):
             raise ConfigError(
                 f"acceptance must be 'metropolis' or 'barker', found {self.acceptance!r}"
+                ": choose one of them"
             )
 
     @property

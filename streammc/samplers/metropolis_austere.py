@@ -64,25 +64,30 @@ class AustereMetropolis(MetropolisOptions):
             if not isinstance(getattr(self, option), bool):
                 raise ConfigError(
                     f"{option} must be true or false, found {getattr(self, option)!r}"
+                    ": use True or False"
                 )
         check_number("epsilon", self.epsilon)
         check_number("max_error", self.max_error)
         if self.max_error is None or not 0.0 < self.max_error <= 0.5:
             raise ConfigError(
                 f"max_error must be above 0 and at most 0.5, found {self.max_error!r}"
+                ": give a number in this range"
             )
         if self.epsilon is not None and not LEAST_EPSILON <= self.epsilon < 0.5:
             raise ConfigError(
                 f"epsilon must be at least {LEAST_EPSILON:g} and below 0.5, found {self.epsilon!r}"
+                ": give a number in this range"
             )
         fixed = self.subsample_size is not None and self.epsilon is not None
         if fixed and not self.conservative:
             raise ConfigError(
-                "conservative=False chooses subsample_size and epsilon at every decision, and "
-                "both are given; leave one of them out"
+                "conservative=False needs subsample_size or epsilon to choose at every decision, "
+                "found both given; leave one of them out"
             )
         if self.given_uniform and self.conservative:
-            raise ConfigError("given_uniform=True needs conservative=False")
+            raise ConfigError(
+                "given_uniform=True needs conservative=False, found conservative=True: change one"
+            )
 
     @property
     def test_options(self) -> dict[str, Any]:

@@ -67,16 +67,22 @@ class FixedMetropolis(MetropolisOptions):
         if not whole or not FEWEST_BATCHES <= self.batches <= MOST_BATCHES:
             raise ConfigError(
                 f"batches must be a whole number from {FEWEST_BATCHES} to {MOST_BATCHES}, "
-                f"found {self.batches!r}"
+                f"found {self.batches!r}: give one, or leave it out"
             )
         check_number("limit", self.limit, above=True, most=LARGEST_LIMIT)
         check_number("smoothing", self.smoothing)
         if self.limit is None:
-            raise ConfigError("limit must be a number, found None")
+            raise ConfigError("limit must be a number, found None: give one, or leave it out")
         if self.smoothing is None or self.smoothing >= 1.0:
-            raise ConfigError(f"smoothing must be in [0, 1), found {self.smoothing!r}")
+            raise ConfigError(
+                f"smoothing must be in [0, 1), found {self.smoothing!r}"
+                ": give a number in this range"
+            )
         if self.remedy not in REMEDIES:
-            raise ConfigError(f"remedy must be one of {', '.join(REMEDIES)}, found {self.remedy!r}")
+            raise ConfigError(
+                f"remedy must be one of {', '.join(REMEDIES)}, found {self.remedy!r}"
+                ": choose one of them"
+            )
 
     @property
     def test_options(self) -> dict[str, Any]:

@@ -73,20 +73,26 @@ class MinibatchMetropolis(MetropolisOptions):
         check_number("delta", self.delta, above=True, most=1.0)
         check_number("sigma", self.sigma, above=True, most=LARGEST_SIGMA)
         if self.sigma is None:
-            raise ConfigError("sigma must be a number, found None")
+            raise ConfigError("sigma must be a number, found None: give one, or leave it out")
         if self.bound not in (CLT, EDGEWORTH):
-            raise ConfigError(f"bound must be 'edgeworth' or 'clt', found {self.bound!r}")
+            raise ConfigError(
+                f"bound must be 'edgeworth' or 'clt', found {self.bound!r}: choose one of them"
+            )
         if self.correction not in (OPTIMAL, PAPER):
-            raise ConfigError(f"correction must be 'optimal' or 'paper', found {self.correction!r}")
+            raise ConfigError(
+                f"correction must be 'optimal' or 'paper', found {self.correction!r}"
+                ": choose one of them"
+            )
         if not isinstance(self.skew_corrected, bool):
             raise ConfigError(
                 f"skew_corrected must be true or false, found {self.skew_corrected!r}"
+                ": use True or False"
             )
         if self.skew_corrected and (self.sigma > LARGEST_SKEWED or self.correction == PAPER):
             raise ConfigError(
                 f"skew_corrected needs variance beyond that of the estimate: a sigma of at most "
                 f"{LARGEST_SKEWED} and correction='optimal'; found sigma={self.sigma!r}, "
-                f"correction={self.correction!r}"
+                f"correction={self.correction!r}; change them, or leave skew_corrected out"
             )
 
     @property

@@ -70,18 +70,24 @@ class Mint(MetropolisOptions):
         for first, second in (("tau", "subsample_size"), ("alpha", "exponent")):
             if getattr(self, first) is not None and getattr(self, second) is not None:
                 raise ConfigError(
-                    f"{first} and {second} say the same, found {first}={getattr(self, first)!r} "
-                    f"and {second}={getattr(self, second)!r}; leave one out"
+                    f"expected {first} or {second}, which say the same, found "
+                    f"{first}={getattr(self, first)!r} and {second}={getattr(self, second)!r}; "
+                    "leave one out"
                 )
         for option in ("tau", "alpha", "exponent"):
             check_number(option, getattr(self, option), above=True, most=1.0)
         if self.alpha == 1.0:
-            raise ConfigError("lambda < tau is needed: alpha must be below 1, found 1.0")
+            raise ConfigError(
+                "lambda < tau is needed: alpha must be below 1, found 1.0: give a smaller alpha"
+            )
         if not isinstance(self.replace, bool):
-            raise ConfigError(f"replace must be true or false, found {self.replace!r}")
+            raise ConfigError(
+                f"replace must be true or false, found {self.replace!r}: use True or False"
+            )
         if self.subsample_size is not None and self.subsample_size < FEWEST_ROWS:
             raise ConfigError(
                 f"subsample_size must be {FEWEST_ROWS} or more, found {self.subsample_size}"
+                ": give a larger one"
             )
 
     def rows_of(self, n_rows: int) -> int:

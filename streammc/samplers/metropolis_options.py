@@ -107,22 +107,27 @@ class MetropolisOptions:
         if isinstance(self.control_variate, bool) or self.control_variate not in (0, 1, 2, NONE):
             raise ConfigError(
                 f"control_variate must be 0, 1, 2 or 'none', found {self.control_variate!r}"
+                ": choose one of them"
             )
         if self.proposal not in PROPOSALS:
             raise ConfigError(
                 f"proposal must be one of {', '.join(PROPOSALS)}, found {self.proposal!r}"
+                ": choose one of them"
             )
         if self.covariance is not None and self.covariance not in COVARIANCES:
             raise ConfigError(
                 f"covariance must be one of {', '.join(COVARIANCES)}, found {self.covariance!r}"
+                ": choose one of them"
             )
         if self.covariance == LAPLACE and self.control_variate == NONE:
             raise ConfigError(
-                "covariance='laplace' comes from the pass of the control variates, and "
-                "control_variate='none' makes none; use 'identity', 'diagonal' or 'full'"
+                "covariance='laplace' needs the pass of the control variates, found "
+                "control_variate='none'; use 'identity', 'diagonal' or 'full'"
             )
         if not isinstance(self.certainty, bool):
-            raise ConfigError(f"certainty must be true or false, found {self.certainty!r}")
+            raise ConfigError(
+                f"certainty must be true or false, found {self.certainty!r}: use True or False"
+            )
         check_subsample(self, "subsample_size", "unit_rows", "gradient_size", "n_steps")
         check_number("step_size", self.step_size, above=True)
         check_number("friction", self.friction, above=True, most=1.0)
@@ -130,7 +135,9 @@ class MetropolisOptions:
         if self.start is not None and not (
             isinstance(self.start, (int, float)) and math.isfinite(self.start)
         ):
-            raise ConfigError(f"start must be a finite number, found {self.start!r}")
+            raise ConfigError(
+                f"start must be a finite number, found {self.start!r}: give one, or leave it out"
+            )
 
     def rows_of(self, n_rows: int) -> int | None:
         """Return m for a data set of ``n_rows`` rows; ``None`` means chosen automatically."""

@@ -66,15 +66,20 @@ class BoundedMetropolis(MetropolisOptions):
             value = getattr(self, option)
             check_number(option, value)
             if value is None or not value > 1.0:
-                raise ConfigError(f"{option} must be above 1, found {value!r}")
+                raise ConfigError(
+                    f"{option} must be above 1, found {value!r}: give a larger number"
+                )
         check_number("delta", self.delta)
         if self.delta is None or not 0.0 < self.delta <= 0.5:
-            raise ConfigError(f"delta must be above 0 and at most 0.5, found {self.delta!r}")
+            raise ConfigError(
+                f"delta must be above 0 and at most 0.5, found {self.delta!r}"
+                ": give a number in this range"
+            )
         for option, known in (("bound", BOUNDS), ("inequality", INEQUALITIES)):
             if getattr(self, option) not in known:
                 raise ConfigError(
                     f"{option} must be {' or '.join(map(repr, known))}, "
-                    f"found {getattr(self, option)!r}"
+                    f"found {getattr(self, option)!r}: choose one of them"
                 )
 
     @property

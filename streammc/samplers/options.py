@@ -52,13 +52,24 @@ def check_subsample(sampler: object, *names: str) -> None:
         if value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ConfigError(f"{name} must be a positive whole number, found {value!r}")
+            raise ConfigError(
+                f"{name} must be a positive whole number, found {value!r}"
+                ": give one, or leave it out"
+            )
+
+
+def is_number(value: object) -> bool:
+    """Return whether an option is a finite number; truth values are none."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and math.isfinite(value)  # type: ignore[arg-type]
 
 
 def check_probabilities(value: str) -> None:
     """Raise ConfigError unless that is a way to draw units."""
     if value not in PROBABILITIES:
-        raise ConfigError(f"probabilities must be 'uniform' or 'scores', found {value!r}")
+        raise ConfigError(
+            f"probabilities must be 'uniform' or 'scores', found {value!r}: choose one of them"
+        )
 
 
 def trajectory(length: float | None, jitter: float | None) -> tuple[float, float]:
@@ -106,27 +117,37 @@ class TrajectoryOptions:
     def __post_init__(self) -> None:
         """Check what can be checked without data."""
         if self.trajectory not in TRAJECTORIES:
-            raise ConfigError(f"trajectory must be 'jittered' or 'nuts', found {self.trajectory!r}")
+            raise ConfigError(
+                f"trajectory must be 'jittered' or 'nuts', found {self.trajectory!r}"
+                ": choose one of them"
+            )
         if self.integrator not in INTEGRATORS:
             raise ConfigError(
                 f"integrator must be 'split' or 'leapfrog', found {self.integrator!r}"
+                ": choose one of them"
             )
         for option in ("trajectory_length", "jitter"):
             value = getattr(self, option)
             if self.trajectory == NUTS and value is not None:
                 raise ConfigError(
                     f"{option} must be left out with trajectory='nuts', which ends a trajectory "
-                    f"where it turns back; found {value!r}"
+                    f"where it turns back; found {value!r}: leave it out"
                 )
         for option in ("step_size", "trajectory_length"):
             value = getattr(self, option)
-            if value is not None and not (math.isfinite(value) and value > 0):
-                raise ConfigError(f"{option} must be a finite number above 0, found {value!r}")
-        if self.jitter is not None and not 0.0 <= self.jitter < 1.0:
-            raise ConfigError(f"jitter must be in [0, 1), found {self.jitter!r}")
-        if not 0.0 < self.target_acceptance < 1.0:
+            if value is not None and not (is_number(value) and value > 0):
+                raise ConfigError(
+                    f"{option} must be a finite number above 0, found {value!r}"
+                    ": give one, or leave it out"
+                )
+        if self.jitter is not None and not (is_number(self.jitter) and 0.0 <= self.jitter < 1.0):
+            raise ConfigError(
+                f"jitter must be in [0, 1), found {self.jitter!r}: give a number in this range"
+            )
+        if not (is_number(self.target_acceptance) and 0.0 < self.target_acceptance < 1.0):
             raise ConfigError(
                 f"target_acceptance must be in (0, 1), found {self.target_acceptance!r}"
+                ": give a number in this range"
             )
 
     def describe(self) -> dict[str, Any]:
@@ -165,6 +186,10 @@ class SubsampleOptions(TrajectoryOptions):
         """Check what can be checked without data."""
         super().__post_init__()
         check_subsample(self, "subsample_size", "n_blocks", "unit_rows", "recalibrate")
-        if self.order not in (0, 1, 2):
-            raise ConfigError(f"order must be 0, 1 or 2, found {self.order!r}")
+        if isinstance(self.order, bool) or self.order not in (0, 1, 2):
+            raise ConfigError(f"order must be 0, 1 or 2, found {self.order!r}: choose one of them")
+        if not isinstance(self.certainty, bool):
+            raise ConfigError(
+                f"certainty must be true or false, found {self.certainty!r}: use True or False"
+            )
         check_probabilities(self.probabilities)

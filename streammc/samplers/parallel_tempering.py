@@ -103,9 +103,14 @@ class SubsampledParallelTempering(ParallelOptions):
         """Check what can be checked without data."""
         super().__post_init__()
         if isinstance(self.resample, bool) or not isinstance(self.resample, int):
-            raise ConfigError(f"resample must be a whole number, found {self.resample!r}")
+            raise ConfigError(
+                f"resample must be a whole number, found {self.resample!r}"
+                ": give one, or leave it out"
+            )
         if self.resample < 0:
-            raise ConfigError(f"resample must be at least 0, found {self.resample!r}")
+            raise ConfigError(
+                f"resample must be at least 0, found {self.resample!r}: give 0 or more"
+            )
 
     def _choices(self) -> dict[str, tuple[str, ...]]:
         return {**super()._choices(), "subsets": SUBSETS}

@@ -7,7 +7,12 @@ from dataclasses import dataclass
 
 from streammc.errors import ConfigError
 from streammc.samplers.builders import builder
-from streammc.samplers.options import SIGNED_STATISTICS, SubsampleOptions, check_subsample
+from streammc.samplers.options import (
+    SIGNED_STATISTICS,
+    SubsampleOptions,
+    check_subsample,
+    is_number,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,8 +53,11 @@ class HmcEcsSigned(SubsampleOptions):
         """Check what can be checked without data."""
         super().__post_init__()
         check_subsample(self, "minibatch")
-        if self.soft_bound is not None and not math.isfinite(self.soft_bound):
-            raise ConfigError(f"soft_bound must be a finite number, found {self.soft_bound!r}")
+        if self.soft_bound is not None and not is_number(self.soft_bound):
+            raise ConfigError(
+                f"soft_bound must be a finite number, found {self.soft_bound!r}"
+                ": give one, or leave it out"
+            )
 
     @property
     def factor_units(self) -> int:

@@ -66,6 +66,7 @@ class Sghmc(StochasticGradient):
         if self.noise_estimate not in (NONE, ESTIMATED):
             raise ConfigError(
                 f"noise_estimate must be 'none' or 'estimated', found {self.noise_estimate!r}"
+                ": choose one of them"
             )
         if None not in (self.step_size, self.n_steps, self.trajectory_length):
             raise ConfigError(

@@ -67,13 +67,17 @@ class StochasticGradient:
         if isinstance(self.control_variate, bool) or self.control_variate not in (0, 1, 2, NONE):
             raise ConfigError(
                 f"control_variate must be 0, 1, 2 or 'none', found {self.control_variate!r}"
+                ": choose one of them"
             )
         if self.preconditioner not in (LAPLACE, NONE):
             raise ConfigError(
                 f"preconditioner must be 'laplace' or 'none', found {self.preconditioner!r}"
+                ": choose one of them"
             )
         if not isinstance(self.certainty, bool):
-            raise ConfigError(f"certainty must be true or false, found {self.certainty!r}")
+            raise ConfigError(
+                f"certainty must be true or false, found {self.certainty!r}: use True or False"
+            )
         check_subsample(self, "subsample_size", "unit_rows")
         check_probabilities(self.probabilities)
         for option in ("step_size", "offset", "trajectory_length"):
@@ -98,4 +102,6 @@ def check_number(option: str, value: Any, *, above: bool = False, most: float = 
         wanted = "above 0" if above else "of 0 or more"
         if most < math.inf:
             wanted = f"in {'(' if above else '['}0, {most:g}]"
-        raise ConfigError(f"{option} must be a finite number {wanted}, found {value!r}")
+        raise ConfigError(
+            f"{option} must be a finite number {wanted}, found {value!r}: give one, or leave it out"
+        )

@@ -54,14 +54,15 @@ class Schedule:
             return cls(first)
         if first <= 1.0:
             raise ConfigError(
-                f"a temperature that falls to 1 must begin above 1, found {value!r}; for a "
-                f"constant temperature give {head}"
+                f"a temperature that falls to 1 must begin above 1, found {value!r}; "
+                f"give {head} for a constant temperature"
             )
         if tail == SQRT:
             return cls(first, SQRT)
         if not (tail.isascii() and tail.isdigit()) or int(tail) < 1 or len(tail) > 9:
             raise ConfigError(
                 f"expected temperature {FORMS}, N from 1 to 999999999, found {value!r}"
+                ": give one of these"
             )
         return cls(first, int(tail))
 
@@ -109,7 +110,11 @@ def _number(text: Any, whole: Any) -> float:
             raise TypeError
         found = float(text)
     except (TypeError, ValueError):
-        raise ConfigError(f"expected temperature {FORMS}, found {whole!r}") from None
+        raise ConfigError(
+            f"expected temperature {FORMS}, found {whole!r}: give one of these"
+        ) from None
     if not (math.isfinite(found) and found > 0.0):
-        raise ConfigError(f"temperature must be a finite number above 0, found {whole!r}")
+        raise ConfigError(
+            f"temperature must be a finite number above 0, found {whole!r}: give a larger number"
+        )
     return found

@@ -98,14 +98,20 @@ class TemperedOptions:
         """Check what can be checked without data."""
         check_subsample(self, "n_levels", "n_steps", "inner_steps")
         if self.inner_steps is None:
-            raise ConfigError("inner_steps must be a whole number, found None")
+            raise ConfigError(
+                "inner_steps must be a whole number, found None: give one, or leave it out"
+            )
         for option, choices in self._choices().items():
             value = getattr(self, option)
             if value not in choices:
-                raise ConfigError(f"{option} must be one of {', '.join(choices)}, found {value!r}")
+                raise ConfigError(
+                    f"{option} must be one of {', '.join(choices)}, found {value!r}"
+                    ": choose one of them"
+                )
         if self.covariance is not None and self.covariance not in COVARIANCES:
             raise ConfigError(
                 f"covariance must be one of {', '.join(COVARIANCES)}, found {self.covariance!r}"
+                ": choose one of them"
             )
         check_number("beta_min", self.beta_min, most=1.0)
         # The posterior to the power 0 is no density.
@@ -115,6 +121,7 @@ class TemperedOptions:
             bracket = "(" if above else "["
             raise ConfigError(
                 f"beta_min must be a number in {bracket}0, 1), found {self.beta_min!r}"
+                ": give a number in this range"
             )
         check_number("step_size", self.step_size, above=True)
         check_number("jitter", self.jitter, most=0.999)
@@ -122,7 +129,9 @@ class TemperedOptions:
         if self.start is not None and not (
             isinstance(self.start, (int, float)) and math.isfinite(self.start)
         ):
-            raise ConfigError(f"start must be a finite number, found {self.start!r}")
+            raise ConfigError(
+                f"start must be a finite number, found {self.start!r}: give one, or leave it out"
+            )
 
     @property
     def powers_of_prior(self) -> bool:

@@ -33,9 +33,14 @@ class TransitionOptions(TemperedOptions):
         """Check what can be checked without data."""
         super().__post_init__()
         if isinstance(self.base_steps, bool) or not isinstance(self.base_steps, int):
-            raise ConfigError(f"base_steps must be a whole number, found {self.base_steps!r}")
+            raise ConfigError(
+                f"base_steps must be a whole number, found {self.base_steps!r}"
+                ": give one, or leave it out"
+            )
         if self.base_steps < (1 if self.n_levels == 1 else 0):
-            raise ConfigError(f"base_steps must be at least 0, found {self.base_steps!r}")
+            raise ConfigError(
+                f"base_steps must be at least 0, found {self.base_steps!r}: give 0 or more"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -38,8 +38,8 @@ def equi_energy(
     sampler = sampler.settled(cv.dim)
     if model.joint is not None and sampler.energy not in (SUBSET, FULL):
         raise ConfigError(
-            f"the likelihood of {model.name} is no product over rows, and energy="
-            f"{sampler.energy!r} adds up rows; use energy='subset' or 'full'"
+            f"expected energy='subset' or 'full' for {model.name}, whose likelihood is no product "
+            f"over rows, found {sampler.energy!r}, which adds up rows; use one of them"
         )
     sampler.sizes(dataset.n_rows)
     base, full, first, spread = ground(dataset, model, cv, sampler)

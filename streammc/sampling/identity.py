@@ -25,13 +25,19 @@ def check_counts(draws: int, warmup: int, chains: int, seed: int | None) -> None
     """Raise ConfigError unless the counts and the seed can be used."""
     for name, value, least in (("draws", draws, 1), ("warmup", warmup, 0), ("chains", chains, 1)):
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise ConfigError(f"{name} must be a whole number of at least {least}, found {value!r}")
+            raise ConfigError(
+                f"{name} must be a whole number of at least {least}, found {value!r}: give one"
+            )
         if value > MAX_COUNT:
-            raise ConfigError(f"{name} must be at most {MAX_COUNT}, found {value}")
+            raise ConfigError(
+                f"{name} must be at most {MAX_COUNT}, found {value}: give a smaller number"
+            )
     if seed is not None and (
         isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= MAX_SEED
     ):
-        raise ConfigError(f"seed must be a whole number in [0, 2**63), found {seed!r}")
+        raise ConfigError(
+            f"seed must be a whole number in [0, 2**63), found {seed!r}: give one, or leave it out"
+        )
 
 
 def identity(

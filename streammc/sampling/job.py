@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from streammc.control_variates.default_priors import as_recorded, resolved
 from streammc.control_variates.expansion import ControlVariates
-from streammc.control_variates.kinds import PASS_OPTIONS, check_kinds, check_progress
+from streammc.control_variates.kinds import (
+    PASS_OPTIONS,
+    check_control_variates,
+    check_kinds,
+    check_progress,
+)
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, RefusedError, SamplingWarning
 from streammc.protocols import Dataset, Model, Sampler
@@ -23,6 +28,7 @@ from streammc.sampling.identity import asked_schedule, check_counts, heated, ide
 from streammc.sampling.setup import Setup, contents, decide, follow_store, instead, load
 from streammc.sampling.table_scale import recorded
 from streammc.sampling.watch import check_sign, check_variance, variance_so_far
+from streammc.trace.local_path import given_path
 from streammc.trace.run_directory import RunDirectory, check_identity
 from streammc.trace.temporary import temporary_folder
 
@@ -99,7 +105,7 @@ def run_job(
     check_counts(draws, warmup, chains, seed)
     schedule = asked_schedule(temperature, sampler)
     dataset = heated(dataset, schedule, sampler)
-    folder = Path(path) if path is not None else temporary_folder("streammc-run-")
+    folder = given_path(path) if path is not None else temporary_folder("streammc-run-")
     polled = stop if stop is not None else _never
     old = RunDirectory.open(folder) if RunDirectory.exists(folder) else None
     existing = None if overwrite else old
@@ -301,10 +307,13 @@ def sample(
 
     from streammc.trace.datatree import open_run
 
-    check_kinds(store, model, sampler)
+    check_kinds(store, model, sampler=sampler)
+    check_control_variates(control_variates)
     check_progress(progress)
     if audit not in (True, False, "auto"):
-        raise ConfigError(f"expected audit to be True, False or 'auto', found {audit!r}")
+        raise ConfigError(
+            f"expected audit to be True, False or 'auto', found {audit!r}: choose one of them"
+        )
 
     interrupted = threading.Event()
     main = threading.current_thread() is threading.main_thread()

@@ -6,7 +6,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable
-from pathlib import Path
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Final
 
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from streammc.sampling.identity import registered_model
 from streammc.sampling.predictive import PredictTask, Totals
 from streammc.sampling.roc import calibration, curves
 from streammc.sampling.thinned import load_draws
+from streammc.trace.local_path import given_path
 from streammc.trace.row_arrays import RowArrays
 from streammc.trace.run_directory import RunDirectory
 from streammc.trace.temporary import temporary_folder
@@ -65,14 +66,11 @@ def write_predictions(
         ``by``, ``row_id``, ``seconds`` and, where there are some, ``warnings``.
     """
     began = time.perf_counter()
-    if not 0.0 < interval < 1.0:
-        raise ConfigError(f"expected an interval between 0 and 1, found {interval!r}")
-    if draws < 2 or bins < 1:
-        raise ConfigError(f"expected 2 draws and 1 bin or more, found {draws} and {bins}")
+    _check_options(interval, draws, bins, by, seed)
     if not model.n_linear:
         raise ConfigError(
             f"expected a model with a linear predictor, found {model.name!r}: it predicts no "
-            "response from columns"
+            "response from columns; use a run of another model"
         )
     ends = ((1.0 - interval) / 2.0, (1.0 + interval) / 2.0)
     names = tuple(f"q{100.0 * end:.6g}" for end in ends)
@@ -139,6 +137,26 @@ def write_predictions(
         facts["seconds"] = time.perf_counter() - began
         writer.commit(facts, arrays)
     return facts
+
+
+def _check_options(interval: object, draws: object, bins: object, by: object, seed: object) -> None:
+    """Refuse options that are wrong whatever the run."""
+    number = isinstance(interval, Real) and not isinstance(interval, bool)
+    if not (number and 0.0 < interval < 1.0):  # type: ignore[operator]
+        raise ConfigError(
+            f"expected an interval between 0 and 1, found {interval!r}: give a number such as 0.9"
+        )
+    for name, value, least in (("draws", draws, 2), ("bins", bins, 1), ("seed", seed, 0)):
+        whole = isinstance(value, Integral) and not isinstance(value, bool)
+        if not (whole and value >= least):  # type: ignore[operator]
+            raise ConfigError(
+                f"{name} must be a whole number of at least {least}, found {value!r}: give one, or "
+                "leave it out"
+            )
+    if not (by is None or isinstance(by, str)):
+        raise ConfigError(
+            f"expected the name of a column as by, found {type(by).__name__}: write its name"
+        )
 
 
 def write_ids(writer: RowArrays, table: Dataset) -> None:
@@ -222,13 +240,15 @@ def predict(
     """
     from streammc.trace.datatree import open_rows
 
-    check_kinds(store, model)
+    check_kinds(store, *(() if model is None else (model,)))
     check_progress(progress)
+    if trained_on is not None:
+        check_kinds(trained_on)
     known_path = isinstance(run, str | os.PathLike)
     folder = run if known_path else getattr(run, "encoding", {}).get("source")
     if folder is None:
         raise ConfigError(
-            "expected the path of a run, or a run opened from one, found another tree"
+            "expected the path of a run, or a run opened from one, found another tree: give a path"
         )
     opened = RunDirectory.open(folder)
     known = opened.identity["model"]
@@ -236,9 +256,10 @@ def predict(
     if built.describe() != opened.identity["model"]:
         raise ConfigError(
             f"expected the model of the run {str(folder)!r}, found another: {built.name!r}"
+            "; leave model out, or give that of the run"
         )
     target = (
-        Path(path)
+        given_path(path)
         if path is not None
         else temporary_folder("streammc-predict-") / "predictions.zarr"
     )

@@ -277,7 +277,8 @@ class PredictTask:
             )
         raise DataError(
             f"expected finite mean responses in {self.where}, found {means[at].max()} in row "
-            f"{start + at + 1}: its columns are far outside those that the model was fitted to"
+            f"{start + at + 1}: its columns are far outside those that the model was "
+            "fitted to; check them"
         )
 
     def _check(self, start: int, y: Vector) -> None:
@@ -303,7 +304,7 @@ def responses(model: Model, eta: NDArray[np.float64]) -> Matrix:
     if found.shape != (m * draws,):
         raise ModelError(
             f"expected mean(eta) of the model {model.name!r} to return shape {(m * draws,)}, "
-            f"found {found.shape}"
+            f"found {found.shape}: correct the function"
         )
     means = np.ascontiguousarray(found.reshape(m, draws), dtype=np.float64)
     return means.copy() if np.may_share_memory(means, eta) else means

@@ -109,7 +109,7 @@ def decide(
         cv.require(dataset, model)
         if wanted is not None and cv.order != order:
             raise IdentityError(
-                f"the sampler asks for control variates of order {order}, these have order "
+                f"expected control variates of order {order}, as the sampler has it, found order "
                 f"{cv.order}; compute them again or set the order of the sampler"
             )
     if wanted is not None and wanted.recalibrate is not None:

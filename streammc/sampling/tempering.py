@@ -40,9 +40,9 @@ def ground(
     needed = held_bytes(dataset.n_rows, dataset.n_features)
     if needed > memory_limit():
         raise OutOfMemoryError(
-            f"{dataset.n_rows} rows x {dataset.n_features} features in memory need "
-            f"{needed / 1e9:.1f} GB, more than half of what is available, and {sampler.name} "
-            "evaluates all of them; use hmc-ecs, or mint for a posterior with several modes"
+            f"expected rows that fit into half of the available memory for {sampler.name}, which "
+            f"evaluates all of them, found {dataset.n_rows} rows x {dataset.n_features} features, "
+            f"{needed / 1e9:.1f} GB; use hmc-ecs, or mint for a posterior with several modes"
         )
     d = cv.dim
     laplace = sampler.needs_pass(model)

@@ -67,11 +67,11 @@ def load_draws(
         weights = run.read_group("sample_stats").get("sign")
     chosen, mean_sign = None, 1.0
     if weights is not None:
-        everywhere = np.asarray(weights, dtype=np.float64)
+        everywhere = _numbers(weights)
         if everywhere.shape != (run.chains, run.committed_draws):
             raise ConfigError(
                 f"expected weights of shape {(run.chains, run.committed_draws)}, found "
-                f"{everywhere.shape}"
+                f"{everywhere.shape}: pass one weight per draw"
             )
         chosen = np.ascontiguousarray(everywhere[:, kept].ravel())
         mean_sign = min(
@@ -91,3 +91,12 @@ def load_draws(
             "version: give the store it was sampled on"
         )
     return Draws(theta, chosen, mean_sign, described)
+
+
+def _numbers(weights: object) -> NDArray[np.float64]:
+    try:
+        return np.asarray(weights, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ConfigError(
+            f"expected numbers as weights, found {type(weights).__name__}: pass one per draw"
+        ) from None

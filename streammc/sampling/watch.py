@@ -18,7 +18,7 @@ def check_sign(run: RunDirectory, phase: str) -> None:
     mean = float(sign[:, sign.shape[1] // 2 :].mean())
     if not mean >= LEAST_SIGN:
         raise RefusedError(
-            f"the mean sign of the estimated likelihood should stay near 1, it is {mean:.2g}, "
+            f"expected a mean sign of the estimated likelihood near 1, found {mean:.2g}, "
             f"under {LEAST_SIGN:g}: errors grow with its reciprocal; use a larger "
             "--subsample-size, or hmc"
         )
@@ -52,6 +52,6 @@ def check_variance(mean: float, sampler: Sampler) -> None:
     limit = cast(SubsamplingSampler, sampler).variance_limit
     if limit < math.inf and not mean <= limit:
         raise RefusedError(
-            f"log_lik_variance should stay near 0.1, its mean is {mean:.3g}: the draws would be "
+            f"expected log_lik_variance near 0.1, found a mean of {mean:.3g}: the draws would be "
             "biased; use --sampler hmc, a larger --subsample-size, or more passes for theta_star"
         )

@@ -154,8 +154,9 @@ class TemperedKernel(Chain):
         needed = held_bytes(n, len(full.design))
         if n > 0 and memory is not None and needed > memory():
             raise OutOfMemoryError(
-                f"{n} rows of the subsets of a chain need {needed / 1e9:.1f} GB, more than half "
-                "of what is available; use fewer chains, or a sampler without subsets: pt or tt"
+                f"expected subsets that fit into half of the available memory, found {n} rows of a "
+                f"chain, {needed / 1e9:.1f} GB; use fewer chains, or a sampler without subsets: pt "
+                "or tt"
             )
         return allocate_held(n, len(full.design), joint=bool(full.joint))
 

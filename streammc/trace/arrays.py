@@ -33,6 +33,7 @@ from streammc.trace.codec import (
     encode,
 )
 from streammc.trace.durable import read_file, swap, write_files
+from streammc.trace.local_path import given_path
 from streammc.trace.sealed import DOCUMENT_LIMIT, plain, seal, unseal
 
 KIND: Final = "arrays"
@@ -71,18 +72,23 @@ def write_arrays(
     StorageIOError, AccessError
         If the file system refuses.
     """
-    target = Path(path)
+    target = given_path(path)
     if "streammc" in meta:
         raise ConfigError("expected meta without the reserved key 'streammc': rename it")
     if target.exists() and not _replaceable(target):
-        raise OutputError(f"expected nothing or an older result at {target}, found something else")
+        raise OutputError(
+            f"expected nothing or an older result at {target}, found something else"
+            ": choose another path"
+        )
     partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         partial.mkdir()
     except OSError as error:
         kind = AccessError if isinstance(error, PermissionError) else OutputError
-        raise kind(f"expected to create {str(target)!r}, found {error.strerror}") from error
+        raise kind(
+            f"expected to create {str(target)!r}, found {error.strerror}: choose another path"
+        ) from error
     try:
         files: dict[Path, bytes] = {}
         listed, metadata = {}, {}
@@ -122,9 +128,11 @@ def read_arrays(
     StoreError
         If it is foreign or damaged; the message names the file.
     """
-    source = Path(path)
+    source = given_path(path)
     if not source.exists():
-        raise MissingError(f"expected a result of streammc at {source}, found nothing")
+        raise MissingError(
+            f"expected a result of streammc at {source}, found nothing: check the path"
+        )
     meta, listed = _read_group(source)
     arrays = {}
     for name, entry in listed.items():
@@ -132,7 +140,10 @@ def read_arrays(
         try:
             chunk = read_file(where, limit=entry["size"])
         except MissingError:
-            raise StoreError(f"expected {where}, found none: the result is incomplete") from None
+            raise StoreError(
+                f"expected {where}, found none: the result is incomplete"
+                "; delete it and compute it again"
+            ) from None
         if len(chunk) != entry["size"] or chunk_checksum(chunk) != entry["crc32c"]:
             raise StoreError(
                 f"expected {where} as it was written, found another size or checksum: the file "
@@ -147,7 +158,9 @@ def _read_group(source: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     try:
         meta, own = unseal(read_file(where, limit=DOCUMENT_LIMIT), where)
     except MissingError:
-        raise StoreError(f"expected a zarr group at {source}, found no zarr.json") from None
+        raise StoreError(
+            f"expected a zarr group at {source}, found no zarr.json: choose another path"
+        ) from None
     if own.get("kind") != KIND or own.get("format") != _FORMAT:
         raise StoreError(
             f"expected format {_FORMAT} of kind {KIND!r} in {where}, found "
@@ -159,9 +172,15 @@ def _read_group(source: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         shape, dtype = entry["shape"], entry["dtype"]
         sizes = all(isinstance(n, int) and n >= 0 for n in shape)
         if not sizes or dtype not in (*NUMERIC, STRING):
-            raise StoreError(f"expected an array of numbers or text, found {entry} in {where}")
+            raise StoreError(
+                f"expected an array of numbers or text, found {entry} in {where}"
+                ": delete the result and compute it again"
+            )
         if dtype != STRING and prod(shape) * np.dtype(dtype).itemsize + 4 != entry["size"]:
-            raise StoreError(f"expected sizes that agree in {where}, found {name} {entry}")
+            raise StoreError(
+                f"expected sizes that agree in {where}, found {name} {entry}"
+                ": delete the result and compute it again"
+            )
     return meta, own["arrays"]
 
 

@@ -57,11 +57,12 @@ def decode(path: Path, size: int, checksum: int) -> State:
     except MissingError:
         raise StoreError(
             f"expected the checkpoint {path}, found none: the run is incomplete"
+            ": restore the file from a copy, or begin another run"
         ) from None
     if len(data) != size or crc32c(data) != checksum:
         raise StoreError(
             f"expected {path} as it was written, found another size or checksum: the checkpoint "
-            "is damaged; the draws so far can be read, but the run must start again to go on"
+            "is damaged; begin another run to go on, the draws so far can be read"
         )
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as stored:
@@ -69,7 +70,10 @@ def decode(path: Path, size: int, checksum: int) -> State:
             names = [name for name in stored.files if name != _META]
             arrays = {name.removeprefix("array."): stored[name] for name in names}
     except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise StoreError(f"expected arrays and JSON in {path}, found {error}") from error
+        raise StoreError(
+            f"expected arrays and JSON in {path}, found {error}"
+            ": restore the file from a copy, or begin another run"
+        ) from error
     return arrays, meta
 
 

@@ -201,7 +201,13 @@ def _decode_text(body: bytes, shape: tuple[int, ...], where: Any) -> NDArray[Any
     except (struct.error, UnicodeDecodeError):
         whole = False
     if not whole:
-        raise StoreError(f"expected {prod(shape)} texts in {where}, found something else")
+        raise StoreError(
+            f"expected {prod(shape)} texts in {where}, found something else"
+            ": restore the file from a copy"
+        )
     if 4 * len(texts) * max(map(len, texts), default=0) > _STRING_LIMIT:
-        raise StoreError(f"expected texts of at most {_STRING_LIMIT} bytes in {where}, found more")
+        raise StoreError(
+            f"expected texts of at most {_STRING_LIMIT} bytes in {where}, found more"
+            ": restore the file from a copy"
+        )
     return np.array(texts, dtype=np.str_).reshape(shape)

@@ -97,10 +97,15 @@ def read_fixed(path: Path, state: RunState, key: str) -> NDArray[Any]:
     try:
         data = read_file(where, limit=array.size)
     except MissingError:
-        raise StoreError(f"expected {where}, found none: the run is incomplete") from None
+        raise StoreError(
+            f"expected {where}, found none: the run is incomplete: restore the file from a copy"
+        ) from None
     values = decode(data, array.spec.shape, array.spec.dtype, where)
     if chunk_checksum(data) != array.crc32c:
-        raise StoreError(f"expected {where} as it was committed, found another version of it")
+        raise StoreError(
+            f"expected {where} as it was committed, found another version of it"
+            ": restore the file from a copy"
+        )
     return values
 
 
@@ -143,6 +148,7 @@ def read_group(path: Path, state: RunState, group: str) -> dict[str, NDArray[Any
     if not found:
         raise MissingError(
             f"expected a group {group!r} in {path}, found {', '.join(state.groups())}"
+            ": choose one of them"
         )
     return found
 

@@ -50,7 +50,9 @@ def open_run(path: str | os.PathLike[str], *, verify: bool = True) -> xr.DataTre
         If it is no run, or damaged.
     """
     if not isinstance(path, str | os.PathLike):
-        raise ConfigError(f"expected the path of a run, found {type(path).__name__}")
+        raise ConfigError(
+            f"expected the path of a run, found {type(path).__name__}: give text or a pathlib.Path"
+        )
     run = RunDirectory.open(path, verify=verify)
     # A store, not a path: "~" or "s3::x" in the name of a directory is only a name.
     store: Any = LocalStore(run.path, read_only=True)
@@ -99,6 +101,11 @@ def facts(found: xr.DataTree | xr.Dataset) -> dict[str, Any]:
     >>> facts(xarray.Dataset(attrs={"auc": '{"mean": 0.75}', "rows": 10, "by": "null"}))
     {'auc': {'mean': 0.75}, 'rows': 10, 'by': None}
     """
+    if not hasattr(found, "attrs"):
+        raise ConfigError(
+            f"expected a run or predictions, found {type(found).__name__}: "
+            "pass what streammc.open_run(path) returned"
+        )
     return {str(name): _decoded(value) for name, value in found.attrs.items()}
 
 

@@ -131,27 +131,36 @@ def read_file(path: Path, *, limit: int) -> bytes:
             try:
                 descriptor = os.open(path, _READ)
             except (FileNotFoundError, NotADirectoryError):
-                raise MissingError(f"expected a file at {path}, found none") from None
+                raise MissingError(
+                    f"expected a file at {path}, found none: check the path"
+                ) from None
             try:
                 info = os.fstat(descriptor)
                 if not stat.S_ISREG(info.st_mode):
-                    raise StoreError(f"expected a regular file at {path}, found something else")
+                    raise StoreError(
+                        f"expected a regular file at {path}, found something else: check the path"
+                    )
                 if info.st_size > limit:
                     raise StoreError(
                         f"expected at most {limit} bytes in {path}, found {info.st_size}: "
-                        "the file is damaged or foreign"
+                        "the file is damaged or foreign; restore it from a copy"
                     )
                 pieces = []
                 while piece := os.read(descriptor, info.st_size + 1):
                     pieces.append(piece)
                     if sum(map(len, pieces)) > limit:
-                        raise StoreError(f"expected a file that does not grow, found {path}")
+                        raise StoreError(
+                            f"expected a file that does not grow, found {path}"
+                            ": wait until it is written"
+                        )
                 return pieces[0] if len(pieces) == 1 else b"".join(pieces)
             finally:
                 os.close(descriptor)
     except StorageIOError as error:
         if isinstance(error.__cause__, OSError) and os.path.islink(path):
-            raise StoreError(f"expected a regular file at {path}, found a link") from error
+            raise StoreError(
+                f"expected a regular file at {path}, found a link: copy the file itself"
+            ) from error
         raise
 
 

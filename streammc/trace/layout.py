@@ -133,7 +133,9 @@ def make_layout(
         For names that cannot be stored or that collide.
     """
     if chains < 1 or interval < 1:
-        raise ConfigError(f"expected chains and interval >= 1, found {chains} and {interval}")
+        raise ConfigError(
+            f"expected chains and interval >= 1, found {chains} and {interval}: give 1 or more"
+        )
     entries: dict[str, list[tuple[int, str | None]]] = {}
     for column, label in enumerate(labels):
         found = _LABEL.fullmatch(label)
@@ -148,7 +150,9 @@ def make_layout(
         if reserved:
             raise ConfigError(f"expected a name other than {reserved.pop()!r}: rename it")
     if {v.name for v in variables} & {v.dim for v in variables}:
-        raise ConfigError(f"expected parameters named unlike dimensions, found {taken}")
+        raise ConfigError(
+            f"expected parameters named unlike dimensions, found {taken}: rename them"
+        )
     kinds = {name: dtype_name(dtype) for name, dtype in stats.items()}
     return Layout(tuple(labels), tuple(features), chains, interval, kinds, variables)
 
@@ -179,7 +183,9 @@ def layout_from_json(stored: Mapping[str, Any]) -> Layout:
             stored["stats"],
         )
     except (ConfigError, KeyError, TypeError, AttributeError) as error:
-        raise StoreError(f"expected a run written by streammc, found {error}") from error
+        raise StoreError(
+            f"expected a run written by streammc, found {error}: restore the run from a copy"
+        ) from error
 
 
 def layout_to_json(layout: Layout) -> dict[str, Any]:

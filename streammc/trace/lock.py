@@ -78,7 +78,9 @@ def make_run_folder(path: Path) -> None:
         raise OutputError(f"expected a directory at {path}, found a file: choose another") from None
     except OSError as error:
         kind = AccessError if isinstance(error, PermissionError) else OutputError
-        raise kind(f"expected to create {str(path)!r}, found {error.strerror}") from error
+        raise kind(
+            f"expected to create {str(path)!r}, found {error.strerror}: choose another path"
+        ) from error
     if not known:
         raise OutputError(
             f"expected a new or empty directory, or a run of streammc, found other files in {path}:"

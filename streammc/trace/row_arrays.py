@@ -42,6 +42,7 @@ from streammc.trace.codec import (
 )
 from streammc.trace.durable import collect_debris, read_file, swap, sync_directory, write_file
 from streammc.trace.kinds import PREDICTIONS, refuse_other_kind
+from streammc.trace.local_path import given_path
 from streammc.trace.sealed import DOCUMENT_LIMIT, plain, seal, unseal
 
 KIND: Final = "rows"
@@ -90,7 +91,7 @@ class RowArrays:
         ids: str | None = None,
         overwrite: bool = False,
     ) -> None:
-        self.path = Path(os.path.abspath(path))
+        self.path = Path(os.path.abspath(given_path(path)))
         self._overwrite = overwrite
         self._refuse_existing()
         self.chunk_rows = min(chunk_rows, n_rows)
@@ -175,8 +176,8 @@ class RowArrays:
                 )
                 if not (where.is_file() and sized):
                     raise StorageIOError(
-                        f"expected chunk {chunk} of {name!r} in {self.folder}, found none: every "
-                        "worker must share this file system"
+                        f"expected chunk {chunk} of {name!r} in {self.folder}, found none: "
+                        "choose a folder that every worker shares"
                     )
         for name, (dims, values) in (arrays or {}).items():
             check_name(name)
@@ -257,17 +258,24 @@ def read_meta(path: str | os.PathLike[str]) -> tuple[dict[str, Any], list[str]]:
     StoreError
         If it is foreign or damaged.
     """
-    source = Path(path)
+    source = given_path(path)
     if not source.exists():
-        raise MissingError(f"expected a result of streammc at {source}, found nothing")
+        raise MissingError(
+            f"expected a result of streammc at {source}, found nothing: check the path"
+        )
     refuse_other_kind(source, PREDICTIONS)
     where = source / "zarr.json"
     try:
         meta, own = unseal(read_file(where, limit=DOCUMENT_LIMIT), where)
     except MissingError:
-        raise StoreError(f"expected a zarr group at {source}, found no zarr.json") from None
+        raise StoreError(
+            f"expected a zarr group at {source}, found no zarr.json: choose another path"
+        ) from None
     if own.get("kind") != KIND or own.get("format") != _FORMAT:
-        raise StoreError(f"expected values by row in {where}, found kind {own.get('kind')!r}")
+        raise StoreError(
+            f"expected values by row in {where}, found kind {own.get('kind')!r}"
+            ": choose another path"
+        )
     meta.pop(_COORDINATES, None)
     return meta, list(own["arrays"])
 
@@ -282,7 +290,7 @@ def check_chunks(path: str | os.PathLike[str]) -> Iterator[str]:
     """
     import json
 
-    source = Path(path)
+    source = given_path(path)
     _, names = read_meta(source)
     for name in names:
         check_name(name, StoreError)
@@ -300,4 +308,7 @@ def check_chunks(path: str | os.PathLike[str]) -> Iterator[str]:
                 checked_body(read_file(key, limit=2**31), key)
                 yield str(key)
         except (MissingError, ValueError, KeyError, TypeError) as error:
-            raise StoreError(f"expected {where} and its chunks, found {error}") from error
+            raise StoreError(
+                f"expected {where} and its chunks, found {error}"
+                ": delete the result and compute it again"
+            ) from error

@@ -31,6 +31,7 @@ from streammc.trace.codec import check_name
 from streammc.trace.finite import require_finite
 from streammc.trace.identity import check_identity
 from streammc.trace.layout import SAMPLES, Dimensioned, initial_arrays, make_layout
+from streammc.trace.local_path import given_path
 from streammc.trace.lock import FOLDER, is_locked_here, run_lock
 from streammc.trace.run_view import RunView, read_root
 from streammc.trace.sealed import plain
@@ -100,9 +101,11 @@ class RunDirectory(RunView):
         BusyError
             If another process holds it.
         """
-        where = Path(path)
+        where = given_path(path)
         if draws < 0 or warmup < 0:
-            raise ConfigError(f"expected draws and warmup >= 0, found {draws} and {warmup}")
+            raise ConfigError(
+                f"expected draws and warmup >= 0, found {draws} and {warmup}: give 0 or more"
+            )
         layout = make_layout(labels, feature_names, chains, interval, stat_dtypes)
         state = new_state(layout, identity, warmup, draws)
         run = cls(where, state, _user_attributes(attributes or {}))
@@ -152,7 +155,7 @@ class RunDirectory(RunView):
         IdentityError
             If another job's run is there.
         """
-        where = Path(path)
+        where = given_path(path)
         if cls.exists(where):
             check_identity(cls.open(where, verify=False).identity, identity)
         with run_lock(where):
@@ -215,12 +218,15 @@ class RunDirectory(RunView):
         if phase != self.phase or theta.shape != shape or not length:
             raise StreammcError(
                 f"expected an interval of {self.phase} of shape {shape}, found {phase} "
-                f"{theta.shape}"
+                f"{theta.shape}: report it, with what was run"
             )
         wrong = set(stats) ^ set(state.layout.stats)
         wrong |= {name for name in stats if np.shape(stats[name]) != shape[:2]}
         if wrong:
-            raise StreammcError(f"expected statistics of shape {shape[:2]}, found {sorted(wrong)}")
+            raise StreammcError(
+                f"expected statistics of shape {shape[:2]}, found {sorted(wrong)}"
+                ": report it, with what was run"
+            )
         require_finite(theta, self.labels, phase, start)
         arrays = state.layout.interval_arrays(phase, start, theta, stats)
         with self._writing():
@@ -247,7 +253,9 @@ class RunDirectory(RunView):
             If more draws are committed already.
         """
         if draws < self.committed_draws:
-            raise ConfigError(f"expected at least {self.committed_draws} draws, found {draws}")
+            raise ConfigError(
+                f"expected at least {self.committed_draws} draws, found {draws}: ask for more"
+            )
         if draws != self.draws:
             self._commit(replace(self._state, draws=draws))
 
@@ -287,7 +295,9 @@ class RunDirectory(RunView):
             ``(dims, values)`` by name.
         """
         if name in SAMPLES or name == "checkpoint":
-            raise ConfigError(f"expected a name other than {name!r}: it is the run's own")
+            raise ConfigError(
+                f"expected a name other than {name!r}: it is the run's own: rename it"
+            )
         for part in (name, *arrays):
             check_name(part)
         others = {k: v for k, v in self._state.fixed.items() if not k.startswith(f"{name}/")}
@@ -311,7 +321,10 @@ class RunDirectory(RunView):
     def _writing(self) -> Iterator[None]:
         """Refuse to write without the lock, or after a write has failed."""
         if not is_locked_here(self.path):
-            raise StreammcError(f"expected the lock of {self.path} to be held, found it free")
+            raise StreammcError(
+                f"expected the lock of {self.path} to be held, found it free"
+                ": report it, with what was run"
+            )
         if self._failed:
             raise StorageIOError(
                 f"expected every write to {self.path} to succeed, found that an earlier one failed:"

@@ -14,6 +14,7 @@ from streammc.trace import checkpoint as checkpoints
 from streammc.trace import commit, contents
 from streammc.trace.durable import read_file
 from streammc.trace.kinds import RUN, refuse_other_kind
+from streammc.trace.local_path import given_path
 from streammc.trace.sealed import DOCUMENT_LIMIT, unseal
 from streammc.trace.state import RunState, state_from_json
 
@@ -49,7 +50,7 @@ class RunView:
         StoreError
             If it is foreign or damaged; the message names the file.
         """
-        where = Path(path)
+        where = given_path(path)
         if not where.exists():
             raise MissingError(f"expected a run at {where}, found nothing: check the path")
         refuse_other_kind(where, RUN)
@@ -175,7 +176,9 @@ class RunView:
         """
         key = f"constant_data/{name}"
         if key not in self._state.fixed:
-            raise MissingError(f"expected constant data {name!r} in {self.path}, found none")
+            raise MissingError(
+                f"expected constant data {name!r} in {self.path}, found none: choose another name"
+            )
         return contents.read_fixed(self.path, self._state, key)
 
     def draws_matrix(self, phase: str = "draws") -> NDArray[np.float64]:
@@ -189,5 +192,7 @@ def read_root(path: Path) -> tuple[RunState, dict[str, Any]]:
     try:
         attributes, own = unseal(read_file(where, limit=DOCUMENT_LIMIT), where)
     except MissingError:
-        raise StoreError(f"expected a run of streammc at {path}, found no {commit.ROOT}") from None
+        raise StoreError(
+            f"expected a run of streammc at {path}, found no {commit.ROOT}: check the path"
+        ) from None
     return state_from_json(own, where), attributes

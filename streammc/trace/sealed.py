@@ -75,6 +75,7 @@ def unseal(data: bytes, where: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     if not is_sealed(data):
         raise StoreError(
             f"expected a zarr group written by streammc, found another file at {where}"
+            ": check the path"
         )
     found = data[len(_HEAD) : _END]
     if f"{crc32c(_HEAD + _BLANK + data[_END:]):08x}".encode() != found:
@@ -87,5 +88,7 @@ def unseal(data: bytes, where: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         own = attributes.pop("streammc")
         del own["checksum"]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise StoreError(f"expected JSON written by streammc in {where}: {error}") from error
+        raise StoreError(
+            f"expected JSON written by streammc in {where}: {error}; restore the file from a copy"
+        ) from error
     return attributes, own

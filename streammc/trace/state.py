@@ -180,10 +180,14 @@ def state_from_json(own: Mapping[str, Any], where: Any) -> RunState:
             and not set(state.sums) & set(state.fixed)
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise StoreError(f"expected a run written by streammc in {where}, found {error}") from error
+        raise StoreError(
+            f"expected a run written by streammc in {where}, found {error}"
+            ": restore the file from a copy"
+        ) from error
     if not whole:
         raise StoreError(
             f"expected counts and arrays that agree in {where}, found {dict(own)!r:.200}"
+            ": restore the file from a copy"
         )
     return state
 

@@ -115,7 +115,7 @@ def test_a_run_with_priors_is_resumed_diagnosed_and_audited(store: Path, item: s
     ("words", "culprit"),
     [
         (("--prior", "beta[x9]=flat"), "did you mean"),
-        (("--prior", "y*=flat"), "fits no parameter"),
+        (("--prior", "y*=flat"), "which fits none"),
         (("--prior", "x1=flat", "--prior", "beta[x1]=flat"), "twice"),
         (("--prior", "x1=flat", "--prior", "x1=flat"), "once"),
         (("--prior", "flat", "--prior", "*=flat"), "once"),

@@ -113,9 +113,9 @@ def test_location_that_is_not_finite_is_refused(location: object) -> None:
     ("scale", "message"),
     [
         ([1.0, 2.0], "must have 3 numbers, one for each of 'beta.Intercept.'.*, found 2"),
-        ({"agee": 1.0, "*": 2.0}, "names 'agee', which is not a parameter: did you mean 'age'"),
+        ({"agee": 1.0, "*": 2.0}, "found 'agee', which is none: did you mean 'age'"),
         ({"age": 1.0}, "must cover every parameter, found nothing for 'beta.Intercept.', 'beta"),
-        ({"age": 1.0, "beta[age]": 2.0, "*": 3.0}, "names 'beta.age.' twice"),
+        ({"age": 1.0, "beta[age]": 2.0, "*": 3.0}, "must name 'beta.age.' once, found it twice"),
     ],
 )
 def test_scale_that_does_not_fit_the_labels_is_refused(scale: object, message: str) -> None:

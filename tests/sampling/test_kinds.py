@@ -26,7 +26,7 @@ MODEL = streammc.models.logistic()
 CASES: dict[str, tuple[Any, str]] = {
     "predict, frame": (
         lambda s: streammc.predict("run", FRAME),
-        "found DataFrame: streammc.from_t",
+        "found DataFrame: call streammc.from_t",
     ),
     "predict, path": (
         lambda s: streammc.predict("run", "x.zarr"),
@@ -35,7 +35,7 @@ CASES: dict[str, tuple[Any, str]] = {
     "predict, run": (lambda s: streammc.predict(3, s), "expected the path of a run"),
     "sample, frame": (
         lambda s: streammc.sample(FRAME, MODEL),
-        "found DataFrame: streammc.from_table",
+        "found DataFrame: call streammc.from_table",
     ),
     "sample, name": (lambda s: streammc.sample(s, "logistic"), "expected a model, such as"),
     "sample, builder": (lambda s: streammc.sample(s, streammc.models.logistic), "call it, name()"),
@@ -45,7 +45,44 @@ CASES: dict[str, tuple[Any, str]] = {
         "found True: leave it",
     ),
     "sample, audit": (lambda s: streammc.sample(s, MODEL, audit="yes"), "found 'yes'"),
-    "pass, frame": (lambda s: streammc.control_variates(FRAME, MODEL), "found DataFrame: streammc"),
+    "pass, frame": (lambda s: streammc.control_variates(FRAME, MODEL), "found DataFrame: call"),
+    "sample, no model": (lambda s: streammc.sample(s, None), "expected a model, such as"),
+    "sample, no store": (lambda s: streammc.sample(None, MODEL), "expected a data set, such as"),
+    "sample, URL": (lambda s: streammc.sample(s, MODEL, path="s3://b/run"), "found a URL s3://"),
+    "sample, path": (lambda s: streammc.sample(s, MODEL, path=3), "expected a path, found int"),
+    "sample, control variates": (
+        lambda s: streammc.sample(s, MODEL, control_variates="cv.zarr"),
+        "expected control variates, found str",
+    ),
+    "pass, passes": (
+        lambda s: streammc.control_variates(s, MODEL, passes="2"),
+        "a whole number of passes >= 1, found '2'",
+    ),
+    "pass, theta_star": (
+        lambda s: streammc.control_variates(s, MODEL, theta_star="zero"),
+        "finite numbers, found str",
+    ),
+    "pass, memory": (
+        lambda s: streammc.control_variates(s, MODEL, memory_limit=-1),
+        "expected memory_limit as a whole number of at least 1, found -1",
+    ),
+    "resolved, no model": (
+        lambda s: streammc.control_variates.resolved(None, s),
+        "expected a model, such as",
+    ),
+    "facts, path": (lambda s: streammc.facts("run"), "expected a run or predictions, found str"),
+    "summarize, path": (
+        lambda s: streammc.diagnostics.summarize("run"),
+        "expected a tree with a group 'posterior', found str",
+    ),
+    "user, link": (
+        lambda s: streammc.models.user("own", link="logit"),
+        "expected a function as link, found 'logit'",
+    ),
+    "arrays, names": (
+        lambda s: streammc.from_arrays(np.ones((5, 2)), response=3),
+        "the name of the response as text, found int",
+    ),
     "pass, name": (lambda s: streammc.control_variates(s, "logistic"), "expected a model, such as"),
     "table, xarray": (
         lambda s: streammc.from_table(FRAME.to_xarray(), response="y"),

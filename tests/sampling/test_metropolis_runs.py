@@ -95,7 +95,7 @@ def test_a_start_far_away_is_found_back_from(tmp_path):
 
 
 def test_contradictions_are_refused():
-    with pytest.raises(ConfigError, match="covariance='laplace' comes from the pass"):
+    with pytest.raises(ConfigError, match="covariance='laplace' needs the pass"):
         mh(control_variate="none", covariance="laplace")
     for wrong in ({"proposal": "walk"}, {"friction": 0.0}, {"start": "far"}, {"n_steps": 0}):
         with pytest.raises(ConfigError, match=next(iter(wrong))):

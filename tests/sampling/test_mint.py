@@ -239,9 +239,9 @@ def test_exponents_and_options():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"tau": 0.5, "subsample_size": 100}, "tau and subsample_size say the same"),
-        ({"alpha": 0.5, "exponent": 0.1}, "alpha and exponent say the same"),
-        ({"lambda": 0.5, "exponent": 0.1}, "lambda and exponent are the same"),
+        ({"tau": 0.5, "subsample_size": 100}, "tau or subsample_size, which say the same"),
+        ({"alpha": 0.5, "exponent": 0.1}, "alpha or exponent, which say the same"),
+        ({"lambda": 0.5, "exponent": 0.1}, "lambda or exponent, which are one option"),
         ({"alpha": 1.0}, "alpha must be below 1"),
         ({"alpha": 0.0}, "alpha must be a finite number"),
         ({"tau": 1.5}, "tau must be a finite number"),

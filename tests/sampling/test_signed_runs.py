@@ -87,7 +87,7 @@ def test_a_run_whose_signs_cancel_is_refused_while_it_runs_and_again(tmp_path):
     store, model = rare_claims()
     sampler = hmc_ecs_signed(subsample_size=100, soft_bound=50)
     for _ in range(2):
-        with pytest.raises(RefusedError, match="the mean sign"):
+        with pytest.raises(RefusedError, match="expected a mean sign"):
             run_job(store, model, sampler, draws=200, seed=1, path=tmp_path / "run")
 
 

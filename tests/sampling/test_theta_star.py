@@ -115,7 +115,7 @@ PLACES = [(shift, order) for shift in (5, -5, 25, -25) for order in (1, 2)]
 def test_one_pass_is_never_silently_wrong(kind, shift, order):
     """At automatic settings a run is refused, or needs no warning: it is right."""
     if abs(shift) == 25 or order == 1:
-        with pytest.raises(RefusedError, match="more than half of the 5000 rows; use --sampler"):
+        with pytest.raises(RefusedError, match=r"at most half of the 5000 rows .*; use --sampler"):
             sample(kind, shift, order)
         return
     cv, summary = sample(kind, shift, order)
@@ -131,7 +131,7 @@ def test_a_fixed_subsample_is_refused_where_its_variance_is_too_high(kind, shift
     """No certainty rows and 200 rows, as in the papers."""
     if abs(shift) == 25 or order == 1:
         # by the plan, or as it runs
-        expected = "leaves the posterior|log_lik_variance should stay near"
+        expected = "leaves the posterior|expected log_lik_variance near"
         with pytest.raises(RefusedError, match=expected):
             sample(kind, shift, order, **SMALL)
         return

@@ -165,3 +165,9 @@ def test_values_are_refused_while_copying(tmp_path: Path) -> None:
     with pytest.raises(StreammcError, match=r"'b', found missing values in 1 row, .* row 6000 of"):
         streammc.from_xarray(given.chunk(row=1_000), path=tmp_path / "s")
     assert [] == list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("role", ["offset", "weight", "row_id"])
+def test_a_variable_that_is_named_and_does_not_exist_is_refused(role: str) -> None:
+    with pytest.raises(StreammcError, match="'exposure' in the dataset"):
+        streammc.from_xarray(dataset(), **{role: "exposure"})

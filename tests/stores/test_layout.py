@@ -28,7 +28,7 @@ def test_chunk_rows_are_rounded_up_to_whole_pages(rows: int) -> None:
 
 
 def test_no_rows_per_chunk_is_refused() -> None:
-    with pytest.raises(ConfigError, match="at least 1 row per chunk"):
+    with pytest.raises(ConfigError, match="rows per chunk, at least 1"):
         round_chunk_rows(0)
 
 

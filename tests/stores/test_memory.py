@@ -95,7 +95,10 @@ WITH = {"X": np.ones((5, 2)), "y": np.ones(5)}
         ({"X": np.ones((5, 2), dtype=object), "y": np.ones(5)}, "numbers in X"),
         ({"X": np.ones((5, 2), dtype=complex), "y": np.ones(5)}, "numbers in X"),
         ({"X": np.ones((5, 2)), "y": np.full(5, 2**60)}, r"2\*\*53 in y"),
-        ({"X": np.ones((5, 2)), "y": np.ones(5), "feature_names": ["a"]}, "2 different"),
+        (
+            {"X": np.ones((5, 2)), "y": np.ones(5), "feature_names": ["a"]},
+            "2 feature_names, fo",
+        ),
         ({"X": np.ones((5, 2)), "y": np.ones(5), "feature_names": ["a", "a"]}, "2 different"),
     ],
 )

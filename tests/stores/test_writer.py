@@ -293,7 +293,7 @@ def test_a_fraction_in_an_integer_response_is_refused(tmp_path: Path) -> None:
 
 def test_a_missing_or_short_array_is_refused(tmp_path: Path) -> None:
     with StoreWriter(tmp_path / "s", features=["a"], offset=True) as writer:
-        with pytest.raises(ConfigError, match="no offset"):
+        with pytest.raises(ConfigError, match=r"expected offset in a block of rows .*, found none"):
             writer.append(np.ones((3, 1)), np.ones(3))
         with pytest.raises(ConfigError, match="expected 3 rows of offset"):
             writer.append(np.ones((3, 1)), np.ones(3), offset=np.ones(2))

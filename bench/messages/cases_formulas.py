@@ -1,0 +1,88 @@
+"""Cases: formulas."""
+
+CASES = r"""
+streammc ingest flights.csv new.zarr --formula ''
+streammc ingest flights.csv new.zarr --formula 'late'
+streammc ingest flights.csv new.zarr --formula 'late ~'
+streammc ingest flights.csv new.zarr --formula 'late ~ 0'
+streammc ingest flights.csv new.zarr --formula 'late ~ week'
+streammc ingest flights.csv new.zarr --formula 'late + hour ~ distance'
+streammc ingest flights.csv new.zarr --formula 'late ~ late + hour'
+streammc ingest flights.csv new.zarr --formula 'late ~ hour:offset(distance)'
+streammc ingest flights.csv new.zarr --formula 'late ~ offset(distance)' --offset hour
+streammc ingest flights.csv new.zarr --formula 'late ~ hour' --response late
+streammc ingest flights.csv new.zarr --formula 'late ~ hour' --no-intercept
+streammc ingest flights.csv new.zarr --formula 'late ~ hour' --weight hour
+streammc ingest flights.csv new.zarr --formula 'late ~ (hour'
+streammc ingest flights.csv new.zarr --formula 'late ~ hour)'
+streammc ingest flights.csv new.zarr --formula 'late ~ hour & distance'
+streammc ingest flights.csv new.zarr --formula 'late ~ "hour"'
+streammc ingest flights.csv new.zarr --formula 'late ~ lambda'
+streammc ingest flights.csv new.zarr --formula 'late ~ __import__'
+streammc ingest flights.csv new.zarr --formula 'late ~ exit(1)'
+streammc ingest flights.csv new.zarr --formula 'late ~ logg(hour)'
+streammc ingest flights.csv new.zarr --formula 'late ~ log(hour'
+streammc ingest flights.csv new.zarr --formula 'late ~ log()'
+streammc ingest flights.csv new.zarr --formula 'late ~ log(hour, 2)'
+streammc ingest flights.csv new.zarr --formula 'late ~ log(hour, base=2)'
+streammc ingest flights.csv new.zarr --formula 'late ~ hour.real'
+streammc ingest flights.csv new.zarr --formula 'late ~ I(hour.real)'
+streammc ingest flights.csv new.zarr --formula 'late ~ I(hour[0])'
+streammc ingest flights.csv new.zarr --formula 'late ~ I(hour if late else 1)'
+streammc ingest flights.csv new.zarr --formula 'late ~ hour^2'
+streammc ingest flights.csv new.zarr --formula 'late ~ hour**x'
+streammc ingest flights.csv new.zarr --formula 'late ~ hour**99'
+streammc ingest flights.csv new.zarr --formula 'late ~ (hour + distance + carrier)**(9)'
+streammc ingest flights.csv new.zarr --formula 'late ~ 2*hour'
+streammc ingest flights.csv new.zarr --formula 'late ~ 2.5'
+streammc ingest flights.csv new.zarr --formula 'late ~ 1e3:hour'
+streammc ingest flights.csv new.zarr --formula 'C(carrier) ~ hour'
+streammc ingest flights.csv new.zarr --formula 'late ~ log(hour)'
+streammc ingest flights.csv new.zarr --formula 'late ~ log(carrier)'
+streammc ingest flights.csv new.zarr --formula 'carrier ~ hour'
+streammc ingest flights.csv new.zarr --formula 'late ~ scale(hour - hour)'
+streammc ingest constant.csv new.zarr --formula 'late ~ scale(distance)'
+streammc ingest flights.csv new.zarr --formula 'late ~ poly(hour, 99)'
+streammc ingest constant.csv new.zarr --formula 'late ~ poly(distance, 2)'
+streammc ingest flights.csv new.zarr --formula 'late ~ poly(hour, order=2)'
+streammc ingest flights.csv new.zarr --formula 'late ~ bs(hour, df=1)'
+streammc ingest flights.csv new.zarr --formula 'late ~ bs(hour, df="five")'
+streammc ingest flights.csv new.zarr --formula 'late ~ bs(hour, knots=[99])'
+streammc ingest flights.csv new.zarr --formula 'late ~ bs(hour, knots=[])'
+streammc ingest constant.csv new.zarr --formula 'late ~ bs(distance, df=5)'
+streammc ingest flights.csv new.zarr --formula 'late ~ bs(hour, df=5, lower_bound=50, upper_bound=60)'
+streammc ingest flights.csv new.zarr --formula 'late ~ bs(hour, df=5, lower_bound=9, upper_bound=1)'
+streammc ingest flights.csv new.zarr --formula 'late ~ cr(hour, df=2)'
+streammc ingest flights.csv new.zarr --formula 'late ~ C(carrier, levels=["AA"])'
+streammc ingest flights.csv new.zarr --formula 'late ~ C(carrier, levels=[])'
+streammc ingest flights.csv new.zarr --formula 'late ~ C(carrier, Treatment("ZZ"))'
+streammc ingest flights.csv new.zarr --formula 'late ~ C(carrier, contr.treatment("ZZ"))'
+streammc ingest flights.csv new.zarr --formula 'late ~ C(carrier, reference="ZZ")'
+streammc ingest flights.csv new.zarr --formula 'late ~ I(carrier == 3)'
+streammc ingest flights.csv new.zarr --formula 'late ~ I(hour == "AA")'
+streammc ingest many-levels.csv new.zarr --formula 'late ~ C(carrier):C(hour)'
+streammc ingest missing.csv new.zarr --formula 'late ~ distance'
+streammc ingest all-missing.csv new.zarr --formula 'late ~ distance' --drop-missing
+streammc ingest header.csv new.zarr --formula 'late ~ hour'
+streammc ingest text.csv new.zarr --formula 'late ~ log(distance)'
+streammc ingest intercept.csv new.zarr --formula 'late ~ Intercept'
+streammc.from_table(frame, formula=["late ~ hour"])
+streammc.from_table(frame, formula="late ~ hour" + " + hour" * 5000)
+streammc.from_table(frame, formula="late ~ " + " + ".join(f"I(hour + {k})" for k in range(2000)))
+streammc.from_table(frame, formula="late ~ " + "(" * 100 + "hour" + ")" * 100)
+streammc.from_table(frame, formula="late ~ I(" + "-" * 200 + "hour)")
+streammc.from_table(frame, formula="late ~ (" + " + ".join("abcdefghijkl") + ")**12")
+streammc.from_table(frame.rename(columns={"delays": "log(hour)"}), formula="late ~ log(hour) + `log(hour)`")
+streammc.from_table(pd.DataFrame({"y": np.arange(5000) % 2, "g": np.arange(5000).astype(str)}), formula="y ~ C(g)")
+streammc.from_table(pd.DataFrame({"y": np.arange(200) % 2, "g": np.arange(200).astype(str)}), formula="y ~ C(g):C(g, Treatment)")
+streammc ingest flights.csv new.zarr --formula 'late ~ I(hour:distance)'
+streammc ingest flights.csv new.zarr --formula 'late ~ I(hour +)'
+streammc ingest flights.csv new.zarr --formula 'late ~ log(3)'
+streammc ingest flights.csv new.zarr --formula 'late ~ log(poly(hour, 2))'
+streammc ingest flights.csv new.zarr --formula 'late ~ bs(hour, knots=[far])'
+streammc ingest flights.csv new.zarr --formula 'late ~ bs(hour, knots=[1e999])'
+streammc ingest flights.csv new.zarr --formula 'late ~ hour' --weight carrier
+streammc ingest text.csv new.zarr --like formula.zarr
+streammc ingest flights.csv new.zarr --formula 'late ~ ﬁx'
+streammc.from_table(frame, formula="late ~ " + "hour:" * 900 + "hour")
+"""

@@ -1,0 +1,57 @@
+"""Cases: ``streammc.predict`` and ``streammc predict``."""
+
+CASES = r"""
+streammc.predict("nowhere", store)
+streammc.predict("flights.zarr", store)
+streammc.predict(None, store)
+streammc.predict("run", None)
+streammc.predict("run", "flights.zarr")
+streammc.predict("run", frame)
+streammc.predict("run", streammc.open_store("other.zarr"))
+streammc.predict("run", streammc.open_store("formula.zarr"))
+streammc.predict(xr.DataTree(), store)
+streammc.predict("run", store, model=models.poisson())
+streammc.predict("run", store, model="logistic")
+streammc.predict("run", store, draws=1)
+streammc.predict("run", store, draws="200")
+streammc.predict("run", store, draws=None)
+streammc.predict("run", store, interval=2)
+streammc.predict("run", store, interval="wide")
+streammc.predict("run", store, interval=None)
+streammc.predict("run", store, by="week")
+streammc.predict("run", store, by=3)
+streammc.predict("run", store, bins=0)
+streammc.predict("run", store, by="hour", bins="ten")
+streammc.predict("run", store, seed=-1)
+streammc.predict("run", store, seed="one")
+streammc.predict("run", store, weights=[1.0])
+streammc.predict("run", store, weights="even")
+streammc.predict("run", store, weights=np.full((2, 20), np.nan))
+streammc.predict("run", store, weights=-np.ones((2, 20)))
+streammc.predict("run", store, scheduler="thread")
+streammc.predict("run", store, progress=3)
+streammc.predict("run", store, trained_on="flights.zarr")
+streammc.predict("run", store, path="flights.zarr")
+streammc.predict("run", store, path=3)
+streammc.predict("warming", store)
+streammc predict run nowhere.zarr -o new.zarr
+streammc predict nowhere flights.zarr -o new.zarr
+streammc predict flights.zarr run -o new.zarr
+streammc predict run other.zarr -o new.zarr
+streammc predict run formula.zarr -o new.zarr
+streammc predict run flights.zarr
+streammc predict run flights.zarr -o flights.zarr
+streammc predict run flights.zarr -o run
+streammc predict run flights.zarr -o predictions.zarr --interval 0.5
+streammc predict run flights.zarr -o file/new.zarr
+streammc predict run flights.zarr -o new.zarr --by week
+streammc predict run flights.zarr -o new.zarr --bins 0
+streammc predict run flights.zarr -o new.zarr --interval 1
+streammc predict run flights.zarr -o new.zarr --interval wide
+streammc predict run flights.zarr -o new.zarr --predict-draws 1
+streammc predict warming flights.zarr -o new.zarr
+streammc predict run offset.zarr -o new.zarr
+streammc predict spline-run other-spline.zarr -o new.zarr
+streammc predict mean-run column.zarr -o new.zarr
+streammc predict run labels.zarr -o new.zarr
+"""

@@ -1,0 +1,127 @@
+"""Cases: tables and options of ``streammc ingest`` and ``streammc simulate``."""
+
+CASES = r"""
+streammc ingest
+streammc ingest flights.csv
+streammc ingest nowhere.csv new.zarr --response late
+streammc ingest flights.csv new.zarr --response lat
+streammc ingest flights.csv new.zarr --response late
+streammc ingest flights.csv new.zarr --response late --features distance,dist
+streammc ingest flights.csv new.zarr --response late --features distance,distance
+streammc ingest flights.csv new.zarr --response late --features late,hour
+streammc ingest flights.csv new.zarr --response late --features hour --offset hour
+streammc ingest flights.csv new.zarr --response late --offset late
+streammc ingest flights.csv new.zarr --trials delays --features hour
+streammc ingest flights.csv new.zarr --features '' --no-intercept
+streammc ingest flights.csv flights.zarr --response late --features hour
+streammc ingest flights.csv flights.csv --response late --features hour
+streammc ingest flights.csv file/new.zarr --response late --features hour
+streammc ingest flights.csv flights.zarr/new.zarr --response late --features hour
+streammc ingest flights.csv no/such/place.zarr --response late --features hour
+streammc ingest flights.csv run --response late --features hour
+streammc ingest flights.csv no-hour.csv new.zarr --response late --features distance
+streammc ingest flights.csv flights.parquet new.zarr --response late --features hour
+streammc ingest missing.csv new.zarr --response late --features distance
+streammc ingest infinite.csv new.zarr --response late --features distance
+streammc ingest all-missing.csv new.zarr --response late --features distance --drop-missing
+streammc ingest text.csv new.zarr --response late --features distance
+streammc ingest flights.csv new.zarr --response late --features carrier
+streammc ingest huge.csv new.zarr --response late --features distance --no-standardize --dtype float64
+streammc ingest range.csv new.zarr --response late --features distance
+streammc ingest narrow.csv new.zarr --response late --features distance --no-standardize
+streammc ingest intercept.csv new.zarr --response late --features Intercept,hour
+streammc ingest negative.csv new.zarr --response late --features hour --weight delays
+streammc ingest zero.csv new.zarr --response late --features hour --weight delays
+streammc ingest zero.csv new.zarr --response late --features hour --trials delays
+streammc ingest ragged.csv new.zarr --response late --features hour
+streammc ingest empty.csv new.zarr --response late
+streammc ingest header.csv new.zarr --response late --features hour
+streammc ingest open-quote.csv new.zarr --response late --features hour
+streammc ingest latin.csv new.zarr --response late
+streammc ingest latin-rows.csv new.zarr --formula 'late ~ C(carrier)'
+streammc ingest utf16.csv new.zarr --response late
+streammc ingest twice.csv new.zarr --response late
+streammc ingest half.csv.gz new.zarr --response late --features hour
+streammc ingest binary.csv new.zarr --response late
+streammc ingest half.parquet new.zarr --response late
+streammc ingest table.xlsx new.zarr --response late
+streammc ingest flights.zarr new.zarr --response late
+streammc ingest nothing new.zarr --response late
+streammc ingest folder new.zarr --response late
+streammc ingest /dev/null new.zarr --response late
+streammc ingest lists.parquet new.zarr --response late
+streammc ingest bytes.parquet new.zarr --response late
+streammc ingest large.parquet new.zarr --response late
+streammc ingest flights.csv new.zarr --response late --features hour --row-id late --offset late
+streammc ingest flights.csv new.zarr --response late --features hour --row-id week
+streammc ingest flights.csv new.zarr --response late --features hour --chunk-rows 0
+streammc ingest flights.csv new.zarr --response late --features hour --chunk-rows 100000000
+streammc ingest flights.csv new.zarr --response late --features hour --seed -1
+streammc ingest flights.csv new.zarr --response late --features hour --seed one
+streammc ingest flights.csv new.zarr --response late --features hour --dtype int8
+streammc ingest flights.csv new.zarr --response late --features hour --layout zip
+streammc ingest flights.csv new.zarr --like nowhere.zarr
+streammc ingest no-hour.csv new.zarr --like flights.zarr
+streammc ingest flights.csv new.zarr --like flights.zarr --response late
+streammc ingest flights.csv new.zarr --like flights.zarr --no-intercept
+streammc ingest flights.csv new.zarr --like flights.zarr --no-standardize
+streammc ingest missing.csv new.zarr --like formula.zarr
+streammc simulate
+streammc simulate logit new.zarr --rows 10 --dim 2 --seed 1
+streammc simulate logistic new.zarr --rows 0 --dim 2 --seed 1
+streammc simulate logistic new.zarr --rows ten --dim 2 --seed 1
+streammc simulate logistic new.zarr --rows 10 --dim 100000 --seed 1
+streammc simulate logistic new.zarr --rows 10 --dim 2 --seed -1
+streammc simulate logistic new.zarr --rows 10 --dim 2
+streammc simulate logistic new.zarr --rows 10 --dim 2 --seed 1 --intercept 99
+streammc simulate mixture new.zarr --rows 10 --dim 2 --seed 1 --intercept 1
+streammc simulate mixture-tied new.zarr --rows 10 --dim 2 --seed 1
+streammc simulate gaussian-process new.zarr --rows 9999 --dim 1 --seed 1
+streammc simulate logistic flights.zarr --rows 10 --dim 2 --seed 1
+streammc simulate logistic new.zarr --rows 10 --dim 2 --seed 1 --chunk-rows -1
+streammc.ingest([], "new.zarr")
+streammc.ingest(None, "new.zarr", response="late")
+streammc.ingest(3, "new.zarr", response="late")
+streammc.ingest(X, "new.zarr", response="late")
+streammc.ingest("flights.csv", None, response="late")
+streammc.ingest("flights.csv", 3, response="late")
+streammc.ingest("flights.csv", "s3://bucket/new.zarr", response="late")
+streammc.ingest("flights.csv", "new.zarr", response=3)
+streammc.ingest("flights.csv", "new.zarr", response="late", features=[3])
+streammc.ingest("flights.csv", "new.zarr", response="late", features=3)
+streammc.ingest("flights.csv", "new.zarr", response="late", features=["hour"], seed="one")
+streammc.ingest("flights.csv", "new.zarr", response="late", features=["hour"], seed=2**64)
+streammc.ingest("flights.csv", "new.zarr", response="late", features=["hour"], dtype="int8")
+streammc.ingest("flights.csv", "new.zarr", response="late", features=["hour"], layout="zip")
+streammc.ingest("flights.csv", "new.zarr", response="late", features=["hour"], chunk_rows="many")
+streammc.ingest("flights.csv", "new.zarr", response="late", features=["hour"], like=3)
+streammc.ingest("flights.csv", "new.zarr", response="late", features=["hour"], progress=3)
+streammc.ingest("flights.csv", "new.zarr", formula=3)
+streammc.ingest("x" * 5000, "new.zarr", response="late")
+streammc.from_table(frame, response="late")
+streammc.from_table(frame, response="lat", features=["hour"])
+streammc.from_table(frame, response="late", features=["distance", "week"])
+streammc.from_table(frame[:0], response="late", features=["hour"])
+streammc.from_table(None, response="late")
+streammc.from_table(X, response="late")
+streammc.from_table({"late": 3}, response="late")
+streammc.from_table([1, 2], response="late")
+streammc.from_table(dataset, response="late")
+streammc.from_table(da.from_array(X), response="late")
+streammc.from_table(frame, response="late", features=["hour"], path=3)
+streammc.from_table(frame, response="late", features=["hour"], path="flights.zarr")
+streammc.from_table(frame.assign(hour=np.nan), response="late", features=["hour"])
+streammc.from_table(frame.assign(hour=frame.hour.astype(complex)), response="late", features=["hour"])
+streammc.from_table(frame.assign(day=pd.Timestamp("2020-01-01")), response="late", features=["day"])
+streammc.from_table(frame.rename(columns={"hour": "distance"}), response="late", features=["distance"])
+streammc.from_table(frame, like="flights.csv")
+streammc.from_table(frame, like=frame)
+streammc.ingest("flights.csv", "new.zarr", response="late", features=[], intercept=False)
+streammc.ingest("flights.csv", "file/new.zarr", response="late", features=["hour"])
+streammc ingest folder/inner folder/inner/new.zarr
+streammc ingest full full/new.zarr --response late
+streammc.from_table(frame, response="late", features=["carrier"])
+streammc.from_table(frame.assign(id=pd.Timestamp(0)), response="late", features=["hour"], row_id="id")
+streammc.from_table(pa.table({"late": [0, 1], "x": [1, 2], "id": pa.array([b"\xff\xfe"] * 2)}), response="late", features=["x"], row_id="id")
+streammc.from_table(pa.table({"late": [0, 1], "x": pa.array(["a", "b"]).dictionary_encode()}), response="late", features=["x"])
+"""

@@ -1,0 +1,108 @@
+"""Small inputs that the cases share, made once in the current folder."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from bench.messages.broken import break_copies
+from bench.messages.tables import OWN_MODEL, write_tables
+
+ROWS: Final = 400
+FEW: Final = "--draws 20 --warmup 20 --chains 2 --seed 1 --quiet"
+
+
+def command(line: str) -> None:
+    """Run one command, which must succeed."""
+    import io
+    import shlex
+    from contextlib import redirect_stderr, redirect_stdout
+
+    from streammc.cli import main
+
+    err = io.StringIO()
+    with redirect_stdout(io.StringIO()), redirect_stderr(err):
+        code = main(shlex.split(line))
+    if code:
+        raise RuntimeError(f"streammc {line}: {err.getvalue()}")
+
+
+def make_inputs() -> None:
+    """Make tables, stores, runs, control variates and predictions, whole and broken."""
+    write_tables(ROWS)
+    Path("own.py").write_text(OWN_MODEL)
+    columns = "--response late --features distance,hour"
+    command(f"ingest flights.csv flights.zarr {columns} --quiet")
+    command(f"ingest flights.csv raw.zarr {columns} --no-standardize --quiet")
+    command("ingest flights.csv other.zarr --response late --features hour --quiet")
+    command("ingest flights.csv plain.zarr --features distance,hour --quiet")
+    command("ingest flights.csv formula.zarr --formula 'late ~ distance + C(carrier)' --quiet")
+    command("ingest flights.csv counts.zarr --response delays --features distance --quiet")
+    command("ingest flights.csv column.zarr --features distance --no-intercept --quiet")
+    command(
+        "ingest flights.csv weighted.zarr --response late --features distance --weight delays "
+        "--no-intercept --quiet"
+    )
+    command("simulate logistic big.zarr --rows 20000 --dim 2 --seed 1 --quiet")
+    command("simulate gaussian-process gp.zarr --rows 60 --dim 1 --seed 1 --quiet")
+    command(f"sample flights.zarr -o run --model logistic --sampler hmc {FEW}")
+    command(f"sample flights.zarr -o warm --model logistic --sampler hmc --temperature 2 {FEW}")
+    command(f"sample other.zarr -o other-run --model logistic --sampler hmc {FEW}")
+    command("summarize flights.zarr --model logistic -o cv.zarr --quiet")
+    command("predict run flights.zarr -o predictions.zarr --quiet")
+    command(f"ingest flights.csv offset.zarr {columns} --offset delays --quiet")
+    command(f"ingest labels.csv labels.zarr {columns} --quiet")
+    for table, name in (("flights.csv", "spline.zarr"), ("half.csv", "other-spline.zarr")):
+        command(f"ingest {table} {name} --formula 'late ~ bs(hour, df=4)' --quiet")
+    command(f"sample spline.zarr -o spline-run --model logistic --sampler hmc {FEW}")
+    command(f"sample column.zarr -o mean-run --model gaussian-mean --sampler hmc {FEW}")
+    shutil.copytree("flights.zarr", "gone.zarr")
+    command(f"sample gone.zarr -o gone-run --model logistic --sampler hmc {FEW}")
+    shutil.rmtree("gone.zarr")
+    make_runs()
+    break_copies()
+
+
+def make_runs() -> None:
+    """Make a run that stopped in its warm-up, and one on arrays in memory."""
+    from streammc import from_arrays, models, open_store, samplers
+    from streammc.sampling.job import run_job
+
+    commits: list[str] = []
+    run_job(
+        open_store("big.zarr"), models.logistic(), samplers.hmc_ecs(), draws=500, warmup=500,
+        chains=1, seed=1, path="warming", audit=False,
+        progress=lambda phase, *_: commits.append(phase), stop=lambda: "warmup" in commits,
+    )  # fmt: skip
+    rng = np.random.default_rng(2)
+    data = from_arrays(rng.normal(size=(20_000, 2)), rng.integers(0, 2, 20_000))
+    run_job(
+        data, models.logistic(), samplers.hmc_ecs(), draws=20, warmup=20, chains=2, seed=1,
+        path="memory-run", audit=False,
+    )  # fmt: skip
+
+
+def names() -> dict[str, Any]:
+    """Return what Python cases find at hand."""
+    import dask.array
+    import pandas
+    import pyarrow
+    import xarray
+
+    import streammc
+    from streammc import models, priors, samplers
+
+    frame = pandas.read_csv("flights.csv")
+    X = frame[["distance", "hour"]].to_numpy(np.float64)
+    y = frame["late"].to_numpy(np.float64)
+    dataset = xarray.Dataset({"X": (("row", "feature"), X), "y": ("row", y)})
+    return {
+        "streammc": streammc, "models": models, "priors": priors, "samplers": samplers,
+        "np": np, "da": dask.array, "pa": pyarrow, "pd": pandas, "xr": xarray,
+        "frame": frame, "X": X, "y": y, "dataset": dataset, "shutil": shutil,
+        "store": streammc.open_store("flights.zarr"), "data": streammc.from_arrays(X, y),
+        "logistic": models.logistic(),
+    }  # fmt: skip

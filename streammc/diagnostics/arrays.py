@@ -1,0 +1,30 @@
+"""Arrays that a user passes, as float64."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from streammc.errors import ConfigError
+
+
+def numbers(name: str, values: ArrayLike, ndim: int | None = None) -> NDArray[np.float64]:
+    """Return ``values`` as float64 of ``ndim`` dimensions, any number of them by default.
+
+    Raises
+    ------
+    ConfigError
+        If they are no numbers, or of another shape.
+    """
+    try:
+        found = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ConfigError(
+            f"expected an array of numbers as {name}, found {type(values).__name__}: pass one"
+        ) from None
+    if found.ndim != (found.ndim or -1 if ndim is None else ndim):
+        wanted = "1 or more" if ndim is None else ndim
+        raise ConfigError(
+            f"expected {name} of {wanted} dimensions, found shape {found.shape}: pass an array"
+        )
+    return found
