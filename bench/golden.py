@@ -5,7 +5,9 @@
 Small runs of every sampler, and of models of every kind, are made twice on this machine: from
 the commit BASE, which is checked out into a temporary folder, and from this tree. Digests of
 the draws and the statistics are compared, and what ``sample``, ``diagnose`` and ``info`` print
-as JSON, without times and places. Digests are not kept: those of another processor differ.
+as JSON, without times and places. Digests are not kept: those of another processor differ,
+and so do those of kernels that were compiled in another order, in their last bits. So each side
+compiles into an empty cache of its own, in the order of the cases.
 
 ``--python`` is an interpreter with the dependencies of BASE, where they are not those of
 this tree.
@@ -131,8 +133,13 @@ def differences(before: Any, now: Any, where: str = "") -> list[str]:
 
 def from_tree(tree: Path, python: str, only: list[str]) -> dict[str, Any]:
     """Record all cases with the package in ``tree``, in a process of its own."""
-    with tempfile.TemporaryDirectory() as folder:
-        environment = {**os.environ, "PYTHONPATH": str(tree), "OPENBLAS_NUM_THREADS": "1"}
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as cache:
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(tree),
+            "OPENBLAS_NUM_THREADS": "1",
+            "STREAMMC_CACHE_DIR": cache,
+        }
         words = [python, str(Path(__file__).resolve()), "--record", folder, *only]
         done = subprocess.run(words, env=environment, stdout=subprocess.PIPE, check=True)
     document: dict[str, Any] = json.loads(done.stdout)
