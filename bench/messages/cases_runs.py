@@ -2,6 +2,7 @@
 
 CASES = r"""
 streammc info byte-cv.zarr
+streammc predict run flights.zarr -o full --overwrite
 streammc info no-array-cv.zarr
 streammc info old-cv.zarr
 streammc info shapes-cv.zarr

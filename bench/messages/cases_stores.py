@@ -2,6 +2,8 @@
 
 CASES = r"""
 streammc info nowhere.zarr
+streammc ingest flights.csv full --response late --overwrite
+old = streammc.from_table(frame, response="late", features=["hour"], path="new.zarr"); streammc.from_table(frame, response="late", features=["distance"], path="new.zarr", overwrite=True); old.rows()
 streammc info file
 streammc info file/inner
 streammc info nothing

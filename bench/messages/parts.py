@@ -17,7 +17,7 @@ FOUND: Final = re.compile(r"\bfound\b|'[^']*'|\"[^\"]*\"|\(os error|: [A-Z]")
 """The word itself, or the name, value or path in quotes."""
 
 VERBS: Final = (
-    "add", "ask", "begin", "calculate", "call", "change", "check", "choose", "close", "combine", "compare", "compute",
+    "add", "ask", "begin", "calculate", "call", "cast", "change", "check", "choose", "close", "combine", "compare", "compute",
     "continue",
     "convert", "copy", "correct", "delete", "encode", "evaluate", "export", "free", "give", "group",
     "ingest", "install", "keep", "leave", "list", "lower", "make", "mend", "move", "name", "omit", "open",

@@ -252,8 +252,9 @@ class ControlVariates:
         """
         from streammc.trace import kinds
         from streammc.trace.arrays import read_arrays
+        from streammc.trace.local_path import given_path
 
-        if not os.path.lexists(path):
+        if not os.path.lexists(given_path(path)):
             raise MissingError(
                 f"expected control variates at {str(path)!r}, found nothing: make them with "
                 "'streammc summarize'"

@@ -81,7 +81,8 @@ def builder(cls: Callable[P, T], aliases: Mapping[str, str] | None = None) -> Ca
             if name in given:
                 first, second = (each for each in options if other.get(each, each) == name)
                 raise ConfigError(
-                    f"{first} and {second} are the same option of {sampler.name}; leave one out"
+                    f"expected {first} or {second}, which are one option of {sampler.name}, "
+                    "found both; leave one out"
                 )
             given[name] = value
         return cast(T, sampler(**given))

@@ -43,8 +43,8 @@ def require_memory(dataset: Dataset, model: Model, rows: int, order: int) -> Non
     needed = block_bytes(rows, dataset.n_features, p, order)
     if needed > memory_limit():
         raise OutOfMemoryError(
-            f"{rows} rows x {dataset.n_features} features in memory need "
-            f"{needed / 1e9:.1f} GB, more than half of what is available; use hmc-ecs"
+            f"expected rows that fit into half of the available memory, found {rows} rows x "
+            f"{dataset.n_features} features, {needed / 1e9:.1f} GB; use hmc-ecs"
         )
 
 

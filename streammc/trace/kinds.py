@@ -128,7 +128,7 @@ def _remedy(wanted: tuple[str, ...], found: Found, place: str) -> str:
         if found.kind == PREDICTIONS:
             return "give the run that they were made from"
     elif kind == CONTROL_VARIATES and found.kind == RUN:
-        return f"those of the run are in {os.path.join(place, 'control-variates.zarr')!r}"
+        return f"give those of the run, {os.path.join(place, 'control-variates.zarr')!r}"
     not_ours = "" if found.kind in OURS else f"not {with_article('streammc ' + kind)}; "
     return not_ours + _REMEDIES[kind]
 
