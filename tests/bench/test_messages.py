@@ -95,11 +95,11 @@ def test_foreign_errors_and_cases_without_error_are_faults(bench, tmp_path, monk
 
 
 def test_an_internal_error_of_a_command_is_a_fault(bench, tmp_path, monkeypatch):
-    from streammc.stores import verify
+    from streammc.cli import inspect
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "s").mkdir()
-    monkeypatch.setattr(verify, "info", lambda path: {}["kind"])
+    monkeypatch.setattr(inspect, "kind_of", lambda path: {}["kind"])
     assert "is an internal error" in bench.outcome.run_case("streammc info s", {}).faults
 
 

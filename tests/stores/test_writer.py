@@ -208,7 +208,7 @@ def test_an_existing_path_is_refused_and_not_touched(
 ) -> None:
     make(tmp_path / "s")
     before = os.lstat(tmp_path / "s")
-    with pytest.raises(IdentityError, match="choose another path or delete it"):
+    with pytest.raises(IdentityError, match="exists: choose another path"):
         StoreWriter(tmp_path / "s", features=["a"])
     assert before == os.lstat(tmp_path / "s")
 

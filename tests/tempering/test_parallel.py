@@ -315,7 +315,7 @@ def test_a_likelihood_of_zero_where_the_prior_goes():
 
 def test_subsets_that_do_not_fit_are_refused():
     given = regression(CHAINS["nested"])
-    with pytest.raises(OutOfMemoryError, match="30 rows of the subsets of a chain need"):
+    with pytest.raises(OutOfMemoryError, match="found 30 rows of a chain"):
         ParallelKernel(replace(given, memory=lambda: 30 * 5 * 8 - 1), 1, 0)
     ParallelKernel(replace(given, memory=lambda: 30 * 5 * 8), 1, 0)
 
