@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -23,7 +24,7 @@ class Heartbeat:
     """
 
     def __init__(self, wanted: bool) -> None:
-        self._wanted = wanted and sys.stderr.isatty()
+        self._wanted = wanted and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         self._lock = threading.RLock()
         self._over = threading.Event()
         self._shown = False
