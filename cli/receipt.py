@@ -21,6 +21,7 @@ from streammc.errors import (
     StorageIOError,
 )
 from streammc.trace.file_stamp import FileStamp, file_stamp, stamp_difference, utc_text
+from streammc.trace.kinds import OURS, found_at
 
 
 def require_apart(output: str, inputs: Sequence[str]) -> None:
@@ -95,23 +96,29 @@ class Receipt:
         except (OSError, ValueError, KeyError, TypeError):
             raise IdentityError(
                 f"expected nothing at {self._output!r}, but it exists, and not from this "
-                "command: choose another path or delete it"
+                f"command: {self._ways_out()}"
             ) from None
         if asked != self._asked:
             found, remedy = _differences(asked, self._asked)
             raise IdentityError(
                 f"expected {self._output!r} to be made by the same command, found {found}: {remedy}"
-                f"choose another path or delete {self._output!r}"
+                f"{self._ways_out()}"
             )
         there = dict(describe())
         if result is None:
             return there
         if there.get("fingerprint") != result.get("fingerprint"):
             raise IdentityError(
-                f"expected {self._output!r} as it was made, found another fingerprint: choose "
-                "another path or delete it"
+                f"expected {self._output!r} as it was made, found another fingerprint: "
+                f"{self._ways_out()}"
             )
         return dict(result)
+
+    def _ways_out(self) -> str:
+        found = found_at(self._output)
+        if found is None or found.kind not in OURS:
+            return "choose another path or delete it"
+        return "choose another path, delete it, or replace it with --overwrite"
 
     def write(self, result: Mapping[str, Any] | None) -> None:
         """Write the file; before the work without a result.
