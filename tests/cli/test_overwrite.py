@@ -203,7 +203,7 @@ def test_refusals_of_an_existing_output_name_the_option(
     words = ("ingest", csv(tmp_path / "t.csv"), "s.zarr", "--response", "y", "--quiet")
     assert streammc(*words).code == 0
     other = streammc(*words, "--seed", "2")
-    assert "found other 'seed': choose another path, delete it, or replace it" in other.err
+    assert "found other 'seed': choose another path or delete it, or replace it" in other.err
     assert "--overwrite" in other.err
     (tmp_path / "s.zarr.config.json").unlink()
     assert "with --overwrite" in streammc(*words).err
@@ -212,12 +212,14 @@ def test_refusals_of_an_existing_output_name_the_option(
 
 
 def test_refusals_of_what_cannot_be_overwritten_do_not_name_the_option(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "thesis").mkdir()
-    done = streammc("ingest", csv(tmp_path / "t.csv"), "thesis", "--response", "y")
-    assert done.err.endswith("choose another path or delete it\n")
+    (tmp_path / "run").symlink_to(run)
+    for target in ("thesis", "run"):
+        done = streammc("ingest", csv(tmp_path / "t.csv"), target, "--response", "y")
+        assert done.err.endswith("choose another path or delete it\n")
     with pytest.raises(IdentityError, match=r"choose another path, delete it$"):
         from_table(table(), response="y", path="thesis")
 
