@@ -216,8 +216,8 @@ def test_refusals_of_what_cannot_be_overwritten_do_not_name_the_option(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "thesis").mkdir()
-    (tmp_path / "run").symlink_to(run)
-    for target in ("thesis", "run"):
+    (tmp_path / "sampled").symlink_to(run)
+    for target in ("thesis", "sampled"):
         done = streammc("ingest", csv(tmp_path / "t.csv"), target, "--response", "y")
         assert done.err.endswith("choose another path or delete it\n")
     with pytest.raises(IdentityError, match=r"choose another path, delete it$"):
