@@ -92,6 +92,11 @@ def ingest(
         output.note(f"{store} is already there, made by the same command: nothing to do")
     for line in result.get("warnings", []):
         output.warn(line)
+    if result["response"] is None and like is None:
+        output.note(
+            f"{store} has no response: it is for models without one; for others, name column y "
+            "with --response or --formula"
+        )
     facts = {
         "store": result["path"],
         "rows": result["n_rows"],

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import click
 
 from streammc.cli.options import command, path_argument
-from streammc.cli.output import Output, fields, table
+from streammc.cli.output import Output, fields, number, table
 from streammc.cli.progress import Progress
+from streammc.errors import one_line
+
+_SHOWN: Final = 20
+"""Features in the table of ``info``."""
 
 
 @command("info", short_help="Describe a store, a run or control variates.")
@@ -26,7 +31,11 @@ def info(output: Output, path: str) -> None:
     }
     if kind == "store" and document["formula"] is not None:
         shown["formula"] = document["formula"]["text"]
-    output.result(document, fields(shown))
+    human = fields(shown)
+    if kind == "store":
+        shown["standardized"] = document["standardization"] is not None
+        human = fields(shown) + _scales(document["features"], document["standardization"])
+    output.result(document, human)
 
 
 @command("verify", short_help="Check every byte of a store or run.")
@@ -65,6 +74,19 @@ def kind_of(path: str) -> str:
     refuse_other_kind(path, *OURS)
     found = found_at(path)
     return (STORE if found is None else found.kind).replace(" ", "-")
+
+
+def _scales(features: Sequence[str], standardization: Mapping[str, Any] | None) -> str:
+    """Return mean and scale of the first features as a table; nothing without them."""
+    if standardization is None:
+        return ""
+    columns = features, standardization["mean"], standardization["scale"]
+    rows = [
+        [one_line(name), number(mean), number(scale)]
+        for name, mean, scale in zip(*columns, strict=True)
+    ]
+    more = f"\n... {len(rows)} in all" if len(rows) > _SHOWN else ""
+    return f"\n\n{table(['feature', 'mean', 'scale'], rows[:_SHOWN])}{more}"
 
 
 def describe_store(path: str) -> dict[str, Any]:

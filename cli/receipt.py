@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from streammc.cli.configuration import write_json
 from streammc.cli.output import plain
@@ -21,6 +21,15 @@ from streammc.errors import (
     StorageIOError,
 )
 from streammc.trace.file_stamp import FileStamp, file_stamp, stamp_difference, utc_text
+from streammc.trace.kinds import CONTROL_VARIATES, PREDICTIONS, STORE, found_at
+
+_REPLACED: Final = {
+    "ingest": STORE,
+    "simulate": STORE,
+    "summarize": CONTROL_VARIATES,
+    "predict": PREDICTIONS,
+}
+"""What each command with --overwrite replaces."""
 
 
 def require_apart(output: str, inputs: Sequence[str]) -> None:
@@ -95,23 +104,29 @@ class Receipt:
         except (OSError, ValueError, KeyError, TypeError):
             raise IdentityError(
                 f"expected nothing at {self._output!r}, but it exists, and not from this "
-                "command: choose another path or delete it"
+                f"command: choose another path or delete it{self._or_overwrite()}"
             ) from None
         if asked != self._asked:
             found, remedy = _differences(asked, self._asked)
             raise IdentityError(
                 f"expected {self._output!r} to be made by the same command, found {found}: {remedy}"
-                f"choose another path or delete {self._output!r}"
+                f"choose another path or delete it{self._or_overwrite()}"
             )
         there = dict(describe())
         if result is None:
             return there
         if there.get("fingerprint") != result.get("fingerprint"):
             raise IdentityError(
-                f"expected {self._output!r} as it was made, found another fingerprint: choose "
-                "another path or delete it"
+                f"expected {self._output!r} as it was made, found another fingerprint: "
+                f"choose another path or delete it{self._or_overwrite()}"
             )
         return dict(result)
+
+    def _or_overwrite(self) -> str:
+        """Return the option that replaces what is there, where the command has it and can."""
+        found = found_at(self._output)
+        replaced = _REPLACED.get(str(self._asked["command"]))
+        return ", or replace it with --overwrite" if found and found.kind == replaced else ""
 
     def write(self, result: Mapping[str, Any] | None) -> None:
         """Write the file; before the work without a result.

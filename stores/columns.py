@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
 
+import pyarrow as pa
+
 from streammc.errors import ConfigError, DataError
+from streammc.stores.faults import advice_for
 from streammc.stores.sources import Table
 from streammc.stores.values import kind
 
@@ -29,6 +32,13 @@ class Columns:
         """All columns: features, response, offset, weight, trials."""
         others = (self.response, self.offset, self.weight, self.trials)
         return (*self.features, *(name for name in others if name is not None))
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """What each column that is no feature is for."""
+        names = ("response", "offset", "weight", "trials")
+        chosen = {name: getattr(self, name) for name in names}
+        return {column: role for role, column in chosen.items() if column is not None}
 
     def index(self, name: str | None) -> int | None:
         """Return the position of ``name`` in :attr:`names`; ``None`` for ``None``."""
@@ -98,7 +108,7 @@ def choose_columns(
             ": name a feature, or add the intercept"
         )
     columns = Columns(response, tuple(chosen), offset, weight, trials)
-    check_types(table, columns.names)
+    check_types(table, columns.names, columns.roles)
     return columns
 
 
@@ -126,22 +136,28 @@ def require_column(table: Table, name: str, role: str) -> None:
     )
 
 
-def check_types(table: Table, names: Sequence[str]) -> None:
-    """Refuse columns of a type that is neither a number nor text."""
+def check_types(
+    table: Table,
+    names: Sequence[str],
+    roles: Mapping[str, str] | None = None,
+    *,
+    dates: bool = False,
+) -> None:
+    """Refuse columns of a type that is neither a number nor text nor, with ``dates``, a date."""
     bad = []
     for name in names:
         for source, type_ in zip(table.sources, table.types_of(name), strict=True):
-            if kind(type_) == "other":
+            if kind(type_) == "other" or (kind(type_) == "date" and not dates):
                 bad.append((name, source.label, type_))
                 break
     if bad:
         name, label, type_ = bad[0]
+        found = f"the type {type_}"
+        advice = "encode it as numbers, or leave it out (--features, or not in the formula)"
+        if kind(type_) == "date":
+            found = "times" if pa.types.is_time(type_) else "dates"
+            advice = advice_for("dates", name, (roles or {}).get(name))
         more = f" (and {len(bad) - 1} more columns)" if len(bad) > 1 else ""
-        if str(type_).startswith(("date", "timestamp", "time")):
-            found = f"dates ({type_}){more}: make them days, or text for a factor, or"
-        else:
-            found = f"the type {type_}{more}: encode it as numbers, or"
         raise DataError(
-            f"expected numbers in column {name!r} of {label}, found {found} leave it out with "
-            "--features or of the --formula"
+            f"expected numbers in column {name!r} of {label}, found {found}{more}: {advice}"
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,10 +13,22 @@ from numpy.typing import NDArray
 from streammc.errors import DataError
 
 _OMIT: Final = "leave the column out with --features"
+_IN_A_FORMULA: Final = re.compile(r"""[^'"\\`\x00-\x1f\x7f]{1,40}""")
+_DAYS: Final = "a column of numbers (days since the first)"
 
 # In the order in which they are reported; the name, what was expected, the advice.
 _KINDS: Final[dict[str, tuple[str, str]]] = {
     "text": ("numbers", _OMIT + ", or take it as a factor: --formula 'y ~ C(column)'"),
+    "numbers with a decimal comma": (
+        "numbers",
+        "write them with a point, as by pandas.read_csv(..., decimal=','), or by "
+        "thousands=',' if the comma groups digits",
+    ),
+    "dates": (
+        "numbers",
+        f"leave it out (--features, or not in the formula), write {_DAYS} or of text (month, "
+        "weekday) into the table first, or take it as a factor, C(column) in a formula",
+    ),
     "something else": ("true or false", "write the column in one way"),
     "large integers": (
         "integers up to 2**53",
@@ -97,20 +110,22 @@ class Faults:
         else:
             self._found[key] = Fault(count, row, str(example).removesuffix(".0"))
 
-    def refuse(self, locate: Callable[[int], str]) -> None:
+    def refuse(self, locate: Callable[[int], str], roles: Mapping[str, str] | None = None) -> None:
         """Raise if anything was found: the first kind, its first column, and how many more.
 
         Parameters
         ----------
         locate
-            Turns a row number into ``"row 3 of flights.csv"``.
+            Turns a row number into ``"row 3 of flights.csv, counted from 1"``.
+        roles
+            ``"response"``, ``"weight"`` and so on, of the columns that are no features.
 
         Raises
         ------
         DataError
             Naming kind, column, first row, count and an example.
         """
-        for kind, (expected, advice) in _KINDS.items():
+        for kind, (expected, _) in _KINDS.items():
             columns = {
                 column: fault for (what, column), fault in self._found.items() if what == kind
             }
@@ -122,10 +137,30 @@ class Faults:
             others = [repr(name) for name in columns if name != column]
             more = f"; also in {', '.join(others[:3])}" if others else ""
             more += f" and {len(others) - 3} more columns" if len(others) > 3 else ""
+            advice = advice_for(kind, column, (roles or {}).get(column), fault.example)
             raise DataError(
                 f"expected {expected} in column {column!r}, found {kind} in {rows}, "
                 f"first in data {locate(fault.row)}{shown}{more}: {advice}"
             )
+
+
+def advice_for(kind: str, column: str, role: str | None = None, example: str = "") -> str:
+    """Return what to do about a kind of fault in a column, which is a feature without ``role``."""
+    name = column if column.isidentifier() else f"`{column}`"
+    if role is None or kind not in ("text", "dates", "large integers"):
+        return _KINDS[kind][1].replace("C(column)", f"C({name})")
+    if kind == "dates":
+        return f"write {_DAYS} into the table first"
+    if kind == "large integers":
+        return "float64 would round them: rescale the column"
+    if role != "response":
+        return f"correct the column given to --{role}"
+    if not _IN_A_FORMULA.fullmatch(example) or not _IN_A_FORMULA.fullmatch(column):
+        return "write the response as 0 and 1"
+    return (
+        "write the response as 0 and 1, or name the value that counts as 1 in a formula: "
+        f"--formula 'I({name} == \"{example}\") ~ ...'"
+    )
 
 
 def _short(text: str) -> str:

@@ -22,19 +22,24 @@ from streammc.stores.formula_values import Codes, State, finite
 from streammc.stores.row_ids import IdColumn
 from streammc.stores.sources import Table
 from streammc.stores.table_blocks import block_rows
+from streammc.stores.values import DECIMAL_COMMA, ISO_DATE
 
 _TESTS = frozenset({"<", "<=", ">", ">=", "==", "!="})
 
 
-_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]{1,3}(\.?[0-9]{3})*,[0-9]+")
-
-
-def decimal_commas(design: Design) -> list[str]:
-    """Return a line for each factor whose levels are numbers with a decimal comma."""
+def doubtful_levels(design: Design) -> list[str]:
+    """Return a line for each factor of numbers with a decimal comma, or of dates without C()."""
     lines = []
     for name, state in design.states.items():
         levels = [level for level in state.get("levels", ()) if isinstance(level, str)]
-        found = [level for level in levels if _DECIMAL_COMMA.fullmatch(level)]
+        found = [level for level in levels if re.fullmatch(DECIMAL_COMMA, level)]
+        dates = [level for level in levels if re.fullmatch(ISO_DATE, level)]
+        if name in design.kinds and len(dates) * 2 > len(levels):
+            lines.append(
+                f"{name} is text, a factor of {len(levels)} levels that look like dates "
+                f"({dates[0]!r}): write C({name}) if that is meant, or a column of numbers (days "
+                "since the first) into the table for a trend"
+            )
         if found and len(found) * 2 > len(levels):
             lines.append(
                 f"{name} is text, a factor of {len(levels)} levels that look like numbers with a "
@@ -109,7 +114,9 @@ class FormulaBlocks:
         self._others = other_columns(table, used, others)
         if ids is not None:
             other_columns(table, [*used, *self._others], {"row id": ids.column})
-        self._rows = FormulaRows(table, used, self._others, spool, ids)
+        roles = {name: role for role, name in others.items() if name is not None}
+        roles |= {name: "response" for node in own for name in columns_of(node)}
+        self._rows = FormulaRows(table, used, self._others, spool, ids, roles)
         self._rows.check_text([*terms.factors, *terms.offsets, *own], terms.response)
         if fitted is None:
             self.design = self._fit(terms, seed)

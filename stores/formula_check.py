@@ -58,6 +58,15 @@ FUNCTIONS: Final[dict[str, dict[str, str]]] = {
 OUTER: Final = frozenset({"poly", "bs", "cr", "cc", "C", "offset"})
 """Functions that may not stand inside others."""
 
+_CONTRASTS: Final = "write C({column}), whose levels have treatment coding"
+_OF_PATSY: Final = {
+    "Treatment": "write C({column}, contr.treatment({level}))",
+    **dict.fromkeys(("Sum", "Poly", "Helmert", "Diff"), _CONTRASTS),
+    "Q": "write a column name in backquotes, `{name}`",
+    "standardize": "write scale(x)",
+}
+"""Functions of other formulas, and what to write here."""
+
 _CHOICES: Final = {
     "extrapolation": ("raise", "clip", "zero", "extend"),
     "constraints": ("center",),
@@ -80,7 +89,7 @@ def parse_expression(tokens: list[Token]) -> Node:
         following = tokens[index + 1].text if index + 1 < len(tokens) else ""
         if kind == "column" or (kind == "name" and text not in ("True", "False")):
             if kind == "name" and following == "(":
-                _check_function(text, position)
+                _check_function(tokens, index)
             elif kind == "column" or following != "=":
                 names[f"_c{index}_"] = Column(text.strip("`"))
                 text = f"_c{index}_"
@@ -96,11 +105,18 @@ def parse_expression(tokens: list[Token]) -> Node:
     return _Reader(names, start).expression(body)
 
 
-def _check_function(name: str, position: int) -> None:
+def _check_function(tokens: list[Token], index: int) -> None:
+    """Refuse a call of an unknown function, the token ``index``."""
+    _, name, position = tokens[index]
     if name in FUNCTIONS or name == TREATMENT:
         return
     near = get_close_matches(name, FUNCTIONS, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(FUNCTIONS)}"
+    if name in _OF_PATSY:
+        values = [token.text for token in tokens[index:] if token.kind in ("string", "number")]
+        column = tokens[2].text if tokens[0].text == "C" and index > 2 else "column"
+        level = values[0] if values else "'level'"
+        hint = _OF_PATSY[name].format(column=column, level=level, name=level.strip("'\""))
     raise refused(f"the function {name!r}", position, hint)
 
 

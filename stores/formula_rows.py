@@ -25,7 +25,7 @@ from streammc.stores.values import Coder, kind
 
 
 class FormulaRows:
-    """Blocks of the columns in use; text becomes codes.
+    """Blocks of the columns in use; text becomes codes, and dates as ISO text.
 
     Parameters
     ----------
@@ -39,11 +39,13 @@ class FormulaRows:
         A file for a copy, where the table asks for one.
     ids
         Keeps the row ids in the first pass.
+    roles
+        See :meth:`streammc.stores.faults.Faults.refuse`.
 
     Raises
     ------
     DataError
-        If a column does not exist or is of a type that is neither number nor text.
+        If a column does not exist or is of a type that is neither number nor text nor date.
     """
 
     def __init__(
@@ -53,12 +55,15 @@ class FormulaRows:
         others: Sequence[str],
         spool: Path,
         ids: IdColumn | None = None,
+        roles: Mapping[str, str] | None = None,
     ) -> None:
         self.table = table
+        self._roles = roles
         for name in names:
             require_column(table, name, "a column of the formula")
         self.names = [*names, *others]
-        check_types(table, self.names)
+        check_types(table, others, roles)
+        check_types(table, names, dates=True)
         self.kinds = {name: _kind(table, name) for name in names}
         self.coders = {name: Coder(name) for name in names if self.kinds[name] == "text"}
         self._blocks = TableBlocks(table, self.names, spool, self.coders, ids)
@@ -135,6 +140,8 @@ class FormulaRows:
                 )
 
     def _check(self, factor: Node, inner: Node, whole: bool) -> None:
+        if whole and isinstance(factor, Column):
+            check_types(self.table, [factor.name])  # dates are a factor only where asked for
         compared = 0
         for node in walk(factor):
             if isinstance(node, Operation) and isinstance(node.arguments[-1], Text):
@@ -156,7 +163,7 @@ class FormulaRows:
         names = names or [name for name in self.names if name not in self.coders]
         self._blocks.find_text(names, faults)
         try:
-            faults.refuse(self.table.locate)
+            faults.refuse(self.table.locate, self._roles)
         except DataError as error:
             return error
         return DataError(
@@ -204,7 +211,7 @@ def other_columns(table: Table, used: Sequence[str], others: Mapping[str, str | 
 
 def _kind(table: Table, name: str) -> str:
     types = table.types_of(name)
-    if "text" in {kind(type_) for type_ in types}:
+    if {"text", "date"} & {kind(type_) for type_ in types}:
         return "text"
     if any(pa.types.is_dictionary(type_) for type_ in types):
         return "category"

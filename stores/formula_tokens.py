@@ -27,6 +27,7 @@ _TOKEN: Final = re.compile(
     """,
     re.VERBOSE,
 )
+_OF_A_MODULE: Final = re.compile(r"\.([A-Za-z_]\w*)\s*\(([^()]{0,60})(\)?)")
 _ADVICE: Final = {
     ".": "write the columns out; a name with a dot goes into backquotes, `a.b`",
     "{": "write a calculation as I(...)",
@@ -61,12 +62,18 @@ def tokenize(text: object) -> list[Token]:
             f"expected a formula as text up to {MAX_LENGTH} characters, found {found}"
             ": write a shorter text"
         )
-    tokens, position, depth = [], 0, 0
+    tokens: list[Token] = []
+    position = depth = 0
     while position < len(text):
         match = _TOKEN.match(text, position)
         if match is None:
             char = text[position]
             advice = _ADVICE.get(char, "leave it out, or quote a column name with backquotes")
+            called = _OF_A_MODULE.match(text, position)
+            if called and tokens and tokens[-1].kind == "name":
+                function, argument, closed = called.groups()
+                argument = argument.strip() if closed else "..."
+                advice = f"functions have no prefix; write {function}({argument})"
             raise refused(repr(char), position + 1, advice)
         kind, word = str(match.lastgroup), match.group()
         if kind == "name":

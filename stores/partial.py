@@ -44,12 +44,14 @@ def refuse_existing(path: Path, *, overwrite: bool = False) -> None:
         inside = next((p for p in path.parents if os.path.lexists(p / MANIFEST)), None)
     except OSError as error:
         raise _refused(error, path) from error
+    a_store = exists and os.path.lexists(path / MANIFEST)
     if exists and not overwrite:
+        replace = ", or replace the store there with overwrite=True" if a_store else ""
         raise IdentityError(
-            f"expected no file at {str(path)!r}, but it exists: choose another path, delete it, or "
-            "have it overwritten"
+            f"expected nothing at {str(path)!r}, but it exists: choose another path, delete it"
+            f"{replace}"
         )
-    if exists and not os.path.lexists(path / MANIFEST):
+    if exists and not a_store:
         raise IdentityError(
             f"expected a store to overwrite at {str(path)!r}, found something else: choose another "
             "path or delete it yourself"

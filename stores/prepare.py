@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from streammc.rng import Role, stream
 from streammc.stores.columns import INTERCEPT, Columns, choose_columns, text_columns
 from streammc.stores.csv_source import NotANumberError
 from streammc.stores.faults import Faults
-from streammc.stores.formula_blocks import FormulaBlocks, decimal_commas
+from streammc.stores.formula_blocks import FormulaBlocks, doubtful_levels
 from streammc.stores.memory import LARGEST
 from streammc.stores.options import Options, unscored
 from streammc.stores.records import Encoding
@@ -32,6 +33,8 @@ _SLICE_BYTES: Final = 8 << 20
 # Of a standard deviation: what float32 may round off, or the table may have lost already.
 _ROUNDING: Final = 1e-6
 _SHOWN: Final = 5
+_UNNAMED_INDEX: Final = re.compile(r"__index_level_[0-9]+__")
+"""What Arrow calls the index of a pandas frame that was sliced or filtered."""
 
 
 class Prepared:
@@ -74,7 +77,7 @@ class Prepared:
             self._formula = self._blocks = self._fit(options.formula)
             self._options = replace(options, intercept=self._formula.design.terms.intercept)
             self.columns: Columns = self._formula.columns
-            self.warnings += decimal_commas(self._formula.design)
+            self.warnings += doubtful_levels(self._formula.design)
         else:
             self.columns = choose_columns(
                 table,
@@ -248,7 +251,7 @@ class Prepared:
             )
         except NotANumberError as error:
             raise self._text(self.columns.names, str(error)) from error
-        faults.refuse(self._table.locate)
+        faults.refuse(self._table.locate, self.columns.roles)
         if found.n_rows == 0:
             lost = f"{found.n_dropped} rows, all with missing values" * bool(found.n_dropped)
             raise DataError(
@@ -262,7 +265,7 @@ class Prepared:
         faults = Faults()
         self._blocks.find_text(names, faults)
         try:
-            faults.refuse(self._table.locate)
+            faults.refuse(self._table.locate, self.columns.roles)
         except DataError as error:
             return error
         return DataError(
@@ -274,8 +277,10 @@ class Prepared:
     def _check(self) -> None:
         """Refuse what cannot be represented; collect warnings."""
         found, options = self.found, self._options
-        if self._table.hidden - set(self.columns.names):
-            shown = ", ".join(map(repr, sorted(self._table.hidden)))
+        hidden = self._table.hidden - set(self.columns.names)
+        unused = [name for name in hidden if not _UNNAMED_INDEX.fullmatch(name)]
+        if unused:
+            shown = ", ".join(map(repr, sorted(unused)))
             self.warnings.append(f"not used, as an index: column {shown}")
         if found.n_dropped:
             self.warnings.append(f"rows with missing values that were left out: {found.n_dropped}")

@@ -122,9 +122,10 @@ class Table:
                 raise translate_input(error, source.label) from error
 
     def locate(self, row: int) -> str:
-        """Return where row number ``row`` of the last pass is: ``row 3 of 'a.csv'``."""
+        """Return where a row of the last pass is: ``row 3 of 'a.csv', counted from 1``."""
         index = max(i for i, start in enumerate(self._starts) if start <= row)
-        return f"row {row - self._starts[index] + 1} of {self.sources[index].label}"
+        number = row - self._starts[index] + 1
+        return f"row {number} of {self.sources[index].label}, counted from 1"
 
     def check_unchanged(self) -> None:
         """Refuse files that changed since they were opened.

@@ -19,10 +19,19 @@ LIMIT: Final = 2**53
 _MAX_TEXTS: Final = 1_000_000
 _NUMBER: Final = r"(?i)^\s*[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)\s*$"
 _BOOLEAN: Final = r"(?i)^\s*(0|1|true|false)\s*$"
+DECIMAL_COMMA: Final = r"[+-]?[0-9]{1,3}(\.?[0-9]{3})*,[0-9]+"
+"""A number with a decimal comma, as a regular expression."""
+ISO_DATE: Final = (
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+    r"([ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?(Z|[+-][0-9]{2}:?[0-9]{2})?)?"
+)
+"""A date, with or without a time of day, as a regular expression."""
+# Text that has advice of its own, by the names in ``faults``.
+_KNOWN_TEXT: Final = {"numbers with a decimal comma": DECIMAL_COMMA, "dates": ISO_DATE}
 
 
 def kind(type_: Any) -> str:
-    """Return ``"number"``, ``"text"`` or ``"other"`` for an Arrow type."""
+    """Return ``"number"``, ``"text"``, ``"date"`` (also a time) or ``"other"``: an Arrow type."""
     types = pa.types
     if types.is_dictionary(type_):
         return kind(type_.value_type)
@@ -42,7 +51,22 @@ def kind(type_: Any) -> str:
         or types.is_string_view(type_)
     ):
         return "text"
+    if types.is_date(type_) or types.is_timestamp(type_) or types.is_time(type_):
+        return "date"
     return "other"
+
+
+def iso_text(array: Any) -> Any:
+    """Return Arrow dates and times (m,) as ISO text, midnight as the date; others as they are."""
+    if kind(array.type) != "date":
+        return array
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    text = array.cast(pa.string())
+    for fraction in (r"\.0+", r"(\.\d*[1-9])0+"):
+        kept = r"\1" if "(" not in fraction else r"\1\2"
+        text = pc.replace_substring_regex(text, fraction + r"(Z|[+-]\d+)?$", kept)
+    return pc.replace_substring_regex(text, " 00:00:00$", "")
 
 
 def to_float64(array: Any, column: str, start: int, faults: Faults) -> Vector:
@@ -82,6 +106,7 @@ def find_text(
 
     ``boolean``: not written as truth values. An array that holds no text has none.
     """
+    array = iso_text(array)
     if kind(array.type) != "text":
         return
     if pa.types.is_dictionary(array.type):
@@ -91,11 +116,19 @@ def find_text(
     pattern = _BOOLEAN if boolean else _NUMBER
     numeric = pc.fill_null(pc.match_substring_regex(array, pattern), True)
     bad = ~numeric.to_numpy(zero_copy_only=False)
-    faults.add("something else" if boolean else "text", column, start, bad, _Decoded(array))
+    if boolean:
+        faults.add("something else", column, start, bad, _Decoded(array))
+        return
+    for name, known in _KNOWN_TEXT.items() if bad.any() else ():
+        like = pc.fill_null(pc.match_substring_regex(array, rf"^\s*({known})\s*$"), False)
+        found = bad & like.to_numpy(zero_copy_only=False)
+        faults.add(name, column, start, found, _Decoded(array))
+        bad &= ~found
+    faults.add("text", column, start, bad, _Decoded(array))
 
 
 class Coder:
-    """A column of text as codes, in the order in which its values appear.
+    """A column of text or dates as codes, in the order in which its values appear.
 
     Parameters
     ----------
@@ -117,6 +150,7 @@ class Coder:
         DataError
             If the column has over a million different values, or bytes that are no text.
         """
+        array = iso_text(array)
         if pa.types.is_dictionary(array.type):
             ordered = array.type.ordered
             if ordered and self._order is None:

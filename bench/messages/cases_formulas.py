@@ -21,6 +21,8 @@ streammc ingest flights.csv new.zarr --formula 'late ~ lambda'
 streammc ingest flights.csv new.zarr --formula 'late ~ __import__'
 streammc ingest flights.csv new.zarr --formula 'late ~ exit(1)'
 streammc ingest flights.csv new.zarr --formula 'late ~ logg(hour)'
+streammc ingest flights.csv new.zarr --formula 'late ~ np.log(hour)'
+streammc.from_table(frame.assign(day=pd.Timestamp("2020-01-01")), formula="late ~ day")
 streammc ingest flights.csv new.zarr --formula 'late ~ log(hour'
 streammc ingest flights.csv new.zarr --formula 'late ~ log()'
 streammc ingest flights.csv new.zarr --formula 'late ~ log(hour, 2)'

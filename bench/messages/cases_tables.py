@@ -114,6 +114,11 @@ streammc.from_table(frame.assign(hour=np.nan), response="late", features=["hour"
 streammc.from_table(frame.assign(hour=frame.hour.astype(complex)), response="late", features=["hour"])
 streammc.from_table(frame.assign(day=pd.Timestamp("2020-01-01")), response="late", features=["day"])
 streammc.from_table(frame.rename(columns={"hour": "distance"}), response="late", features=["distance"])
+streammc.from_table(frame.assign(day=pd.Timestamp("2020-01-01")), response="day", features=["hour"])
+streammc.from_table(frame.assign(day="2020-01-01"), response="late", features=["day"])
+streammc.from_table(frame.assign(price="13,081"), response="late", features=["price"])
+streammc ingest flights.csv new.zarr --response carrier --features hour
+streammc ingest flights.csv new.zarr --response late --features hour --weight carrier
 streammc.from_table(frame, like="flights.csv")
 streammc.from_table(frame, like=frame)
 streammc.ingest("flights.csv", "new.zarr", response="late", features=[], intercept=False)

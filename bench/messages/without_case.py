@@ -140,7 +140,7 @@ WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
     ),
     "an input that changes between two steps of one command, or two commands": (
         "cli/build.py model_of_run: expected the model '{}' as it was when the run began, found other code or options: begin a",
-        "cli/receipt.py Receipt.kept: expected '{}' as it was made, found another fingerprint: choose another path or delete it",
+        "cli/receipt.py Receipt.kept: expected '{}' as it was made, found another fingerprint: choose another path or delete it{",
         "stores/prepare.py Prepared.records: expected {} rows in the second pass, found {}: try again",
         "stores/sources.py Table.check_unchanged: expected {} to stay as it is while it is read, found it changed, with {}: its rows may be ",
         "streammc/trace/commit.py _check_same: expected the draws from {} on to come out as they are in {}, found others: continue on the",

@@ -32,7 +32,8 @@ def check_identity(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> None
     more = f"; and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else ""
     raise IdentityError(
         f"expected a run of the same job, found another one: {shown}{more}: "
-        "choose another output, or ask for the same"
+        "choose another output, ask for the same, or replace the run with --overwrite "
+        "(in Python overwrite=True)"
     )
 
 

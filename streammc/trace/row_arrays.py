@@ -205,7 +205,7 @@ class RowArrays:
         if not self._overwrite:
             raise IdentityError(
                 f"expected nothing at {str(self.path)!r}, but it exists: choose another path, "
-                "delete it, or have it overwritten"
+                "delete it, or replace predictions there with overwrite=True"
             )
         try:
             read_meta(self.path)

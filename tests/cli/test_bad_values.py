@@ -91,7 +91,7 @@ INGEST = {
     "unsigned integers above 2**63": Case(
         {"x": pa.array([2**63 + 5] * ROWS, pa.uint64()), "y": Y}, "large integers in 400 rows"
     ),
-    "dates": Case({"x": DATES, "y": Y}, "numbers in column 'x' of 't.parquet', found dates (time"),
+    "dates": Case({"x": DATES, "y": Y}, "numbers in column 'x' of 't.parquet', found dates: leave"),
     "text": Case(
         {"x": ["one"] * ROWS, "y": Y}, "'x', found text in 400 rows, first in data row 1 "
     ),

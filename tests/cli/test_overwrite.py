@@ -194,3 +194,41 @@ def test_a_kill_between_store_and_receipt_does_not_pass_as_done(
     assert streammc(*words, "--overwrite").code == 0
     assert seen == [False]
     assert receipt.exists()
+
+
+def test_refusals_of_an_existing_output_name_the_option(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ("ingest", csv(tmp_path / "t.csv"), "s.zarr", "--response", "y", "--quiet")
+    assert streammc(*words).code == 0
+    other = streammc(*words, "--seed", "2")
+    assert "found other 'seed': choose another path or delete it, or replace it" in other.err
+    assert "--overwrite" in other.err
+    (tmp_path / "s.zarr.config.json").unlink()
+    assert "with --overwrite" in streammc(*words).err
+    with pytest.raises(IdentityError, match=r"expected nothing at .*with overwrite=True$"):
+        from_table(table(), response="y", path="s.zarr")
+
+
+def test_refusals_of_what_cannot_be_overwritten_do_not_name_the_option(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "sampled").symlink_to(run)
+    for target in ("thesis", "sampled"):
+        done = streammc("ingest", csv(tmp_path / "t.csv"), target, "--response", "y")
+        assert done.err.endswith("choose another path or delete it\n")
+    with pytest.raises(IdentityError, match=r"choose another path, delete it$"):
+        from_table(table(), response="y", path="thesis")
+
+
+def test_refusal_of_another_run_or_predictions_names_the_option(run: Path, store: Path) -> None:
+    target = run.parent / "twice"
+    predict(run, open_store(store), target, draws=10)
+    with pytest.raises(IdentityError, match="predictions there with overwrite=True"):
+        predict(run, open_store(store), target, draws=10)
+    options = {"draws": 30, "warmup": 30, "chains": 1, "audit": False}
+    with pytest.raises(IdentityError, match=r"--overwrite .in Python overwrite=True"):
+        sample(open_store(store), package.models.logistic(), path=run, seed=9, **options)

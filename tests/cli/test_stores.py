@@ -261,3 +261,39 @@ def test_a_changed_file_of_a_directory_is_another_source(here: Path) -> None:
     with open(source, "r+") as file:  # in place: the directory does not change
         file.write(file.read().replace("0", "1"))
     assert 78 == streammc(*words).code
+
+
+def test_info_shows_whether_and_how_the_features_were_standardised(here: Path) -> None:
+    table(here / "t.csv")
+    for store, option in (("s.zarr", "--standardize"), ("raw.zarr", "--no-standardize")):
+        assert streammc("ingest", "t.csv", store, "--response", "late", option).code == 0
+    shown = streammc("info", "s.zarr").out
+    scales = json.loads(streammc("info", "s.zarr", "--json").out)["standardization"]
+    assert "standardized  yes" in shown
+    mean, scale = (f"{scales[key][1]:.4g}" for key in ("mean", "scale"))
+    assert f"distance {mean} {scale}" in " ".join(shown.split())
+    raw = streammc("info", "raw.zarr").out
+    assert "standardized  no" in raw
+    assert "scale" not in raw
+
+
+def test_info_shows_the_scale_of_twenty_features_at_most(here: Path) -> None:
+    names = [f"x{number}" for number in range(25)]
+    rows = [",".join(str((i * 7 + j) % 5) for j in range(25)) for i in range(20)]
+    (here / "wide.csv").write_text("\n".join([",".join(names), *rows]) + "\n")
+    assert streammc("ingest", "wide.csv", "wide.zarr").code == 0
+    shown = streammc("info", "wide.zarr").out
+    listed = shown.partition("feature ")[2].splitlines()
+    assert "... 26 in all" == listed[-1]
+    assert 22 == len(listed)  # header, 20 features, the line before
+
+
+def test_store_without_a_response_is_said_to_have_none(here: Path) -> None:
+    table(here / "t.csv")
+    done = streammc("ingest", "t.csv", "s.zarr")
+    assert done.code == 0
+    assert "s.zarr has no response" in done.err
+    assert "--response or --formula" in done.err
+    assert "" == streammc("ingest", "t.csv", "q.zarr", "--quiet").err
+    for words in (("--response", "late"), ("--formula", "late ~ hour")):
+        assert "no response" not in streammc("ingest", "t.csv", "r.zarr", *words, "--overwrite").err

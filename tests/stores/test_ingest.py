@@ -250,6 +250,18 @@ def test_a_pandas_index_is_no_feature(tmp_path: Path) -> None:
     assert store.feature_names == indexed.feature_names
 
 
+def test_unnamed_pandas_index_of_a_filtered_frame_is_left_out_silently(tmp_path: Path) -> None:
+    frame = make_table(100).to_pandas()
+    filtered = frame[frame.index % 3 != 0]  # no range of equal steps, which Arrow keeps none of
+    assert 66 == from_table(filtered, response="late").n_rows  # a warning would be an error
+    filtered.to_parquet(tmp_path / "t.parquet")
+    store = from_table(tmp_path / "t.parquet", response="late")
+    assert "__index_level_0__" not in store.feature_names
+    named = filtered.set_index("share", append=True)
+    with pytest.warns(UserWarning, match="as an index: column 'share'$"):
+        from_table(named, response="late")
+
+
 def test_pandas_missing_values_are_missing() -> None:
     frame = pd.DataFrame({"a": [1.0, np.nan, 4.0], "y": [0, 1, 0]})
     with pytest.warns(UserWarning, match="left out: 1"):
