@@ -59,7 +59,14 @@ def diagnosis(path: str) -> dict[str, Any]:
         blocks = blocks_of_run(run, dataset.feature_names)
         moved, labels = transform(*draws_and_labels(tree), dict(dataset.attributes), blocks)
         original = summarize_draws(moved, labels, signs(tree))
-        factors = ratios(moved, labels, blocks, dataset.feature_names, signs(tree))
+        factors = ratios(
+            moved,
+            labels,
+            blocks,
+            dataset.feature_names,
+            signs(tree),
+            formula=bool(dataset.attributes.get("formula")),
+        )
     except (MissingError, DataError):
         pass
     spent = run_cost(run)
@@ -83,7 +90,14 @@ def diagnosis(path: str) -> dict[str, Any]:
         },
         "cost": spent,
         "warnings": [
-            f"the run is unfinished: {run.committed_draws} of {run.draws} draws; resume it",
+            _unfinished(run.committed_draws, run.draws),
             *mixing_warnings(parameters, run.chains),
         ],
     }
+
+
+def _unfinished(committed: int, asked: int) -> str:
+    """Return what an unfinished run lacks, and what to do."""
+    if committed >= asked:
+        return f"the run has all its {asked} draws per chain, its summary is missing: resume it"
+    return f"the run is unfinished: {committed} of {asked} draws; resume it"

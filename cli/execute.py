@@ -173,7 +173,9 @@ def execute(output: Output, interruption: Interruption, job: Job) -> dict[str, A
         assert interruption.signum is not None
         raise Interrupted(interruption.signum)
     if not report.changed:
-        output.note(f"{job.path} is finished: nothing to do")
+        there = RunDirectory.open(job.path, verify=False).committed_draws
+        asked = f", {job.draws} asked for" if job.draws < there else ""
+        output.note(f"{job.path} has {there} draws per chain{asked}: nothing to do")
     return report.summary
 
 

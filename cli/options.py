@@ -75,7 +75,7 @@ def model_options(function: F) -> F:
     scale = setting(
         "--prior-scale",
         type=PositiveNumber(),
-        show_default="10, or the model's own",
+        show_default="priors that scale with the data",
         help="Normal(0, S) on every coefficient that --prior leaves, on the store's scale.",
     )
     prior = setting(

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from streammc.cli.output import Output, fields, number, table
 from streammc.sampling.advice import NOISE_WARNING
-from streammc.sampling.prior_texts import default_priors_text
+from streammc.sampling.prior_texts import priors_lines
 
 COLUMNS: Final = ("mean", "sd", "mcse_mean", "ess_bulk", "ess_tail", "r_hat", "q5", "median", "q95")
 CHECK_FAILED: Final = 1
@@ -103,10 +103,10 @@ def human_run(document: Mapping[str, Any]) -> str:
     original = document.get("parameters_original")
     if original and original != document["parameters"]:
         parts.append("on the table's own scale:\n" + parameter_table(original))
-    if document.get("ratios"):
-        parts.append(ratio_text(document["ratios"]))
-    if document.get("priors") and (line := default_priors_text(document["priors"])):
-        parts.append(line)
+    if document.get("ratios") and (text := ratio_text(document["ratios"])):
+        parts.append(text)
+    if document.get("priors"):
+        parts += priors_lines(document["priors"])
     if document.get("audit"):
         parts.append(audit_text(document["audit"]))
     if document.get("sampling"):
@@ -132,13 +132,20 @@ def parameter_table(parameters: Mapping[str, Mapping[str, float | None]]) -> str
 def ratio_text(ratios: Mapping[str, Any]) -> str:
     """Return one line per coefficient: the factor for one unit of the table's column."""
     columns = ("median", "q5", "q95")
+    left_out = set(ratios.get("only_together", ()))
     rows = [
         [label, *(_factor(entry.get(name)) for name in columns)]
         for label, entry in ratios["parameters"].items()
+        if label not in left_out
     ]
-    if not rows:
-        return ""
-    return table([f"{ratios['kind']}, per unit of the column", *columns], rows)
+    kind = str(ratios["kind"])
+    lines = [table([f"{kind}, per unit of the column", *columns], rows)] if rows else []
+    if left_out:
+        lines.append(
+            f"no {kind} of {len(left_out)} column{'s' * (len(left_out) > 1)} of bases and "
+            "interactions: no such column changes alone"
+        )
+    return "\n".join(lines)
 
 
 def _factor(value: float | None) -> str:

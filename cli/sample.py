@@ -146,11 +146,12 @@ def sample(
     interruption = ctx.find_root().obj
     if dry_run:
         from streammc.cli.forecast import forecast
-        from streammc.sampling.prior_texts import default_priors_text
+        from streammc.sampling.prior_texts import priors_lines
 
         check_job(job)
         document = forecast(printer, interruption, job)
-        shown = {**document, "priors": default_priors_text(document["priors"])}
+        priors = "; ".join(priors_lines(document["priors"])).removeprefix("priors: ")
+        shown = {**document, "priors": priors}
         printer.result(document, fields(shown))
         return 0
     summary = execute(printer, interruption, job)

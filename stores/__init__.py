@@ -3,6 +3,7 @@
 if not __name__.startswith("streammc."):
     raise ImportError("import streammc.stores; a top-level package 'stores' is not installed")
 
+import sys as _sys
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -36,5 +37,14 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Import the public name ``name`` on first use."""
     if name not in _LAZY:
-        raise AttributeError(f"module 'streammc.stores' has no attribute {name!r}")
+        raise AttributeError(
+            f"module 'streammc.stores' has no attribute {name!r}",
+            name=name,
+            obj=_sys.modules[__name__],
+        )
     return getattr(_import_module(_LAZY[name]), name)
+
+
+def __dir__() -> list[str]:
+    """List the public names beside those of a module."""
+    return sorted({*globals(), *_LAZY})

@@ -6,6 +6,7 @@ nothing.
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -63,7 +64,11 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Import the public name ``name`` on first use."""
     if name not in _LAZY:
-        raise AttributeError(f"module 'streammc' has no attribute {name!r}")
+        raise AttributeError(
+            f"module 'streammc' has no attribute {name!r}: it has {', '.join(__dir__())}",
+            name=name,
+            obj=sys.modules[__name__],
+        )
     module, _, attribute = _LAZY[name].partition(":")
     found = import_module(module)
     return getattr(found, attribute) if attribute else found

@@ -51,6 +51,13 @@ SAMPLERS: Final[dict[str, str]] = {
 }
 
 
+NOT_SAMPLERS: Final[dict[str, str]] = {
+    "nuts": "use hmc with --option trajectory=nuts, in Python "
+    'streammc.samplers.hmc(trajectory="nuts")',
+}
+"""Names that are looked for among the samplers, and where to find what they mean."""
+
+
 def resolve(table: dict[str, str], kind: str, name: str) -> Callable[..., Any]:
     """Return the builder registered under ``name``.
 
@@ -60,6 +67,8 @@ def resolve(table: dict[str, str], kind: str, name: str) -> Callable[..., Any]:
         If ``name`` is not in ``table``; the message lists what is.
     """
     if name not in table:
+        if kind == "sampler" and name.lower() in NOT_SAMPLERS:
+            raise ConfigError(f"unknown sampler {name!r}: {NOT_SAMPLERS[name.lower()]}")
         near = get_close_matches(name, table, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(sorted(table))}"
         raise ConfigError(f"unknown {kind} {name!r}: {hint}")

@@ -23,6 +23,7 @@ streammc sample flights.zarr -o new --model logistic --seed -1
 streammc sample flights.zarr -o new --model logistic --seed one
 streammc sample flights.zarr -o new --model logistic --sampler hmcc
 streammc sample flights.zarr -o new --model logistic --sampler banana
+streammc sample flights.zarr -o new --model logistic --sampler nuts
 streammc sample flights.zarr -o new --model logistic --option draws
 streammc sample flights.zarr -o new --model logistic --option banana=1
 streammc sample flights.zarr -o new --model logistic --option jitter=0.1 --option jitter=0.2

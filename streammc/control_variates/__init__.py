@@ -48,8 +48,15 @@ class _CallableModule(ModuleType):
 def __getattr__(name: str) -> Any:
     """Import a public name on first use."""
     if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise AttributeError(
+            f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__]
+        )
     return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    """List the public names beside those of a module."""
+    return sorted({*globals(), *_LAZY})
 
 
 sys.modules[__name__].__class__ = _CallableModule

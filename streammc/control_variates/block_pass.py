@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from streammc.control_variates.row_name import row_name
 from streammc.control_variates.row_sums import RowSums
 from streammc.control_variates.scores import HighScores, Histogram, top
 from streammc.errors import ModelError
 from streammc.numerics.summation import merge_compensated
-from streammc.protocols import Index, Matrix, Model, RowBlock, Vector
+from streammc.protocols import Dataset, Index, Matrix, Model, RowBlock, Vector
 
 SUMMARY_COLUMNS = ("start", "rows", "mean_response", "mean_log_lik", "gradient", "mean_square")
 """Per block: first row, rows, mean response, mean log-likelihood, size of its gradient
@@ -166,13 +167,15 @@ class ExpansionPass:
         return Fault(block.start + first, len(at), f"{block.y[first]:g}", expected)
 
 
-def raise_fault(fault: Fault, model: Model, response: str | None) -> None:
-    """Raise the error for rows that ``model`` cannot take."""
+def raise_fault(fault: Fault, model: Model, dataset: Dataset) -> None:
+    """Raise the error for rows of ``dataset`` that ``model`` cannot take."""
+    response = dataset.response
     column = f"column {response!r}" if response else "the response"
+    more = f" and {fault.count - 1} more row{'s' * (fault.count > 2)} like it"
     raise ModelError(
-        f"{model.name}: expected {fault.expected} in {column}, found {fault.found} "
-        f"in row {fault.first} ({fault.count} row{'s' * (fault.count > 1)} like it); correct the "
-        "rows or choose another model"
+        f"{model.name}: expected {fault.expected} in {column}, found {fault.found} in "
+        f"{row_name(dataset, fault.first)}{more * (fault.count > 1)}: correct the rows, or choose "
+        "another model"
     )
 
 

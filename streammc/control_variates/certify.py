@@ -165,7 +165,7 @@ def compute(
             pass_seconds += time.perf_counter() - before
             rows_read += dataset.n_rows
             if sums.fault is not None:
-                raise_fault(sums.fault, model, dataset.response)
+                raise_fault(sums.fault, model, dataset)
             at = point if centre.integrated else _at(sums, point.theta, table)
             converged = at.decrement < LARGEST_DECREMENT
             if last or (converged and len(deltas) == n_draws):

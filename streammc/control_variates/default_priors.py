@@ -60,8 +60,8 @@ def as_recorded(model: M, described: Mapping[str, Any]) -> M:
     model
         A model; what was given by name stays.
     described
-        ``Model.describe()`` of the run. Where it has no scaled defaults the model is
-        returned as it is.
+        ``Model.describe()`` of the run. Where it has no scaled defaults, or priors of other
+        names were given, the model is returned as it is.
     """
     given: Any = model
     prior = getattr(model, "prior", None)
@@ -74,6 +74,9 @@ def as_recorded(model: M, described: Mapping[str, Any]) -> M:
     if not isinstance(kept, NamedPriors) or not kept.scaled:
         return model
     named = dict(kept.priors)
-    merged = {label: named[label] for label in kept.scaled if label in named} | dict(prior.priors)
+    defaults = {label: named.pop(label) for label in kept.scaled if label in named}
+    if {*named} != {name for name, _ in prior.priors}:
+        return model
+    merged = defaults | dict(prior.priors)
     recorded = NamedPriors(tuple(sorted(merged.items())), kept.scaled)
     return replace(given, prior=recorded)  # type: ignore[no-any-return]

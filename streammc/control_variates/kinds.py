@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from difflib import get_close_matches
 from typing import Final
 
 from streammc.errors import ConfigError
+from streammc.registry import MODELS, SAMPLERS
 
 PASS_OPTIONS: Final = """
 Parameters
@@ -40,6 +42,8 @@ def check_kinds(store: object, *model: object, sampler: object = None) -> None:
         mark, expected = _MARKS[kind]
         if hasattr(found, mark) and not isinstance(found, type):
             continue
+        if isinstance(found, str) and (builder := _named(kind, found)):
+            raise ConfigError(f"expected a {kind}, found the text {found!r}: write {builder}")
         raise ConfigError(f"expected {expected}, found {type(found).__name__}{_hint(kind, found)}")
 
 
@@ -71,6 +75,13 @@ def check_progress(progress: object) -> None:
             f"expected progress to be a function, called with counts as the work goes on, found "
             f"{progress!r}: leave it out, or give one, such as print"
         )
+
+
+def _named(kind: str, name: str) -> str | None:
+    """Return the call that builds the model or sampler of this name, or of one near to it."""
+    builders = {"model": MODELS, "sampler": SAMPLERS}.get(kind, {})
+    near = get_close_matches(name.lower().replace("_", "-"), builders, n=1)
+    return f"streammc.{kind}s.{near[0].replace('-', '_')}()" if near else None
 
 
 def _hint(kind: str, found: object) -> str:

@@ -12,8 +12,9 @@ Draws are transformed, then summarised: quantiles and R-hat of a sum are not tho
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,9 @@ from numpy.typing import NDArray
 from streammc.diagnostics.summary import Statistics, draws_and_labels, summarize_draws
 from streammc.errors import StoreError
 from streammc.models.table_scale import COEFFICIENT, INTERCEPT, PLACE, Block
+
+_BASIS: Final = re.compile(r"(?:^|:)(?:bs|cc|cr|poly)\(")
+_BRACKETS: Final = re.compile(r"\([^()\[\]]*\)|\[[^()\[\]]*\]")
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -143,6 +147,8 @@ def ratios(
     blocks: Sequence[Block],
     features: Sequence[str],
     sign: NDArray[np.float64] | None = None,
+    *,
+    formula: bool = False,
 ) -> dict[str, Any] | None:
     """Return the exponentials of the coefficients, summarised, or ``None``.
 
@@ -156,12 +162,15 @@ def ratios(
         Columns of the design.
     sign
         (chain, draw) weights of a signed run.
+    formula
+        Whether a formula made the columns, so that their names say what they are.
 
     Returns
     -------
     dict
         ``kind`` and ``parameters``, feature -> statistics, without intercepts: the factor
-        on the odds or the rate for one unit more of the column.
+        on the odds or the rate for one unit more of the column. ``only_together`` lists
+        columns of bases and of interactions: no unit more of one leaves the others as they are.
     """
     found = [block for block in blocks if block.exponential]
     if not found:
@@ -176,4 +185,18 @@ def ratios(
     with np.errstate(over="ignore"):
         values = np.exp(theta[:, :, [place[label] for _, label in pairs]])
     names = [name for name, _ in pairs]
-    return {"kind": found[0].exponential, "parameters": summarize_draws(values, names, sign)}
+    return {
+        "kind": found[0].exponential,
+        "parameters": summarize_draws(values, names, sign),
+        "only_together": [name for name in names if formula and _only_together(name)],
+    }
+
+
+def _only_together(column: str) -> bool:
+    """Return whether a column of a formula belongs to a basis or an interaction."""
+    if _BASIS.search(column):
+        return True
+    bare = None
+    while bare != column:  # brackets inside brackets
+        bare, column = column, _BRACKETS.sub("", column)
+    return ":" in column

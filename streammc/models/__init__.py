@@ -6,6 +6,7 @@ asked for.
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -62,7 +63,11 @@ def __getattr__(name: str) -> Any:
 
         found = model(name.replace("_", "-"))
     else:
-        raise AttributeError(f"module 'streammc.models' has no attribute {name!r}")
+        raise AttributeError(
+            f"module 'streammc.models' has no attribute {name!r}: it has {', '.join(__dir__())}",
+            name=name,
+            obj=sys.modules[__name__],
+        )
     return globals().setdefault(name, documented()(found))
 
 

@@ -13,6 +13,7 @@ REST: Final = "*"
 """The name that stands for everything not named."""
 
 _COEFFICIENT: Final = "beta["
+_LISTED: Final = 8
 
 
 def choose(what: str, names: Iterable[str], labels: Sequence[str]) -> dict[str, str]:
@@ -67,8 +68,9 @@ def choose(what: str, names: Iterable[str], labels: Sequence[str]) -> dict[str, 
 
 def list_labels(labels: Sequence[str]) -> str:
     """Join labels for a message, the first few."""
-    shown = ", ".join(repr(label) for label in labels[:5])
-    return shown if len(labels) <= 5 else f"{shown} and {len(labels) - 5} more"
+    shown = ", ".join(repr(label) for label in labels[:_LISTED])
+    more = len(labels) - _LISTED
+    return shown if more <= 0 else f"{shown} and {more} more"
 
 
 def _label(name: str, labels: Collection[str]) -> str | None:
@@ -90,6 +92,20 @@ def _fitting(pattern: str, labels: Sequence[str]) -> tuple[int, list[str]]:
 
 
 def _hint(name: str, labels: Sequence[str]) -> str:
-    short = [label[len(_COEFFICIENT) : -1] for label in labels if label.startswith(_COEFFICIENT)]
-    near = get_close_matches(name.replace(REST, ""), [*labels, *short], n=1)
-    return f"did you mean {near[0]!r}?" if near else f"choose from {list_labels(labels)}"
+    """Name the parameter whose own name is near; where none is, list the parameters.
+
+    What is common to the labels of all coefficients makes no two of them similar.
+    """
+    own = {_own(label): label for label in labels}
+    near = get_close_matches(_own(name).replace(REST, ""), own, n=1)
+    if not near:
+        return f"choose from {list_labels(labels)}"
+    found = own[near[0]] if name.startswith(_COEFFICIENT) else near[0]
+    return f"did you mean {found!r}?"
+
+
+def _own(label: str) -> str:
+    """Return the name of the column of a coefficient, and any other label as it is."""
+    if not label.startswith(_COEFFICIENT):
+        return label
+    return label[len(_COEFFICIENT) :].removesuffix("]")

@@ -89,7 +89,9 @@ def parse(text: str) -> FamilyPrior:
                 f"expected {usage}, found {key!r} in {shown!r}, {fault}: give each number once"
             )
         values[key] = float(number)
-    if plain and (values or len(plain) < len(family.parameters)):
+    too_few = values or len(plain) < len(family.parameters)
+    missing = {*family.parameters} - {*values, "location"}
+    if too_few if plain else missing:  # a scale that is not written would be 10
         raise ConfigError(f"expected {usage}, found {shown!r}: give all its numbers, or name them")
     values.update(zip(family.parameters, map(float, plain), strict=False))
     return _build(family, values, f"expected {usage}, found {shown!r}")

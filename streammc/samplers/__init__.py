@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
-from streammc.registry import SAMPLERS, sampler
+from streammc.registry import NOT_SAMPLERS, SAMPLERS, sampler
 
 if TYPE_CHECKING:
     from streammc.samplers.energy_conserving import hmc_ecs
@@ -47,7 +48,13 @@ def __getattr__(name: str) -> Any:
     registered = name.replace("_", "-")
     if registered in SAMPLERS:
         return sampler(registered)
-    raise AttributeError(f"module 'streammc.samplers' has no attribute {name!r}")
+    if name in NOT_SAMPLERS:
+        raise AttributeError(f"no sampler {name!r}: {NOT_SAMPLERS[name]}")
+    raise AttributeError(
+        f"module 'streammc.samplers' has no attribute {name!r}: it has {', '.join(__dir__())}",
+        name=name,
+        obj=sys.modules[__name__],
+    )
 
 
 def __dir__() -> list[str]:

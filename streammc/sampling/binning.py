@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from streammc.control_variates.row_name import row_name
 from streammc.errors import DataError
 from streammc.estimators.blocks import allocate_rows
 from streammc.protocols import Dataset, Matrix, Model, RowBlock, Vector
@@ -60,10 +61,10 @@ def groups(
     else:
         values = table.reduce(_Column(column), scheduler=scheduler, progress=progress)
     if not np.isfinite(values).all():
-        row = int(np.flatnonzero(~np.isfinite(values))[0]) + 1
+        row = int(np.flatnonzero(~np.isfinite(values))[0])
         raise DataError(
-            f"expected finite numbers in column {by!r} of {table.address}, found "
-            f"{values[row - 1]}{'' if sampled else f' in row {row}'}: make the store again"
+            f"expected finite numbers in column {by!r} of {table.address}, found {values[row]}"
+            f"{'' if sampled else f' in {row_name(table, row)}'}: make the store again"
         )
     values.sort()
     at = np.ceil(np.arange(1, bins) * (len(values) / bins)).astype(np.int64)

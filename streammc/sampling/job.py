@@ -25,6 +25,7 @@ from streammc.samplers.chain import StoppedError
 from streammc.sampling import build
 from streammc.sampling.chains import Chains, Progress
 from streammc.sampling.identity import asked_schedule, check_counts, heated, identity
+from streammc.sampling.prior_texts import texts_of_description
 from streammc.sampling.setup import Setup, contents, decide, follow_store, instead, load
 from streammc.sampling.table_scale import recorded
 from streammc.sampling.watch import check_sign, check_variance, variance_so_far
@@ -119,7 +120,8 @@ def run_job(
         schedule=schedule,
     )  # fmt: skip
     if existing is not None:
-        check_identity(existing.identity, key)
+        labels = tuple(model.labels(dataset.feature_names))
+        check_identity(existing.identity, key, texts_of_description(model, labels))
         follow_store(existing, dataset)
         kept = existing.attributes.get("summary")
         # A run killed after its last draw still has the summary of what it extended.

@@ -99,7 +99,7 @@ def write_predictions(
             ends,
             arrays_of_rows,
             writer.target,
-            table.address,
+            f"store {table.address!r} (rows counted from 1 in its own order)",
             scored,
             cuts,
             covariate,

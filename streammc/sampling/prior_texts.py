@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+from typing import Any, Final, cast
 
-from streammc.priors.text import prior_texts
+from streammc.errors import ConfigError
+from streammc.priors.text import from_description, prior_texts
 from streammc.protocols import Model
 
 _SHOWN: Final = 4
@@ -34,13 +36,44 @@ def describe_priors(model: Model, labels: tuple[str, ...]) -> dict[str, Any]:
     return {"parameters": texts, "scaled_with_data": list(getattr(model.prior, "scaled", ()))}
 
 
-def default_priors_text(described: Mapping[str, Any]) -> str | None:
-    """Return one line about the default priors that were scaled; ``None`` where none was."""
-    texts, scaled = described["parameters"], set(described["scaled_with_data"])
-    shown = [f"{label} {text}" for label, text in texts.items() if label in scaled]
-    if not shown:
-        return None
-    if len(shown) > _SHOWN + 1:  # the last is that of a scale, where there is one
-        middle = f"{len(shown) - _SHOWN} more"
-        shown = [*shown[: _SHOWN - 1], middle, shown[-1]]
-    return f"default priors, scaled with the data: {', '.join(shown)}; {_FIX}"
+def texts_of_description(model: Model, labels: tuple[str, ...]) -> Callable[[Any], dict[str, str]]:
+    """Return the function from a prior's description to its texts by parameter of ``model``.
+
+    The texts are empty where the description fits no parameters of the model.
+    """
+
+    def texts(description: Any) -> dict[str, str]:
+        try:
+            other = SimpleNamespace(
+                prior=from_description(description),
+                positive_flags=getattr(model, "positive_flags", None),
+                fixed_defaults=getattr(model, "fixed_defaults", None),
+            )
+            found: dict[str, str] = describe_priors(cast(Model, other), labels)["parameters"]
+        except ConfigError:
+            return {}
+        return found
+
+    return texts
+
+
+def priors_lines(described: Mapping[str, Any]) -> list[str]:
+    """Return a line about the priors that do not depend on the data, and one about defaults.
+
+    A line without a prior is left out.
+    """
+    scaled = set(described["scaled_with_data"])
+    fixed = _shown(described, lambda label: label not in scaled)
+    defaults = _shown(described, lambda label: label in scaled)
+    lines = [f"priors: {fixed}"] if fixed else []
+    if defaults:
+        lines.append(f"default priors, scaled with the data: {defaults}; {_FIX}")
+    return lines
+
+
+def _shown(described: Mapping[str, Any], wanted: Callable[[str], bool]) -> str:
+    """Return the first priors by label, and the last: that of a scale, where there is one."""
+    shown = [f"{label} {text}" for label, text in described["parameters"].items() if wanted(label)]
+    if len(shown) > _SHOWN + 1:
+        shown = [*shown[: _SHOWN - 1], f"{len(shown) - _SHOWN} more", shown[-1]]
+    return ", ".join(shown)

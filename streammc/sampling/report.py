@@ -120,7 +120,14 @@ def finish_report(
     summary = {
         "parameters": parameters,
         "parameters_original": summarize_draws(original, labels, sign),
-        "ratios": ratios(original, labels, blocks, dataset.feature_names, sign),
+        "ratios": ratios(
+            original,
+            labels,
+            blocks,
+            dataset.feature_names,
+            sign,
+            formula=bool(dataset.attributes.get("formula")),
+        ),
         "priors": describe_priors(model, setup.cv.labels),
         "audit": verdict,
         **({"not_audited": not_audited} if not_audited else {}),

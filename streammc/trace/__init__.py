@@ -5,6 +5,7 @@ Nothing is imported before it is used: xarray and zarr are only needed to read.
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,5 +30,14 @@ _LAZY: Final[dict[str, str]] = {
 def __getattr__(name: str) -> Any:
     """Import the public name ``name`` on first use."""
     if name not in _LAZY:
-        raise AttributeError(f"module 'streammc.trace' has no attribute {name!r}")
+        raise AttributeError(
+            f"module 'streammc.trace' has no attribute {name!r}",
+            name=name,
+            obj=sys.modules[__name__],
+        )
     return getattr(import_module(_LAZY[name]), name)
+
+
+def __dir__() -> list[str]:
+    """List the public names beside those of a module."""
+    return sorted({*globals(), *_LAZY})

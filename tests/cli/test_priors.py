@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +115,7 @@ def test_a_run_with_priors_is_resumed_diagnosed_and_audited(store: Path, item: s
 @pytest.mark.parametrize(
     ("words", "culprit"),
     [
-        (("--prior", "beta[x9]=flat"), "did you mean"),
+        (("--prior", "beta[x9]=flat"), "choose from 'beta[Intercept]', 'beta[x1]', 'beta[x2]'"),
         (("--prior", "y*=flat"), "which fits none"),
         (("--prior", "x1=flat", "--prior", "beta[x1]=flat"), "twice"),
         (("--prior", "x1=flat", "--prior", "x1=flat"), "once"),
@@ -123,6 +124,8 @@ def test_a_run_with_priors_is_resumed_diagnosed_and_audited(store: Path, item: s
         (("--prior", "x1=normal(0, -1)"), "--prior"),
         (("--prior", "x1=nrmal(0, 1)"), "did you mean 'normal'?"),
         (("--prior", "x1"), "--prior"),
+        (("--prior", "normal"), "expected normal(location, scale), found 'normal'"),
+        (("--prior", "beta[C(origin)*]=flat"), "none: choose from 'beta[Intercept]', "),
         (("--prior", "x1=__import__('os').system('true')"), "--prior"),
     ],
 )
@@ -209,3 +212,60 @@ def test_defaults_are_printed_recorded_and_one_flag_from_fixed_ones(store: Path)
     fixed = streammc(*words, "--dry-run", "--json", "--prior-scale", "10").json["priors"]
     assert [] == fixed["scaled_with_data"]
     assert {"normal(0, 10)"} == set(fixed["parameters"].values())
+
+
+def test_given_priors_are_printed_beside_the_defaults(store: Path) -> None:
+    words = [word for word in RUN if word != "--quiet"]
+    done = streammc(
+        *words, "--draws", "20", "--no-audit", "--dry-run", "--prior", "x1=normal(0, 3)"
+    )
+    assert 0 == done.code, done.err
+    assert "priors: beta[x1] normal(0, 3)" in done.err
+    assert "priors                 beta[x1] normal(0, 3); default priors, scaled" in done.out
+    assert "default priors, scaled with the data: beta[Intercept] " in done.err
+
+
+def test_priors_of_a_run_that_differ_are_named_by_parameter(store: Path) -> None:
+    recorded("--prior", "normal(0, 3)")
+    found = streammc(*RUN, "--draws", "20", "--prior", "x1=normal(0, 2)", "--prior", "normal(0, 3)")
+    assert 78 == found.code
+    assert (
+        "found another one: prior of beta[x1] is normal(0, 3) in the run, normal(0, 2) asked for: "
+        in found.err
+    )
+    assert "family" not in found.err
+    other = streammc(*RUN, "--draws", "20", "--prior", "laplace(0, 1)", "--warmup", "70")
+    assert 78 == other.code
+    assert "warmup is 60, asked for 70; prior of beta[" in other.err
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "shown"),
+    [
+        (
+            (),
+            ("--prior", "x1=normal(0, 3)"),
+            r"is normal\(0, [0-9.]+\) in the run, normal\(0, 3\) ask",
+        ),
+        (("--prior", "x1=flat"), (), r"is flat\(\) in the run, normal\(0, [0-9.]+\) asked for"),
+        (
+            ("--prior", "x1=flat"),
+            ("--prior", "x*=flat"),
+            r"x2\] is normal\(0, .* flat\(\) asked for",
+        ),
+    ],
+)
+def test_a_prior_given_or_left_out_later_is_named(
+    store: Path, first: Any, then: Any, shown: str
+) -> None:
+    recorded(*first)
+    found = streammc(*RUN, "--draws", "20", *then)
+    assert 78 == found.code
+    assert re.search(shown, found.err), found.err
+
+
+@pytest.mark.parametrize("command", ["sample", "summarize"])
+def test_help_says_that_default_priors_scale_with_the_data(command: str) -> None:
+    text = " ".join(streammc(command, "--help").out.split())
+    assert "--prior leaves, on the store's scale. [default: (priors" in text
+    assert "that scale with the data)" in text

@@ -75,3 +75,14 @@ def test_the_target_and_the_variance_are_said_in_words() -> None:
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_target_of_a_sampler_is_explained(target: str) -> None:
     assert ": " in cost_text({"target": target})
+
+
+def test_ratios_of_bases_and_interactions_are_counted_not_shown() -> None:
+    from streammc.cli.report import ratio_text
+
+    entry = {"median": 2.0, "q5": 1.5, "q95": 3.0}
+    found = {"kind": "odds ratio", "parameters": {"wind": entry, "bs(hour, df=6)[1]": entry}}
+    assert "bs(hour" in ratio_text(found)  # as runs of earlier versions recorded them
+    text = ratio_text({**found, "only_together": ["bs(hour, df=6)[1]"]})
+    assert ("wind" in text, "bs(hour" in text) == (True, False)
+    assert "no odds ratio of 1 column of bases and interactions" in text

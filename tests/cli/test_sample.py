@@ -41,11 +41,29 @@ def test_a_finished_run_answers_again_and_changes_nothing(run: Path) -> None:
     before = snapshot(run)
     again = streammc(*words)
     assert (0, first.out) == (again.code, again.out)
-    assert "nothing to do" in again.err
-    assert first.out == streammc(*words[:-3], "--draws", "30", "--json").out
+    assert "run has 60 draws per chain: nothing to do" in again.err
+    fewer = streammc(*words[:-3], "--draws", "30", "--json")
+    assert first.out == fewer.out
+    assert "run has 60 draws per chain, 30 asked for: nothing to do" in fewer.err
     assert first.out == streammc("resume", "run", "--json").out
     assert first.out == streammc("diagnose", "run", "--json").out
     assert before == snapshot(run)
+
+
+def test_a_run_without_its_summary_says_that_its_draws_are_there(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from streammc.trace.run_view import RunView
+
+    def without_summary(view: RunView) -> dict[str, object]:
+        return {name: value for name, value in view._attributes.items() if name != "summary"}
+
+    monkeypatch.setattr(RunView, "attributes", property(without_summary))
+    found = streammc("diagnose", "run", "--json")
+    assert 0 == found.code, found.err
+    assert (
+        "all its 60 draws per chain, its summary is missing: resume it" in found.json["warnings"][0]
+    )
 
 
 def test_a_run_supplies_its_own_seed(run: Path) -> None:

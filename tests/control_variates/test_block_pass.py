@@ -11,6 +11,7 @@ from passes import table
 from streammc.control_variates.block_pass import ExpansionPass, raise_fault
 from streammc.control_variates.row_sums import RowSums
 from streammc.errors import ModelError
+from streammc.stores import from_arrays
 from streammc.stores.blocks import MemoryBlock
 from streammc.stores.full_pass import run
 
@@ -189,8 +190,8 @@ def test_bad_responses_are_counted_over_all_blocks():
     rows.y[[250, 251, 900]] = 2.0
     fault = whole(rows, make(rows, check=True), 100).fault
     assert (fault.first, fault.count, fault.found) == (250, 3, "2")
-    with pytest.raises(ModelError, match=r"'won', found 2 in row 250 \(3 rows"):
-        raise_fault(fault, rows.model, "won")
+    with pytest.raises(ModelError, match=r"'won', found 2 in .*row_id 250 .* 2 more rows"):
+        raise_fault(fault, rows.model, from_arrays(rows.X, rows.y, response="won"))
 
 
 def test_infinite_log_likelihood_names_its_row():

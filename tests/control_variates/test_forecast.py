@@ -148,7 +148,9 @@ def test_few_rows_per_parameter_a_wrong_response_is_named(monkeypatch):
     X = np.random.default_rng(3).normal(size=(1000, 30))
     wrong = from_arrays(X, np.full(1000, 7.0))
     keep_few_rows(monkeypatch)
-    with pytest.raises(ModelError, match=r"logistic: expected .*, found 7 in row 0"):
+    with pytest.raises(
+        ModelError, match=r"logistic: expected .*, found 7 in the row with row_id 0 "
+    ):
         compute(wrong, logistic())
 
 

@@ -282,3 +282,14 @@ def test_two_parameters_called_theta_are_not_tied_means():
     draws = np.random.default_rng(5).normal(size=(2, 30, 2))
     found, _ = transform(draws, ["theta1", "theta2"], attributes, model.table_scale(["a"]))
     np.testing.assert_array_equal(draws, found)
+
+
+def test_ratios_mark_the_columns_of_bases_and_interactions_of_a_formula():
+    marked = ["bs(h, df=6)[1]", "poly(x, 2)[2]", "a:b", "a:C(o)[T.x:y]", "log(a):cr(h, df=4)[1]"]
+    plain = ["a", "C(o)[T.x:y]", "log(a)", "scale(a)", "C(o, Treatment('x:y'))[T.z]"]
+    features = [*plain, *marked]
+    labels = [f"beta[{name}]" for name in features]
+    theta = np.zeros((1, 2, len(features)))
+    blocks = logistic().table_scale(features)
+    assert ratios(theta, labels, blocks, features)["only_together"] == []
+    assert ratios(theta, labels, blocks, features, formula=True)["only_together"] == marked

@@ -37,8 +37,16 @@ CASES: dict[str, tuple[Any, str]] = {
         lambda s: streammc.sample(FRAME, MODEL),
         "found DataFrame: call streammc.from_table",
     ),
-    "sample, name": (lambda s: streammc.sample(s, "logistic"), "expected a model, such as"),
+    "sample, name": (
+        lambda s: streammc.sample(s, "logistic"),
+        "expected a model, found the text 'logistic': write streammc.models.logistic()",
+    ),
+    "sample, text": (lambda s: streammc.sample(s, "my own"), "expected a model, such as"),
     "sample, builder": (lambda s: streammc.sample(s, streammc.models.logistic), "call it, name()"),
+    "sample, name of a sampler": (
+        lambda s: streammc.sample(s, MODEL, sampler="hmc_esc"),
+        "expected a sampler, found the text 'hmc_esc': write streammc.samplers.hmc_ecs()",
+    ),
     "sample, class": (lambda s: streammc.sample(s, MODEL, sampler=dict), "expected a sampler"),
     "sample, progress": (
         lambda s: streammc.sample(s, MODEL, progress=True),
@@ -83,7 +91,10 @@ CASES: dict[str, tuple[Any, str]] = {
         lambda s: streammc.from_arrays(np.ones((5, 2)), response=3),
         "the name of the response as text, found int",
     ),
-    "pass, name": (lambda s: streammc.control_variates(s, "logistic"), "expected a model, such as"),
+    "pass, name": (
+        lambda s: streammc.control_variates(s, "logistic"),
+        "found the text 'logistic': write streammc.models.logistic",
+    ),
     "table, xarray": (
         lambda s: streammc.from_table(FRAME.to_xarray(), response="y"),
         "use streammc.from_xarray",

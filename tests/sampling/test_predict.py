@@ -401,7 +401,7 @@ def tampered(data, **changes):
 def test_nan_in_a_row_is_named_and_nothing_is_left(tmp_path, run):
     with pytest.raises(DataError, match="row 5001"):
         streammc.predict(run, tampered(table(), X=((5000, 1), np.nan)), tmp_path / "p")
-    with pytest.raises(DataError, match=r"'a'.*row 5001"):
+    with pytest.raises(DataError, match=r"'a'.*row_id 5000 "):
         streammc.predict(run, tampered(table(), X=((5000, 1), np.nan)), tmp_path / "p", by="a")
     assert ["run"] == [path.name for path in tmp_path.iterdir()]
 

@@ -42,6 +42,14 @@ def test_a_difference_is_named_in_one_line(change, shown):
     assert "\n" not in str(caught.value)
 
 
+def test_priors_without_a_difference_in_words_are_shown_as_they_are_described():
+    other = {**STORED, "model": {"name": "logistic", "prior": {"scale": 1.0}}}
+    with pytest.raises(IdentityError, match=r"model.prior.scale is 10.0, asked for 1.0"):
+        check_identity(STORED, other, lambda prior: {"beta[x]": "flat"})
+    with pytest.raises(IdentityError, match=r"prior of beta\[x\] is 10.0 in the run, 1.0 asked"):
+        check_identity(STORED, other, lambda prior: {"beta[x]": str(prior["scale"])})
+
+
 def test_many_differences_are_counted():
     with pytest.raises(IdentityError, match="and 4 more"):
         check_identity(STORED, {})
