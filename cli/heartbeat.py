@@ -27,7 +27,7 @@ class Heartbeat:
         self._wanted = wanted and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         self._lock = threading.RLock()
         self._over = threading.Event()
-        self._shown = False
+        self._shown = self._counting = False
         self._paused = False
         self._began = self._said = time.monotonic()
 
@@ -52,6 +52,7 @@ class Heartbeat:
         with self._lock:
             self._said = time.monotonic()
             self._erase()
+            self._counting = False
 
     def pause(self, paused: bool) -> None:
         """Show nothing while ``paused``: something else shows that work goes on."""
@@ -66,6 +67,7 @@ class Heartbeat:
                 return False
             self._erase()
             self._said, self._shown = time.monotonic(), True
+            self._counting = False
             print(text, end="", file=sys.stderr, flush=True)
             return True
 
@@ -78,5 +80,5 @@ class Heartbeat:
         while not self._over.wait(1.0):
             with self._lock:
                 now = time.monotonic()
-                if self._shown or now - self._said >= _SILENT:
-                    self.show(f"working: {now - self._began:.0f} s")
+                if self._counting or now - self._said >= _SILENT:
+                    self._counting = self.show(f"working: {now - self._began:.0f} s")

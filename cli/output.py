@@ -102,7 +102,7 @@ class Output:
         """Tell that functions are being compiled, as :func:`streammc.first_use.tell` does."""
         if self.quiet or over:
             return
-        line = f"compiling, once, a minute or two: {seconds} s"
+        line = f"compiling, once (a minute or two the first time): {seconds} s"
         if not self.heartbeat.show(line) and (seconds - 1) % EVERY == 0:
             self.note(line, phase="compile")
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
+import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -12,6 +14,8 @@ from streammc.sampling.advice import NOISE_WARNING
 from streammc.sampling.prior_texts import priors_lines
 
 COLUMNS: Final = ("mean", "sd", "mcse_mean", "ess_bulk", "ess_tail", "r_hat", "q5", "median", "q95")
+_SPARED: Final = ("mcse_mean", "ess_tail", "median", "sd", "q5", "q95")
+"""Columns that a narrow terminal goes without, the first ones first."""
 CHECK_FAILED: Final = 1
 _TARGETS: Final = {
     "exact": "the posterior",
@@ -99,10 +103,11 @@ def show_run(
 
 def human_run(document: Mapping[str, Any]) -> str:
     """Return the posterior table, the audit and the cost as text."""
-    parts = [parameter_table(document["parameters"])]
+    width = _terminal_width()
+    parts = [parameter_table(document["parameters"], width)]
     original = document.get("parameters_original")
     if original and original != document["parameters"]:
-        parts.append("on the table's own scale:\n" + parameter_table(original))
+        parts.append("on the table's own scale:\n" + parameter_table(original, width))
     if document.get("ratios") and (text := ratio_text(document["ratios"])):
         parts.append(text)
     if document.get("priors"):
@@ -120,13 +125,30 @@ def human_run(document: Mapping[str, Any]) -> str:
     return "\n\n".join(parts)
 
 
-def parameter_table(parameters: Mapping[str, Mapping[str, float | None]]) -> str:
-    """Return one line per parameter."""
-    rows = [
-        [label, *(_cell(name, entry.get(name)) for name in COLUMNS)]
-        for label, entry in parameters.items()
-    ]
-    return table(["parameter", *COLUMNS], rows)
+def parameter_table(
+    parameters: Mapping[str, Mapping[str, float | None]], width: int | None = None
+) -> str:
+    """Return one line per parameter, of at most ``width`` characters where columns can be spared.
+
+    Means and quantiles have the digits that the error of the mean leaves, four at least.
+    """
+    columns = list(COLUMNS)
+    for spared in (None, *_SPARED):
+        if spared is not None:
+            columns.remove(spared)
+        rows = [
+            [label, *(_cell(name, entry.get(name), entry.get("mcse_mean")) for name in columns)]
+            for label, entry in parameters.items()
+        ]
+        text = table(["parameter", *columns], rows)
+        if width is None or max(map(len, text.splitlines())) <= width:
+            break
+    return text
+
+
+def _terminal_width() -> int | None:
+    """Return the columns of the terminal that the result goes to; ``None``: no terminal."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def ratio_text(ratios: Mapping[str, Any]) -> str:
@@ -155,14 +177,19 @@ def _factor(value: float | None) -> str:
     return f"{value:.{min(1 - math.floor(math.log10(abs(value - 1.0))), 15)}f}"
 
 
-def _cell(column: str, value: float | None) -> str:
+def _cell(column: str, value: float | None, error: float | None) -> str:
     if value is None:
         return "-"
     if column.startswith("ess"):
         return f"{value:.0f}"
     if column == "r_hat":
         return f"{value:.3f}"
-    return number(value, 2 if column == "mcse_mean" else 4)
+    if column == "mcse_mean":
+        return number(value, 2)
+    digits = 4
+    if column != "sd" and error and value and math.isfinite(value):
+        digits += math.floor(math.log10(abs(value))) - math.floor(math.log10(error)) - 3
+    return number(value, min(max(digits, 4), 9))
 
 
 def audit_text(audit: Mapping[str, Any]) -> str:

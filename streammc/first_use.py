@@ -23,7 +23,7 @@ def tell(seconds: int, over: bool) -> None:
     On a terminal one line counts the seconds; elsewhere there is a line at the beginning and
     every half minute.
     """
-    line = f"streammc: compiling, once, a minute or two: {seconds} s"
+    line = f"streammc: compiling, once (a minute or two the first time): {seconds} s"
     if sys.stderr is None:
         return
     if sys.stderr.isatty():

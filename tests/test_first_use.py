@@ -59,7 +59,7 @@ def test_one_line_counts_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     first_use.tell(4, True)
     text = sys.stderr.getvalue()  # type: ignore[attr-defined]
     assert text.count("\n") == 1
-    assert text.endswith("compiling, once, a minute or two: 4 s\n")
+    assert text.endswith("compiling, once (a minute or two the first time): 4 s\n")
     assert text.count("\r") == 4
 
 

@@ -86,3 +86,22 @@ def test_ratios_of_bases_and_interactions_are_counted_not_shown() -> None:
     text = ratio_text({**found, "only_together": ["bs(hour, df=6)[1]"]})
     assert ("wind" in text, "bs(hour" in text) == (True, False)
     assert "no odds ratio of 1 column of bases and interactions" in text
+
+
+def test_digits_reach_the_error_of_the_mean() -> None:
+    entry = {"mean": 0.4004501, "sd": 0.0011, "mcse_mean": 1.8e-5, "q5": 0.3987, "q95": 0.4022}
+    (line,) = parameter_table({"beta[x]": entry}).splitlines()[1:]
+    assert line.split()[1] == "0.40045"
+    entry |= {"mean": 1234.5678, "mcse_mean": 300.0}
+    (line,) = parameter_table({"beta[x]": entry}).splitlines()[1:]
+    assert line.split()[1] == "1235"
+
+
+def test_a_narrow_terminal_gets_fewer_columns() -> None:
+    names = ("mean", "sd", "mcse_mean", "ess_bulk", "ess_tail", "r_hat", "q5", "median", "q95")
+    given = {"beta[C(species)[T.pine]]": dict.fromkeys(names, 1234.5)}
+    wide, narrow = parameter_table(given), parameter_table(given, 80)
+    assert max(map(len, wide.splitlines())) > 80 >= max(map(len, narrow.splitlines()))
+    header = narrow.splitlines()[0].split()
+    assert {"mean", "ess_bulk", "r_hat", "q5", "q95"} < set(header)
+    assert "mcse_mean" not in header
