@@ -92,5 +92,5 @@ def test_rows_that_hmc_cannot_hold_are_refused_before_the_pass(
     monkeypatch.setattr(held_rows, "memory_limit", lambda: 10_000)
     done = streammc(*SHORT, "--sampler", "hmc")
     assert 71 == done.code
-    assert "3000 rows x 3 features in memory need" in done.err
+    assert "found 3000 rows x 3 features" in done.err
     assert not Path("run").exists()
