@@ -104,12 +104,12 @@ MODEL = {
     "labels {1, 2}": Case(
         {"x": X, "y": Y + 1}, "(recode labels such as {1, 2} or {-1, 1}) in column 'y'"
     ),
-    "labels {-1, 1}": Case({"x": X, "y": 2 * Y - 1}, "'y', found -1 in row"),
-    "proportions": Case({"x": X, "y": Y / 2}, "found 0.5 in row"),
+    "labels {-1, 1}": Case({"x": X, "y": 2 * Y - 1}, "'y', found -1 in the row"),
+    "proportions": Case({"x": X, "y": Y / 2}, "found 0.5 in the row"),
     "negative counts": Case({"x": X, "y": Y - 1}, "whole numbers from 0", model="poisson"),
-    "fractional counts": Case({"x": X, "y": Y + 0.5}, "(400 rows like it)", model="poisson"),
+    "fractional counts": Case({"x": X, "y": Y + 0.5}, "and 399 more rows like it", model="poisson"),
     "counts above 2**53": Case(
-        {"x": X, "y": np.where(Y, 1e17, 1.0)}, "found 1e+17 in row", model="poisson"
+        {"x": X, "y": np.where(Y, 1e17, 1.0)}, "found 1e+17 in the row", model="poisson"
     ),
     "no response": Case({"x": X, "z": Y}, "expected a response in the data"),
     "infinite rates": Case(

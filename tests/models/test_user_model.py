@@ -147,7 +147,7 @@ def test_functions_or_names_that_do_not_fit_are_refused(options, message):
 def test_response_outside_the_support_is_refused():
     X, y = table()
     y[7] = 3.0
-    with pytest.raises(ModelError, match="row 7"):
+    with pytest.raises(ModelError, match="row_id 7 "):
         compute(streammc.from_arrays(X, y), numpy_logistic())
 
 

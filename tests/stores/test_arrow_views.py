@@ -83,7 +83,7 @@ def test_missing_categories_are_missing() -> None:
 
 
 def test_categories_as_numbers_are_refused_by_name() -> None:
-    with pytest.raises(DataError, match=r"column 'g', found text in 120 rows.*C\(column\)"):
+    with pytest.raises(DataError, match=r"column 'g', found text in 120 rows.*C\(g\)"):
         stored(table(categories(ordered=False)), formula=None, response="y")
 
 
