@@ -6,6 +6,7 @@ A setting is looked up as flag, then ``STREAMMC_<NAME>``, then the file of
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
@@ -128,7 +129,7 @@ def parse_scheduler(text: str | None) -> Any:
         return None if text == "threads" else text
     if text.isdecimal() and int(text) > 0:
         return int(text)
-    if text.startswith(("tcp://", "tls://")):
+    if re.fullmatch(r"(tcp|tls)://.+:[0-9]+", text):
         return text
     raise click.BadParameter(
         f"expected sync, threads, a number of threads or tcp://host:port, found {text!r}"

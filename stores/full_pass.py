@@ -235,6 +235,11 @@ def _connect(address: str) -> Iterator[Any]:
         raise UnavailableError(
             f"expected a dask scheduler at {address!r}, found none: start one, or omit --scheduler"
         ) from error
+    except Exception as error:  # what another program answers is read as numbers, such as a length
+        raise UnavailableError(
+            f"expected a dask scheduler at {address!r}, found something else that answers there "
+            f"({type(error).__name__}): check the port; that of the dashboard is another"
+        ) from error
     try:
         yield client
     finally:

@@ -210,7 +210,7 @@ def _remedy(item: Any) -> str:
     """Return how to make a table of something else."""
     module = type(item).__module__.partition(".")[0]
     if module.startswith("dask"):
-        return "use streammc.from_dask for Dask frames"
+        return "make arrays of it, frame.to_dask_array(lengths=True), for streammc.from_dask"
     if module == "xarray":
         return "use streammc.from_xarray for xarray"
     if hasattr(item, "collect"):

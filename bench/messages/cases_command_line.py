@@ -45,6 +45,7 @@ streammc sample flights.zarr -o new --model logistic --temperature 4:sqrt --samp
 streammc sample flights.zarr -o new --model logistic --scheduler banana
 streammc sample flights.zarr -o new --model logistic --scheduler -1
 streammc sample flights.zarr -o new --model logistic --scheduler tcp://localhost:1
+streammc sample flights.zarr -o new --model logistic --scheduler tcp://localhost
 streammc sample flights.zarr -o new --model logistic --check speed=3
 streammc sample flights.zarr -o new --model logistic --check rhat
 streammc sample flights.zarr -o new --model logistic --prior 'normol(0, 1)'

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gc
 import os
+import socket
 import threading
 import time
 import weakref
@@ -215,6 +216,23 @@ def test_no_cluster_at_the_address_is_unavailable(table, monkeypatch: pytest.Mon
     monkeypatch.setattr(distributed, "Client", refuse)
     with pytest.raises(UnavailableError, match="tcp://127"):
         open_store(table.path).reduce(Sums(), scheduler="tcp://127.0.0.1:1")
+
+
+def test_a_program_that_is_no_scheduler_is_unavailable(table) -> None:
+    """What it answers is read as a length: an allocation of exabytes fails."""
+    pytest.importorskip("distributed")
+
+    def answer() -> None:
+        connection, _ = server.accept()
+        with connection:
+            connection.sendall(b"HTTP/1.1 400 Bad Request" + 200 * b" ")
+            connection.recv(1)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=answer, daemon=True).start()
+        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(UnavailableError, match="something else that answers there"):
+            open_store(table.path).reduce(Sums(), scheduler=address)
 
 
 class Leaving(Sums):
