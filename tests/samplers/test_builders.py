@@ -66,7 +66,7 @@ def test_help_composes_the_options_of_all_bases() -> None:
 
 def test_another_spelling_is_the_same_option() -> None:
     assert Own(start=2.0) == own_one(**{"from": 2.0})
-    with pytest.raises(ConfigError, match="expected from or start, which are one option of own-one"):
+    with pytest.raises(ConfigError, match="expected from or start, which are one option"):
         own_one(**{"from": 2.0, "start": 2.0})
 
 
