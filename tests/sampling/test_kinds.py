@@ -118,7 +118,7 @@ def test_another_kind_is_refused(store: Any, name: str) -> None:
 
 def test_frames_of_dask_and_lazy_ones_are_sent_on() -> None:
     frames = pytest.importorskip("dask.dataframe")
-    with pytest.raises(ConfigError, match=r"use streammc\.from_dask"):
+    with pytest.raises(ConfigError, match=r"for streammc\.from_dask"):
         streammc.from_table(frames.from_pandas(FRAME, npartitions=2), response="y")
 
     class Lazy:
