@@ -16,9 +16,9 @@ endif
 PARALLEL := -n $(shell nproc 2>/dev/null || echo auto) --dist loadfile
 
 DRAWING := tests/samplers/test_joint_invariance.py tests/samplers/test_own_target.py \
-	tests/samplers/test_metropolis.py tests/samplers/test_signed.py tests/acceptance/test_full.py \
-	tests/estimators/test_difference_estimator.py tests/tempering/test_joint_parallel.py \
-	tests/sampling/test_invariance.py tests/sampling/test_chains.py tests/cli/test_sample.py
+	tests/samplers/metropolis/test_metropolis.py tests/samplers/hamiltonian/test_signed.py tests/samplers/metropolis/acceptance/test_full.py \
+	tests/likelihood/test_difference_estimator.py tests/samplers/tempering/test_joint_parallel.py \
+	tests/runs/test_invariance.py tests/runs/test_chains.py tests/cli/test_sample.py
 ONE_CORE := $(if $(shell command -v taskset),taskset -c 0)
 TESTS := tests
 
@@ -96,8 +96,8 @@ clean:
 # once. An edit of the sources compiles again by itself.
 $(VENV)/.compiled: $(VENV)/.installed-run
 	@echo "compiling once, about a minute"
-	@$(BIN)/python -c "import streammc.sampling.job, streammc.stores.row_source, \
-streammc.models.bernoulli_logit"
+	@$(BIN)/python -c "import streammc.runs.job, streammc.stores.rows.row_source, \
+streammc.models.glm.bernoulli_logit"
 	@touch $@
 
 # One stamp for each set of dependencies; a change of pyproject.toml installs again.

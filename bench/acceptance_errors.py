@@ -19,10 +19,10 @@ from acceptance.test_correction import PENALTIES, SIGMAS, TABLE_3
 from barker import DELTAS, SIZE, Curve, Z, curve, terms
 from page import machine, publish
 
-from streammc.acceptance import fixed, minibatch
-from streammc.acceptance.correction import PAPER, correction
-from streammc.acceptance.deconvolution import ridge, worst
-from streammc.acceptance.spread import spread_errors
+from streammc.samplers.metropolis.acceptance import fixed, minibatch
+from streammc.samplers.metropolis.acceptance.correction import PAPER, correction
+from streammc.samplers.metropolis.acceptance.deconvolution import ridge, worst
+from streammc.samplers.metropolis.acceptance.spread import spread_errors
 
 PAGE = "acceptance-tests.md"
 KINDS = ("normal", "skewed", "t3", "heavy", "rare")

@@ -23,10 +23,10 @@ import numpy as np
 
 import streammc
 from streammc.control_variates.expansion import ControlVariates
-from streammc.sampling.audit import audit_seconds, log_weights, thin
-from streammc.sampling.predict import write_predictions
-from streammc.sampling.setup import CONTROL_VARIATES
-from streammc.stores.simulate import simulate
+from streammc.prediction.predict import write_predictions
+from streammc.runs.audit import audit_seconds, log_weights, thin
+from streammc.runs.setup import CONTROL_VARIATES
+from streammc.stores.simulate.simulation import simulate
 from streammc.trace.run_directory import RunDirectory
 
 

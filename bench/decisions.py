@@ -22,8 +22,8 @@ from real_data_sets import REAL_DATA
 from signed import moments
 
 from streammc.registry import sampler as builder
+from streammc.runs.job import run_job
 from streammc.samplers import hmc
-from streammc.sampling.job import run_job
 
 RESULTS = Path(__file__).resolve().parent / "results" / "decisions.json"
 SETS = ("flights200k", "fretpl_claimnumber")

@@ -27,7 +27,7 @@ FORMULAS = {
 }
 CASES = (("Parquet", 1_000_000), ("Parquet", 10_000_000), ("CSV", 1_000_000), ("CSV", 10_000_000))
 COMMAND = (
-    "import sys; from streammc.stores.ingest import ingest;"
+    "import sys; from streammc.stores.ingest.ingestion import ingest;"
     "ingest(sys.argv[1], sys.argv[2], formula={formula!r})"
 )
 

@@ -29,12 +29,12 @@ from typing import Any
 import google_crc32c
 import numpy as np
 
-from streammc.control_variates.block_pass import ExpansionPass
-from streammc.control_variates.row_sums import RowSums
+from streammc.control_variates.full_pass.block_pass import ExpansionPass
+from streammc.control_variates.full_pass.row_sums import RowSums
 from streammc.control_variates.subset import draw_subset
 from streammc.models import logistic
 from streammc.stores import open_store
-from streammc.stores.simulate import simulate
+from streammc.stores.simulate.simulation import simulate
 
 THREADS = 2
 PIECE = 1 << 20

@@ -30,7 +30,7 @@ import numpy as np
 import zarr
 from page import machine, publish, short
 
-from streammc.estimators.blocks import allocate_rows
+from streammc.likelihood.blocks import allocate_rows
 from streammc.stores import open_store
 
 ROWS, ROUNDS, LAYOUT_ROWS = 1000, 5, 10_000_000

@@ -31,9 +31,7 @@ CASES = (
     ("CSV", 1_000_000),
     ("CSV", 8_000_000),
 )
-COMMAND = (
-    "import sys; from streammc.stores.ingest import ingest; ingest(*sys.argv[1:], response='y')"
-)
+COMMAND = "import sys; from streammc import ingest; ingest(*sys.argv[1:], response='y')"
 
 
 def table(start: int, rows: int) -> pa.Table:

@@ -24,7 +24,7 @@ from streammc.errors import SamplingWarning, StreammcError
 from streammc.models import negative_binomial
 from streammc.priors import half_student_t, normal
 from streammc.protocols import Dataset, Model
-from streammc.sampling.job import RunReport, run_job
+from streammc.runs.job import RunReport, run_job
 from streammc.trace.run_directory import RunDirectory
 
 RATE = 5.0

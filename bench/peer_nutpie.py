@@ -24,7 +24,7 @@ def build(X, y, centre, factor):
     """
     import numba
 
-    from streammc.models.bernoulli_logit import link
+    from streammc.models.glm.bernoulli_logit import link
 
     n, d = X.shape
     padded = np.zeros((n, WIDTH), np.float32)

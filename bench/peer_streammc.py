@@ -16,9 +16,9 @@ def main(job: str) -> None:
     from peer_data import load_rows
 
     import streammc
-    from streammc.control_variates.plan import plan
-    from streammc.samplers.hamiltonian import HamiltonianKernel
-    from streammc.sampling.build import subsampled
+    from streammc.control_variates.plan.subsample_plan import plan
+    from streammc.runs.build import subsampled
+    from streammc.samplers.hamiltonian.kernel import HamiltonianKernel
 
     X, y, *_ = load_rows(options["folder"])
     sampling = options["sampler"]

@@ -15,7 +15,7 @@ from posteriordb_agreement import z_scores
 from posteriordb_cases import CASES, LEFT_OUT, problem, reference
 
 from streammc.registry import sampler as sampler_named
-from streammc.sampling.job import run_job
+from streammc.runs.job import run_job
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("STREAMMC_TEST_DATA", ROOT / ".." / "shared" / "data")).resolve()

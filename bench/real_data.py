@@ -24,8 +24,8 @@ from real_data_sets import REAL_DATA, Design
 import streammc
 from streammc.errors import RefusedError
 from streammc.protocols import Dataset, Model, Sampler
+from streammc.runs.job import run_job
 from streammc.samplers import hmc, hmc_ecs
-from streammc.sampling.job import run_job
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("STREAMMC_TEST_DATA", ROOT / ".." / "shared" / "data")).resolve()

@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 import streammc
-from streammc.estimators.blocks import allocate_rows
+from streammc.likelihood.blocks import allocate_rows
 
 Array = NDArray[np.float64]
 

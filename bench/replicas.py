@@ -16,9 +16,9 @@ import numpy as np
 from streammc import from_arrays
 from streammc.models import logistic
 from streammc.priors import normal
+from streammc.runs.build import problem
+from streammc.runs.setup import decide
 from streammc.samplers import pt, spt
-from streammc.sampling.build import problem
-from streammc.sampling.setup import decide
 
 SIZES = ((200_000, 30), (20_000, 30), (5_000, 10), (500, 3))
 THREADS, REPEATS, WORK = 4, 7, 4_000_000

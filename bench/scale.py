@@ -46,13 +46,13 @@ def iterate(store: str, cv_path: str, mode: str) -> dict[str, float]:
     """Time iterations of four chains in lockstep; return seconds and pages read for each."""
     from streammc import models, open_store
     from streammc.control_variates.expansion import ControlVariates
-    from streammc.control_variates.units import plan_units
+    from streammc.control_variates.plan.units import plan_units
+    from streammc.likelihood.expanded_rows import memory_limit
     from streammc.priors import normal
+    from streammc.runs.build import subsampled
     from streammc.samplers import hmc_ecs
-    from streammc.samplers.hamiltonian import HamiltonianKernel
-    from streammc.sampling.build import subsampled
-    from streammc.sampling.held_rows import memory_limit
-    from streammc.stores.row_source import MemoryRows
+    from streammc.samplers.hamiltonian.kernel import HamiltonianKernel
+    from streammc.stores.rows.row_source import MemoryRows
 
     data, model = open_store(store), models.logistic(normal(10.0))
     cv = ControlVariates.open(cv_path, data, model)

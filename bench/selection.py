@@ -21,12 +21,13 @@ from agreement import Bounds, compare
 from real_data import BOUNDS, DATA, ROOT, log, machine, problem, until_precise
 from real_data_sets import REAL_DATA
 
-from streammc.control_variates import certainty_choice, compute, unit_scores
+from streammc.control_variates import compute
 from streammc.control_variates.expansion import ControlVariates
-from streammc.control_variates.plan import Plan, plan
+from streammc.control_variates.plan import certainty_choice, unit_scores
+from streammc.control_variates.plan.subsample_plan import Plan, plan
 from streammc.protocols import Dataset, Model
+from streammc.runs.job import run_job
 from streammc.samplers import hmc, hmc_ecs
-from streammc.sampling.job import run_job
 
 RESULTS = ROOT / "bench" / "results" / "selection.json"
 PAGE = ROOT / "docs" / "explanation" / "selection-probabilities.md"

@@ -20,12 +20,12 @@ from decisions import Decisions, decisions
 from page import machine, publish, short
 from term_populations import metropolis, population
 
-from streammc.acceptance import austere, sublhd
-from streammc.acceptance.austere_search import conservative_pair
-from streammc.acceptance.interface import TEST_SIGNATURE, UNIFORM
-from streammc.acceptance.sequential_error import sequential_test
 from streammc.errors import ConfigError
 from streammc.numerics.jit import jit
+from streammc.samplers.metropolis.acceptance import austere, sublhd
+from streammc.samplers.metropolis.acceptance.austere_search import conservative_pair
+from streammc.samplers.metropolis.acceptance.interface import TEST_SIGNATURE, UNIFORM
+from streammc.samplers.metropolis.acceptance.sequential_error import sequential_test
 
 PAGE = "acceptance-tests.md"
 SIZE = 2000

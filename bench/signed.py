@@ -23,8 +23,8 @@ import streammc
 from streammc.diagnostics.signed import ratio_terms
 from streammc.diagnostics.summary import draws_and_labels
 from streammc.protocols import Dataset, Model
+from streammc.runs.job import run_job
 from streammc.samplers import hmc, hmc_ecs_signed
-from streammc.sampling.job import run_job
 from streammc.trace.datatree import open_run
 
 RESULTS = Path(__file__).resolve().parent / "results" / "signed.json"

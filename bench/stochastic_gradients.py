@@ -18,8 +18,8 @@ from page import machine, publish, short
 
 import streammc
 from streammc.protocols import Dataset
+from streammc.runs.job import run_job
 from streammc.samplers import hmc_ecs, sghmc, sgld
-from streammc.sampling.job import run_job
 from streammc.trace.run_directory import RunDirectory
 
 N, DIM, CHAINS, M = 100_000, 11, 8, 300

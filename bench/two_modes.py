@@ -24,7 +24,7 @@ from streammc.errors import SamplingWarning
 from streammc.models import gaussian_mixture
 from streammc.priors import normal
 from streammc.protocols import Dataset, Model
-from streammc.sampling.job import run_job
+from streammc.runs.job import run_job
 from streammc.trace.datatree import open_run
 from streammc.trace.run_directory import RunDirectory
 

@@ -61,9 +61,9 @@ def audit_once(
     from streammc.cli.recorded import recorded_job
     from streammc.control_variates.expansion import ControlVariates
     from streammc.errors import DataError
-    from streammc.sampling.audit_advice import audited_again
-    from streammc.sampling.report import run_audit
-    from streammc.sampling.setup import CONTROL_VARIATES
+    from streammc.runs.audit_advice import audited_again
+    from streammc.runs.report import run_audit
+    from streammc.runs.setup import CONTROL_VARIATES
     from streammc.trace.run_directory import RunDirectory
 
     run = RunDirectory.open(path)

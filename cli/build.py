@@ -152,7 +152,7 @@ def model_of_run(
         If that code is not what it was when the run began.
     """
     from streammc.control_variates.default_priors import as_recorded
-    from streammc.sampling.identity import registered_model
+    from streammc.runs.identity import registered_model
 
     address = str((settings or {}).get("model"))
     if settings is not None and ":" in address:

@@ -62,7 +62,7 @@ def run_demo(
     from streammc.cli.report import run_document
     from streammc.control_variates.certify import compute
     from streammc.control_variates.expansion import ControlVariates
-    from streammc.stores.ingest import ingest
+    from streammc.stores.ingest.ingestion import ingest
     from streammc.stores.store import open_store
 
     store = os.path.join(folder, "higgs.zarr")
@@ -137,7 +137,7 @@ def compiling_ahead() -> Iterator[Callable[[], object]]:
     waits for it.
     """
     # -P: nothing is imported from the current folder.
-    command = [sys.executable, "-P", "-c", "import streammc.samplers.hamiltonian"]
+    command = [sys.executable, "-P", "-c", "import streammc.samplers.hamiltonian.kernel"]
     quiet = subprocess.DEVNULL
     try:
         process = subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet)

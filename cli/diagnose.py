@@ -34,10 +34,10 @@ def diagnosis(path: str) -> dict[str, Any]:
     from streammc.diagnostics.original_scale import ratios, transform
     from streammc.diagnostics.summary import draws_and_labels, signs, summarize, summarize_draws
     from streammc.errors import DataError, MissingError
-    from streammc.sampling.advice import mixing_warnings
-    from streammc.sampling.cost import run_cost
-    from streammc.sampling.heated import temperature_facts
-    from streammc.sampling.table_scale import blocks_of_run
+    from streammc.runs.advice import mixing_warnings
+    from streammc.runs.cost import run_cost
+    from streammc.runs.heated import temperature_facts
+    from streammc.runs.table_scale import blocks_of_run
     from streammc.trace.datatree import open_run
     from streammc.trace.run_directory import RunDirectory
 

@@ -47,8 +47,8 @@ class Job:
     @property
     def tempered(self) -> Any:
         """The data set at the temperature that the run ends at."""
-        from streammc.samplers.temperature import Schedule
-        from streammc.sampling.identity import heated
+        from streammc.likelihood.temperature import Schedule
+        from streammc.runs.identity import heated
 
         return heated(self.dataset, Schedule.parse(self.temperature), self.sampler)
 
@@ -72,7 +72,7 @@ def check_job(job: Job) -> None:
     StorageIOError
         If the draws do not fit the disk.
     """
-    from streammc.sampling.identity import asked_schedule
+    from streammc.runs.identity import asked_schedule
 
     check_place(job.path)
     asked_schedule(job.temperature, job.sampler)
@@ -102,7 +102,7 @@ def check_job(job: Job) -> None:
 
 def check_place(path: str) -> None:
     """Raise an error of ours if a run cannot be at ``path``."""
-    from streammc.stores.partial import refuse_existing
+    from streammc.stores.format.partial import refuse_existing
     from streammc.trace.run_directory import RunDirectory
 
     if not os.path.lexists(path):
@@ -141,7 +141,7 @@ def execute(output: Output, interruption: Interruption, job: Job) -> dict[str, A
     Interrupted
         If a signal came; what was committed before it stays.
     """
-    from streammc.sampling.job import run_job
+    from streammc.runs.job import run_job
     from streammc.trace.run_directory import RunDirectory
 
     check_job(job)

@@ -31,10 +31,13 @@ def forecast(output: Output, interruption: Interruption, job: Job) -> dict[str, 
     """
     from streammc.control_variates.default_priors import resolved
     from streammc.control_variates.forecast import announce
+    from streammc.likelihood.temperature import (
+        IMPLIED,
+    )
     from streammc.numerics.threads import available_threads
-    from streammc.sampling.identity import IMPLIED, implied
-    from streammc.sampling.prior_texts import describe_priors
-    from streammc.sampling.setup import decide, makes_passes
+    from streammc.runs.identity import implied
+    from streammc.runs.prior_texts import describe_priors
+    from streammc.runs.setup import decide, makes_passes
 
     dataset = job.tempered
     if job.control_variates is None and makes_passes(job.model, job.sampler):
@@ -94,7 +97,7 @@ def forecast(output: Output, interruption: Interruption, job: Job) -> dict[str, 
 def _without_passes(output: Output, job: Job, dataset: Any, cost: Any) -> dict[str, Any]:
     """Return what is known before any pass, and say what is not."""
     from streammc.control_variates.default_priors import resolved
-    from streammc.sampling.prior_texts import describe_priors
+    from streammc.runs.prior_texts import describe_priors
 
     model = resolved(job.model, dataset)
     output.note(
@@ -119,8 +122,8 @@ def _without_passes(output: Output, job: Job, dataset: Any, cost: Any) -> dict[s
 
 def _seconds_per_iteration(job: Job, dataset: Any, setup: Any) -> float:
     """Time one chain in its warm-up, in longer and longer stretches; never 0.0."""
-    from streammc.samplers.temperature import Schedule
-    from streammc.sampling import build
+    from streammc.likelihood.temperature import Schedule
+    from streammc.runs import build
 
     schedule = Schedule.parse(job.temperature)
     problem = build.problem(

@@ -54,9 +54,9 @@ def ingest(
     output: Output, /, sources: tuple[str, ...], store: str, overwrite: bool, **options: Any
 ) -> None:
     """Make STORE from the files SOURCE..., read twice, in constant memory."""
-    from streammc.stores.ingest import ingest as write
+    from streammc.stores.format.verify import info
+    from streammc.stores.ingest.ingestion import ingest as write
     from streammc.stores.store import open_store
-    from streammc.stores.verify import info
 
     if not sources:
         raise click.UsageError(

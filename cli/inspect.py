@@ -91,7 +91,7 @@ def _scales(features: Sequence[str], standardization: Mapping[str, Any] | None) 
 
 def describe_store(path: str) -> dict[str, Any]:
     """Return what a store holds."""
-    from streammc.stores.verify import info as describe
+    from streammc.stores.format.verify import info as describe
 
     return describe(path)
 
@@ -139,7 +139,7 @@ def describe_predictions(path: str) -> dict[str, Any]:
 
 def control_variates_document(cv: Any) -> dict[str, Any]:
     """Return control variates as JSON types: centre, Laplace sd, certificate."""
-    from streammc.estimators.tempered import split_fingerprint
+    from streammc.likelihood.tempered import split_fingerprint
 
     logarithms = cv.certificate.get("logarithms", ())
     names = [f"log {label}" if label in logarithms else label for label in cv.labels]
@@ -164,7 +164,7 @@ def fingerprint_of(cv: Any) -> str:
 
 
 def _verify_store(path: str, progress: Progress) -> dict[str, Any]:
-    from streammc.stores.verify import verify as check
+    from streammc.stores.format.verify import verify as check
 
     return check(path, progress.of("verify"))
 

@@ -62,7 +62,7 @@ def predict(
     """
     from streammc.cli.build import model_of_run
     from streammc.cli.recorded import store_of_run
-    from streammc.sampling.predict import write_predictions
+    from streammc.prediction.predict import write_predictions
     from streammc.stores.store import open_store
     from streammc.trace.row_arrays import read_meta
     from streammc.trace.run_directory import RunDirectory

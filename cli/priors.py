@@ -11,7 +11,7 @@ def announced_priors(output: Output, model: Any, dataset: Any) -> Any:
     """Return the model with the numbers of its default priors, after notes with all priors."""
     from streammc.control_variates.default_priors import resolved
     from streammc.priors import ScaledPriors
-    from streammc.sampling.prior_texts import describe_priors, priors_lines
+    from streammc.runs.prior_texts import describe_priors, priors_lines
 
     model = resolved(model, dataset)
     if isinstance(model.prior, ScaledPriors):  # the full pass says what is wrong with the data

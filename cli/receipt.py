@@ -181,7 +181,7 @@ def make_once(
     output look foreign to the same command. With ``overwrite`` it is taken away first and
     written last: a kill must not make the old output look like the new one.
     """
-    from streammc.stores.partial import refuse_existing
+    from streammc.stores.format.partial import refuse_existing
 
     if overwrite:
         with receipt.taken_away():

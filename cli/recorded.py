@@ -37,9 +37,12 @@ def recorded_job(
         If the store is another one now.
     """
     from streammc.control_variates.expansion import ControlVariates
-    from streammc.estimators.tempered import tempered
-    from streammc.sampling.identity import schedule_of, temperature_of
-    from streammc.sampling.setup import CONTROL_VARIATES
+    from streammc.likelihood.temperature import (
+        schedule_of,
+        temperature_of,
+    )
+    from streammc.likelihood.tempered import tempered
+    from streammc.runs.setup import CONTROL_VARIATES
     from streammc.trace.run_directory import RunDirectory
 
     run = RunDirectory.open(path, verify=False)

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from streammc.cli.output import Output, fields, number, table
-from streammc.sampling.advice import NOISE_WARNING
-from streammc.sampling.prior_texts import priors_lines
+from streammc.runs.advice import NOISE_WARNING
+from streammc.runs.prior_texts import priors_lines
 
 COLUMNS: Final = ("mean", "sd", "mcse_mean", "ess_bulk", "ess_tail", "r_hat", "q5", "median", "q95")
 _SPARED: Final = ("mcse_mean", "ess_tail", "median", "sd", "q5", "q95")

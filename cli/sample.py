@@ -146,7 +146,7 @@ def sample(
     interruption = ctx.find_root().obj
     if dry_run:
         from streammc.cli.forecast import forecast
-        from streammc.sampling.prior_texts import priors_lines
+        from streammc.runs.prior_texts import priors_lines
 
         check_job(job)
         document = forecast(printer, interruption, job)

@@ -47,8 +47,8 @@ def simulate(
     overwrite: bool,
 ) -> None:
     """Write rows of KIND, such as logistic, with a true theta that is kept in STORE."""
-    from streammc.stores.simulate import simulate as write
-    from streammc.stores.verify import info
+    from streammc.stores.format.verify import info
+    from streammc.stores.simulate.simulation import simulate as write
 
     asked: dict[str, object] = {
         "command": "simulate",

@@ -67,8 +67,8 @@ def summarize(
     from streammc.cli.priors import announced_priors
     from streammc.control_variates.certify import compute
     from streammc.control_variates.expansion import ControlVariates
-    from streammc.estimators.tempered import tempered
-    from streammc.samplers.temperature import Schedule
+    from streammc.likelihood.temperature import Schedule
+    from streammc.likelihood.tempered import tempered
     from streammc.stores.store import open_store
 
     printer: Output = ctx.obj

@@ -74,7 +74,7 @@ class Temperature(ParamType):
         if value == 1.0:
             return 1.0
         from streammc.errors import ConfigError
-        from streammc.samplers.temperature import Schedule
+        from streammc.likelihood.temperature import Schedule
 
         try:
             return Schedule.parse(value.strip() if isinstance(value, str) else value).describe()

@@ -8,17 +8,17 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from streammc.stores.format.writer import StoreWriter
+    from streammc.stores.ingest.new_rows import NewRows, encode_rows
     from streammc.stores.memory import MemoryStore, from_arrays
-    from streammc.stores.new_rows import NewRows, encode_rows
     from streammc.stores.store import Store, open_store
-    from streammc.stores.writer import StoreWriter
 
 _LAZY: Final[dict[str, str]] = {
     "MemoryStore": "streammc.stores.memory",
-    "NewRows": "streammc.stores.new_rows",
+    "NewRows": "streammc.stores.ingest.new_rows",
     "Store": "streammc.stores.store",
-    "StoreWriter": "streammc.stores.writer",
-    "encode_rows": "streammc.stores.new_rows",
+    "StoreWriter": "streammc.stores.format.writer",
+    "encode_rows": "streammc.stores.ingest.new_rows",
     "from_arrays": "streammc.stores.memory",
     "open_store": "streammc.stores.store",
 }

@@ -19,8 +19,8 @@ import numpy as np
 
 from streammc.errors import DataError
 from streammc.protocols import Vector
-from streammc.stores.formula import read_design
-from streammc.stores.formula_nodes import Call, Column, Node
+from streammc.stores.formula.fitted import read_design
+from streammc.stores.formula.nodes import Call, Column, Node
 
 
 def covariate(attributes: Mapping[str, Any], name: str) -> tuple[Vector, float]:

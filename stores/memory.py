@@ -14,8 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, DataError
 from streammc.protocols import Index, PassTask, Vector
-from streammc.stores.blocks import MemoryBlock
-from streammc.stores.layout import (
+from streammc.stores.format.layout import (
     FORMAT,
     MAX_FEATURES,
     ROW_ID,
@@ -23,10 +22,11 @@ from streammc.stores.layout import (
     chunks_per_block,
     round_chunk_rows,
 )
-from streammc.stores.row_weights import weighted
+from streammc.stores.full_pass.row_blocks import MemoryBlock
+from streammc.stores.rows.row_weights import weighted
 
 if TYPE_CHECKING:
-    from streammc.stores.row_source import MemoryRows
+    from streammc.stores.rows.row_source import MemoryRows
 
 T = TypeVar("T")
 
@@ -91,7 +91,7 @@ class MemoryStore:
 
     def rows(self) -> MemoryRows:
         """Return the rows; nothing is copied."""
-        from streammc.stores.row_source import MemoryRows
+        from streammc.stores.rows.row_source import MemoryRows
 
         if self._rows is None:
             self._rows = MemoryRows(*self._arrays, self.n_rows)
@@ -133,7 +133,7 @@ class MemoryStore:
         progress: Callable[[int, int], None] | None = None,
     ) -> T:
         """Run ``task`` over every row once; see ``protocols.Dataset.reduce``."""
-        from streammc.stores.full_pass import run
+        from streammc.stores.full_pass.reduction import run
 
         return run(task, self.blocks(), scheduler=scheduler, progress=progress)
 
@@ -245,7 +245,7 @@ def from_arrays(
             attributes["weight"] = "weight"
     ids = None
     if row_id is not None:
-        from streammc.stores.row_ids import in_memory
+        from streammc.stores.rows.row_ids import in_memory
 
         ids = in_memory(row_id, rows)
         attributes[ROW_ID] = ROW_ID

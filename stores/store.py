@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from streammc.docstrings import documented
 from streammc.errors import StoreError
 from streammc.protocols import Index, PassTask, Vector
-from streammc.stores.blocks import StoreBlock, store_blocks
-from streammc.stores.layout import (
+from streammc.stores.format.layout import (
     FEATURE_KEY,
     MANIFEST,
     METADATA,
@@ -25,14 +24,15 @@ from streammc.stores.layout import (
     Layout,
     chunks_per_block,
 )
-from streammc.stores.manifest import Manifest, check_object, read_manifest
-from streammc.stores.mapping import map_member
-from streammc.stores.objects import local_path, read_object, require_directory, translate
-from streammc.stores.schema import encode_features, read_schema
+from streammc.stores.format.manifest import Manifest, check_object, read_manifest
+from streammc.stores.format.objects import local_path, read_object, require_directory, translate
+from streammc.stores.format.schema import encode_features, read_schema
+from streammc.stores.full_pass.row_blocks import StoreBlock, store_blocks
+from streammc.stores.rows.mapping import map_member
 from streammc.trace.kinds import STORE, refuse_other_kind
 
 if TYPE_CHECKING:
-    from streammc.stores.row_source import MappedRows
+    from streammc.stores.rows.row_source import MappedRows
 
 T = TypeVar("T")
 
@@ -78,7 +78,7 @@ class Store:
         OutOfMemoryError
             If the system allows no further mapping.
         """
-        from streammc.stores.row_source import MappedRows
+        from streammc.stores.rows.row_source import MappedRows
 
         with self._lock:
             if self._rows is None:
@@ -159,7 +159,7 @@ class Store:
         StoreError
             Naming the chunk that is missing or fails its checksum.
         """
-        from streammc.stores.full_pass import run
+        from streammc.stores.full_pass.reduction import run
 
         return run(task, self.blocks(), scheduler=scheduler, progress=progress)
 
@@ -207,7 +207,7 @@ def open_store(path: str | os.PathLike[str]) -> Store:
 
     Every document is read as untrusted JSON; the files present, their kinds and their
     lengths must be those that shapes and manifest ask for. The checksums of the rows
-    are checked by :meth:`Store.reduce` and ``streammc.stores.verify.verify``.
+    are checked by :meth:`Store.reduce` and ``streammc.stores.format.verify.verify``.
 
     Parameters
     ----------

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from streammc import diagnostics, models, priors, samplers
     from streammc.control_variates import compute as control_variates
-    from streammc.sampling.job import sample
-    from streammc.sampling.predict import predict
-    from streammc.stores.from_dask import from_dask
-    from streammc.stores.from_xarray import from_xarray
-    from streammc.stores.ingest import from_table, ingest
+    from streammc.prediction.predict import predict
+    from streammc.runs.job import sample
+    from streammc.stores.ingest.from_dask import from_dask
+    from streammc.stores.ingest.from_xarray import from_xarray
+    from streammc.stores.ingest.ingestion import from_table, ingest
     from streammc.stores.memory import from_arrays
     from streammc.stores.store import open_store
     from streammc.trace import facts, open_run
@@ -29,16 +29,16 @@ _LAZY: Final[dict[str, str]] = {
     "diagnostics": "streammc.diagnostics",
     "facts": "streammc.trace:facts",
     "from_arrays": "streammc.stores.memory:from_arrays",
-    "from_dask": "streammc.stores.from_dask:from_dask",
-    "from_table": "streammc.stores.ingest:from_table",
-    "from_xarray": "streammc.stores.from_xarray:from_xarray",
-    "ingest": "streammc.stores.ingest:ingest",
+    "from_dask": "streammc.stores.ingest.from_dask:from_dask",
+    "from_table": "streammc.stores.ingest.ingestion:from_table",
+    "from_xarray": "streammc.stores.ingest.from_xarray:from_xarray",
+    "ingest": "streammc.stores.ingest.ingestion:ingest",
     "models": "streammc.models",
     "open_run": "streammc.trace:open_run",
     "open_store": "streammc.stores.store:open_store",
-    "predict": "streammc.sampling.predict:predict",
+    "predict": "streammc.prediction.predict:predict",
     "priors": "streammc.priors",
-    "sample": "streammc.sampling.job:sample",
+    "sample": "streammc.runs.job:sample",
     "samplers": "streammc.samplers",
 }
 

@@ -207,7 +207,7 @@ class Model(Protocol):
         constants (c,), order, gradient (d,))`` returns the normalised log-likelihood of
         those rows as a whole, minus infinity where there is none, and for ``order == 1``
         writes its gradient. A model that has it has no link: its term is a set of rows, and
-        only the samplers of ``streammc.tempering`` can draw from it.
+        only the samplers of ``streammc.samplers.tempering`` can draw from it.
         """
 
     def dim(self, n_features: int) -> int:

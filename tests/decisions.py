@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import types
 
-from streammc.acceptance.interface import (
+from streammc.numerics.jit import GENERATOR_TYPE, f8, i8, jit, matrix, vector
+from streammc.samplers.metropolis.acceptance.interface import (
     ACCEPT,
     BOUND,
     ERROR,
@@ -28,8 +29,7 @@ from streammc.acceptance.interface import (
     USED,
     WANTED,
 )
-from streammc.acceptance.moments import add_terms, sweep_terms
-from streammc.numerics.jit import GENERATOR_TYPE, f8, i8, jit, matrix, vector
+from streammc.samplers.metropolis.acceptance.moments import add_terms, sweep_terms
 
 
 class Decisions(NamedTuple):

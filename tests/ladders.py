@@ -7,18 +7,18 @@ import math
 
 import numpy as np
 
-from streammc.estimators.target import Base
+from streammc.likelihood.contiguous_rows import hold
+from streammc.likelihood.density import _no_joint, _no_link
+from streammc.likelihood.target import Base
 from streammc.numerics.jit import JOINT_SIGNATURE, LINK_SIGNATURE, jit
 from streammc.priors import flat, normal
 from streammc.samplers import pt, spt
+from streammc.samplers.common.explorers import EXPLORERS, refresh
+from streammc.samplers.common.ladder import LOG_LIK, STALE
+from streammc.samplers.tempering.loop import PROPOSED, REJECTION, finish, start_tallies
+from streammc.samplers.tempering.parallel_kernel import ParallelKernel
+from streammc.samplers.tempering.shared import TemperedProblem
 from streammc.stores import from_arrays
-from streammc.tempering.density import _no_joint, _no_link
-from streammc.tempering.explorers import EXPLORERS, refresh
-from streammc.tempering.held import hold
-from streammc.tempering.ladder import LOG_LIK, STALE
-from streammc.tempering.parallel import ParallelKernel
-from streammc.tempering.parallel_loop import PROPOSED, REJECTION, finish, start_tallies
-from streammc.tempering.problem import TemperedProblem
 
 STATES, ROWS = 3, 4
 TABLE = 1.2 * np.random.default_rng(6).normal(size=(ROWS, STATES))

@@ -6,8 +6,8 @@ import numpy as np
 from scipy import stats
 
 from streammc.control_variates.subset import in_memory
-from streammc.estimators.blocks import Block, allocate_block, allocate_rows, expanded
-from streammc.estimators.target import Base, allocate_point, allocate_work, evaluate
+from streammc.likelihood.blocks import Block, allocate_block, allocate_rows, expanded
+from streammc.likelihood.target import Base, allocate_point, allocate_work, evaluate
 from streammc.models import (
     binomial,
     gaussian,
@@ -19,7 +19,7 @@ from streammc.models import (
 )
 from streammc.numerics.sums import taylor
 from streammc.priors import normal
-from streammc.samplers.hamiltonian import Problem
+from streammc.samplers.hamiltonian.kernel import Problem
 from streammc.stores.memory import from_arrays
 from streammc.subsampling.alias import AliasTable
 from streammc.subsampling.certainty import leave_out

@@ -9,8 +9,8 @@ from typing import Any
 
 import google_crc32c
 
-from streammc.stores.layout import MANIFEST
-from streammc.stores.manifest import Entry, make_manifest, read_manifest
+from streammc.stores.format.layout import MANIFEST
+from streammc.stores.format.manifest import Entry, make_manifest, read_manifest
 
 
 def seal(root: Path, *keys: str) -> None:

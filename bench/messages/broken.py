@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import google_crc32c
 
-from streammc.stores.layout import MANIFEST
-from streammc.stores.manifest import Entry, make_manifest, read_manifest
+from streammc.stores.format.layout import MANIFEST
+from streammc.stores.format.manifest import Entry, make_manifest, read_manifest
 from streammc.trace.sealed import seal, unseal
 
 Change = Callable[[dict[str, Any]], Any]

@@ -69,7 +69,7 @@ def make_inputs() -> None:
 def make_runs() -> None:
     """Make a run that stopped in its warm-up, and one on arrays in memory."""
     from streammc import from_arrays, models, open_store, samplers
-    from streammc.sampling.job import run_job
+    from streammc.runs.job import run_job
 
     commits: list[str] = []
     run_job(

@@ -20,7 +20,7 @@ from scipy.stats import rankdata
 
 import streammc
 from streammc import demo_data
-from streammc.stores.writer import StoreWriter
+from streammc.stores.format.writer import StoreWriter
 
 ROWS, TEST_ROWS = 10_500_000, 500_000
 CHUNK = 65_536

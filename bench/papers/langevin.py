@@ -21,7 +21,7 @@ from methods import Case
 from scipy.special import expit
 
 from streammc.control_variates import ControlVariates
-from streammc.estimators.blocks import allocate_rows
+from streammc.likelihood.blocks import allocate_rows
 
 NOISE_ROWS = 50_000
 

@@ -15,8 +15,8 @@ from measures import Array, Run
 
 import streammc
 from streammc.control_variates import ControlVariates
-from streammc.estimators.blocks import allocate_rows
-from streammc.sampling.job import run_job
+from streammc.likelihood.blocks import allocate_rows
+from streammc.runs.job import run_job
 
 LEAPFROG: dict[str, Any] = {"integrator": "leapfrog", "step_size": 0.2, "trajectory_length": 1.2}
 UNIFORM: dict[str, Any] = {"certainty": False, "unit_rows": 1}

@@ -19,7 +19,7 @@ from measures import Array
 from methods import log
 
 import streammc
-from streammc.sampling.job import run_job
+from streammc.runs.job import run_job
 
 KEPT = ("accepted", "acceptance_rate", "test_rows", "n_rows", "forced", "decision_error")
 KEPT += ("log_lik_variance",)

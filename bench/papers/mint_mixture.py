@@ -16,7 +16,7 @@ import streammc
 from streammc import samplers
 from streammc.control_variates import compute
 from streammc.priors import flat
-from streammc.sampling.job import run_job
+from streammc.runs.job import run_job
 from streammc.trace.run_directory import RunDirectory
 
 ROWS, SIZE, ALPHA, ACCEPTANCE = 1_000_000, 1000, 0.5, 0.30

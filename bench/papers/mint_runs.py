@@ -19,9 +19,9 @@ from measures import Array
 from methods import log
 
 from streammc.control_variates.unexpanded import without_pass
-from streammc.estimators.tempered import tempered
-from streammc.samplers.temperature import Schedule
-from streammc.sampling.metropolis import metropolis
+from streammc.likelihood.temperature import Schedule
+from streammc.likelihood.tempered import tempered
+from streammc.samplers.metropolis.problem import metropolis
 
 PIECE = 50_000
 KEPT = ("log_lik_variance", "acceptance_rate", "decision_error", "test_rows", "n_rows")

@@ -28,9 +28,9 @@ from mintee_text import AFTER, BEFORE, PUBLISHED, TABLE_2
 from streammc import from_arrays
 from streammc.models import gaussian_mixture
 from streammc.priors import flat
+from streammc.runs.build import problem
+from streammc.runs.setup import decide
 from streammc.samplers import mintee
-from streammc.sampling.build import problem
-from streammc.sampling.setup import decide
 
 N, D = 100_000, 50
 MEANS = np.array([2.0] + [0.0] * (D - 1))

@@ -31,13 +31,13 @@ from matplotlib.figure import Figure
 
 import streammc
 from streammc.control_variates.unexpanded import without_pass
+from streammc.likelihood.temperature import Schedule
 from streammc.numerics.blas import single_threaded
+from streammc.runs import build
 from streammc.samplers import mh_fixed
-from streammc.samplers.decision import STEP
-from streammc.samplers.temperature import Schedule
-from streammc.sampling import build
+from streammc.samplers.metropolis.decision import STEP
 from streammc.stores import open_store
-from streammc.stores.simulate import simulate
+from streammc.stores.simulate.simulation import simulate
 
 Array = NDArray[np.float64]
 M, BATCHES, ALPHA = 200, 5, 0.1

@@ -11,9 +11,10 @@ from measures import Array
 
 import streammc
 from streammc.models import gaussian_mean
-from streammc.samplers import parallel_tempering, tempered_options, tempered_transitions
-from streammc.sampling.build import problem as build_problem
-from streammc.sampling.setup import decide
+from streammc.runs.build import problem as build_problem
+from streammc.runs.setup import decide
+from streammc.samplers.tempering import options as tempered_options
+from streammc.samplers.tempering import parallel_tempering, tempered_transitions
 
 GAUSSIAN, PROCESS = "gaussian", "gp"
 HMC, MH = "HMC", "MH"

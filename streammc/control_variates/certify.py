@@ -11,23 +11,23 @@ from typing import Any
 
 import numpy as np
 
-from streammc.control_variates.block_kernel import tile_rows
-from streammc.control_variates.block_pass import (
+from streammc.control_variates.default_priors import resolved
+from streammc.control_variates.draws import covering_draws
+from streammc.control_variates.expansion import ControlVariates, model_digest
+from streammc.control_variates.forecast import Phases, announce, counted
+from streammc.control_variates.full_pass.block_kernel import tile_rows
+from streammc.control_variates.full_pass.block_pass import (
     SUMMARY_COLUMNS,
     BlockSums,
     ExpansionPass,
     raise_fault,
     row_order,
 )
-from streammc.control_variates.conflict import prior_conflict
-from streammc.control_variates.default_priors import resolved
-from streammc.control_variates.draws import covering_draws
-from streammc.control_variates.expansion import ControlVariates, model_digest
-from streammc.control_variates.first_centre import first_centre
-from streammc.control_variates.forecast import Phases, announce, counted
 from streammc.control_variates.kinds import PASS_OPTIONS, check_kinds, check_progress
-from streammc.control_variates.mode_words import exact_fit_words, mode_words, recorded
-from streammc.control_variates.newton import (
+from streammc.control_variates.mode.conflict import prior_conflict
+from streammc.control_variates.mode.first_centre import first_centre
+from streammc.control_variates.mode.mode_words import exact_fit_words, mode_words, recorded
+from streammc.control_variates.mode.newton import (
     NotPositiveDefiniteError,
     Point,
     damped_point,
@@ -35,17 +35,17 @@ from streammc.control_variates.newton import (
     maximise,
     posterior_point,
 )
-from streammc.control_variates.starts import concave, log_scales
+from streammc.control_variates.mode.starts import concave, log_scales
+from streammc.control_variates.mode.weak_directions import largest_move, unchecked, weak_directions
 from streammc.control_variates.subset import Spread, draw_subset, gather, in_memory, surrogate
-from streammc.control_variates.weak_directions import largest_move, unchecked, weak_directions
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, ModelError
-from streammc.estimators.pass_cost import CANDIDATE_ROWS, SUBSET_BYTES
-from streammc.estimators.tempered import split_fingerprint, tempered
+from streammc.likelihood.pass_cost import CANDIDATE_ROWS, SUBSET_BYTES
+from streammc.likelihood.temperature import Schedule
+from streammc.likelihood.tempered import split_fingerprint, tempered
 from streammc.numerics.blas import single_threaded
 from streammc.numerics.prior import FLAT, KIND, LOG_FLAT
 from streammc.protocols import Dataset, Matrix, Model, Rows, Vector
-from streammc.samplers.temperature import Schedule
 
 N_DRAWS = 8
 N_DRAWS_SMALL = 32

@@ -10,7 +10,7 @@ from streammc.control_variates.kinds import check_kinds
 from streammc.control_variates.subset import draw_subset
 from streammc.docstrings import documented
 from streammc.errors import ConfigError
-from streammc.estimators.tempered import Tempered
+from streammc.likelihood.tempered import Tempered
 from streammc.priors import NamedPriors, ScaledPriors, from_description
 from streammc.priors.scaled import with_defaults
 from streammc.protocols import Dataset

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.control_variates.block_pass import SUMMARY_COLUMNS
 from streammc.control_variates.default_priors import resolved
-from streammc.control_variates.scores import Histogram
+from streammc.control_variates.full_pass.block_pass import SUMMARY_COLUMNS
+from streammc.control_variates.full_pass.scores import Histogram
 from streammc.errors import IdentityError, MissingError, StoreError
-from streammc.estimators.tempered import split_fingerprint
+from streammc.likelihood.tempered import split_fingerprint
 from streammc.protocols import Dataset, Index, Matrix, Model, Vector
 
 FORMAT = 1

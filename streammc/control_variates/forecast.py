@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from streammc.control_variates.newton import Objective
+from streammc.control_variates.mode.newton import Objective
 from streammc.errors import OutOfMemoryError
-from streammc.estimators import pass_cost
-from streammc.estimators.pass_cost import LONG_SECONDS, PassCost
+from streammc.likelihood import pass_cost
+from streammc.likelihood.pass_cost import LONG_SECONDS, PassCost
 from streammc.numerics.threads import available_threads
 from streammc.protocols import Dataset, Matrix, Model, Vector
 

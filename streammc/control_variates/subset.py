@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from streammc import rng
-from streammc.control_variates.block_pass import BlockSums, expansion_of
-from streammc.control_variates.newton import Objective
-from streammc.control_variates.row_sums import RowSums
-from streammc.estimators.pass_cost import SUBSET_ROWS
+from streammc.control_variates.full_pass.block_pass import BlockSums, expansion_of
+from streammc.control_variates.full_pass.row_sums import RowSums
+from streammc.control_variates.mode.newton import Objective
+from streammc.likelihood.pass_cost import SUBSET_ROWS
 from streammc.protocols import Dataset, Index, Matrix, Model, Rows, Vector
 
 SPREAD_ROWS = 2**22

@@ -14,20 +14,20 @@ from streammc.docstrings import documented
 from streammc.registry import MODELS
 
 if TYPE_CHECKING:
-    from streammc.models.bernoulli_logit import logistic
-    from streammc.models.bernoulli_probit import probit
-    from streammc.models.binomial_logit import binomial
     from streammc.models.check import check_model
-    from streammc.models.gaussian_identity import gaussian
-    from streammc.models.known_covariance import gaussian_mean
-    from streammc.models.mixture import gaussian_mixture
-    from streammc.models.mixture_free import gaussian_mixture_free
-    from streammc.models.mixture_tied import gaussian_mixture_tied
-    from streammc.models.negative_binomial_log import negative_binomial
-    from streammc.models.poisson_log import poisson
-    from streammc.models.sigmoid_network import network
-    from streammc.models.squared_exponential import gaussian_process
-    from streammc.models.student_t_identity import student_t
+    from streammc.models.gaussian_processes.squared_exponential import gaussian_process
+    from streammc.models.glm.bernoulli_logit import logistic
+    from streammc.models.glm.bernoulli_probit import probit
+    from streammc.models.glm.binomial_logit import binomial
+    from streammc.models.glm.gaussian_identity import gaussian
+    from streammc.models.glm.negative_binomial_log import negative_binomial
+    from streammc.models.glm.poisson_log import poisson
+    from streammc.models.glm.student_t_identity import student_t
+    from streammc.models.mixtures.known_covariance import gaussian_mean
+    from streammc.models.mixtures.mixture import gaussian_mixture
+    from streammc.models.mixtures.mixture_free import gaussian_mixture_free
+    from streammc.models.mixtures.mixture_tied import gaussian_mixture_tied
+    from streammc.models.networks.sigmoid_network import network
     from streammc.models.user_model import user
 
 __all__ = [

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 from streammc.registry import NOT_SAMPLERS, SAMPLERS, sampler
 
 if TYPE_CHECKING:
-    from streammc.samplers.energy_conserving import hmc_ecs
-    from streammc.samplers.equi_energy import mintee
-    from streammc.samplers.full_data import hmc
-    from streammc.samplers.metropolis import mh
-    from streammc.samplers.metropolis_austere import mh_austere
-    from streammc.samplers.metropolis_fixed import mh_fixed
-    from streammc.samplers.metropolis_minibatch import mh_minibatch
-    from streammc.samplers.metropolis_mint import mint
-    from streammc.samplers.metropolis_sublhd import mh_sublhd
-    from streammc.samplers.parallel_tempering import pt, spt
-    from streammc.samplers.signed import hmc_ecs_signed
-    from streammc.samplers.stochastic_hamiltonian import sghmc
-    from streammc.samplers.stochastic_langevin import sgld
-    from streammc.samplers.tempered_transitions import stt, tt
+    from streammc.samplers.equi_energy.options import mintee
+    from streammc.samplers.hamiltonian.energy_conserving import hmc_ecs
+    from streammc.samplers.hamiltonian.full_data import hmc
+    from streammc.samplers.hamiltonian.signed import hmc_ecs_signed
+    from streammc.samplers.metropolis.mh import mh
+    from streammc.samplers.metropolis.mh_austere import mh_austere
+    from streammc.samplers.metropolis.mh_fixed import mh_fixed
+    from streammc.samplers.metropolis.mh_minibatch import mh_minibatch
+    from streammc.samplers.metropolis.mh_sublhd import mh_sublhd
+    from streammc.samplers.metropolis.mint import mint
+    from streammc.samplers.stochastic_gradient.sghmc import sghmc
+    from streammc.samplers.stochastic_gradient.sgld import sgld
+    from streammc.samplers.tempering.parallel_tempering import pt, spt
+    from streammc.samplers.tempering.tempered_transitions import stt, tt
 
 __all__ = [
     "hmc",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -37,3 +38,8 @@ def require_finite(
         f"the response exactly or its size is far from the priors; give {label!r} a tighter prior "
         "(--prior), rescale the response, or leave out columns"
     )
+
+
+def finite_or_none(value: float | None) -> float | None:
+    """Return ``value`` as JSON can hold it."""
+    return float(value) if value is not None and math.isfinite(value) else None

@@ -305,7 +305,7 @@ def test_names_that_cannot_be_are_refused(name: str, here: Path) -> None:
 
 
 def test_an_error_of_ours_is_one_line(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from streammc.stores import verify
+    from streammc.stores.format import verify
 
     def broken(path: str) -> None:
         raise RuntimeError("a defect\nin two lines")

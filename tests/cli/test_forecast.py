@@ -10,8 +10,8 @@ from command_line import snapshot, streammc
 
 from streammc.cli import forecast as dry_run
 from streammc.control_variates import forecast
-from streammc.estimators import pass_cost
-from streammc.sampling import held_rows
+from streammc.likelihood import expanded_rows as held_rows
+from streammc.likelihood import pass_cost
 from streammc.stores.store import Store
 
 SAMPLE = ("sample", "store.zarr", "-o", "run", "--model", "logistic", "--draws", "20")

@@ -12,13 +12,13 @@ from command_line import snapshot, streammc
 
 import streammc as package
 from streammc.errors import BusyError, ConfigError, DataError, IdentityError, StoreError
-from streammc.sampling.job import sample
-from streammc.sampling.predict import predict
+from streammc.prediction.predict import predict
+from streammc.runs.job import sample
 from streammc.stores import Store, StoreWriter, open_store
-from streammc.stores.blocks import whole
-from streammc.stores.from_dask import from_dask
-from streammc.stores.from_xarray import from_xarray
-from streammc.stores.ingest import from_table
+from streammc.stores.full_pass.row_blocks import whole
+from streammc.stores.ingest.from_dask import from_dask
+from streammc.stores.ingest.from_xarray import from_xarray
+from streammc.stores.ingest.ingestion import from_table
 from streammc.trace.run_directory import RunDirectory
 
 SHORT = ("--draws", "60", "--warmup", "60", "--chains", "2", "--quiet")

@@ -7,7 +7,7 @@ from passes import table
 import streammc
 from streammc.control_variates import certify, compute
 from streammc.control_variates import subset as subset_module
-from streammc.control_variates.plan import plan
+from streammc.control_variates.plan.subsample_plan import plan
 from streammc.errors import ConfigError, ModelError
 from streammc.models import gaussian
 from streammc.priors import flat, half_normal

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from passes import table
 
-from streammc.control_variates import certify, compute, forecast, newton, subset
-from streammc.control_variates import weak_directions as weak_directions_module
-from streammc.control_variates.plan import plan
+from streammc.control_variates import certify, compute, forecast, subset
+from streammc.control_variates.mode import newton
+from streammc.control_variates.mode import weak_directions as weak_directions_module
+from streammc.control_variates.plan.subsample_plan import plan
 from streammc.errors import ModelError, OutOfMemoryError
-from streammc.estimators import pass_cost
+from streammc.likelihood import pass_cost
 from streammc.models import logistic, poisson
 from streammc.priors import normal
 from streammc.stores import from_arrays

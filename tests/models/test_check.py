@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streammc.models.bernoulli_logit import Logistic
 from streammc.models.check import check_model
-from streammc.models.poisson_log import Poisson
+from streammc.models.glm.bernoulli_logit import Logistic
+from streammc.models.glm.poisson_log import Poisson
 from streammc.protocols import Matrix, Vector
 
 

@@ -17,7 +17,7 @@ from streammc.models.check import check_model, evaluate
 from streammc.priors import flat, normal
 from streammc.priors.scaled import with_defaults
 from streammc.protocols import Matrix, Model, Rows, Vector
-from streammc.sampling.identity import registered_model
+from streammc.runs.identity import registered_model
 
 EXTREME = [
     0.0,

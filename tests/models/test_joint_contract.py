@@ -13,13 +13,13 @@ import streammc
 from streammc import registry
 from streammc.control_variates import compute
 from streammc.errors import ConfigError, ModelError
+from streammc.likelihood.contiguous_rows import hold
 from streammc.models import gaussian_process
 from streammc.priors import gamma, normal
 from streammc.protocols import Rows
-from streammc.samplers.tempered_options import TemperedOptions
-from streammc.sampling.identity import registered_model
-from streammc.sampling.setup import decide
-from streammc.tempering.held import hold
+from streammc.runs.identity import registered_model
+from streammc.runs.setup import decide
+from streammc.samplers.tempering.options import TemperedOptions
 
 MODELS = {
     "gaussian-process": gaussian_process(),

@@ -11,7 +11,7 @@ import streammc
 from streammc.control_variates.certify import compute
 from streammc.errors import ConfigError, IdentityError, ModelError
 from streammc.models import check_model, gaussian_mean, logistic, user
-from streammc.models.bernoulli_logit import link as logistic_link
+from streammc.models.glm.bernoulli_logit import link as logistic_link
 from streammc.priors import normal
 from streammc.protocols import Rows
 

@@ -10,15 +10,15 @@ from problems import BUILDERS, LOG_LIK, SEVERAL, Small, batch_z, kernel_problem
 from scipy import stats
 
 from streammc import priors
-from streammc.estimators.blocks import allocate_block, allocate_rows
-from streammc.estimators.target import Base, allocate_point, allocate_work, evaluate
+from streammc.likelihood.blocks import allocate_block, allocate_rows
+from streammc.likelihood.target import Base, allocate_point, allocate_work, evaluate
 from streammc.numerics.sums import taylor
-from streammc.samplers.hamiltonian import HamiltonianKernel
-from streammc.samplers.nuts import allocate_tree
-from streammc.samplers.options import SIGNED_STATISTICS
-from streammc.samplers.subsample import allocate_proposal
-from streammc.samplers.transition import Dynamics, run
-from streammc.samplers.tuning import start
+from streammc.samplers.common.tuning import start
+from streammc.samplers.hamiltonian.kernel import HamiltonianKernel
+from streammc.samplers.hamiltonian.nuts import allocate_tree
+from streammc.samplers.hamiltonian.options import SIGNED_STATISTICS
+from streammc.samplers.hamiltonian.subsample import allocate_proposal
+from streammc.samplers.hamiltonian.transition import Dynamics, run
 
 TIGHT = {"*": priors.normal(scale=1.0), "sigma": priors.lognormal(0.0, 0.5)}
 """Away from the mode a first-order expansion needs a prior with light tails."""

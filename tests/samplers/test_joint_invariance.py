@@ -11,17 +11,17 @@ import numba
 import numpy as np
 import pytest
 
-from streammc.estimators.blocks import allocate_block, allocate_rows, expand
-from streammc.estimators.target import Base, allocate_point, allocate_work, evaluate
+from streammc.likelihood.blocks import allocate_block, allocate_rows, expand
+from streammc.likelihood.target import Base, allocate_point, allocate_work, evaluate
 from streammc.models import logistic
 from streammc.numerics.jit import LINK_SIGNATURE, jit
 from streammc.numerics.sums import taylor
 from streammc.priors import normal
-from streammc.samplers.nuts import allocate_tree
-from streammc.samplers.options import SIGNED_STATISTICS
-from streammc.samplers.subsample import allocate_proposal
-from streammc.samplers.transition import Dynamics, run
-from streammc.samplers.tuning import start
+from streammc.samplers.common.tuning import start
+from streammc.samplers.hamiltonian.nuts import allocate_tree
+from streammc.samplers.hamiltonian.options import SIGNED_STATISTICS
+from streammc.samplers.hamiltonian.subsample import allocate_proposal
+from streammc.samplers.hamiltonian.transition import Dynamics, run
 
 PAIRS = 1_000_000
 STEPS = 3

@@ -9,8 +9,8 @@ import pytest
 from problems import Small, batch_z, kernel_problem
 
 from streammc.priors import normal
-from streammc.samplers.hamiltonian import HamiltonianKernel
-from streammc.sampling.audit import log_weights
+from streammc.runs.audit import log_weights
+from streammc.samplers.hamiltonian.kernel import HamiltonianKernel
 from streammc.subsampling.alias import AliasTable
 
 DRAWS = 1_000_000

@@ -14,7 +14,7 @@ import pytest
 from streammc.errors import AccessError, ConfigError, MissingError, StoreError
 from streammc.protocols import RowBlock
 from streammc.stores import open_store
-from streammc.stores.layout import MANIFEST
+from streammc.stores.format.layout import MANIFEST
 
 Mutate = Callable[[dict[str, Any]], Any]
 

@@ -1,0 +1,136 @@
+"""What a writer is given: complete, in the store's dtypes, and nothing lost on the way."""
+
+from __future__ import annotations
+
+import math
+import mmap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.errors import ConfigError, DataError
+from streammc.stores.format.layout import ROW_ID, Member
+from streammc.stores.ingest.faults import Faults
+from streammc.stores.memory import check_finite
+from streammc.stores.rows.row_weights import find_weight_faults
+
+
+def check_given(
+    members: Sequence[Member], given: Mapping[str, NDArray[Any] | None], start: int, where: str
+) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a block of rows.
+
+    Parameters
+    ----------
+    members
+        The row arrays of the store, ``X`` among them.
+    given
+        By name; ``None`` for what is not there.
+    start
+        Number of the first row, for messages.
+    where
+        The store, for messages.
+
+    Raises
+    ------
+    ConfigError
+        If an array is missing, not in the store, or of another length.
+    DataError
+        If a weight is negative or above 2**53.
+    """
+    found = {name: value for name, value in given.items() if value is not None}
+    ids = found.get(ROW_ID)
+    if ids is not None and ids.dtype.kind == "S":
+        found[ROW_ID] = id_bytes(ids, members[-1].columns)
+    count = found["X"].shape[0]
+    shapes = {member.name: member.shape(count) for member in members}
+    for name in given:
+        if (name in found) != (name in shapes):
+            expected, given_ = ("no ", "some") if name in found else ("", "none")
+            raise ConfigError(
+                f"expected {expected}{name} in a block of rows of {where}, found {given_}: "
+                "pass the arrays that it has"
+            )
+        if name in found and found[name].shape != shapes[name]:
+            raise ConfigError(
+                f"expected {count} rows of {name}, found shape {found[name].shape}"
+                ": pass as many rows of every column"
+            )
+    if "weight" in found:
+        faults = Faults()
+        find_weight_faults(faults, "weight", start, found["weight"])
+        faults.refuse(lambda row: f"row {row} of {where}, counted from 0")
+    return found
+
+
+def id_bytes(ids: NDArray[Any], width: int | None) -> NDArray[np.uint8]:
+    """Return texts (m,) as the (m, width) bytes that a store holds.
+
+    Raises
+    ------
+    ConfigError
+        If they are longer, or the store has integers.
+    """
+    if width is None or ids.dtype.itemsize > width:
+        raise ConfigError(
+            f"expected row ids of {width or 0} bytes, found {ids.dtype.itemsize}"
+            ": use ids of that length"
+        )
+    wide = np.ascontiguousarray(ids, f"S{width}")
+    return wide.view(np.uint8).reshape(len(ids), width)
+
+
+def convert(values: NDArray[Any], into: NDArray[Any], names: Sequence[str], start: int) -> None:
+    """Copy ``values`` into ``into``.
+
+    Parameters
+    ----------
+    values, into
+        (m, q) or (m,) of the same shape.
+    names
+        Names of the columns.
+    start
+        Number of the first row, for messages.
+
+    Raises
+    ------
+    DataError
+        If a value is not finite or not representable in the dtype of ``into``.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        into[...] = values
+    if into.dtype.kind == "f":
+        check_finite(into.reshape(len(into), -1), names, start)
+    elif values.dtype.kind != "b" and not np.array_equal(into, values):
+        row = int(np.flatnonzero(into != values)[0])
+        raise DataError(
+            f"expected {into.dtype} in column {names[0]!r}, found {values[row]} in row "
+            f"{start + row}: choose a wider dtype"
+        )
+
+
+def whole(
+    values: NDArray[Any], member: Member, length: int, names: Sequence[str], start: int
+) -> NDArray[Any]:
+    """Return ``values`` as the ``length`` rows of a chunk file, checked as :func:`convert` does.
+
+    What is already as long and of the member's dtype is returned as it is.
+    """
+    ready = values.dtype == member.dtype and len(values) == length and values.flags.c_contiguous
+    if not ready:
+        chunk = page_aligned(member.shape(length), member.dtype)
+        convert(values, chunk[: len(values)], names, start)
+        return chunk
+    if values.dtype.kind == "f":
+        check_finite(values.reshape(length, -1), names, start)
+    return values
+
+
+def page_aligned(shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
+    """Return zeros that begin at a page, as writing past the page cache needs."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    raw = np.zeros(size + mmap.PAGESIZE, np.uint8)
+    start = -raw.ctypes.data % mmap.PAGESIZE
+    return raw[start : start + size].view(dtype).reshape(shape)

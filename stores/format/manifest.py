@@ -1,0 +1,159 @@
+"""The manifest: every object of a store with its length and crc32c.
+
+zarr by itself reads a deleted chunk as zeros and a flipped bit as a number. The
+manifest decides what is there, and its digest is the store's fingerprint: SHA-256
+over ``key NUL size NUL crc32c`` lines in the order of the keys.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from streammc.errors import StoreError, StreammcError
+from streammc.stores.format.layout import FORMAT, MANIFEST
+from streammc.stores.format.objects import checksum_object, damaged, parse_json, read_small
+
+
+class Entry(NamedTuple):
+    """What the manifest knows of one object."""
+
+    size: int
+    crc: int
+
+
+class Fault(NamedTuple):
+    """One object that is not as the manifest says."""
+
+    key: str
+    kind: str
+    """``missing``, ``changed``, ``extra`` or ``unreadable``."""
+    detail: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Objects of a store by key, in sorted order."""
+
+    entries: dict[str, Entry]
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of all keys, sizes and checksums, in hexadecimal."""
+        digest = hashlib.sha256()
+        for key, entry in self.entries.items():
+            digest.update(f"{key}\0{entry.size}\0{entry.crc:08x}\n".encode())
+        return digest.hexdigest()
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of all objects."""
+        return sum(entry.size for entry in self.entries.values())
+
+    def encode(self) -> bytes:
+        """Return the manifest as JSON."""
+        document = {
+            "format": FORMAT,
+            "fingerprint": self.fingerprint,
+            "objects": {key: list(entry) for key, entry in self.entries.items()},
+        }
+        return (json.dumps(document, separators=(",", ":")) + "\n").encode()
+
+
+def make_manifest(entries: dict[str, Entry]) -> Manifest:
+    """Return the manifest of ``entries`` in any order."""
+    return Manifest(dict(sorted(entries.items())))
+
+
+def read_manifest(root: Path) -> Manifest:
+    """Return the manifest of the store at ``root``.
+
+    Raises
+    ------
+    StoreError
+        If it is missing, not ours, or contradicts its own fingerprint.
+    """
+    what = f"{MANIFEST!r} in store {str(root)!r}"
+    if not os.path.lexists(root / MANIFEST):
+        raise StoreError(
+            f"expected {what}, found none: not a streammc store, or an unfinished one; "
+            "make it with 'streammc ingest'"
+        )
+    document = parse_json(read_small(root, MANIFEST), what)
+    if document.get("format") != FORMAT or not isinstance(document.get("objects"), dict):
+        raise StoreError(
+            f"expected format {FORMAT} in {what}, found {repr(document.get('format'))[:40]}: "
+            "make the store again, or use the version that made it"
+        )
+    entries = {}
+    for key, value in document["objects"].items():
+        if not (isinstance(value, list) and len(value) == 2 and all(map(_is_count, value))):
+            raise StoreError(
+                f"expected [size, crc32c] for {key[:100]!r} in {what}: copy or make the store again"
+            )
+        entries[key] = Entry(*value)
+    manifest = make_manifest(entries)
+    if document.get("fingerprint") != manifest.fingerprint:
+        raise StoreError(
+            f"expected {what} with its own fingerprint, found another: copy or make the store again"
+        )
+    return manifest
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 2**62
+
+
+def check_object(root: Path, key: str, entry: Entry) -> None:
+    """Read one object and compare it with its entry.
+
+    Raises
+    ------
+    StoreError
+        If it differs.
+    """
+    found = checksum_object(root, key, entry.size)
+    if found != entry.crc:
+        raise damaged(root, key, entry.crc, found)
+
+
+def find_faults(
+    root: Path,
+    manifest: Manifest,
+    present: Iterable[str],
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Fault]:
+    """Read every object once; return what is missing, changed, extra or unreadable.
+
+    Parameters
+    ----------
+    root, manifest
+        The store.
+    present
+        Keys of all files in it, without the manifest.
+    progress
+        Called with (bytes checked, bytes in all).
+    """
+    found = set(present)
+    strangers = sorted(found - {*manifest.entries})
+    faults = [Fault(key, "extra", "not in the manifest") for key in strangers]
+    done = 0
+    for key, entry in manifest.entries.items():
+        if key not in found:
+            faults.append(Fault(key, "missing", "in the manifest, not on disk"))
+        else:
+            try:
+                check_object(root, key, entry)
+            except StoreError as error:
+                faults.append(Fault(key, "changed", str(error)))
+            except StreammcError as error:
+                faults.append(Fault(key, "unreadable", str(error)))
+        done += entry.size
+        if progress is not None:
+            progress(done, manifest.total_bytes)
+    return faults

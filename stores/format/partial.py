@@ -1,0 +1,249 @@
+"""A directory that is written beside its final place and appears by one rename."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.errors import (
+    AccessError,
+    ConfigError,
+    IdentityError,
+    OutputError,
+    StorageIOError,
+    StreammcError,
+)
+from streammc.stores.format.layout import MANIFEST
+from streammc.trace.durable import collect_debris, swap
+
+_LARGE: Final = 1 << 16
+"""Bytes from which a file goes to the disk at once."""
+
+
+def refuse_existing(path: Path, *, overwrite: bool = False) -> None:
+    """Refuse a path that exists or lies inside a store.
+
+    With ``overwrite`` a store may be there.
+
+    Raises
+    ------
+    IdentityError, ConfigError
+        As said.
+    """
+    try:
+        exists = os.path.lexists(path)
+        inside = next((p for p in path.parents if os.path.lexists(p / MANIFEST)), None)
+    except OSError as error:
+        raise _refused(error, path) from error
+    a_store = exists and os.path.lexists(path / MANIFEST)
+    if exists and not overwrite:
+        replace = ", or replace the store there with overwrite=True" if a_store else ""
+        raise IdentityError(
+            f"expected nothing at {str(path)!r}, but it exists: choose another path, delete it"
+            f"{replace}"
+        )
+    if exists and not a_store:
+        raise IdentityError(
+            f"expected a store to overwrite at {str(path)!r}, found something else: choose another "
+            "path or delete it yourself"
+        )
+    if inside is not None:
+        raise ConfigError(
+            f"expected an output outside every store, found {str(path)!r} inside "
+            f"{str(inside)!r}: choose another path"
+        )
+
+
+class PartialDirectory:
+    """``<name>.partial-<pid>`` beside ``path``, locked while it is being written.
+
+    Parameters
+    ----------
+    path
+        Where the directory will appear.
+    folders
+        Its subdirectories.
+    overwrite
+        Whether a store may be at ``path``, which the new one then replaces as a whole.
+
+    Raises
+    ------
+    BusyError
+        If another process is writing the same path.
+    OutputError, AccessError, StorageIOError
+        If it cannot be created.
+    """
+
+    def __init__(self, path: Path, folders: Sequence[str], *, overwrite: bool = False) -> None:
+        self._path = path
+        self._folders = folders
+        self._overwrite = overwrite
+        self._root = path.with_name(f"{path.name}.partial-{os.getpid()}")
+        self._lock = -1
+        try:
+            collect_debris(path, f"{path.name}.partial-")
+            self._root.mkdir()
+            self._lock = os.open(self._root, os.O_RDONLY | os.O_CLOEXEC)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for folder in folders:
+                (self._root / folder).mkdir()
+        except OSError as error:
+            if self._lock >= 0:
+                self.discard()
+            if isinstance(error, StreammcError):
+                raise
+            raise _refused(error, path) from error
+
+    @property
+    def root(self) -> Path:
+        """Where the files are until they appear at their place."""
+        return self._root
+
+    def write(self, key: str, content: bytes | NDArray[np.uint8], *, cached: bool = True) -> None:
+        """Write one new file.
+
+        Parameters
+        ----------
+        key
+            Its path below :attr:`root`.
+        content
+            All of it.
+        cached
+            ``False``: past the page cache, where the system can, and the address and the
+            length are those of whole pages.
+
+        Raises
+        ------
+        StorageIOError
+            If the disk is full or refuses.
+        """
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        try:
+            descriptor = os.open(self._root / key, flags, 0o666)
+            try:
+                view = memoryview(content) if isinstance(content, bytes) else content.data
+                direct = not cached and _go_past_the_cache(descriptor)
+                while view:
+                    try:
+                        view = view[os.write(descriptor, view) :]
+                    except OSError as error:
+                        if not direct or error.errno != errno.EINVAL:
+                            raise
+                        fcntl.fcntl(descriptor, fcntl.F_SETFL, 0)
+                        direct = False
+                if len(content) >= _LARGE:
+                    _begin_writeback(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def commit(self, keys: Iterable[str], last_key: str, last: bytes) -> None:
+        """Sync ``keys``, write and sync ``last_key``, then rename.
+
+        Raises
+        ------
+        IdentityError
+            If the path has come to exist.
+        StorageIOError
+            If the disk is full or refuses.
+        """
+        try:
+            for key in keys:
+                _sync(self._root / key)
+            for folder in self._folders:
+                _sync(self._root / folder)
+            self.write(last_key, last)
+            _sync(self._root / last_key)
+            _sync(self._root)
+            refuse_existing(self._path, overwrite=self._overwrite)
+            if self._overwrite:
+                swap(self._root, self._path)
+            else:
+                os.rename(self._root, self._path)
+                _sync(self._path.parent)
+        except OSError as error:
+            if isinstance(error, StreammcError):
+                raise
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                refuse_existing(self._path)
+            raise self._failed(error) from error
+        self._release()
+
+    def discard(self) -> None:
+        """Remove what was written; after :meth:`commit`, nothing."""
+        if self._lock >= 0:
+            shutil.rmtree(self._root, ignore_errors=True)
+            self._release()
+
+    def _release(self) -> None:
+        os.close(self._lock)
+        self._lock = -1
+
+    def _failed(self, error: OSError) -> StorageIOError:
+        reason = error.strerror or str(error)
+        return StorageIOError(
+            f"cannot write store {str(self._path)!r}: {reason}; "
+            "free space or choose another path, nothing was kept"
+        )
+
+
+@contextmanager
+def scratch(target: Path) -> Iterator[Path]:
+    """Make a directory for temporary files beside ``target``; remove it on any exit."""
+    partial = PartialDirectory(target.with_name(f"{target.name}.scratch"), [])
+    try:
+        yield partial.root
+    except OSError as error:
+        if isinstance(error, StreammcError):
+            raise
+        reason = error.strerror or str(error)
+        raise StorageIOError(
+            f"cannot write temporary files beside {str(target)!r}: {reason}; "
+            "free space or choose another path, nothing was kept"
+        ) from error
+    finally:
+        partial.discard()
+
+
+def _refused(error: OSError, path: Path) -> StreammcError:
+    reason = error.strerror or str(error)
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return AccessError(f"expected to create {str(path)!r}: {reason}; check the permissions")
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+        return StorageIOError(f"cannot create {str(path)!r}: {reason}; free space")
+    return OutputError(
+        f"cannot create {str(path)!r}: {reason}; give a path in an existing, writable folder"
+    )
+
+
+def _go_past_the_cache(descriptor: int) -> bool:
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_SETFL, getattr(os, "O_DIRECT", 0))
+    except OSError:
+        return False
+    return hasattr(os, "O_DIRECT")
+
+
+def _begin_writeback(descriptor: int) -> None:
+    # Writes dirty pages without waiting; left to itself the kernel waits for gigabytes
+    # of them, and the sync of the commit for the disk.
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,229 @@
+"""The metadata of a store, read as untrusted JSON before anything is allocated.
+
+A document is accepted if it is the one this version would write for the same
+shapes, dtypes and chunks; what differs is named.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from streammc.errors import StoreError
+from streammc.stores.format.layout import (
+    ATTRIBUTE,
+    FORMAT,
+    MAX_CHUNK_BYTES,
+    MAX_CHUNKS,
+    MAX_FEATURES,
+    MAX_ROWS,
+    MEMBER_DTYPES,
+    METADATA,
+    ROW_ID,
+    ROW_MULTIPLE,
+    Layout,
+    Member,
+    array_document,
+    feature_document,
+    group_document,
+)
+from streammc.stores.format.objects import parse_json, read_small
+
+
+def read_schema(root: Path) -> tuple[dict[str, Any], Layout]:
+    """Return the group attribute ``streammc`` and the layout of the store at ``root``.
+
+    Raises
+    ------
+    StoreError
+        If a document is missing, not ours, out of limits or contradicts another.
+    """
+    if not os.path.lexists(root / METADATA):
+        found = "a zarr v2 store" if os.path.lexists(root / ".zgroup") else "none"
+        raise StoreError(
+            f"expected {METADATA!r} in {str(root)!r}, found {found}: "
+            "not a streammc store; make one with 'streammc ingest'"
+        )
+    group = _read(root, METADATA)
+    attributes = _attributes(group, root)
+    members = []
+    present = [name for name in MEMBER_DTYPES if name == "X" or os.path.lexists(root / name)]
+    for name in (*present, "feature"):
+        if (root / name).is_symlink() or not (root / name).is_dir():
+            raise StoreError(
+                f"expected {name!r} in store {str(root)!r} to be a directory of its own: "
+                "copy or make the store again"
+            )
+    for name in present:
+        members.append(_member(_read(root, f"{name}/{METADATA}"), name, root))
+    layout = _combine(members, root)
+    columns = members[0][0].columns or 0
+    for member in layout.members:
+        key = f"{member.name}/{METADATA}"
+        _same(_read(root, key), array_document(member, layout), root, key)
+    if attributes["n_rows"] != layout.n_rows:
+        raise _wrong(root, METADATA, "n_rows", layout.n_rows, attributes["n_rows"])
+    if len(attributes["features"]) != columns:
+        raise _wrong(root, METADATA, "features", columns, len(attributes["features"]))
+    _same(_read(root, f"feature/{METADATA}"), feature_document(columns), root, "feature/zarr.json")
+    _same(group, group_document(attributes, layout), root, METADATA)
+    return attributes, layout
+
+
+def encode_features(names: list[str]) -> bytes:
+    """Return the names as zarr's ``vlen-utf8`` codec writes them, without the checksum."""
+    words = [name.encode() for name in names]
+    parts = [len(words).to_bytes(4, "little")]
+    for word in words:
+        parts += [len(word).to_bytes(4, "little"), word]
+    return b"".join(parts)
+
+
+def check_attributes(attributes: dict[str, Any], what: str) -> None:
+    """Check the group attribute: the keys every reader relies on.
+
+    Raises
+    ------
+    StoreError
+        If one is missing or of the wrong kind.
+    """
+
+    def require(key: str, good: bool, expected: str) -> None:
+        if not good:
+            found = repr(attributes.get(key))[:100]
+            raise StoreError(
+                f"expected {expected} as {key!r} in {what}, found {found}"
+                ": make the store again, or use the version that made it"
+            )
+
+    version = attributes.get("format")
+    require("format", version == FORMAT and type(version) is int, f"{FORMAT}")
+    rows = attributes.get("n_rows")
+    require("n_rows", type(rows) is int and 0 < rows <= MAX_ROWS, "a positive integer")
+    names = attributes.get("features")
+    good = isinstance(names, list) and 0 < len(names) <= MAX_FEATURES
+    good = good and all(isinstance(name, str) and _encodable(name) for name in names or ())
+    require("features", good and len(set(names or ())) == len(names or ()), "different names")
+    response = attributes.get("response")
+    require("response", response is None or isinstance(response, str), "a name or null")
+    require("intercept", isinstance(attributes.get("intercept"), bool), "true or false")
+    table = attributes.get("standardization")
+    good = table is None or (
+        isinstance(table, dict)
+        and all(_numbers(table.get(key), len(names or ())) for key in ("mean", "scale"))
+        and min(table["scale"]) > 0
+    )
+    require("standardization", good, "null or a mean and a positive scale per feature")
+    formula = attributes.get("formula")
+    if formula is not None:
+        from streammc.stores.formula.fitted import check_document
+
+        check_document(formula, what)
+
+
+def _encodable(name: str) -> bool:
+    try:
+        return len(name.encode()) <= 4096
+    except UnicodeEncodeError:
+        return False
+
+
+def _numbers(values: Any, length: int) -> bool:
+    return (
+        isinstance(values, list)
+        and len(values) == length
+        and all(type(value) in (int, float) and math.isfinite(value) for value in values)
+    )
+
+
+def _attributes(group: dict[str, Any], root: Path) -> dict[str, Any]:
+    if group.get("zarr_format") != 3 or group.get("node_type") != "group":
+        raise StoreError(
+            f"expected a zarr v3 group in {str(root)!r}, found none: not a streammc store; "
+            "make one with 'streammc ingest'"
+        )
+    outer = group.get("attributes")
+    attributes = outer.get(ATTRIBUTE) if isinstance(outer, dict) else None
+    if not isinstance(attributes, dict):
+        raise StoreError(
+            f"expected the attribute {ATTRIBUTE!r} in {str(root)!r}, found none: "
+            "not a streammc store; make one with 'streammc ingest'"
+        )
+    check_attributes(attributes, f"{METADATA!r} of store {str(root)!r}")
+    return attributes
+
+
+def _member(document: dict[str, Any], name: str, root: Path) -> tuple[Member, int, int]:
+    """Return one array and its rows and chunk rows."""
+    key = f"{name}/{METADATA}"
+    dtype = document.get("data_type")
+    allowed = MEMBER_DTYPES[name]
+    if dtype not in allowed:
+        raise _wrong(root, key, "data_type", " or ".join(allowed), dtype)
+    ndim = 2 if name == "X" or (name == ROW_ID and dtype == "uint8") else 1
+    shape = _extent(document.get("shape"), ndim, root, key, "shape")
+    grid = document.get("chunk_grid")
+    configuration = grid.get("configuration") if isinstance(grid, dict) else None
+    chunk = configuration.get("chunk_shape") if isinstance(configuration, dict) else None
+    chunks = _extent(chunk, ndim, root, key, "chunk_shape")
+    columns = shape[1] if ndim == 2 else None
+    if columns is not None and (columns > MAX_FEATURES or chunks[1] != columns):
+        raise _wrong(root, key, "chunk_shape", f"all of at most {MAX_FEATURES} columns", chunks)
+    codecs = document.get("codecs")
+    for codec in codecs if isinstance(codecs, list) else [None]:
+        label = codec.get("name") if isinstance(codec, dict) else codec
+        if label != "bytes":
+            raise _wrong(root, key, "codec", "bytes", label)
+    return Member(name, np.dtype(dtype).name, columns), shape[0], chunks[0]
+
+
+def _extent(value: Any, ndim: int, root: Path, key: str, field: str) -> list[int]:
+    if not (isinstance(value, list) and len(value) == ndim):
+        raise _wrong(root, key, field, f"{ndim} positive integers", value)
+    if not all(type(item) is int and 0 < item <= MAX_ROWS for item in value):
+        raise _wrong(root, key, field, f"positive integers up to {MAX_ROWS}", value)
+    return value
+
+
+def _combine(members: list[tuple[Member, int, int]], root: Path) -> Layout:
+    """Return the layout that all arrays share."""
+    _, rows, chunk = members[0]
+    for member, other_rows, other_chunk in members:
+        key = f"{member.name}/{METADATA}"
+        if other_rows != rows:
+            raise _wrong(root, key, "shape", f"{rows} rows as X has", other_rows)
+        if other_chunk != chunk:
+            raise _wrong(root, key, "chunk_shape", f"{chunk} rows as X has", other_chunk)
+        if chunk * member.row_bytes > MAX_CHUNK_BYTES:
+            limit = f"chunks of at most {MAX_CHUNK_BYTES >> 20} MB"
+            raise _wrong(root, key, "chunk_shape", limit, f"{chunk} rows")
+    layout = Layout(rows, chunk, tuple(member for member, _, _ in members))
+    if layout.n_chunks * len(members) > MAX_CHUNKS:
+        raise StoreError(
+            f"expected at most {MAX_CHUNKS} chunk files in store {str(root)!r}, found "
+            f"{layout.n_chunks * len(members)}: make it again with a larger --chunk-rows"
+        )
+    if chunk % ROW_MULTIPLE and layout.n_chunks > 1:
+        raise _wrong(root, "X/zarr.json", "chunk_shape", f"a multiple of {ROW_MULTIPLE}", chunk)
+    return layout
+
+
+def _read(root: Path, key: str) -> dict[str, Any]:
+    return parse_json(read_small(root, key), f"{key!r} of store {str(root)!r}")
+
+
+def _same(found: dict[str, Any], expected: dict[str, Any], root: Path, key: str) -> None:
+    for field in sorted({*found, *expected}):
+        if found.get(field) != expected.get(field):
+            raise _wrong(root, key, field, expected.get(field), found.get(field))
+
+
+def _wrong(root: Path, key: str, field: str, expected: Any, found: Any) -> StoreError:
+    return StoreError(
+        f"expected {str(expected)[:100]} as {field!r} in {key!r} of store {str(root)!r}, "
+        f"found {repr(found)[:100]}: copy or make the store again, with one version"
+    )

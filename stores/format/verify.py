@@ -1,0 +1,93 @@
+"""What a store holds, and whether every byte of it is as it was written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from streammc.errors import StoreError
+from streammc.stores.format.layout import MANIFEST, METADATA
+from streammc.stores.format.manifest import Fault, find_faults, read_manifest
+from streammc.stores.format.objects import local_path, require_directory
+from streammc.stores.store import list_files, open_store
+from streammc.trace.kinds import STORE, refuse_other_kind
+
+
+def verify(
+    path: str | os.PathLike[str], progress: Callable[[int, int], None] | None = None
+) -> dict[str, Any]:
+    """Read every object of a store and compare it with the manifest.
+
+    Parameters
+    ----------
+    path
+        The store.
+    progress
+        Called with (bytes checked, bytes in all).
+
+    Returns
+    -------
+    dict
+        ``path``, ``ok``, ``objects``, ``bytes``, ``fingerprint`` and ``faults``, a list
+        of ``{key, kind, detail}`` with kind ``missing``, ``changed``, ``extra``,
+        ``unreadable`` or ``inconsistent``.
+
+    Raises
+    ------
+    MissingError, StoreError, AccessError
+        If there is nothing at ``path``, it is not a directory, has no manifest at all,
+        or may not be read.
+    """
+    root = local_path(path)
+    refuse_other_kind(root, STORE)
+    require_directory(root)
+    report: dict[str, Any] = {"path": str(root), "ok": False, "objects": 0, "bytes": 0}
+    report["fingerprint"] = None
+    try:
+        manifest = read_manifest(root)
+    except StoreError as error:
+        if not os.path.lexists(root / MANIFEST):
+            raise
+        report["faults"] = [Fault(MANIFEST, "changed", str(error))._asdict()]
+        return report
+    faults = find_faults(root, manifest, list_files(root), progress)
+    if not faults:
+        try:
+            open_store(root)
+        except StoreError as error:
+            faults.append(Fault(METADATA, "inconsistent", str(error)))
+    return report | {
+        "ok": not faults,
+        "objects": len(manifest.entries),
+        "bytes": manifest.total_bytes,
+        "fingerprint": manifest.fingerprint,
+        "faults": [fault._asdict() for fault in faults],
+    }
+
+
+def info(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return what a store holds as JSON types, without reading its rows.
+
+    Raises
+    ------
+    MissingError, StoreError, AccessError
+        As :func:`streammc.stores.open_store`.
+    """
+    store = open_store(path)
+    layout = store.layout
+    return {
+        "path": store.address,
+        **store.attributes,
+        "n_features": store.n_features,
+        "arrays": {
+            member.name: {"dtype": member.dtype, "shape": list(member.shape(layout.n_rows))}
+            for member in layout.members
+        },
+        "chunk_rows": layout.chunk_rows,
+        "n_chunks": layout.n_chunks,
+        "row_bytes": layout.row_bytes,
+        "objects": len(store.manifest.entries),
+        "bytes": store.manifest.total_bytes,
+        "fingerprint": store.fingerprint,
+    }

@@ -1,0 +1,320 @@
+"""Writing a store: whole chunk files by one writer, visible only when complete.
+
+Everything goes to a sibling directory ``<name>.partial-<pid>``. When the last row is
+in, files and directories are synced, the manifest is written last, and one rename
+makes the store appear. A failure, or leaving without :meth:`StoreWriter.commit`,
+removes the directory; one left behind by a killed process is removed by the next
+writer of the same path, which knows it by its free lock.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import google_crc32c
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.errors import ConfigError, DataError, StoreError
+from streammc.stores.format.conversion import check_given, convert, page_aligned, whole
+from streammc.stores.format.layout import (
+    FEATURE_KEY,
+    FORMAT,
+    MANIFEST,
+    METADATA,
+    ROW_ID,
+    Layout,
+    array_document,
+    feature_document,
+    group_document,
+    make_members,
+    settle_chunk_rows,
+)
+from streammc.stores.format.manifest import Entry, make_manifest
+from streammc.stores.format.objects import local_path
+from streammc.stores.format.partial import PartialDirectory, refuse_existing
+from streammc.stores.format.schema import check_attributes, encode_features
+
+
+class StoreWriter:
+    """Append rows or put chunks, then :meth:`commit`; use it as a context manager.
+
+    Parameters
+    ----------
+    path
+        The new store; must not exist.
+    features
+        Names of the columns of ``X``, the intercept included.
+    dtype
+        ``float32`` or ``float64``: how ``X`` is stored.
+    y_dtype
+        ``uint8``, ``int32``, ``int64``, ``float32`` or ``float64``; ``None`` without a
+        response.
+    offset, weight
+        Whether the store has them; float64.
+    row_id
+        Dtype of the row ids: ``int64``, or for texts ``S`` and their most bytes, such as
+        ``S36``. ``None``: none are stored.
+    chunk_rows
+        Rows per chunk, rounded up to 4096; about 8 MB of ``X`` by default.
+    n_rows
+        Rows to come, where known: to choose ``chunk_rows``, and to write past the page
+        cache what would fill more than half of the memory.
+    overwrite
+        Replace a store at ``path``, once the new one is complete.
+
+    Raises
+    ------
+    IdentityError
+        If ``path`` exists, and with ``overwrite`` is no store.
+    ConfigError
+        If it is inside another store, or an option is wrong.
+    BusyError
+        If another process is writing it.
+    OutputError, AccessError
+        If it cannot be created.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        features: Sequence[str],
+        dtype: str = "float32",
+        y_dtype: str | None = "float64",
+        offset: bool = False,
+        weight: bool = False,
+        row_id: str | None = None,
+        chunk_rows: int | None = None,
+        n_rows: int | None = None,
+        overwrite: bool = False,
+    ) -> None:
+        self.path = local_path(path)
+        self.features = list(features)
+        extra = {"offset": "float64" if offset else None, "weight": "float64" if weight else None}
+        dtypes = {"X": dtype, "y": y_dtype, **extra, ROW_ID: row_id}
+        members = self._members = make_members(len(self.features), dtypes)
+        self.chunk_rows = settle_chunk_rows(members, chunk_rows, n_rows)
+        refuse_existing(self.path, overwrite=overwrite)
+        size = (n_rows or 0) * sum(member.row_bytes for member in members)
+        self._cached = 2 * size <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        self.n_rows = 0
+        self._filled = 0
+        self._written: dict[int, int] = {}  # rows by chunk
+        self._lock = threading.Lock()
+        self._entries: dict[str, Entry] = {}
+        self._buffers: dict[str, NDArray[Any]] = {}
+        folders = [*(member.name for member in members), "feature"]
+        self._partial = PartialDirectory(self.path, folders, overwrite=overwrite)
+
+    def __enter__(self) -> Self:
+        """Return the writer."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Remove everything unless :meth:`commit` has returned."""
+        self._partial.discard()
+
+    def append(
+        self,
+        X: NDArray[Any],
+        y: NDArray[Any] | None = None,
+        *,
+        offset: NDArray[Any] | None = None,
+        weight: NDArray[Any] | None = None,
+        row_id: NDArray[Any] | None = None,
+    ) -> None:
+        """Append rows; values are converted to the store's dtypes.
+
+        Parameters
+        ----------
+        X
+            (m, q) numbers.
+        y, offset, weight
+            (m,) numbers, for the arrays that the store has.
+        row_id
+            (m,) integers, or UTF-8 texts as bytes.
+
+        Raises
+        ------
+        DataError
+            If a value is not finite or not representable in the store's dtype, or a
+            weight is negative or above 2**53.
+        StorageIOError
+            If the disk is full or refuses.
+        """
+        given = self._given(self.n_rows, X=X, y=y, offset=offset, weight=weight, row_id=row_id)
+        if not self._buffers:
+            self._buffers = {
+                member.name: page_aligned(member.shape(self.chunk_rows), member.dtype)
+                for member in self._members
+            }
+        count, done = X.shape[0], 0
+        while done < count:
+            step = min(count - done, self.chunk_rows - self._filled)
+            for name, buffer in self._buffers.items():
+                part = buffer[self._filled : self._filled + step]
+                convert(given[name][done : done + step], part, self._columns(name), self.n_rows)
+            done += step
+            self.n_rows += step
+            self._filled += step
+            if self._filled == self.chunk_rows:
+                self._flush()
+
+    def put_chunk(
+        self,
+        chunk: int,
+        X: NDArray[Any],
+        y: NDArray[Any] | None = None,
+        *,
+        offset: NDArray[Any] | None = None,
+        weight: NDArray[Any] | None = None,
+        row_id: NDArray[Any] | None = None,
+    ) -> None:
+        """Write one chunk; in any order and from any thread, in place of :meth:`append`.
+
+        Parameters
+        ----------
+        chunk
+            Its number: it holds the rows from ``chunk * chunk_rows`` on.
+        X
+            (chunk_rows, q) numbers, fewer rows in the last chunk alone. Arrays of the
+            store's dtypes are written without a copy.
+        y, offset, weight, row_id
+            (rows of X,), for the arrays that the store has.
+
+        Raises
+        ------
+        ConfigError
+            If the chunk is there, or has no place.
+        DataError, StorageIOError
+            As :meth:`append`.
+        """
+        start, rows = chunk * self.chunk_rows, X.shape[0]
+        given = self._given(start, X=X, y=y, offset=offset, weight=weight, row_id=row_id)
+        with self._lock:
+            if chunk < 0 or chunk in self._written or not 0 < rows <= self.chunk_rows:
+                raise ConfigError(
+                    f"expected 1 to {self.chunk_rows} rows of a new chunk, found {rows} of {chunk}"
+                    ": put chunks of that size"
+                )
+            self._written[chunk] = rows
+            self.n_rows += rows
+        length = self.chunk_rows if chunk else rows  # an only chunk is not padded
+        arrays = {}
+        for member in self._members:
+            names = self._columns(member.name)
+            arrays[member.name] = whole(given[member.name], member, length, names, start)
+        self._write_chunk(chunk, arrays)
+
+    def commit(self, attributes: Mapping[str, Any]) -> None:
+        """Finish the store and make it appear at its path.
+
+        Parameters
+        ----------
+        attributes
+            The group attribute ``streammc``: ``response``, ``intercept``,
+            ``standardization``, ``formula``, ``shuffle_seed``, ``sources`` and what
+            else is to be kept; JSON. Format, rows, features and dtype are filled in.
+
+        Raises
+        ------
+        DataError
+            If there are no rows.
+        ConfigError
+            If a chunk is missing before the last, or not whole.
+        IdentityError
+            If the path has come to exist.
+        StorageIOError
+            If the disk is full or refuses.
+        """
+        if self.n_rows == 0:
+            raise DataError(
+                f"expected at least one row for store {str(self.path)!r}, found none"
+                ": put a chunk first"
+            )
+        if self._filled:
+            self._flush()
+        self._check_chunks()
+        layout = Layout(self.n_rows, self.chunk_rows, self._members)
+        complete = {
+            "format": FORMAT,
+            "n_rows": self.n_rows,
+            "response": None,
+            "features": self.features,
+            "intercept": False,
+            "standardization": None,
+            "formula": None,
+            "shuffle_seed": False,
+            "sources": [],
+            **attributes,
+            "dtype": self._members[0].dtype,
+        }
+        check_attributes(complete, "the attributes of the new store")
+        for member in self._members:
+            self._put_json(f"{member.name}/{METADATA}", array_document(member, layout))
+        self._put_json(f"feature/{METADATA}", feature_document(len(self.features)))
+        names = encode_features(self.features)
+        self._put(FEATURE_KEY, names + google_crc32c.value(names).to_bytes(4, "little"))
+        self._put_json(METADATA, group_document(complete, layout))
+        manifest = make_manifest(self._entries)
+        self._partial.commit(manifest.entries, MANIFEST, manifest.encode())
+
+    def _columns(self, name: str) -> list[str]:
+        return self.features if name == "X" else [name]
+
+    def _given(self, start: int, **given: NDArray[Any] | None) -> dict[str, NDArray[Any]]:
+        return check_given(self._members, given, start, f"store {str(self.path)!r}")
+
+    def _check_chunks(self) -> None:
+        last = len(self._written) - 1
+        for chunk in range(last + 1):
+            rows = self._written.get(chunk, 0)
+            if rows == 0 or (chunk < last and rows < self.chunk_rows):
+                raise ConfigError(
+                    f"expected {self.chunk_rows} rows in chunk {chunk} of {str(self.path)!r}, "
+                    f"found {rows}: put every chunk once, all but the last whole"
+                )
+        if last == 0:
+            self.chunk_rows = self.n_rows
+
+    def _flush(self) -> None:
+        """Write what has been appended as one chunk."""
+        chunk, rows = len(self._written), self._filled
+        for buffer in self._buffers.values():
+            buffer[rows:] = 0
+        length = self.chunk_rows if chunk else rows  # an only chunk is not padded
+        arrays = {name: buffer[:length] for name, buffer in self._buffers.items()}
+        self._written[chunk] = rows
+        self._write_chunk(chunk, arrays)
+        self._filled = 0
+
+    def _write_chunk(self, chunk: int, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Write one file of each member; ``arrays`` are checked, and as long as it."""
+        for member in self._members:
+            raw = arrays[member.name].reshape(-1).view(np.uint8)
+            self._put(member.key(chunk), raw, self._cached)
+
+    def _put_json(self, key: str, document: dict[str, Any]) -> None:
+        try:
+            text = json.dumps(document, allow_nan=False, indent=1, ensure_ascii=True)
+        except (TypeError, ValueError) as error:
+            raise StoreError(
+                f"expected JSON as attributes of a store: {error}"
+                "; pass numbers, text, lists and mappings"
+            ) from error
+        self._put(key, text.encode() + b"\n")
+
+    def _put(self, key: str, content: bytes | NDArray[np.uint8], cached: bool = True) -> None:
+        self._partial.write(key, content, cached=cached)
+        self._entries[key] = Entry(len(content), int(google_crc32c.value(content)))

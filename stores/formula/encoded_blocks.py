@@ -1,0 +1,230 @@
+"""A table as blocks of the columns that a formula makes of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from streammc.errors import ConfigError, DataError
+from streammc.protocols import Matrix
+from streammc.stores.formula.fit import Distinct, Fitter, TextLevels, fitter
+from streammc.stores.formula.fitted import Design, is_factor, read_design, remembering
+from streammc.stores.formula.nodes import Call, Column, Node, Operation, columns_of, label, walk
+from streammc.stores.formula.terms import Terms, read_terms, refuse_powers
+from streammc.stores.formula.used_columns import FormulaRows, RowReport, other_columns
+from streammc.stores.formula.values import Codes, State, finite
+from streammc.stores.ingest.columns import Columns
+from streammc.stores.ingest.exact_values import DECIMAL_COMMA, ISO_DATE
+from streammc.stores.ingest.faults import Faults
+from streammc.stores.ingest.table_blocks import block_rows
+from streammc.stores.rows.row_ids import IdColumn
+from streammc.stores.sources.tables import Table
+
+_TESTS = frozenset({"<", "<=", ">", ">=", "==", "!="})
+
+
+def doubtful_levels(design: Design) -> list[str]:
+    """Return a line for each factor of numbers with a decimal comma, or of dates without C()."""
+    lines = []
+    for name, state in design.states.items():
+        levels = [level for level in state.get("levels", ()) if isinstance(level, str)]
+        found = [level for level in levels if re.fullmatch(DECIMAL_COMMA, level)]
+        dates = [level for level in levels if re.fullmatch(ISO_DATE, level)]
+        if name in design.kinds and len(dates) * 2 > len(levels):
+            lines.append(
+                f"{name} is text, a factor of {len(levels)} levels that look like dates "
+                f"({dates[0]!r}): write C({name}) if that is meant, or a column of numbers (days "
+                "since the first) into the table for a trend"
+            )
+        if found and len(found) * 2 > len(levels):
+            lines.append(
+                f"{name} is text, a factor of {len(levels)} levels that look like numbers with a "
+                f"decimal comma ({found[0]!r}): write them with a point to have one column"
+            )
+    return lines
+
+
+class FormulaBlocks:
+    """The design of a formula, as ``TableBlocks`` gives columns of a table.
+
+    The formula is fitted when the object is made: one pass over the table, and one more
+    for each expression that stands in another one, or for a degree of a polynomial.
+
+    Parameters
+    ----------
+    table, text
+        What to read; the formula.
+    others
+        Columns that are passed through after the design, by role.
+    drop_missing
+        Leave out rows with a missing value in a column in use; else refuse them.
+    seed
+        Of the sample for knots.
+    spool
+        A file for a copy of the columns in use, where the table asks for one.
+    progress
+        Called with the number of rows read so far, in each pass.
+    fitted
+        What a formula remembers that was fitted before: used in place of a fit.
+    ids
+        Keeps the row ids in the first pass.
+    scored
+        Whether the table has the response of the formula.
+
+    Raises
+    ------
+    ConfigError
+        If the formula is not allowed.
+    DataError
+        If it does not fit the table, or values are missing or cannot be used.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        text: str,
+        others: Mapping[str, str | None],
+        *,
+        drop_missing: bool,
+        seed: int,
+        spool: Path,
+        progress: Callable[[int], None],
+        fitted: Mapping[str, Any] | None = None,
+        ids: IdColumn | None = None,
+        scored: bool = True,
+    ) -> None:
+        self._drop_missing = drop_missing
+        self._progress = progress
+        self._scored = scored
+        terms = read_terms(text)
+        if fitted is None:
+            refuse_powers(text)
+        own = [terms.response] if scored else []
+        if terms.offsets and others.get("offset") is not None:
+            raise ConfigError(
+                "expected one offset, found offset(...) in the formula and --offset: leave one out"
+            )
+        used = list(
+            dict.fromkeys([*terms.columns, *(name for node in own for name in columns_of(node))])
+        )
+        self._others = other_columns(table, used, others)
+        if ids is not None:
+            other_columns(table, [*used, *self._others], {"row id": ids.column})
+        roles = {name: role for role, name in others.items() if name is not None}
+        roles |= {name: "response" for node in own for name in columns_of(node)}
+        self._rows = FormulaRows(table, used, self._others, spool, ids, roles)
+        self._rows.check_text([*terms.factors, *terms.offsets, *own], terms.response)
+        if fitted is None:
+            self.design = self._fit(terms, seed)
+        else:
+            self._pass(True, [], {})
+            self.design = read_design(fitted, "the store")
+            self._rows.check_kinds(self.design)
+        offset = " + ".join(map(label, terms.offsets)) or others.get("offset")
+        self.columns = Columns(
+            label(terms.response) if scored else None,
+            tuple(self.design.names),
+            offset,
+            others.get("weight"),
+            others.get("trials"),
+        )
+
+    def first(self, faults: Faults) -> Iterator[tuple[int, Matrix]]:
+        """Yield ``(first row, (columns, m) float64)``, NaN in a row that is left out.
+
+        What the formula cannot compute is recorded in ``faults``.
+        """
+        step = block_rows(max(len(self.columns.names), len(self._rows.names)))
+        for start, raw in self._rows.again():
+            for low in range(0, raw.shape[1], step):
+                yield start + low, self._encode(start + low, raw[:, low : low + step], faults)
+
+    def again(self) -> Iterator[tuple[int, Matrix]]:
+        """Yield the same blocks again."""
+        return self.first(Faults())
+
+    def find_text(self, names: Sequence[str], faults: Faults) -> None:
+        """Do nothing: text was looked for when the formula was fitted."""
+
+    def _encode(self, start: int, raw: Matrix, faults: Faults) -> Matrix:
+        keep, values = self._rows.kept(raw)
+        report = RowReport(faults, start, keep)
+        parts: list[Any] = [*self.design.encode(values, keep.size, report)]
+        if self._scored:
+            parts.append(self.design.response(values, report))
+        if self.design.terms.offsets:
+            parts.append(self.design.offset(values, report))
+        parts += [values[name] for name in self._others]
+        out = np.full((len(parts), raw.shape[1]), np.nan)
+        for row, part in zip(out, parts, strict=True):
+            row[keep] = part
+        return out
+
+    def _fit(self, terms: Terms, seed: int) -> Design:
+        states: dict[str, State] = {}
+        nodes = remembering(terms, self._rows.kinds)
+        first = True
+        while first or len(states) < len(nodes):
+            waiting = [node for node in nodes if label(node) not in states]
+            ready = [node for node in waiting if not any(p in waiting for p in walk(node)[:-1])]
+            running = [(node, self._fitter(node, seed)) for node in ready]
+            while running or first:
+                self._pass(first, running, states)
+                first = False
+                unfinished = []
+                for node, fit in running:
+                    state = fit.finish()
+                    if state is None:
+                        unfinished.append((node, fit))
+                    else:
+                        states[label(node)] = state
+                running = unfinished
+        return Design(terms, self._rows.kinds, states)
+
+    def _pass(
+        self, first: bool, running: list[tuple[Node, Fitter]], states: dict[str, State]
+    ) -> None:
+        """Show every row in use to the fitters."""
+        faults, seen, kept = Faults(), 0, 0
+        rows = self._rows
+        drop = self._drop_missing
+        for start, raw in rows.first(faults, drop_missing=drop) if first else rows.again():
+            keep, values = rows.kept(raw)
+            seen, kept = seen + raw.shape[1], kept + keep.size
+            report = RowReport(faults, start, keep)
+            for node, fit in running if keep.size and not faults else []:
+                inner = node.argument if isinstance(node, Call) else node
+                text = values.get(inner.name) if isinstance(inner, Column) else None
+                if isinstance(text, Codes):
+                    fit.add(text.codes)
+                else:
+                    fit.add(finite(inner, values, states, report, label(node)))
+            self._progress(seen)
+        faults.refuse(rows.table.locate)
+        if first and not kept:
+            lost = f"{seen} rows, all with missing values" if seen else "none"
+            raise DataError(
+                f"expected at least one row in {rows.table.sources[0].label}, found {lost}"
+                ": check the file"
+            )
+
+    def _fitter(self, node: Node, seed: int) -> Fitter:
+        if not is_factor(node, self._rows.kinds):
+            assert isinstance(node, Call)
+            return fitter(node, seed)
+        inner = node.argument if isinstance(node, Call) else node
+        if isinstance(inner, Column) and inner.name in self._rows.coders:
+            return TextLevels(node, self._rows.coders[inner.name])
+        return Distinct(node, self._is_boolean(inner))
+
+    def _is_boolean(self, node: Node) -> bool:
+        """Return whether a numeric factor has the levels False and True."""
+        if isinstance(node, Call) and node.function == "I":
+            return self._is_boolean(node.argument)
+        if isinstance(node, Column):
+            return self._rows.kinds[node.name] == "boolean"
+        return isinstance(node, Operation) and node.operator in _TESTS

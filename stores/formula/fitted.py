@@ -1,0 +1,252 @@
+"""A fitted formula: what it must remember, as plain JSON, and how it encodes rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from streammc.errors import ConfigError, StoreError
+from streammc.protocols import Matrix
+from streammc.stores.formula.fit import fitted_parts
+from streammc.stores.formula.full_rank import MAX_COLUMNS, DesignColumn, Fields, design_columns
+from streammc.stores.formula.nodes import Call, Column, Node, label, walk
+from streammc.stores.formula.terms import Terms, read_nodes, read_terms
+from streammc.stores.formula.values import (
+    Report,
+    State,
+    Values,
+    as_matrix,
+    fields,
+    finite,
+    transform,
+)
+
+KINDS: Final = ("number", "boolean", "text", "category")
+"""Of columns; a category is one of numbers, which are its levels."""
+_MAX_NUMBERS: Final = 10_000
+
+
+class Design:
+    """A formula and what it remembers of the table it was fitted to.
+
+    Parameters
+    ----------
+    terms
+        The formula.
+    kinds
+        One of ``KINDS`` for each column of the table it uses.
+    states
+        What each expression remembers, by its label.
+    """
+
+    def __init__(self, terms: Terms, kinds: Mapping[str, str], states: dict[str, State]) -> None:
+        self.terms = terms
+        self.kinds = dict(kinds)
+        self.states = states
+        found = {node: _fields(node, states) for node in terms.factors}
+        self.columns: list[DesignColumn] = design_columns(terms, found)
+        self._counts = {node: found[node].size for node in found}
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns, the intercept excepted."""
+        return [column.name for column in self.columns if column.fields]
+
+    @property
+    def levels_alone(self) -> list[bool]:
+        """For each of :attr:`names`, whether it is 0 or 1 as a level, or a product of levels."""
+        return [
+            all(is_factor(node, self.kinds) for node, _ in column.fields) and column.scale == 1
+            for column in self.columns
+            if column.fields
+        ]
+
+    def encode(self, values: Values, rows: int, report: Report) -> Matrix:
+        """Return the columns without the intercept, (number of names, m) float64.
+
+        Parameters
+        ----------
+        values
+            (m,) of each column of the right side, nothing missing.
+        rows
+            m.
+        report
+            Called with what is not finite, out of bounds or unseen.
+        """
+        found = {node: fields(node, values, self.states, report) for node in self._counts}
+        columns = [column for column in self.columns if column.fields]
+        out = np.empty((len(columns), rows))
+        with np.errstate(over="ignore"):  # what overflows is refused as infinite
+            for row, column in zip(out, columns, strict=True):
+                node, index = column.fields[0]
+                row[:] = found[node][index]
+                for node, index in column.fields[1:]:
+                    row *= found[node][index]
+                if column.scale != 1:
+                    row *= column.scale
+        return out
+
+    def offset(self, values: Values, report: Report) -> Any:
+        """Return the sum of the offsets, (m,) float64; 0.0 without any."""
+        total: Any = 0.0
+        for node in self.terms.offsets:
+            total = total + finite(node, values, self.states, report)
+        return total
+
+    def response(self, values: Values, report: Report) -> Any:
+        """Return the response, (m,) float64."""
+        return finite(self.terms.response, values, self.states, report)
+
+    def document(self) -> dict[str, Any]:
+        """Return plain JSON, from which :func:`read_design` makes the same design."""
+        return {"text": self.terms.text, "columns": self.kinds, "states": self.states}
+
+
+def read_design(document: object, where: str) -> Design:
+    """Make a design from what a store says, having checked all of it again.
+
+    Raises
+    ------
+    StoreError
+        If the formula is not allowed, or the states are not those of its terms.
+    """
+    check_document(document, where)
+    assert isinstance(document, dict)
+    kinds, states = document["columns"], document["states"]
+    try:
+        terms = read_terms(document["text"])
+    except ConfigError as error:
+        raise _not_allowed(where, error) from None
+    for name in terms.columns:
+        if name not in kinds:
+            raise _wrong(where, f"the kind of column {name!r}", "none")
+    for node in remembering(terms, kinds):
+        if not _good(node, states.get(label(node))):
+            raise _wrong(where, f"the state of {label(node)!r}", repr(states.get(label(node))))
+    try:
+        return Design(terms, kinds, states)
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise _wrong(where, "states that fit the formula", str(error)) from None
+
+
+def check_document(document: object, where: str) -> None:
+    """Check that a stored formula is in the allow-list, and its states are plain values.
+
+    Raises
+    ------
+    StoreError
+        Saying what is wrong.
+    """
+    if not isinstance(document, dict) or {*document} != {"text", "columns", "states"}:
+        raise _wrong(where, "text, columns and states", repr(document))
+    try:
+        nodes = read_nodes(document["text"])
+    except ConfigError as error:
+        raise _not_allowed(where, error) from None
+    kinds, states = document["columns"], document["states"]
+    if not isinstance(kinds, dict) or any(kind not in KINDS for kind in kinds.values()):
+        raise _wrong(where, "a kind for each column", repr(kinds))
+    parts = [part for node in nodes for part in walk(node)]
+    known = {label(part): part for part in parts if isinstance(part, (Call, Column))}
+    for name, state in states.items() if isinstance(states, dict) else [("", None)]:
+        if name not in known or not _good(known[name], state):
+            raise _wrong(where, f"the state of a term as {name!r}", repr(state))
+
+
+def _not_allowed(where: str, error: ConfigError) -> StoreError:
+    return StoreError(f"expected an allowed formula in {where}, found another: {error}")
+
+
+def remembering(terms: Terms, kinds: Mapping[str, str]) -> list[Node]:
+    """Return the expressions that have a state, the innermost first, each once."""
+    nodes: list[Node] = []
+    for factor in [*terms.factors, *terms.offsets, terms.response]:
+        nodes += fitted_parts(factor)
+        if is_factor(factor, kinds):
+            nodes.append(factor)
+    return list(dict.fromkeys(nodes))
+
+
+def is_factor(node: Node, kinds: Mapping[str, str]) -> bool:
+    """Return whether an expression is coded by levels."""
+    if isinstance(node, Column):
+        return kinds.get(node.name) in ("text", "category")
+    return isinstance(node, Call) and node.function == "C"
+
+
+def _fields(node: Node, states: Mapping[str, State]) -> Fields:
+    """Return what formulaic must know of an expression to name its columns."""
+    name = label(node)
+    state = states.get(name, {})
+    if "levels" in state:
+        from formulaic.transforms.contrasts import C, TreatmentContrasts
+        from pandas import Series
+
+        levels, reference = state["levels"], state["reference"]
+        contrasts = TreatmentContrasts(base=reference)
+        data = Series(levels[:1], dtype=object)
+        return Fields(C(data, contrasts, levels=levels), len(levels), levels.index(reference))
+    if isinstance(node, Call) and node.function in ("poly", "bs", "cr", "cc"):
+        x = np.full(1, state.get("lower_bound", 0.0))
+        found = transform(node, x, state)
+        metadata = getattr(found, "__formulaic_metadata__", None)
+        spans = metadata is not None and metadata.spans_intercept
+        return Fields(found, len(as_matrix(found)), 0 if spans else None)
+    return Fields(np.zeros(1), 1, None)
+
+
+def _good(node: Node, state: object) -> bool:
+    """Return whether a stored state has the fields, types and sizes that its term needs."""
+    if not isinstance(state, dict):
+        return False
+    if not isinstance(node, Call) or node.function == "C":
+        levels = state.get("levels")
+        return (
+            isinstance(levels, list)
+            and 0 < len(levels) <= MAX_COLUMNS
+            and all(type(level) in (str, int, float, bool) for level in levels)
+            and all(type(level) is str or math.isfinite(level) for level in levels)
+            and len(set(levels)) == len(levels)
+            and state.get("reference") in levels
+        )
+    if node.function in ("center", "scale"):
+        values = [state.get(key, "absent") for key in ("center", "scale")]
+        return values[1] != 0 and _finite([0 if value is None else value for value in values])
+    if node.function == "poly":
+        alpha, norms = _numbers(state.get("alpha")), _numbers(state.get("norms2"))
+        degree = int(dict(node.options).get("degree", 1))
+        sizes = len(alpha) == degree and len(norms) == degree + 1
+        return sizes and min(norms) > 0
+    knots = _numbers(state.get("knots"))
+    bounds = _numbers([state.get("lower_bound"), state.get("upper_bound")])
+    mean = state.get("constraints")
+    return (
+        len(knots) >= 2
+        and len(bounds) == 2
+        and knots == sorted(knots)
+        and (mean is None or (isinstance(mean, list) and len(mean) == 1 and _finite(mean[0])))
+        and state.get("cyclic", node.function == "cc") is (node.function == "cc")
+    )
+
+
+def _numbers(values: Any) -> list[float]:
+    """Return a list of finite numbers; an empty one for anything else."""
+    return values if _finite(values) else []
+
+
+def _finite(values: Any) -> bool:
+    return (
+        isinstance(values, list)
+        and len(values) <= _MAX_NUMBERS
+        and all(type(value) in (int, float) and math.isfinite(value) for value in values)
+    )
+
+
+def _wrong(where: str, expected: str, found: str) -> StoreError:
+    return StoreError(
+        f"expected {expected} in the formula of {where}, found {found[:100]}: "
+        "copy or make the store again, with one version"
+    )

@@ -1,0 +1,263 @@
+"""The algebra of a formula: formulaic turns it into terms, and terms into columns.
+
+formulaic sees placeholders for columns and calls, numbers and operators, so that there
+is nothing for it to evaluate.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from streammc.errors import ConfigError
+from streammc.stores.formula.allowed_calls import OUTER, parse_expression
+from streammc.stores.formula.nodes import Call, Column, Node, columns_of, label, walk
+from streammc.stores.formula.tokens import Token, refused, tokenize
+
+if TYPE_CHECKING:
+    from formulaic import Formula
+
+_MAX_TERMS: Final = 5000
+_DECIMAL: Final = re.compile(r"[0-9]+(\.[0-9]+)?")
+
+
+class Term(NamedTuple):
+    """A product of expressions, times a number."""
+
+    factors: tuple[Node, ...]
+    """Empty for the intercept."""
+    scale: str
+
+
+@dataclass(frozen=True)
+class Terms:
+    """A formula after its algebra."""
+
+    text: str
+    response: Node
+    offsets: tuple[Call, ...]
+    terms: tuple[Term, ...]
+
+    @property
+    def intercept(self) -> bool:
+        """Whether there is one."""
+        return any(not term.factors for term in self.terms)
+
+    @property
+    def factors(self) -> list[Node]:
+        """The different expressions of the right side."""
+        return list(dict.fromkeys(factor for term in self.terms for factor in term.factors))
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of the table that are needed to encode the right side."""
+        nodes = [*self.factors, *self.offsets]
+        return list(dict.fromkeys(name for node in nodes for name in columns_of(node)))
+
+
+def read_nodes(text: object) -> list[Node]:
+    """Return the columns and calls of a formula, having checked them, without its algebra.
+
+    Raises
+    ------
+    ConfigError
+        Saying what is not allowed, and where.
+    """
+    nodes: dict[Node, str] = {}
+    _words(text, nodes)
+    return list(nodes)
+
+
+def read_terms(text: object) -> Terms:
+    """Check a formula and expand it.
+
+    Raises
+    ------
+    ConfigError
+        Saying what is not allowed, and where.
+    """
+    nodes: dict[Node, str] = {}
+    words = _words(text, nodes)
+    assert isinstance(text, str)
+    if words.count("~") != 1 or words[0] == "~" or words[-1] == "~":
+        raise ConfigError(
+            f"expected a formula 'response ~ terms', found {text[:60]!r}: write one response left "
+            "of one '~', and the terms right of it (1 for the intercept alone)"
+        )
+    formula = _parse(" ".join(words), text)
+    by_name = {name: node for node, name in nodes.items()}
+    left = [_term(term, by_name) for term in formula.lhs]
+    right = [_term(term, by_name) for term in formula.rhs]
+    if len(left) != 1 or len(left[0].factors) != 1 or left[0].scale != "1":
+        raise ConfigError(
+            f"expected one response left of '~', found {text.split('~')[0].strip()[:60]!r}: "
+            "write a calculation as I(...)"
+        )
+    offsets, terms = [], []
+    for term in right:
+        special = [node for node in term.factors if isinstance(node, Call) and _is_offset(node)]
+        if special and (len(term.factors) > 1 or term.scale != "1"):
+            raise ConfigError(
+                "expected offset(...) as a term of its own, found it in a product"
+                ": write it as + offset(...)"
+            )
+        if special:
+            offsets.append(special[0])
+        else:
+            terms.append(term)
+    if not terms:
+        raise ConfigError(
+            "expected at least one term or the intercept right of '~', found none"
+            ": add a term, or 1 for the intercept alone"
+        )
+    found = Terms(text, left[0].factors[0], tuple(offsets), tuple(terms))
+    _check(found)
+    return found
+
+
+def refuse_powers(text: str) -> None:
+    """Refuse ``x ** 2`` as a term: in the algebra of terms it is ``x``.
+
+    Formulas of stores that were made before are read all the same.
+
+    Raises
+    ------
+    ConfigError
+        Saying where, and what was probably meant.
+    """
+    tokens, depth = tokenize(text), 0
+    for before, here, after in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        depth += (before.text == "(") - (before.text == ")")
+        lone = before.kind in ("name", "column") and after.kind == "number" and depth == 0
+        if lone and here.text in ("**", "^"):
+            x, power = before.text, after.text
+            advice = (
+                f"a power of a term is the term itself; write I({x} ** {power}) or poly({x}, 2)"
+            )
+            raise refused(repr(here.text), here.position, advice)
+
+
+def _words(text: object, nodes: dict[Node, str]) -> list[str]:
+    """Return the formula with a placeholder for each column and call."""
+    tokens = tokenize(text)
+    if not tokens:
+        raise ConfigError(
+            "expected a formula 'response ~ terms', found an empty one: write one such as 'y ~ x'"
+        )
+    words, index = [], 0
+    while index < len(tokens):
+        kind, word, position = tokens[index]
+        end = index + 1
+        if kind in ("name", "column"):
+            if kind == "name" and end < len(tokens) and tokens[end].text == "(":
+                end = _closing(tokens, end) + 1
+            node = parse_expression(tokens[index:end])
+            if isinstance(node, (Column, Call)):
+                word = nodes.setdefault(node, f"v{len(nodes)}_")
+            else:
+                raise refused(repr(word), position, "write a calculation as I(...)")
+        elif kind == "string" or word in (",", "=", "<", ">", "<=", ">=", "==", "!=", "[", "]"):
+            raise refused(repr(word), position, "combine only terms outside of a function")
+        elif kind == "number" and not _DECIMAL.fullmatch(word):
+            raise refused(repr(word), position, "write it without an exponent")
+        words.append("**" if word == "^" else word)
+        index = end
+    return words
+
+
+def _closing(tokens: list[Token], start: int) -> int:
+    """Return the index of the parenthesis that closes the one at ``start``."""
+    depth = 0
+    for index in range(start, len(tokens)):
+        if tokens[index].kind == "operator":
+            depth += (tokens[index].text in "([") - (tokens[index].text in ")]")
+        if depth == 0:
+            return index
+    raise AssertionError("the tokens were checked")
+
+
+def _parse(source: str, text: str) -> Formula:
+    from formulaic import Formula
+    from formulaic.errors import FormulaicError
+    from formulaic.parser import DefaultFormulaParser
+
+    parser = DefaultFormulaParser(feature_flags={"twosided"})
+    try:
+        if _bound(parser.get_ast(source, context={})) > _MAX_TERMS:
+            raise ConfigError(
+                f"expected a formula of at most {_MAX_TERMS} terms, found more: leave out "
+                "interactions, or write a lower power"
+            )
+        return Formula(source, _parser=parser)
+    except RecursionError:
+        raise ConfigError(
+            "expected a formula of at most some hundred terms in a row, found more: put "
+            "parentheses around groups of them"
+        ) from None
+    except (FormulaicError, ValueError, SyntaxError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(
+            f"expected a formula that combines terms by + - : * / ** and ( ), found {text[:80]!r}: "
+            "a number may only multiply a term, as in 2:x; write a product of columns with ':'"
+        ) from None
+
+
+def _bound(tree: Any) -> float:
+    """Return how many products the expansion of a syntax tree makes at the most."""
+    operator = getattr(tree, "operator", None)
+    if operator is None:
+        return 1
+    sizes = [_bound(child) for child in tree.args]
+    symbol = operator.symbol
+    if symbol == "**" and len(sizes) == 2:
+        power = str(tree.args[1])
+        return float(min(sizes[0] ** int(power), 1e9)) if re.fullmatch("[0-9]{1,2}", power) else 1e9
+    if symbol == ":":
+        return prod(sizes)
+    if symbol in ("*", "/"):
+        return sum(sizes) + prod(sizes)
+    return sum(sizes)
+
+
+def _term(term: Any, by_name: dict[str, Node]) -> Term:
+    nodes, scale = [], "1"
+    for factor in term.factors:
+        if factor.expr in by_name:
+            nodes.append(by_name[factor.expr])
+        else:
+            scale = factor.expr
+    return Term(tuple(nodes), scale)
+
+
+def _is_offset(node: Call) -> bool:
+    return node.function == "offset"
+
+
+def _check(terms: Terms) -> None:
+    """Refuse a response of many columns, one that is on the right side, and shared names."""
+    response = terms.response
+    if isinstance(response, Call) and response.function in OUTER:
+        raise ConfigError(
+            f"expected one number per row left of '~', found {label(response)!r}: "
+            "write a column or a calculation"
+        )
+    own = columns_of(response)
+    if len(own) == 1 and own[0] in terms.columns:
+        raise ConfigError(
+            f"expected the response only left of '~', found {own[0]!r} also right of it: "
+            "leave it out there"
+        )
+    nodes: dict[str, Node] = {}
+    numbers = {"1", *(term.scale for term in terms.terms)}
+    for factor in [*terms.factors, *terms.offsets, response]:
+        for node in walk(factor):
+            if isinstance(node, (Call, Column)):
+                name = label(node)
+                if nodes.setdefault(name, node) != node or name in numbers:
+                    raise ConfigError(
+                        f"expected different names of columns and terms, found {name!r} as a "
+                        "column and a term: rename the column"
+                    )

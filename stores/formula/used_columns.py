@@ -1,0 +1,218 @@
+"""The columns of a table that a formula uses, as blocks of numbers and codes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from streammc.errors import DataError
+from streammc.protocols import Matrix, Vector
+from streammc.stores.formula.fitted import Design, is_factor
+from streammc.stores.formula.nodes import Call, Column, Node, Operation, Text, walk
+from streammc.stores.formula.values import Codes, Values
+from streammc.stores.ingest.columns import check_types, require_column
+from streammc.stores.ingest.exact_values import Coder, kind
+from streammc.stores.ingest.faults import Faults
+from streammc.stores.ingest.table_blocks import TableBlocks
+from streammc.stores.rows.row_ids import IdColumn
+from streammc.stores.sources.csv_source import NotANumberError
+from streammc.stores.sources.tables import Table
+
+
+class FormulaRows:
+    """Blocks of the columns in use; text becomes codes, and dates as ISO text.
+
+    Parameters
+    ----------
+    table
+        Where the rows are.
+    names
+        Columns of the formula.
+    others
+        Columns of numbers that are passed through.
+    spool
+        A file for a copy, where the table asks for one.
+    ids
+        Keeps the row ids in the first pass.
+    roles
+        See :meth:`streammc.stores.ingest.faults.Faults.refuse`.
+
+    Raises
+    ------
+    DataError
+        If a column does not exist or is of a type that is neither number nor text nor date.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        names: Sequence[str],
+        others: Sequence[str],
+        spool: Path,
+        ids: IdColumn | None = None,
+        roles: Mapping[str, str] | None = None,
+    ) -> None:
+        self.table = table
+        self._roles = roles
+        for name in names:
+            require_column(table, name, "a column of the formula")
+        self.names = [*names, *others]
+        check_types(table, others, roles)
+        check_types(table, names, dates=True)
+        self.kinds = {name: _kind(table, name) for name in names}
+        self.coders = {name: Coder(name) for name in names if self.kinds[name] == "text"}
+        self._blocks = TableBlocks(table, self.names, spool, self.coders, ids)
+        for name in others:
+            if _kind(table, name) == "text":
+                raise self.text_error("text", [name])
+
+    def first(self, faults: Faults, *, drop_missing: bool) -> Iterator[tuple[int, Matrix]]:
+        """Read the table; record missing and infinite values in ``faults``.
+
+        Raises
+        ------
+        DataError
+            If a column of numbers has text in it.
+        """
+        try:
+            for start, raw in self._blocks.first(faults):
+                missing = np.isnan(raw)
+                for index, name in enumerate(self.names):
+                    if not drop_missing:
+                        faults.add("missing values", name, start, missing[index], raw[index])
+                    faults.add("infinite values", name, start, np.isinf(raw[index]), raw[index])
+                yield start, raw
+        except NotANumberError as error:
+            raise self.text_error(str(error)) from error
+
+    def again(self) -> Iterator[tuple[int, Matrix]]:
+        """Yield the same blocks again."""
+        return self._blocks.again()
+
+    def kept(self, raw: Matrix) -> tuple[NDArray[np.intp], Values]:
+        """Return which rows of a block have no missing value, and their values."""
+        keep = np.flatnonzero(~np.isnan(raw).any(axis=0))
+        chosen = raw if keep.size == raw.shape[1] else raw[:, keep]
+        values: dict[str, Vector | Codes] = {}
+        for name, column in zip(self.names, chosen, strict=True):
+            coder = self.coders.get(name)
+            values[name] = column if coder is None else Codes(column, coder.values)
+        return keep, values
+
+    def check_text(self, nodes: Sequence[Node], response: Node | None) -> None:
+        """Refuse text where numbers are needed, and comparisons of numbers with text.
+
+        Raises
+        ------
+        DataError
+            Naming the column, and the row where there is one.
+        """
+        for factor in nodes:
+            whole = is_factor(factor, self.kinds) and factor != response
+            self._check(factor, factor.argument if isinstance(factor, Call) else factor, whole)
+
+    def check_kinds(self, design: Design | None) -> None:
+        """Refuse numbers where a formula was fitted to text, and text elsewhere.
+
+        Parameters
+        ----------
+        design
+            What was fitted; ``None``: numbers everywhere.
+
+        Raises
+        ------
+        DataError
+            Naming the column, and the row where there is one.
+        """
+        for name, found in self.kinds.items():
+            fitted = "number" if design is None else design.kinds[name]
+            if found == "text" != fitted:
+                raise self.text_error("text", [name])
+            if fitted == "text" != found:
+                raise DataError(
+                    f"expected text in column {name!r}, as in the table that the formula was "
+                    f"fitted to, found numbers in {self.table.sources[0].label}: convert the column"
+                )
+
+    def _check(self, factor: Node, inner: Node, whole: bool) -> None:
+        if whole and isinstance(factor, Column):
+            check_types(self.table, [factor.name])  # dates are a factor only where asked for
+        compared = 0
+        for node in walk(factor):
+            if isinstance(node, Operation) and isinstance(node.arguments[-1], Text):
+                column = node.arguments[0]
+                assert isinstance(column, Column)
+                if column.name not in self.coders:
+                    raise DataError(
+                        f"expected text in column {column.name!r}, which the formula compares "
+                        f"with {node.arguments[-1].value!r}, found numbers: compare numbers"
+                    )
+                compared += 1
+        text = [n for n in walk(factor) if isinstance(n, Column) and n.name in self.coders]
+        if len(text) > compared and not (whole and isinstance(inner, Column)):
+            raise self.text_error("text", [text[0].name])
+
+    def text_error(self, found: str, names: Sequence[str] = ()) -> DataError:
+        """Return the error for text where numbers are needed, having looked where it is."""
+        faults = Faults()
+        names = names or [name for name in self.names if name not in self.coders]
+        self._blocks.find_text(names, faults)
+        try:
+            faults.refuse(self.table.locate, self._roles)
+        except DataError as error:
+            return error
+        return DataError(
+            f"expected numbers in column {names[0]!r} of {self.table.sources[0].label}, found "
+            f"{found}: take it as a factor, C(column)"
+        )
+
+
+class RowReport:
+    """Faults in the rows in use, by their number in the table."""
+
+    def __init__(self, faults: Faults, start: int, keep: NDArray[np.intp]) -> None:
+        self._faults = faults
+        self._rows = start + keep
+
+    def __call__(self, kind: str, name: str, bad: NDArray[np.bool_], values: Any) -> None:
+        """Record the rows where ``bad`` (m,), with an example of ``values``."""
+        positions = np.flatnonzero(bad)
+        if positions.size:
+            first = int(positions[0])
+            row = int(self._rows[first])
+            self._faults.count(kind, name, row, int(positions.size), values[first])
+
+
+def other_columns(table: Table, used: Sequence[str], others: Mapping[str, str | None]) -> list[str]:
+    """Return the columns with a role of their own, having compared them with the formula's.
+
+    Raises
+    ------
+    DataError
+        If a column does not exist, or is used twice.
+    """
+    chosen = {role: name for role, name in others.items() if name is not None}
+    taken = dict.fromkeys(used, "in the formula")
+    for role, name in chosen.items():
+        require_column(table, name, role)
+        if name in taken:
+            raise DataError(
+                f"expected different columns, found {name!r} {taken[name]} and as {role}"
+                ": use it once"
+            )
+        taken[name] = f"as {role}"
+    return list(chosen.values())
+
+
+def _kind(table: Table, name: str) -> str:
+    types = table.types_of(name)
+    if {"text", "date"} & {kind(type_) for type_ in types}:
+        return "text"
+    if any(pa.types.is_dictionary(type_) for type_ in types):
+        return "category"
+    return "boolean" if all(pa.types.is_boolean(type_) for type_ in types) else "number"

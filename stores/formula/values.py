@@ -1,0 +1,210 @@
+"""The value of an expression on a block of rows, given what the whole table said.
+
+Splines and polynomials are formulaic's own functions; the state they keep is handed to
+them. Nothing is compiled or evaluated as Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.errors import DataError
+from streammc.protocols import Matrix, Vector
+from streammc.stores.formula.nodes import Call, Column, Node, Number, Operation, Text, label
+
+State = dict[str, Any]
+"""Plain JSON: what one expression must remember of the table."""
+Level = str | int | float | bool
+
+_ELEMENTWISE: Final[dict[str, Callable[[Vector], Vector]]] = {
+    "log": np.log,
+    "log10": np.log10,
+    "log2": np.log2,
+    "log1p": np.log1p,
+    "exp": np.exp,
+    "expm1": np.expm1,
+    "sqrt": np.sqrt,
+    "abs": np.abs,
+    "I": lambda values: values,
+    "offset": lambda values: values,
+}
+_OPERATIONS: Final[dict[str, Callable[..., Any]]] = {
+    "+": np.add,
+    "-": np.subtract,
+    "*": np.multiply,
+    "/": np.divide,
+    "**": np.power,
+    "negative": np.negative,
+    "positive": np.positive,
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+    "==": np.equal,
+    "!=": np.not_equal,
+}
+
+
+@dataclass(frozen=True)
+class Codes:
+    """A block of a text column: positions in a list of its values."""
+
+    codes: Vector
+    values: Sequence[str]
+
+
+Values = Mapping[str, Vector | Codes]
+Report = Callable[[str, str, NDArray[np.bool_], Any], None]
+"""Called with kind of fault, column or term, bad rows, and values for an example."""
+
+
+def numbers(node: Node, values: Values, states: Mapping[str, State]) -> Vector:
+    """Return one number per row (m,), not necessarily finite."""
+    if isinstance(node, Number):
+        return np.float64(node.value)  # type: ignore[return-value]
+    if isinstance(node, Column):
+        column = values[node.name]
+        assert not isinstance(column, Codes)
+        return column
+    if isinstance(node, Call):
+        inner = numbers(node.argument, values, states)
+        if node.function in ("center", "scale"):
+            state = states[node.label]
+            inner = inner if state["center"] is None else inner - state["center"]
+            return inner if state["scale"] is None else inner / state["scale"]
+        return _ELEMENTWISE[node.function](inner)
+    assert isinstance(node, Operation)
+    left, right = node.arguments[0], node.arguments[-1]
+    if isinstance(right, Text):
+        assert isinstance(left, Column)
+        text = values[left.name]
+        assert isinstance(text, Codes)
+        wanted = [code for code, value in enumerate(text.values) if value == right.value]
+        same = np.isin(text.codes, wanted)
+        return (same if node.operator == "==" else ~same).astype(np.float64)
+    sides = [numbers(child, values, states) for child in node.arguments]
+    return np.asarray(_OPERATIONS[node.operator](*sides), np.float64)
+
+
+def fields(node: Node, values: Values, states: Mapping[str, State], report: Report) -> Matrix:
+    """Return the numeric fields or 0/1 levels of an expression, (fields, m) float64.
+
+    What is not finite, outside the bounds of a spline or no known level is reported.
+    """
+    state = states.get(label(node), {})
+    if "levels" in state:
+        return _indicators(node, values, states, report)
+    if not isinstance(node, Call) or node.function not in ("poly", "bs", "cr", "cc"):
+        return finite(node, values, states, report)[np.newaxis]
+    x = finite(node.argument, values, states, report, node.label)
+    if node.function != "poly" and _extrapolation(node) == "raise":
+        outside = (x < state["lower_bound"]) | (x > state["upper_bound"])
+        report("values out of bounds", node.label, outside, x)
+        x = np.clip(x, state["lower_bound"], state["upper_bound"])
+    return as_matrix(transform(node, x, state))
+
+
+def _extrapolation(node: Call) -> str:
+    default = "raise" if node.function == "bs" else "extend"
+    return str(dict(node.options).get("extrapolation", default))
+
+
+def finite(
+    node: Node,
+    values: Values,
+    states: Mapping[str, State],
+    report: Report,
+    name: str | None = None,
+) -> Vector:
+    """Return one finite number per row (m,); others are reported and become 0."""
+    with np.errstate(all="ignore"):
+        found = numbers(node, values, states)
+    bad = ~np.isfinite(found)
+    if bad.any():
+        report("undefined results", name or label(node), bad, found)
+        found = np.where(bad, 0.0, found)
+    return found
+
+
+def transform(node: Call, x: Vector, state: State) -> Any:
+    """Return what formulaic's function gives for ``x`` (m,); it adds to ``state``.
+
+    Raises
+    ------
+    DataError
+        If its options do not fit the data: too few different values for the knots.
+    """
+    from formulaic.transforms import TRANSFORMS
+
+    options = {
+        name: list(value) if isinstance(value, tuple) else value for name, value in node.options
+    }
+    for key in ("alpha", "norms2"):
+        if key in state:
+            state = state | {key: dict(enumerate(state[key]))}
+    if "constraints" in state and state["constraints"] is not None:
+        state = state | {"constraints": np.asarray(state["constraints"])}
+    try:
+        with np.errstate(all="ignore"):
+            return TRANSFORMS[node.function](x, **options, _state=state)
+    except ValueError as error:
+        raise DataError(
+            f"expected values and options that fit each other in {node.label!r} of the formula, "
+            f"found: {' '.join(str(error).split())[:200].rstrip('.')}; change its options"
+        ) from error
+
+
+def as_matrix(found: Any) -> Matrix:
+    """Return formulaic's fields as (fields, m)."""
+    if isinstance(found, dict) or isinstance(getattr(found, "__wrapped__", None), dict):
+        parts = [np.asarray(part, np.float64) for key, part in found.items()]
+        return np.stack(parts)
+    array = np.asarray(found, np.float64)
+    return np.ascontiguousarray(array.T) if array.ndim == 2 else array[np.newaxis]
+
+
+def level_of(value: float, boolean: bool) -> Level:
+    """Return a number as the level that JSON and labels show."""
+    if boolean and value in (0, 1):
+        return bool(value)
+    return int(value) if float(value).is_integer() else float(value)
+
+
+def _indicators(node: Node, values: Values, states: Mapping[str, State], report: Report) -> Matrix:
+    levels = states[label(node)]["levels"]
+    inner = node.argument if isinstance(node, Call) else node
+    column = values.get(inner.name) if isinstance(inner, Column) else None
+    if isinstance(column, Codes):
+        place = {level: index for index, level in enumerate(levels)}
+        table = np.array([place.get(value, -1) for value in column.values] or [-1])
+        index = table[column.codes.astype(np.int64)]
+        shown: Any = _Shown(column)
+    else:
+        shown = finite(inner, values, states, report, label(node))
+        sorter = np.argsort(np.asarray(levels, np.float64), kind="stable")
+        ordered = np.asarray(levels, np.float64)[sorter]
+        place_in = np.minimum(np.searchsorted(ordered, shown), ordered.size - 1)
+        index = np.where(ordered[place_in] == shown, sorter[place_in], -1)
+    unseen = index < 0
+    if unseen.any():
+        report(
+            "unseen levels", inner.name if isinstance(inner, Column) else label(node), unseen, shown
+        )
+    matrix = np.zeros((len(levels), index.size))
+    matrix[np.maximum(index, 0), np.arange(index.size)] = 1.0
+    return matrix
+
+
+class _Shown:
+    """Examples of text by row."""
+
+    def __init__(self, column: Codes) -> None:
+        self._column = column
+
+    def __getitem__(self, position: int) -> str:
+        return self._column.values[int(self._column.codes[position])]

@@ -1,0 +1,1 @@
+"""The reduction of all row blocks with Dask."""

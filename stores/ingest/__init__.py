@@ -1,0 +1,1 @@
+"""Ingestion: from a table to a store, in two passes."""

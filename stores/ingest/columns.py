@@ -1,0 +1,163 @@
+"""Which columns of a table become the response, the features, the offset and the weight."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Final
+
+import pyarrow as pa
+
+from streammc.errors import ConfigError, DataError
+from streammc.stores.ingest.exact_values import kind
+from streammc.stores.ingest.faults import advice_for
+from streammc.stores.sources.tables import Table
+
+INTERCEPT: Final = "Intercept"
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns in use, each once."""
+
+    response: str | None
+    features: tuple[str, ...]
+    offset: str | None
+    weight: str | None
+    trials: str | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All columns: features, response, offset, weight, trials."""
+        others = (self.response, self.offset, self.weight, self.trials)
+        return (*self.features, *(name for name in others if name is not None))
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """What each column that is no feature is for."""
+        names = ("response", "offset", "weight", "trials")
+        chosen = {name: getattr(self, name) for name in names}
+        return {column: role for role, column in chosen.items() if column is not None}
+
+    def index(self, name: str | None) -> int | None:
+        """Return the position of ``name`` in :attr:`names`; ``None`` for ``None``."""
+        return None if name is None else self.names.index(name)
+
+
+def choose_columns(
+    table: Table,
+    response: str | None,
+    features: Sequence[str] | None,
+    offset: str | None,
+    weight: str | None,
+    intercept: bool,
+    trials: str | None = None,
+    row_id: str | None = None,
+) -> Columns:
+    """Choose the columns; by default every other column is a feature.
+
+    The column ``row_id`` has no place among them.
+
+    Raises
+    ------
+    ConfigError
+        If a column is asked for twice, trials without a response, or nothing would be left.
+    DataError
+        If a column does not exist (with the nearest name), or is of a type that is
+        neither a number nor text. Text is left to the caller, who can say where it is.
+    """
+    roles = {"response": response, "offset": offset, "weight": weight, "trials": trials}
+    roles["row id"] = row_id
+    if trials is not None and response is None:
+        raise ConfigError(
+            f"expected the column of successes as --response with --trials {trials}, found none"
+            ": add --response"
+        )
+    taken: dict[str, str] = {}
+    for role, name in roles.items():
+        if name is None:
+            continue
+        require_column(table, name, role)
+        if name in taken:
+            raise ConfigError(
+                f"expected different columns, found {name!r} as {taken[name]} and {role}"
+                ": use each once"
+            )
+        taken[name] = role
+    if features is None:
+        chosen = [name for name in table.names if name not in taken and name not in table.hidden]
+    else:
+        chosen = [features] if isinstance(features, str) else list(features)
+        for name in chosen:
+            require_column(table, name, "a feature")
+            if name in taken:
+                raise ConfigError(
+                    f"expected different columns, found {name!r} as {taken[name]} and again as "
+                    "a feature: use it once"
+                )
+            taken[name] = "a feature"
+    if intercept and INTERCEPT in chosen:
+        raise ConfigError(
+            f"expected no column {INTERCEPT!r} beside the intercept that is added: "
+            "use --no-intercept, or leave the column out with --features"
+        )
+    if not chosen and not intercept:
+        raise ConfigError(
+            "expected at least one feature or the intercept, found neither"
+            ": name a feature, or add the intercept"
+        )
+    columns = Columns(response, tuple(chosen), offset, weight, trials)
+    check_types(table, columns.names, columns.roles)
+    return columns
+
+
+def text_columns(table: Table, columns: Columns) -> list[str]:
+    """Return the chosen columns that hold text in some source."""
+    return [
+        name
+        for name in columns.names
+        if any(kind(type_) == "text" for type_ in table.types_of(name))
+    ]
+
+
+def require_column(table: Table, name: str, role: str) -> None:
+    """Refuse a column that does not exist, naming the nearest."""
+    if name in table:
+        return
+    near = get_close_matches(str(name), table.names, n=1)
+    if near:
+        hint = f"did you mean {near[0]!r}?"
+    else:
+        shown = ", ".join(table.names[:8]) + (", ..." if len(table.names) > 8 else "")
+        hint = f"choose among {shown}"
+    raise DataError(
+        f"expected the column {name!r} as {role} in {table.sources[0].label}, found none: {hint}"
+    )
+
+
+def check_types(
+    table: Table,
+    names: Sequence[str],
+    roles: Mapping[str, str] | None = None,
+    *,
+    dates: bool = False,
+) -> None:
+    """Refuse columns of a type that is neither a number nor text nor, with ``dates``, a date."""
+    bad = []
+    for name in names:
+        for source, type_ in zip(table.sources, table.types_of(name), strict=True):
+            if kind(type_) == "other" or (kind(type_) == "date" and not dates):
+                bad.append((name, source.label, type_))
+                break
+    if bad:
+        name, label, type_ = bad[0]
+        found = f"the type {type_}"
+        advice = "encode it as numbers, or leave it out (--features, or not in the formula)"
+        if kind(type_) == "date":
+            found = "times" if pa.types.is_time(type_) else "dates"
+            advice = advice_for("dates", name, (roles or {}).get(name))
+        more = f" (and {len(bad) - 1} more columns)" if len(bad) > 1 else ""
+        raise DataError(
+            f"expected numbers in column {name!r} of {label}, found {found}{more}: {advice}"
+        )

@@ -1,0 +1,208 @@
+"""Arrow columns as float64, exactly or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streammc.errors import DataError
+from streammc.protocols import Vector
+from streammc.stores.ingest.faults import Faults
+
+LIMIT: Final = 2**53
+"""Integers up to here, either sign, are exact in float64."""
+
+_MAX_TEXTS: Final = 1_000_000
+_NUMBER: Final = r"(?i)^\s*[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)\s*$"
+_BOOLEAN: Final = r"(?i)^\s*(0|1|true|false)\s*$"
+DECIMAL_COMMA: Final = r"[+-]?[0-9]{1,3}(\.?[0-9]{3})*,[0-9]+"
+"""A number with a decimal comma, as a regular expression."""
+ISO_DATE: Final = (
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+    r"([ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?(Z|[+-][0-9]{2}:?[0-9]{2})?)?"
+)
+"""A date, with or without a time of day, as a regular expression."""
+# Text that has advice of its own, by the names in ``faults``.
+_KNOWN_TEXT: Final = {"numbers with a decimal comma": DECIMAL_COMMA, "dates": ISO_DATE}
+
+
+def kind(type_: Any) -> str:
+    """Return ``"number"``, ``"text"``, ``"date"`` (also a time) or ``"other"``: an Arrow type."""
+    types = pa.types
+    if types.is_dictionary(type_):
+        return kind(type_.value_type)
+    if (
+        types.is_integer(type_)
+        or types.is_floating(type_)
+        or types.is_boolean(type_)
+        or types.is_decimal(type_)
+        or types.is_null(type_)
+    ):
+        return "number"
+    if (
+        types.is_string(type_)
+        or types.is_large_string(type_)
+        or types.is_binary(type_)
+        or types.is_large_binary(type_)
+        or types.is_string_view(type_)
+    ):
+        return "text"
+    if types.is_date(type_) or types.is_timestamp(type_) or types.is_time(type_):
+        return "date"
+    return "other"
+
+
+def iso_text(array: Any) -> Any:
+    """Return Arrow dates and times (m,) as ISO text, midnight as the date; others as they are."""
+    if kind(array.type) != "date":
+        return array
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    text = array.cast(pa.string())
+    for fraction in (r"\.0+", r"(\.\d*[1-9])0+"):
+        kept = r"\1" if "(" not in fraction else r"\1\2"
+        text = pc.replace_substring_regex(text, fraction + r"(Z|[+-]\d+)?$", kept)
+    return pc.replace_substring_regex(text, " 00:00:00$", "")
+
+
+def to_float64(array: Any, column: str, start: int, faults: Faults) -> Vector:
+    """Return an Arrow array of numbers as float64, NaN where it is null.
+
+    Integers beyond 2**53 are recorded in ``faults``: float64 would round them.
+
+    Parameters
+    ----------
+    array
+        (m,) ``pyarrow.Array`` of a type that :func:`kind` calls a number.
+    column, start
+        Name of the column and number of the first row, for ``faults``.
+    """
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if array.type in (pa.int64(), pa.uint64()):
+        bounds = pc.min_max(array)
+        low, high = bounds["min"].as_py(), bounds["max"].as_py()
+        if low is not None and (low < -LIMIT or high > LIMIT):
+            wide = pc.or_(
+                pc.greater(array, pa.scalar(LIMIT, array.type)),
+                pc.less(array, pa.scalar(-LIMIT, array.type))
+                if array.type == pa.int64()
+                else pa.scalar(False),
+            )
+            bad = pc.fill_null(wide, False).to_numpy(zero_copy_only=False)
+            faults.add("large integers", column, start, bad, array)
+    values = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return np.asarray(values, np.float64)
+
+
+def find_text(
+    array: Any, column: str, start: int, faults: Faults, *, boolean: bool = False
+) -> None:
+    """Record in ``faults`` the values of a text array that are not written as numbers.
+
+    ``boolean``: not written as truth values. An array that holds no text has none.
+    """
+    array = iso_text(array)
+    if kind(array.type) != "text":
+        return
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if pa.types.is_string_view(array.type):
+        array = array.cast(pa.string())
+    pattern = _BOOLEAN if boolean else _NUMBER
+    numeric = pc.fill_null(pc.match_substring_regex(array, pattern), True)
+    bad = ~numeric.to_numpy(zero_copy_only=False)
+    if boolean:
+        faults.add("something else", column, start, bad, _Decoded(array))
+        return
+    for name, known in _KNOWN_TEXT.items() if bad.any() else ():
+        like = pc.fill_null(pc.match_substring_regex(array, rf"^\s*({known})\s*$"), False)
+        found = bad & like.to_numpy(zero_copy_only=False)
+        faults.add(name, column, start, found, _Decoded(array))
+        bad &= ~found
+    faults.add("text", column, start, bad, _Decoded(array))
+
+
+class Coder:
+    """A column of text or dates as codes, in the order in which its values appear.
+
+    Parameters
+    ----------
+    column
+        Its name, for messages.
+    """
+
+    def __init__(self, column: str) -> None:
+        self._column = column
+        self._codes: dict[str, int] = {}
+        self._order: list[str] | None = None
+        self.values: list[str] = []
+
+    def codes(self, array: Any) -> Vector:
+        """Return the code of each value of an Arrow array (m,), NaN where it is null.
+
+        Raises
+        ------
+        DataError
+            If the column has over a million different values, or bytes that are no text.
+        """
+        array = iso_text(array)
+        if pa.types.is_dictionary(array.type):
+            ordered = array.type.ordered
+            if ordered and self._order is None:
+                self._order = [self._text(value) for value in array.dictionary.to_pylist()]
+        else:
+            if pa.types.is_string_view(array.type):
+                array = array.cast(pa.string())
+            array = array.dictionary_encode()
+        index = array.indices.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        index = np.asarray(index, np.float64)
+        used = np.unique(index[~np.isnan(index)]).astype(np.int64)
+        table = np.full(len(array.dictionary) + 1, np.nan)
+        words = array.dictionary.take(pa.array(used)).to_pylist()
+        for place, word in zip(used, words, strict=True):
+            if word is not None:
+                table[place] = self._code(self._text(word))
+        return table[np.where(np.isnan(index), -1, index).astype(np.int64)]
+
+    def ordered(self, codes: Sequence[int]) -> list[Any]:
+        """Return the values of ``codes``: sorted, or in the order that the table has."""
+        found = {self.values[code] for code in codes}
+        if self._order is not None and found <= {*self._order}:
+            return [value for value in self._order if value in found]
+        return sorted(found)
+
+    def _text(self, word: Any) -> str:
+        try:
+            return word.decode() if isinstance(word, bytes) else str(word)
+        except UnicodeDecodeError:
+            raise DataError(
+                f"expected text in UTF-8 in column {self._column!r}, found {word[:20]!r}: "
+                "correct the file"
+            ) from None
+
+    def _code(self, word: str) -> int:
+        code = self._codes.setdefault(word, len(self._codes))
+        if code == len(self.values):
+            if code >= _MAX_TEXTS:
+                raise DataError(
+                    f"expected at most {_MAX_TEXTS} different texts in column {self._column!r}, "
+                    "found more: leave it out of the formula"
+                )
+            self.values.append(word)
+        return code
+
+
+class _Decoded:
+    """Examples of text, whatever its bytes."""
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+
+    def __getitem__(self, position: int) -> str:
+        value = self._array[position].as_py()
+        return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

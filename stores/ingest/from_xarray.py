@@ -1,0 +1,299 @@
+"""An xarray Dataset as a data set: where it is, or copied block by block."""
+
+from __future__ import annotations
+
+import os
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.docstrings import documented
+from streammc.errors import ConfigError, DataError, StreammcError
+from streammc.stores.format.layout import ROW_ID
+from streammc.stores.ingest.ingestion import from_table, ingest
+from streammc.stores.memory import from_arrays
+from streammc.stores.sources.array_source import ArraySource, require_path
+from streammc.stores.store import open_store
+
+if TYPE_CHECKING:
+    from streammc.stores.memory import MemoryStore
+    from streammc.stores.store import Store
+
+_BLOCK_BYTES: Final = 32 << 20
+
+
+@documented(ingest)
+def from_xarray(
+    dataset: Any,
+    *,
+    path: str | os.PathLike[str] | None = None,
+    design: str = "X",
+    response: str | None = "y",
+    offset: str | None = "offset",
+    weight: str | None = "weight",
+    trials: str | None = None,
+    row_id: str | None = ROW_ID,
+    shuffle: bool = False,
+    seed: int = 0,
+    dtype: str | None = None,
+    standardize: bool = False,
+    intercept: bool = False,
+    drop_missing: bool = False,
+    chunk_rows: int | None = None,
+    overwrite: bool = False,
+) -> Store | MemoryStore:
+    """Use an xarray Dataset: without a copy where its layout allows, else from a store.
+
+    Without ``path`` nothing is written. A dataset that was opened from a streammc store,
+    and still holds its values (they are compared block by block), is that store. One
+    whose arrays are in memory is used there, without a copy where the design is
+    C-contiguous float32 or float64. Any other needs ``path``.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset or xarray.DataArray
+        With a variable ``design`` of two dimensions, rows and features (in this order,
+        or called ``row`` and ``feature``), and vectors over the rows. A DataArray is a
+        dataset of a design alone.
+    path
+        Make a store here, block by block. ``None``: nothing is written;
+        ``shuffle``, ``standardize``, ``intercept`` and ``drop_missing`` need a path.
+    design
+        Name of the variable that holds the features. Their names are the coordinate of their
+        dimension, else ``x0, x1, ...``.
+    response, trials
+        Name of the variable; ``None``: there is none.
+    offset, weight, row_id
+        Name of the variable, used where there is one.
+    shuffle
+        Put the rows into a uniformly random order.
+    dtype : {'float32', 'float64', None}
+        How ``X`` is stored. ``None``: as the design is, where it is one of them.
+
+    Raises
+    ------
+    ConfigError
+        If ``dataset`` is none, or ``path`` is missing.
+    DataError
+        If variables are missing or do not fit together, or values cannot be used: see
+        ``ingest``.
+    """
+    table = _Variables(dataset, design, response, [offset, weight], trials, row_id)
+    offset, weight = table.optional
+    if path is None:
+        writes = {
+            "shuffle": shuffle,
+            "standardize": standardize,
+            "intercept": intercept,
+            "drop_missing": drop_missing,
+        }
+        asked = [name for name, value in writes.items() if value]
+        if asked:
+            require_path(None, f"the dataset with {asked[0]}=True", "leave that out")
+        names = (response, offset, weight, trials)
+        found = table.same_store() or table.in_memory(*names, chunk_rows)
+        if found is not None:
+            return found
+        require_path(None, "a dataset that is not in memory", "use dataset.load() if it fits there")
+    if dtype is None:
+        dtype = table.dtype.name if table.dtype.name in ("float32", "float64") else "float64"
+    return from_table(
+        table.source(),
+        response=response,
+        features=table.features,
+        offset=offset,
+        weight=weight,
+        trials=trials,
+        row_id=table.row_id,
+        shuffle=shuffle,
+        seed=seed,
+        dtype=dtype,
+        standardize=standardize,
+        intercept=intercept,
+        drop_missing=drop_missing,
+        chunk_rows=chunk_rows,
+        path=path,
+        overwrite=overwrite,
+    )
+
+
+class _Variables:
+    """The variables in use, known by what they can do: this layer does not import xarray."""
+
+    def __init__(
+        self,
+        dataset: Any,
+        design: str,
+        response: str | None,
+        optional: list[str | None],
+        trials: str | None,
+        row_id: str | None,
+    ) -> None:
+        if not hasattr(dataset, "data_vars") and hasattr(dataset, "to_dataset"):
+            dataset = dataset.to_dataset(name=design)
+        if not (hasattr(dataset, "data_vars") and hasattr(dataset, "isel")):
+            raise ConfigError(
+                f"expected an xarray Dataset, found {type(dataset).__name__}: use "
+                "streammc.from_table for tables, streammc.from_arrays for arrays"
+            )
+        # A variable of the default name is used where there is one; any other has to exist.
+        self.optional = [
+            None if name == default and name not in dataset else name
+            for name, default in zip(optional, ("offset", "weight"), strict=True)
+        ]
+        vectors = [name for name in (response, *self.optional, trials) if name is not None]
+        for name in (design, *vectors):
+            if name not in dataset:
+                shown = ", ".join(map(repr, list(dataset.data_vars)[:8])) or "none"
+                raise DataError(
+                    f"expected the variable {name!r} in the dataset, found {shown}: name it with "
+                    "design= or response=, or response=None; a table is for streammc.from_table"
+                )
+        X = dataset[design]
+        if len(X.dims) != 2 or 0 in X.shape:
+            raise DataError(
+                f"expected rows and features in {design!r}, found dimensions {X.dims} of shape "
+                f"{X.shape}: give a matrix of rows and features"
+            )
+        self.row, self.feature = (
+            X.dims[::-1] if X.dims[1] == "row" or X.dims[0] == "feature" else X.dims
+        )
+        for name in vectors:
+            if dataset[name].dims != (self.row,):
+                raise DataError(
+                    f"expected {name!r} over the dimension {self.row!r} alone, found "
+                    f"{dataset[name].dims}: give one value per row"
+                )
+        self._design, self._vectors = design, vectors
+        self.row_id = None if row_id == ROW_ID and row_id not in dataset else row_id
+        if self.row_id is not None and self.row_id not in dataset:
+            raise DataError(
+                f"expected the row ids {row_id!r} in the dataset, found none: name others with "
+                "row_id=, or row_id=None"
+            )
+        if self.row_id is not None:
+            self._require_ids(dataset[self.row_id], vectors)
+        used = [design, *vectors, *([] if self.row_id is None else [self.row_id])]
+        self._table = dataset[used].transpose(self.row, ...)
+        self._source = getattr(dataset, "encoding", {}).get("source")
+        self.n_rows, width = self._table[design].shape
+        self.dtype = np.dtype(X.dtype)
+        if self.feature in X.coords:
+            self.features = [str(name) for name in X.coords[self.feature].values]
+        else:
+            self.features = [f"x{column}" for column in range(width)]
+
+    def read(self, start: int, stop: int) -> tuple[NDArray[Any], list[NDArray[Any]]]:
+        """Return rows of the design and of the vectors, computed together."""
+        part = self._table.isel({self.row: slice(start, stop)}).compute()
+        found = [part[name].values for name in self._vectors]
+        if self.row_id is not None:
+            found.append(_ids(part[self.row_id].values))
+        return part[self._design].values, found
+
+    def _require_ids(self, ids: Any, vectors: list[str]) -> None:
+        """Refuse row ids of another shape; those of a store may be bytes (row, byte)."""
+        stored = len(ids.dims) == 2 and ids.dims[0] == self.row and ids.dtype == np.uint8
+        if (ids.dims != (self.row,) and not stored) or ids.name in vectors:
+            raise DataError(
+                f"expected row ids {ids.name!r} over the dimension {self.row!r} alone, found "
+                f"{ids.dims}: name others with row_id=, or row_id=None"
+            )
+
+    def edges(self) -> list[int]:
+        """Return where blocks begin and end: whole chunks, about 32 MB."""
+        X = self._table[self._design]
+        preferred = X.encoding.get("preferred_chunks", {}).get(self.row, 1)
+        unit = X.chunks[0][0] if X.chunks else int(preferred)
+        row_bytes = self.dtype.itemsize * len(self.features)
+        step = unit * max(1, _BLOCK_BYTES // (unit * row_bytes))
+        return [*range(0, self.n_rows, step), self.n_rows]
+
+    def source(self) -> ArraySource:
+        """Return the dataset as a source of ``ingest``."""
+        dtypes = [self._table[name].dtype for name in (self._design, *self._vectors)]
+        vectors = self._vectors
+        if self.row_id is not None:
+            ids = self._table[self.row_id]
+            vectors = [*vectors, self.row_id]
+            dtypes.append(ids.dtype if ids.ndim == 1 else np.dtype(str))
+        lazy = any(self._table[name].chunks for name in (self._design, *self._vectors))
+        return ArraySource(
+            "the dataset",
+            self.features,
+            vectors,
+            dtypes,
+            self.edges(),
+            self.read,
+            spool=lazy,
+            row_id=self.row_id,
+        )
+
+    def same_store(self) -> Store | None:
+        """Return the store that the dataset was opened from, if it has the same values."""
+        if not isinstance(self._source, str):
+            return None
+        try:
+            store = open_store(self._source)
+        except StreammcError:
+            return None
+        arrays = dict(zip(("X", "y", "offset", "weight"), store.rows().arrays, strict=True))
+        present = {name for name, array in arrays.items() if array.size}
+        same = present == {self._design, *self._vectors} and (
+            self.n_rows,
+            tuple(self.features),
+        ) == (store.n_rows, store.feature_names)
+        edges = self.edges()
+        for start, stop in pairwise(edges):
+            if not same:
+                return None
+            design, vectors = self.read(start, stop)
+            if self.row_id is not None:
+                given, kept = vectors.pop(), store.row_ids(start, stop)
+                same = kept is not None and np.array_equal(given, _text(kept))
+            pairs = zip((self._design, *self._vectors), (design, *vectors), strict=True)
+            same &= all(np.array_equal(arrays[name][start:stop], part) for name, part in pairs)
+        return store if same else None
+
+    def in_memory(
+        self,
+        response: str | None,
+        offset: str | None,
+        weight: str | None,
+        trials: str | None,
+        chunk_rows: int | None,
+    ) -> MemoryStore | None:
+        """Return the arrays where they are, if they are in memory."""
+        for name in (self._design, *self._vectors):
+            # Not .values: it would load what is on disk.
+            if not getattr(self._table[name].variable, "_in_memory", False):
+                return None
+        table = self._table
+
+        def vector(name: str | None) -> NDArray[Any] | None:
+            return None if name is None else np.asarray(table[name].values)
+
+        return from_arrays(
+            table[self._design].values,
+            vector(response),
+            offset=vector(offset),
+            weight=vector(weight),
+            trials=vector(trials),
+            row_id=None if self.row_id is None else _ids(table[self.row_id].values),
+            feature_names=self.features,
+            response=response,
+            chunk_rows=chunk_rows,
+        )
+
+
+def _ids(values: NDArray[Any]) -> NDArray[Any]:
+    """Return row ids (m,): the bytes of a store as text."""
+    if values.ndim == 1:
+        return values
+    return _text(np.ascontiguousarray(values).view(f"S{values.shape[1]}")[:, 0])
+
+
+def _text(ids: NDArray[Any]) -> NDArray[Any]:
+    return np.char.decode(ids, "utf-8") if ids.dtype.kind == "S" else ids

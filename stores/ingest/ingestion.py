@@ -1,0 +1,332 @@
+"""From a table to a store: one pass to look at the values, one to write them."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streammc.docstrings import documented
+from streammc.errors import ConfigError
+from streammc.stores.format.layout import FORMAT, ROW_ID, choose_chunk_rows, round_chunk_rows
+from streammc.stores.format.objects import local_path
+from streammc.stores.format.partial import refuse_existing, scratch
+from streammc.stores.format.writer import StoreWriter
+from streammc.stores.ingest.prepare import Prepared, Progress
+from streammc.stores.ingest.row_options import Options
+from streammc.stores.ingest.row_options import like as as_in
+from streammc.stores.sources.tables import open_table
+
+if TYPE_CHECKING:
+    from streammc.stores.memory import MemoryStore
+    from streammc.stores.store import Store
+
+
+@documented()
+def ingest(
+    sources: Any,
+    path: str | os.PathLike[str],
+    *,
+    formula: str | None = None,
+    response: str | None = None,
+    features: Sequence[str] | None = None,
+    offset: str | None = None,
+    weight: str | None = None,
+    trials: str | None = None,
+    row_id: str | None = None,
+    shuffle: bool | None = None,
+    seed: int = 0,
+    dtype: str = "float32",
+    standardize: bool = True,
+    intercept: bool = True,
+    drop_missing: bool = False,
+    chunk_rows: int | None = None,
+    layout: str = "local",
+    like: Any = None,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Make a store from a table, in memory that does not grow with it.
+
+    Parameters
+    ----------
+    sources : path, table, or list of them
+        Files (CSV, also compressed, Parquet, Feather or Arrow IPC), directories of them, or
+        tables in memory (pandas or polars data frames, Arrow tables, mappings from names to
+        arrays).
+    path
+        The new store. Temporary files go beside it: at most the
+        size of the store, and for CSV a copy of the columns in use as float64.
+    formula
+        ``"late ~ distance + C(origin)"`` instead of ``response``, ``features`` and
+        ``intercept``: see the how-to on formulas.
+    response
+        Column ``y``. Stored as integers where every value is a whole number (whatever
+        the type of the column), else as floating point numbers; always exactly.
+    features
+        Columns of ``X``, in this order; all others by default, an index excepted.
+    offset
+        Column added to the linear predictor as it is: for an exposure, its logarithm.
+    weight
+        Column of weights, 0 to 2**53, such as frequencies or survey weights: powers of
+        the likelihood of each row. Means and standard deviations of the features are not
+        weighted.
+    trials
+        Column of binomial trials N, whole numbers of at least 0; the response holds the
+        successes C, whole numbers up to N. Stored are the proportion C/N as ``y`` (0
+        where N = 0) and N times the weight as ``weight``.
+    row_id
+        Column of row ids, integers or text, which predictions carry. By default the
+        position of the row in the table, from 0, over all sources and with the rows that
+        are left out for missing values.
+    shuffle
+        Put the rows into a uniformly random order. ``None``: yes, but with ``like`` the
+        order of the table is kept.
+    seed
+        Seed of the shuffle, in ``[0, 2**64)``.
+    dtype : {'float32', 'float64'}
+        How ``X`` is stored.
+    standardize
+        Store ``(x - mean) / sd`` (divisor n). A constant column, and a level of a factor
+        in a formula, is only centred.
+    intercept
+        Put a column ``Intercept`` of ones first.
+    drop_missing
+        Leave out rows with a missing value in a column that is used; else refuse them.
+    chunk_rows
+        Rows of a chunk, rounded up to a multiple of 4096. ``None``: chosen by the width of a
+        row.
+    layout : {'local'}
+        ``local``: uncompressed chunks that are memory-mapped.
+    like : store, path or None
+        A store or its path: its columns, its formula with the knots and levels that were
+        fitted, and its standardisation are used again, for a table to be predicted.
+        Excludes the options that it decides. The column of its row ids is used again where
+        the table has it. ``None``: the table itself decides.
+    overwrite
+        Replace a store at ``path``, once the new one is complete. Without it nothing may be
+        there. Data sets that are open go on with the old one.
+    progress : Callable[[int, int | None, str], None] | None
+        Called as ``progress(rows done, rows in all or None, phase)``; the phases are
+        ``formula`` (only with one, in each of its passes), ``scan``, ``shuffle`` (only
+        where rows are shuffled on disk) and ``write``.
+
+    Returns
+    -------
+    dict
+        JSON: ``path``, the store's attributes (``n_rows``, ``features``, ``response``,
+        ``standardization``, ``n_dropped``, ...), ``y_dtype``, ``chunk_rows``,
+        ``row_bytes``, ``bytes``, ``fingerprint``, ``warnings`` and ``seconds``.
+
+    Raises
+    ------
+    ConfigError
+        If an option is wrong, or the output is an input or inside one.
+    IdentityError
+        If ``path`` exists, and with ``overwrite`` is no store.
+    MissingError, AccessError
+        If a source does not exist or may not be read.
+    DataError
+        If a column does not exist or is of the wrong type, or a value is missing,
+        infinite, text, or not exact in float64, or a weight or a count of trials cannot
+        be one: the message names column, first row
+        (from 1, the header not counted) and count. If float32 would round a column by
+        more than 1e-6 of its standard deviation (root mean square).
+    StorageIOError
+        If the disk is full or refuses.
+
+    Notes
+    -----
+    After any error, and after Ctrl-C, nothing is left on disk.
+    """
+    started = monotonic()
+    if layout != "local":
+        raise ConfigError(f"expected the layout 'local', found {layout!r}: leave it out")
+    if progress is not None and not callable(progress):
+        raise ConfigError(
+            f"expected progress to be a function, found {progress!r}: leave it out, or give one, "
+            "such as print"
+        )
+    options = Options(
+        formula=formula,
+        response=response,
+        features=features,
+        offset=offset,
+        weight=weight,
+        trials=trials,
+        row_id=row_id,
+        shuffle=like is None if shuffle is None else shuffle,
+        seed=seed,
+        dtype=dtype,
+        standardize=standardize,
+        intercept=intercept,
+        drop_missing=drop_missing,
+    )
+    if like is not None:
+        options = as_in(options, like)
+    target = local_path(path)
+    _check_output(target, sources)
+    refuse_existing(target, overwrite=overwrite)
+    table = open_table(sources)
+    with scratch(target) as folder:
+        prepared = Prepared(table, options, folder, progress)
+        with StoreWriter(
+            target,
+            features=prepared.feature_names,
+            dtype=dtype,
+            y_dtype=prepared.found.y_dtype,
+            offset=prepared.columns.offset is not None,
+            weight=(prepared.columns.weight or prepared.columns.trials) is not None,
+            row_id=prepared.encoding.id_dtype,
+            chunk_rows=chunk_rows,
+            n_rows=prepared.found.n_rows,
+            overwrite=overwrite,
+        ) as writer:
+            for records in prepared.records():
+                fields = {name: records[name] for name in records.dtype.names or ()}
+                writer.append(fields.pop("X"), fields.pop("y", None), **fields)
+            writer.commit(prepared.attributes())
+    from streammc.stores.store import open_store
+
+    store = open_store(target)
+    return {
+        "path": str(target),
+        **store.attributes,
+        "y_dtype": prepared.found.y_dtype,
+        "chunk_rows": store.layout.chunk_rows,
+        "row_bytes": store.layout.row_bytes,
+        "bytes": sum(entry.size for entry in store.manifest.entries.values()),
+        "fingerprint": store.fingerprint,
+        "warnings": prepared.warnings,
+        "seconds": monotonic() - started,
+    }
+
+
+@documented(ingest)
+def from_table(
+    table: Any,
+    *,
+    formula: str | None = None,
+    response: str | None = None,
+    features: Sequence[str] | None = None,
+    offset: str | None = None,
+    weight: str | None = None,
+    trials: str | None = None,
+    row_id: str | None = None,
+    shuffle: bool | None = None,
+    seed: int = 0,
+    dtype: str = "float32",
+    standardize: bool = True,
+    intercept: bool = True,
+    drop_missing: bool = False,
+    chunk_rows: int | None = None,
+    like: Any = None,
+    path: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
+) -> Store | MemoryStore:
+    """Use a data frame, an Arrow table or files as a data set.
+
+    The rows are those that :func:`ingest` would store, bit for bit: in memory, or in
+    a new store at ``path``. Errors are those of :func:`ingest`; its warnings are issued as
+    ``UserWarning``.
+
+    Parameters
+    ----------
+    table : path, table, or list of them
+        Files (CSV, also compressed, Parquet, Feather or Arrow IPC), directories of them, or
+        tables in memory (pandas or polars data frames, Arrow tables, mappings from names to
+        arrays).
+    path
+        The new store. ``None``: the rows stay in memory.
+
+    Returns
+    -------
+    Store or MemoryStore
+        A data set, for ``streammc.sample``.
+    """
+    options = Options(
+        formula=formula,
+        response=response,
+        features=features,
+        offset=offset,
+        weight=weight,
+        trials=trials,
+        row_id=row_id,
+        shuffle=like is None if shuffle is None else shuffle,
+        seed=seed,
+        dtype=dtype,
+        standardize=standardize,
+        intercept=intercept,
+        drop_missing=drop_missing,
+    )
+    if path is not None:
+        from streammc.stores.store import open_store
+
+        given = {**vars(options), "like": like}
+        report = ingest(table, path, chunk_rows=chunk_rows, overwrite=overwrite, **given)
+        _warn(report["warnings"])
+        return open_store(path)
+    if like is not None:
+        options = as_in(options, like)
+    with tempfile.TemporaryDirectory(prefix="streammc-") as folder:
+        prepared = Prepared(open_table(table), options, Path(folder), None)
+        store = _in_memory(prepared, chunk_rows)
+    _warn(prepared.warnings)
+    return store
+
+
+def _in_memory(prepared: Prepared, chunk_rows: int | None) -> MemoryStore:
+    from streammc.stores.memory import MemoryStore
+
+    rows, dtype = prepared.found.n_rows, prepared.encoding.dtype
+    assert dtype.fields is not None
+    arrays = {name: np.empty(rows, field[0]) for name, field in dtype.fields.items()}
+    done = 0
+    for records in prepared.records():
+        for name, array in arrays.items():
+            array[done : done + records.size] = records[name]
+        done += records.size
+    X = arrays.pop("X")
+    empty = np.empty(0)
+    attributes = {
+        "format": FORMAT,
+        "n_rows": rows,
+        "features": prepared.feature_names,
+        **prepared.attributes(),
+        "dtype": X.dtype.name,
+    }
+    step = choose_chunk_rows(X.shape[1] * X.itemsize) if chunk_rows is None else chunk_rows
+    return MemoryStore(
+        X,
+        arrays.get("y", empty),
+        arrays.get("offset", empty),
+        arrays.get("weight", empty),
+        attributes,
+        min(round_chunk_rows(step), rows),
+        arrays.get(ROW_ID),
+    )
+
+
+def _warn(messages: list[str]) -> None:
+    for message in messages:
+        warnings.warn(message, stacklevel=3)
+
+
+def _check_output(target: Path, sources: Any) -> None:
+    """Refuse an output that is an input or inside one."""
+    for source in sources if isinstance(sources, (list, tuple)) else [sources]:
+        if not isinstance(source, (str, os.PathLike)):
+            continue
+        given = os.path.realpath(local_path(source))
+        real = os.path.realpath(target)
+        if real == given or real.startswith(given + os.sep):
+            raise ConfigError(
+                f"expected an output outside the input {str(source)!r}, found {str(target)!r}: "
+                "choose another path"
+            )

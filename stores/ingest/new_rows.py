@@ -1,0 +1,115 @@
+"""Rows of another table, in the columns and on the scale of a store: for prediction."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from streammc.docstrings import documented
+from streammc.errors import ConfigError, DataError
+from streammc.protocols import Matrix, Vector
+from streammc.stores.formula.fitted import Design, read_design
+from streammc.stores.formula.used_columns import FormulaRows, RowReport
+from streammc.stores.ingest.columns import INTERCEPT
+from streammc.stores.ingest.faults import Faults
+from streammc.stores.ingest.table_blocks import block_rows
+from streammc.stores.sources.tables import open_table
+
+
+class NewRows(NamedTuple):
+    """Some rows of a table."""
+
+    start: int
+    """Number of the first."""
+    X: Matrix
+    """(m, q) float64, the features of the store."""
+    offset: Vector
+    """(m,) float64; zeros without offset."""
+
+
+@documented()
+def encode_rows(attributes: Mapping[str, Any], table: Any) -> Iterator[NewRows]:
+    """Encode a table as the store was, a few megabytes at a time.
+
+    Parameters
+    ----------
+    attributes
+        ``Store.attributes``: features, standardisation, and the formula, which is checked
+        again.
+    table : path, table, or list of them
+        As for ``ingest``; it needs the columns of the right side alone.
+
+    Raises
+    ------
+    StoreError
+        If the formula of the store is not allowed, or damaged.
+    DataError
+        If a column does not exist, or a value is missing, infinite, no level of the fitted
+        formula or outside of its bounds: the message names column, row and value.
+    """
+    if not isinstance(attributes, Mapping) or not {"formula", "features"} <= {*attributes}:
+        raise ConfigError(
+            f"expected the attributes of a store, found {type(attributes).__name__}: "
+            "pass store.attributes"
+        )
+    document = attributes["formula"]
+    names = [name for name in attributes["features"] if name != INTERCEPT]
+    offset = attributes.get("offset")
+    if document is None:
+        design, used = None, [*names, *([offset] if offset else [])]
+        others: list[str] = []
+    else:
+        design = read_design(document, "the store")
+        used = design.terms.columns
+        others = [] if design.terms.offsets or not offset else [offset]
+    if not used:
+        raise DataError(
+            "expected a store with features, found the intercept alone: make it with features"
+        )
+    with tempfile.TemporaryDirectory(prefix="streammc-") as folder:
+        rows = FormulaRows(open_table(table), used, others, Path(folder) / "table")
+        rows.check_kinds(design)
+        faults = Faults()
+        step = block_rows(max(len(names), len(rows.names)))
+        for start, raw in rows.first(faults, drop_missing=False):
+            for low in range(0, raw.shape[1], step):
+                if not faults:
+                    piece = raw[:, low : low + step]
+                    found = _encode(attributes, design, rows, start + low, piece, faults)
+                    if not faults:
+                        yield found
+        faults.refuse(rows.table.locate)
+
+
+def _encode(
+    attributes: Mapping[str, Any],
+    design: Design | None,
+    rows: FormulaRows,
+    start: int,
+    raw: Matrix,
+    faults: Faults,
+) -> NewRows:
+    keep, values = rows.kept(raw)
+    report = RowReport(faults, start, keep)
+    offset = np.zeros(keep.size)
+    if design is None:
+        n_features = len(attributes["features"]) - attributes["intercept"]
+        columns = raw[:n_features]
+    else:
+        columns = design.encode(values, keep.size, report)
+        for name, column in zip(design.names, columns, strict=True):
+            report("undefined results", name, ~np.isfinite(column), column)
+        offset += design.offset(values, report)
+    given = values.get(attributes.get("offset") or "")
+    if isinstance(given, np.ndarray):
+        offset += given
+    X = np.ones((keep.size, len(attributes["features"])))
+    X[:, attributes["intercept"] :] = columns.T
+    table = attributes["standardization"]
+    if table is not None:
+        X = (X - np.asarray(table["mean"])) / np.asarray(table["scale"])
+    return NewRows(start, X, offset)

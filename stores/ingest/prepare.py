@@ -1,0 +1,332 @@
+"""A table that has been looked at once, and how its rows become those of a store."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.errors import ConfigError, DataError
+from streammc.rng import Role, stream
+from streammc.stores.formula.encoded_blocks import FormulaBlocks, doubtful_levels
+from streammc.stores.ingest.columns import INTERCEPT, Columns, choose_columns, text_columns
+from streammc.stores.ingest.faults import Faults
+from streammc.stores.ingest.records import Encoding
+from streammc.stores.ingest.row_options import Options, unscored
+from streammc.stores.ingest.scan import Scan, kept_rows, scan
+from streammc.stores.ingest.shuffle import LEAF_BYTES, shuffled
+from streammc.stores.ingest.table_blocks import TableBlocks
+from streammc.stores.ingest.wide_design import wide_design
+from streammc.stores.memory import LARGEST
+from streammc.stores.rows.row_ids import id_column
+from streammc.stores.sources.csv_source import NotANumberError
+from streammc.stores.sources.tables import Table
+
+Progress = Callable[[int, "int | None", str], None]
+
+_SLICE_BYTES: Final = 8 << 20
+# Of a standard deviation: what float32 may round off, or the table may have lost already.
+_ROUNDING: Final = 1e-6
+_SHOWN: Final = 5
+_UNNAMED_INDEX: Final = re.compile(r"__index_level_[0-9]+__")
+"""What Arrow calls the index of a pandas frame that was sliced or filtered."""
+
+
+class Prepared:
+    """The rows to be stored, after the first pass over the table.
+
+    Parameters
+    ----------
+    table, options
+        What to read, and how.
+    folder
+        An existing directory of ours for temporary files.
+    progress
+        See ``ingest``.
+
+    Raises
+    ------
+    ConfigError, DataError
+        See ``ingest``.
+    """
+
+    def __init__(
+        self, table: Table, options: Options, folder: Path, progress: Progress | None
+    ) -> None:
+        self._table = table
+        self._folder = folder
+        self._progress = progress
+        self.warnings: list[str] = []
+        without = unscored(options, table)
+        self._scored = without is None
+        if without is not None:
+            self.warnings.append(
+                f"{table.sources[0].label} has no response: its rows can be predicted, not scored"
+            )
+            options = without
+        self._options = options
+        self._ids = id_column(table, options, folder, self.warnings)
+        self._formula: FormulaBlocks | None = None
+        self._blocks: TableBlocks | FormulaBlocks
+        if options.formula is not None:
+            self._formula = self._blocks = self._fit(options.formula)
+            self._options = replace(options, intercept=self._formula.design.terms.intercept)
+            self.columns: Columns = self._formula.columns
+            self.warnings += doubtful_levels(self._formula.design)
+        else:
+            self.columns = choose_columns(
+                table,
+                options.response,
+                options.features,
+                options.offset,
+                options.weight,
+                options.intercept,
+                options.trials,
+                None if self._ids is None else self._ids.column,
+            )
+            self._blocks = TableBlocks(table, self.columns.names, folder / "table", ids=self._ids)
+            text = text_columns(table, self.columns)
+            if text:
+                raise self._text(text, "text")
+        self.found = self._scan()
+        self._check()
+        n_features = len(self.columns.features)
+        if options.like is None:  # what is sampled, not what is predicted
+            design = None if self._formula is None else self._formula.design
+            mean, width = self.found.mean[:n_features], len(self.feature_names)
+            self.warnings += wide_design(design, mean, self.found.n_rows, width)
+        mean, scale = np.zeros(n_features), np.ones(n_features)
+        if options.standardize:
+            mean, scale = self.found.mean[:n_features], self.found.sd[:n_features]
+            scale = np.where(scale == 0, 1.0, scale)
+            mean = mean if self._centred else np.zeros(n_features)
+            if self._formula is not None:
+                scale = np.where(self._formula.design.levels_alone, 1.0, scale)
+            if options.like is not None:
+                given = options.like["standardization"]
+                first = int(self._options.intercept)
+                mean, scale = (np.array(given[key][first:]) for key in ("mean", "scale"))
+        self.encoding = Encoding(
+            self.columns,
+            self._options.intercept,
+            options.dtype,
+            self.found.y_dtype,
+            mean,
+            scale,
+            self._id_dtype,
+        )
+
+    @property
+    def _centred(self) -> bool:
+        """Whether means are subtracted: beside a formula's intercept, or as asked for."""
+        # Without an intercept it would change what the columns of a formula span.
+        return self._options.standardize and (self._formula is None or self._options.intercept)
+
+    @property
+    def feature_names(self) -> list[str]:
+        """Names of the columns of ``X``."""
+        return [INTERCEPT] * self._options.intercept + list(self.columns.features)
+
+    def records(self) -> Iterator[NDArray[Any]]:
+        """Yield the rows as records, a few megabytes at a time: the second pass."""
+        rows = self.found.n_rows
+        dtype = self.encoding.dtype
+        parts = self._encoded()
+        if self._options.shuffle:
+            (self._folder / "buckets").mkdir()
+            in_memory = rows * dtype.itemsize <= LEAF_BYTES
+            parts = shuffled(
+                parts,
+                rows,
+                dtype,
+                self._folder / "buckets",
+                stream(int(self._options.seed), 0, Role.SHUFFLE),
+                leaf_bytes=LEAF_BYTES,
+                progress=None if in_memory else lambda done: self._report(done, rows, "shuffle"),
+            )
+        step = max(1, _SLICE_BYTES // dtype.itemsize)
+        done = 0
+        try:
+            for part in parts:
+                for start in range(0, part.size, step):
+                    piece = part[start : start + step]
+                    done += piece.size
+                    if done > rows:
+                        break
+                    yield piece
+                    self._report(done, rows, "write")
+            if done != rows:
+                found = "more" if done > rows else str(done)
+                raise DataError(
+                    f"expected {rows} rows in the second pass, found {found}: try again"
+                )
+        except (DataError, IndexError, ValueError):
+            # A file that changed between the passes may fail anywhere: that is the cause.
+            self._table.check_unchanged()
+            raise
+        self._table.check_unchanged()
+
+    def attributes(self) -> dict[str, Any]:
+        """Return what the group attribute of a store says about its origin."""
+        options = self._options
+        standardization = None
+        if options.standardize:
+            first = [0.0] * options.intercept, [1.0] * options.intercept
+            standardization = {
+                "mean": [*first[0], *self.encoding.mean.tolist()],
+                "scale": [*first[1], *self.encoding.scale.tolist()],
+            }
+        return {
+            "response": self.columns.response,
+            "offset": self.columns.offset,
+            "weight": self.columns.weight,
+            "trials": self.columns.trials,
+            "intercept": options.intercept,
+            "standardization": standardization,
+            "formula": self._formula and self._formula.design.document(),
+            "shuffle_seed": int(options.seed) if options.shuffle else False,
+            "sources": self._table.paths,
+            "n_dropped": self.found.n_dropped,
+            **({} if self._ids is None else {"row_id": self._ids.column}),
+        }
+
+    @property
+    def _id_dtype(self) -> str | None:
+        """Dtype of the row ids; ``None`` where the number of a row is its place in the table."""
+        if self._ids is not None:
+            return self._ids.dtype
+        return "int64" if self._options.shuffle or self.found.n_dropped else None
+
+    def _fit(self, formula: str) -> FormulaBlocks:
+        options = self._options
+        for name in ("response", "features"):
+            if getattr(options, name) is not None:
+                raise ConfigError(f"expected a formula or --{name}, found both: leave out --{name}")
+        if not options.intercept:
+            raise ConfigError("expected the intercept in the formula: write '- 1' to leave it out")
+        return FormulaBlocks(
+            self._table,
+            formula,
+            {"offset": options.offset, "weight": options.weight, "trials": options.trials},
+            drop_missing=options.drop_missing,
+            seed=int(options.seed),
+            spool=self._folder / "table",
+            progress=lambda done: self._report(done, self._table.n_rows, "formula"),
+            fitted=options.like and options.like["formula"],
+            ids=self._ids,
+            scored=self._scored,
+        )
+
+    def _report(self, done: int, total: int | None, phase: str) -> None:
+        if self._progress is not None:
+            self._progress(done, total, phase)
+
+    def _encoded(self) -> Iterator[NDArray[Any]]:
+        for start, values in self._blocks.again():
+            ids = None
+            if self._ids is not None:
+                ids = self._ids.read(start, values.shape[1])
+            elif self._id_dtype is not None:
+                ids = np.arange(start, start + values.shape[1])
+            if self.found.n_dropped:
+                kept = kept_rows(values)
+                values, ids = values[:, kept], None if ids is None else ids[kept]
+            yield self.encoding.encode(values, ids)
+
+    def _scan(self) -> Scan:
+        options, faults = self._options, Faults()
+        try:
+            found = scan(
+                self._blocks.first(faults),
+                self.columns,
+                faults,
+                drop_missing=options.drop_missing,
+                rounding=options.dtype == "float32" and not self._centred,
+                progress=lambda done: self._report(done, self._table.n_rows, "scan"),
+            )
+        except NotANumberError as error:
+            raise self._text(self.columns.names, str(error)) from error
+        faults.refuse(self._table.locate, self.columns.roles)
+        if found.n_rows == 0:
+            lost = f"{found.n_dropped} rows, all with missing values" * bool(found.n_dropped)
+            raise DataError(
+                f"expected at least one row in {self._table.sources[0].label}, "
+                f"found {lost or 'none'}: check the file"
+            )
+        return found
+
+    def _text(self, names: Sequence[str], found: str) -> DataError:
+        """Return the error for text in one of ``names``, having looked where it is."""
+        faults = Faults()
+        self._blocks.find_text(names, faults)
+        try:
+            faults.refuse(self._table.locate, self.columns.roles)
+        except DataError as error:
+            return error
+        return DataError(
+            f"expected numbers in column {names[0]!r} of {self._table.sources[0].label}, found "
+            f"{found}: leave it out with --features, or take it as a factor: "
+            f"--formula 'y ~ C({names[0]})'"
+        )
+
+    def _check(self) -> None:
+        """Refuse what cannot be represented; collect warnings."""
+        found, options = self.found, self._options
+        hidden = self._table.hidden - set(self.columns.names)
+        unused = [name for name in hidden if not _UNNAMED_INDEX.fullmatch(name)]
+        if unused:
+            shown = ", ".join(map(repr, sorted(unused)))
+            self.warnings.append(f"not used, as an index: column {shown}")
+        if found.n_dropped:
+            self.warnings.append(f"rows with missing values that were left out: {found.n_dropped}")
+        for name, what in ((self.columns.weight, "weight"), (self.columns.trials, "count")):
+            index = self.columns.index(name)
+            if index is not None and found.maximum[index] == 0:
+                raise DataError(
+                    f"expected a positive {what} in {name!r}, found only 0"
+                    ": check the column, or leave it out"
+                )
+        # Scaled, or refused below where float32 cannot hold them.
+        keeps = options.dtype == "float64" and not options.standardize
+        scaled = 0 if keeps else len(self.columns.features)
+        for name in self.columns.names[scaled:]:
+            index = self.columns.names.index(name)
+            size = max(-found.minimum[index], found.maximum[index])
+            if size > LARGEST:
+                advice = "--standardize" if name in self.columns.features else "another unit"
+                raise DataError(
+                    f"expected numbers of at most {LARGEST:g} in size in column {name!r}, found "
+                    f"{size:g}: use {advice}"
+                )
+        constant: list[str] = []
+        for index, name in enumerate(self.columns.features):
+            low, high, sd = found.minimum[index], found.maximum[index], found.sd[index]
+            with np.errstate(over="ignore"):
+                span = high - low
+            if options.standardize and not np.isfinite([span, found.mean[index], sd]).all():
+                raise DataError(
+                    f"expected the range of column {name!r} within float64, found {low:g} to "
+                    f"{high:g}: rescale it, or leave it out with --features"
+                )
+            rounding = found.rounding[index]
+            if not np.isfinite(rounding) or rounding > _ROUNDING * sd > 0:
+                raise DataError(
+                    f"expected column {name!r} to fit into float32, found values up to "
+                    f"{max(-low, high):g} with sd {sd:g}, of which rounding takes {rounding:.1g}: "
+                    "use --dtype float64, or --standardize"
+                )
+            if sd == 0 and (options.intercept or self._centred or low == 0):
+                constant.append(f"column {name!r} is constant ({low:g})")
+            elif sd and 2.0**-53 * max(-low, high) > _ROUNDING * sd:
+                self.warnings.append(
+                    f"column {name!r} has sd {sd:.3g} around {found.mean[index]:.6g}: "
+                    "float64 holds few digits of its variation; subtract a constant before"
+                )
+        more = f" ({len(constant) - _SHOWN} more such columns)" if len(constant) > _SHOWN else ""
+        for line in constant[:_SHOWN]:
+            self.warnings.append(f"{line}: only the prior informs its coefficient{more}")

@@ -1,0 +1,82 @@
+"""Rows as fixed-length records, standardised and in the types of the store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.protocols import Matrix, Vector
+from streammc.stores.format.layout import ROW_ID
+from streammc.stores.ingest.columns import Columns
+from streammc.stores.rows.row_weights import proportions
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How a block of a table becomes records.
+
+    The record has the fields ``X`` (q,) and, where there are such columns, ``y``,
+    ``offset`` and ``weight``; with trials ``y`` is the proportion of successes and the
+    weight is times the trials. The last field is ``row_id``, where ids are stored.
+    """
+
+    columns: Columns
+    intercept: bool
+    x_dtype: str
+    y_dtype: str | None
+    mean: Vector
+    """(number of features,) subtracted; zeros without standardisation."""
+    scale: Vector
+    """(number of features,) divided by; ones without standardisation."""
+    id_dtype: str | None = None
+    """Dtype of the row ids, ``int64`` or ``S`` and a length; ``None``: none are stored."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of a record."""
+        width = len(self.columns.features) + self.intercept
+        fields: list[tuple[Any, ...]] = [("X", self.x_dtype, (width,))]
+        for name, column, dtype in (
+            ("y", self.columns.response, self.y_dtype),
+            ("offset", self.columns.offset, "float64"),
+            ("weight", self.columns.weight or self.columns.trials, "float64"),
+        ):
+            if column is not None:
+                fields.append((name, dtype))
+        if self.id_dtype is not None:
+            fields.append((ROW_ID, self.id_dtype))
+        return np.dtype(fields)
+
+    def encode(self, values: Matrix, ids: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Return the records (m,) of a block ``values`` (c, m): X = (x - mean) / scale.
+
+        ``ids`` (m,): the row ids, where they are stored.
+        """
+        records = np.empty(values.shape[1], self.dtype)
+        X = records["X"]
+        if self.intercept:
+            X[:, 0] = 1
+        for index in range(len(self.columns.features)):
+            X[:, index + self.intercept] = (values[index] - self.mean[index]) / self.scale[index]
+        for name, column in (
+            ("y", self.columns.response),
+            ("offset", self.columns.offset),
+            ("weight", self.columns.weight),
+        ):
+            position = self.columns.index(column)
+            if position is not None:
+                records[name] = values[position]
+        trials = self.columns.index(self.columns.trials)
+        if trials is not None:
+            records["y"] = proportions(
+                values[self.columns.index(self.columns.response)], values[trials]
+            )
+            records["weight"] = values[trials]
+            if self.columns.weight is not None:
+                records["weight"] *= values[self.columns.index(self.columns.weight)]
+        if self.id_dtype is not None:
+            records[ROW_ID] = ids
+        return records

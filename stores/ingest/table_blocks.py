@@ -1,0 +1,132 @@
+"""The chosen columns of a table as float64 blocks of a fixed number of rows.
+
+Blocks do not depend on how a file was cut into record batches, so the same rows
+give the same store, bit for bit, from CSV, Parquet or memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.protocols import Matrix
+from streammc.stores.ingest.exact_values import LIMIT, Coder, find_text, to_float64
+from streammc.stores.ingest.faults import Faults
+from streammc.stores.rows.row_ids import IdColumn
+from streammc.stores.sources.tables import Table
+
+_BLOCK_BYTES: Final = 12 << 20
+
+
+def block_rows(n_columns: int) -> int:
+    """Return rows per block: 12 MB of float64, at least 16 and at most 262,144 rows."""
+    return max(16, min(1 << 18, _BLOCK_BYTES // (8 * max(1, n_columns))))
+
+
+def raw_bytes(values: NDArray[Any]) -> Any:
+    """Return the bytes of an array, without a copy where it is contiguous."""
+    return np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+
+
+class TableBlocks:
+    """A table as ``(first row, (c, m) float64)``, each array valid until the next.
+
+    Parameters
+    ----------
+    table
+        Where the rows are.
+    names
+        The c columns, in this order.
+    spool
+        A file for the copy that :meth:`again` reads, where the table asks for one.
+    coders
+        The columns of text, which become codes.
+    ids
+        Keeps the row ids in the first pass.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        names: Sequence[str],
+        spool: Path,
+        coders: Mapping[str, Coder] | None = None,
+        ids: IdColumn | None = None,
+    ) -> None:
+        self._table = table
+        self._names = list(names)
+        self._rows = block_rows(len(names))
+        self._coders = coders or {}
+        self._ids = ids
+        self._spool = spool if table.spool else None
+
+    def first(self, faults: Faults) -> Iterator[tuple[int, Matrix]]:
+        """Read the table: NaN where a value is missing, ``faults`` for what is not exact."""
+        if self._spool is None:
+            yield from self._read(faults, self._ids)
+            return
+        with open(self._spool, "wb", buffering=0) as copy:
+            for start, values in self._read(faults, self._ids):
+                view = memoryview(raw_bytes(values))
+                while view:
+                    view = view[copy.write(view) :]
+                yield start, values
+
+    def again(self) -> Iterator[tuple[int, Matrix]]:
+        """Read the same blocks after :meth:`first` came to its end."""
+        if self._spool is None:
+            yield from self._read(Faults())
+            return
+        columns = len(self._names)
+        start = 0
+        with open(self._spool, "rb", buffering=0) as copy:
+            buffer = np.empty(columns * self._rows)
+            while count := copy.readinto(memoryview(raw_bytes(buffer))):
+                rows = count // (8 * columns)
+                yield start, buffer[: columns * rows].reshape(columns, rows)
+                start += rows
+
+    def find_text(self, names: Sequence[str], faults: Faults) -> None:
+        """Read the table once more, to find what in ``names`` is not written as a number."""
+        start = 0
+        for batch in self._table.batches(names, self._rows, text=True):
+            for index, name in enumerate(names):
+                boolean = name in self._table.booleans
+                find_text(batch.column(index), name, start, faults, boolean=boolean)
+            start += batch.num_rows
+
+    def _read(self, faults: Faults, ids: IdColumn | None = None) -> Iterator[tuple[int, Matrix]]:
+        buffer = np.empty((len(self._names), self._rows))
+        start, filled = 0, 0
+        names, as_text = self._names, frozenset(self._coders)
+        if ids is not None:
+            names, as_text = [*names, ids.column], as_text | {ids.column}
+        for batch in self._table.batches(names, self._rows, text=as_text):
+            done = 0
+            if ids is not None:
+                ids.add(batch.column(len(names) - 1), start + filled, faults)
+            while done < batch.num_rows:
+                step = min(batch.num_rows - done, self._rows - filled)
+                for index, name in enumerate(self._names):
+                    into = buffer[index, filled : filled + step]
+                    array = batch.column(index).slice(done, step)
+                    if name in self._coders:
+                        into[:] = self._coders[name].codes(array)
+                        continue
+                    into[:] = to_float64(array, name, start + filled, faults)
+                    if name in self._table.integers:
+                        # 2**53 itself may be an odd neighbour that was rounded.
+                        bad = (np.abs(into) >= LIMIT) & np.isfinite(into)
+                        faults.add("large integers", name, start + filled, bad, into)
+                done += step
+                filled += step
+                if filled == self._rows:
+                    yield start, buffer
+                    start += filled
+                    filled = 0
+        if filled:
+            yield start, buffer[:, :filled]

@@ -1,0 +1,72 @@
+"""The warning about a design of thousands of columns, such as of a factor of many levels."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from streammc.likelihood.pass_cost import pass_cost, seconds_text
+from streammc.numerics.threads import available_threads
+from streammc.protocols import Vector
+from streammc.stores.formula.fitted import Design, is_factor
+from streammc.stores.formula.nodes import label
+
+MANY_COLUMNS: Final = 1000
+"""Columns from which on a design is warned of."""
+_FEW_ROWS: Final = 10
+
+
+def wide_design(design: Design | None, mean: Vector, n_rows: int, n_features: int) -> list[str]:
+    """Return a line where sampling would be slow, for the columns are too many.
+
+    Parameters
+    ----------
+    design
+        The formula with its levels; ``None`` where there is none.
+    mean
+        (c,) means of the columns before they are standardised, without the intercept: of a
+        level its share of the rows.
+    n_rows, n_features
+        Of the store.
+    """
+    if n_features < MANY_COLUMNS:
+        return []
+    threads = available_threads()
+    cost = pass_cost(n_rows, n_features, threads=threads)
+    found = "" if design is None else _levels(design, mean, n_rows)
+    advice = "leave out those that matter least"
+    if found:
+        advice = "merge rare levels into one before the ingest, or leave the column out"
+    return [
+        f"the design has {n_features:,} columns{found}: the Hessian of a full pass is "
+        f"{n_features:,} x {n_features:,} numbers ({8e-6 * n_features**2:,.0f} MB, several times "
+        f"per thread), a pass with one linear predictor takes about "
+        f"{seconds_text(cost.pass_seconds)} on {threads} threads, and what comes before the first "
+        f"draw about {seconds_text(cost.seconds)} and {cost.memory_bytes / 1e9:.2g} GB of memory; "
+        f"{advice}"
+    ]
+
+
+def _levels(design: Design, mean: Vector, n_rows: int) -> str:
+    """Return the factor of most levels, and how few rows its rarest levels have."""
+    names = [column for column in design.columns if column.fields]
+    counts: dict[str, list[int]] = {}
+    for column, share in zip(names, mean, strict=True):
+        ((node, _), *others) = column.fields
+        if not others and column.scale == 1 and is_factor(node, design.kinds):
+            counts.setdefault(label(node), []).append(round(float(share) * n_rows))
+    if not counts:
+        return ""
+    name = max(counts, key=lambda factor: len(counts[factor]))
+    levels = len(design.states[name]["levels"])
+    rows = np.array(counts[name])
+    if len(rows) == levels - 1:
+        rows = np.append(rows, n_rows - rows.sum())
+    few = int((rows < _FEW_ROWS).sum())
+    least = int(rows.min())
+    return (
+        f", of which {name} has {levels:,} levels, the rarest of {least:,} "
+        f"row{'s' * (least != 1)}, {few:,} of fewer than {_FEW_ROWS} rows (the prior decides "
+        "about those)"
+    )

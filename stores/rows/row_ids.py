@@ -1,0 +1,252 @@
+"""Row ids: integers or texts by which predictions are joined with the table they came from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.errors import DataError
+from streammc.stores.format.layout import MAX_ID_BYTES, ROW_ID
+from streammc.stores.ingest.columns import require_column
+from streammc.stores.ingest.faults import Faults
+from streammc.stores.sources.tables import Table
+
+if TYPE_CHECKING:
+    from streammc.stores.ingest.row_options import Options
+
+_INTEGER: Final = r"^(0|-?[1-9][0-9]{0,17})$"
+"""A whole number of at most 18 digits in the one way to write it: nothing is lost as int64."""
+_EXACT: Final = 2.0**53
+
+
+class IdColumn:
+    """Ids of the rows of a table: copied to disk in the first pass, read back in the second.
+
+    A column of a CSV file is kept as it is written, and becomes integers where every value
+    is written as one.
+
+    Parameters
+    ----------
+    table
+        Where the rows are.
+    column
+        The column of the ids.
+    folder
+        An existing directory of ours.
+
+    Raises
+    ------
+    DataError
+        If the column does not exist, or holds neither integers nor text.
+    """
+
+    def __init__(self, table: Table, column: str, folder: Path) -> None:
+        from streammc.stores.sources.csv_source import CsvSource
+
+        require_column(table, column, "row id")
+        self.column = column
+        self.as_written = isinstance(table.sources[0], CsvSource)
+        kinds = {_kind(type_) for type_ in table.types_of(column)}
+        if not self.as_written and (len(kinds) > 1 or "other" in kinds):
+            found = ", ".join(dict.fromkeys(map(str, table.types_of(column))))
+            raise DataError(
+                f"expected integers or text as row ids in column {column!r} of "
+                f"{table.sources[0].label}, found {found}: convert it, or name another column"
+            )
+        self._text = self.as_written or kinds == {"text"}
+        self._all_integers = column in table.integers
+        self._files = folder / "row-ids", folder / "row-id-lengths"
+        self._width = 1
+        self._at = 0
+
+    def add(self, array: Any, start: int, faults: Faults) -> None:
+        """Keep the ids of the next rows, number ``start`` and up; record what cannot be one."""
+        if not self._text:
+            _append(self._files[0], integers(array, self.column, start, faults))
+            return
+        lengths, content = texts(array, self.column, start, faults)
+        if self._all_integers:
+            self._all_integers = _written_as_integers(array)
+        self._width = max(self._width, int(lengths.max(initial=0)))
+        _append(self._files[0], content)
+        _append(self._files[1], lengths)
+
+    @property
+    def dtype(self) -> str:
+        """Dtype of the ids once all were added: ``int64``, or ``S`` and their most bytes."""
+        return "int64" if self._all_integers or not self._text else f"S{self._width}"
+
+    def read(self, start: int, count: int) -> NDArray[Any]:
+        """Return the ids of some rows (count,); blocks are read in order, from row 0 on."""
+        if not self._text:
+            return np.fromfile(self._files[0], np.int64, count, offset=8 * start)
+        lengths = np.fromfile(self._files[1], np.int32, count, offset=4 * start)
+        self._at = 0 if start == 0 else self._at
+        size = int(lengths.sum(dtype=np.int64))
+        content = np.fromfile(self._files[0], np.uint8, size, offset=self._at)
+        self._at += size
+        found = fixed_width(lengths, content, self._width)
+        return found.astype(np.int64) if self._all_integers else found
+
+
+def id_column(table: Table, options: Options, folder: Path, messages: list[str]) -> IdColumn | None:
+    """Return the column of the row ids: as asked for, or that of the store to be like.
+
+    Where the table lacks the latter, ``messages`` gets a line.
+    """
+    name = options.row_id
+    if name is None and options.like is not None:
+        name = options.like.get(ROW_ID)
+        if name is not None and name not in table:
+            messages.append(
+                f"no column {name!r}, the row id of the store given to --like: the ids are "
+                "positions in the table"
+            )
+            name = None
+    return None if name is None else IdColumn(table, name, folder)
+
+
+def in_memory(values: Any, n_rows: int) -> NDArray[Any]:
+    """Return the ids of arrays: (n,) int64, or UTF-8 texts as bytes of one width.
+
+    Raises
+    ------
+    DataError
+        If they are neither integers nor text, or of another number, or one is missing.
+    """
+    import pyarrow as pa
+
+    given = np.asarray(values)
+    if given.shape != (n_rows,):
+        raise DataError(
+            f"expected {n_rows} values of row_id, as X has, found shape {given.shape}"
+            ": pass one id per row"
+        )
+    faults, locate = Faults(), "row {} of the arrays, counted from 0".format
+    if given.dtype.kind not in "iufU":
+        given = given.astype(object)
+    try:
+        array = pa.array(given, from_pandas=True)
+    except (ValueError, TypeError, OverflowError):
+        raise DataError(
+            f"expected integers or text as row_id, found {type(given[0]).__name__}: convert it"
+        ) from None
+    found = _converted(array, faults, locate)
+    if found is None:
+        raise DataError(f"expected integers or text as row_id, found {array.type}: convert it")
+    return found
+
+
+def _converted(array: Any, faults: Faults, locate: Callable[[int], str]) -> NDArray[Any] | None:
+    kind = _kind(array.type)
+    if kind == "other":
+        return None
+    if kind == "number":
+        numbers = integers(array, "row_id", 0, faults)
+        faults.refuse(locate)
+        return numbers
+    lengths, content = texts(array, "row_id", 0, faults)
+    faults.refuse(locate)
+    return fixed_width(lengths, content, max(1, int(lengths.max(initial=0))))
+
+
+def integers(array: Any, column: str, start: int, faults: Faults) -> NDArray[np.int64]:
+    """Return an Arrow array of numbers as int64; record what is missing or would change."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    array = _plain(array)
+    _add_missing(array, column, start, faults)
+    array = pc.fill_null(array, 0)
+    if pa.types.is_floating(array.type):
+        values = array.to_numpy(zero_copy_only=False).astype(np.float64)
+        bad = ~((np.rint(values) == values) & (np.abs(values) <= _EXACT))
+        values[bad] = 0.0
+    else:
+        values = array.to_numpy(zero_copy_only=False)
+        bad = values > np.uint64(2**63 - 1) if values.dtype == np.uint64 else np.zeros(1, bool)
+    faults.add("unusable row ids", column, start, bad, array)
+    whole: NDArray[np.int64] = values.astype(np.int64)
+    return whole
+
+
+def texts(
+    array: Any, column: str, start: int, faults: Faults
+) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+    """Return the lengths in bytes (m,) of an Arrow array of texts, and all bytes in a row."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    array = _plain(array)
+    _add_missing(array, column, start, faults)
+    try:
+        array = array.cast(pa.large_string())
+    except pa.ArrowInvalid as error:
+        raise DataError(
+            f"expected row ids in UTF-8 in column {column!r}, found other bytes: correct the file"
+        ) from error
+    array = pc.fill_null(array, "")
+    offsets, content = array.buffers()[1:]
+    ends = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
+    lengths = np.diff(ends)
+    if content is None:
+        return lengths.astype(np.int32), np.empty(0, np.uint8)
+    found = np.frombuffer(content, np.uint8)[ends[0] : ends[-1]]
+    # Bytes of one width are padded with NUL.
+    bad = lengths > MAX_ID_BYTES
+    if not found.all():
+        bad = bad | pc.match_substring(array, "\0").to_numpy(zero_copy_only=False)
+    faults.add("unusable row ids", column, start, bad, array)
+    return lengths.astype(np.int32), found
+
+
+def fixed_width(
+    lengths: NDArray[np.int32], content: NDArray[np.uint8], width: int
+) -> NDArray[np.bytes_]:
+    """Return texts (m,) as bytes of one width, padded with NUL."""
+    padded = np.zeros((len(lengths), width), np.uint8)
+    padded[np.arange(width) < lengths[:, None]] = content
+    return padded.reshape(-1).view(f"S{width}")
+
+
+def _kind(type_: Any) -> str:
+    import pyarrow as pa
+
+    from streammc.stores.ingest.exact_values import kind
+
+    inner = type_.value_type if pa.types.is_dictionary(type_) else type_
+    if pa.types.is_integer(inner) or pa.types.is_floating(inner):
+        return "number"
+    return "text" if kind(inner) == "text" else "other"
+
+
+def _plain(array: Any) -> Any:
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    return array.cast(pa.string()) if pa.types.is_string_view(array.type) else array
+
+
+def _add_missing(array: Any, column: str, start: int, faults: Faults) -> None:
+    if array.null_count:
+        missing = array.is_null().to_numpy(zero_copy_only=False)
+        faults.add("missing row ids", column, start, missing, array)
+
+
+def _written_as_integers(array: Any) -> bool:
+    import pyarrow.compute as pc
+
+    found = pc.all(pc.match_substring_regex(_plain(array), _INTEGER)).as_py()
+    return found is not False
+
+
+def _append(path: Path, values: NDArray[Any]) -> None:
+    with open(path, "ab", buffering=0) as file:
+        view = memoryview(np.ascontiguousarray(values).view(np.uint8).data)
+        while view:
+            view = view[file.write(view) :]

@@ -1,0 +1,84 @@
+"""How often a row counts: weights, and binomial trials, which are weights.
+
+A row of weight w has the likelihood of its response to the power w. ``C`` successes in
+``N`` trials have, up to the constant ``log C(N, C)``, the log-likelihood
+
+    N [(C/N) log p + (1 - C/N) log(1 - p)]:
+
+that of the proportion ``C/N``, ``N`` times. So trials need no array of their own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.errors import ConfigError, DataError
+from streammc.protocols import Vector
+from streammc.stores.ingest.faults import Faults
+
+MAX_WEIGHT: Final = 2.0**53
+"""Above it float64 does not count, and sums over rows would lose all others."""
+
+
+def find_weight_faults(faults: Faults, column: str, start: int, weight: Vector) -> None:
+    """Record weights (m,) that are negative or too large; NaN and infinity are left."""
+    with np.errstate(invalid="ignore"):
+        faults.add("negative weights", column, start, weight < 0, weight)
+        huge = (weight > MAX_WEIGHT) & np.isfinite(weight)
+    faults.add("huge weights", column, start, huge, weight)
+
+
+def find_trial_faults(
+    faults: Faults, names: tuple[str, str], start: int, successes: Vector, trials: Vector
+) -> None:
+    """Record what are no whole numbers of successes and trials, or too many successes.
+
+    Parameters
+    ----------
+    names
+        Of the columns of successes and of trials.
+    start
+        Number of the first row.
+    successes, trials
+        (m,); what is not finite is left.
+    """
+    finite = np.isfinite(successes) & np.isfinite(trials)
+    whole = finite.copy()
+    for name, values in zip(names, (successes, trials), strict=True):
+        bad = finite & ((values < 0) | (values != np.rint(values)))
+        faults.add("fractions or negative numbers", name, start, bad, values)
+        whole &= ~bad
+    bad = whole & (successes > trials)
+    if bad.any():
+        pairs = [f"{c:.0f} of {n:.0f}" for c, n in zip(successes, trials, strict=True)]
+        faults.add("more successes than trials", names[0], start, bad, pairs)
+
+
+def proportions(successes: Vector, trials: Vector) -> Vector:
+    """Return ``successes / trials`` (m,), 0 where there are no trials."""
+    some = trials > 0
+    result: Vector = np.where(some, successes / np.where(some, trials, 1.0), 0.0)
+    return result
+
+
+def weighted(
+    y: NDArray[Any], offset: Vector, weight: Vector, trials: Vector
+) -> tuple[NDArray[Any], Vector, Vector]:
+    """Check weights and trials; return the response, the offset and what a row counts."""
+    faults = Faults()
+    find_weight_faults(faults, "weight", 0, weight)
+    if trials.size:
+        if not y.size:
+            raise ConfigError("expected the successes as y with trials, found no y: pass y")
+        find_trial_faults(faults, ("y", "trials"), 0, y, trials)
+    faults.refuse(lambda row: f"row {row} of the arrays, counted from 0")
+    if trials.size:
+        y, weight = proportions(y, trials), trials * weight if weight.size else trials
+        find_weight_faults(faults, "trials", 0, weight)
+        faults.refuse(lambda row: f"row {row} of the arrays, counted from 0")
+    if weight.size and not weight.any():
+        raise DataError("expected a positive weight in some row, found only 0: check the weights")
+    return y, offset, weight

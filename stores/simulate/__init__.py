@@ -1,0 +1,1 @@
+"""Simulated stores with known parameters."""

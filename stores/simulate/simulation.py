@@ -1,0 +1,227 @@
+"""Stores with a known truth, of any size, in bounded memory.
+
+The first feature is an intercept of ones, the others are independent standard
+normals. With ``theta`` drawn once,
+
+    logistic   y_i ~ Bernoulli(1 / (1 + exp(-x_i . theta)))
+    probit     y_i ~ Bernoulli(Phi(x_i . theta))
+    poisson    y_i ~ Poisson(exp(x_i . theta))
+    negative-binomial   y_i ~ Poisson(exp(x_i . theta) Gamma(phi, mean 1)), phi = 2
+    gaussian   y_i ~ Normal(x_i . theta, sigma), sigma = 0.5
+    student-t  y_i ~ x_i . theta + sigma StudentT(nu), sigma = 0.5, nu = 4
+    network    y_i ~ Bernoulli of a network of sigmoids, 8 and 4 hidden units
+
+A Gaussian process has no intercept, and at most 2,048 rows, since each depends on those before it:
+
+    gaussian-process   y ~ Normal(0, K + sigma_n^2 I), theta (logarithms) drawn from the default
+                       priors, columns normal with the mean length scale as sd
+
+A mixture has columns alone, no intercept and no response:
+
+    mixture-tied   x_i ~ (Normal(theta1, s) + Normal(theta1 + theta2, s)) / 2, theta = (0, 1),
+                   variance s = 2
+    mixture        x_i ~ sum_k Normal(mu_k, 1) / 3, three means in dim columns
+
+Every 65,536 rows, fewer where there are more than 64 columns, have their own stream of
+random numbers, so that row ``i`` depends on the kind, ``dim``, the seed, the intercept
+and ``i`` alone: not on ``n_rows``, the chunks or the threads.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.errors import ConfigError
+from streammc.numerics.threads import available_threads
+from streammc.protocols import Matrix, Vector
+from streammc.rng import Role, stream
+from streammc.stores.format.conversion import page_aligned
+from streammc.stores.format.layout import MAX_FEATURES, MAX_ROWS, ROW_MULTIPLE, choose_chunk_rows
+from streammc.stores.format.writer import StoreWriter
+from streammc.stores.full_pass.workers import in_threads
+from streammc.stores.simulate.simulation_kinds import KINDS, Kind
+
+_STREAM_ROWS: Final = 65_536
+_STREAM_VALUES: Final = 1 << 22
+"""Most values of a stream: 16 MB."""
+_BUFFER_BYTES: Final = 512 << 20
+"""Most bytes in the buffers of all threads, unless one thread needs more."""
+
+
+def simulate(
+    kind: str,
+    path: str | os.PathLike[str],
+    rows: int,
+    dim: int,
+    seed: int,
+    chunk_rows: int | None = None,
+    dtype: str = "float32",
+    progress: Callable[[int, int], None] | None = None,
+    *,
+    intercept: float | None = None,
+    threads: int | None = None,
+    overwrite: bool = False,
+) -> dict[str, Any]:
+    """Write a simulated store; return its ``simulation`` attribute.
+
+    Parameters
+    ----------
+    kind
+        ``logistic``, ``probit``, ``poisson``, ``negative-binomial``, ``gaussian``,
+        ``student-t``, ``network``, ``gaussian-process``, ``mixture`` or ``mixture-tied``.
+    path
+        The new store.
+    rows, dim
+        Rows and columns, the intercept included; ``mixture-tied`` has one column.
+    seed
+        Seed in ``[0, 2**64)``.
+    chunk_rows
+        Rows per chunk; by default about 8 MB of ``X`` in whole streams.
+    dtype
+        How ``X`` is stored.
+    progress
+        Called with (rows written, rows in all).
+    intercept
+        The true coefficient of the column of ones, from -30 to 30 (12 for counts);
+        the kind's own by default. At ``logistic`` -14.5 a response of 1 is an event
+        in two million rows.
+    threads
+        Threads that make and write chunks; by default two more than cores.
+    overwrite
+        Replace a store at ``path``.
+
+    Returns
+    -------
+    dict
+        ``kind``, ``seed``, the true ``theta``, ``scales`` where there are some, and the
+        ``model`` with its ``options`` where its name is another; also kept in the store.
+
+    Raises
+    ------
+    ConfigError
+        If an argument is out of range.
+    IdentityError, OutputError, StorageIOError
+        As :class:`streammc.stores.StoreWriter`.
+    """
+    if kind not in KINDS:
+        raise ConfigError(f"unknown kind {kind!r}: choose one of {', '.join(sorted(KINDS))}")
+    family = KINDS[kind]
+    if threads is None:
+        threads = available_threads() + 2  # some wait for the disk
+    for name, value, low, high in (
+        ("rows", rows, 1, family.most_rows or MAX_ROWS),
+        ("dim", dim, 1, MAX_FEATURES),
+        ("seed", seed, 0, 2**64 - 1),
+        ("threads", threads, 1, 2**16),
+    ):
+        if type(value) is not int or not low <= value <= high:
+            raise ConfigError(
+                f"expected {name} between {low} and {high}, found {value!r}: give one in this range"
+            )
+    theta = family.truth(dim, stream(seed, 0, Role.SIMULATE), intercept)
+    record: dict[str, Any] = {"kind": kind, "seed": seed, "theta": theta.tolist()}
+    record |= family.facts(dim)
+    features = [f"x{column}" for column in range(1, dim + 1)]
+    if family.ones:
+        features = ["Intercept", *features[:-1]]
+    with StoreWriter(
+        path,
+        features=features,
+        dtype=dtype,
+        y_dtype=family.y_dtype,
+        chunk_rows=_chunk_rows(dim, dtype, rows) if chunk_rows is None else chunk_rows,
+        n_rows=rows,
+        overwrite=overwrite,
+    ) as writer:
+        source = _Source(family, theta, dim, seed)
+        _write(source, writer, rows, dtype, threads, progress)
+        has_response = family.y_dtype is not None
+        described = {"response": "y", "intercept": family.ones} if has_response else {}
+        writer.commit({**described, "simulation": record})
+    return record
+
+
+def _stream_rows(dim: int) -> int:
+    """Return the rows of one stream: a power of two, at most 16 MB unless it is a page."""
+    most = max(ROW_MULTIPLE, _STREAM_VALUES // dim)
+    return min(_STREAM_ROWS, 1 << (most.bit_length() - 1))
+
+
+def _chunk_rows(dim: int, dtype: str, rows: int) -> int:
+    """Return the default rows of a chunk: whole streams, or a power of two of rows."""
+    wanted = choose_chunk_rows(dim * np.dtype(dtype).itemsize, rows)
+    if wanted < _STREAM_ROWS:
+        return 1 << (wanted - 1).bit_length()
+    return -(-wanted // _STREAM_ROWS) * _STREAM_ROWS
+
+
+def _write(
+    source: _Source,
+    writer: StoreWriter,
+    rows: int,
+    dtype: str,
+    threads: int,
+    progress: Callable[[int, int], None] | None,
+) -> None:
+    """Make and write all rows, in each thread some whole chunks that cover a stream."""
+    dim, size = source.dim, writer.chunk_rows
+    step = size * -(-source.stream_rows // size)
+    own = threading.local()
+    threads = max(1, min(threads, _BUFFER_BYTES // (step * dim * np.dtype(dtype).itemsize)))
+    done = 0
+
+    def make(start: int) -> int:
+        if not hasattr(own, "X"):
+            # One buffer for all chunks of a thread: new pages cost as much as writing them.
+            length = min(step, rows)
+            own.X = page_aligned((length, dim), dtype)
+            own.y = None
+            if source.family.y_dtype is not None:
+                own.y = page_aligned((length,), source.family.y_dtype)
+        stop = min(start + step, rows)
+        X, y = own.X[: stop - start], None if own.y is None else own.y[: stop - start]
+        source.fill(start, X, y)
+        for low in range(0, stop - start, size):
+            part = None if y is None else y[low : low + size]
+            writer.put_chunk((start + low) // size, X[low : low + size], part)
+        return stop - start
+
+    def count(written: int) -> None:
+        nonlocal done
+        done += written
+        if progress is not None:
+            progress(done, rows)
+
+    in_threads(make, range(0, rows, step), threads, count)
+
+
+class _Source:
+    """The rows of a simulation, from any place on."""
+
+    def __init__(self, family: Kind, theta: Vector, dim: int, seed: int) -> None:
+        self.family = family
+        self.theta = theta
+        self.dim = dim
+        self.stream_rows = family.most_rows or _stream_rows(dim)
+        self._seed = seed
+
+    def fill(self, start: int, X: Matrix, y: NDArray[Any] | None) -> None:
+        """Set the rows from ``start`` on; the response sees ``X`` as it is stored."""
+        size, stop = self.stream_rows, start + len(X)
+        for block in range(start // size, -(-stop // size)):
+            low, high = max(start, block * size), min(stop, (block + 1) * size)
+            part = X[low - start : high - start]
+            in_place = high - low == size and X.dtype == np.float32
+            Z: Any = part if in_place else np.empty((size, self.dim), np.float32)
+            rng = stream(self._seed, block + 1, Role.SIMULATE)
+            response = self.family.draw(self.theta, Z, rng)
+            if not in_place:
+                part[...] = Z[low - block * size : high - block * size]
+            if y is not None and response is not None:
+                y[low - start : high - start] = response[low - block * size : high - block * size]

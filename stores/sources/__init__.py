@@ -1,0 +1,1 @@
+"""Tables that can be ingested, as Arrow record batches: CSV, Parquet, Arrow, arrays."""

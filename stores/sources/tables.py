@@ -1,0 +1,320 @@
+"""What can be ingested, as one table of record batches that can be read more than once."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from streammc.errors import (
+    AccessError,
+    ConfigError,
+    DataError,
+    MissingError,
+    StorageIOError,
+    StreammcError,
+)
+from streammc.stores.format.objects import local_path
+from streammc.trace.file_stamp import FileStamp, file_stamp, stamp_difference
+from streammc.trace.kinds import STORE, found_at, with_article
+
+_FOREIGN: Final = {
+    b"PK\x03\x04": "a zip archive or spreadsheet",
+    b"\x89HDF": "an HDF5 file",
+    b"FEA1": "a Feather file of version 1",
+    b"\x93NUM": "a NumPy file",
+    b"7z\xbc\xaf": "a 7z archive",
+    b"\xfd7zX": "an xz archive",
+    b"ORC": "an ORC file",
+    b"SQLi": "an SQLite file",
+}
+
+
+class Source(Protocol):
+    """One file, or one table in memory."""
+
+    label: str
+    """For messages: the path in quotes."""
+    path: str | None
+    """As it was given; ``None`` for a table in memory."""
+    names: tuple[str, ...]
+    types: tuple[Any, ...]
+    """The Arrow type of each column."""
+    hidden: frozenset[str]
+    """Columns that are no features unless asked for: an index."""
+    integers: frozenset[str]
+    """Columns of integers that are read as float64."""
+    booleans: frozenset[str]
+    """Columns of text that stands for truth values."""
+    n_rows: int | None
+    """Where it is known without reading."""
+    spool: bool
+    """Keep a copy of what was read: a second pass is slow or impossible."""
+
+    def batches(
+        self, columns: Sequence[str], rows: int, *, text: bool | frozenset[str] = False
+    ) -> Iterator[Any]:
+        """Yield record batches with ``columns`` in this order, of about ``rows`` rows.
+
+        ``text``: all columns as they are written, or those of these names.
+        """
+
+
+class Table:
+    """Sources with the same columns, one after the other.
+
+    Parameters
+    ----------
+    sources
+        At least one.
+
+    Raises
+    ------
+    DataError
+        If a source has other columns than the first, or a name twice.
+    """
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self.sources = tuple(sources)
+        first = self.sources[0]
+        self.names = first.names
+        for source in self.sources:
+            _check_names(source, first)
+        self._types = [dict(zip(source.names, source.types, strict=True)) for source in sources]
+        self.hidden = frozenset[str]().union(*(source.hidden for source in self.sources))
+        self.integers = frozenset[str]().union(*(source.integers for source in self.sources))
+        self.booleans = frozenset[str]().union(*(source.booleans for source in self.sources))
+        self.spool = any(source.spool for source in self.sources)
+        rows = [source.n_rows for source in self.sources]
+        self.n_rows = None if None in rows else sum(row or 0 for row in rows)
+        self._starts: list[int] = []
+        self._stamps = self._stamp()
+
+    @property
+    def paths(self) -> list[str]:
+        """The files, as they were given."""
+        return [source.path for source in self.sources if source.path is not None]
+
+    def types_of(self, name: str) -> list[Any]:
+        """Return the Arrow type of a column in every source."""
+        return [types[name] for types in self._types]
+
+    def __contains__(self, name: object) -> bool:
+        """Return whether there is a column ``name``."""
+        return name in self._types[0]
+
+    def batches(
+        self, columns: Sequence[str], rows: int, *, text: bool | frozenset[str] = False
+    ) -> Iterator[Any]:
+        """Yield record batches of every source in turn."""
+        self._starts = []
+        done = 0
+        for source in self.sources:
+            self._starts.append(done)
+            try:
+                for batch in source.batches(columns, rows, text=text):
+                    done += batch.num_rows
+                    yield batch
+            except OSError as error:
+                raise translate_input(error, source.label) from error
+
+    def locate(self, row: int) -> str:
+        """Return where a row of the last pass is: ``row 3 of 'a.csv', counted from 1``."""
+        index = max(i for i, start in enumerate(self._starts) if start <= row)
+        number = row - self._starts[index] + 1
+        return f"row {number} of {self.sources[index].label}, counted from 1"
+
+    def check_unchanged(self) -> None:
+        """Refuse files that changed since they were opened.
+
+        Raises
+        ------
+        DataError
+            Naming the file.
+        """
+        for source, before, now in zip(self.sources, self._stamps, self._stamp(), strict=True):
+            if before is not None and now is not None and before != now:
+                raise DataError(
+                    f"expected {source.label} to stay as it is while it is read, found it "
+                    f"changed, with {stamp_difference(before, now)}: its rows may be others now; "
+                    "wait until no program writes or touches it, and read it again"
+                )
+
+    def _stamp(self) -> list[FileStamp | None]:
+        stamps: list[FileStamp | None] = []
+        for source in self.sources:
+            try:
+                stamps.append(None if source.path is None else file_stamp(source.path))
+            except OSError as error:
+                raise translate_input(error, source.label) from error
+        return stamps
+
+
+def open_table(sources: Any) -> Table:
+    """Open one source or a list of them.
+
+    Parameters
+    ----------
+    sources
+        Paths of CSV (also .gz, .zst, .bz2), Parquet, Feather or Arrow IPC files, or of a
+        directory of them; or tables in memory, see ``arrow_source.MemorySource``. The
+        format is seen from the content.
+
+    Raises
+    ------
+    ConfigError
+        If there is no source, or one is a URL or no table.
+    MissingError, AccessError, StorageIOError
+        If a file does not exist or cannot be read.
+    DataError
+        If the formats or columns differ, or the content is none of these.
+    """
+    given = list(sources) if isinstance(sources, (list, tuple)) else [sources]
+    if not given:
+        raise ConfigError("expected at least one file or table to ingest, found none: name one")
+    opened: list[Source] = []
+    for item in given:
+        if isinstance(item, (str, os.PathLike)):
+            opened += [_open_file(path) for path in _expand(os.fspath(item))]
+        else:
+            opened.append(_open_object(item))
+    different = [source for source in opened if type(source) is not type(opened[0])]
+    if different:
+        raise DataError(
+            f"expected sources of one format, found {_format(opened[0])} in {opened[0].label} "
+            f"and {_format(different[0])} in {different[0].label}: ingest one format at a time"
+        )
+    return Table(opened)
+
+
+def translate_input(error: OSError, label: str) -> StreammcError:
+    """Return our error for an operating system's ``error`` about the input ``label``."""
+    if isinstance(error, StreammcError):
+        return error
+    reason = error.strerror or str(error)
+    if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        return MissingError(f"expected a file at {label}, found nothing: check the path")
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return AccessError(f"expected to read {label}: {reason}; check the permissions")
+    if error.errno == errno.ENAMETOOLONG:
+        return ConfigError(
+            "expected the path of a file, found a name that is too long: give a shorter one"
+        )
+    return StorageIOError(f"cannot read {label}: {reason}; check the disk")
+
+
+def _remedy(item: Any) -> str:
+    """Return how to make a table of something else."""
+    module = type(item).__module__.partition(".")[0]
+    if module.startswith("dask"):
+        return "make arrays of it, frame.to_dask_array(lengths=True), for streammc.from_dask"
+    if module == "xarray":
+        return "use streammc.from_xarray for xarray"
+    if hasattr(item, "collect"):
+        return "collect() it first, or ingest its files"
+    if hasattr(item, "files"):
+        return "ingest its files"
+    return "use streammc.from_arrays for arrays"
+
+
+def _open_object(item: Any) -> Source:
+    from streammc.stores.sources.array_source import ArraySource
+    from streammc.stores.sources.arrow_source import MemorySource
+
+    if isinstance(item, ArraySource):
+        return item
+    wanted = ("__arrow_c_stream__", "__arrow_c_array__")
+    foreign = type(item).__module__.partition(".")[0] == "xarray"
+    if foreign or (
+        not isinstance(item, Mapping) and not any(hasattr(item, name) for name in wanted)
+    ):
+        raise ConfigError(
+            f"expected a path, a data frame or an Arrow table, found {type(item).__name__}: "
+            f"{_remedy(item)}"
+        )
+    return MemorySource(item)
+
+
+def _expand(path: str | bytes) -> list[str]:
+    """Return the files of a directory, sorted, or the path itself."""
+    text = os.fsdecode(path)
+    local_path(text)
+    try:
+        mode = os.stat(text).st_mode
+        if stat.S_ISREG(mode):
+            return [text]
+        if not stat.S_ISDIR(mode):
+            raise DataError(
+                f"expected a regular file at {text!r}, found a pipe or device: "
+                "it is read more than once, save it as a file"
+            )
+        if os.path.lexists(os.path.join(text, "zarr.json")):
+            found = found_at(text)
+            if found is None or found.kind == STORE:
+                what = "a zarr store: it needs no ingesting, use it as it is"
+            else:
+                what = f"{with_article(found.kind)}: give CSV, Parquet or Arrow files"
+            raise DataError(f"expected a table in {text!r}, found {what}")
+        entries = sorted(Path(text).iterdir())
+    except OSError as error:
+        raise translate_input(error, repr(text)) from error
+    files = [str(entry) for entry in entries if entry.name[0] not in "._"]
+    if not files:
+        raise DataError(f"expected files in the directory {text!r}, found none: check the path")
+    folder = next((file for file in files if os.path.isdir(file)), None)
+    if folder is not None:
+        raise DataError(
+            f"expected a directory of files at {text!r}, found the directory {folder!r} in it: "
+            "name the files"
+        )
+    return files
+
+
+def _open_file(path: str) -> Source:
+    from streammc.stores.sources.arrow_source import IpcSource, ParquetSource
+    from streammc.stores.sources.csv_source import CsvSource
+
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise DataError(
+                f"expected a regular file at {path!r}, found a pipe or device: save it as a file"
+            )
+        with open(path, "rb") as file:
+            magic = file.read(8)
+        if magic[:4] == b"PAR1":
+            return ParquetSource(path)
+        if magic[:6] == b"ARROW1" or magic[:4] == b"\xff\xff\xff\xff":
+            return IpcSource(path)
+        for start, what in _FOREIGN.items():
+            if magic.startswith(start):
+                raise DataError(
+                    f"expected CSV, Parquet or Arrow in {path!r}, found {what}: convert it"
+                )
+        return CsvSource(path)
+    except OSError as error:
+        raise translate_input(error, repr(path)) from error
+
+
+def _check_names(source: Source, first: Source) -> None:
+    seen: set[str] = set()
+    for name in source.names:
+        if name in seen:
+            raise DataError(
+                f"expected different column names in {source.label}, found {name!r} twice: "
+                "rename one"
+            )
+        seen.add(name)
+    for name in sorted(seen ^ set(first.names)):
+        has, lacks = (source, first) if name in seen else (first, source)
+        raise DataError(
+            f"expected the same columns in all sources, found {name!r} in {has.label} but not "
+            f"in {lacks.label}: ingest tables with the same columns"
+        )
+
+
+def _format(source: Source) -> str:
+    name = type(source).__name__.removesuffix("Source")
+    return {"Csv": "CSV", "Ipc": "Arrow", "Memory": "a table"}.get(name, name)

@@ -1,1 +1,0 @@
-"""Tests that accept or reject a proposal, one per file; see ``acceptance.interface``."""

@@ -1,0 +1,1 @@
+"""The full pass over the rows: compiled sums, scores, and their combination."""

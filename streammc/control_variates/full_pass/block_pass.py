@@ -1,0 +1,189 @@
+"""The full pass as (map, combine): what one block contributes, and how two merge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.control_variates.full_pass.row_name import row_name
+from streammc.control_variates.full_pass.row_sums import RowSums
+from streammc.control_variates.full_pass.scores import HighScores, Histogram, top
+from streammc.errors import ModelError
+from streammc.numerics.summation import merge_compensated
+from streammc.protocols import Dataset, Index, Matrix, Model, RowBlock, Vector
+
+SUMMARY_COLUMNS = ("start", "rows", "mean_response", "mean_log_lik", "gradient", "mean_square")
+"""Per block: first row, rows, mean response, mean log-likelihood, size of its gradient
+in posterior sd, mean squared score."""
+_FINITE = "a finite log-likelihood at the expansion point"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Rows that the model cannot take."""
+
+    first: int
+    count: int
+    found: str
+    expected: str
+
+    @staticmethod
+    def merge(left: Fault | None, right: Fault | None) -> Fault | None:
+        """Return the earlier fault with the count of both."""
+        if left is None or right is None:
+            return left or right
+        return Fault(left.first, left.count + right.count, left.found, left.expected)
+
+
+@dataclass(frozen=True)
+class BlockSums:
+    """Everything a pass learns from some rows."""
+
+    n_rows: int
+    totals: Matrix
+    histogram: Histogram
+    rows: Index
+    squares: Vector
+    """Of the scores of ``rows``, best first."""
+    terms: Matrix
+    tiles: int
+    summaries: Matrix
+    fault: Fault | None
+
+    @property
+    def scores(self) -> Vector:
+        """Scores of ``rows``."""
+        scores: Vector = np.sqrt(self.squares)
+        return scores
+
+    def expansion(self, dim: int) -> tuple[float, Vector, Matrix]:
+        """Return the log-likelihood, its gradient and its Hessian."""
+        return expansion_of(self.totals, dim)
+
+    def log_lik_remainder(self) -> float:
+        """Return what rounding the log-likelihood to float64 left out."""
+        high, low = float(self.totals[0, 0]), float(self.totals[1, 0])
+        return (high - (high + low)) + low
+
+
+def expansion_of(totals: NDArray[np.float64], dim: int) -> tuple[float, Vector, Matrix]:
+    """Return log-likelihood, gradient and Hessian from compensated totals."""
+    with np.errstate(invalid="ignore"):
+        both = totals[0] + totals[1]
+    upper = np.triu(both[1 + dim :].reshape(dim, dim))
+    return float(both[0]), both[1 : 1 + dim], upper + np.triu(upper, 1).T
+
+
+@dataclass(frozen=True)
+class ExpansionPass:
+    """Sums of the expansion at ``theta``, and scores at ``theta + shifts``."""
+
+    model: Model
+    theta: Vector
+    shifts: Matrix
+    order: int
+    cap: int
+    check_response: bool
+
+    def map(self, block: RowBlock) -> BlockSums:
+        """Reduce rows that come in one piece."""
+        return self.map_pieces(iter([block]))
+
+    def map_pieces(self, pieces: Iterator[RowBlock]) -> BlockSums:
+        """Reduce one block; a response outside the support is counted, not evaluated."""
+        sums: RowSums | None = None
+        best = HighScores(self.cap)
+        fault: Fault | None = None
+        start = n = 0
+        responses = 0.0
+        for piece in pieces:
+            if sums is None:
+                q = piece.X.shape[1]
+                sums = RowSums(self.model, self.theta, self.shifts, self.order, q)
+                start = piece.start
+            m = len(piece.y)
+            found = self._fault(piece) if self.check_response else None
+            if found is None:
+                squares = best.room(m)
+                bad, unfit = sums.add(piece.X, piece.y, piece.offset, piece.weight, squares)
+                if unfit:
+                    response = f"response {piece.y[bad]:g}"
+                    found = Fault(piece.start + bad, unfit, response, _FINITE)
+                elif len(self.shifts):
+                    best.add(piece.start, squares)
+            fault = Fault.merge(fault, found)
+            responses += float(np.sum(piece.y))
+            n += m
+        if sums is None:
+            raise ValueError("expected a block with rows, found none")
+        some = len(self.shifts) > 0
+        with np.errstate(invalid="ignore", over="ignore"):
+            size = float(np.sqrt(np.mean(sums.terms[0] ** 2))) if some else 0.0
+        log_lik = sums.totals[0, 0] / n
+        summary = [start, n, responses / n, log_lik, size, best.total / n]
+        rows, highest = best.finish()
+        return BlockSums(
+            n_rows=n,
+            totals=sums.totals,
+            histogram=sums.histogram(),
+            rows=rows,
+            squares=highest,
+            terms=sums.terms,
+            tiles=sums.tiles,
+            summaries=np.array([summary], dtype=np.float64),
+            fault=fault,
+        )
+
+    def combine(self, left: BlockSums, right: BlockSums) -> BlockSums:
+        """Merge two neighbours."""
+        rows, squares = top(
+            np.concatenate([left.rows, right.rows]),
+            np.concatenate([left.squares, right.squares]),
+            self.cap,
+        )
+        with np.errstate(invalid="ignore", over="ignore"):
+            terms = left.terms + right.terms
+        return BlockSums(
+            n_rows=left.n_rows + right.n_rows,
+            totals=merge_compensated(left.totals, right.totals),
+            histogram=left.histogram + right.histogram,
+            rows=rows,
+            squares=squares,
+            terms=terms,
+            tiles=left.tiles + right.tiles,
+            summaries=np.concatenate([left.summaries, right.summaries]),
+            fault=Fault.merge(left.fault, right.fault),
+        )
+
+    def _fault(self, block: RowBlock) -> Fault | None:
+        found = self.model.response_fault(block.y)
+        if found is None:
+            return None
+        at, expected = found
+        first = int(np.min(at))
+        return Fault(block.start + first, len(at), f"{block.y[first]:g}", expected)
+
+
+def raise_fault(fault: Fault, model: Model, dataset: Dataset) -> None:
+    """Raise the error for rows of ``dataset`` that ``model`` cannot take."""
+    response = dataset.response
+    column = f"column {response!r}" if response else "the response"
+    more = f" and {fault.count - 1} more row{'s' * (fault.count > 2)} like it"
+    raise ModelError(
+        f"{model.name}: expected {fault.expected} in {column}, found {fault.found} in "
+        f"{row_name(dataset, fault.first)}{more * (fault.count > 1)}: correct the rows, or choose "
+        "another model"
+    )
+
+
+def row_order(sums: BlockSums, rows: int) -> float:
+    """Return the median over draws of Var(sum over a tile) / (tile Var(one row))."""
+    if sums.tiles < 30:
+        return float("nan")
+    with np.errstate(invalid="ignore", divide="ignore"):
+        one = sums.terms[2] / sums.n_rows - (sums.terms[1] / sums.n_rows) ** 2
+        many = sums.terms[3] / sums.tiles - (rows * sums.terms[1] / sums.n_rows) ** 2
+        return float(np.median(many / (rows * one)))

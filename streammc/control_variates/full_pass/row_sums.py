@@ -1,0 +1,135 @@
+"""Accumulators of the compiled pass, fed with rows of any dtype."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.control_variates.full_pass.block_kernel import reduce_rows, tile_rows
+from streammc.control_variates.full_pass.score_kernel import N_BINS
+from streammc.control_variates.full_pass.scores import Histogram
+from streammc.protocols import Matrix, Model, Vector
+
+# A compiled call lasts at most about 0.2 s: signals and progress wait for its end.
+_CALL_ENTRIES = 2**23
+
+
+def columns_of(model: Model, theta: Vector, shifts: Matrix, n_features: int) -> Matrix:
+    """Return (n_linear R, q in fours): theta and the shifts, per linear predictor; R even."""
+    n = model.n_linear
+    padded = np.zeros((n, (2 + len(shifts)) // 2 * 2, -(-n_features // 4) * 4))
+    stacked = np.concatenate([theta[None], shifts])[:, : n * n_features]
+    shaped = stacked.reshape(len(stacked), n, n_features)
+    padded[:, : len(stacked), :n_features] = shaped.transpose(1, 0, 2)
+    return padded.reshape(-1, padded.shape[2])
+
+
+class RowSums:
+    """Sums, histogram and squared scores of the rows given so far; see ``reduce_rows``.
+
+    Parameters
+    ----------
+    model
+        The likelihood.
+    theta
+        (d,) expansion point.
+    shifts
+        (S, d) where remainders are evaluated; S may be 0.
+    order
+        Order of the control variates whose remainders these are.
+    n_features
+        Columns of the design.
+    with_sums
+        Whether to add up the expansion, or only to evaluate remainders.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        theta: Vector,
+        shifts: Matrix,
+        order: int,
+        n_features: int,
+        with_sums: bool = True,
+    ) -> None:
+        d, n_shifts = len(theta), len(shifts)
+        self._model = model
+        self._theta = np.ascontiguousarray(theta, dtype=np.float64)
+        self._shifts = np.ascontiguousarray(shifts, dtype=np.float64)
+        self._columns = columns_of(model, self._theta, self._shifts, n_features)
+        self._order = order
+        self._tile = tile_rows(n_features)
+        self._with_sums = with_sums
+        self._power_sums = np.zeros((N_BINS, -(-n_shifts // 4), 5, 4))
+        self._counts = np.zeros(N_BINS, np.int64)
+        self.totals = np.zeros((2, 1 + d + d * d))
+        self.terms = np.zeros((4, n_shifts))
+        self._flags = np.zeros(3, np.int64)
+
+    @property
+    def tiles(self) -> int:
+        """Full tiles so far."""
+        return int(self._flags[1])
+
+    def histogram(self) -> Histogram:
+        """Return the histogram of the rows given so far."""
+        n_shifts = len(self._shifts)
+        by_draw = self._power_sums.transpose(0, 1, 3, 2).reshape(N_BINS, -1, 5)[:, :n_shifts]
+        return Histogram(self._counts.copy(), by_draw[..., :4].copy(), by_draw[..., 4].copy())
+
+    def add(
+        self,
+        X: NDArray[Any],
+        y: NDArray[Any],
+        offset: NDArray[Any],
+        weight: NDArray[Any],
+        squares: Vector,
+        remainders: Matrix | None = None,
+    ) -> tuple[int, int]:
+        """Add rows; write their ``squares``, of the scores, (m,) and ``remainders`` (S, m).
+
+        Returns
+        -------
+        tuple
+            The first row without a finite log-likelihood, or -1, and how many there are.
+        """
+        n, q = X.shape
+        single = X.dtype == np.float32
+        X = np.ascontiguousarray(X, dtype=np.float32 if single else np.float64)
+        sides = [np.ascontiguousarray(part, dtype=np.float64) for part in (y, offset, weight)]
+        none = np.empty((len(self._shifts), 0))
+        first_bad, bad_before = -1, int(self._flags[0])
+        step = max(1, _CALL_ENTRIES // (self._tile * max(q, 16))) * self._tile
+        for start in range(0, n, step):
+            here = slice(start, start + step)
+            part = none if remainders is None else np.empty((len(none), len(squares[here])))
+            reduce_rows(
+                self._model.link,
+                self._model.constants,
+                X[here] if single else np.empty((0, q), np.float32),
+                np.empty((0, q)) if single else X[here],
+                *(side[here] for side in sides),
+                self._theta,
+                self._columns,
+                self._shifts,
+                self._model.n_linear,
+                self._model.n_scalar,
+                q,
+                self._order,
+                self._tile,
+                self._with_sums,
+                self.totals,
+                part,
+                squares[here],
+                self._counts,
+                self._power_sums,
+                self.terms,
+                self._flags,
+            )
+            if remainders is not None:
+                remainders[:, here] = part
+            if first_bad < 0 and self._flags[2] >= 0:
+                first_bad = start + int(self._flags[2])
+        return first_bad, int(self._flags[0]) - bad_before

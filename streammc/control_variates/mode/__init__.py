@@ -1,0 +1,1 @@
+"""The posterior mode: starts, Newton's method, several modes, directions without information."""

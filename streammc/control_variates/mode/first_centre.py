@@ -1,0 +1,96 @@
+"""Where the first full pass is centred: the mode of what fits in memory, then of more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from streammc.control_variates.forecast import Phases, counted
+from streammc.control_variates.mode.integrated import integrated_point
+from streammc.control_variates.mode.modes import Mode, comparable, find_modes
+from streammc.control_variates.mode.newton import Point, damped_point, maximise
+from streammc.control_variates.subset import Spread, in_memory
+from streammc.priors import normal
+from streammc.protocols import Dataset, Matrix, Model, Rows, Vector
+
+
+@dataclass(frozen=True)
+class Centre:
+    """The first centre, and where and how wide the posterior is around it.
+
+    Where it stays the only centre, the draws that score rows go where the subset puts
+    the posterior, as wide as the subset leaves that open.
+    """
+
+    point: Point
+    shift: Vector
+    """(d,) from the centre to the mean of those draws."""
+    inflation: float = 1.0
+    """How many Laplace standard deviations wide they are."""
+    modes: list[Mode] = field(default_factory=list)
+    """Modes of comparable evidence, the best first; none where nobody looked."""
+    integrated: bool = False
+    """Whether there is no joint mode, and the centre is one with the scale integrated."""
+
+
+def first_centre(
+    dataset: Dataset,
+    model: Model,
+    subset: Rows,
+    spread: Spread,
+    theta: Vector | None,
+    table: Matrix,
+    only: bool,
+    phases: Phases | None = None,
+) -> Centre:
+    """Return the first centre: ``theta``, or the mode with most evidence.
+
+    Parameters
+    ----------
+    dataset, model, subset, spread, table
+        Rows in memory stand for all, and runs spread over the table for more.
+    theta
+        (d,) given centre, or ``None``.
+    only
+        Whether it stays the only one.
+    phases
+        Told of every evaluation; see ``certify.compute``.
+
+    Raises
+    ------
+    ModelError
+        If the posterior has no mode, or is improper.
+    """
+    dim = len(table)
+    origin = np.zeros(dim)
+    if model.response_fault(subset.y) is not None:  # the first pass finds all, and raises
+        return Centre(Point(origin, 0.0, np.zeros((dim, dim)), origin, np.inf), origin)
+    objective = counted(in_memory(model, subset, dataset.n_rows / len(subset.y)), phases)
+    if len(subset.y) < dataset.n_rows:
+        table = _soften(table)
+    if theta is not None and not only:
+        return Centre(damped_point(theta, objective(theta), table), origin)
+    if theta is None and len(subset.y) == dataset.n_rows:
+        labels = tuple(model.labels(dataset.feature_names))
+        found = integrated_point(model, subset, table, objective, labels)
+        if found is not None:
+            return Centre(found, origin, integrated=True)
+    modes = comparable(find_modes(model, subset, dataset.n_rows, table, objective))
+    mode = modes[0].point
+    if not only:
+        if len(spread.starts) and np.isfinite(spread(mode.theta)[0]):
+            mode = maximise(counted(spread, phases), mode.theta, table, max_iterations=2)
+        return Centre(mode, origin, modes=modes)
+    inflation = float(np.sqrt(dataset.n_rows / len(subset.y)))
+    if theta is None:
+        return Centre(mode, origin, inflation, modes)
+    given = damped_point(theta, objective(theta), table)
+    return Centre(given, mode.theta - theta, inflation)
+
+
+def _soften(table: Matrix) -> Matrix:
+    """Replace flat priors by Normal(0, 10): a subset may be separated where all rows are not."""
+    soft = table.copy()
+    soft[table[:, 0] == 0.0] = normal(scale=10.0).table(("",))
+    return soft

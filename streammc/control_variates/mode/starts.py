@@ -1,0 +1,165 @@
+"""Where else Newton's method starts: a posterior may have more modes than one.
+
+Prior and likelihood in conflict leave a mode at each of them: a normal prior far from a
+Gaussian response has one where the scale is that of the residuals about the prior's
+location, and a heavy-tailed prior has one at its own location, however far the data are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Final
+
+import numpy as np
+
+from streammc.control_variates.mode.newton import Objective, maximise
+from streammc.errors import ModelError
+from streammc.numerics.prior import (
+    FLAT,
+    HALF_NORMAL,
+    HALF_STUDENT_T,
+    KIND,
+    LAPLACE,
+    LOCATION,
+    LOG_FLAT,
+    LOGIT_BETA,
+    NORMAL,
+    SCALE,
+    SHAPE,
+    STUDENT_T,
+    UNIFORM,
+    log_prior,
+    smooth,
+)
+from streammc.priors import normal
+from streammc.protocols import Index, Matrix, Model, Vector
+
+CONCAVE: Final = (FLAT, NORMAL, LAPLACE, UNIFORM, LOG_FLAT, HALF_NORMAL, HALF_STUDENT_T, LOGIT_BETA)
+"""Kinds of prior whose logarithm is concave in theta."""
+_PRIOR_DRAWS: Final = 2
+_WIDE_DRAWS: Final = 2
+_WIDE: Final = 10.0
+"""Laplace standard deviations of the dispersed draws around the first mode."""
+_LADDER: Final = (-4, -2, -1, 0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20)
+"""Shifts of the log of a scale that are tried."""
+_UNFELT: Final = 1e4
+_ITERATIONS: Final = 50
+
+
+def concave(model: Model, table: Matrix) -> bool:
+    """Return whether the log posterior is concave: then it has one mode."""
+    known = getattr(model, "log_concave", False)
+    return bool(known and np.isin(table[:, KIND], CONCAVE).all())
+
+
+def starting_points(
+    model: Model, objective: Objective, table: Matrix, first: Vector, factor: Matrix | None
+) -> Iterator[Vector]:
+    """Yield other starts than ``first`` (d,).
+
+    The mode of the likelihood alone; the locations of the prior, half-way to them, and draws
+    from the prior, each with the scale parameters of highest density there; draws 10 Laplace
+    standard deviations wide, where there is a ``factor``; ``first`` with its components in
+    other orders, where the model has components.
+
+    Parameters
+    ----------
+    model, objective, table
+        The likelihood, of rows in memory, and the prior table.
+    first, factor
+        The first mode, or where the search for it began, and its factor.
+    """
+    alone = without_prior(model, first, factor, table, objective)
+    with suppress(ModelError):
+        yield maximise(objective, first, alone, max_iterations=_ITERATIONS).theta
+    rng = np.random.default_rng(0)
+    located = prior_location(table, first)
+    starts = [located, 0.5 * (first + located)]
+    starts += [_drawn(table, first, rng) for _ in range(_PRIOR_DRAWS)]
+    scales = log_scales(model, len(first))
+    for start in starts:
+        if not np.array_equal(start, first):
+            yield matched(objective, start, table, scales)
+    if factor is not None:
+        for _ in range(_WIDE_DRAWS):
+            yield first + _WIDE * (factor @ rng.standard_normal(len(first)))
+    height = _height(objective, first, table)
+    for other in getattr(model, "relabelled", _none)(first):
+        # The same height means that only the labels differ: no mode of its own.
+        if abs(_height(objective, other, table) - height) > 1e-8 * (1.0 + abs(height)):
+            yield other
+
+
+def without_prior(
+    model: Model, theta: Vector, factor: Matrix | None, table: Matrix, likelihood: Objective
+) -> Matrix:
+    """Return the table with priors around ``theta`` that the likelihood does not feel.
+
+    They are 10^4 times as wide as the posterior, of that ``factor``, and the likelihood.
+    Shape parameters, as degrees of freedom, keep theirs: the likelihood may have no maximum
+    in them.
+    """
+    curved = np.maximum(-np.diag(likelihood(theta)[2]), 0.0)
+    sd = 1.0 / np.sqrt(np.where(curved > 0.0, curved, np.inf))
+    if factor is not None:
+        sd = np.maximum(sd, np.sqrt(np.sum(factor**2, axis=1)))
+    kept = log_scales(model, len(table))
+    if getattr(model, "location_scale", False):
+        kept = kept[1:]
+    out = table.copy()
+    for j in np.setdiff1d(np.flatnonzero(sd > 0.0), kept):
+        out[j] = normal(_UNFELT * sd[j], location=theta[j]).table(("",))[0]
+    return out
+
+
+def matched(objective: Objective, theta: Vector, table: Matrix, scales: Index) -> Vector:
+    """Return ``theta`` with every scale parameter, in turn, where the log posterior is highest."""
+    best = theta.copy()
+    for j in scales:
+        trials = np.tile(best, (len(_LADDER), 1))
+        trials[:, j] += _LADDER
+        best = trials[int(np.argmax([_height(objective, trial, table) for trial in trials]))]
+    return best
+
+
+def log_scales(model: Model, d: int) -> Index:
+    """Return the positions in theta of the parameters that are sampled as their logarithms."""
+    at_zero, at_one = (model.constrain(np.full(d, at)) for at in (0.0, 1.0))
+    return np.flatnonzero((at_zero > 0.0) & np.isclose(at_one, math.e * at_zero))
+
+
+def _height(objective: Objective, theta: Vector, table: Matrix) -> float:
+    """Return the log posterior, minus infinity where it is not finite."""
+    value = objective(theta)[0] + log_prior(theta, smooth(table), np.zeros_like(theta))
+    return float(value) if np.isfinite(value) else -math.inf
+
+
+def _none(theta: Vector) -> Sequence[Vector]:
+    return ()
+
+
+def prior_location(table: Matrix, first: Vector) -> Vector:
+    """Return the locations of the priors that have one, and ``first`` elsewhere."""
+    out = first.copy()
+    has = np.isin(table[:, KIND], (NORMAL, STUDENT_T, LAPLACE))
+    out[has] = table[has, LOCATION]
+    between = table[:, KIND] == UNIFORM
+    out[between] = 0.5 * (table[between, LOCATION] + table[between, SHAPE])
+    return out
+
+
+def _drawn(table: Matrix, first: Vector, rng: np.random.Generator) -> Vector:
+    """Return a draw from the priors that have a location, and ``first`` elsewhere."""
+    out = first.copy()
+    for j, row in enumerate(table):
+        if row[KIND] == NORMAL:
+            out[j] = row[LOCATION] + row[SCALE] * rng.standard_normal()
+        elif row[KIND] == STUDENT_T:
+            out[j] = row[LOCATION] + row[SCALE] * rng.standard_t(row[SHAPE])
+        elif row[KIND] == LAPLACE:
+            out[j] = row[LOCATION] + row[SCALE] * rng.laplace()
+        elif row[KIND] == UNIFORM:
+            out[j] = rng.uniform(row[LOCATION], row[SHAPE])
+    return out

@@ -1,0 +1,124 @@
+"""Directions that the likelihood leaves to the prior: collinear columns, separation.
+
+Minus the Hessian, scaled to a unit diagonal, has an eigenvalue of 0 for every
+combination of columns that is constant 0. Separation is seen from the likelihood
+alone: it rises for ever while its coefficients run away, and every step of Newton's
+method moves some predictor by about 1, however many were made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from streammc.control_variates.mode.newton import Objective, maximise
+from streammc.errors import ModelError
+from streammc.priors import normal
+from streammc.protocols import Matrix, Rows, Vector
+
+LARGEST_DIMENSION = 2000
+"""Above it the eigenvalues would cost more than the pass."""
+SMALLEST_EIGENVALUE = 1e-10
+LARGEST_MOVE = 0.5
+_STEPS = 8
+_SHOWN = 4
+
+
+def weak_directions(
+    sums: tuple[float, Vector, Matrix],
+    theta: Vector,
+    sd: Vector,
+    labels: Sequence[str],
+    likelihood: Objective,
+    rows: Sequence[Rows],
+    n_linear: int,
+) -> list[str]:
+    """Return one line for each kind of direction that the prior alone decides.
+
+    Parameters
+    ----------
+    sums
+        Log-likelihood, gradient (d,) and Hessian (d, d) at ``theta``, all rows.
+    theta, sd, labels
+        Posterior mode, posterior standard deviations and names (d,).
+    likelihood
+        Of rows in memory that stand for all.
+    rows
+        Rows whose predictors may run away.
+    n_linear
+        Linear predictors of the model that may run away; 0 where columns are not to blame.
+    """
+    if len(theta) > LARGEST_DIMENSION:
+        return []
+    lines = []
+    scale = np.sqrt(np.maximum(-np.diag(sums[2]), 0.0))
+    scale[scale == 0.0] = 1.0
+    values, vectors = np.linalg.eigh(-sums[2] / scale / scale[:, None])
+    known = values > SMALLEST_EIGENVALUE
+    flat = np.abs(values) <= SMALLEST_EIGENVALUE
+    if flat.any():
+        why = "collinear or constant columns: " if n_linear else ""
+        lines.append(
+            f"{why}the likelihood has rank {int((~flat).sum())} of {len(theta)}, and the prior "
+            f"alone decides about {names_of(labels, np.abs(vectors[:, flat]).max(axis=1))}"
+        )
+    shares = vectors[:, known]
+    step = shares @ ((shares.T @ (sums[1] / scale)) / values[known]) / scale
+    if largest_move(rows, step, n_linear) <= LARGEST_MOVE:
+        return lines
+    # So wide that a few steps do not feel it; without it the curvature might be singular.
+    wide = np.vstack(
+        [normal(1e4 * s, location=t).table(("",)) for t, s in zip(theta, sd, strict=True)]
+    )
+    with np.errstate(over="ignore", invalid="ignore"):
+        try:
+            step = maximise(likelihood, theta, wide, max_iterations=_STEPS).step
+        except ModelError:
+            return lines
+    if largest_move(rows, step, n_linear) > LARGEST_MOVE:
+        lines.append(
+            "separation: some combination of columns tells the response (almost) exactly, and "
+            f"the prior alone keeps {names_of(labels, np.abs(step) / sd)} from running away"
+        )
+    return lines
+
+
+def largest_move(rows: Sequence[Rows], step: Vector, n_linear: int) -> float:
+    """Return the largest change of a linear predictor."""
+    largest = 0.0
+    for some in rows:
+        X = some.X[some.weight > 0.0]
+        q = X.shape[1]
+        for a in range(n_linear):
+            moved = np.abs(X @ step[a * q : (a + 1) * q])
+            largest = max(largest, float(moved.max(initial=0.0)))
+    return largest
+
+
+def unchecked(dim: int, by_passes: bool) -> list[str]:
+    """Return a line that names the checks that ``dim`` parameters forbid.
+
+    Parameters
+    ----------
+    dim
+        Parameters.
+    by_passes
+        Whether rows in memory were too few per parameter to find a mode.
+    """
+    if dim <= LARGEST_DIMENSION and not by_passes:
+        return []
+    rank = "collinear columns, separation and " if dim > LARGEST_DIMENSION else ""
+    return [
+        f"{dim:,} parameters are too many to look for {rank}a prior in conflict with the "
+        "likelihood: merge the rare levels of factors, or leave columns out, to have that looked "
+        "for"
+    ]
+
+
+def names_of(labels: Sequence[str], loading: Vector) -> str:
+    """Return the labels that carry the direction, the strongest first."""
+    order = np.argsort(-loading, kind="stable")
+    strong = [labels[j] for j in order if loading[j] >= 0.1 * loading.max()]
+    more = f" and {len(strong) - _SHOWN} more" if len(strong) > _SHOWN else ""
+    return ", ".join(strong[:_SHOWN]) + more

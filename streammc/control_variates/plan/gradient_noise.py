@@ -1,0 +1,98 @@
+"""How noisy the gradient of a subsample is, over the region where theta lives."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc import rng
+from streammc.control_variates.draws import covering_draws
+from streammc.control_variates.expansion import ControlVariates
+from streammc.control_variates.subset import gather
+from streammc.likelihood.blocks import TILE, allocate_scratch, expanded
+from streammc.likelihood.difference import remainders
+from streammc.protocols import Dataset, Index, Matrix, Model, Vector
+from streammc.subsampling.certainty import leave_out
+
+N_DRAWS = 16
+_MOST_ROWS = 2**14
+_MOST_ENTRIES = 2**21
+
+
+class GradientNoise(NamedTuple):
+    """What the estimates of k units vary by."""
+
+    covariance: Matrix
+    """(d, d) of the whitened gradient, averaged over draws from the Laplace approximation."""
+    log_lik_variance: Vector
+    """(S,) variance of the estimate of the log-likelihood, by draw."""
+
+
+def gradient_noise(
+    cv: ControlVariates,
+    dataset: Dataset,
+    model: Model,
+    *,
+    order: int,
+    certainty_rows: Index,
+    unit_rows: int,
+    k: int,
+    relative: NDArray[np.float32] | None = None,
+) -> GradientNoise:
+    """Return ``S' Cov(g) S`` for the gradient of the log-likelihood from k units.
+
+    ``g = (U / k) sum_j grad D_j / r_j``, r_j the probability of a unit over the uniform one.
+    Its covariance ``(U^2 / k) mean_j r_j (G_j / r_j - mean G)(G_j / r_j - mean G)'`` with
+    ``G_j = grad D_j`` is computed from some units, all where they are few, and averaged
+    over draws from the Laplace approximation, S S' its covariance.
+
+    Parameters
+    ----------
+    order
+        Of the expansion that is subtracted; -1: none.
+    certainty_rows
+        Sorted; they are left out.
+    unit_rows, k
+        The design: b rows a unit, k units drawn with replacement.
+    relative
+        (U,) r; ``None``: all 1.
+    """
+    q, d = dataset.n_features, cv.dim
+    n_units = -(-dataset.n_rows // unit_rows)
+    wanted = max(min(_MOST_ROWS, _MOST_ENTRIES // max(q, 1)) // unit_rows, 64)
+    if n_units <= wanted:
+        units = np.arange(n_units, dtype=np.int64)
+    else:
+        generator = rng.stream(0, 5, rng.Role.PLAN)
+        units = np.sort(generator.choice(n_units, size=wanted, replace=False, shuffle=False))
+    starts = units.astype(np.int64) * unit_rows
+    rows = gather(dataset, starts, unit_rows)
+    leave_out(starts, unit_rows, certainty_rows, rows.weight)
+    block = expanded(model, cv.theta_star, order, rows)
+    p, m = block.eta_star.shape
+    scratch, value, slope = allocate_scratch(p), np.zeros(m), np.zeros((p, m))
+    n_linear, covariance, variance = model.n_linear, np.zeros((d, d)), np.zeros(N_DRAWS)
+    share = np.ones(len(units)) if relative is None else relative[units].astype(np.float64)
+    both = np.empty((m, d + 1))
+    for s, shift in enumerate(covering_draws(N_DRAWS, d, 6) @ cv.factor.T):
+        for lo in range(0, m, TILE):
+            hi = min(lo + TILE, m)
+            remainders(
+                model.link, model.constants, block, shift, n_linear, lo, hi, scratch, value, slope
+            )
+        for a in range(p):
+            if a < n_linear:
+                np.multiply(block.design.T, slope[a][:, None], out=both[:, a * q : a * q + q])
+            else:
+                both[:, n_linear * q + a - n_linear] = slope[a]
+        both[:, d] = value
+        totals = both.reshape(len(units), unit_rows, d + 1).sum(axis=1)
+        spread = totals / share[:, None] - totals.mean(axis=0)
+        spread *= np.sqrt(share)[:, None]
+        covariance += spread[:, :d].T @ spread[:, :d] / len(units)
+        variance[s] = np.mean(spread[:, d] ** 2)
+    covariance *= n_units * (n_units / k) / N_DRAWS
+    whitened = cv.factor.T @ covariance @ cv.factor
+    return GradientNoise(0.5 * (whitened + whitened.T), variance * (n_units * (n_units / k)))

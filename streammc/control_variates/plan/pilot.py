@@ -1,0 +1,211 @@
+"""Remainders of some runs of rows at posterior draws: what the plan is checked against.
+
+The histogram of the pass is exact over the rows but sees each row alone, at few draws
+and around the centre of an earlier pass. The pilot sees neighbours together, at more
+draws, around the mode that the last pass points to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import chdtri
+
+from streammc import rng
+from streammc.control_variates.draws import covering_draws
+from streammc.control_variates.expansion import ControlVariates
+from streammc.control_variates.full_pass.row_sums import RowSums
+from streammc.control_variates.subset import gather
+from streammc.protocols import Dataset, Index, Matrix, Model, Rows, Vector
+
+PILOT_ROWS = 262_144
+N_DRAWS = 64
+_BATCH_BYTES = 2**24
+_FEW_UNITS = 30
+_BY_CHANCE = 1e-4
+
+
+def remainders(
+    model: Model, rows: Rows, theta: Vector, shifts: Matrix, order: int
+) -> NDArray[np.float64]:
+    """Return (S, m): ``w (l - q)`` of each row at each ``theta + shift``."""
+    m, q = rows.X.shape
+    result = np.empty((len(shifts), m))
+    sums = RowSums(model, theta, shifts, order, q, with_sums=False)
+    sums.add(rows.X, rows.y, rows.offset, rows.weight, np.empty(m), result)
+    return result
+
+
+@dataclass(frozen=True)
+class UnitMoments:
+    """Moments of D_j over the units of a pilot, one value per draw (S,)."""
+
+    variance: Vector
+    skewness: Vector
+    kurtosis: Vector
+    largest: Vector
+    """Largest abs(D_j - mean D)."""
+    mean: Vector
+
+
+@dataclass(frozen=True)
+class Pilot:
+    """Remainders of aligned runs.
+
+    Attributes
+    ----------
+    starts
+        (runs,) first row of each run, ascending.
+    run_rows
+        Rows of a run; the last run of the data may be short, its missing rows are 0.
+    values
+        (S, runs, run_rows) float32: 64 MB for a pilot of full size; sums are float64.
+    n_rows
+        Rows of the data.
+    left_out
+        (runs, run_rows) whether a row is certain; its remainder counts as 0.
+    relative
+        (U,) probabilities of the units over the uniform one, U omega_j; ``None``: all the
+        same. Totals are then ``D_j / (U omega_j)``, and their moments those under omega.
+    """
+
+    starts: Index
+    run_rows: int
+    values: NDArray[np.float32]
+    n_rows: int
+    left_out: NDArray[np.bool_]
+    relative: NDArray[np.float32] | None = None
+
+    @property
+    def rows(self) -> Index:
+        """(runs, run_rows) index of each value; at or past ``n_rows`` for padding."""
+        return self.starts[:, None] + np.arange(self.run_rows)
+
+    def without(self, certain: Index, relative: NDArray[np.float32] | None = None) -> Pilot:
+        """Return the pilot with the rows ``certain`` left out, units drawn by ``relative``."""
+        return replace(self, left_out=np.isin(self.rows, certain), relative=relative)
+
+    def shares(self, unit_rows: int) -> Vector:
+        """Return (units,) U omega_j of the units here."""
+        first = self.starts[:, None] + np.arange(0, self.run_rows, unit_rows)
+        units = first[first < self.n_rows] // unit_rows
+        if self.relative is None:
+            return np.ones(len(units))
+        shares: Vector = self.relative[units].astype(np.float64)
+        return shares
+
+    def totals(self, unit_rows: int) -> Iterator[Vector]:
+        """Yield, draw by draw (a few MB at a time), the totals of the units."""
+        real = self.starts[:, None] + np.arange(0, self.run_rows, unit_rows) < self.n_rows
+        shares = self.shares(unit_rows)
+        for values in self.values:
+            kept = np.where(self.left_out, 0.0, values.astype(np.float64))
+            with np.errstate(invalid="ignore", over="ignore"):
+                yield kept.reshape(*real.shape, unit_rows).sum(axis=2)[real] / shares
+
+    def units(self, unit_rows: int) -> UnitMoments:
+        """Return the moments of the totals of the units of ``unit_rows`` rows."""
+        weight = self.shares(unit_rows)
+        weight /= weight.mean()
+        moments = np.empty((5, len(self.values)))
+        for s, totals in enumerate(self.totals(unit_rows)):
+            with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+                mean = (weight * totals).mean()
+                totals -= mean
+                square = totals * totals
+                second = (weight * square).mean()
+                moments[:, s] = (
+                    second,
+                    (weight * square * totals).mean() / second**1.5,
+                    (weight * square * square).mean() / second**2,
+                    np.abs(totals).max(),
+                    mean,
+                )
+        return UnitMoments(*moments)
+
+    def design_effect(self, unit_rows: int) -> float:
+        """Return b Var(D_j / b) / Var(d_i), the median over draws; 1 where nothing varies.
+
+        Of the design as it is: a short last unit has a total of its own.
+        """
+        if unit_rows == 1:
+            return 1.0
+        equal = replace(self, relative=None)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            ratio = equal.units(unit_rows).variance / (unit_rows * equal.units(1).variance)
+        ratio = ratio[np.isfinite(ratio)]
+        return float(np.median(ratio)) if len(ratio) else 1.0
+
+    def deff(self, unit_rows: int) -> float:
+        """Return how much more totals vary than those of independent rows: 1 where rows are.
+
+        With ``c_j`` rows in unit ``j``, certainty rows left out, and ``m`` the mean of ``d_i``:
+        ``sum_j (D_j - c_j m)^2 / sum_i (d_i - m)^2``, the median over draws. A short last unit
+        counts as the rows that it has. At most 1 where fewer than 30 units show no more than
+        independent rows do (chi-square, 1e-4).
+        """
+        if unit_rows == 1:
+            return 1.0
+        kept = (self.rows < self.n_rows) & ~self.left_out
+        shape = (len(self.starts), -1, unit_rows)
+        units = int(kept.reshape(shape).any(axis=2).sum())
+        ratios = []
+        for values in self.values:
+            d = np.where(kept, values.astype(np.float64), 0.0)
+            with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+                d -= np.where(kept, d.sum() / kept.sum(), 0.0)
+                ratios.append((d.reshape(shape).sum(axis=2) ** 2).sum() / (d * d).sum())
+        known = np.asarray(ratios)[np.isfinite(ratios)]
+        ratio = float(np.median(known)) if len(known) else 1.0
+        if units < _FEW_UNITS and ratio * units < chdtri(max(units - 1, 1), _BY_CHANCE):
+            return min(ratio, 1.0)
+        return ratio
+
+
+def choose_runs(n_rows: int, unit_rows: int, most_rows: int) -> tuple[Index, int]:
+    """Return the first rows of aligned runs, all or a random part, and the rows of a run.
+
+    A run is whole units, of at least 64 rows; the runs have ``most_rows`` rows at most.
+    """
+    run_rows = unit_rows * -(-64 // unit_rows)
+    n_runs = -(-n_rows // run_rows)
+    wanted = max(1, most_rows // run_rows)
+    if n_runs <= wanted:
+        runs = np.arange(n_runs, dtype=np.int64)
+    else:
+        generator = rng.stream(0, 2, rng.Role.PLAN)
+        chosen = generator.choice(n_runs, size=wanted, replace=False, shuffle=False)
+        runs = np.sort(chosen).astype(np.int64)
+    return runs * run_rows, run_rows
+
+
+def gather_runs(dataset: Dataset, starts: Index, run_rows: int) -> Rows:
+    """Return the rows of runs; past the end of the data are rows of weight 0."""
+    rows = gather(dataset, starts, run_rows)
+    rows.y[rows.weight == 0.0] = rows.y[0]  # padding: any response the model can take
+    return rows
+
+
+def pilot_shifts(cv: ControlVariates) -> Matrix:
+    """Return (N_DRAWS, d) draws from the Laplace approximation, from ``theta_star``."""
+    shifts: Matrix = cv.newton_step + covering_draws(N_DRAWS, cv.dim, 3) @ cv.factor.T
+    return shifts
+
+
+def evaluate(cv: ControlVariates, dataset: Dataset, model: Model, unit_rows: int) -> Pilot:
+    """Gather runs and their remainders at :func:`pilot_shifts`."""
+    starts, run_rows = choose_runs(dataset.n_rows, unit_rows, PILOT_ROWS)
+    shifts = pilot_shifts(cv)
+    values = np.empty((N_DRAWS, len(starts), run_rows), np.float32)
+    batch = max(1, _BATCH_BYTES // (8 * run_rows * (dataset.n_features + 3)))
+    for first in range(0, len(starts), batch):
+        some = starts[first : first + batch]
+        rows = gather_runs(dataset, some, run_rows)
+        part = remainders(model, rows, cv.theta_star, shifts, cv.order)
+        part[~(np.abs(part) < 3e38)] = np.inf
+        values[:, first : first + batch] = part.reshape(N_DRAWS, len(some), run_rows)
+    left_out = np.zeros((len(starts), run_rows), np.bool_)
+    return Pilot(starts, run_rows, values, dataset.n_rows, left_out)

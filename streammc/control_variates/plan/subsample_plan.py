@@ -1,0 +1,308 @@
+"""Which rows are certain, and how many units are sampled from the rest.
+
+With V the variance of the log-likelihood estimate and gamma the skewness of D, the
+plan is the cheapest (fewest rows an iteration) such that, at draws from the Laplace
+approximation,
+
+- V <= 0.1 at the 90th percentile of the draws, from at least 30 units;
+- no unit moves the estimate by more than (U/k) max abs(D_j - mean D) = 0.5;
+- the log of the perturbation, V^2 / (4k) - gamma V^1.5 / (3 sqrt k), varies by less
+  than 0.02 over the draws (Dang et al. 2019, eq. 12, to third order in D).
+
+Where the perturbed density itself is sampled it also has to be the posterior out to its
+tails (:mod:`tails`), and is cut there (:mod:`edge`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.control_variates.expansion import ControlVariates
+from streammc.control_variates.forecast import Phases
+from streammc.control_variates.plan import plan_words, signs, tails
+from streammc.control_variates.plan.certainty_choice import Bounds, Choice, by_score, same_for_all
+from streammc.control_variates.plan.edge import Edge
+from streammc.control_variates.plan.pilot import evaluate
+from streammc.control_variates.plan.unit_scores import unit_scores
+from streammc.errors import ConfigError, StoreError
+from streammc.protocols import Dataset, Index, Model
+from streammc.subsampling.units import SCORES, UNIFORM
+
+VARIANCE_TARGET = 0.1
+MOST_BLOCKS = 100
+ROW_ORDER_WARNING = 2.0
+CERTAINTY_ROWS: Final = "certainty_rows"
+RELATIVE: Final = "relative_probability"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The design of the subsample, frozen before the first iteration.
+
+    Attributes
+    ----------
+    certainty_rows
+        (c,) sorted rows that are always evaluated.
+    unit_rows, n_units, k, n_blocks
+        b, U, units in the subsample, G.
+    reasons
+        One sentence for each choice.
+    predicted
+        ``variance`` (90th percentile), ``variance_by_draw``, ``skewness``,
+        ``remainder_kurtosis``, ``perturbation_range``, ``max_jump``,
+        ``needed_without_certainty`` (rows); with an edge ``perturbation``, the largest of
+        ``tails.Tails.perturbation``.
+    deff, deff_rows
+        Design effect of runs of ``deff_rows`` rows, without the certainty rows.
+    refused
+        Why subsampling is refused, and what to do; ``None`` if it is not.
+    relative
+        (U,) probabilities of the units over the uniform one; ``None``: all the same.
+    score_seconds
+        Of the pass that found them.
+    """
+
+    certainty_rows: Index
+    unit_rows: int
+    n_units: int
+    k: int
+    n_blocks: int
+    reasons: tuple[str, ...]
+    predicted: dict[str, Any]
+    deff: float
+    deff_rows: int
+    refused: str | None
+    factor_units: int = 0
+    """Units of a factor of the block-Poisson product; 0 for the difference estimator."""
+    relative: NDArray[np.float32] | None = None
+    score_seconds: float = 0.0
+    edge: Edge | None = None
+    """Where the perturbed density is cut; ``None``: nowhere."""
+
+    @property
+    def passes(self) -> int:
+        """Full passes that the plan itself took."""
+        return 0 if self.relative is None else 1
+
+    @property
+    def subsample_size(self) -> int:
+        """Rows of the subsample, m = k b."""
+        return self.k * self.unit_rows
+
+    def describe(self) -> dict[str, Any]:
+        """Return everything but the arrays as JSON; not finite becomes null."""
+        return {
+            "unit_rows": self.unit_rows,
+            "n_units": self.n_units,
+            "k": self.k,
+            "n_blocks": self.n_blocks,
+            "certainty_rows": len(self.certainty_rows),
+            "reasons": list(self.reasons),
+            "predicted": {name: _plain(value) for name, value in self.predicted.items()},
+            "deff": self.deff,
+            "deff_rows": self.deff_rows,
+            "refused": self.refused,
+            "factor_units": self.factor_units,
+            "probabilities": UNIFORM if self.relative is None else SCORES,
+            "passes": self.passes,
+            "score_seconds": self.score_seconds,
+            "edge": self.edge.describe() if self.edge is not None else None,
+        }
+
+    def arrays(self) -> dict[str, Any]:
+        """Return the arrays by name, as the group ``constant_data`` takes them."""
+        arrays: dict[str, Any] = {CERTAINTY_ROWS: self.certainty_rows}
+        if self.relative is not None:
+            arrays[RELATIVE] = (("unit",), self.relative)
+        return arrays | (self.edge.arrays() if self.edge is not None else {})
+
+    @classmethod
+    def from_description(
+        cls, described: Mapping[str, Any], read: Callable[[str], NDArray[Any]]
+    ) -> Plan:
+        """Restore from :meth:`describe` and :meth:`arrays`, read by name."""
+        rows = np.asarray(read(CERTAINTY_ROWS), np.int64)
+        if len(rows) != described["certainty_rows"]:
+            raise StoreError(
+                f"expected {described['certainty_rows']} certainty rows, found {len(rows)}; "
+                "the run is damaged: start it again"
+            )
+        return cls(
+            certainty_rows=rows,
+            unit_rows=int(described["unit_rows"]),
+            n_units=int(described["n_units"]),
+            k=int(described["k"]),
+            n_blocks=int(described["n_blocks"]),
+            reasons=tuple(described["reasons"]),
+            predicted=dict(described["predicted"]),
+            deff=float(described["deff"]),
+            deff_rows=int(described["deff_rows"]),
+            refused=described["refused"],
+            factor_units=int(described.get("factor_units", 0)),
+            relative=None if described.get("probabilities", UNIFORM) == UNIFORM else read(RELATIVE),
+            score_seconds=float(described.get("score_seconds", 0.0)),
+            edge=Edge.from_description(described["edge"], read) if described.get("edge") else None,
+        )
+
+
+def plan(
+    cv: ControlVariates,
+    dataset: Dataset,
+    model: Model,
+    *,
+    subsample_size: int | None = None,
+    unit_rows: int | None = None,
+    n_blocks: int | None = None,
+    certainty: bool = True,
+    factor_units: int = 0,
+    probabilities: str = UNIFORM,
+    variance_target: float | None = None,
+    perturbed: bool = False,
+    memory_limit: int = 2**27,
+    scheduler: Any = None,
+    progress: Callable[[int, int], None] | None = None,
+    phases: Phases | None = None,
+) -> Plan:
+    """Choose the certainty rows, k and G.
+
+    Parameters
+    ----------
+    subsample_size
+        m rows, as given; ``None``: the fewest that keep the bounds above.
+    unit_rows
+        b; ``None``: 1.
+    n_blocks
+        G; ``None``: the smaller of 100 and k.
+    certainty
+        ``False``: no certainty rows.
+    factor_units
+        Units of a factor of the block-Poisson product; 0 plans the difference estimator.
+    probabilities
+        Of units: ``uniform``, or ``scores``, which makes one more full pass.
+    variance_target
+        Bound on V; ``None``: 0.1, or what :mod:`signs` says of a product.
+    perturbed
+        Whether the perturbed density is what is sampled: it has to be the posterior out to
+        its tails, from more units if need be, and is cut there.
+    memory_limit
+        Bytes that the certainty rows may take.
+    scheduler, progress
+        Of that pass; see ``Dataset.reduce``.
+    phases
+        Told of the points at which the tails are looked at; see ``certify.compute``.
+
+    Raises
+    ------
+    ConfigError
+        If an option is out of range.
+    """
+    n = dataset.n_rows
+    b = 1 if unit_rows is None else unit_rows
+    _require("unit_rows", b, 1, n)
+    if subsample_size is not None:
+        _require("subsample_size", subsample_size, 1, n)
+    if variance_target is None:
+        blocks = n_blocks or MOST_BLOCKS
+        variance_target = signs.variance_target(cv.dim, blocks) if factor_units else VARIANCE_TARGET
+    if not variance_target > 0.0:
+        raise ConfigError(
+            f"expected variance_target > 0, found {variance_target}; give one such as 0.1"
+        )
+    most = min(memory_limit // (8 * (dataset.n_features + 3)), n) if certainty else 0
+    edge = signs.edge(cv.dim, cv.order) if factor_units else None
+    bounds = Bounds(variance_target, subsample_size, most, edge)
+    pilot = evaluate(cv, dataset, model, b)
+    scores = None
+    if probabilities == UNIFORM:
+        choice = same_for_all(cv, pilot, b, bounds)
+    else:
+        scores = unit_scores(cv, dataset, model, b, scheduler=scheduler, progress=progress)
+        choice = by_score(pilot, b, bounds, scores)
+    wanted = choice.needed if subsample_size is None else float(subsample_size)
+    k = math.ceil(min(wanted, float(n)) / b)
+    if factor_units:
+        k = factor_units * math.ceil(k / factor_units)
+    certain = len(choice.certain)
+    refused = None
+    name = "hmc-ecs-signed" if factor_units else "hmc-ecs"
+    if subsample_size is None and not certain + wanted <= n / 2:
+        refused = plan_words.refusal(certain, wanted, n, cv.order, name)
+    reach: tails.Tails | None = None
+    if perturbed and refused is None and k >= 2:
+        reach = tails.profile(cv, dataset, model, b, choice, phases)
+        most = (n // 2 - certain) // b
+        if subsample_size is None:
+            needed = reach.units(k, most)
+            k = int(needed) if math.isfinite(needed) else max(k, most)
+        # A given subsample is only refused where it cannot be right at all.
+        hopeless = float(reach.perturbation(k).max()) > tails.HOPELESS
+        if hopeless if subsample_size is not None else not reach.holds(k):
+            refused = plan_words.leaves(reach.fault(k), subsample_size is not None)
+    if n_blocks is not None:
+        _require("n_blocks", n_blocks, 1, k // max(factor_units, 1))
+    n_units = -(-n // b)
+    predicted = choice.predict(k, b, n_units)
+    if factor_units:
+        predicted |= _signed(choice, b, k, factor_units)
+        if refused is None and not predicted["mean_sign"] >= signs.LEAST_SIGN:
+            refused = plan_words.unsigned(k * b, predicted["mean_sign"], signs.LEAST_SIGN)
+    if reach is not None:
+        predicted["perturbation"] = min(float(reach.perturbation(k).max()), 1e9)
+    deff_rows = pilot.run_rows
+    run_effect = choice.rest.deff(deff_rows)
+    reasons = plan_words.reasons(cv, certain, k, b, predicted, subsample_size, variance_target)
+    if choice.rest.relative is not None:
+        reasons.append(plan_words.unequal(choice.rest.relative))
+    if run_effect > ROW_ORDER_WARNING:
+        reasons.append(
+            f"rows are ordered: runs of {deff_rows} rows have design effect {run_effect:.1f}; "
+            "for runs, ingest with --shuffle"
+        )
+    return Plan(
+        certainty_rows=choice.certain,
+        unit_rows=b,
+        n_units=n_units,
+        k=k,
+        n_blocks=n_blocks or min(MOST_BLOCKS, k // max(factor_units, 1)),
+        reasons=tuple(reasons),
+        predicted=predicted,
+        deff=run_effect,
+        deff_rows=deff_rows,
+        refused=refused,
+        factor_units=factor_units,
+        relative=choice.rest.relative,
+        score_seconds=scores.seconds if scores else 0.0,
+        edge=reach.edge(k) if reach is not None else None,
+    )
+
+
+def _signed(choice: Choice, b: int, k: int, factor_units: int) -> dict[str, Any]:
+    """Return what a block-Poisson product of ``k`` expected units would do."""
+    middle = float(np.median(choice.moments[0].total[0]))
+    found = signs.forecast(choice.rest, b, k, factor_units, middle)
+    return {
+        "variance": float(np.quantile(found.variance, 0.9)),
+        "variance_by_draw": [float(v) for v in found.variance],
+        "remainder": middle,
+        "mean_sign": float(found.mean_sign.mean()),
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Return ``value`` as JSON can hold it."""
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value if math.isfinite(value) else None
+
+
+def _require(name: str, value: int, low: int, high: int) -> None:
+    if isinstance(value, bool) or int(value) != value or not low <= value <= high:
+        raise ConfigError(
+            f"expected {name} from {low} to {high}, found {value}; leave it out for the default"
+        )

@@ -1,0 +1,76 @@
+"""Single rows or runs: what a unit is, from where the rows are.
+
+A row of a mapped file costs the reading of its page. Where the store does not fit in
+memory that reading is what an iteration takes, and a run of contiguous rows costs no
+more of it than one row: with more than one unit a block, runs make up the same
+subsample with fewer reads. Where the rows are in memory a run saves nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from streammc.control_variates.expansion import ControlVariates
+from streammc.control_variates.plan.subsample_plan import MOST_BLOCKS, ROW_ORDER_WARNING, Plan, plan
+from streammc.protocols import Dataset, Model
+from streammc.subsampling.units import UNIFORM
+
+_RUN_BYTES = 16_384
+"""Longest run, four pages."""
+
+
+def plan_units(
+    cv: ControlVariates,
+    dataset: Dataset,
+    model: Model,
+    *,
+    memory: int,
+    unit_rows: int | None = None,
+    **options: Any,
+) -> Plan:
+    """Return the plan, with the unit that reads least.
+
+    Parameters
+    ----------
+    cv, dataset, model, options
+        As in :func:`streammc.control_variates.plan.subsample_plan.plan`.
+    memory
+        Bytes of memory that the rows of a store may occupy as cached pages.
+    unit_rows
+        b as given by the user; ``None`` chooses. Units drawn by their scores are single
+        rows: there are few of them, and in a run the rows that matter are diluted.
+    """
+    if unit_rows is not None or options.get("probabilities", UNIFORM) != UNIFORM:
+        return plan(cv, dataset, model, unit_rows=unit_rows, **options)
+    rows = plan(cv, dataset, model, unit_rows=1, **options)
+    size = dataset.n_rows * dataset.rows().row_bytes
+    if dataset.address == "memory" or rows.refused is not None:
+        return rows
+    if size <= memory:
+        fits = f"the store ({_gb(size)}) fits in free memory, where runs of rows save no reading"
+        return _because(rows, f"single rows: {fits}")
+    larger = f"the store ({_gb(size)}) exceeds free memory ({_gb(memory)})"
+    longest = max(_RUN_BYTES // max(dataset.rows().row_bytes, 1), 1)
+    b = min(-(-rows.k // (options.get("n_blocks") or MOST_BLOCKS)), longest)
+    runs = plan(cv, dataset, model, unit_rows=b, **options) if b > 1 else rows
+    if runs.refused is None and runs.k >= rows.k:
+        fewest = "no run would read less" if longest > 1 else "a row is a whole read"
+        return _because(rows, f"single rows: {larger}, but {fewest}")
+    if runs.refused or runs.subsample_size > ROW_ORDER_WARNING * rows.subsample_size:
+        return _because(
+            rows,
+            f"single rows: {larger}, but rows are ordered: runs would take {runs.subsample_size} "
+            f"rows instead of {rows.subsample_size}; for runs, ingest with --shuffle",
+        )
+    return _because(
+        runs, f"runs of {b} rows: {larger}, and {runs.k} reads replace {rows.k} of single rows"
+    )
+
+
+def _because(chosen: Plan, reason: str) -> Plan:
+    return replace(chosen, reasons=(*chosen.reasons, reason))
+
+
+def _gb(size: float) -> str:
+    return f"{size / 1e9:.3g} GB"

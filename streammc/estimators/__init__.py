@@ -1,1 +1,0 @@
-"""A sum over all units, estimated from the few that are in the subsample."""

@@ -1,0 +1,86 @@
+"""Rows that are held in memory: certainty rows, or all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from streammc.errors import ModelError, OutOfMemoryError
+from streammc.likelihood.blocks import (
+    Block,
+    allocate_block,
+    allocate_rows,
+    allocate_scratch,
+    block_width,
+    expand,
+)
+from streammc.likelihood.pass_cost import available_memory
+from streammc.protocols import Dataset, Index, Model, Vector
+
+_SLICE = 8192
+
+
+def memory_limit() -> int:
+    """Return the bytes that rows held in memory may take: half of what is available."""
+    return available_memory() // 2
+
+
+def block_bytes(rows: int, q: int, p: int, order: int) -> int:
+    """Return the bytes that ``rows`` expanded rows take, with what is computed from them."""
+    return 8 * rows * (q + 4 + 2 * p + block_width(p, order))
+
+
+def require_memory(dataset: Dataset, model: Model, rows: int, order: int) -> None:
+    """Refuse what :func:`load_block` would, for a number of rows.
+
+    Raises
+    ------
+    OutOfMemoryError
+        If the rows need more than half of the memory that is available.
+    """
+    p = model.n_linear + model.n_scalar
+    needed = block_bytes(rows, dataset.n_features, p, order)
+    if needed > memory_limit():
+        raise OutOfMemoryError(
+            f"expected rows that fit into half of the available memory, found {rows} rows x "
+            f"{dataset.n_features} features, {needed / 1e9:.1f} GB; use hmc-ecs"
+        )
+
+
+def load_block(
+    dataset: Dataset, model: Model, rows: Index, theta_star: np.ndarray, order: int
+) -> Block:
+    """Gather ``rows`` and expand them; ``order`` -1 keeps the log-likelihoods themselves.
+
+    Raises
+    ------
+    OutOfMemoryError
+        If the rows need more than half of the memory that is available.
+    """
+    p = model.n_linear + model.n_scalar
+    require_memory(dataset, model, len(rows), order)
+    block = allocate_block(len(rows), dataset.n_features, p, order)
+    source, scratch = dataset.rows(), allocate_scratch(p)
+    for start in range(0, len(rows), _SLICE):
+        piece = rows[start : start + _SLICE]
+        buffer = allocate_rows(len(piece), dataset.n_features)
+        source.gather(piece, 1, buffer)
+        m, n, constants = len(piece), model.n_linear, model.constants
+        expand(model.link, constants, theta_star, n, order, buffer, 0, m, block, start, scratch)
+    return block
+
+
+def response_check(dataset: Dataset, model: Model) -> Callable[[Vector], None]:
+    """Return what raises ModelError if a response is outside the support."""
+
+    def check(y: Vector) -> None:
+        fault = model.response_fault(y)
+        if fault is not None:
+            wrong, expected = fault
+            raise ModelError(
+                f"{model.name}: expected {expected} in the column {dataset.response!r}, found "
+                f"{y[wrong[0]]:g}; correct the data or choose another model"
+            )
+
+    return check

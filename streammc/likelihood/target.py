@@ -1,0 +1,334 @@
+"""The log density that HMC-ECS leaves invariant, and its gradient.
+
+With the certainty rows ``C``, ``k`` units out of ``U`` and the Taylor sums of the
+full pass,
+
+    l^(theta)   = sum_i q_i(theta) + sum_{i in C} r_i(theta) + (U/k) sum_{j in u} D_j(theta),
+    s^2(theta)  = c sum_{j in u} (D_j - mean D)^2,
+    log density = l^(theta) - s^2(theta) / 2 + log p(theta),
+
+where ``c = U^2 / (k (k - 1))``, or ``U^2 / k^2`` in Dang et al. 2019, eq. (10). The
+gradient goes through ``s^2``. With the block-Poisson estimator the log density is
+``log |L^(theta)| + log p(theta)`` instead (``estimators.block_poisson``). Full-data
+HMC is the case of no units and every row in ``C``. Positions are whitened:
+``theta = theta_star + S z`` with ``S S'`` the inverse of minus the Hessian of the log
+posterior, so the mass matrix is the identity.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import types
+
+from streammc.likelihood.block_poisson import log_product, soft_bound
+from streammc.likelihood.blocks import (
+    BLOCK_TYPE,
+    SCRATCH_TYPE,
+    TILE,
+    Scratch,
+    allocate_scratch,
+)
+from streammc.likelihood.difference import (
+    mean_and_scatter,
+    pull_back,
+    remainders,
+    unit_totals,
+    weigh,
+)
+from streammc.numerics.jit import (
+    LINK_TYPE,
+    SUMS_TYPE,
+    f8,
+    i8,
+    index_vector,
+    inline,
+    jit,
+    matrix,
+    vector,
+)
+from streammc.numerics.prior import log_prior
+from streammc.protocols import Index, Matrix, Vector
+
+_NO_WALLS: Matrix = np.zeros((0, 0))
+
+
+class Base(NamedTuple):
+    """What does not depend on any row: Taylor sums, prior, scale. Shared by all chains."""
+
+    theta_star: Vector
+    log_lik: float
+    """Sum of the expansions at theta_star; 0 without control variates."""
+    gradient: Vector
+    hessian: Matrix
+    """(d, d) of the log-likelihood; zeros for order 1 and below, or (0, 0)."""
+    factor: Matrix
+    """(d, d) lower triangular ``S``; (0, 0): the identity."""
+    prior: Matrix
+    """(d, 5) prior table."""
+    constants: Vector
+    """(c,) of the model."""
+    n_linear: int
+    order: int
+    """Of the expansions of the rows; -1: none, the remainder is the log-likelihood."""
+    unit_rows: int
+    estimate_factor: float
+    """``U / k``; 0 without units."""
+    variance_factor: float
+    """``c``; 0 without units."""
+    factor_units: int = 0
+    """Units of a factor of the block-Poisson product; 0 where the estimate is not one."""
+    intensity: float = 0.0
+    """``lambda``, the expected number of factors."""
+    soft_bound: float = 0.0
+    """``a`` at ``theta_star``, which most estimates of the remainder exceed."""
+    bound_growth: float = 0.0
+    """How fast ``a`` falls away from there; 0 keeps it."""
+    edge: float = math.inf
+    """Largest ``|z|^2``: beyond it the density is 0."""
+    walls: Matrix = _NO_WALLS
+    """(w, d + 1) rows ``(a, h)``: the density is 0 where ``a'z > h``."""
+
+
+BASE_TYPE: Any = types.NamedTuple(
+    (
+        *(vector, f8, vector, matrix, matrix, matrix, vector, i8, i8, i8),
+        *(f8, f8, i8, f8, f8, f8, f8, matrix),
+    ),
+    Base,
+)
+
+
+class Point(NamedTuple):
+    """One position and everything evaluated there; the arrays are written in place."""
+
+    z: Vector
+    """(d,) whitened position."""
+    gradient: Vector
+    """(d,) of the log density, whitened."""
+    rest: Vector
+    """(d,) gradient of all but the subsample, in theta."""
+    totals: Vector
+    """(k,) unit totals D_j."""
+    value: Vector
+    """(m,) remainders of the subsample."""
+    slope: Matrix
+    """(p, m) their derivatives in the predictors."""
+    scalars: Vector
+    """(8,) log density without the subsample, remainder of C, variance of the estimate, log
+    density, mean D, estimate of the sampled remainder, sign of the estimated likelihood, and
+    the soft bound."""
+    used: Index
+    """(2,) units and rows in use: the arrays may be longer."""
+
+
+POINT_TYPE: Any = types.NamedTuple(
+    (vector, vector, vector, vector, vector, matrix, vector, index_vector), Point
+)
+REST, CERTAIN, VARIANCE, DENSITY, MEAN, ESTIMATE, SIGN, BOUND = range(8)
+UNITS, ROWS = range(2)
+
+
+class Work(NamedTuple):
+    """Scratch of one chain."""
+
+    momentum: Vector
+    delta: Vector
+    gradient: Vector
+    weighted: Matrix
+    """(p, m) slopes times their weights."""
+    value: Vector
+    """(TILE,) remainders of one tile of certainty rows."""
+    slope: Matrix
+    """(p, TILE)."""
+    scratch: Scratch
+    unit_weight: Vector
+    """(m,) derivative of the estimate in each unit total."""
+
+
+WORK_TYPE: Any = types.NamedTuple(
+    (vector, vector, vector, matrix, vector, matrix, SCRATCH_TYPE, vector), Work
+)
+
+
+def allocate_point(d: int, k: int, m: int, p: int) -> Point:
+    """Return a point of zeros."""
+    return Point(
+        np.zeros(d),
+        np.zeros(d),
+        np.zeros(d),
+        np.zeros(k),
+        np.zeros(m),
+        np.zeros((p, m)),
+        np.zeros(8),
+        np.array([k, m], dtype=np.int64),
+    )
+
+
+def allocate_work(d: int, m: int, p: int, certain: int = 0) -> Work:
+    """Return scratch for one chain; ``certain`` is the number of certainty rows."""
+    return Work(
+        np.zeros(d),
+        np.zeros(d),
+        np.zeros(d),
+        np.zeros((p, m)),
+        np.zeros(certain),
+        np.zeros((p, certain)),
+        allocate_scratch(p),
+        np.zeros(m),
+    )
+
+
+@jit(types.void(POINT_TYPE, POINT_TYPE), borrow=True)
+def copy_point(source, target):  # type: ignore[no-untyped-def]
+    """Copy one point onto another; loops, since slice assignment costs three times as much."""
+    for j in range(source.z.shape[0]):
+        target.z[j] = source.z[j]
+        target.gradient[j] = source.gradient[j]
+        target.rest[j] = source.rest[j]
+    k, m = source.used[UNITS], source.used[ROWS]
+    target.used[UNITS], target.used[ROWS] = k, m
+    for j in range(k):
+        target.totals[j] = source.totals[j]
+    for a in range(source.slope.shape[0]):
+        for i in range(m):
+            target.slope[a, i] = source.slope[a, i]
+    for i in range(m):
+        target.value[i] = source.value[i]
+    for j in range(source.scalars.shape[0]):
+        target.scalars[j] = source.scalars[j]
+
+
+@inline
+def displace(factor, z, delta):  # type: ignore[no-untyped-def]
+    """Write ``delta = S z``."""
+    if factor.shape[0] == 0:
+        for i in range(z.shape[0]):
+            delta[i] = z[i]
+        return
+    for i in range(z.shape[0]):
+        total = 0.0
+        for j in range(i + 1):
+            total += factor[i, j] * z[j]
+        delta[i] = total
+
+
+@inline
+def beyond_edge(base, z):  # type: ignore[no-untyped-def]
+    """Return 1 where the whitened position ``z`` is beyond the edge or a wall, else 0."""
+    d = z.shape[0]
+    square = 0.0
+    for j in range(d):
+        square += z[j] * z[j]
+    if square > base.edge:
+        return 1
+    walls = base.walls
+    for w in range(walls.shape[0]):
+        along = 0.0
+        for j in range(d):
+            along += walls[w, j] * z[j]
+        if along > walls[w, d]:
+            return 1
+    return 0
+
+
+@inline
+def finish(base, sub, point, work):  # type: ignore[no-untyped-def]
+    """Combine unit totals into density and gradient; everything else is in ``point``.
+
+    The derivative of ``s^2 / 2`` is ``c sum_j (D_j - mean D) grad D_j``: the mean drops
+    out because the deviations sum to zero. The block-Poisson product has no ``s^2`` to
+    subtract: its logarithm is the estimate.
+    """
+    totals, slope, gradient = point.totals, point.slope, point.gradient
+    total_gradient, weighted, factor = work.gradient, work.weighted, base.factor
+    d = gradient.shape[0]
+    k, m = point.used[UNITS], point.used[ROWS]
+    b, scale, c = base.unit_rows, base.estimate_factor, base.variance_factor
+    rest = point.rest
+    for i in range(d):
+        total_gradient[i] = rest[i]
+        gradient[i] = 0.0
+    variance = 0.0
+    penalty = 0.0
+    estimate = 0.0
+    mean = 0.0
+    sign = 1.0
+    scalars = point.scalars
+    unit_weight = work.unit_weight
+    if base.factor_units > 0:
+        bound, slope_of_bound = soft_bound(
+            base.soft_bound, base.bound_growth, base.intensity, base.order, point.z
+        )
+        scalars[BOUND] = bound
+        estimate, variance, sign, by_bound = log_product(
+            totals, k, base.factor_units, scale, base.intensity, bound, unit_weight
+        )
+        for i in range(d):
+            gradient[i] += by_bound * slope_of_bound * point.z[i]
+    elif k > 0:
+        mean, scatter = mean_and_scatter(totals, k)
+        variance = c * scatter
+        penalty = 0.5 * variance
+        estimate = scale * mean * k
+        for j in range(k):
+            unit_weight[j] = scale - c * (totals[j] - mean)
+    weigh(slope, unit_weight, k, b, weighted)
+    for lo in range(0, m, TILE):
+        pull_back(sub, weighted, base.n_linear, lo, min(lo + TILE, m), total_gradient)
+    scalars[VARIANCE] = variance
+    scalars[MEAN] = mean
+    scalars[ESTIMATE] = estimate
+    scalars[SIGN] = sign
+    scalars[DENSITY] = scalars[REST] + estimate - penalty
+    if factor.shape[0] == 0:
+        for i in range(d):
+            gradient[i] += total_gradient[i]
+        return
+    for i in range(d):
+        g = total_gradient[i]
+        for j in range(i + 1):
+            gradient[j] += factor[i, j] * g
+
+
+@jit(
+    types.void(LINK_TYPE, SUMS_TYPE, BASE_TYPE, BLOCK_TYPE, BLOCK_TYPE, POINT_TYPE, WORK_TYPE),
+    reassociate=True,
+    borrow=True,
+)
+def evaluate(link, sums, base, certain, sub, point, work):  # type: ignore[no-untyped-def]
+    """Evaluate log density and gradient at ``point.z``.
+
+    ``sums`` is ``numerics.sums.taylor``, or a model's exact log-likelihood of all rows, where
+    there are neither certainty rows nor a subsample.
+    """
+    delta, rest, theta = work.delta, point.rest, work.gradient
+    scratch, value, slope = work.scratch, work.value, work.slope
+    theta_star, constants = base.theta_star, base.constants
+    n_linear = base.n_linear
+    d = delta.shape[0]
+    displace(base.factor, point.z, delta)
+    density = sums(base.log_lik, base.gradient, base.hessian, theta_star, delta, rest)
+    for i in range(d):
+        theta[i] = theta_star[i] + delta[i]
+    density += log_prior(theta, base.prior, rest)
+    n_certain = certain.y.shape[0]
+    remainder = 0.0
+    for lo in range(0, n_certain, TILE):
+        hi = min(lo + TILE, n_certain)
+        remainders(link, constants, certain, delta, n_linear, lo, hi, scratch, value, slope)
+        for i in range(lo, hi):
+            remainder += value[i]
+        pull_back(certain, slope, n_linear, lo, hi, rest)
+    point.scalars[CERTAIN] = remainder
+    point.scalars[REST] = density + remainder
+    m = point.used[ROWS]
+    value, slope = point.value, point.slope
+    for lo in range(0, m, TILE):
+        remainders(
+            link, base.constants, sub, delta, n_linear, lo, min(lo + TILE, m), scratch, value, slope
+        )
+    unit_totals(value, base.unit_rows, 0, point.used[UNITS], point.totals)
+    finish(base, sub, point, work)

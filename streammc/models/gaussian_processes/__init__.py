@@ -1,0 +1,1 @@
+"""Gaussian processes, whose likelihood is no product over rows."""

@@ -1,0 +1,224 @@
+"""Gaussian-process regression: ``y ~ Normal(0, K + s_n^2 I)``, K of the rows' columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.errors import ConfigError, ModelError
+from streammc.models.gaussian_processes.squared_exponential_joint import joint
+from streammc.models.responses import real_fault
+from streammc.models.table_scale import DISTANCE, Block
+from streammc.priors import (
+    FamilyPrior,
+    NamedPriors,
+    PriorOption,
+    as_prior,
+    fixed_priors,
+    gamma,
+    lognormal,
+)
+from streammc.priors.names import REST
+from streammc.protocols import Index, Matrix, Prior, Rows, Vector
+
+LENGTH: Final = "length_scale"
+HEIGHT: Final = "sigma_f"
+NOISES: Final = {"sd": "sigma_n", "variance": "variance_n"}
+"""What the noise parameter is, and its name."""
+DEFAULTS: Final[Mapping[str, FamilyPrior]] = {
+    "length_scale": lognormal(location=0.5, scale=1.0),
+    "sigma_f": gamma(shape=4.0, rate=1.0),
+    "sigma_n": gamma(shape=2.0, rate=2.0),
+    "variance_n": gamma(shape=2.0, rate=2.0),
+}
+"""Priors of van de Meent, Paige and Wood (2014)."""
+MOST_ROWS: Final = 8192
+"""An evaluation then takes 8 s, and three matrices of 0.5 GB."""
+
+
+def default_priors(noise: str = "sd") -> Prior:
+    """Return the priors of van de Meent, Paige and Wood (2014)."""
+    last = NOISES["variance" if noise == "variance" else "sd"]
+    names = {f"{LENGTH}*": LENGTH, HEIGHT: HEIGHT, last: last}
+    return fixed_priors({key: DEFAULTS[name] for key, name in names.items()})
+
+
+@dataclass(frozen=True)
+class GaussianProcess:
+    """Gaussian-process regression; build it with :func:`gaussian_process`."""
+
+    prior: Prior = field(default_factory=default_priors)
+    noise: str = "sd"
+    ard: bool = True
+
+    name: ClassVar[str] = "gaussian-process"
+    fixed_defaults: ClassVar[Mapping[str, FamilyPrior]] = DEFAULTS
+    n_linear: ClassVar[int] = 0
+    n_scalar: ClassVar[int] = 0
+    exact_sums: ClassVar[Any] = None
+    joint: ClassVar[Any] = staticmethod(joint)
+
+    def __post_init__(self) -> None:
+        """Refuse options that are none, and priors of coefficients: there are none."""
+        if not isinstance(self.noise, str) or self.noise not in NOISES:
+            raise ConfigError(
+                f"noise must be one of {', '.join(NOISES)}, what is sampled, found {self.noise!r}"
+                ": choose one of them"
+            )
+        if not isinstance(self.ard, bool):
+            raise ConfigError(f"ard must be true or false, found {self.ard!r}: use True or False")
+        prior = as_prior(self.prior)
+        if not isinstance(prior, NamedPriors) or REST in dict(prior.priors):
+            raise ConfigError(
+                f"{self.name}: expected priors by name, found one for all coefficients, of which "
+                f"there are none: write {HEIGHT}=gamma(4, 1), for example"
+            )
+        object.__setattr__(self, "prior", NamedPriors(prior.priors))
+
+    @property
+    def link(self) -> Any:
+        """Raise ModelError: a row has no likelihood of its own."""
+        raise ModelError(
+            f"{self.name}: expected a likelihood of single rows, found one of all rows together; "
+            "evaluate joint, or sample with pt, tt, spt or stt"
+        )
+
+    @property
+    def constants(self) -> Vector:
+        """Return the power of the noise parameter in the variance (1,)."""
+        return np.array([2.0 if self.noise == "sd" else 1.0])
+
+    def dim(self, n_features: int) -> int:
+        """Return the number of length scales, and 2."""
+        return (n_features if self.ard else 1) + 2
+
+    def labels(self, feature_names: Sequence[str]) -> tuple[str, ...]:
+        """Return ``length_scale[feature]`` or ``length_scale``, ``sigma_f`` and the noise.
+
+        Raises
+        ------
+        ConfigError
+            If there is no column, or one is the intercept.
+        """
+        if not feature_names or "Intercept" in feature_names:
+            found = "an intercept" if feature_names else "none"
+            raise ConfigError(
+                f"{self.name}: expected columns that tell rows apart, found {found}: ingest with "
+                "--no-intercept"
+            )
+        lengths = [f"{LENGTH}[{name}]" for name in feature_names] if self.ard else [LENGTH]
+        return (*lengths, HEIGHT, NOISES[self.noise])
+
+    def table_scale(self, feature_names: Sequence[str]) -> tuple[Block, ...]:
+        """Return the length scales as distances, or the one that all columns share."""
+        count = len(feature_names) if self.ard else 1
+        return (Block(DISTANCE, self.labels(feature_names)[:count]),)
+
+    def constrain(self, theta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the exponentials of theta (..., d): all parameters are positive."""
+        return np.exp(np.asarray(theta, dtype=np.float64))
+
+    def unconstrain(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the logarithms of the parameters (..., d)."""
+        return np.log(np.asarray(values, dtype=np.float64))
+
+    def prior_table(self, labels: Sequence[str]) -> Matrix:
+        """Return the table of the prior, a row per label."""
+        return self.prior.table(labels, self.positive_flags(labels), self.fixed_defaults)
+
+    def positive_flags(self, labels: Sequence[str]) -> list[bool]:
+        """Return whether each parameter is positive: all are."""
+        return [True] * len(labels)
+
+    def response_fault(self, y: Vector) -> tuple[Index, str] | None:
+        """Return where ``y`` is not finite."""
+        return real_fault(y)
+
+    def mean(self, eta: Matrix) -> Vector:
+        """Raise ModelError: what a row is depends on the others."""
+        raise ModelError(
+            f"expected the model {self.name!r} to have a mean response, found none: it cannot "
+            "predict; use another model"
+        )
+
+    def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
+        """Raise ModelError: there is no predictor; ``streammc simulate gaussian-process``."""
+        raise ModelError(
+            f"{self.name}: expected a predictor of single rows, found none; simulate a store "
+            "with 'streammc simulate gaussian-process'"
+        )
+
+    def start(self, rows: Rows) -> Vector:
+        """Return theta (d,) where rows a standard deviation apart are alike, a fifth noise.
+
+        Raises
+        ------
+        ModelError
+            If there are too many rows: an evaluation takes ``n^3`` operations.
+        """
+        n, q = rows.X.shape
+        if n > MOST_ROWS:
+            raise ModelError(
+                f"{self.name}: expected at most {MOST_ROWS} rows, found {n} or more: an evaluation "
+                "takes n^3 operations; ingest fewer"
+            )
+        spread = np.var(rows.X, axis=0) if n else np.ones(q)
+        spread = np.where(spread > 0.0, spread, 1.0)
+        lengths = np.full(q, 0.5 * math.log(q)) + 0.5 * np.log(spread)
+        if not self.ard:
+            lengths = np.array([0.5 * math.log(spread.sum())])
+        power = float(np.mean(rows.y**2)) if n else 0.0
+        height = 0.5 * math.log(power) if power > 0.0 else 0.0
+        noise = 2.0 * (height - math.log(2.0)) / self.constants[0]
+        return np.append(lengths, [height, noise])
+
+    def describe(self) -> dict[str, Any]:
+        """Return name, options and prior as JSON types."""
+        prior = self.prior.describe()
+        return {"name": self.name, "prior": prior, "noise": self.noise, "ard": self.ard}
+
+
+def gaussian_process(
+    prior: PriorOption | Mapping[str, FamilyPrior] | None = None,
+    noise: str = "sd",
+    ard: bool = True,
+) -> GaussianProcess:
+    """Return Gaussian-process regression, ``y ~ Normal(0, K + sigma_n^2 I)``.
+
+    ``K_ij = sigma_f^2 exp(-sum_d (x_id - x_jd)^2 / (2 l_d^2))``, the squared-exponential
+    kernel with a length scale per column (van de Meent, Paige and Wood 2014, eqs. 21-25).
+    The likelihood is that of all rows together, ``n^3`` operations: it can be sampled by
+    ``pt``, ``tt``, ``spt`` and ``stt``, whose levels are sets of rows, and by no sampler that
+    adds up rows. The process has mean zero: centre the response. Where K is singular
+    in float64 and the noise too small, the density counts as zero.
+
+    Parameters
+    ----------
+    prior : mapping from names to priors, or None
+        Priors by name, on the store's scale; what is left out is lognormal(0.5, 1) on
+        length scales, Gamma(4, 1) on ``sigma_f`` and Gamma(2, 2) on the noise parameter.
+    noise : {'sd', 'variance'}
+        ``sd``: the parameter is ``sigma_n``; ``variance``: it is ``variance_n``, added to the
+        diagonal as it is.
+    ard
+        Whether every column has a length scale of its own.
+
+    Raises
+    ------
+    ConfigError
+        If an option is none of these, or ``prior`` is not a mapping from names to priors.
+
+    Examples
+    --------
+    >>> from streammc.models import gaussian_process
+    >>> gaussian_process().labels(["a", "b"])
+    ('length_scale[a]', 'length_scale[b]', 'sigma_f', 'sigma_n')
+    >>> gaussian_process(noise="variance", ard=False).labels(["a", "b"])
+    ('length_scale', 'sigma_f', 'variance_n')
+    """
+    return GaussianProcess(default_priors(noise) if prior is None else as_prior(prior), noise, ard)

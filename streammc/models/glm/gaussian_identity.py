@@ -1,0 +1,129 @@
+"""Gaussian regression: ``y_i ~ Normal(eta_i, sigma)``."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from streammc.models.glm.gaussian_sums import gaussian_sums
+from streammc.models.glm.least_squares import location_scale
+from streammc.models.linear import LinearModel
+from streammc.models.responses import real_fault
+from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
+from streammc.numerics.special import exp, within
+from streammc.priors import PriorOption, as_prior
+from streammc.priors.scaled import response_level
+from streammc.protocols import Index, Matrix, Rows, Vector
+
+_HALF_LOG_2PI: Final = 0.9189385332046728
+_MOST: Final = 700.0
+"""Beyond it, either way, exp(log sigma) stays where it is."""
+
+
+@inline
+def _row(eta, log_sigma, y):  # type: ignore[no-untyped-def]
+    """Return the log density, ``z = (y - eta) / sigma`` and ``1 / sigma``."""
+    precision = exp(-within(log_sigma, _MOST))
+    z = (y - eta) * precision
+    return (-0.5 * z * z - log_sigma) - _HALF_LOG_2PI, z, precision
+
+
+@jit(LINK_SIGNATURE, borrow=True)
+def link(eta, X, y, constants, order, out):  # type: ignore[no-untyped-def]
+    """Write the normal log density and its derivatives in ``eta`` and ``log sigma``.
+
+    See ``protocols.Model``. Each is within 1e-15 of its largest term; infinite only
+    where it overflows.
+    """
+    location = eta[0]
+    scale = eta[1]
+    value = out[0]
+    if order == 0:
+        for i in range(y.shape[0]):
+            value[i], _, _ = _row(location[i], scale[i], y[i])
+    elif order == 1:
+        slope0 = out[1]
+        slope1 = out[2]
+        for i in range(y.shape[0]):
+            value[i], z, precision = _row(location[i], scale[i], y[i])
+            slope0[i] = z * precision
+            slope1[i] = z * z - 1.0
+    else:
+        slope0 = out[1]
+        slope1 = out[2]
+        curve00 = out[3]
+        curve01 = out[4]
+        curve11 = out[5]
+        for i in range(y.shape[0]):
+            value[i], z, precision = _row(location[i], scale[i], y[i])
+            slope0[i] = z * precision
+            slope1[i] = z * z - 1.0
+            curve00[i] = -precision * precision
+            curve01[i] = -2.0 * (z * precision)
+            curve11[i] = -2.0 * (z * z)
+
+
+class Gaussian(LinearModel):
+    """Gaussian regression; build it with :func:`gaussian`."""
+
+    name: ClassVar[str] = "gaussian"
+    location_scale: ClassVar[bool] = True
+    level: ClassVar[Any] = staticmethod(response_level)
+    response_scales: ClassVar[tuple[str, ...]] = ("sigma",)
+    link_kernel: ClassVar[Any] = link
+
+    @property
+    def exact_sums(self) -> Any:
+        """Return the log-likelihood in terms of the sums of the pass."""
+        return gaussian_sums
+
+    @property
+    def scales(self) -> tuple[str, ...]:
+        """Return the name of the residual standard deviation."""
+        return ("sigma",)
+
+    def response_fault(self, y: Vector) -> tuple[Index, str] | None:
+        """Return where ``y`` is not finite."""
+        return real_fault(y)
+
+    def mean(self, eta: Matrix) -> Vector:
+        """Return the location per column of ``eta`` (2, m)."""
+        location: Vector = eta[0]
+        return location
+
+    def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
+        """Draw a number per column of ``eta`` (2, m)."""
+        y: Vector = eta[0] + np.exp(eta[1]) * rng.standard_normal(eta.shape[1])
+        return y
+
+    def start(self, rows: Rows) -> Vector:
+        """Return least squares and the log of its residual standard deviation, (q + 1,)."""
+        beta, log_sigma = location_scale(rows)
+        return np.append(beta, log_sigma)
+
+
+def gaussian(prior: PriorOption | None = None) -> Gaussian:
+    """Return Gaussian regression, ``y ~ Normal(eta, sigma)``.
+
+    Parameters
+    ----------
+    prior
+        Prior, or a mapping from the names of parameters to priors; ``None``, and what
+        a mapping does not name, scales with the data: a slope is
+        Normal(0, 2.5 sd(y) / sd(x)), the intercept is around mean(y), and ``sigma`` is
+        half-Student-t(3, 2.5 sd(y)). One prior for all fixes ``sigma`` at
+        half-Student-t(3, 10).
+
+    Raises
+    ------
+    ConfigError
+        If ``prior`` is not a prior.
+
+    Examples
+    --------
+    >>> from streammc.models import gaussian
+    >>> gaussian().labels(["Intercept"])
+    ('beta[Intercept]', 'sigma')
+    """
+    return Gaussian(as_prior(prior))

@@ -1,0 +1,1 @@
+"""Gaussian mixtures, and the mean of Gaussian observations."""

@@ -1,0 +1,99 @@
+"""Where to cut: thresholds of scores, and groups of a covariate, for a table of any size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from streammc.control_variates.full_pass.row_name import row_name
+from streammc.errors import DataError
+from streammc.likelihood.blocks import allocate_rows
+from streammc.prediction.histogram import Thresholds, find_thresholds
+from streammc.prediction.predictive import Coefficients, Covariate, responses
+from streammc.protocols import Dataset, Matrix, Model, RowBlock, Vector
+
+_SCORE_BINS: Final = 4096
+_PILOT_ROWS: Final = 16_384
+_PILOT_DRAWS: Final = 50
+"""Of all draws: thresholds follow the spread between rows, which 50 draws show as 400 do."""
+_EXACT_ROWS: Final = 2**23
+"""Up to here the quantiles of a covariate are those of all rows, in 64 MB."""
+_SAMPLE_ROWS: Final = 2**20
+_SLICE: Final = 4096
+
+
+def is_binary(model: Model) -> bool:
+    """Return whether responses are 0 and 1, or shares of them."""
+    valid = [model.response_fault(np.array([y])) is None for y in (0.0, 1.0, 2.0, -1.0)]
+    return valid == [True, True, False, False]
+
+
+@dataclass(frozen=True, eq=False)
+class _Column:
+    """Values of a covariate in the order of the rows: a ``PassTask``."""
+
+    covariate: Covariate
+
+    def map(self, block: RowBlock) -> Vector:
+        return self.covariate.values(block.X)
+
+    def combine(self, left: Vector, right: Vector) -> Vector:
+        return np.concatenate([left, right])
+
+
+def groups(
+    table: Dataset,
+    by: str,
+    bins: int,
+    seed: int,
+    scheduler: Any = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[Covariate, bool]:
+    """Return the covariate with the edges of its groups, and whether a sample chose them."""
+    weights, constant = table.covariate(by)
+    column = Covariate(np.asarray(weights), float(constant), np.empty(0))
+    sampled = table.n_rows > _EXACT_ROWS
+    if sampled:
+        values = np.concatenate([column.values(X) for X, _ in _sample(table, _SAMPLE_ROWS, seed)])
+    else:
+        values = table.reduce(_Column(column), scheduler=scheduler, progress=progress)
+    if not np.isfinite(values).all():
+        row = int(np.flatnonzero(~np.isfinite(values))[0])
+        raise DataError(
+            f"expected finite numbers in column {by!r} of {table.address}, found {values[row]}"
+            f"{'' if sampled else f' in {row_name(table, row)}'}: make the store again"
+        )
+    values.sort()
+    at = np.ceil(np.arange(1, bins) * (len(values) / bins)).astype(np.int64)
+    edges = np.unique(values[np.minimum(at, len(values) - 1)])
+    return column._replace(edges=edges), sampled
+
+
+def thresholds(model: Model, coefficients: Coefficients, table: Dataset, seed: int) -> Thresholds:
+    """Return thresholds between which about as many scores of a sample of rows and draws lie."""
+    some = coefficients.thinned(_PILOT_DRAWS)
+    scores = [
+        responses(model, some.predictors(X, offset)).ravel()
+        for X, offset in _sample(table, _PILOT_ROWS, seed)
+    ]
+    ordered = np.sort(np.concatenate(scores))
+    at = np.arange(1, _SCORE_BINS) * len(ordered) // _SCORE_BINS
+    edges = np.unique(ordered[at])
+    return find_thresholds(edges[np.isfinite(edges)])
+
+
+def _sample(table: Dataset, size: int, seed: int) -> Iterator[tuple[Matrix, Vector]]:
+    """Yield ``X`` (m, q) and offset (m,) of a sample of rows, without replacement."""
+    rows = np.arange(table.n_rows)
+    if table.n_rows > size:
+        rng = np.random.default_rng(seed)
+        rows = np.sort(rng.choice(table.n_rows, size, replace=False, shuffle=False))
+    source = table.rows()
+    for start in range(0, len(rows), _SLICE):
+        piece = rows[start : start + _SLICE].astype(np.int64)
+        buffer = allocate_rows(len(piece), table.n_features)
+        source.gather(piece, 1, buffer)
+        yield buffer.X, buffer.offset

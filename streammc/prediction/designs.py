@@ -1,0 +1,95 @@
+"""Draws on the design of another table than that of their run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.errors import IdentityError, StoreError
+from streammc.prediction.predictive import Coefficients
+from streammc.protocols import Model, Vector
+
+_LIKE: Final = "ingest the table with --like the store of the run"
+
+
+def check(run: Mapping[str, Any], table: Mapping[str, Any]) -> None:
+    """Refuse a table whose columns are not those of the run.
+
+    Parameters
+    ----------
+    run, table
+        Results of ``runs.design.describe``. Another standardisation is none: the draws are moved
+        to it.
+
+    Raises
+    ------
+    IdentityError
+        Naming the first difference.
+    """
+    ours, theirs = list(run["features"]), list(table["features"])
+    if ours != theirs:
+        wrong = next(
+            (pair for pair in zip(ours, theirs, strict=False) if pair[0] != pair[1]),
+            (f"{len(ours)} features", f"{len(theirs)}"),
+        )
+        raise IdentityError(
+            f"expected the features of the run, such as {wrong[0]!r}, found {wrong[1]!r} in the "
+            f"store: {_LIKE}"
+        )
+    mine, other = run["formula"] or {}, table["formula"] or {}
+    for key in ("states", "columns"):
+        if mine.get(key, {}) != other.get(key, {}):
+            raise IdentityError(
+                f"expected the knots, levels and kinds that the run's formula "
+                f"{mine.get('text')!r} was fitted with, found others in the store: {_LIKE}"
+            )
+    for key in ("offset", "trials"):
+        if (run[key] is None) != (table[key] is None):
+            raise IdentityError(
+                f"expected {'no ' * (run[key] is None)}{key} as in the store of the run, found "
+                f"{table[key] or 'none'}: {_LIKE}"
+            )
+
+
+def on_table(
+    model: Model,
+    theta: NDArray[np.float64],
+    weights: Vector | None,
+    run: Mapping[str, Any],
+    table: Mapping[str, Any],
+) -> Coefficients:
+    """Return draws (S, d) for the columns of a table.
+
+    The run's predictor is ``sum_j b_j z_j`` with ``z = (x - mean) / scale``. A table that
+    holds ``z' = (x - mean') / scale'`` has the slopes ``b_j scale'_j / scale_j`` and the
+    shift ``sum_j b_j (mean'_j - mean_j) / scale_j``.
+    """
+    q = len(run["features"])
+    mean, scale = _standardization(run, q)
+    other_mean, other_scale = _standardization(table, q)
+    linear = theta[:, : model.n_linear * q].reshape(len(theta), model.n_linear, q)
+    slopes = np.ascontiguousarray(linear.transpose(1, 0, 2))
+    shifts = slopes @ ((other_mean - mean) / scale)
+    return Coefficients(
+        np.ascontiguousarray(slopes * (other_scale / scale)),
+        shifts,
+        np.ascontiguousarray(theta[:, model.n_linear * q :].T),
+        weights,
+    )
+
+
+def _standardization(design: Mapping[str, Any], q: int) -> tuple[Vector, Vector]:
+    table = design["standardization"]
+    if table is None:
+        return np.zeros(q), np.ones(q)
+    mean, scale = (np.asarray(table[key], dtype=np.float64) for key in ("mean", "scale"))
+    good = mean.shape == scale.shape == (q,) and np.isfinite([mean, scale]).all()
+    if not good or not (scale > 0).all():
+        raise StoreError(
+            f"expected a mean and a positive scale for each of {q} features, found others: "
+            "verify the store"
+        )
+    return mean, scale

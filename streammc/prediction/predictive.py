@@ -1,0 +1,310 @@
+"""Predictions of every row and sums over all rows, in one pass over a table.
+
+For draws ``theta_s`` with weights ``w_s`` (all 1, or signs) a row has the mean responses
+``mu_s = E[y | eta(theta_s)]``; written are their weighted mean and quantiles. What needs
+all rows is summed draw by draw: histograms of ``mu_s`` by class, means by group of a
+covariate, and the log predictive density.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from streammc.diagnostics.quantiles import mean, quantiles
+from streammc.errors import DataError, ModelError
+from streammc.numerics.jit import (
+    index_vector,
+    jit,
+    matrix,
+    vector,
+)
+from streammc.prediction.histogram import Thresholds, add_bins, find_bins
+from streammc.prediction.log_scores import NEAR_ONE, add_scores, log_average, log_chance
+from streammc.protocols import Matrix, Model, RowBlock, Vector
+from streammc.trace.row_arrays import RowTarget
+
+_TILE_ENTRIES = 2**16
+"""Rows times draws of a tile: predictors and means, 512 KB each."""
+_LEAST_TILE = 64
+_COUNTED_ROWS = 2**14
+"""Rows whose bins are kept until they are counted."""
+_CURVE_DRAWS = 100
+"""Draws of the ROC curve: enough for its band. Counting a score costs as much as a prediction."""
+
+
+class Coefficients(NamedTuple):
+    """Draws as the linear predictors of a table need them, on its own scale."""
+
+    slopes: NDArray[np.float64]
+    """(n_linear, S, q)."""
+    shifts: Matrix
+    """(n_linear, S) added to each predictor: what another standardisation leaves."""
+    scalars: Matrix
+    """(n_scalar, S)."""
+    weights: Vector | None
+    """(S,); ``None``: all 1."""
+
+    @property
+    def draws(self) -> int:
+        """Number of draws, S."""
+        return int(self.shifts.shape[1])
+
+    def predictors(
+        self, X: NDArray[Any], offset: Vector, eta: NDArray[np.float64] | None = None
+    ) -> NDArray[np.float64]:
+        """Return eta (p, m, S) of rows ``X`` (m, q), written into ``eta`` where it is given.
+
+        The draws of a row are neighbours: they are sorted.
+        """
+        design = np.asarray(X, dtype=np.float64)
+        n_linear, draws = self.shifts.shape
+        if eta is None:
+            eta = np.empty((n_linear + len(self.scalars), len(X), draws))
+        for a in range(n_linear):
+            np.matmul(design, self.slopes[a].T, out=eta[a])
+            if self.shifts[a].any():
+                eta[a] += self.shifts[a]
+        if offset.any():
+            eta[0] += offset[:, None]
+        eta[n_linear:] = self.scalars[:, None, :]
+        return eta
+
+    def tile_rows(self) -> int:
+        """Return how many rows to look at together: what a cache holds."""
+        return max(_TILE_ENTRIES // self.draws // _LEAST_TILE, 1) * _LEAST_TILE
+
+    @property
+    def curve_step(self) -> int:
+        """One draw in so many has a ROC curve; all do where they carry weights."""
+        return 1 if self.weights is not None else -(-self.draws // _CURVE_DRAWS)
+
+    @property
+    def curve_draws(self) -> int:
+        """Number of draws with a ROC curve, C."""
+        return -(-self.draws // self.curve_step)
+
+    def thinned(self, most: int) -> Coefficients:
+        """Return at most ``most`` evenly spaced draws, without their weights."""
+        kept = np.arange(self.draws)[:: max(-(-self.draws // most), 1)]
+        slopes, shifts, scalars = self.slopes[:, kept], self.shifts[:, kept], self.scalars[:, kept]
+        return Coefficients(slopes, shifts, scalars, None)
+
+
+class Workspace(NamedTuple):
+    """Arrays that every tile of a block writes anew."""
+
+    eta: Vector
+    """Predictors (p, m, S), flat."""
+    bins: NDArray[np.uint16]
+    """Of the means of C draws and of the average of all (C + 1, rows), flat; or empty."""
+
+
+class Covariate(NamedTuple):
+    """A column of the table as a linear function of the design, and groups of its values."""
+
+    weights: Vector
+    """(q,)."""
+    constant: float
+    edges: Vector
+    """(G - 1,) rising; a row with the value x is in group ``#{edges <= x}``."""
+
+    def values(self, X: NDArray[Any]) -> Vector:
+        """Return the column (m,)."""
+        found: Vector = np.asarray(X, dtype=np.float64) @ self.weights + self.constant
+        return found
+
+
+class Totals(NamedTuple):
+    """Sums over rows; all add."""
+
+    histogram: NDArray[np.float64]
+    """(C + 1, B, 2) weights of class 0 and 1 by bin of the mean response; last: its mean."""
+    groups: Matrix
+    """(G, S + 4): means by draw; the covariate, the response, the weights and the rows."""
+    scores: Vector
+    """(3,) weighted sum of the log predictive densities; weights; rows without a density."""
+
+
+@jit(types.void(matrix, index_vector, vector, vector, vector, matrix), borrow=True)
+def add_groups(means, group, x, y, weight, sums):  # type: ignore[no-untyped-def]
+    """Add the rows with ``means`` (m, S) to ``sums`` (G, S + 4); see :class:`Totals`."""
+    draws = means.shape[1]
+    for i in range(means.shape[0]):
+        to = sums[group[i]]
+        for s in range(draws):
+            to[s] += weight[i] * means[i, s]
+        to[draws] += weight[i] * x[i]
+        to[draws + 1] += weight[i] * y[i]
+        to[draws + 2] += weight[i]
+        to[draws + 3] += 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class PredictTask:
+    """Predictions of all rows; see ``protocols.PieceTask``."""
+
+    model: Model
+    coefficients: Coefficients
+    probabilities: tuple[float, ...]
+    names: tuple[str, ...]
+    """Of the mean and the quantiles."""
+    target: RowTarget
+    where: str
+    """Of the table, for messages."""
+    scored: bool
+    """Whether there is a response to compare with."""
+    thresholds: Thresholds | None = None
+    """Of the histogram; ``None`` where the response is not binary."""
+    covariate: Covariate | None = None
+
+    def _empty(self) -> Totals:
+        draws = self.coefficients.draws
+        bins = 0 if self.thresholds is None else len(self.thresholds.edges) + 1
+        groups = 0 if self.covariate is None else len(self.covariate.edges) + 1
+        curves = self.coefficients.curve_draws
+        return Totals(np.zeros((curves + 1, bins, 2)), np.zeros((groups, draws + 4)), np.zeros(3))
+
+    def map(self, block: RowBlock) -> Totals:
+        """Write the predictions of some rows and return their sums."""
+        return self.map_pieces(iter([block]))
+
+    def map_pieces(self, pieces: Iterator[RowBlock]) -> Totals:
+        """Write the predictions of a block, a chunk at a time, and return its sums."""
+        totals = self._empty()
+        step = self.coefficients.tile_rows()
+        entries = self.coefficients.draws * step
+        some = max(_COUNTED_ROWS // step, 1) * step
+        predictors = len(self.coefficients.shifts) + len(self.coefficients.scalars)
+        counted = 0
+        if self.scored and self.thresholds is not None:
+            counted = self.coefficients.curve_draws + 1
+        room = np.empty(counted * some, np.uint16)
+        work = Workspace(np.empty(predictors * entries), room)
+        for piece in pieces:
+            columns = {name: np.empty(len(piece.y)) for name in self.names}
+            for start in range(0, len(piece.y), some):
+                stop = min(start + some, len(piece.y))
+                y, offset, weight = (
+                    np.ascontiguousarray(part[start:stop], dtype=np.float64) for part in piece[3:]
+                )
+                rows = stop - start
+                bins = work.bins[: counted * rows].reshape(counted, rows)
+                if self.scored:
+                    self._check(piece.start + start, y)
+                for low in range(start, stop, step):
+                    here = slice(low, min(low + step, stop))
+                    part = slice(low - start, here.stop - start)
+                    tile = piece.start + low, piece.X[here], y[part], offset[part], weight[part]
+                    self._tile(*tile, columns, here, totals, bins, low - start, work)
+                if counted:
+                    average = columns[self.names[0]][start:stop]
+                    log_density = self._log_chances(piece.X[start:stop], y, offset, average)
+                    add_scores(log_density, weight, totals.scores)
+                    add_bins(bins, y, weight, totals.histogram)
+            self.target.write(piece.start, columns)
+        return totals
+
+    def _log_chances(self, X: NDArray[Any], y: Vector, offset: Vector, average: Vector) -> Vector:
+        """Return the log predictive densities (m,) of binary responses, given their chances."""
+        found = log_chance(y, average)
+        near = np.flatnonzero((average > NEAR_ONE) & (y < 1.0))
+        step = self.coefficients.tile_rows()
+        for low in range(0, len(near), step):
+            rows = near[low : low + step]
+            eta = self.coefficients.predictors(X[rows], offset[rows])
+            zeros, weights = np.zeros(len(rows)), self.coefficients.weights
+            other = log_average(self.model, eta, X[rows], zeros, weights)
+            ones = np.where(y[rows] > 0.0, y[rows] * np.log(average[rows]), 0.0)
+            found[rows] = ones + (1.0 - y[rows]) * other
+        return found
+
+    def combine(self, left: Totals, right: Totals) -> Totals:
+        """Add two neighbours."""
+        return Totals(*(a + b for a, b in zip(left, right, strict=True)))
+
+    def _tile(
+        self,
+        start: int,
+        X: NDArray[Any],
+        y: Vector,
+        offset: Vector,
+        weight: Vector,
+        columns: dict[str, Vector],
+        here: slice,
+        totals: Totals,
+        bins: NDArray[np.uint16],
+        first: int,
+        work: Workspace,
+    ) -> None:
+        weights, m, draws = self.coefficients.weights, len(X), self.coefficients.draws
+        count = len(self.coefficients.shifts) + len(self.coefficients.scalars)
+        eta = work.eta[: count * m * draws].reshape(count, m, draws)
+        self.coefficients.predictors(X, offset, eta)
+        means = responses(self.model, eta)
+        average = mean(means, weights)
+        # A finite sum has finite terms.
+        if not (np.isfinite(average).all() or np.isfinite(means).all()):
+            self._refuse(start, X, offset, means)
+        columns[self.names[0]][here] = average
+        if self.scored:
+            if self.thresholds is None:
+                log_density = log_average(self.model, eta, X, y, weights)
+                add_scores(log_density, weight, totals.scores)
+            else:
+                some = np.ascontiguousarray(means[:, :: self.coefficients.curve_step].T)
+                find_bins(some, *self.thresholds, first, bins)
+                find_bins(average[None, :], *self.thresholds, first, bins[-1:])
+        if self.covariate is not None:
+            x = self.covariate.values(X)
+            group = np.searchsorted(self.covariate.edges, x, side="right").astype(np.int64)
+            add_groups(means, group, x, y, weight, totals.groups)
+        bounds = quantiles(means, self.probabilities, weights, overwrite=True)
+        for name, bound in zip(self.names[1:], bounds, strict=True):
+            columns[name][here] = bound
+
+    def _refuse(self, start: int, X: NDArray[Any], offset: Vector, means: Matrix) -> None:
+        at = int(np.flatnonzero(~np.isfinite(means).all(axis=1))[0])
+        if not (np.isfinite(X[at]).all() and np.isfinite(offset[at])):
+            raise DataError(
+                f"expected finite numbers in {self.where}, found NaN or infinity in row "
+                f"{start + at + 1}: make the store again"
+            )
+        raise DataError(
+            f"expected finite mean responses in {self.where}, found {means[at].max()} in row "
+            f"{start + at + 1}: its columns are far outside those that the model was "
+            "fitted to; check them"
+        )
+
+    def _check(self, start: int, y: Vector) -> None:
+        fault = self.model.response_fault(y)
+        if fault is not None:
+            rows, expected = fault
+            raise ModelError(
+                f"expected {expected} as response of {self.model.name}, found {y[rows[0]]!r} in "
+                f"row {start + int(rows[0]) + 1} of {self.where}: mend the response"
+            )
+
+
+def responses(model: Model, eta: NDArray[np.float64]) -> Matrix:
+    """Return the mean responses (m, S) of predictors (p, m, S), in an array of their own.
+
+    Raises
+    ------
+    ModelError
+        If the model has none, or returns another shape.
+    """
+    p, m, draws = eta.shape
+    found = model.mean(eta.reshape(p, m * draws))
+    if found.shape != (m * draws,):
+        raise ModelError(
+            f"expected mean(eta) of the model {model.name!r} to return shape {(m * draws,)}, "
+            f"found {found.shape}: correct the function"
+        )
+    means = np.ascontiguousarray(found.reshape(m, draws), dtype=np.float64)
+    return means.copy() if np.may_share_memory(means, eta) else means

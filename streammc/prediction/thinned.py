@@ -1,0 +1,102 @@
+"""Draws of a finished run, thinned, with their weights and the design they belong to."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.errors import ConfigError, DataError, RefusedError
+from streammc.protocols import Dataset, Matrix, Model, Vector
+from streammc.runs import design
+from streammc.runs.audit import thin
+from streammc.trace.run_directory import RunDirectory
+
+LEAST_SIGN: Final = 0.2
+"""Below this mean sign, weighted averages of draws say nothing."""
+
+
+class Draws(NamedTuple):
+    """Thinned draws of a run."""
+
+    theta: Matrix
+    """(S, d) unconstrained."""
+    weights: Vector | None
+    """(S,); ``None``: all 1."""
+    mean_sign: float
+    design: dict[str, Any]
+
+
+def load_draws(
+    run: RunDirectory,
+    model: Model,
+    wanted: int,
+    trained_on: Dataset | None = None,
+    weights: NDArray[np.float64] | None = None,
+) -> Draws:
+    """Return evenly spaced draws of a finished run, and the design they belong to.
+
+    Parameters
+    ----------
+    run, model
+        What was sampled.
+    wanted
+        Draws of all chains together.
+    trained_on
+        The data set of the run; needed where the run does not describe it.
+    weights
+        (chain, draw), such as signs; ``None`` takes the run's own signs, if it has any.
+
+    Raises
+    ------
+    DataError
+        If the run is unfinished, or does not say what it was sampled on.
+    RefusedError
+        If the mean sign is below 0.2.
+    """
+    if not run.finished():
+        raise DataError(
+            f"expected a finished run at {str(run.path)!r}, found {run.committed_draws} of "
+            f"{run.draws} draws: resume it"
+        )
+    kept = thin(run.chains, run.committed_draws, wanted)
+    reported = run.draws_matrix()[:, kept]
+    theta = model.unconstrain(reported).reshape(-1, reported.shape[-1])
+    if weights is None:
+        weights = run.read_group("sample_stats").get("sign")
+    chosen, mean_sign = None, 1.0
+    if weights is not None:
+        everywhere = _numbers(weights)
+        if everywhere.shape != (run.chains, run.committed_draws):
+            raise ConfigError(
+                f"expected weights of shape {(run.chains, run.committed_draws)}, found "
+                f"{everywhere.shape}: pass one weight per draw"
+            )
+        chosen = np.ascontiguousarray(everywhere[:, kept].ravel())
+        mean_sign = min(
+            float(part.sum() / max(np.abs(part).sum(), 1e-300)) for part in (everywhere, chosen)
+        )
+        if not mean_sign >= LEAST_SIGN:
+            raise RefusedError(
+                f"expected a mean sign of at least {LEAST_SIGN}, found {mean_sign:.3g}: weighted "
+                "averages would be noise; sample with a larger subsample"
+            )
+    described = run.attributes.get("design")
+    if described is None and trained_on is not None:
+        described = design.describe(trained_on.attributes)
+    if described is None:
+        raise DataError(
+            f"expected the run {str(run.path)!r} to describe its store, found one of an earlier "
+            "version: give the store it was sampled on"
+        )
+    return Draws(theta, chosen, mean_sign, described)
+
+
+def _numbers(weights: object) -> NDArray[np.float64]:
+    try:
+        return np.asarray(weights, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ConfigError(
+            f"expected numbers as weights, found {type(weights).__name__}: pass one per draw"
+        ) from None

@@ -1,0 +1,1 @@
+"""One run: its setup, chains, commits, audit, summary and warnings."""

@@ -1,0 +1,111 @@
+"""What makes two runs the same run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from streammc import registry
+from streammc.control_variates.expansion import ControlVariates
+from streammc.errors import ConfigError, StoreError
+from streammc.likelihood.temperature import Schedule
+from streammc.likelihood.tempered import split_fingerprint, tempered
+from streammc.priors import from_description
+from streammc.protocols import Dataset, Model, Sampler
+from streammc.samplers.metropolis.options import MetropolisOptions
+
+MAX_SEED = 2**63 - 1
+MAX_COUNT = 10**9
+UNIT = Schedule()
+
+
+def check_counts(draws: int, warmup: int, chains: int, seed: int | None) -> None:
+    """Raise ConfigError unless the counts and the seed can be used."""
+    for name, value, least in (("draws", draws, 1), ("warmup", warmup, 0), ("chains", chains, 1)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise ConfigError(
+                f"{name} must be a whole number of at least {least}, found {value!r}: give one"
+            )
+        if value > MAX_COUNT:
+            raise ConfigError(
+                f"{name} must be at most {MAX_COUNT}, found {value}: give a smaller number"
+            )
+    if seed is not None and (
+        isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= MAX_SEED
+    ):
+        raise ConfigError(
+            f"seed must be a whole number in [0, 2**63), found {seed!r}: give one, or leave it out"
+        )
+
+
+def identity(
+    dataset: Dataset,
+    model: Model,
+    sampler: Sampler | None,
+    control_variates: ControlVariates | None,
+    *,
+    warmup: int,
+    chains: int,
+    seed: int,
+    schedule: Schedule = UNIT,
+) -> dict[str, Any]:
+    """Return the JSON description that a run directory is bound to.
+
+    The number of draws is not part of it: more draws extend a run. A temperature is,
+    where it is not 1.
+    """
+    heat = {} if schedule == UNIT else {"temperature": schedule.describe()}
+    return {
+        "store": split_fingerprint(dataset.fingerprint)[0],
+        "model": model.describe(),
+        "sampler": sampler.describe() if sampler is not None else {"name": "auto"},
+        "control_variates": control_variates.digest() if control_variates is not None else "auto",
+        "warmup": warmup,
+        "chains": chains,
+        "seed": seed,
+        **heat,
+    }
+
+
+def asked_schedule(temperature: Any, sampler: Sampler | None) -> Schedule:
+    """Return the temperatures; ConfigError where they change and the sampler cannot follow."""
+    schedule = Schedule.parse(temperature)
+    if schedule.constant or isinstance(sampler, MetropolisOptions):
+        return schedule
+    name = "auto" if sampler is None else sampler.name
+    raise ConfigError(
+        f"expected a constant temperature for {name}, found {schedule.describe()!r}: use an mh "
+        "sampler or a constant"
+    )
+
+
+def implied(dataset: Dataset, sampler: Sampler | None) -> float:
+    """Return the temperature of the sampler itself, which multiplies what is asked for."""
+    if isinstance(sampler, MetropolisOptions):
+        return sampler.implied_temperature(dataset.n_rows)
+    return 1.0
+
+
+def heated(dataset: Dataset, schedule: Schedule, sampler: Sampler | None) -> Dataset:
+    """Return the data set at the temperature that a run ends at."""
+    return tempered(dataset, schedule.final * implied(dataset, sampler))
+
+
+def registered_model(described: Mapping[str, Any]) -> Model:
+    """Return the registered model that ``Model.describe`` described.
+
+    Raises
+    ------
+    StoreError
+        If it is none: a model of the user's own.
+    """
+    try:
+        options = dict(described)
+        prior = from_description(options.pop("prior"))
+        model: Model = registry.model(options.pop("name"))(prior=prior, **options)
+        return model
+    except (KeyError, TypeError, AttributeError, ConfigError) as error:
+        raise StoreError(
+            f"expected a run of a registered model, found {described!r} ({error}): continue it "
+            "from Python, with the model"
+        ) from None

@@ -1,0 +1,285 @@
+"""What a finished run says about itself: parameters, audit, cost, warnings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.control_variates.expansion import ControlVariates
+from streammc.diagnostics.original_scale import as_variables, ratios, transform
+from streammc.diagnostics.summary import draws_and_labels, signs, summarize, summarize_draws
+from streammc.diagnostics.weights import audit_weights
+from streammc.protocols import Dataset, Model
+from streammc.runs.advice import (
+    certificate_warnings,
+    mode_warnings,
+    summary_warnings,
+)
+from streammc.runs.audit import log_weights
+from streammc.runs.audit_due import audited_draws, pass_seconds
+from streammc.runs.cost import run_cost
+from streammc.runs.heated import temperature_facts
+from streammc.runs.prior_texts import describe_priors
+from streammc.runs.table_scale import blocks_of_run
+from streammc.samplers.hamiltonian.recalibrate import described
+from streammc.samplers.metropolis.carried_noise import tempered_facts
+from streammc.samplers.metropolis.mint import Mint
+from streammc.trace.datatree import open_run
+from streammc.trace.finite import (
+    finite_or_none,
+)
+from streammc.trace.run_directory import RunDirectory
+
+if TYPE_CHECKING:
+    from streammc.runs.setup import Setup
+    from streammc.samplers.common.chains import Chains, Progress
+
+
+def run_audit(
+    run: RunDirectory,
+    dataset: Dataset,
+    model: Model,
+    cv: ControlVariates,
+    *,
+    draws: int | None = None,
+    scheduler: Any = None,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Audit a run and store weights and verdict in it.
+
+    Returns
+    -------
+    dict
+        Per parameter the paired correction (weighted minus plain mean of the same
+        draws) with its MCSE in posterior sd, the effective sample size of the weights
+        and their Pareto k.
+    """
+    tree = open_run(run.path)
+    stats = tree["sample_stats"].to_dataset()
+    kept, theta = audited_draws(run, dataset, model, draws)
+    reported = run.draws_matrix()[:, kept]
+
+    def column(name: str) -> np.ndarray:
+        return np.asarray(stats[name].values[:, kept], dtype=np.float64)
+
+    report = None
+    if progress is not None:
+        notify = progress
+
+        def report(done: int, total: int) -> None:
+            notify("audit", done, total, {})
+
+    logw = log_weights(
+        dataset,
+        model,
+        cv,
+        theta,
+        column("log_lik_remainder"),
+        column("log_lik_variance"),
+        scheduler=scheduler,
+        progress=report,
+    )
+    result = audit_weights(reported, logw, list(cv.labels))
+    run.add_group(
+        "audit",
+        {"log_weight": (("chain", "draw"), logw), "draw_index": (("draw",), kept)},
+    )
+    return result
+
+
+def finish_report(
+    run: RunDirectory,
+    dataset: Dataset,
+    model: Model,
+    setup: Setup,
+    team: Chains,
+    audit: bool,
+    not_audited: str | None = None,
+    *,
+    scheduler: Any = None,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Audit if due, summarise, record the summary in the run and return it.
+
+    ``not_audited``: why no audit is made of a run that needs one.
+    """
+    verdict = None
+    if audit:
+        verdict = run_audit(run, dataset, model, setup.cv, scheduler=scheduler, progress=progress)
+    tree = open_run(run.path)
+    parameters, sign = summarize(tree), signs(tree)
+    blocks = blocks_of_run(run, dataset.feature_names)
+    original, labels = transform(*draws_and_labels(tree), dict(dataset.attributes), blocks)
+    if dataset.attributes.get("standardization") is not None:
+        features = dataset.attributes["features"]
+        run.add_group("posterior_original", as_variables(original, labels, features))
+    sampling = _sampling(run, dataset, model, setup, team, parameters)
+    tempering = _levels(run, team)
+    spent = run_cost(run, setup.cv)
+    sampling["evaluations"] = spent["evaluations"]
+    summary = {
+        "parameters": parameters,
+        "parameters_original": summarize_draws(original, labels, sign),
+        "ratios": ratios(
+            original,
+            labels,
+            blocks,
+            dataset.feature_names,
+            sign,
+            formula=bool(dataset.attributes.get("formula")),
+        ),
+        "priors": describe_priors(model, setup.cv.labels),
+        "audit": verdict,
+        **({"not_audited": not_audited} if not_audited else {}),
+        "sampling": sampling,
+        "cost": spent,
+        **({"tempering": tempering} if tempering else {}),
+        "warnings": [
+            *certificate_warnings(setup.cv.certificate.get("warnings", []), setup.sampler),
+            *mode_warnings(model, setup.sampler),
+            *summary_warnings(parameters, sampling, verdict),
+            *tempering.pop("warnings", []),
+            *([not_audited] if not_audited else []),
+        ],
+    }
+    run.set_attributes({"summary": summary})
+    return summary
+
+
+def _sampling(
+    run: RunDirectory,
+    dataset: Dataset,
+    model: Model,
+    setup: Setup,
+    team: Chains,
+    parameters: dict[str, dict[str, float | None]],
+) -> dict[str, Any]:
+    """Return the ``sampling`` part of the summary."""
+    stats = open_run(run.path)["sample_stats"]
+    cv, plan = setup.cv, setup.plan
+    gathered = sum(kernel.rows_gathered for kernel in team.kernels)
+    kept = len(team.problem.certain.y)
+    passes = plan.passes if plan is not None else 0
+    gathered += cv.certificate.get("recalibration", {}).get("rows_gathered", 0)
+    rows_read = int(cv.certificate["rows_read"]) + passes * dataset.n_rows + gathered + kept
+    facts: dict[str, Any] = {
+        "sampler": setup.sampler.name,
+        "target": setup.sampler.target,
+        **temperature_facts(run),
+        "reason": setup.reason,
+        "chains": run.chains,
+        "draws": run.draws,
+        "warmup": run.warmup,
+        "seconds": team.clock["draws"],
+        "warmup_seconds": team.clock["warmup"],
+        "pass_seconds": pass_seconds(setup),
+        "passes": int(cv.certificate["passes"]) + passes,
+        "decrement": finite_or_none(cv.certificate["decrement"]),
+        "theta_star_certified": bool(cv.certificate["converged"]) if plan is not None else None,
+        "iterations": int(stats["lp"].size),
+        "rows_read": rows_read,
+        "bytes_read": rows_read * dataset.rows().row_bytes,
+        "log_lik_variance_mean": float(stats["log_lik_variance"].mean()),
+        "acceptance_rate": float(stats["acceptance_rate"].mean()),
+        "subsample_acceptance_rate": float(stats["subsample_accepted"].mean()),
+        "divergences": int(stats["diverging"].sum()),
+        "step_size": float(stats["step_size"].mean()),
+        "n_steps": float(stats["n_steps"].mean()),
+        "rows_per_iteration": float(stats["n_rows"].mean()),
+        "certainty_rows": kept if plan is not None else 0,
+        "subsample_size": None,
+        "n_blocks": None,
+        "unit_rows": None,
+        "deff": None,
+        "deff_rows": None,
+        "remainder_kurtosis": None,
+        "predicted_variance": None,
+        "predicted_variance_bias": None,
+        "predicted_variance_ratio": None,
+        "decay": setup.sampler.describe().get("decay"),
+        "noise_clipped": float(stats["noise_clipped"].mean()) if "noise_clipped" in stats else None,
+        "recalibration": described(cv, plan),
+        "laplace_gap": None,
+    }
+    if cv.certificate["passes"]:
+        facts["laplace_gap"] = _laplace_gap(model.unconstrain(run.draws_matrix()), cv)
+    if "decision_error" in stats.data_vars:
+        facts |= _decisions(run)
+    if isinstance(setup.sampler, Mint):
+        facts["mint"] = tempered_facts(run, setup.sampler, dataset.n_rows, cv.labels)
+    if "sign" in stats.data_vars:
+        facts["mean_sign"] = float(stats["sign"].mean())
+        facts["negative_signs"] = float((stats["sign"] < 0.0).mean())
+    if "beyond_edge" in stats.data_vars:
+        facts["beyond_edge"] = float(stats["beyond_edge"].mean())
+    if plan is not None:
+        facts |= {
+            "predicted_perturbation": plan.predicted.get("perturbation"),
+            "subsample_size": plan.k * plan.unit_rows,
+            "n_blocks": plan.n_blocks,
+            "unit_rows": plan.unit_rows,
+            "minibatch": plan.factor_units or None,
+            "deff": plan.deff,
+            "deff_rows": plan.deff_rows,
+            "remainder_kurtosis": plan.predicted.get("remainder_kurtosis"),
+            "predicted_variance": plan.predicted.get("variance"),
+            "predicted_variance_bias": finite_or_none(plan.predicted.get("variance_bias")),
+            "predicted_variance_ratio": _by_label(cv, plan.predicted.get("variance_ratio")),
+        }
+    return facts
+
+
+def _levels(run: RunDirectory, team: Chains) -> dict[str, Any]:
+    """Record what was counted per level; return what it says, nothing without levels."""
+    tallies = [kernel.tallies() for kernel in team.kernels]
+    if not tallies[0]:
+        return {}
+    levels = len(tallies[0]["beta"])
+    arrays = {}
+    for name in tallies[0]:
+        values = np.stack([np.asarray(tally[name]) for tally in tallies])
+        dims = ["chain"]
+        if values.ndim > 1:
+            dims.append("level" if values.shape[1] == levels else "pair")
+        arrays[name] = ((*dims, *["ring"] * (values.ndim - 2)), values)
+    run.add_group("tempering", arrays)
+    return team.kernels[0].described(tallies)
+
+
+def _decisions(run: RunDirectory) -> dict[str, Any]:
+    """Return what the acceptance tests of a run did: rows, errors, how many were forced."""
+    stats = run.read_group("sample_stats")
+    rows, error = stats["test_rows"], stats["decision_error"]
+    known = error[np.isfinite(error)]
+    return {
+        "test_rows_mean": float(rows.mean()),
+        "test_rows_median": float(np.median(rows)),
+        "test_rows_largest": int(rows.max()),
+        "decision_error_mean": float(known.mean()) if known.size else None,
+        "decision_error_unknown": float(1.0 - known.size / error.size),
+        "forced": float(stats["forced"].mean()),
+    }
+
+
+def _by_label(cv: ControlVariates, values: list[float | None] | None) -> dict[str, Any] | None:
+    """Return values per parameter by label, as JSON can hold them."""
+    if values is None:
+        return None
+    return {label: finite_or_none(v) for label, v in zip(cv.labels, values, strict=True)}
+
+
+def _laplace_gap(draws: NDArray[np.float64], cv: ControlVariates) -> dict[str, float]:
+    """Return how far draws of theta are from the Laplace approximation at theta_star.
+
+    ``mean`` is the largest ``|mean - theta_star|`` in Laplace sd, ``log_sd`` the
+    largest ``|log(sd / Laplace sd)|``.
+    """
+    theta = draws.reshape(-1, len(cv.theta_star))
+    laplace = np.sqrt((cv.factor**2).sum(axis=1))
+    if len(theta) < 2:
+        return {"mean": 0.0, "log_sd": 0.0}
+    shift = np.abs(theta.mean(axis=0) - cv.theta_star) / laplace
+    spread = np.abs(np.log(np.maximum(theta.std(axis=0, ddof=1), 1e-300) / laplace))
+    return {"mean": float(shift.max()), "log_sd": float(spread.max())}

@@ -1,0 +1,51 @@
+"""What a run records of its parameters on the table's scale."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from streammc import registry
+from streammc.errors import StoreError
+from streammc.models.table_scale import COEFFICIENT, Block, describe, from_description, stated
+from streammc.protocols import Dataset, Model
+from streammc.runs.identity import registered_model
+from streammc.trace.run_view import RunView
+
+TABLE_SCALE: Final = "table_scale"
+
+
+def recorded(model: Model, dataset: Dataset) -> dict[str, Any]:
+    """Return the attribute of a run that says how its parameters go to the table's scale."""
+    return {TABLE_SCALE: describe(stated(model, dataset.feature_names))}
+
+
+def blocks_of_run(run: RunView, features: Sequence[str]) -> tuple[Block, ...]:
+    """Return the blocks that a run recorded, without its model.
+
+    A run of an earlier version recorded none. One of our own models states them again; of a
+    model of the user's own, only its coefficients are known.
+
+    Raises
+    ------
+    StoreError
+        If it is such a run of a model of another package.
+    """
+    if TABLE_SCALE in run.attributes:
+        return from_description(run.attributes[TABLE_SCALE])
+    described = run.identity["model"]
+    if "code" in described:
+        return tuple(
+            Block(
+                COEFFICIENT,
+                tuple(f"{name}[{feature}]" for feature in features),
+                f"{name}[Intercept]",
+            )
+            for name in described["predictors"]
+        )
+    if described["name"] not in registry.MODELS:
+        raise StoreError(
+            f"expected a run that records its parameters, found an old one of the model "
+            f"{described['name']!r}: sample it again"
+        )
+    return stated(registered_model(described), features)

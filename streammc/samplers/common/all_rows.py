@@ -1,0 +1,71 @@
+"""Coordinates, rows and first positions of the samplers that hold every row in memory."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Protocol
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from streammc.control_variates.expansion import ControlVariates
+from streammc.errors import OutOfMemoryError
+from streammc.likelihood.contiguous_rows import Held, held_bytes, hold
+from streammc.likelihood.expanded_rows import memory_limit, response_check
+from streammc.likelihood.target import Base
+from streammc.protocols import Dataset, Model, Vector
+
+
+class AllRowsOptions(Protocol):
+    """Options of a sampler that evaluates rows in memory."""
+
+    name: ClassVar[str]
+
+    @property
+    def start(self) -> float | None:
+        """Return the value of every coordinate of theta at the first position, or ``None``."""
+
+    def needs_pass(self, model: Model) -> bool:
+        """Return whether the shape of the steps comes from passes over all rows."""
+
+
+def ground(
+    dataset: Dataset, model: Model, cv: ControlVariates, sampler: AllRowsOptions
+) -> tuple[Base, Held, Vector, float]:
+    """Return coordinates, every row in memory, and mean and spread of the first positions.
+
+    Raises
+    ------
+    OutOfMemoryError
+        If the rows need more than half of the memory that is available.
+    """
+    needed = held_bytes(dataset.n_rows, dataset.n_features)
+    if needed > memory_limit():
+        raise OutOfMemoryError(
+            f"expected rows that fit into half of the available memory for {sampler.name}, which "
+            f"evaluates all of them, found {dataset.n_rows} rows x {dataset.n_features} features, "
+            f"{needed / 1e9:.1f} GB; use hmc-ecs, or mint for a posterior with several modes"
+        )
+    d = cv.dim
+    laplace = sampler.needs_pass(model)
+    base = Base(
+        cv.theta_star,
+        0.0,
+        np.zeros(d),
+        np.zeros((d, d)),
+        np.ascontiguousarray(cv.factor if laplace else np.eye(d)),
+        model.prior_table(cv.labels),
+        model.constants,
+        model.n_linear,
+        -1,
+        1,
+        0.0,
+        0.0,
+    )
+    first, spread = np.zeros(d), 1.0 if laplace else 0.1
+    if sampler.start is not None:
+        first = solve_triangular(base.factor, sampler.start - cv.theta_star, lower=True)
+        spread = 0.0
+    full = hold(dataset, joint=model.joint is not None)
+    if not cv.certificate["passes"]:  # a pass has looked
+        response_check(dataset, model)(full.y[full.weight > 0.0])
+    return base, full, first, spread

@@ -1,0 +1,105 @@
+"""All chains in lockstep: interval by interval, each ended by one commit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.numerics.threads import available_threads
+from streammc.protocols import Trace
+from streammc.samplers.common.chain import SharedProblem, StoppedError
+
+Progress = Callable[[str, int, int | None, Mapping[str, Any]], None]
+"""``progress(phase, done, total, facts)``; ``total`` is ``None`` where it is not known."""
+
+
+class Chains:
+    """The kernels of one run and the threads that drive them.
+
+    Chains are threads: the compiled transition releases the GIL, so they share the
+    mapped files, the certainty rows and the compiled code.
+    """
+
+    def __init__(
+        self,
+        problem: SharedProblem,
+        *,
+        seed: int,
+        chains: int,
+        threads: int | None = None,
+        batch_iterations: int = 4096,
+    ) -> None:
+        self.problem = problem
+        self.kernels = [
+            problem.kernel(seed, chain, batch_iterations=batch_iterations)
+            for chain in range(chains)
+        ]
+        available = threads or available_threads()
+        for kernel in self.kernels:
+            kernel.threads = max(available // chains, 1)
+        self.clock = {"warmup": 0.0, "draws": 0.0}
+        self._pool = ThreadPoolExecutor(min(chains, available))
+
+    def close(self) -> None:
+        """End the threads."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def initialise(self) -> None:
+        """Give every chain its start."""
+        list(self._pool.map(lambda kernel: kernel.initialise(), self.kernels))
+
+    def restore(self, checkpoint: tuple[Mapping[str, NDArray[Any]], Mapping[str, Any]]) -> None:
+        """Continue every chain from a checkpoint."""
+        arrays, meta = checkpoint
+        for chain, kernel in enumerate(self.kernels):
+            prefix = f"chain{chain}_"
+            kernel.set_state(
+                {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)},
+                meta["chains"][chain],
+            )
+        self.clock = dict(meta["clock"])
+
+    def checkpoint(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Return the state of every chain."""
+        arrays: dict[str, NDArray[Any]] = {}
+        metas = []
+        for chain, kernel in enumerate(self.kernels):
+            state, meta = kernel.get_state()
+            arrays |= {f"chain{chain}_{name}": array for name, array in state.items()}
+            metas.append(meta)
+        return arrays, {"chains": metas, "clock": self.clock}
+
+    def advance(
+        self, trace: Trace, phase: str, n: int, stop: Callable[[], bool]
+    ) -> dict[str, NDArray[Any]]:
+        """Run one interval of ``n`` iterations on every chain and commit it.
+
+        Raises
+        ------
+        StoppedError
+            If ``stop()`` became true; the interval is lost, the last commit is not.
+        """
+        begun = time.perf_counter()
+        futures = [
+            self._pool.submit(kernel.advance, n, phase == "warmup", stop) for kernel in self.kernels
+        ]
+        # Every chain is waited for before an error is raised: none may run on.
+        errors = [future.exception() for future in futures]
+        for error in errors:
+            if error is not None:
+                raise error
+        results = [future.result() for future in futures]
+        self.clock[phase] += time.perf_counter() - begun
+        merged = {name: np.stack([result[name] for result in results]) for name in results[0]}
+        with np.errstate(over="ignore"):  # what is infinite is refused by name
+            theta = self.problem.constrain(merged.pop("theta"))
+        trace.append(phase, theta, merged, self.checkpoint())
+        return merged
+
+
+__all__ = ["Chains", "Progress", "StoppedError"]

@@ -1,0 +1,104 @@
+"""Proposals of Metropolis-Hastings and their Hastings corrections.
+
+In the coordinates ``w`` of ``theta = theta_star + S z``, ``z = L w``, with step size
+``eps``. Gradients ``g`` are those of the log density in ``w``, from rows that are drawn for
+the proposal alone: given these, and whatever they are, each correction is exact.
+
+- random walk: ``w' = w + eps xi``; symmetric.
+- Langevin: ``w' = w + eps^2 g(w) / 2 + eps xi``. The step back needs
+  ``xi' = -(xi + eps (g(w) + g(w')) / 2)``, so the log of the ratio of the densities, back
+  over forth, is ``(|xi|^2 - |xi'|^2) / 2``.
+- SGHMC (Chen, Fox and Guestrin 2014, made reversible as in Zhang, Cooper and De Sa 2020):
+  ``L`` times half a drift ``w += v / 2``, a kick
+  ``v' = (1 - a) v + (1 - a / 2) eps^2 g(w) + N(0, a (2 - a) eps^2)`` and half a drift. With
+  ``v ~ N(0, eps^2)`` the ratio of the kick back, from ``-v'`` to ``-v``, over the kick forth
+  cancels all but ``- g (v + v') / 2``, which adds up over the steps. A rejection turns ``v``
+  round. For small ``a`` the kick is that of the paper, noise of variance ``2 a eps^2``.
+"""
+
+from __future__ import annotations
+
+import math
+
+from streammc.likelihood.target import displace
+from streammc.numerics.jit import inline
+from streammc.numerics.prior import log_prior
+
+RANDOM_WALK, LANGEVIN, SGHMC = range(3)
+
+
+@inline
+def prior_at(base, z, theta, gradient, slope):  # type: ignore[no-untyped-def]
+    """Return the log prior at ``z``; write its whitened gradient ``slope`` (d,)."""
+    d = z.shape[0]
+    displace(base.factor, z, theta)
+    for i in range(d):
+        theta[i] += base.theta_star[i]
+        gradient[i] = 0.0
+        slope[i] = 0.0
+    value = log_prior(theta, base.prior, gradient)
+    if base.factor.shape[0] == 0:
+        for i in range(d):
+            slope[i] = gradient[i]
+        return value
+    for i in range(d):
+        for j in range(i + 1):
+            slope[j] += base.factor[i, j] * gradient[i]
+    return value
+
+
+@inline
+def shaped(shape, learnt, x, out):  # type: ignore[no-untyped-def]
+    """Write ``L x``."""
+    for i in range(x.shape[0]):
+        if learnt == 0:
+            out[i] = x[i]
+        else:
+            total = 0.0
+            for j in range(i + 1):
+                total += shape[i, j] * x[j]
+            out[i] = total
+
+
+@inline
+def pulled(shape, learnt, gradient, slope, heat, out):  # type: ignore[no-untyped-def]
+    """Write the gradient in ``w`` at relative temperature ``heat``: ``L' g``.
+
+    ``gradient`` (d,) is that of the log density at 1 in ``z``, ``slope`` of the prior in it.
+    """
+    d = gradient.shape[0]
+    for j in range(d):
+        out[j] = 0.0
+    for i in range(d):
+        g = gradient[i]
+        if heat != 1.0:
+            g = (g - slope[i]) / heat + slope[i]
+        if learnt == 0:
+            out[i] = g
+        else:
+            for j in range(i + 1):
+                out[j] += shape[i, j] * g
+
+
+@inline
+def langevin_ratio(xi, eps, forth, back):  # type: ignore[no-untyped-def]
+    """Return the log ratio of densities, back over forth, of a Langevin step."""
+    total = 0.0
+    for j in range(xi.shape[0]):
+        returning = xi[j] + 0.5 * eps * (forth[j] + back[j])
+        total += 0.5 * (xi[j] * xi[j] - returning * returning)
+    return total
+
+
+@inline
+def kick(v, gradient, eps, friction, rng):  # type: ignore[no-untyped-def]
+    """Kick ``v`` (d,) in place; return what the kick adds to the log ratio."""
+    spread = eps * math.sqrt(friction * (2.0 - friction))
+    total = 0.0
+    for j in range(v.shape[0]):
+        old = v[j]
+        new = (1.0 - friction) * old + (1.0 - 0.5 * friction) * eps * eps * gradient[j]
+        new += spread * rng.standard_normal()
+        total -= 0.5 * gradient[j] * (old + new)
+        v[j] = new
+    return total

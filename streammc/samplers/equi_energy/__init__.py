@@ -1,0 +1,1 @@
+"""``mintee``: the equi-energy sampler whose levels evaluate subsets of the rows."""

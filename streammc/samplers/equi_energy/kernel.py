@@ -1,0 +1,288 @@
+"""One chain of ``mintee``: its levels, their rows and their rings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc import rng as streams
+from streammc.errors import ModelError
+from streammc.likelihood.blocks import Block, allocate_block
+from streammc.likelihood.contiguous_rows import Held, allocate_held, gather
+from streammc.likelihood.target import Base
+from streammc.protocols import Index, RowSource, Vector
+from streammc.samplers.common import tuning
+from streammc.samplers.common.chain import BATCH_SECONDS, Chain
+from streammc.samplers.common.explorers import allocate_trial
+from streammc.samplers.equi_energy.energies import KINDS, STARTED, Levels, allocate_states, starts
+from streammc.samplers.equi_energy.jumps import (
+    jumps_described,
+)
+from streammc.samplers.equi_energy.loop import run
+from streammc.samplers.equi_energy.moves import allocate_counts, refresh
+from streammc.samplers.equi_energy.options import (
+    EQUI_ENERGY_STATISTICS,
+    FULL,
+    LANGEVIN,
+    SUBSET,
+    EquiEnergy,
+)
+from streammc.samplers.equi_energy.rings import allocate_rings, energy_levels, pack, unpack
+
+FIRST_STEP: Final = {LANGEVIN: (1.65, 1.0 / 6.0), "random-walk": (2.38, 0.5)}
+"""A first step size ``c d^-p`` of level 0."""
+
+
+@dataclass(frozen=True)
+class EquiEnergyProblem:
+    """What all chains share: see ``hamiltonian.Problem``."""
+
+    link: Any
+    joint: Any
+    base: Base
+    full: Held
+    """Every row, shared by all chains."""
+    source: RowSource
+    constrain: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+    options: EquiEnergy
+    first: Vector
+    """(d,) mean of the first positions, in the sampler's coordinates."""
+    spread: float
+    """Standard deviation of the first positions there."""
+    at_reference: Vector
+    """(n,) terms at the reference, from whose energy energies are counted; where the likelihood
+    is no product, the first is that of all rows."""
+    reference: Vector
+    """(d,) in theta."""
+    log_likelihood: Callable[[Held, int, Vector], float]
+    """Of the first rows of a table, at theta."""
+    warmup: int
+    """Iterations of warm-up, in which the levels start one after the other."""
+    design: None = None
+    """There is none: rows are held."""
+
+    @property
+    def certain(self) -> Block:
+        """Every row, for those who count what is held; nothing is expanded."""
+        none = allocate_block(0, 0, 0)
+        full = self.full
+        return Block(full.design, full.y, full.weight, none.eta_star, none.expansion)
+
+    @property
+    def certainty_rows(self) -> Index:
+        """No row is left out of a subset."""
+        return np.zeros(0, dtype=np.int64)
+
+    def kernel(self, seed: int, chain: int, *, batch_iterations: int = 4096) -> Chain:
+        """Return chain ``chain`` of the run with that seed."""
+        return EquiEnergyKernel(self, seed, chain, batch_iterations=batch_iterations)
+
+
+class EquiEnergyKernel(Chain):
+    """State of one chain."""
+
+    statistics = EQUI_ENERGY_STATISTICS
+
+    def __init__(
+        self, problem: EquiEnergyProblem, seed: int, chain: int, *, batch_iterations: int = 4096
+    ) -> None:
+        super().__init__(problem, seed, chain, batch_iterations=batch_iterations)
+        self.problem, self.chain = problem, chain
+        options, full = problem.options, problem.full
+        n, d = len(full.y), len(problem.reference)
+        p = problem.base.n_linear + d - problem.base.n_linear * len(full.design)
+        order = streams.stream(seed, chain, streams.Role.SUBSAMPLE).permutation(n)
+        sizes = np.array(options.sizes(n), dtype=np.int64)
+        most = int(sizes[1:].max(initial=0))
+        if options.energy == SUBSET:
+            self._own = gather(full, order[:most])
+        elif options.energy == FULL:
+            self._own = allocate_held(0, len(full.design), joint=bool(full.joint))
+        else:
+            self._own = allocate_held(most, len(full.design))
+        self._chosen = np.zeros(most, dtype=np.int64)
+        self.levels = self._levels(sizes, order)
+        K = len(sizes)
+        self.states = allocate_states(K, d)
+        self.rings = allocate_rings(K, options.ring_capacity if K > 1 else 1, d)
+        self._trial = allocate_trial(d, p)
+        self._counts = allocate_counts(K, d)
+        self._tuning = np.array([tuning.start(s, reference=False) for s in self.levels.step])
+        self._tuned = options.step_size is not None
+        self._path: list[tuple[NDArray[np.float64], NDArray[np.float64]]] = []
+
+    def _levels(self, sizes: Index, order: Index) -> Levels:
+        """Return the levels, with the references of the rows that they always look at."""
+        problem, options = self.problem, self.problem.options
+        n, K = len(problem.full.y), len(sizes)
+        heat = np.array(options.temperatures(n))
+        rows = np.full(K, n) if options.energy == FULL else sizes
+        total = float(problem.at_reference.sum())
+        reference = np.full(K, total)
+        if options.energy == SUBSET:
+            for k in range(1, K):
+                if problem.full.joint:
+                    reference[k] = problem.log_likelihood(
+                        self._own, int(sizes[k]), problem.reference
+                    )
+                else:
+                    reference[k] = problem.at_reference[order[: sizes[k]]].sum()
+        lowest = 0.0 if options.lowest_energy is None else options.lowest_energy + total
+        bounds = energy_levels(lowest, options.ring_width, heat)
+        floor = bounds[:-1].copy()
+        floor[0] = -math.inf
+        begin, opened = starts(rows, problem.warmup)
+        c, power = FIRST_STEP[options.explorer]
+        first = options.step_size or c * len(problem.reference) ** -power
+        return Levels(
+            kind=KINDS[str(options.energy)],
+            rows=rows.astype(np.int64),
+            scale=n / rows,
+            temperature=heat,
+            floor=floor,
+            bounds=bounds,
+            reference=reference,
+            step=first * np.sqrt(heat),
+            begin=begin,
+            opened=opened,
+            jump_probability=float(options.jump_probability),
+            langevin=int(options.explorer == LANGEVIN),
+            inner_steps=options.inner_steps,
+        )
+
+    @property
+    def _fixed(self) -> tuple[Any, ...]:
+        """Return what every compiled function begins with."""
+        problem = self.problem
+        return (
+            problem.link, problem.joint, problem.base, problem.full, self._own,
+            problem.at_reference, self._chosen, self.levels,
+        )  # fmt: skip
+
+    def initialise(self) -> None:
+        """Draw a start of the hottest level, which the others follow.
+
+        Raises
+        ------
+        ModelError
+            If the log density is not finite at any of 100 starts.
+        """
+        problem = self.problem
+        for _ in range(100):
+            self.states.z[:] = problem.first + problem.spread * self._kernel_rng.standard_normal(
+                problem.first.shape
+            )
+            for k in (0, len(self.states.z) - 1):
+                refresh(*self._fixed, k, self.states, self._trial, self._counts, self._kernel_rng)
+            if np.isfinite(self.states.scalars).all() and np.isfinite(self.states.slope).all():
+                return
+        raise ModelError(
+            "expected a finite log density at a start drawn around theta_star, found none in "
+            "100 tries; check the prior and the response, or rescale the features"
+        )
+
+    def _state(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays that make up the state, by name, not copied."""
+        return {
+            **self.states._asdict(),
+            "step": self.levels.step,
+            "tuning": self._tuning,
+            "moves": self._counts.moves,
+            "visits": self._counts.rings,
+        }
+
+    def get_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Return arrays and JSON; see ``protocols.Kernel``."""
+        arrays = {name: array.copy() for name, array in self._state().items()}
+        meta = {
+            "iteration": self.iteration,
+            "tuned": self._tuned,
+            "kernel_rng": streams.get_state(self._kernel_rng),
+        }
+        return {**arrays, **pack(self.rings)}, meta
+
+    def set_state(self, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> None:
+        """Continue from :meth:`get_state`, bit for bit."""
+        for name, array in self._state().items():
+            array[...] = arrays[name]
+        unpack(self.rings, arrays)
+        self.iteration = int(meta["iteration"])
+        self._tuned = bool(meta["tuned"])
+        self._kernel_rng = streams.from_state(meta["kernel_rng"])
+
+    def _batch(self) -> int:
+        """Return how many iterations to hand over at once: about 0.1 s."""
+        count = min(self.batch_iterations, 8)
+        if self._seconds_per_iteration > 0.0:
+            count = min(self.batch_iterations, int(BATCH_SECONDS / self._seconds_per_iteration))
+        return max(count, 1)
+
+    def advance(
+        self, n: int, warmup: bool, stop: Callable[[], bool] | None = None
+    ) -> dict[str, NDArray[Any]]:
+        """Run ``n`` iterations; see ``protocols.Kernel``. Where asked, keep every state."""
+        self._path = []
+        begun = self.iteration
+        out = super().advance(n, warmup, stop)
+        folder = self.problem.options.keep_rings
+        if folder is not None:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            # Named by its place: an interval that is made again is written again, alike.
+            file = Path(folder) / f"chain-{self.chain}-{begun:09d}.npz"
+            theta, energy = (np.concatenate(parts) for parts in zip(*self._path, strict=True))
+            np.savez(
+                file, theta=theta, energy=energy, bounds=self.levels.bounds,
+                began=begun, opened=self.levels.opened,
+            )  # fmt: skip
+        return out
+
+    def _run_batch(
+        self, theta: NDArray[np.float64], statistics: NDArray[np.float64], warmup: bool
+    ) -> None:
+        """Run as many iterations as ``theta`` has rows."""
+        if not warmup and not self._tuned:
+            begun = self.states.scalars[:, STARTED] == 1.0
+            self.levels.step[begun] = np.exp(self._tuning[begun, tuning.LOG_AVERAGE])
+            self._tuned = True
+        adapt = warmup and not self._tuned
+        (n, d), K = theta.shape, len(self.states.z)
+        kept = n if self.problem.options.keep_rings is not None else 0
+        path, energies = np.full((kept, K, d), np.nan), np.full((kept, K), np.nan)
+        run(
+            *self._fixed, self.states, self.rings, self._trial, self._counts, self._kernel_rng,
+            self.iteration, self._tuning, self.problem.options.target_acceptance if adapt else 0.0,
+            int(not warmup), theta, statistics, path, energies,
+        )  # fmt: skip
+        if kept:
+            self._path.append((path, energies))
+        self.iteration += n
+
+    def tallies(self) -> dict[str, NDArray[Any]]:
+        """Return what was counted since warm-up, with the ladder; see ``Chain.tallies``."""
+        levels, moves = self.levels, self._counts.moves
+        return {
+            "beta": 1.0 / levels.temperature,
+            "temperature": levels.temperature,
+            "rows": levels.rows.astype(np.float64),
+            "energy_level": levels.bounds[:-1],
+            "step_size": levels.step.copy(),
+            "steps": moves[:, 0].copy(),
+            "acceptance_rate": moves[:, 1] / np.maximum(moves[:, 0], 1.0),
+            "jumps": moves[:-1, 2].copy(),
+            "jump_rate": moves[:-1, 3] / np.maximum(moves[:-1, 2], 1.0),
+            "ring_percent": 100.0
+            * self._counts.rings
+            / np.maximum(self._counts.rings.sum(axis=1, keepdims=True), 1.0),
+            "ring_states": self.rings.held.astype(np.float64),
+        }
+
+    @staticmethod
+    def described(tallies: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, Any]:
+        """Return what the tallies of all chains say; see ``Chain.described``."""
+        return jumps_described(tallies)

@@ -1,0 +1,51 @@
+"""One step of the dynamics, which every trajectory is made of.
+
+Positions are whitened: the posterior is nearly a standard normal, and the kinetic
+energy of a momentum ``p`` is ``p'p / 2``. The Gaussian part of the energy,
+``w^2 z'z / 2``, is integrated exactly: a rotation of ``(w z, p)`` by the angle
+``w step``. Only what remains kicks the momentum, half before and half after (split
+Hamiltonian dynamics, Shahbaba et al. 2014). The error is that of the remainder alone, so
+one step can span a quarter of a period where the posterior is close to its Gaussian
+approximation. Every such step conserves volume and is its own inverse after a reversal
+of the momentum, whatever ``w``; ``w = 0`` is the leapfrog.
+"""
+
+from __future__ import annotations
+
+import math
+
+from streammc.likelihood.target import BASE_TYPE, DENSITY, POINT_TYPE, WORK_TYPE, displace, evaluate
+from streammc.numerics.jit import i8, inline, jit
+from streammc.numerics.prior import outside
+
+MAX_ENERGY_ERROR = 1000.0
+
+
+@inline
+def move(link, sums, base, certain, sub, point, work, step, frequency):  # type: ignore[no-untyped-def]
+    """Move ``point`` and ``work.momentum`` one step; return the energy there."""
+    momentum = work.momentum
+    d = momentum.shape[0]
+    stiffness = frequency * frequency
+    cosine, sine = math.cos(frequency * step), math.sin(frequency * step)
+    drift = sine / frequency if frequency > 0.0 else step
+    for j in range(d):
+        z = point.z[j]
+        p = momentum[j] + 0.5 * step * (point.gradient[j] + stiffness * z)
+        point.z[j] = cosine * z + drift * p
+        momentum[j] = cosine * p - frequency * sine * z
+    evaluate(link, sums, base, certain, sub, point, work)
+    kinetic = 0.0
+    for j in range(d):
+        momentum[j] += 0.5 * step * (point.gradient[j] + stiffness * point.z[j])
+        kinetic += 0.5 * momentum[j] * momentum[j]
+    return kinetic - point.scalars[DENSITY]
+
+
+@jit(i8(BASE_TYPE, POINT_TYPE, WORK_TYPE), borrow=True)
+def walled(base, point, work):  # type: ignore[no-untyped-def]
+    """Return 1 where ``point`` is beyond a wall of the prior, which no smaller step mends."""
+    displace(base.factor, point.z, work.delta)
+    for j in range(point.z.shape[0]):
+        work.delta[j] += base.theta_star[j]
+    return 1 if outside(work.delta, base.prior) else 0

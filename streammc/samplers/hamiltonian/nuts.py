@@ -1,0 +1,202 @@
+"""The No-U-Turn sampler, without recursion (Hoffman and Gelman 2014; Betancourt 2017).
+
+The trajectory doubles, forward or backward in time with equal chance, until it turns
+back: until its summed momentum points against the momentum at either end. The next
+state is drawn with weight ``exp(-H)``: within a new half multinomially, and of the two
+halves the new one with probability ``min(1, w_new / w_old)``. A half that contains a
+turn or a divergence is left out, and ends the trajectory. Every pair of adjacent
+subtrees is also checked across its seam, from one subtree to the first momentum of
+the other: trajectories of nearly one period would pass unseen otherwise.
+
+The subsample is fixed within a trajectory, so this is valid for hmc-ecs as it stands.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import types
+
+from streammc.likelihood.blocks import BLOCK_TYPE
+from streammc.likelihood.target import (
+    BASE_TYPE,
+    POINT_TYPE,
+    WORK_TYPE,
+    Point,
+    allocate_point,
+    beyond_edge,
+    copy_point,
+)
+from streammc.numerics.jit import GENERATOR_TYPE, LINK_TYPE, SUMS_TYPE, f8, i8, jit, matrix
+from streammc.protocols import Matrix
+from streammc.samplers.hamiltonian.integrator import MAX_ENERGY_ERROR, move
+
+MAX_DEPTH = 10
+LONGEST_STEP = 1.2
+"""In posterior standard deviations; beyond, two states would span the whole trajectory."""
+
+
+class Tree(NamedTuple):
+    """Buffers of one trajectory; row 0 is the trajectory, the others its new half."""
+
+    first: Matrix
+    """(MAX_DEPTH + 2, d) first momentum of each subtree, in the order it was built."""
+    last: Matrix
+    """(MAX_DEPTH + 2, d) last momentum."""
+    total: Matrix
+    """(MAX_DEPTH + 2, d) summed momenta."""
+    z: Matrix
+    """(2, d) position of the earliest and the latest state."""
+    momentum: Matrix
+    """(2, d)."""
+    gradient: Matrix
+    """(2, d)."""
+    candidate: Point
+    """What was drawn from the new half."""
+
+
+TREE_TYPE: Any = types.NamedTuple((matrix,) * 6 + (POINT_TYPE,), Tree)
+
+
+def allocate_tree(d: int, k: int, m: int, p: int, *, used: bool = True) -> Tree:
+    """Return buffers for points of that shape; empty ones where they are not used."""
+    if not used:
+        d, k, m, p = 0, 0, 0, 0
+    size = MAX_DEPTH + 2
+    subtrees = (np.zeros((size, d)), np.zeros((size, d)), np.zeros((size, d)))
+    ends = (np.zeros((2, d)), np.zeros((2, d)), np.zeros((2, d)))
+    return Tree(*subtrees, *ends, allocate_point(d, k, m, p))
+
+
+@jit(i8(TREE_TYPE, i8, i8), reassociate=True, borrow=True)
+def turned(tree, one, two):  # type: ignore[no-untyped-def]
+    """Return 1 if adjacent subtrees turn back, together or one up to the seam.
+
+    ``rho'p > 0`` is asked for at both ends of three stretches: all of it, ``one`` with
+    the first state of ``two``, and the last state of ``one`` with ``two``.
+    """
+    if one < 0 or two < 0:
+        return 1
+    first, last, total = tree.first, tree.last, tree.total
+    a = b = c = d = e = f = 0.0
+    for j in range(first.shape[1]):
+        both = total[one, j] + total[two, j]
+        a += both * first[one, j]
+        b += both * last[two, j]
+        left = total[one, j] + first[two, j]
+        c += left * first[one, j]
+        d += left * first[two, j]
+        right = last[one, j] + total[two, j]
+        e += right * last[one, j]
+        f += right * last[two, j]
+    straight = a > 0.0 and b > 0.0 and c > 0.0 and d > 0.0 and e > 0.0 and f > 0.0
+    return 0 if straight else 1
+
+
+@jit(f8(f8, f8), borrow=True)
+def log_add(a, b):  # type: ignore[no-untyped-def]
+    """Return ``log(exp(a) + exp(b))``."""
+    top = max(a, b)
+    if top == -math.inf:
+        return top
+    return top + math.log1p(math.exp(min(a, b) - top))
+
+
+@jit(
+    types.UniTuple(f8, 4)(
+        LINK_TYPE,
+        SUMS_TYPE,
+        BASE_TYPE,
+        BLOCK_TYPE,
+        BLOCK_TYPE,
+        POINT_TYPE,
+        POINT_TYPE,
+        WORK_TYPE,
+        TREE_TYPE,
+        f8,
+        f8,
+        f8,
+        GENERATOR_TYPE,
+    ),
+    reassociate=True,
+    borrow=True,
+)
+def nuts(  # type: ignore[no-untyped-def]
+    link, sums, base, certain, sub, point, trial, work, tree, energy_start, step, w, rng
+):
+    """Replace ``point`` by a state of a trajectory from it with ``work.momentum``.
+
+    ``w`` is the frequency of the integrator.
+    Returns the mean Metropolis probability of the states, their number, the energy of
+    the one drawn, and 1 if the trajectory diverged, at ``trial``, or 2 if it came beyond
+    the edge, where states have no weight.
+    """
+    momentum, candidate = work.momentum, tree.candidate
+    first, last, total = tree.first, tree.last, tree.total
+    d = momentum.shape[0]
+    for j in range(d):
+        total[0, j] = momentum[j]
+        for end in range(2):
+            tree.z[end, j] = point.z[j]
+            tree.gradient[end, j] = point.gradient[j]
+            tree.momentum[end, j] = momentum[j]
+    energy = energy_start
+    log_weight = 0.0
+    probability = 0.0
+    made = 0
+    leaves = 1
+    outcome = 0.0
+    for _ in range(MAX_DEPTH):
+        forward = 1 if rng.random() < 0.5 else 0
+        signed = step if forward == 1 else -step
+        for j in range(d):
+            first[0, j] = tree.momentum[1 - forward, j]
+            last[0, j] = tree.momentum[forward, j]
+            trial.z[j] = tree.z[forward, j]
+            trial.gradient[j] = tree.gradient[forward, j]
+            momentum[j] = tree.momentum[forward, j]
+        top = 0
+        log_weight_new = -math.inf
+        energy_new = 0.0
+        for leaf in range(leaves):
+            energy_here = move(link, sums, base, certain, sub, trial, work, signed, w)
+            made += 1
+            error = energy_here - energy_start
+            if not error < MAX_ENERGY_ERROR:  # also where it is NaN
+                return probability / made, float(made), energy, 1.0
+            probability += math.exp(min(0.0, -error))
+            if beyond_edge(base, trial.z) == 1:
+                outcome = 2.0
+            else:
+                log_weight_new = log_add(log_weight_new, -error)
+                if math.log(rng.random()) < -error - log_weight_new:
+                    copy_point(trial, candidate)
+                    energy_new = energy_here
+            top += 1
+            for j in range(d):
+                first[top, j] = last[top, j] = total[top, j] = momentum[j]
+            # As a binary counter carries: two finished subtrees of one size become one.
+            count = leaf + 1
+            while count % 2 == 0:
+                if turned(tree, top - 1, top) == 1:
+                    return probability / made, float(made), energy, outcome
+                for j in range(d):
+                    last[top - 1, j] = last[top, j]
+                    total[top - 1, j] += total[top, j]
+                top -= 1
+                count //= 2
+        if math.log(rng.random()) < log_weight_new - log_weight:
+            copy_point(candidate, point)
+            energy = energy_new
+        log_weight = log_add(log_weight, log_weight_new)
+        if turned(tree, 0, 1) == 1:
+            break
+        for j in range(d):
+            total[0, j] += total[1, j]
+            tree.z[forward, j] = trial.z[j]
+            tree.gradient[forward, j] = trial.gradient[j]
+            tree.momentum[forward, j] = momentum[j]
+        leaves *= 2
+    return probability / made, float(made), energy, outcome

@@ -1,0 +1,159 @@
+"""What all samplers with a trajectory share about their options."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Final, Literal, TypeVar
+
+from streammc.errors import ConfigError
+from streammc.samplers.common.option_checks import (
+    DEFAULT_LENGTH,
+    STATISTICS,
+    check_probabilities,
+    check_subsample,
+    is_number,
+)
+from streammc.subsampling.units import UNIFORM
+
+T = TypeVar("T")
+
+PERTURBED_STATISTICS: Final = (*STATISTICS, "beyond_edge")
+"""The same where the density is cut at an edge: 1 where a trajectory came beyond it."""
+SIGNED_STATISTICS: Final = (*STATISTICS, "sign")
+"""The same where an estimate of the likelihood can be negative."""
+
+DEFAULT_JITTER: Final = 0.2
+"""Half-width of the uniform factor on the default length, against resonances."""
+DEFAULT_ACCEPTANCE: Final = 0.85
+"""One step where the posterior is nearly Gaussian, two or more where it is not."""
+JITTERED: Final = "jittered"
+NUTS: Final = "nuts"
+TRAJECTORIES: Final = (JITTERED, NUTS)
+"""A drawn length, or until the trajectory turns back."""
+SPLIT: Final = "split"
+LEAPFROG: Final = "leapfrog"
+INTEGRATORS: Final = (SPLIT, LEAPFROG)
+"""Rotate with the Gaussian approximation and kick by the rest, or drift and kick."""
+
+
+def trajectory(length: float | None, jitter: float | None) -> tuple[float, float]:
+    """Return length and jitter: a length given without a jitter is kept fixed."""
+    if length is None:
+        return DEFAULT_LENGTH, DEFAULT_JITTER if jitter is None else jitter
+    return length, 0.0 if jitter is None else jitter
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrajectoryOptions:
+    """Options of every sampler with a trajectory.
+
+    Parameters
+    ----------
+    trajectory
+        ``jittered``: trajectories have a given length, drawn anew within ``jitter``; ``nuts``: each
+        ends where it turns back.
+    integrator
+        ``split`` integrates the Gaussian approximation of the posterior exactly and kicks by the
+        rest; ``leapfrog`` drifts and kicks.
+    step_size
+        Longest step of the integrator, in posterior standard deviations (of the Laplace
+        approximation). ``None``: warm-up tunes it to ``target_acceptance``.
+    trajectory_length
+        Mean length of a trajectory, ``step_size * n_steps``, in posterior standard deviations.
+        ``None``: pi / 2, a quarter of a period. To be left out with ``nuts``.
+    jitter
+        Half-width of the uniform factor on step size and length of a trajectory, in [0, 1).
+        ``None``: 0.2, or 0 where ``trajectory_length`` is given. To be left out with ``nuts``.
+    target_acceptance
+        Mean acceptance probability, in (0, 1), to which warm-up tunes the step size. A given
+        ``step_size`` is not tuned.
+    """
+
+    trajectory: Literal["jittered", "nuts"] = JITTERED
+    integrator: Literal["split", "leapfrog"] = SPLIT
+    step_size: float | None = None
+    trajectory_length: float | None = None
+    jitter: float | None = None
+    target_acceptance: float = DEFAULT_ACCEPTANCE
+
+    name: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without data."""
+        if self.trajectory not in TRAJECTORIES:
+            raise ConfigError(
+                f"trajectory must be 'jittered' or 'nuts', found {self.trajectory!r}"
+                ": choose one of them"
+            )
+        if self.integrator not in INTEGRATORS:
+            raise ConfigError(
+                f"integrator must be 'split' or 'leapfrog', found {self.integrator!r}"
+                ": choose one of them"
+            )
+        for option in ("trajectory_length", "jitter"):
+            value = getattr(self, option)
+            if self.trajectory == NUTS and value is not None:
+                raise ConfigError(
+                    f"{option} must be left out with trajectory='nuts', which ends a trajectory "
+                    f"where it turns back; found {value!r}: leave it out"
+                )
+        for option in ("step_size", "trajectory_length"):
+            value = getattr(self, option)
+            if value is not None and not (is_number(value) and value > 0):
+                raise ConfigError(
+                    f"{option} must be a finite number above 0, found {value!r}"
+                    ": give one, or leave it out"
+                )
+        if self.jitter is not None and not (is_number(self.jitter) and 0.0 <= self.jitter < 1.0):
+            raise ConfigError(
+                f"jitter must be in [0, 1), found {self.jitter!r}: give a number in this range"
+            )
+        if not (is_number(self.target_acceptance) and 0.0 < self.target_acceptance < 1.0):
+            raise ConfigError(
+                f"target_acceptance must be in (0, 1), found {self.target_acceptance!r}"
+                ": give a number in this range"
+            )
+
+    def describe(self) -> dict[str, Any]:
+        """Return every option."""
+        return {"name": self.name, **asdict(self)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubsampleOptions(TrajectoryOptions):
+    """Options of trajectories over a subsample.
+
+    Parameters
+    ----------
+    subsample_size
+        Rows in the subsample, m; of ``hmc-ecs-signed``, where their number varies, the expected
+        number. ``None``: from the variance of the estimate that the full pass predicts.
+    n_blocks
+        Blocks of the subsample, G; an iteration proposes one of them anew. ``None``: 100, or fewer
+        where there are fewer units.
+    order
+        Order of the control variates, Taylor expansions of every row around theta_star: 0, 1 or 2.
+    recalibrate
+        Iterations of a short run that is not kept. The mean of its second half becomes theta_star,
+        around which one more full pass is made. ``None``: no such run.
+    """
+
+    subsample_size: int | None = None
+    n_blocks: int | None = None
+    unit_rows: int | None = None
+    order: Literal[0, 1, 2] = 2
+    certainty: bool = True
+    probabilities: Literal["uniform", "scores"] = UNIFORM
+    recalibrate: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without data."""
+        super().__post_init__()
+        check_subsample(self, "subsample_size", "n_blocks", "unit_rows", "recalibrate")
+        if isinstance(self.order, bool) or self.order not in (0, 1, 2):
+            raise ConfigError(f"order must be 0, 1 or 2, found {self.order!r}: choose one of them")
+        if not isinstance(self.certainty, bool):
+            raise ConfigError(
+                f"certainty must be true or false, found {self.certainty!r}: use True or False"
+            )
+        check_probabilities(self.probabilities)

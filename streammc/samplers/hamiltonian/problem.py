@@ -1,0 +1,128 @@
+"""The problem of ``hmc``, ``hmc-ecs`` and ``hmc-ecs-signed``: Taylor sums, rows and design."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from streammc.control_variates.expansion import ControlVariates
+from streammc.control_variates.plan.signs import GROWTH
+from streammc.control_variates.plan.subsample_plan import Plan
+from streammc.likelihood.expanded_rows import load_block
+from streammc.likelihood.target import Base
+from streammc.numerics.sums import taylor
+from streammc.protocols import Dataset, Model
+from streammc.samplers.common.chain import DISPERSED
+from streammc.samplers.hamiltonian.energy_conserving import HmcEcs
+from streammc.samplers.hamiltonian.full_data import Hmc
+from streammc.samplers.hamiltonian.kernel import Problem
+from streammc.samplers.hamiltonian.options import LEAPFROG, NUTS, trajectory
+from streammc.samplers.hamiltonian.signed import HmcEcsSigned
+from streammc.subsampling.alias import AliasTable
+from streammc.subsampling.units import ProductDesign, UnitDesign
+
+_NOTHING = -1
+
+
+def full_data(dataset: Dataset, model: Model, cv: ControlVariates, sampler: Hmc) -> Problem:
+    """Return the problem of ``hmc``: no subsample, and every row certain.
+
+    Where the likelihood has sufficient statistics the sums of the pass hold them, and
+    no row is kept.
+    """
+    d = len(cv.theta_star)
+    exact = model.exact_sums is not None
+    rows = np.arange(0 if exact else dataset.n_rows, dtype=np.int64)
+    base = Base(
+        cv.theta_star,
+        float(cv.log_lik + cv.log_lik_remainder) if exact else 0.0,
+        cv.gradient if exact else np.zeros(d),
+        np.ascontiguousarray(cv.hessian) if exact else np.zeros((d, d)),
+        np.ascontiguousarray(cv.factor),
+        model.prior_table(cv.labels),
+        model.constants,
+        model.n_linear,
+        _NOTHING,
+        1,
+        0.0,
+        0.0,
+    )
+    length, jitter = trajectory(sampler.trajectory_length, sampler.jitter)
+    return Problem(
+        link=model.link,
+        sums=model.exact_sums if exact else taylor,
+        base=base,
+        certain=load_block(dataset, model, rows, cv.theta_star, _NOTHING),
+        certainty_rows=np.zeros(0, dtype=np.int64),
+        design=None,
+        source=dataset.rows(),
+        trajectory_length=length,
+        jitter=jitter,
+        target_acceptance=sampler.target_acceptance,
+        step_size=sampler.step_size,
+        constrain=model.constrain,
+        nuts=sampler.trajectory == NUTS,
+        leapfrog=sampler.integrator == LEAPFROG,
+        spread=DISPERSED,
+        modes=cv.other_modes(),
+    )
+
+
+def subsampled(
+    dataset: Dataset,
+    model: Model,
+    cv: ControlVariates,
+    plan: Plan,
+    sampler: HmcEcs | HmcEcsSigned,
+) -> Problem:
+    """Return the problem of ``hmc-ecs`` or its signed twin: Taylor sums, C and a subsample."""
+    k = plan.k
+    table = AliasTable(plan.relative) if plan.relative is not None else None
+    shape = (dataset.n_rows, plan.unit_rows, k, plan.n_blocks)
+    design: UnitDesign
+    if isinstance(sampler, HmcEcsSigned):
+        size = plan.factor_units
+        design = ProductDesign(*shape, size, probabilities=table)
+        intensity = k / size
+        bound, growth = sampler.soft_bound, 0.0
+        if bound is None:
+            bound = plan.predicted["remainder"] - intensity
+            growth = GROWTH * math.sqrt(plan.predicted["variance"] / intensity)
+        factors = (design.n_units / size, 0.0, size, intensity, float(bound), growth)
+    else:
+        design = UnitDesign(*shape, probabilities=table)
+        divisor = k * (k - 1) if sampler.variance == "unbiased" else k * k
+        factors = (design.n_units / k, design.n_units**2 / divisor, 0, 0.0, 0.0, 0.0)
+    hessian = cv.hessian if cv.order == 2 else np.zeros_like(cv.hessian)
+    base = Base(
+        cv.theta_star,
+        float(cv.log_lik + cv.log_lik_remainder),
+        cv.gradient if cv.order >= 1 else np.zeros_like(cv.gradient),
+        np.ascontiguousarray(hessian),
+        np.ascontiguousarray(cv.factor),
+        model.prior_table(cv.labels),
+        model.constants,
+        model.n_linear,
+        cv.order,
+        plan.unit_rows,
+        *factors,
+        *((plan.edge.radius**2, plan.edge.walls) if plan.edge is not None else ()),
+    )
+    length, jitter = trajectory(sampler.trajectory_length, sampler.jitter)
+    return Problem(
+        link=model.link,
+        sums=taylor,
+        base=base,
+        certain=load_block(dataset, model, plan.certainty_rows, cv.theta_star, cv.order),
+        certainty_rows=plan.certainty_rows,
+        design=design,
+        source=dataset.rows(),
+        trajectory_length=length,
+        jitter=jitter,
+        target_acceptance=sampler.target_acceptance,
+        step_size=sampler.step_size,
+        constrain=model.constrain,
+        nuts=sampler.trajectory == NUTS,
+        leapfrog=sampler.integrator == LEAPFROG,
+    )

@@ -1,0 +1,161 @@
+"""The pseudo-marginal step: a block of the subsample is proposed, and accepted or not.
+
+Dang et al. 2019, eq. (5), with the current estimate carried and never refreshed. The
+blocks of ``hmc-ecs`` have fixed places; those of the block-Poisson product have as many
+factors as were drawn, and their places are wherever there was room
+(:mod:`streammc.samplers.hamiltonian.factors`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import types
+
+from streammc.likelihood.blocks import (
+    BLOCK_TYPE,
+    ROWS_TYPE,
+    TILE,
+    Block,
+    allocate_block,
+    copy_rows,
+    expand,
+)
+from streammc.likelihood.difference import remainders, unit_totals
+from streammc.likelihood.target import BASE_TYPE, MEAN, POINT_TYPE, UNITS, WORK_TYPE, finish
+from streammc.numerics.jit import (
+    LINK_TYPE,
+    f8,
+    i8,
+    index_vector,
+    inline,
+    jit,
+    matrix,
+    vector,
+)
+from streammc.protocols import Index, Matrix, Vector
+
+
+class Proposal(NamedTuple):
+    """Buffers of the subsample proposal."""
+
+    totals: Vector
+    """Unit totals of the new block."""
+    rows: Block
+    """The rows of the new block, as many as the largest block has."""
+    value: Vector
+    """(r,) their remainders."""
+    slope: Matrix
+    """(p, r) the derivatives of those in the predictors."""
+    bounds: Index
+    """(G + 1,) block bounds in units."""
+    units: Index
+    """(k,) the units in the subsample."""
+    owner: Index
+    """Block of each factor of a block-Poisson product."""
+    counts: Index
+    """Units that each iteration of a batch proposes for such a product."""
+    crowded: Index
+    """(1,) proposals turned down since they did not fit into the arrays."""
+
+
+PROPOSAL_TYPE: Any = types.NamedTuple(
+    (vector, BLOCK_TYPE, vector, matrix) + (index_vector,) * 5, Proposal
+)
+
+
+def allocate_proposal(
+    q: int, p: int, unit_rows: int, bounds: Index, units: Index, largest: int = 0, order: int = 2
+) -> Proposal:
+    """Return buffers for blocks of units cut at ``bounds``; ``units`` (k,) is kept.
+
+    ``order`` is that of the expansions, ``largest`` the units of the largest block where
+    these have no fixed size.
+    """
+    largest_units = largest or int(np.diff(bounds).max(initial=0))
+    rows = largest_units * unit_rows
+    return Proposal(
+        np.zeros(largest_units),
+        allocate_block(rows, q, p, order),
+        np.zeros(rows),
+        np.zeros((p, rows)),
+        bounds,
+        units,
+        np.zeros(len(units), dtype=np.int64),
+        np.zeros(0, dtype=np.int64),
+        np.zeros(1, dtype=np.int64),
+    )
+
+
+@inline
+def evaluate_proposal(link, base, ahead, position, n_units, proposal, work):  # type: ignore[no-untyped-def]
+    """Write the totals of ``n_units`` units drawn ahead, ``position`` units in, at the position.
+
+    ``work.delta`` is the displacement of the current position.
+    """
+    b = base.unit_rows
+    count = n_units * b
+    rows, value, scratch = proposal.rows, proposal.value, work.scratch
+    order, n_linear = base.order, base.n_linear
+    star, constants = base.theta_star, base.constants
+    start = position * b
+    expand(link, constants, star, n_linear, order, ahead, start, count, rows, 0, scratch)
+    for lo in range(0, count, TILE):
+        hi = min(lo + TILE, count)
+        slope = proposal.slope
+        remainders(link, constants, rows, work.delta, n_linear, lo, hi, scratch, value, slope)
+    unit_totals(value, b, 0, n_units, proposal.totals)
+
+
+@jit(
+    f8(LINK_TYPE, BASE_TYPE, ROWS_TYPE, i8, i8, POINT_TYPE, PROPOSAL_TYPE, WORK_TYPE),
+    reassociate=True,
+    borrow=True,
+)
+def propose_subsample(link, base, ahead, position, block, point, proposal, work):  # type: ignore[no-untyped-def]
+    """Replace one block of units by fresh ones; return the log acceptance ratio.
+
+    ``ahead`` holds the rows of units drawn ahead, ``position`` counts those used.
+    ``work.delta`` is the displacement of ``point.z``. The ratio of estimated
+    likelihoods is ``(U/k) (sum D' - sum D) - (s'^2 - s^2) / 2`` at the current theta:
+    all else cancels, and the current totals are those that were accepted. With ``M``
+    their mean, which the last evaluation left, only the block is summed over:
+    ``sum (D' - mean D')^2 - sum (D - M)^2`` is ``sum_block [(D' - M)^2 - (D - M)^2]``
+    less ``(sum_block [D' - D])^2 / k``.
+    """
+    first, last = proposal.bounds[block], proposal.bounds[block + 1]
+    evaluate_proposal(link, base, ahead, position, last - first, proposal, work)
+    totals, proposed = point.totals, proposal.totals
+    mean = point.scalars[MEAN]
+    change = scatter = 0.0
+    for u in range(last - first):
+        old, new = totals[first + u] - mean, proposed[u] - mean
+        change += new - old
+        scatter += new * new - old * old
+    scatter -= change * change / point.used[UNITS]
+    return base.estimate_factor * change - 0.5 * base.variance_factor * scatter
+
+
+@jit(
+    types.void(BASE_TYPE, BLOCK_TYPE, index_vector, i8, i8, POINT_TYPE, PROPOSAL_TYPE, WORK_TYPE),
+    reassociate=True,
+    borrow=True,
+)
+def accept_subsample(base, sub, units_ahead, position, block, point, proposal, work):  # type: ignore[no-untyped-def]
+    """Make the proposal of :func:`propose_subsample` the current subsample."""
+    b = base.unit_rows
+    first, last = proposal.bounds[block], proposal.bounds[block + 1]
+    if first < 0 or b < 0:
+        return
+    row, count = first * b, (last - first) * b
+    copy_rows(proposal.rows, 0, sub, row, count)
+    for u in range(last - first):
+        point.totals[first + u] = proposal.totals[u]
+    for i in range(count):
+        point.value[row + i] = proposal.value[i]
+        for a in range(point.slope.shape[0]):
+            point.slope[a, row + i] = proposal.slope[a, i]
+    for u in range(last - first):
+        proposal.units[first + u] = units_ahead[position + u]
+    finish(base, sub, point, work)

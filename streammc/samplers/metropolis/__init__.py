@@ -1,0 +1,1 @@
+"""Metropolis-Hastings, an acceptance test per file: ``mh``, its minibatch tests and ``mint``."""

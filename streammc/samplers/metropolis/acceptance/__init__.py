@@ -1,0 +1,1 @@
+"""Acceptance tests of Metropolis-Hastings, one per file; see ``acceptance.interface``."""

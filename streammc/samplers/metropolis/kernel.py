@@ -1,0 +1,309 @@
+"""One chain of Metropolis-Hastings with an acceptance test, over the compiled loop."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc import rng as streams
+from streammc.errors import ModelError
+from streammc.likelihood.blocks import TILE, Block, allocate_block, allocate_rows
+from streammc.likelihood.target import REST, Base, allocate_point, allocate_work
+from streammc.likelihood.temperature import Schedule
+from streammc.protocols import Index, Matrix, Rows, RowSource, Vector
+from streammc.samplers.common import tuning
+from streammc.samplers.common.chain import (
+    BATCH_ROWS,
+    BATCH_SECONDS,
+    Chain,
+    StoppedError,
+    first_position,
+)
+from streammc.samplers.common.proposals import LANGEVIN, SGHMC
+from streammc.samplers.common.step_shape import StepShape
+from streammc.samplers.metropolis.acceptance.interface import Prepared
+from streammc.samplers.metropolis.decision import (
+    DONE,
+    ITERATION,
+    LEFT,
+    NEED_SWEEP,
+    PRIOR,
+    STEP,
+    SWEPT_UNITS,
+    TAKEN,
+    Moves,
+    allocate_decision,
+)
+from streammc.samplers.metropolis.loop import look_at_start, run
+from streammc.samplers.metropolis.options import METROPOLIS_STATISTICS
+from streammc.subsampling.certainty import leave_out
+from streammc.subsampling.keyed import KeyedUnits
+
+_TERMS, _GRADIENTS = range(2)
+"""Lanes of a decision's units."""
+SCALING: Final = {0: (2.38, 0.5), LANGEVIN: (1.65, 1.0 / 6.0), SGHMC: (1.0, 0.25)}
+"""A first step size ``c d^-p``: Roberts and Rosenthal 2001, and for trajectories."""
+
+
+@dataclass(frozen=True)
+class MetropolisProblem:
+    """What all chains share: see ``hamiltonian.Problem``."""
+
+    link: Any
+    sums: Any
+    decide: Any
+    """The acceptance test."""
+    prepared: Prepared
+    base: Base
+    certain: Block
+    certainty_rows: Index
+    held: Block
+    """All rows, certainty rows counting 0 times, or none: then a sweep reads them."""
+    source: RowSource
+    constrain: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+    moves: Moves
+    step_size: float | None
+    target_acceptance: float
+    schedule: Schedule
+    shape: str | None
+    """``diagonal`` or ``full`` where warm-up learns the shape of the steps."""
+    first: Vector
+    """(d,) mean of the first positions, in the sampler's coordinates."""
+    spread: float
+    """Standard deviation of the first positions there."""
+    modes: Matrix | None = None
+    """(M, d) other modes there, where chains start in turn."""
+    check: Callable[[Vector], None] | None = None
+    """Raises an error if a response is outside the support; ``None``: a pass has looked."""
+    implied: float = 1.0
+    """Temperature of the sampler itself, by which those of ``schedule`` are multiplied."""
+    design: None = None
+    """There is none: every decision draws its own units."""
+
+    def kernel(self, seed: int, chain: int, *, batch_iterations: int = 4096) -> MetropolisKernel:
+        """Return chain ``chain`` of the run with that seed."""
+        return MetropolisKernel(self, seed, chain, batch_iterations=batch_iterations)
+
+
+class MetropolisKernel(Chain):
+    """State of one chain: position, momentum, and what its test carries along."""
+
+    statistics = METROPOLIS_STATISTICS
+
+    def __init__(
+        self, problem: MetropolisProblem, seed: int, chain: int, *, batch_iterations: int = 4096
+    ) -> None:
+        super().__init__(problem, seed, chain, batch_iterations=batch_iterations)
+        self.problem = problem
+        self._chain = chain
+        base, moves = problem.base, problem.moves
+        d, p, q = len(base.theta_star), len(problem.certain.eta_star), problem.source.n_features
+        b = base.unit_rows
+        self._units = KeyedUnits(moves.population, b, seed, chain)
+        k = moves.gradient_units
+        chunk = max(TILE // b, 1) * b
+        self._sub = allocate_block(max(chunk, k * b), q, p, base.order)
+        self._now, self._new = (allocate_point(d, k, k * b, p) for _ in range(2))
+        self._work = allocate_work(d, k * b, p, len(problem.certain.y))
+        rows = max(len(self._sub.y), len(problem.held.y))
+        self._at = allocate_decision(d, rows, learnt=problem.shape is not None)
+        c, power = SCALING[moves.kind]
+        self._first_step = problem.step_size or c * d**-power
+        self._at.values[STEP] = self._first_step
+        self._tuning = tuning.start(self._first_step, reference=False)
+        self._shape = StepShape(d, problem.shape)
+        self._tuned = problem.step_size is not None
+        self._drawn = -1, np.zeros(0, np.int64)
+        """Units drawn ahead last, and of which iteration the first are."""
+        self._stop: Callable[[], bool] | None = None
+
+    def initialise(self) -> None:
+        """Draw a start, and an SGHMC momentum.
+
+        Raises
+        ------
+        ModelError
+            If what is known of the log density is not finite at any of 100 starts.
+        """
+        problem = self.problem
+        d = len(problem.base.theta_star)
+        for attempt in range(100):
+            start = self._chain, attempt, problem.spread, problem.modes
+            self._now.z[:] = problem.first + first_position(self._kernel_rng, d, *start)
+            self._at.values[PRIOR] = look_at_start(
+                problem.link,
+                problem.sums,
+                problem.base,
+                problem.certain,
+                self._sub,
+                self._now,
+                self._work,
+                self._at,
+            )
+            if math.isfinite(self._now.scalars[REST]):
+                self._at.momentum[:] = self._kernel_rng.standard_normal(d)
+                return
+        raise ModelError(
+            "expected a finite log density at a start drawn around theta_star, found none in "
+            "100 tries; check the prior and the response, or rescale the features"
+        )
+
+    def _state(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays that make up the state, by name, not copied."""
+        at, now = self._at, self._now
+        return {
+            "z": now.z,
+            "gradient": now.gradient,
+            "scalars": now.scalars,
+            "values": at.values,
+            "carried": at.carried,
+            "momentum": at.momentum,
+            "slope": at.slope,
+            "shape": at.shape,
+            "tuning": self._tuning,
+            **self._shape.state(),
+        }
+
+    def get_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Return arrays and JSON; see ``protocols.Kernel``."""
+        meta = {
+            "iteration": self.iteration,
+            "rows_gathered": self.rows_gathered,
+            "tuned": self._tuned,
+            "kernel_rng": streams.get_state(self._kernel_rng),
+        }
+        return {name: array.copy() for name, array in self._state().items()}, meta
+
+    def set_state(self, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> None:
+        """Continue from :meth:`get_state`, bit for bit."""
+        for name, array in self._state().items():
+            array[...] = arrays[name]
+        self.iteration = int(meta["iteration"])
+        self.rows_gathered = int(meta["rows_gathered"])
+        self._tuned = bool(meta["tuned"])
+        self._kernel_rng = streams.from_state(meta["kernel_rng"])
+
+    def advance(
+        self, n: int, warmup: bool, stop: Callable[[], bool] | None = None
+    ) -> dict[str, NDArray[Any]]:
+        """Run ``n`` iterations; see ``protocols.Kernel``. A sweep can be stopped as well."""
+        self._stop = stop
+        return super().advance(n, warmup, stop)
+
+    def _batch(self) -> int:
+        """Return how many iterations to hand over at once: about 0.1 s, bounded rows."""
+        count = min(self.batch_iterations, 8)
+        if self._seconds_per_iteration > 0.0:
+            count = min(self.batch_iterations, int(BATCH_SECONDS / self._seconds_per_iteration))
+        rows = self.problem.moves.decision_units * self.problem.base.unit_rows
+        return max(min(count, BATCH_ROWS // max(rows, 1), self._shape.left(self.iteration)), 1)
+
+    def _rows(self, units: Index) -> Rows:
+        """Gather the rows of ``units``; certainty rows count 0 times."""
+        problem, b = self.problem, self.problem.base.unit_rows
+        rows = allocate_rows(len(units) * b, problem.source.n_features)
+        starts = units * b
+        problem.source.gather(starts, b, rows)
+        if problem.check is not None:
+            problem.check(rows.y[rows.weight > 0.0])
+        leave_out(starts, b, problem.certainty_rows, rows.weight)
+        self.rows_gathered += len(units) * b
+        return rows
+
+    def _ahead_of(self, iteration: int, n: int) -> Index:
+        """Return the units that are drawn ahead for ``n`` iterations, one after the other."""
+        moves, replace = self.problem.moves, self.problem.prepared.replace
+        first, drawn = self._drawn
+        if first == iteration and n * moves.decision_units <= len(drawn):
+            return drawn[: n * moves.decision_units]
+        k = moves.gradients * moves.gradient_units
+        gradients = self._units.draw(iteration, n, 0, k, lane=_GRADIENTS, replace=True)
+        terms = self._units.draw(iteration, n, 0, moves.first_units, lane=_TERMS, replace=replace)
+        drawn = np.concatenate([gradients.reshape(n, k), terms.reshape(n, -1)], axis=1).ravel()
+        self._drawn = iteration, drawn
+        return drawn
+
+    def _needed(self, code: int) -> Index:
+        """Return the units that the loop stopped for."""
+        where, b = self._at.where, self.problem.base.unit_rows
+        most = max(BATCH_ROWS // b, 1)
+        if code == NEED_SWEEP:
+            first = int(where[SWEPT_UNITS])
+            return np.arange(first, min(first + most, self.problem.moves.population))
+        iteration, taken = self.iteration + int(where[ITERATION]), int(where[TAKEN])
+        # A test that asks for a few at a time is given what it may ask for next.
+        count = min(max(int(where[LEFT]), taken), most)
+        if not self.problem.prepared.replace:
+            count = min(count, self.problem.moves.population - taken)
+        return self._units.draw(
+            iteration,
+            1,
+            taken,
+            count,
+            lane=_TERMS,
+            replace=self.problem.prepared.replace,
+        )
+
+    def _run_batch(
+        self, theta: NDArray[np.float64], statistics: NDArray[np.float64], warmup: bool
+    ) -> None:
+        """Run as many iterations as ``theta`` has rows."""
+        problem, n = self.problem, len(theta)
+        if not warmup and not self._tuned:
+            self._at.values[STEP] = math.exp(self._tuning[tuning.LOG_AVERAGE])
+            self._tuned = True
+        ahead = self._rows(self._ahead_of(self.iteration, n))
+        following = self._ahead_of(self.iteration + n, self._batch())
+        if len(following):
+            b = problem.base.unit_rows
+            problem.source.will_need(following * b, b)
+        extra = allocate_rows(0, problem.source.n_features)
+        final = problem.schedule.final
+        tempering = problem.schedule.at(self.iteration, n) / final
+        adapt = warmup and not self._tuned
+        self._at.where[ITERATION] = 0
+        while True:
+            code = run(
+                problem.link,
+                problem.sums,
+                problem.decide,
+                problem.base,
+                problem.certain,
+                problem.held,
+                ahead,
+                extra,
+                len(extra.y) // problem.base.unit_rows,
+                self._sub,
+                self._now,
+                self._new,
+                self._work,
+                self._at,
+                problem.moves,
+                problem.prepared.settings_of(warmup),
+                problem.prepared.table,
+                tempering,
+                final * problem.implied,
+                self._tuning,
+                problem.target_acceptance if adapt else 0.0,
+                self._kernel_rng,
+                theta,
+                statistics,
+            )
+            if code == DONE:
+                break
+            if self._stop is not None and self._stop():
+                raise StoppedError
+            extra = self._rows(self._needed(code))
+        self.iteration += n
+        if warmup and self._shape.learn(
+            theta, problem.base.theta_star, problem.base.factor, self.iteration
+        ):
+            self._at.shape[...] = self._shape.factor
+            if adapt:
+                self._tuning[:] = tuning.start(self._first_step, reference=False)
+                self._at.values[STEP] = self._first_step

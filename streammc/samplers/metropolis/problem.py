@@ -1,0 +1,175 @@
+"""The problem of the samplers with an acceptance test."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, Final
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.special import ndtri
+
+from streammc.control_variates.expansion import ControlVariates
+from streammc.control_variates.plan.subsample_plan import Plan
+from streammc.likelihood.blocks import Block, allocate_block
+from streammc.likelihood.expanded_rows import block_bytes, load_block, response_check
+from streammc.likelihood.target import Base
+from streammc.likelihood.temperature import Schedule
+from streammc.numerics.sums import taylor
+from streammc.protocols import Dataset, Model
+from streammc.samplers.common.chain import DISPERSED
+from streammc.samplers.common.option_checks import (
+    LAPLACE,
+    NONE,
+    RANDOM_WALK,
+)
+from streammc.samplers.metropolis.acceptance.interface import Prepared
+from streammc.samplers.metropolis.decision import Moves
+from streammc.samplers.metropolis.kernel import SCALING, MetropolisProblem
+from streammc.samplers.metropolis.options import (
+    DIAGONAL,
+    FULL,
+    LANGEVIN,
+    PROPOSALS,
+    MetropolisOptions,
+)
+from streammc.subsampling.certainty import leave_out
+
+HELD_BYTES: Final = 2**30
+"""Rows that every decision looks at are held in memory up to this size."""
+DEFAULT_ROWS: Final = 100
+ACCEPTANCE: Final = {RANDOM_WALK: (0.234, 0.158), LANGEVIN: (0.574, 0.347)}
+"""The best acceptance rates of Metropolis (Roberts and Rosenthal 2001) and of Barker
+(Agrawal, Vats, Latuszynski and Roberts 2023) in many dimensions."""
+_TRAJECTORY: Final = (0.7, 0.43)
+
+
+def metropolis(
+    dataset: Dataset,
+    model: Model,
+    cv: ControlVariates,
+    plan: Plan | None,
+    sampler: MetropolisOptions,
+    schedule: Schedule,
+) -> MetropolisProblem:
+    """Return the problem of a sampler with an acceptance test.
+
+    Temperatures of ``schedule`` are relative to its last one, which ``dataset`` already has.
+    """
+    order = -1 if sampler.control_variate == NONE else int(sampler.control_variate or 0)
+    b = plan.unit_rows if plan is not None else sampler.unit_rows or 1
+    certain = plan.certainty_rows if plan is not None and order >= 0 else np.zeros(0, np.int64)
+    population = -(-dataset.n_rows // b)
+    rows = sampler.rows_of(dataset.n_rows)
+    m = rows and max(rows // b, 1)
+    module = import_module(f"streammc.samplers.metropolis.acceptance.{sampler.test}")
+    if m is None and plan is not None and not getattr(module, "CHOOSES_SIZE", False):
+        m = plan.k
+    prepared: Prepared = module.prepare(population, m=m, **sampler.test_options)
+    bound = cv.certificate.get("term_bound")
+    if sampler.test_options.get("bound") == "model" and bound is None:
+        prepared = prepared._replace(sweeps=True)
+    kind = PROPOSALS.index(sampler.proposal)
+    gradient = sampler.gradient_size
+    if gradient is None and order < 1:
+        gradient = (m or DEFAULT_ROWS) * b
+    k = 0 if sampler.proposal == RANDOM_WALK or not gradient else max(gradient // b, 1)
+    base = Base(
+        cv.theta_star,
+        float(cv.log_lik + cv.log_lik_remainder) if order >= 0 else 0.0,
+        cv.gradient if order >= 1 else np.zeros_like(cv.gradient),
+        np.ascontiguousarray(cv.hessian) if order == 2 else np.zeros((0, 0)),
+        np.ascontiguousarray(cv.factor) if _laplace(sampler) else np.zeros((0, 0)),
+        model.prior_table(cv.labels),
+        model.constants,
+        model.n_linear,
+        order,
+        b,
+        population / k if k else 0.0,
+        0.0,
+    )
+    barker = sampler.test_options.get("barker", sampler.barker)
+    target = sampler.target_acceptance
+    if target is None:
+        target = ACCEPTANCE.get(sampler.proposal, _TRAJECTORY)[int(barker)]
+    c, power = SCALING[kind]
+    first = np.zeros(cv.dim)
+    modes = None
+    spread = sampler.step_size or c * cv.dim**-power
+    if sampler.start is not None:
+        first = sampler.start - cv.theta_star
+        if _laplace(sampler):
+            first = solve_triangular(base.factor, first, lower=True)
+        spread = 0.0
+    elif _laplace(sampler):
+        every = not sampler.subsampled  # no control variate that has to fit
+        spread = DISPERSED if every else 1.0
+        modes = cv.other_modes() if every else None
+    check = None if cv.certificate["passes"] else response_check(dataset, model)
+    held = _held(dataset, model, cv, prepared, certain, b, order)
+    if check is not None:
+        check(held.y[held.weight > 0.0])
+    return MetropolisProblem(
+        link=model.link,
+        sums=taylor,
+        decide=module.decide,
+        prepared=prepared,
+        base=base,
+        certain=load_block(dataset, model, certain, cv.theta_star, order),
+        certainty_rows=certain,
+        held=held,
+        source=dataset.rows(),
+        constrain=model.constrain,
+        moves=Moves(
+            kind,
+            sampler.n_steps,
+            float(sampler.friction),
+            k,
+            min(prepared.first, population) if not prepared.replace else prepared.first,
+            population,
+            np.inf if bound is None else float(bound),
+            int(sampler.covariance in (DIAGONAL, FULL)),
+            int(not prepared.replace),
+            int(prepared.carries),
+            float(4.0 * ndtri(target / 2.0) ** 2),
+        ),
+        step_size=sampler.step_size,
+        target_acceptance=float(target),
+        schedule=schedule,
+        implied=sampler.implied_temperature(dataset.n_rows),
+        shape=sampler.covariance if sampler.covariance in (DIAGONAL, FULL) else None,
+        first=first,
+        spread=float(spread),
+        modes=modes,
+        check=check,
+    )
+
+
+def _laplace(sampler: MetropolisOptions) -> bool:
+    """Whether steps have the shape of the Laplace approximation."""
+    return sampler.covariance == LAPLACE or (
+        sampler.covariance is None and sampler.control_variate != NONE
+    )
+
+
+def _held(
+    dataset: Dataset,
+    model: Model,
+    cv: ControlVariates,
+    prepared: Prepared,
+    certain: Any,
+    b: int,
+    order: int,
+) -> Block:
+    """Return all rows, padded to whole units, or none."""
+    p = model.n_linear + model.n_scalar
+    padded = -(-dataset.n_rows // b) * b
+    size = block_bytes(padded, dataset.n_features, p, order)
+    if not prepared.sweeps or size > HELD_BYTES:
+        return allocate_block(0, dataset.n_features, p, order)
+    block = load_block(dataset, model, np.arange(padded), cv.theta_star, order)
+    weight = block.weight.copy()
+    leave_out(np.arange(0, padded, b), b, certain, weight)
+    block.expansion[:, weight == 0.0] = 0.0
+    block.weight[:] = weight
+    return block

@@ -1,0 +1,1 @@
+"""``sgld`` and ``sghmc``: Langevin and Hamiltonian dynamics with gradients of a subsample."""

@@ -1,0 +1,244 @@
+"""The compiled loop of the samplers that follow stochastic gradients and accept every step.
+
+Each step evaluates the gradient of ``l^ + log p`` at the new position with units that
+nothing else has seen (Dang et al. 2019, section 6.2, in the coordinates ``z`` of
+``theta = theta_star + S z``). Without momentum a step is
+
+    z' = z + (eps / 2) g(z) + N(0, eps I)
+
+and with momentum, which is renewed at the start of an iteration,
+
+    z' = z + eps q,    q' = q + eps g(z') - eps C q + N(0, 2 eps (C - B^)).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import types
+
+from streammc.likelihood.blocks import BLOCK_TYPE, ROWS_TYPE, expand
+from streammc.likelihood.difference import mean_and_scatter, predictor_step
+from streammc.likelihood.target import (
+    BASE_TYPE,
+    CERTAIN,
+    DENSITY,
+    POINT_TYPE,
+    REST,
+    WORK_TYPE,
+    displace,
+    evaluate,
+)
+from streammc.numerics.jit import (
+    GENERATOR_TYPE,
+    LINK_TYPE,
+    SUMS_TYPE,
+    f8,
+    i8,
+    index_vector,
+    inline,
+    jit,
+    matrix,
+    vector,
+)
+from streammc.protocols import Index, Matrix, Vector
+
+
+class Dynamics(NamedTuple):
+    """Settings of the loop."""
+
+    momentum: int
+    """1 with momentum."""
+    friction: float
+    """C, times the identity."""
+    variance_factor: float
+    """``U^2 / (k (k - 1))``: the scatter of unit totals to the variance of the estimate."""
+    estimate_noise: int
+    """1 where B^ is taken from the units of the step."""
+
+
+DYNAMICS_TYPE: Any = types.NamedTuple((i8, f8, f8, i8), Dynamics)
+
+
+class Noise(NamedTuple):
+    """Scratch of the noise estimate."""
+
+    factor: Vector
+    """(d d,) columns of S, one after the other."""
+    step: Matrix
+    """(1, m) one column of S against the rows."""
+    pull: Vector
+    """(m,) whitened gradient of each row, one coordinate."""
+    totals: Vector
+    """(k,) the same of each unit."""
+    variance: Vector
+    """(d,) variance of the gradient; zeros where it is not estimated."""
+
+
+NOISE_TYPE: Any = types.NamedTuple((vector, matrix, vector, vector, vector), Noise)
+
+
+def allocate_noise(factor: Matrix, k: int, m: int, *, used: bool) -> Noise:
+    """Return scratch; almost none where the noise is not estimated."""
+    columns = np.ascontiguousarray(factor.T).ravel() if used else np.zeros(0)
+    m, k = (m, k) if used else (0, 0)
+    return Noise(columns, np.zeros((1, m)), np.zeros(m), np.zeros(k), np.zeros(len(factor)))
+
+
+class Place(NamedTuple):
+    """Where the chain is between calls, and the schedule of the iterations under way."""
+
+    where: Index
+    """(3,) iteration of the schedule, steps made of it, coordinates clipped in it."""
+    step_sizes: Vector
+    """(n,)"""
+    n_steps: Index
+    """(n,) steps of each iteration."""
+
+
+PLACE_TYPE: Any = types.NamedTuple((index_vector, vector, index_vector), Place)
+ITERATION, STEP, CLIPPED = range(3)
+
+
+@inline
+def noise_variance(base, sub, point, noise, factor):  # type: ignore[no-untyped-def]
+    """Write the estimated variance of each coordinate of the whitened gradient.
+
+    ``U^2 / (k (k - 1)) sum_j (G_j - mean G)^2`` with ``G_j`` the gradient of unit ``j``,
+    which is ``factor`` times the scatter.
+    """
+    p, m = point.slope.shape
+    d = noise.variance.shape[0]
+    k = noise.totals.shape[0]
+    b, n_linear, q = base.unit_rows, base.n_linear, sub.design.shape[0]
+    for j in range(d):
+        for i in range(m):
+            noise.pull[i] = 0.0
+        for a in range(p):
+            if a < n_linear:
+                predictor_step(sub.design, noise.factor, j * d + a * q, 0, m, noise.step, 0)
+                for i in range(m):
+                    noise.pull[i] += point.slope[a, i] * noise.step[0, i]
+            else:
+                entry = noise.factor[j * d + n_linear * q + a - n_linear]
+                for i in range(m):
+                    noise.pull[i] += point.slope[a, i] * entry
+        for u in range(k):
+            total = 0.0
+            for i in range(u * b, (u + 1) * b):
+                total += noise.pull[i]
+            noise.totals[u] = total
+        _, scatter = mean_and_scatter(noise.totals, k)
+        noise.variance[j] = factor * scatter
+
+
+@jit(
+    i8(
+        LINK_TYPE,
+        SUMS_TYPE,
+        BASE_TYPE,
+        BLOCK_TYPE,
+        BLOCK_TYPE,
+        ROWS_TYPE,
+        i8,
+        POINT_TYPE,
+        WORK_TYPE,
+        NOISE_TYPE,
+        PLACE_TYPE,
+        DYNAMICS_TYPE,
+        GENERATOR_TYPE,
+        matrix,
+        matrix,
+    ),
+    reassociate=True,
+    borrow=True,
+)
+def run(  # type: ignore[no-untyped-def]
+    link,
+    sums,
+    base,
+    certain,
+    sub,
+    ahead,
+    count,
+    point,
+    work,
+    noise,
+    place,
+    dynamics,
+    rng,
+    theta,
+    statistics,
+):
+    """Make ``count`` steps, wherever in an iteration they begin and end.
+
+    ``ahead`` holds the rows of their units, in order; ``point`` the position and, without
+    momentum, the gradient there. Iterations that end are written to ``theta`` and
+    ``statistics``. Returns 0, or 1 where position or density is not finite any more.
+    """
+    d, m = point.z.shape[0], point.value.shape[0]
+    where, momentum, delta = place.where, work.momentum, work.delta
+    constants, star = base.constants, base.theta_star
+    order, n_linear = base.order, base.n_linear
+    rows = m + certain.y.shape[0] + (m if order >= 0 else 0)
+    for g in range(count):
+        t = where[ITERATION]
+        eps = place.step_sizes[t]
+        if dynamics.momentum == 1:
+            for j in range(d):
+                if where[STEP] == 0:
+                    momentum[j] = rng.standard_normal()
+                point.z[j] += eps * momentum[j]
+        else:
+            spread = math.sqrt(eps)
+            for j in range(d):
+                point.z[j] += 0.5 * eps * point.gradient[j] + spread * rng.standard_normal()
+        expand(link, constants, star, n_linear, order, ahead, g * m, m, sub, 0, work.scratch)
+        evaluate(link, sums, base, certain, sub, point, work)
+        density = point.scalars[DENSITY]
+        check = density
+        for j in range(d):
+            check += point.z[j]
+        if not math.isfinite(check):
+            return 1
+        if dynamics.momentum == 1:
+            if dynamics.estimate_noise == 1:
+                noise_variance(base, sub, point, noise, dynamics.variance_factor)
+            for j in range(d):
+                old = momentum[j]
+                new = old + eps * (point.gradient[j] - dynamics.friction * old)
+                added = 2.0 * eps * dynamics.friction - eps * eps * noise.variance[j]
+                if added > 0.0:
+                    new += math.sqrt(added) * rng.standard_normal()
+                elif noise.variance[j] > 0.0:
+                    where[CLIPPED] += 1
+                momentum[j] = new
+        where[STEP] += 1
+        if where[STEP] < place.n_steps[t]:
+            continue
+
+        displace(base.factor, point.z, delta)
+        energy = -density
+        for j in range(d):
+            theta[t, j] = star[j] + delta[j]
+            energy += 0.5 * momentum[j] * momentum[j] * dynamics.momentum
+        _, scatter = mean_and_scatter(point.totals, point.totals.shape[0])
+        row = statistics[t]
+        row[0] = density
+        row[1] = 1.0
+        row[2] = 0.0
+        row[3] = energy
+        row[4] = eps
+        row[5] = where[STEP]
+        row[6] = dynamics.variance_factor * scatter
+        row[7] = 1.0
+        row[8] = where[STEP] * rows
+        row[9] = density - point.scalars[REST] + point.scalars[CERTAIN]
+        if row.shape[0] > 10:
+            row[10] = where[CLIPPED] / (d * where[STEP])
+        where[ITERATION] += 1
+        where[STEP] = 0
+        where[CLIPPED] = 0
+    return 0

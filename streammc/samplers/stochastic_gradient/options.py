@@ -1,0 +1,98 @@
+"""Options of the samplers that follow stochastic gradients."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Literal
+
+from streammc.errors import ConfigError
+from streammc.samplers.common.option_checks import (
+    LAPLACE,
+    NONE,
+    STATISTICS,
+    check_number,
+    check_probabilities,
+    check_subsample,
+)
+from streammc.samplers.common.targets import BIASED
+from streammc.subsampling.units import UNIFORM
+
+
+@dataclass(frozen=True, kw_only=True)
+class StochasticGradient:
+    """Options that ``sgld`` and ``sghmc`` share.
+
+    Parameters
+    ----------
+    subsample_size
+        Rows of every gradient, m. ``None``: from the full pass, as for ``hmc-ecs``; where that is
+        refused, 1 % of all rows, at least 30.
+    control_variate
+        Order of the Taylor expansion that is subtracted from every row: 2, 1 or 0. ``none``, or
+        ``None``: nothing is subtracted.
+    preconditioner
+        ``laplace``: steps in posterior standard deviations (of the Laplace approximation);
+        ``none``, or ``None``: in units of theta.
+    decay
+        Power with which the step size falls, in [0, 1]: ``step_size (1 + t / offset)^-decay`` at
+        iteration t, counted from the first of the warm-up. 0: it stays the same.
+    offset
+        Iterations, above 0, over which that fall begins.
+    """
+
+    subsample_size: int | None = None
+    unit_rows: int | None = None
+    control_variate: Literal[0, 1, 2, "none"] | None = 2
+    certainty: bool = True
+    probabilities: Literal["uniform", "scores"] = UNIFORM
+    preconditioner: Literal["laplace", "none"] | None = LAPLACE
+    step_size: float | None = None
+    decay: float = 0.0
+    offset: float = 1000.0
+
+    target: ClassVar[str] = BIASED
+    subsampled: ClassVar[bool] = True
+    audited: ClassVar[bool] = False
+    name: ClassVar[str]
+    order: ClassVar[int] = 2
+    """The plan is that of ``hmc-ecs``: the same rows, whatever is subtracted."""
+    n_blocks: ClassVar[int | None] = None
+    factor_units: ClassVar[int] = 0
+    recalibrate: ClassVar[int | None] = None
+    forced: ClassVar[bool] = True
+    variance_limit: ClassVar[float] = math.inf
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without data."""
+        for option in ("control_variate", "preconditioner", "noise_estimate"):
+            if getattr(self, option, NONE) is None:  # `none` on a command line
+                object.__setattr__(self, option, NONE)
+        if isinstance(self.control_variate, bool) or self.control_variate not in (0, 1, 2, NONE):
+            raise ConfigError(
+                f"control_variate must be 0, 1, 2 or 'none', found {self.control_variate!r}"
+                ": choose one of them"
+            )
+        if self.preconditioner not in (LAPLACE, NONE):
+            raise ConfigError(
+                f"preconditioner must be 'laplace' or 'none', found {self.preconditioner!r}"
+                ": choose one of them"
+            )
+        if not isinstance(self.certainty, bool):
+            raise ConfigError(
+                f"certainty must be true or false, found {self.certainty!r}: use True or False"
+            )
+        check_subsample(self, "subsample_size", "unit_rows")
+        check_probabilities(self.probabilities)
+        for option in ("step_size", "offset", "trajectory_length"):
+            check_number(option, getattr(self, option, None), above=True)
+        check_number("decay", self.decay, most=1.0)
+
+    @property
+    def statistics(self) -> tuple[str, ...]:
+        """Return the columns of the statistics."""
+        return STATISTICS
+
+    def describe(self) -> dict[str, Any]:
+        """Return every option."""
+        return {"name": self.name, **asdict(self)}

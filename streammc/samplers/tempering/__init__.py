@@ -1,0 +1,1 @@
+"""``pt``, ``spt``, ``tt`` and ``stt``: parallel tempering and tempered transitions."""

@@ -1,1 +1,0 @@
-"""From a data set and a model to a posterior on disk."""

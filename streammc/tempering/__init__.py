@@ -1,1 +1,0 @@
-"""Samplers made of samplers: ladders of levels, swaps, tempered transitions, energy rings."""

@@ -1,0 +1,121 @@
+"""What the plan says of a block-Poisson product, against products that are drawn."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from streammc import from_arrays, models
+from streammc.control_variates.certify import compute
+from streammc.control_variates.plan.pilot import Pilot
+from streammc.control_variates.plan.remainder_moments import RemainderMoments, required_rows
+from streammc.control_variates.plan.signs import edge, forecast, variance_target
+from streammc.control_variates.plan.subsample_plan import plan
+from streammc.priors import normal
+
+
+def pilot(totals):
+    """A pilot of units of one row whose remainders are given, one draw."""
+    n = len(totals)
+    return Pilot(
+        np.arange(n), 1, np.asarray(totals, np.float32)[None, :, None], n, np.zeros((n, 1), bool)
+    )
+
+
+@pytest.mark.parametrize(("units", "k"), [(1, 10), (4, 40)])
+def test_forecast_agrees_with_drawn_products(units, k):
+    rng = np.random.default_rng(0)
+    totals = (rng.standard_t(5, size=4000) * 0.0016).astype(np.float32).astype(float)
+    remainder, intensity = totals.sum(), k / units
+    found = forecast(pilot(totals), 1, k, units, remainder)
+    logs, signs = [], []
+    for _ in range(60_000):
+        batch = rng.choice(totals, size=(rng.poisson(intensity), units))
+        factor = (len(totals) * batch.mean(axis=1) - remainder + intensity) / intensity
+        logs.append(np.log(np.abs(factor)).sum())
+        signs.append(np.prod(np.sign(factor)))
+    logs, signs = np.array(logs), np.array(signs)
+    weight = np.exp(logs)
+    mean_sign = (signs * weight).mean() / weight.mean()
+    assert 0.3 < mean_sign < 0.97
+    assert found.mean_sign[0] == pytest.approx(mean_sign, abs=0.05)
+    assert found.variance[0] == pytest.approx(logs.var(), rel=0.1)
+
+
+def test_one_unit_to_a_factor_keeps_the_sign_best():
+    totals = np.random.default_rng(1).standard_t(4, size=4000) * 0.003
+    sign = [forecast(pilot(totals), 1, 60, g, 0.0).mean_sign[0] for g in (1, 5, 30)]
+    assert sign[0] > sign[1] > sign[2]
+
+
+def test_more_units_are_worth_while_as_long_as_the_subsample_costs_draws():
+    assert [variance_target(d, 100) for d in (2, 29, 500)] == [0.1, 0.29, 1.0]
+
+
+def test_edge_is_where_a_thousandth_of_the_posterior_is_left():
+    for d in (1, 3, 30):
+        exact = np.sqrt(stats.chi2(d).ppf(0.999) / d)
+        assert edge(d, 2) == pytest.approx(exact**3, rel=0.05)
+        assert edge(d, 0) == pytest.approx(exact, rel=0.02)
+
+
+def test_factors_stay_positive_up_to_the_edge():
+    """U D has deviation 2 at the draws: a variance of 0.1 takes 40 rows, the edge 76."""
+    one = np.ones((1, 4))
+    moments = RemainderMoments(0.0 * one, 4.0 * one, 0.0 * one, np.zeros(1))
+    assert [40.0] == required_rows(moments, 1.0, 1, 0.1, edge=1.0)
+    k = required_rows(moments, 1.0, 1, 0.1, edge=edge(2, 2))[0]
+    assert 70.0 < k < 80.0
+    shifts = np.random.default_rng(0).normal(size=100_000) * 2.0 * edge(2, 2)
+    assert (1.0 + shifts / k > 0.0).mean() > 0.97
+    assert (1.0 + shifts / 40.0 > 0.0).mean() < 0.9
+    drifting = RemainderMoments(3.0 * np.arange(4.0) * one, 4.0 * one, 0.0 * one, np.zeros(1))
+    assert required_rows(drifting, 1.0, 1, 0.1, edge=edge(2, 2))[0] > k + 4.0 * edge(2, 2)
+
+
+def test_plan_takes_more_rows_where_the_edge_asks_for_them():
+    """An intercept alone: thirty rows would do for the variance."""
+    n = 3000
+    y = (np.random.default_rng(0).random(n) < 0.08).astype(float)
+    store, model = from_arrays(np.ones((n, 1)), y), models.logistic(prior=normal(scale=10.0))
+    cv = compute(store, model, order=1)
+    chosen = plan(cv, store, model, factor_units=1)
+    assert 30 < chosen.k < 60
+    assert chosen.predicted["variance"] < 0.1 * chosen.k / 30
+
+
+@pytest.fixture(scope="module")
+def heavy():
+    rng = np.random.default_rng(3)
+    n = 5000
+    X = np.c_[np.ones(n), rng.standard_t(3.0, size=n)]
+    y = (rng.random(n) < 1 / (1 + np.exp(2 - 0.5 * X[:, 1]))).astype(float)
+    store, model = from_arrays(X, y), models.logistic(prior=normal(scale=10.0))
+    return store, model, compute(store, model)
+
+
+def test_plan_of_a_product_holds_its_target(heavy):
+    store, model, cv = heavy
+    chosen = plan(cv, store, model, factor_units=1)
+    assert chosen.refused is None
+    assert chosen.predicted["variance"] < 1.1 * variance_target(2, 100)
+    assert chosen.predicted["mean_sign"] > 0.99
+    assert chosen.factor_units == 1
+    restored = type(chosen).from_description(chosen.describe(), chosen.arrays().__getitem__)
+    assert restored == chosen or restored.describe() == chosen.describe()
+
+
+def test_mini_batches_divide_the_subsample(heavy):
+    store, model, cv = heavy
+    chosen = plan(cv, store, model, factor_units=30, subsample_size=1000)
+    assert chosen.k == 1020
+    assert chosen.n_blocks == 34
+
+
+def test_plan_refuses_what_would_lose_its_sign(heavy):
+    store, model, _ = heavy
+    crude = compute(store, model, order=0)
+    chosen = plan(crude, store, model, factor_units=10, subsample_size=20, certainty=False)
+    assert chosen.refused is not None
+    assert "mean sign" in chosen.refused

@@ -1,0 +1,76 @@
+"""When a run is audited without being asked, and what it says where it is not."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from command_line import streammc as command
+
+import streammc
+from streammc.errors import SamplingWarning
+from streammc.models import logistic
+from streammc.runs import audit_due
+from streammc.runs.job import run_job
+from streammc.stores import from_arrays
+
+SHORT = {"draws": 60, "warmup": 60, "chains": 2, "seed": 1}
+
+
+def table(n):
+    rng = np.random.default_rng(3)
+    X = np.c_[np.ones(n), rng.normal(size=n)].astype(np.float32)
+    return from_arrays(X, (rng.random(n) < 1 / (1 + np.exp(-X[:, 1]))).astype(float))
+
+
+def test_a_million_rows_are_audited(tmp_path):
+    """One piece of rows takes milliseconds: the whole audit takes a second."""
+    found = run_job(table(1_000_000), logistic(), path=tmp_path / "run", **SHORT).summary
+    assert found["sampling"]["sampler"] == "hmc-ecs"
+    assert found["audit"]["draws"] == 120
+    assert "not_audited" not in found
+
+
+def test_where_it_takes_longer_one_line_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(audit_due, "audit_seconds", lambda *_: 1e6)
+    done = run_job(table(20_000), logistic(), path=tmp_path / "run", **SHORT)
+    assert done.summary["audit"] is None
+    (line,) = [line for line in done.warnings if "audited" in line]
+    assert line == done.summary["not_audited"]
+    assert line.startswith("not audited: it would take 1000000 s")
+    assert f"`streammc audit {tmp_path / 'run'}`" in line
+    assert "not audited" in command("diagnose", tmp_path / "run").err
+    forced = run_job(table(20_000), logistic(), path=tmp_path / "f", audit=True, **SHORT)
+    assert forced.summary["audit"] is not None
+    refused = run_job(table(20_000), logistic(), path=tmp_path / "r", audit=False, **SHORT)
+    assert refused.summary["audit"] is None
+    assert "not_audited" not in refused.summary
+    assert not [line for line in refused.warnings if "audited" in line]
+
+
+def test_draws_passes_and_warm_up_count_against_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(audit_due, "_CHEAP_SECONDS", 0.0)
+    monkeypatch.setattr(audit_due, "pass_seconds", lambda _: 1e5)
+    for expected, audited in ((0.99e5, True), (2e5, False)):
+        monkeypatch.setattr(audit_due, "audit_seconds", lambda *_, s=expected: s)
+        done = run_job(table(20_000), logistic(), path=tmp_path / f"{audited}", **SHORT)
+        assert (done.summary["audit"] is not None) == audited
+
+
+def test_a_later_audit_takes_the_line_back(tmp_path, monkeypatch):
+    from streammc.stores.simulate.simulation import simulate
+
+    simulate("logistic", tmp_path / "store", 20_000, 2, 1)
+    monkeypatch.setattr(audit_due, "audit_seconds", lambda *_: 1e6)
+    store = streammc.open_store(tmp_path / "store")
+    with pytest.warns(SamplingWarning, match="not audited"):
+        streammc.sample(store, logistic(), path=tmp_path / "run", **SHORT)
+    words = ("--model", "logistic", "--draws", "60", "--warmup", "60", "--chains", "2")
+    made = command("sample", tmp_path / "store", "-o", tmp_path / "r", *words, "--json")
+    assert made.json["not_audited"] in made.err
+    done = command("audit", tmp_path / "r", "--json")
+    assert done.json["audit"]["draws"] == 120
+    after = command("diagnose", tmp_path / "r", "--json")
+    assert "not_audited" not in json.dumps(after.json)
+    assert "not audited" not in after.err

@@ -1,0 +1,119 @@
+"""What the summary warns of."""
+
+from __future__ import annotations
+
+import pytest
+
+from streammc.runs.advice import mixing_warnings, summary_warnings
+from streammc.runs.audit_advice import audit_warnings, audited_again
+
+QUIET = {
+    "n_blocks": 10,
+    "warmup": 1000,
+    "theta_star_certified": True,
+    "divergences": 0,
+    "log_lik_variance_mean": 0.1,
+    "deff": 1.0,
+}
+
+
+def audit(correction, mcse, pareto_k=0.1, ess=400.0, largest_weight=1.2):
+    """A verdict with two parameters, of which the second is corrected."""
+    still = {"correction_sd": 0.001, "mcse_sd": 0.002}
+    return {
+        "largest_correction": abs(correction),
+        "largest_z": abs(correction) / mcse,
+        "pareto_k": pareto_k,
+        "draws": 400,
+        "ess": ess,
+        "largest_weight": largest_weight,
+        "parameters": {"a": still, "b": {"correction_sd": correction, "mcse_sd": mcse}},
+    }
+
+
+def test_a_small_correction_within_its_error_is_no_warning():
+    assert [] == summary_warnings({}, QUIET, audit(0.05, 0.02))
+    assert [] == summary_warnings({}, QUIET, None)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_small_correction_that_is_no_chance_is_a_warning(sign):
+    (line,) = summary_warnings({}, QUIET, audit(sign * 0.05, 0.005))
+    assert "corrects the mean of b by 0.05 posterior sd" in line
+    assert "z = 10.0" in line
+
+
+@pytest.mark.parametrize(
+    ("ess", "largest", "told"),
+    [(399.99, 1.01, False), (361.0, 4.0, False), (359.0, 4.0, True), (395.0, 6.0, True)],
+)
+def test_a_tail_of_weights_that_are_all_alike_is_no_warning(ess, largest, told):
+    lines = summary_warnings({}, QUIET, audit(0.0, 0.01, 0.95, ess, largest))
+    assert told == any("Pareto k 0.95" in line for line in lines)
+    without = audit(0.0, 0.01, 0.95, ess, largest)
+    del without["largest_weight"]  # as an earlier version recorded it
+    assert any("Pareto k 0.95" in line for line in summary_warnings({}, QUIET, without))
+
+
+@pytest.mark.parametrize(
+    ("ratio", "error", "told"),
+    [
+        (0.77, 0.02, True),
+        (1.3, 0.05, True),
+        (0.77, 0.1, False),
+        (0.92, 0.001, False),
+        (None, None, False),
+    ],
+)
+def test_a_standard_deviation_that_the_audit_changes_is_told(ratio, error, told):
+    verdict = audit(0.0, 0.01)
+    verdict["parameters"]["b"] |= {"sd_ratio": ratio, "sd_ratio_mcse": error}
+    lines = summary_warnings({}, QUIET, verdict)
+    assert told == any(f"sd of b is {ratio}" in line for line in lines if ratio)
+    assert len(lines) == told
+
+
+def test_an_audit_replaces_the_lines_of_an_audit_alone():
+    first, second = audit(0.2, 0.005), audit(0.0, 0.01)
+    lines = ["separation in a", "not audited: streammc audit RUN", *audit_warnings(first), "b"]
+    assert audited_again(lines, first, second) == ["separation in a", "b"]
+    assert audited_again(lines, first, first) == ["separation in a", "b", *audit_warnings(first)]
+
+
+def test_a_large_correction_is_told_once():
+    (line,) = summary_warnings({}, QUIET, audit(0.2, 0.005))
+    assert "above 0.1" in line
+
+
+def statistics(r_hat=1.0, ess_bulk=2000.0, ess_tail=1500.0):
+    return {"r_hat": r_hat, "ess_bulk": ess_bulk, "ess_tail": ess_tail}
+
+
+@pytest.mark.parametrize("chains", [1, 4, 16])
+def test_mixing_is_silent_where_it_is_good(chains):
+    good = statistics(1.009, 100.0 * max(chains, 4), 100.0 * max(chains, 4))
+    assert [] == mixing_warnings({"a": good, "b": statistics(1.0, 2000.0, 2000.0)}, chains)
+
+
+@pytest.mark.parametrize("chains", [1, 4])
+@pytest.mark.parametrize(
+    ("bad", "parts"),
+    [
+        (statistics(r_hat=1.04), ("largest r_hat is 1.040 (b)", "pt")),
+        (statistics(ess_bulk=1.7), ("smallest ess is 1.7 (b), below 400", "--draws")),
+        (statistics(ess_tail=399.0), ("smallest ess is 399 (b), below 400", "--draws")),
+        (statistics(None, None, None), ("draws of b have mixed is not known", "constant")),
+        (statistics(r_hat=None), ("draws of b have mixed is not known", "constant")),
+    ],
+)
+def test_mixing_warns_of_the_worst_parameter(chains, bad, parts):
+    (line,) = summary_warnings(
+        {"a": statistics(), "b": bad, "c": statistics()}, {**QUIET, "chains": chains}, None
+    )
+    for part in parts:
+        assert part in line
+
+
+def test_more_chains_need_more_independent_draws():
+    (line,) = mixing_warnings({"a": statistics(ess_bulk=1000.0)}, 16)
+    assert "below 1600" in line

@@ -1,0 +1,182 @@
+"""Trajectories: their target by quadrature, broken ones that are caught, resuming, tuning."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import replace
+from pathlib import Path
+
+import numba
+import numpy as np
+import pytest
+from problems import Small, batch_z, kernel_problem
+
+from streammc.errors import ConfigError
+from streammc.likelihood.blocks import allocate_block
+from streammc.likelihood.target import DENSITY, allocate_point, allocate_work, evaluate
+from streammc.numerics.sums import taylor
+from streammc.priors import normal
+from streammc.samplers import hmc, hmc_ecs
+from streammc.samplers.hamiltonian.kernel import HamiltonianKernel
+
+DRAWS = 400_000
+KINDS = {
+    "jittered": {},
+    "jittered, leapfrog": {"leapfrog": True},
+    "nuts": {"nuts": True},
+    "nuts, leapfrog": {"nuts": True, "leapfrog": True},
+}
+
+
+def skewed():
+    """Eight rows, all certain: a posterior far from its Gaussian approximation."""
+    return Small(n=8, d=2, certain=range(8), order=-1, seed=4, prior=normal(scale=2.0))
+
+
+def exact(small):
+    """First and second moments of both coefficients by quadrature, in NumPy."""
+    axis = np.linspace(-12.0, 12.0, 481)
+    first, second = np.meshgrid(axis, axis, indexing="ij")
+    log = -0.125 * (first**2 + second**2)
+    for x, y, offset, weight in zip(small.X, small.y, small.offset, small.weight, strict=True):
+        eta = x[0] * first + x[1] * second + offset
+        log += weight * (y * eta - np.logaddexp(0, eta))
+    mass = np.exp(log - log.max())
+    mass /= mass.sum()
+    return [(mass * f).sum() for f in moments(first, second)]
+
+
+def moments(first, second):
+    return first, second, first**2, second**2, first * second
+
+
+def z_scores(theta, truth):
+    found = moments(theta[:, 0], theta[:, 1])
+    return np.array([batch_z(f, t) for f, t in zip(found, truth, strict=True)])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_draws_match_quadrature(kind):
+    small = skewed()
+    kernel = HamiltonianKernel(kernel_problem(small, **KINDS[kind]), seed=3, chain=0)
+    kernel.initialise()
+    kernel.advance(2000, True)
+    theta = kernel.advance(DRAWS, False)["theta"]
+    assert np.abs(z_scores(theta, exact(small))).max() < 4.5
+
+
+def trajectories_of(sampler):
+    @numba.njit
+    def trajectories(link, sums, base, certain, sub, point, trial, work, tree, rng, out):
+        evaluate(link, sums, base, certain, sub, point, work)
+        for t in range(out.shape[0]):
+            kinetic = 0.0
+            for j in range(point.z.shape[0]):
+                work.momentum[j] = rng.standard_normal()
+                kinetic += 0.5 * work.momentum[j] ** 2
+            start = kinetic - point.scalars[DENSITY]
+            sampler(link, sums, base, certain, sub, point, trial, work, tree, start, 1.2, 0.7, rng)
+            for i in range(out.shape[1]):
+                out[t, i] = base.theta_star[i]
+                for j in range(i + 1):
+                    out[t, i] += base.factor[i, j] * point.z[j]
+
+    return trajectories
+
+
+def nuts_draws(module, small):
+    """Positions along NUTS trajectories of long steps, whose energy errors are large."""
+    sub = allocate_block(0, 2, 1)
+    point, trial = allocate_point(2, 0, 0, 1), allocate_point(2, 0, 0, 1)
+    work, out = allocate_work(2, 0, 1, small.n), np.empty((DRAWS, 2))
+    trajectories_of(module.nuts)(
+        small.model.link, taylor, small.base, small.certain, sub, point, trial, work,
+        module.allocate_tree(2, 0, 0, 1), np.random.default_rng(8), out,
+    )  # fmt: skip
+    return out
+
+
+def rewritten(folder, old, new):
+    """Import the source of NUTS with one line changed."""
+    source = importlib.util.find_spec("streammc.samplers.hamiltonian.nuts").origin
+    text = Path(source).read_text()
+    assert 1 == text.count(old)
+    path = folder / "broken_nuts.py"
+    path.write_text(text.replace(old, new))
+    spec = importlib.util.spec_from_file_location("broken_nuts", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.slow
+def test_nuts_of_long_steps_matches_quadrature(tmp_path):
+    small = skewed()
+    theta = nuts_draws(rewritten(tmp_path, "MAX_DEPTH = 10", "MAX_DEPTH = 9"), small)
+    assert np.abs(z_scores(theta, exact(small))).max() < 4.5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("< -error - log_weight_new:", "< -math.log(leaf + 1.0):"),
+        ("if rng.random() < 0.5 else 0", "if rng.random() < 2.0 else 0"),
+        ("if turned(tree, top - 1, top) == 1:", "if leaf < 0:"),
+        ("log_weight_new - log_weight:", "log_weight_new - log_weight + 1.0:"),
+    ],
+    ids=["uniform weights", "forward only", "turns unseen in a half", "new half too often"],
+)
+def test_a_broken_nuts_is_caught(tmp_path, old, new):
+    small = skewed()
+    theta = nuts_draws(rewritten(tmp_path, old, new), small)
+    assert np.abs(z_scores(theta, exact(small))).max() > 4.5
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_draws_do_not_depend_on_batches_or_on_a_resume(kind):
+    problem = kernel_problem(Small(n=12, d=2, k=3, order=2, seed=6), **KINDS[kind])
+
+    def run(batch, pieces):
+        kernel, out = HamiltonianKernel(problem, seed=9, chain=0, batch_iterations=batch), []
+        kernel.initialise()
+        for n, warmup in pieces:
+            out.append(kernel.advance(n, warmup)["theta"])
+            arrays, meta = kernel.get_state()
+            kernel = HamiltonianKernel(problem, seed=1, chain=0, batch_iterations=batch)
+            kernel.set_state(arrays, meta)
+        return np.concatenate(out)
+
+    whole = run(4096, [(60, True), (60, False)])
+    assert np.array_equal(whole, run(1, [(60, True), (60, False)]))
+    assert np.array_equal(whole, run(7, [(13, True), (47, True), (1, False), (59, False)]))
+
+
+@pytest.mark.parametrize("leapfrog", [False, True])
+def test_one_step_follows_a_gaussian_posterior_and_the_leapfrog_needs_more(leapfrog):
+    small = Small(n=2, d=2, k=2, prior=normal(scale=1.0))
+    flat = np.zeros((2, 2))
+    base = small.base._replace(theta_star=np.zeros(2), factor=np.eye(2), gradient=np.zeros(2))
+    base = base._replace(hessian=flat, log_lik=0.0, estimate_factor=0.0, variance_factor=0.0)
+    problem = kernel_problem(small, base=base, length=np.pi / 2, leapfrog=leapfrog)
+    kernel = HamiltonianKernel(replace(problem, target_acceptance=0.95), seed=1, chain=0)
+    kernel.initialise()
+    kernel.advance(2000, True)
+    found = kernel.advance(2000, False)
+    assert (found["n_steps"].mean() == 1) != leapfrog
+    assert (found["acceptance_rate"].mean() > 0.98) != leapfrog
+
+
+@pytest.mark.parametrize("build", [hmc, hmc_ecs])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"trajectory": "long"},
+        {"integrator": "euler"},
+        {"trajectory": "nuts", "trajectory_length": 1.0},
+        {"trajectory": "nuts", "jitter": 0.1},
+    ],
+)
+def test_what_no_trajectory_has_is_refused(build, options):
+    with pytest.raises(ConfigError, match=next(reversed(options))):
+        build(**options)

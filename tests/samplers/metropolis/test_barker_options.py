@@ -1,0 +1,60 @@
+"""Options of ``mh-minibatch`` and ``mh-fixed``: what they hand to their tests, what they refuse."""
+
+from __future__ import annotations
+
+from inspect import signature
+
+import pytest
+
+from streammc.errors import ConfigError
+from streammc.samplers import mh_fixed, mh_minibatch
+from streammc.samplers.metropolis import mh_fixed as fixed_options
+from streammc.samplers.metropolis import mh_minibatch as minibatch_options
+from streammc.samplers.metropolis.acceptance import fixed, minibatch
+from streammc.samplers.metropolis.acceptance.correction import LARGEST_SIGMA
+
+
+@pytest.mark.parametrize(("build", "test"), [(mh_minibatch, minibatch), (mh_fixed, fixed)])
+def test_options_are_those_of_the_test(build, test) -> None:
+    sampler = build()
+    assert {*sampler.test_options, "m"} == set(signature(test.prepare).parameters) - {"population"}
+    assert sampler.barker
+    assert "approximate" == sampler.target
+    prepared = test.prepare(1000, m=30, **sampler.test_options)
+    assert prepared.replace
+    assert 30 == prepared.first
+
+
+def test_names_and_limits_are_the_same_on_both_sides() -> None:
+    assert fixed.REMEDIES == fixed_options.REMEDIES
+    assert {*minibatch.BOUNDS} == {minibatch_options.CLT, minibatch_options.EDGEWORTH}
+    for limit in (minibatch_options.LARGEST_SIGMA, fixed_options.LARGEST_LIMIT):
+        assert limit < LARGEST_SIGMA
+
+
+@pytest.mark.parametrize(
+    ("build", "options", "message"),
+    [
+        (mh_minibatch, {"delta": 0.0}, "delta must be a finite number in"),
+        (mh_minibatch, {"sigma": 1.9}, "sigma must be a finite number"),
+        (mh_minibatch, {"bound": "cls"}, "bound must be 'edgeworth' or 'clt', found 'cls'"),
+        (mh_minibatch, {"correction": "best"}, "correction must be 'optimal' or 'paper'"),
+        (mh_minibatch, {"skew_corrected": 1}, "skew_corrected must be true or false, found 1"),
+        (mh_minibatch, {"skew_corrected": True, "sigma": 1.5}, "a sigma of at most 1.2"),
+        (mh_minibatch, {"skew_corrected": True, "correction": "paper"}, "correction='optimal'"),
+        (mh_minibatch, {"detla": 0.1}, "unknown option 'detla' of mh-minibatch: did you mean"),
+        (mh_fixed, {"batches": 1}, "batches must be a whole number from 2 to 50, found 1"),
+        (mh_fixed, {"batches": True}, "batches must be a whole number from 2 to 50, found True"),
+        (mh_fixed, {"limit": 2.0}, "limit must be a finite number"),
+        (mh_fixed, {"remedy": "wait"}, "remedy must be one of skip, grow, shrink, heat"),
+        (mh_fixed, {"smoothing": 1.0}, r"smoothing must be in \[0, 1\), found 1.0"),
+        (mh_fixed, {"smoothing": None}, "smoothing must be"),
+    ],
+)
+def test_wrong_values_are_refused(build, options, message) -> None:
+    with pytest.raises(ConfigError, match=message):
+        build(**options)
+
+
+def test_the_error_need_not_be_bounded() -> None:
+    assert mh_minibatch(delta=None).test_options["delta"] is None

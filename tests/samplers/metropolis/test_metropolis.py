@@ -1,0 +1,141 @@
+"""Metropolis-Hastings on all rows leaves the posterior invariant, with every proposal.
+
+Joint-distribution invariance: theta from the prior, y from the likelihood, a few iterations
+of the production loop given y; theta must still be a draw from the prior, jointly with y.
+Gradients come from rows that are drawn for them, so that they are as noisy as they get. The
+partner is a likelihood to the power 1.1.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+import pytest
+from quick import quick
+
+from streammc.likelihood.blocks import allocate_block, allocate_rows
+from streammc.likelihood.target import Base, allocate_point, allocate_work
+from streammc.models import logistic
+from streammc.numerics.jit import LINK_SIGNATURE, jit
+from streammc.numerics.sums import taylor
+from streammc.priors import normal
+from streammc.samplers.common.proposals import LANGEVIN, RANDOM_WALK, SGHMC
+from streammc.samplers.metropolis.acceptance.full import BARKER, METROPOLIS, decide
+from streammc.samplers.metropolis.decision import PRIOR, STEP, Moves, allocate_decision
+from streammc.samplers.metropolis.loop import look_at_start, run
+
+PAIRS = 300_000
+STEPS = 3
+N, D, GRADIENT = 5, 2, 3
+LIMIT = 4.5
+PROPOSALS = {
+    "random walk": (RANDOM_WALK, 1, 0.1, 1.2),
+    "langevin": (LANGEVIN, 1, 0.1, 0.9),
+    "sghmc, one step": (SGHMC, 1, 0.3, 0.7),
+    "sghmc, three steps": (SGHMC, 3, 0.6, 0.5),
+}
+
+
+@jit(LINK_SIGNATURE)
+def sharpened(eta, X, y, constants, order, out):
+    for i in range(y.shape[0]):
+        a = (1.0 - 2.0 * y[i]) * eta[0, i]
+        out[0, i] = -1.15 * np.log1p(np.exp(a))
+        if order >= 1:
+            out[1, i] = 1.15 * (2.0 * y[i] - 1.0) / (1.0 + np.exp(-a))
+        if order >= 2:
+            out[2, i] = 0.0
+
+
+@numba.njit
+def pairs(
+    link, sums, test, base, nothing, held, ahead, extra, sub, now, new, work, at, moves, settings,
+    table, tempering, adapt, rng, X, out,
+):  # fmt: skip
+    d = X.shape[1]
+    theta, statistics = np.empty((STEPS, d)), np.empty((STEPS, 14))
+    for pair in range(out.shape[0]):
+        for j in range(d):
+            now.z[j] = rng.standard_normal()
+            at.momentum[j] = rng.standard_normal()
+        for i in range(X.shape[0]):
+            eta = 0.0
+            for j in range(d):
+                eta += X[i, j] * now.z[j]
+            held.y[i] = 1.0 if rng.random() < 1.0 / (1.0 + np.exp(-eta)) else 0.0
+        for i in range(ahead.y.shape[0]):
+            k = rng.integers(0, X.shape[0])
+            ahead.y[i] = held.y[k]
+            for j in range(d):
+                ahead.X[i, j] = X[k, j]
+        at.values[PRIOR] = look_at_start(link, sums, base, nothing, sub, now, work, at)
+        at.where[0] = 0
+        run(
+            link, sums, test, base, nothing, held, ahead, extra, 0, sub, now, new, work, at, moves,
+            settings, table, tempering, 1.0, adapt, 0.0, rng, theta, statistics,
+        )  # fmt: skip
+        dot = 0.0
+        for j in range(d):
+            out[pair, j] = theta[STEPS - 1, j]
+            for i in range(X.shape[0]):
+                dot += (held.y[i] - 0.5) * X[i, j] * theta[STEPS - 1, j]
+        out[pair, d] = dot
+        out[pair, d + 1] = statistics[:, 1].mean()
+
+
+def case(link, kind, n_steps, friction, step, *, barker, seed, learnt=False):
+    rng = np.random.default_rng(seed)
+    X = np.random.default_rng(1).normal(size=(N, D)) * 1.5
+    held = allocate_block(N, D, 1)
+    held.design[:] = X.T
+    held.weight[:] = 1.0
+    prior = normal(scale=1.0).table([str(j) for j in range(D)])
+    nought, flat, none = np.zeros(D), np.zeros((D, D)), np.zeros(0)
+    base = Base(nought, 0.0, nought, flat, np.eye(D), prior, none, 1, -1, 1, N / GRADIENT, 0.0)
+    units = 0 if kind == RANDOM_WALK else GRADIENT
+    moves = Moves(kind, n_steps, friction, units, 0, N, np.inf, int(learnt), 1)
+    ahead = allocate_rows(STEPS * moves.decision_units, D)
+    ahead.weight[:] = 1.0
+    at = allocate_decision(D, 512, learnt=learnt)
+    at.values[STEP] = step
+    if learnt:
+        at.shape[...] = [[0.8, 0.0], [0.5, 1.3]]
+    out = np.empty((PAIRS, D + 2))
+    pairs(
+        link, taylor, decide, base, allocate_block(0, D, 1), held, ahead, allocate_rows(0, D),
+        allocate_block(512, D, 1), allocate_point(D, units, units, 1),
+        allocate_point(D, units, units, 1), allocate_work(D, units, 1), at, moves,
+        np.array([float(BARKER if barker else METROPOLIS)]), np.zeros((0, 0)), np.ones(STEPS),
+        np.zeros(7), rng, X, out,
+    )  # fmt: skip
+    theta = rng.standard_normal((PAIRS, D))
+    y = rng.random((PAIRS, N)) < 1 / (1 + np.exp(-theta @ X.T))
+    dot = ((y - 0.5) * (theta @ X.T)).sum(axis=1)
+    found = np.c_[out[:, :D], out[:, :D] ** 2, out[:, 0] * out[:, 1]]
+    exact = np.r_[np.zeros(D), np.ones(D), 0.0]
+    z = (found.mean(axis=0) - exact) / (found.std(axis=0, ddof=1) / np.sqrt(PAIRS))
+    spread = np.sqrt((out[:, D].var() + dot.var()) / PAIRS)
+    return np.r_[z, (out[:, D].mean() - dot.mean()) / spread], out[:, D + 1].mean()
+
+
+@pytest.mark.parametrize("barker", [False, True])
+@pytest.mark.parametrize("kind", quick(PROPOSALS, "langevin"))
+def test_the_joint_distribution_is_left_invariant(kind: str, barker: bool) -> None:
+    z, accepted = case(logistic().link, *PROPOSALS[kind], barker=barker, seed=11)
+    assert np.abs(z).max() < LIMIT, z
+    assert min(accepted, 1.0 - accepted) > 0.05
+
+
+@pytest.mark.parametrize(
+    "kind", quick(["random walk", "langevin", "sghmc, three steps"], "langevin")
+)
+def test_a_learnt_shape_leaves_it_invariant(kind: str) -> None:
+    z, _ = case(logistic().link, *PROPOSALS[kind], barker=False, seed=12, learnt=True)
+    assert np.abs(z).max() < LIMIT, z
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", PROPOSALS)
+def test_a_sharpened_likelihood_is_caught(kind: str) -> None:
+    z, _ = case(sharpened, *PROPOSALS[kind], barker=False, seed=13)
+    assert np.abs(z).max() > 2.0 * LIMIT, z

@@ -1,0 +1,53 @@
+"""Options of the samplers with a sequential test."""
+
+from __future__ import annotations
+
+import pytest
+
+from streammc.errors import ConfigError
+from streammc.samplers import mh_austere, mh_sublhd
+from streammc.samplers.metropolis.acceptance import austere, sublhd
+
+
+@pytest.mark.parametrize(
+    ("build", "options", "found"),
+    [
+        (mh_austere, {"epsilon": 0.5}, "epsilon must be at least 1e-06 and below 0.5, found 0.5"),
+        (mh_austere, {"epsilon": 1e-9}, "epsilon must be at least 1e-06"),
+        (mh_austere, {"max_error": 0.0}, "max_error must be above 0 and at most 0.5, found 0.0"),
+        (mh_austere, {"conservative": "no"}, "conservative must be true or false, found 'no'"),
+        (mh_austere, {"given_uniform": True}, "given_uniform=True needs conservative=False"),
+        (
+            mh_austere,
+            {"conservative": False, "epsilon": 0.01, "subsample_size": 50},
+            "leave one of them out",
+        ),
+        (mh_sublhd, {"gamma": 1.0}, "gamma must be above 1, found 1.0"),
+        (mh_sublhd, {"p": None}, "p must be above 1, found None"),
+        (mh_sublhd, {"delta": 0.7}, "delta must be above 0 and at most 0.5, found 0.7"),
+        (mh_sublhd, {"bound": "guess"}, "bound must be 'pass' or 'model', found 'guess'"),
+        (mh_sublhd, {"inequality": "hoeffding"}, "'bernstein-serfling' or 'bernstein'"),
+        (mh_sublhd, {"epsilon": 0.1}, "unknown option 'epsilon' of mh-sublhd"),
+    ],
+)
+def test_options_out_of_range_are_refused(build, options, found) -> None:
+    with pytest.raises(ConfigError) as refused:
+        build(**options)
+    assert found in str(refused.value)
+
+
+def test_what_a_test_is_prepared_with_is_what_the_sampler_says() -> None:
+    prepared = austere.prepare(5000, m=None, **mh_austere(max_error=0.05).test_options)
+    assert prepared.first in range(50, 501, 50)
+    assert (False, False) == (prepared.replace, prepared.sweeps)
+    searching = austere.prepare(5000, m=None, **mh_austere(conservative=False).test_options)
+    assert (0, True) == (searching.first, searching.sweeps)
+    assert sublhd.prepare(5000, m=None, **mh_sublhd().test_options).sweeps
+    assert not sublhd.prepare(5000, m=70, **mh_sublhd(bound="model").test_options).sweeps
+
+
+def test_names_of_choices_are_those_of_the_tests() -> None:
+    from streammc.samplers.metropolis import mh_sublhd as options
+
+    assert set(sublhd.INEQUALITIES) == set(options.INEQUALITIES)
+    assert set(sublhd.SOURCES) == set(options.BOUNDS)

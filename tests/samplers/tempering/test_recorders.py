@@ -1,0 +1,20 @@
+"""What the warnings of a ladder say, in numbers that a reader can read."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from streammc.samplers.tempering.recorders import _warnings
+
+
+@pytest.mark.parametrize("more", [{}, {"exchanges_accepted": np.array([0.1])}])
+@pytest.mark.parametrize(
+    ("rate", "text"), [(0.0, "0 %"), (4e-7, "0.00004 %"), (0.0123, "1.2 %"), (0.0999, "10 %")]
+)
+def test_rates_are_per_cent_without_an_exponent(rate: float, text: str, more: dict) -> None:
+    (line,) = _warnings({"swap_rate": np.array([0.5, rate]), **more}, 1.0, 1)
+    assert f"exchanged states in {text} of the proposals, expected 10 % or more" in line
+    assert not re.search(r"e[+-]?\d+ %", line)

@@ -1,0 +1,60 @@
+"""Swaps keep the product of all levels: every outcome of the production code added up."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from ladders import CASES, Tabulated, by_hand
+
+from streammc.samplers.common.explorers import probability
+from streammc.samplers.common.ladder import LOG_LIK, STALE
+from streammc.samplers.tempering.swaps import statistic
+
+
+def defect(move, target):
+    """How far a move takes the target away from itself, in total variation."""
+    target = target / target.sum()
+    return 0.5 * np.abs(target @ move - target).sum()
+
+
+@pytest.mark.parametrize("schedule", ["sweep", "even-odd"])
+@pytest.mark.parametrize("name", CASES)
+def test_swaps_leave_the_product_of_all_levels_invariant(name, schedule):
+    case = Tabulated(name, swaps=schedule)
+    moves = [case.swaps(0)] if schedule == "sweep" else [case.swaps(0), case.swaps(1)]
+    for move in moves:
+        np.testing.assert_allclose(1.0, move.sum(axis=1), rtol=1e-14)
+        assert defect(move, case.target()) < 1e-15
+        assert np.trace(move) < 0.9 * len(move)  # something happened
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_sweep_is_the_one_by_hand_and_misprints_are_not_invariant(name):
+    case = Tabulated(name, swaps="sweep")
+    np.testing.assert_allclose(by_hand(case), case.swaps(), atol=1e-12)
+    assert defect(by_hand(case, pair=1), case.target()) > 1e-2
+    assert defect(by_hand(case, swapped=True), case.target()) > 1e-2
+
+
+def test_a_prior_where_the_likelihood_is_zero_or_unknown():
+    """Level M of power 0 may be anywhere; such a state never comes down, others do."""
+    case = Tabulated("powers", swaps="sweep")
+    case.kernel.set_beta(case.kernel.ladder, np.array([1.0, 0.0, 0.0]))
+    case.place((0, 1, 2))
+    kernel, known = case.kernel, np.zeros(2)
+
+    def change(m):
+        return statistic(
+            case.problem.link, case.problem.joint, case.problem.base, case.problem.full,
+            kernel.own, kernel._kind, kernel.ladder, m, kernel.replicas, m - 1, m, known,
+            kernel.trial.slope, kernel.trial.scratch,
+        )  # fmt: skip
+
+    for nothing in (-np.inf, np.nan):
+        kernel.replicas.scalars[1, LOG_LIK] = nothing
+        np.testing.assert_equal(nothing, change(1))
+        assert 0.0 == probability(change(1))
+        assert 0.0 == change(2)  # both are the prior: any exchange is right
+    kernel.replicas.scalars[1, LOG_LIK] = -3.0
+    assert change(1) == pytest.approx(-3.0 - kernel.replicas.scalars[0, LOG_LIK])
+    assert 0.0 == kernel.replicas.scalars[0, STALE]

@@ -1,0 +1,88 @@
+"""Advice of the error for values that are no numbers, by what they are and their column's role."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from streammc.errors import DataError
+from streammc.stores.ingest.ingestion import from_table
+
+
+def frame() -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "y": [0, 1, 1, 0],
+            "x": [0.5, 1.5, 3.0, 2.0],
+            "price": ["13,081", "9,5", "1.204,75", "7"],
+            "helmet": ["yes", "no", "no", "yes"],
+            "air time": ["long", "short", "short", "long"],
+        }
+    )
+
+
+def message(table: Any, **options: Any) -> str:
+    with pytest.raises(DataError) as caught:
+        from_table(table, **options)
+    return str(caught.value)
+
+
+@pytest.fixture(params=["frame", "csv"])
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    if request.param == "frame":
+        return frame()
+    frame().to_csv(tmp_path / "t.csv", index=False)
+    return tmp_path / "t.csv"
+
+
+def test_row_is_said_to_be_counted_from_one(table: Any) -> None:
+    found = message(table, response="y", features=["helmet"])
+    assert "first in data row 1 of " in found
+    assert ", counted from 1 ('yes')" in found
+
+
+def test_numbers_with_a_decimal_comma_are_named(table: Any) -> None:
+    found = message(table, response="y", features=["price"])
+    assert "found numbers with a decimal comma in 3 rows" in found
+    assert "write them with a point, as by pandas.read_csv(..., decimal=',')" in found
+    assert "C(" not in found
+
+
+def test_other_text_comes_before_numbers_with_a_decimal_comma() -> None:
+    table = frame()
+    table.loc[2, "price"] = "on request"
+    found = message(table, response="y", features=["price"])
+    assert "found text in 1 row, first in data row 3 of" in found
+    assert found.endswith("or take it as a factor: --formula 'y ~ C(price)'")
+
+
+def test_text_response_gets_a_formula_that_works(table: Any) -> None:
+    for options in ({"response": "helmet", "features": ["x"]}, {"formula": "helmet ~ x"}):
+        found = message(table, **options)
+        assert "write the response as 0 and 1, or name the value that counts as 1" in found
+        assert "--features" not in found
+        formula = found.partition("--formula '")[2].removesuffix("'").replace("...", "x")
+        assert 'I(helmet == "yes") ~ x' == formula
+        store = from_table(table, formula=formula, shuffle=False)
+        assert [1, 0, 0, 1] == store.rows().arrays[1].tolist()
+
+
+def test_text_response_of_a_name_with_blanks_is_quoted() -> None:
+    found = message(frame(), response="air time", features=["x"])
+    assert "--formula 'I(`air time` == \"long\") ~ ...'" in found
+
+
+@pytest.mark.parametrize("text", ['"yes"', "it's", "a" * 41, "back\\slash"])
+def test_text_response_that_no_formula_can_hold_is_to_be_written_as_numbers(text: str) -> None:
+    table = frame().assign(helmet=text)
+    assert message(table, response="helmet", features=["x"]).endswith("as 0 and 1")
+
+
+@pytest.mark.parametrize("role", ["offset", "weight", "trials"])
+def test_text_in_a_column_with_a_role_names_its_option(table: Any, role: str) -> None:
+    for options in ({"response": "y", "features": ["x"]}, {"formula": "y ~ x"}):
+        found = message(table, **options, **{role: "helmet"})
+        assert found.endswith(f"correct the column given to --{role}")
