@@ -103,7 +103,7 @@ def decide(
         reason = "pt, because the likelihood is no product over rows: no subsample estimates it"
     if isinstance(sampler, TemperedOptions):
         # Imported where it is used: loading its compiled kernels takes time.
-        from streammc.samplers.tempering.levels import ended
+        from streammc.samplers.tempering.last_level import ended
 
         ended(model, model.labels(dataset.feature_names), sampler)
     else:
