@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numba import types
 
-from streammc.likelihood.contiguous_rows import HELD_TYPE, Held
-from streammc.likelihood.target import BASE_TYPE, Base
-from streammc.numerics.jit import f8, i8, index_vector, matrix, vector
+from streammc.likelihood.contiguous_rows import Held
+from streammc.likelihood.target import Base
+from streammc.numerics.records import record_type
 from streammc.protocols import Index, Matrix, Vector
-from streammc.samplers.common.explorers import TRIAL_TYPE, Trial
-from streammc.samplers.equi_energy.rings import RINGS_TYPE, Rings
+from streammc.samplers.common.explorers import Trial
+from streammc.samplers.equi_energy.rings import Rings
 
 SUBSET, FULL, SHARED, CARRIED = range(4)
 KINDS: Final = {"subset": SUBSET, "full": FULL, "shared": SHARED, "carried": CARRIED}
@@ -47,13 +46,7 @@ class Levels(NamedTuple):
     inner_steps: int
 
 
-LEVELS_TYPE: Any = types.NamedTuple(
-    (
-        i8, index_vector, vector, vector, vector, vector, vector, vector, index_vector,
-        index_vector, f8, i8, i8,
-    ),
-    Levels,
-)  # fmt: skip
+LEVELS_TYPE: Any = record_type(Levels)
 
 
 class States(NamedTuple):
@@ -72,7 +65,7 @@ class States(NamedTuple):
     and terms evaluated so far."""
 
 
-STATES_TYPE: Any = types.NamedUniTuple(matrix, 5, States)
+STATES_TYPE: Any = record_type(States)
 VALUE, ABOVE, PRIOR, STARTED, EVALUATED = range(5)
 
 
@@ -91,7 +84,7 @@ class Counts(NamedTuple):
     """(K, K) visits of a level's states to the energy rings."""
 
 
-COUNTS_TYPE: Any = types.NamedUniTuple(matrix, 2, Counts)
+COUNTS_TYPE: Any = record_type(Counts)
 STEPS, STEP_ACCEPTANCE, JUMPS, JUMP_ACCEPTANCE = range(4)
 """Columns of ``Counts.moves``."""
 
@@ -111,7 +104,7 @@ class Scratch(NamedTuple):
     """Rows that were drawn for an energy."""
 
 
-SCRATCH_TYPE: Any = types.NamedTuple((TRIAL_TYPE, matrix, vector, vector, index_vector), Scratch)
+SCRATCH_TYPE: Any = record_type(Scratch)
 
 
 class Ensemble(NamedTuple):
@@ -131,10 +124,4 @@ class Ensemble(NamedTuple):
     scratch: Scratch
 
 
-ENSEMBLE_TYPE: Any = types.NamedTuple(
-    (
-        BASE_TYPE, HELD_TYPE, HELD_TYPE, vector, LEVELS_TYPE, STATES_TYPE, RINGS_TYPE, COUNTS_TYPE,
-        SCRATCH_TYPE,
-    ),
-    Ensemble,
-)  # fmt: skip
+ENSEMBLE_TYPE: Any = record_type(Ensemble)

@@ -34,9 +34,7 @@ from streammc.samplers.equi_energy.ensemble import (
     Scratch,
     allocate_states,
 )
-from streammc.samplers.equi_energy.jumps import (
-    jumps_described,
-)
+from streammc.samplers.equi_energy.jumps import jumps_described
 from streammc.samplers.equi_energy.loop import Batch, run
 from streammc.samplers.equi_energy.moves import refresh
 from streammc.samplers.equi_energy.options import (
@@ -124,9 +122,7 @@ class EquiEnergyKernel(Chain):
         self.rings = allocate_rings(K, options.ring_capacity if K > 1 else 1, d)
         self._counts = Counts(np.zeros((K, 4)), np.zeros((K, K)))
         chosen = np.zeros(most, dtype=np.int64)
-        scratch = Scratch(
-            allocate_trial(d, p), np.zeros((2, d)), np.zeros(d), np.zeros(1), chosen
-        )
+        scratch = Scratch(allocate_trial(d, p), np.zeros((2, d)), np.zeros(d), np.zeros(1), chosen)
         self.ensemble = Ensemble(
             problem.base, full, own, problem.at_reference, self.levels, self.states, self.rings,
             self._counts, scratch,

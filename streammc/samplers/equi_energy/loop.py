@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numba import types
@@ -13,12 +13,10 @@ from streammc.numerics.jit import (
     GENERATOR_TYPE,
     JOINT_TYPE,
     LINK_TYPE,
-    f8,
-    i8,
     inline,
     jit,
-    matrix,
 )
+from streammc.numerics.records import record_type
 from streammc.protocols import Matrix
 from streammc.samplers.common import option_checks as column
 from streammc.samplers.common import tuning
@@ -55,15 +53,13 @@ class Batch(NamedTuple):
     """(n, d) draws."""
     statistics: Matrix
     """(n, 13) columns of ``EQUI_ENERGY_STATISTICS``."""
-    path: NDArray[np.float64]
+    path: Annotated[NDArray[np.float64], 3]
     """(n, K, d) states of all levels; (0, K, d): they are not kept."""
     energies: Matrix
     """(n, K) their energies, or (0, K)."""
 
 
-BATCH_TYPE: Any = types.NamedTuple(
-    (i8, f8, i8, matrix, matrix, matrix, types.Array(f8, 3, "C"), matrix), Batch
-)
+BATCH_TYPE: Any = record_type(Batch)
 
 
 @inline

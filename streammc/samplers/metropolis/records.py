@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import types
 
-from streammc.likelihood.blocks import BLOCK_TYPE, ROWS_TYPE, Block
-from streammc.likelihood.target import BASE_TYPE, POINT_TYPE, WORK_TYPE, Base, Point, Work
-from streammc.numerics.jit import f8, i8, index_vector, matrix, vector
+from streammc.likelihood.blocks import Block
+from streammc.likelihood.target import Base, Point, Work
+from streammc.numerics.records import record_type
 from streammc.protocols import Index, Matrix, Rows, Vector
 from streammc.samplers.metropolis.acceptance.interface import (
     N_CARRIED,
@@ -57,7 +56,7 @@ class Moves(NamedTuple):
         return self.gradients * self.gradient_units + self.first_units
 
 
-MOVES_TYPE: Any = types.NamedTuple((i8, i8, f8, i8, i8, i8, f8, i8, i8, i8, f8), Moves)
+MOVES_TYPE: Any = record_type(Moves)
 
 
 class Shared(NamedTuple):
@@ -72,7 +71,7 @@ class Shared(NamedTuple):
     """Table of the acceptance test."""
 
 
-SHARED_TYPE: Any = types.NamedTuple((BASE_TYPE, BLOCK_TYPE, BLOCK_TYPE, MOVES_TYPE, matrix), Shared)
+SHARED_TYPE: Any = record_type(Shared)
 
 ITERATION, PHASE, TAKEN, LEFT, SWEPT_UNITS, EVALUATED = range(6)
 STEP, HEAT, TAU, RATIO, PRIOR, NEW_PRIOR, SUM, NEW_SUM, SWEPT_SUM, NEW_SWEPT_SUM, BATCHED = range(
@@ -121,7 +120,7 @@ class Decision(NamedTuple):
     """(d, d) lower triangular L, or (0, 0)."""
 
 
-DECISION_TYPE: Any = types.NamedTuple((index_vector, *(vector,) * 20, matrix), Decision)
+DECISION_TYPE: Any = record_type(Decision)
 
 
 def allocate_decision(d: int, rows: int, *, learnt: bool) -> Decision:
@@ -146,9 +145,7 @@ class Workspace(NamedTuple):
     decision: Decision
 
 
-WORKSPACE_TYPE: Any = types.NamedTuple(
-    (BLOCK_TYPE, POINT_TYPE, POINT_TYPE, WORK_TYPE, DECISION_TYPE), Workspace
-)
+WORKSPACE_TYPE: Any = record_type(Workspace)
 
 
 class Gathered(NamedTuple):
@@ -161,7 +158,7 @@ class Gathered(NamedTuple):
     extra_units: int
 
 
-GATHERED_TYPE: Any = types.NamedTuple((ROWS_TYPE, ROWS_TYPE, i8), Gathered)
+GATHERED_TYPE: Any = record_type(Gathered)
 
 
 class Batch(NamedTuple):
@@ -183,4 +180,4 @@ class Batch(NamedTuple):
     """(n, 14) columns of ``METROPOLIS_STATISTICS``."""
 
 
-BATCH_TYPE: Any = types.NamedTuple((vector, vector, f8, f8, vector, matrix, matrix), Batch)
+BATCH_TYPE: Any = record_type(Batch)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from numba import types
-
-from streammc.likelihood.contiguous_rows import HELD_TYPE, Held
-from streammc.likelihood.target import BASE_TYPE, Base
-from streammc.numerics.jit import inline, matrix
+from streammc.likelihood.contiguous_rows import Held
+from streammc.likelihood.target import Base
+from streammc.numerics.jit import inline
+from streammc.numerics.records import record_type
 from streammc.protocols import Matrix
-from streammc.samplers.common.explorers import TRIAL_TYPE, Trial
-from streammc.samplers.common.ladder import LADDER_TYPE, REPLICAS_TYPE, Ladder, Replicas
+from streammc.samplers.common.explorers import Trial
+from streammc.samplers.common.ladder import Ladder, Replicas
 
 
 class Ensemble(NamedTuple):
@@ -29,9 +28,7 @@ class Ensemble(NamedTuple):
     """(L, 7) state of ``common.tuning`` of every level."""
 
 
-ENSEMBLE_TYPE: Any = types.NamedTuple(
-    (BASE_TYPE, HELD_TYPE, HELD_TYPE, LADDER_TYPE, REPLICAS_TYPE, TRIAL_TYPE, matrix), Ensemble
-)
+ENSEMBLE_TYPE: Any = record_type(Ensemble)
 
 
 @inline

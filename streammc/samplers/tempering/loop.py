@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numba import types
@@ -17,17 +17,16 @@ from streammc.numerics.jit import (
     index_vector,
     inline,
     jit,
-    matrix,
-    vector,
 )
+from streammc.numerics.records import record_type
 from streammc.protocols import Matrix, Vector
 from streammc.samplers.common import option_checks as column
 from streammc.samplers.common.explorers import EXPLORER_TYPE
 from streammc.samplers.common.ladder import EVALUATED, LOG_LIK, LOG_PRIOR, REPLICAS_TYPE
-from streammc.samplers.tempering.ensemble import ENSEMBLE_TYPE, Ensemble
+from streammc.samplers.tempering.ensemble import Ensemble
 from streammc.samplers.tempering.options import REPLICA, SWAP_ACCEPTED
-from streammc.samplers.tempering.resample import OFFSETS, SUBSETS_TYPE, Subsets, resample
-from streammc.samplers.tempering.swaps import PLACES_TYPE, SAME_ROWS, Places, due, swap, travel
+from streammc.samplers.tempering.resample import OFFSETS, Subsets, resample
+from streammc.samplers.tempering.swaps import SAME_ROWS, Places, due, swap, travel
 from streammc.samplers.tempering.visits import explore_level
 
 ACCEPTANCE, DIVERGED, PROPOSED, SWAPPED, REJECTION, WARMER, COLDER, ITERATIONS, EXCHANGES = range(9)
@@ -52,9 +51,7 @@ class Parallel(NamedTuple):
     """(2,) scratch of a swap."""
 
 
-PARALLEL_TYPE: Any = types.NamedTuple(
-    (ENSEMBLE_TYPE, PLACES_TYPE, SUBSETS_TYPE, matrix, matrix, vector), Parallel
-)
+PARALLEL_TYPE: Any = record_type(Parallel)
 
 
 class Batch(NamedTuple):
@@ -66,13 +63,13 @@ class Batch(NamedTuple):
     """Which pairs are proposed in turn: ``swaps.SCHEDULES``."""
     target: float
     """Mean acceptance probability to which step sizes are tuned; 0: they stay."""
-    draws: NDArray[np.float64]
+    draws: Annotated[NDArray[np.float64], 4]
     """(n, R, transitions, d + 2) random numbers of the inner kernels."""
     fresh: Matrix
     """(n, d) draws of the prior."""
     uniforms: Matrix
     """(n, M) in (0, 1], which accept swaps."""
-    exchanges: NDArray[np.float64]
+    exchanges: Annotated[NDArray[np.float64], 3]
     """(n, M, 2 + K) those of ``resample.resample``."""
     theta: Matrix
     """(n, d) draws."""
@@ -80,13 +77,7 @@ class Batch(NamedTuple):
     """(n, 12) columns of ``TEMPERED_STATISTICS``."""
 
 
-BATCH_TYPE: Any = types.NamedTuple(
-    (
-        i8, i8, f8, types.Array(f8, 4, "C"), matrix, matrix, types.Array(f8, 3, "C"), matrix,
-        matrix,
-    ),
-    Batch,
-)  # fmt: skip
+BATCH_TYPE: Any = record_type(Batch)
 
 
 def start_tallies(levels: int) -> np.ndarray[Any, Any]:

@@ -10,13 +10,13 @@ biased.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from streammc.likelihood.contiguous_rows import HELD_TYPE, Held, allocate_held, copy_held
+from streammc.likelihood.contiguous_rows import Held, allocate_held, copy_held
 from streammc.likelihood.density import log_likelihood, terms
 from streammc.numerics.jit import (
     JOINT_TYPE,
@@ -26,6 +26,7 @@ from streammc.numerics.jit import (
     jit,
     vector,
 )
+from streammc.numerics.records import record_type
 from streammc.protocols import Vector
 from streammc.samplers.common.explorers import probability
 from streammc.samplers.common.ladder import (
@@ -53,7 +54,7 @@ class Candidates(NamedTuple):
     """(K,) of those that may take their places."""
 
 
-CANDIDATES_TYPE: Any = types.NamedTuple((HELD_TYPE, vector, vector), Candidates)
+CANDIDATES_TYPE: Any = record_type(Candidates)
 
 
 class Subsets(NamedTuple):
@@ -66,12 +67,12 @@ class Subsets(NamedTuple):
     """``swaps.SAME_ROWS``, ``SEPARATE`` or ``PREFIXES``."""
     nested: int
     """Whether every subset is the first part of one order of all rows."""
-    orders: NDArray[np.int64]
+    orders: Annotated[NDArray[np.int64], 2]
     """(1, N) if nested, or (M, N): orders of the rows, whose first are the subsets."""
     candidates: Candidates
 
 
-SUBSETS_TYPE: Any = types.NamedTuple((i8, i8, order_matrix, CANDIDATES_TYPE), Subsets)
+SUBSETS_TYPE: Any = record_type(Subsets)
 
 
 def allocate_candidates(n: int, q: int) -> Candidates:

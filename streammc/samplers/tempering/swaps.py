@@ -14,7 +14,6 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numba import types
 
 from streammc.likelihood.density import log_likelihood
 from streammc.numerics.jit import (
@@ -22,11 +21,11 @@ from streammc.numerics.jit import (
     LINK_TYPE,
     f8,
     i8,
-    index_vector,
     inline,
     jit,
     vector,
 )
+from streammc.numerics.records import record_type
 from streammc.protocols import Index
 from streammc.samplers.common.explorers import probability
 from streammc.samplers.common.ladder import (
@@ -58,7 +57,7 @@ class Places(NamedTuple):
     state that comes from there, a restart."""
 
 
-PLACES_TYPE: Any = types.NamedUniTuple(index_vector, 4, Places)
+PLACES_TYPE: Any = record_type(Places)
 NEITHER, COLD, HOT = range(3)
 
 

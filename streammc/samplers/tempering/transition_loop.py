@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import numpy as np
 from numba import types
@@ -14,12 +14,10 @@ from streammc.numerics.jit import (
     JOINT_TYPE,
     LINK_TYPE,
     f8,
-    i8,
-    index_vector,
     inline,
     jit,
-    matrix,
 )
+from streammc.numerics.records import record_type
 from streammc.protocols import Index, Matrix
 from streammc.samplers.common import option_checks as column
 from streammc.samplers.common.explorers import EXPLORER_TYPE
@@ -60,11 +58,11 @@ class Transition(NamedTuple):
     """Rows of the subsets, level by level."""
     moves: Matrix
     """(4, L) acceptances and terms of the log ratio of the last transition."""
-    tally: NDArray[np.float64]
+    tally: Annotated[NDArray[np.float64], 3]
     """(5, L, 2) sums of what is counted, and their numbers of terms."""
 
 
-TRANSITION_TYPE: Any = types.NamedTuple((i8, index_vector, index_vector, matrix, _CUBE), Transition)
+TRANSITION_TYPE: Any = record_type(Transition)
 
 
 class Batch(NamedTuple):
@@ -72,9 +70,9 @@ class Batch(NamedTuple):
 
     target: float
     """Mean acceptance probability to which step sizes are tuned; 0: they stay."""
-    home: NDArray[np.float64]
+    home: Annotated[NDArray[np.float64], 3]
     """(n, steps, d + 2) random numbers of the transitions at level 0."""
-    away: NDArray[np.float64]
+    away: Annotated[NDArray[np.float64], 3]
     """(n, 2 M k, d + 2) those of the transitions at the other levels."""
     fresh: Matrix
     """(n, d) draws of the prior."""
@@ -88,9 +86,7 @@ class Batch(NamedTuple):
     """(n, 12) columns of ``TEMPERED_STATISTICS``."""
 
 
-BATCH_TYPE: Any = types.NamedTuple(
-    (f8, _CUBE, _CUBE, matrix, matrix, matrix, matrix, matrix), Batch
-)
+BATCH_TYPE: Any = record_type(Batch)
 
 
 @inline
