@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from streammc.errors import ConfigError
 from streammc.samplers.common.option_checks import (
@@ -18,6 +18,9 @@ from streammc.samplers.common.option_checks import (
 )
 from streammc.samplers.common.targets import APPROXIMATE
 from streammc.subsampling.units import UNIFORM
+
+if TYPE_CHECKING:
+    from streammc.samplers.metropolis.acceptance.interface import Prepared
 
 LANGEVIN: Final = "langevin"
 SGHMC: Final = "sghmc"
@@ -91,10 +94,10 @@ class MetropolisOptions:
 
     name: ClassVar[str]
     target: ClassVar[str] = APPROXIMATE
-    test: ClassVar[str]
-    """Module of ``streammc.samplers.metropolis.acceptance`` that holds the test."""
-    barker: ClassVar[bool] = True
-    """Whether the acceptance function is Barker's."""
+    decide: ClassVar[Any]
+    """The compiled acceptance test: see ``acceptance.interface``."""
+    chooses_size: ClassVar[bool] = False
+    """Whether :meth:`acceptance_test` chooses ``subsample_size`` where it is not given."""
     subsampled: ClassVar[bool] = True
     audited: ClassVar[bool] = False
     statistics: ClassVar[tuple[str, ...]] = METROPOLIS_STATISTICS
@@ -153,10 +156,17 @@ class MetropolisOptions:
         """Return the temperature that the sampler itself needs, times that asked for."""
         return 1.0
 
-    @property
-    def test_options(self) -> dict[str, Any]:
-        """Return what ``prepare`` of the test takes, by name."""
-        return {}
+    def acceptance_test(self, population: int, m: int | None) -> Prepared:
+        """Return settings and table of the acceptance test.
+
+        Parameters
+        ----------
+        population
+            Terms of the data set: units, U.
+        m
+            Terms of a request, ``subsample_size`` in units; ``None``: the default of the test.
+        """
+        raise NotImplementedError
 
     def describe(self) -> dict[str, Any]:
         """Return every option."""
