@@ -34,9 +34,10 @@ def diagnosis(path: str) -> dict[str, Any]:
     from streammc.diagnostics.original_scale import ratios, transform
     from streammc.diagnostics.summary import draws_and_labels, signs, summarize, summarize_draws
     from streammc.errors import DataError, MissingError
+    from streammc.likelihood.temperature import schedule_of
     from streammc.runs.advice import mixing_warnings
     from streammc.runs.cost import run_cost
-    from streammc.runs.heated import temperature_facts
+    from streammc.runs.setup import load
     from streammc.runs.table_scale import blocks_of_run
     from streammc.trace.datatree import open_run
     from streammc.trace.run_directory import RunDirectory
@@ -69,7 +70,7 @@ def diagnosis(path: str) -> dict[str, Any]:
         )
     except (MissingError, DataError):
         pass
-    spent = run_cost(run)
+    spent, setup = run_cost(run), load(run)
     return {
         "parameters": parameters,
         "parameters_original": original,
@@ -77,7 +78,7 @@ def diagnosis(path: str) -> dict[str, Any]:
         "audit": None,
         "sampling": {
             "sampler": run.attributes.get("sampler", {}).get("name"),
-            **temperature_facts(run),
+            "temperature": schedule_of(run.identity).describe(),
             "iterations": int(stats["lp"].size),
             "log_lik_variance_mean": float(stats["log_lik_variance"].mean()),
             "acceptance_rate": float(stats["acceptance_rate"].mean()),
@@ -87,6 +88,7 @@ def diagnosis(path: str) -> dict[str, Any]:
             "n_steps": float(stats["n_steps"].mean()),
             "rows_per_iteration": float(stats["n_rows"].mean()),
             "evaluations": spent["evaluations"],
+            **setup.sampler.facts(run, setup),
         },
         "cost": spent,
         "warnings": [

@@ -11,6 +11,7 @@ from streammc.control_variates.expansion import ControlVariates
 from streammc.diagnostics.original_scale import as_variables, ratios, transform
 from streammc.diagnostics.summary import draws_and_labels, signs, summarize, summarize_draws
 from streammc.diagnostics.weights import audit_weights
+from streammc.likelihood.temperature import schedule_of
 from streammc.protocols import Dataset, Model
 from streammc.runs.advice import (
     certificate_warnings,
@@ -20,12 +21,9 @@ from streammc.runs.advice import (
 from streammc.runs.audit import log_weights
 from streammc.runs.audit_due import audited_draws, pass_seconds
 from streammc.runs.cost import run_cost
-from streammc.runs.heated import temperature_facts
 from streammc.runs.prior_texts import describe_priors
 from streammc.runs.table_scale import blocks_of_run
-from streammc.samplers.hamiltonian.recalibrate import described
-from streammc.samplers.metropolis.carried_noise import tempered_facts
-from streammc.samplers.metropolis.mint import Mint
+from streammc.samplers.common.request import Progress, RunRequest, Setup
 from streammc.trace.datatree import open_run
 from streammc.trace.finite import (
     finite_or_none,
@@ -33,8 +31,7 @@ from streammc.trace.finite import (
 from streammc.trace.run_directory import RunDirectory
 
 if TYPE_CHECKING:
-    from streammc.runs.setup import Setup
-    from streammc.samplers.common.chains import Chains, Progress
+    from streammc.samplers.common.chains import Chains
 
 
 def run_audit(
@@ -91,23 +88,27 @@ def run_audit(
 
 def finish_report(
     run: RunDirectory,
-    dataset: Dataset,
-    model: Model,
+    request: RunRequest,
     setup: Setup,
     team: Chains,
     audit: bool,
     not_audited: str | None = None,
-    *,
-    scheduler: Any = None,
-    progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Audit if due, summarise, record the summary in the run and return it.
 
     ``not_audited``: why no audit is made of a run that needs one.
     """
+    dataset, model, sampler = request.dataset, request.model, setup.sampler
     verdict = None
     if audit:
-        verdict = run_audit(run, dataset, model, setup.cv, scheduler=scheduler, progress=progress)
+        verdict = run_audit(
+            run,
+            dataset,
+            model,
+            setup.cv,
+            scheduler=request.scheduler,
+            progress=request.progress,
+        )
     tree = open_run(run.path)
     parameters, sign = summarize(tree), signs(tree)
     blocks = blocks_of_run(run, dataset.feature_names)
@@ -115,7 +116,7 @@ def finish_report(
     if dataset.attributes.get("standardization") is not None:
         features = dataset.attributes["features"]
         run.add_group("posterior_original", as_variables(original, labels, features))
-    sampling = _sampling(run, dataset, model, setup, team, parameters)
+    sampling = _sampling(run, request, setup, team)
     tempering = _levels(run, team)
     spent = run_cost(run, setup.cv)
     sampling["evaluations"] = spent["evaluations"]
@@ -137,9 +138,9 @@ def finish_report(
         "cost": spent,
         **({"tempering": tempering} if tempering else {}),
         "warnings": [
-            *certificate_warnings(setup.cv.certificate.get("warnings", []), setup.sampler),
-            *mode_warnings(model, setup.sampler),
-            *summary_warnings(parameters, sampling, verdict),
+            *certificate_warnings(setup.cv.certificate.get("warnings", []), sampler),
+            *mode_warnings(model, sampler),
+            *summary_warnings(sampler, parameters, sampling, verdict),
             *tempering.pop("warnings", []),
             *([not_audited] if not_audited else []),
         ],
@@ -148,15 +149,9 @@ def finish_report(
     return summary
 
 
-def _sampling(
-    run: RunDirectory,
-    dataset: Dataset,
-    model: Model,
-    setup: Setup,
-    team: Chains,
-    parameters: dict[str, dict[str, float | None]],
-) -> dict[str, Any]:
+def _sampling(run: RunDirectory, request: RunRequest, setup: Setup, team: Chains) -> dict[str, Any]:
     """Return the ``sampling`` part of the summary."""
+    dataset, sampler = request.dataset, setup.sampler
     stats = open_run(run.path)["sample_stats"]
     cv, plan = setup.cv, setup.plan
     gathered = sum(kernel.rows_gathered for kernel in team.kernels)
@@ -165,9 +160,9 @@ def _sampling(
     gathered += cv.certificate.get("recalibration", {}).get("rows_gathered", 0)
     rows_read = int(cv.certificate["rows_read"]) + passes * dataset.n_rows + gathered + kept
     facts: dict[str, Any] = {
-        "sampler": setup.sampler.name,
-        "target": setup.sampler.target,
-        **temperature_facts(run),
+        "sampler": sampler.name,
+        "target": sampler.target,
+        "temperature": schedule_of(run.identity).describe(),
         "reason": setup.reason,
         "chains": run.chains,
         "draws": run.draws,
@@ -198,22 +193,13 @@ def _sampling(
         "predicted_variance": None,
         "predicted_variance_bias": None,
         "predicted_variance_ratio": None,
-        "decay": setup.sampler.describe().get("decay"),
-        "noise_clipped": float(stats["noise_clipped"].mean()) if "noise_clipped" in stats else None,
-        "recalibration": described(cv, plan),
+        "decay": None,
+        "noise_clipped": None,
+        "recalibration": None,
         "laplace_gap": None,
     }
     if cv.certificate["passes"]:
-        facts["laplace_gap"] = _laplace_gap(model.unconstrain(run.draws_matrix()), cv)
-    if "decision_error" in stats.data_vars:
-        facts |= _decisions(run)
-    if isinstance(setup.sampler, Mint):
-        facts["mint"] = tempered_facts(run, setup.sampler, dataset.n_rows, cv.labels)
-    if "sign" in stats.data_vars:
-        facts["mean_sign"] = float(stats["sign"].mean())
-        facts["negative_signs"] = float((stats["sign"] < 0.0).mean())
-    if "beyond_edge" in stats.data_vars:
-        facts["beyond_edge"] = float(stats["beyond_edge"].mean())
+        facts["laplace_gap"] = _laplace_gap(request.model.unconstrain(run.draws_matrix()), cv)
     if plan is not None:
         facts |= {
             "predicted_perturbation": plan.predicted.get("perturbation"),
@@ -228,7 +214,7 @@ def _sampling(
             "predicted_variance_bias": finite_or_none(plan.predicted.get("variance_bias")),
             "predicted_variance_ratio": _by_label(cv, plan.predicted.get("variance_ratio")),
         }
-    return facts
+    return facts | sampler.facts(run, setup)
 
 
 def _levels(run: RunDirectory, team: Chains) -> dict[str, Any]:
@@ -246,21 +232,6 @@ def _levels(run: RunDirectory, team: Chains) -> dict[str, Any]:
         arrays[name] = ((*dims, *["ring"] * (values.ndim - 2)), values)
     run.add_group("tempering", arrays)
     return team.kernels[0].described(tallies)
-
-
-def _decisions(run: RunDirectory) -> dict[str, Any]:
-    """Return what the acceptance tests of a run did: rows, errors, how many were forced."""
-    stats = run.read_group("sample_stats")
-    rows, error = stats["test_rows"], stats["decision_error"]
-    known = error[np.isfinite(error)]
-    return {
-        "test_rows_mean": float(rows.mean()),
-        "test_rows_median": float(np.median(rows)),
-        "test_rows_largest": int(rows.max()),
-        "decision_error_mean": float(known.mean()) if known.size else None,
-        "decision_error_unknown": float(1.0 - known.size / error.size),
-        "forced": float(stats["forced"].mean()),
-    }
 
 
 def _by_label(cv: ControlVariates, values: list[float | None] | None) -> dict[str, Any] | None:
