@@ -1,4 +1,4 @@
-"""The project's papers: they agree with the code, and what they show runs."""
+"""The documents agree with the code and run; the sources keep the rules of the house."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from house import REASON, counts, measured, sampler_classes, sampler_names
+
+from streammc.registry import SAMPLERS
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAVY = ("numba", "dask", "zarr", "xarray", "pyarrow", "scipy", "pandas", "distributed")
@@ -206,6 +209,74 @@ def test_source_files_are_short() -> None:
         if (lines := len(path.read_text(encoding="utf-8").splitlines())) > 400
     }
     assert {} == long
+
+
+PRESENT = {
+    "compiled functions of over 10 arguments": (36, 24),
+    "other functions of over 8 arguments": (10, 19),
+    "functions of over 80 lines": (15, 155),
+    "files of over 300 lines without a reason": (22, 395),
+    "file names in several folders": (16, 2),
+    "samplers told apart outside their family": (27, 1),
+    "imports of a family outside the samplers": (26, 1),
+}
+"""How many places do not keep a rule, and the largest number among them. They may only fall."""
+
+
+def test_rules_of_the_house_are_kept_as_well_as_before() -> None:
+    found = measured(ROOT)
+    more = {
+        rule: found[rule]
+        for rule, pair in counts(found).items()
+        if any(now > before for now, before in zip(pair, PRESENT[rule], strict=True))
+    }
+    assert {} == more, "CONTRIBUTING.md has the rules"
+    assert PRESENT == counts(found), "better than written: lower the numbers of PRESENT"
+
+
+def test_places_that_do_not_keep_a_rule_are_counted(tmp_path: Path) -> None:
+    def write(name: str, text: str) -> None:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    many, allowed = (", ".join(f"a{i}" for i in range(n)) for n in (11, 8))
+    write("streammc/samplers/ladder/__init__.py", "class Ladder:\n    pass\n")
+    write("streammc/registry.py", 'SAMPLERS: dict = {"pt": "streammc.samplers.ladder:pt"}\n')
+    write("streammc/compiled.py", f"@jit(void())\ndef f({many}): pass\n")
+    write("streammc/twice.py", f"class A:\n    def f(self, {allowed}): pass\n")
+    write("stores/twice.py", f"def f({many}): pass\n")
+    write("stores/memory.py", f"def from_arrays({many}): pass\n")
+    write("cli/kernel.py", f'@command("go")\ndef go({many}): pass\n')
+    write("stores/kernel.py", 'def long():\n    """Return."""\n' + "    1\n" * 79)
+    write("stores/longer.py", 'def long():\n    """Return."""\n' + "    1\n" * 90)
+    write("cli/large.py", "1\n" * 301)
+    write("cli/with_reason.py", f'"""Tables. {REASON} they are one table."""\n' + "1\n" * 301)
+    write(
+        "streammc/runs/knows.py",
+        "from streammc.samplers.ladder import Ladder\n"
+        "from streammc.samplers.common import chains\n"
+        "isinstance(x, int | Ladder)\n"
+        'sampler.name in ("pt", "hmc")\n'
+        "setup.sampler.target == BIASED\n"
+        'found["sampler"] != other\n'
+        "isinstance(x, int), x.name == y, x == 1\n",
+    )
+    found = counts(measured(tmp_path))
+    assert found == {
+        "compiled functions of over 10 arguments": (1, 11),
+        "other functions of over 8 arguments": (1, 11),
+        "functions of over 80 lines": (1, 91),
+        "files of over 300 lines without a reason": (1, 301),
+        "file names in several folders": (1, 2),
+        "samplers told apart outside their family": (4, 1),
+        "imports of a family outside the samplers": (1, 1),
+    }
+
+
+def test_rules_know_the_samplers_of_the_registry() -> None:
+    assert set(SAMPLERS) == sampler_names(ROOT)
+    assert {"Mint", "HmcEcs", "TemperedOptions"} <= sampler_classes(ROOT)
 
 
 @pytest.mark.parametrize("script", sorted((ROOT / "notebooks").glob("*.py")), ids=lambda p: p.stem)

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measures import Array
-from methods import log
 
 import streammc
+from bench.papers.measures import Array
+from bench.papers.records import log
 from streammc.runs.job import run_job
 from streammc.samplers.common.request import RunRequest
 
