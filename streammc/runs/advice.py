@@ -7,6 +7,7 @@ from typing import Any
 
 from streammc.control_variates.mode.mode_words import ADVICE
 from streammc.control_variates.plan.tails import LARGEST_PERTURBATION
+from streammc.diagnostics.audit_record import Audit
 from streammc.diagnostics.text import percent
 from streammc.likelihood.temperature import Schedule
 from streammc.protocols import Model, Sampler
@@ -40,7 +41,7 @@ EDGE_WARNING = 0.001
 def summary_warnings(
     parameters: dict[str, dict[str, float | None]],
     sampling: dict[str, Any],
-    audit: dict[str, Any] | None,
+    audit: Audit | None,
 ) -> list[str]:
     """Return what a reader of the summary should know, one line each."""
     lines = []
