@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from streammc import registry
 from streammc.cli.output import Output, fields, number, table
+from streammc.diagnostics.audit_record import Audit
 from streammc.runs.prior_texts import priors_lines
 from streammc.samplers.common.targets import TARGETS
 
@@ -103,7 +104,7 @@ def human_run(document: Mapping[str, Any]) -> str:
     if document.get("priors"):
         parts += priors_lines(document["priors"])
     if document.get("audit"):
-        parts.append(audit_text(document["audit"]))
+        parts.append(audit_text(Audit.from_json(document["audit"])))
     if document.get("sampling"):
         parts.append(cost_text(document["sampling"]))
     if document.get("tempering"):
@@ -182,18 +183,16 @@ def _cell(column: str, value: float | None, error: float | None) -> str:
     return number(value, min(max(digits, 4), 9))
 
 
-def audit_text(audit: Mapping[str, Any]) -> str:
+def audit_text(audit: Audit) -> str:
     """Return the verdict of the audit in a few lines."""
-    label, worst = max(
-        audit["parameters"].items(), key=lambda item: abs(item[1]["correction_sd"] or 0.0)
-    )
+    worst = audit.parameters[audit.worst]
     return fields(
         {
-            "audit": f"{audit['draws']} draws weighted against the exact posterior",
-            "largest correction": f"{number(abs(worst['correction_sd'] or 0.0), 2)} posterior sd "
-            f"({label}, mcse {number(worst['mcse_sd'], 2)})",
-            "ess of the weights": number(audit["ess"]),
-            "pareto k": number(audit["pareto_k"], 2),
+            "audit": f"{audit.draws} draws weighted against the exact posterior",
+            "largest correction": f"{number(worst.size, 2)} posterior sd "
+            f"({audit.worst}, mcse {number(worst.mcse_sd, 2)})",
+            "ess of the weights": number(audit.ess),
+            "pareto k": number(audit.pareto_k, 2),
         }
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from streammc.control_variates.mode.mode_words import ADVICE
+from streammc.diagnostics.audit_record import Audit
 from streammc.protocols import Model
 from streammc.runs.audit_advice import audit_warnings
 from streammc.samplers.common.sampler import Sampler
@@ -22,7 +23,7 @@ def summary_warnings(
     sampler: Sampler,
     parameters: dict[str, dict[str, float | None]],
     sampling: dict[str, Any],
-    audit: dict[str, Any] | None,
+    audit: Audit | None,
 ) -> list[str]:
     """Return what a reader of the summary should know, one line each."""
     lines = []

@@ -53,4 +53,4 @@ def audited_draws(
 def pass_seconds(setup: Setup) -> float:
     """Return the seconds of the full passes."""
     plan = setup.plan
-    return float(setup.cv.certificate["seconds"]) + (plan.score_seconds if plan else 0.0)
+    return float(setup.cv.certificate.seconds) + (plan.score_seconds if plan else 0.0)

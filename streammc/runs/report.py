@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.control_variates.expansion import ControlVariates
+from streammc.diagnostics.audit_record import Audit
 from streammc.diagnostics.original_scale import as_variables, ratios, transform
 from streammc.diagnostics.summary import draws_and_labels, signs, summarize, summarize_draws
 from streammc.diagnostics.weights import audit_weights
@@ -43,16 +44,8 @@ def run_audit(
     draws: int | None = None,
     scheduler: Any = None,
     progress: Progress | None = None,
-) -> dict[str, Any]:
-    """Audit a run and store weights and verdict in it.
-
-    Returns
-    -------
-    dict
-        Per parameter the paired correction (weighted minus plain mean of the same
-        draws) with its MCSE in posterior sd, the effective sample size of the weights
-        and their Pareto k.
-    """
+) -> Audit:
+    """Audit a run, store the weights in it and return the verdict."""
     tree = open_run(run.path)
     stats = tree["sample_stats"].to_dataset()
     kept, theta = audited_draws(run, dataset, model, draws)
@@ -132,7 +125,7 @@ def finish_report(
             formula=bool(dataset.attributes.get("formula")),
         ),
         "priors": describe_priors(model, setup.cv.labels),
-        "audit": verdict,
+        "audit": None if verdict is None else verdict.to_json(),
         **({"not_audited": not_audited} if not_audited else {}),
         "sampling": sampling,
         "cost": spent,

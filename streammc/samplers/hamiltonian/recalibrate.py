@@ -30,7 +30,6 @@ from streammc.samplers.hamiltonian.problem import subsampled
 MOST_ROWS: Final = 2**16
 """Of the first subsample: a high variance spoils draws, but hardly their mean."""
 _STRETCH: Final = 20
-_SUMMED: Final = ("passes", "rows_read", "bytes_read", "seconds", "pass_seconds")
 
 
 class _Kept:
@@ -116,11 +115,7 @@ def recalibrate(
     centre = theta.reshape(-1, first.dim).mean(axis=0)
     second = compute(dataset, model, theta_star=centre, near=True, **options)
     gathered = sum(kernel.rows_gathered for kernel in team.kernels) + len(plan.certainty_rows)
-    certificate = dict(second.certificate)
-    for name in _SUMMED:
-        certificate[name] += first.certificate[name]
-    certificate["seconds"] += team.clock["warmup"]
-    certificate["recalibration"] = {
+    recalibration = {
         "iterations": iterations,
         "chains": request.chains,
         "evaluations": kept.evaluations,
@@ -129,12 +124,14 @@ def recalibrate(
         "subsample_used": plan.subsample_size,
         "first": _stage(first, asked),
     }
-    return replace(second, certificate=certificate)
+    certificate = second.certificate.plus(**first.certificate.work())
+    certificate = certificate.plus(seconds=team.clock["warmup"])
+    return replace(second, certificate=replace(certificate, recalibration=recalibration))
 
 
 def described(cv: ControlVariates, plan: Plan | None) -> dict[str, Any] | None:
     """Return both stages of a recalibration, for the summary; ``None`` if there was none."""
-    record = cv.certificate.get("recalibration")
+    record = cv.certificate.recalibration
     if record is None or plan is None:
         return None
     return {**record, "second": _stage(cv, plan)}

@@ -54,9 +54,13 @@ def _bounded(
     b = plan.unit_rows if plan is not None else sampler.unit_rows or 1
     begun = time.perf_counter()
     bound = term_bound(dataset, request.model, order, b, scheduler=request.scheduler)
-    record = {"term_bound": finite_or_none(bound), **cv.certificate}
-    if record["term_bound"] is not None:
-        record["rows_read"] += dataset.n_rows
-        record["bytes_read"] += dataset.n_rows * dataset.rows().row_bytes
-        record["seconds"] += time.perf_counter() - begun
-    return replace(cv, certificate=record)
+    certificate = cv.certificate
+    if certificate.term_bound is None:
+        certificate = replace(certificate, term_bound=bound)
+    if finite_or_none(certificate.term_bound) is not None:
+        certificate = certificate.plus(
+            rows_read=dataset.n_rows,
+            bytes_read=dataset.n_rows * dataset.rows().row_bytes,
+            seconds=time.perf_counter() - begun,
+        )
+    return replace(cv, certificate=certificate)
