@@ -37,6 +37,7 @@ def diagnosis(path: str) -> dict[str, Any]:
     from streammc.likelihood.temperature import schedule_of
     from streammc.runs.advice import mixing_warnings
     from streammc.runs.cost import run_cost
+    from streammc.runs.report import mean_statistics
     from streammc.runs.setup import load
     from streammc.runs.table_scale import blocks_of_run
     from streammc.trace.datatree import open_run
@@ -52,7 +53,6 @@ def diagnosis(path: str) -> dict[str, Any]:
             f"({run.committed_warmup} of {run.warmup} iterations): resume it"
         )
     tree = open_run(path, verify=False)
-    stats = tree["sample_stats"]
     parameters = summarize(tree)
     original, factors = None, None
     try:
@@ -79,14 +79,7 @@ def diagnosis(path: str) -> dict[str, Any]:
         "sampling": {
             "sampler": run.attributes.get("sampler", {}).get("name"),
             "temperature": schedule_of(run.identity).describe(),
-            "iterations": int(stats["lp"].size),
-            "log_lik_variance_mean": float(stats["log_lik_variance"].mean()),
-            "acceptance_rate": float(stats["acceptance_rate"].mean()),
-            "subsample_acceptance_rate": float(stats["subsample_accepted"].mean()),
-            "divergences": int(stats["diverging"].sum()),
-            "step_size": float(stats["step_size"].mean()),
-            "n_steps": float(stats["n_steps"].mean()),
-            "rows_per_iteration": float(stats["n_rows"].mean()),
+            **mean_statistics(run.read_group("sample_stats")),
             "evaluations": spent["evaluations"],
             **setup.sampler.facts(run, setup),
         },

@@ -21,8 +21,8 @@ ESS_PER_CHAIN = 100
 
 def summary_warnings(
     sampler: Sampler,
-    parameters: dict[str, dict[str, float | None]],
-    sampling: dict[str, Any],
+    parameters: Mapping[str, Mapping[str, float | None]],
+    sampling: Mapping[str, Any],
     audit: Audit | None,
 ) -> list[str]:
     """Return what a reader of the summary should know, one line each."""

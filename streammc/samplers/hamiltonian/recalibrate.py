@@ -139,7 +139,7 @@ def described(cv: ControlVariates, plan: Plan | None) -> dict[str, Any] | None:
 
 def _stage(cv: ControlVariates, plan: Plan) -> dict[str, Any]:
     return {
-        "decrement": float(cv.certificate["decrement"]),
+        "decrement": cv.certificate.decrement,
         "subsample_size": plan.subsample_size,
         "certainty_rows": len(plan.certainty_rows),
         "predicted_variance": plan.describe()["predicted"]["variance"],
