@@ -17,7 +17,7 @@ from streammc.runs.job import run_job
 from streammc.samplers import hmc, hmc_ecs_signed
 from streammc.trace.datatree import open_run
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
+sys.path.append(str(Path(__file__).resolve().parents[2] / "bench"))
 from signed import CRUDE, OPTIONS, crude, moments, rare_claims
 
 
