@@ -184,6 +184,7 @@ def _folder(output: Output, directory: str | None) -> str:
 
 def _human(document: dict[str, Any]) -> str:
     from streammc.cli.report import audit_text
+    from streammc.diagnostics.audit_record import Audit
 
     ours, reference = document["runs"]["hmc-ecs"], document["runs"]["hmc"]
     rows = []
@@ -218,7 +219,7 @@ def _human(document: dict[str, Any]) -> str:
             "seconds in all": f"{document['seconds']:.1f}",
         }
     )
-    return "\n\n".join([posterior, cost, audit_text(ours["audit"]), places])
+    return "\n\n".join([posterior, cost, audit_text(Audit.from_json(ours["audit"])), places])
 
 
 def _cost(name: str, sampling: dict[str, Any]) -> list[str]:

@@ -35,9 +35,9 @@ def forecast(output: Output, interruption: Interruption, job: Job) -> dict[str, 
         IMPLIED,
     )
     from streammc.numerics.threads import available_threads
-    from streammc.runs.identity import implied
     from streammc.runs.prior_texts import describe_priors
     from streammc.runs.setup import decide, makes_passes
+    from streammc.samplers.common.request import RunRequest
 
     dataset = job.tempered
     if job.control_variates is None and makes_passes(job.model, job.sampler):
@@ -45,19 +45,21 @@ def forecast(output: Output, interruption: Interruption, job: Job) -> dict[str, 
         if cost.seconds > LONGEST_SECONDS:
             return _without_passes(output, job, dataset, cost)
     with Progress(output, interruption) as progress:
-        setup = decide(
+        request = RunRequest(
             dataset,
-            job.model,
+            resolved(job.model, dataset),
             job.sampler,
             job.control_variates,
-            seed=job.seed or 0,
+            seed=job.seed,
             chains=job.chains,
             scheduler=job.scheduler,
             progress=progress,
-            reason=job.sampler_reason,
+            sampler_reason=job.sampler_reason,
+            temperature=job.temperature,
         )
+        setup = decide(request)
     interruption.check()
-    seconds = _seconds_per_iteration(job, dataset, setup)
+    seconds = _seconds_per_iteration(request, setup)
     rounds = -(-job.chains // min(job.chains, available_threads()))
     draws = rounds * seconds * (job.draws + job.warmup)
     plan = setup.plan
@@ -79,9 +81,13 @@ def forecast(output: Output, interruption: Interruption, job: Job) -> dict[str, 
         "sampler": setup.sampler.name,
         "target": setup.sampler.target,
         "temperature": job.temperature,
-        **({IMPLIED: heat} if (heat := implied(dataset, setup.sampler)) != 1.0 else {}),
+        **(
+            {IMPLIED: heat}
+            if (heat := setup.sampler.implied_temperature(dataset.n_rows)) != 1.0
+            else {}
+        ),
         "reason": setup.reason,
-        "priors": describe_priors(resolved(job.model, dataset), setup.cv.labels),
+        "priors": describe_priors(request.model, setup.cv.labels),
         "n_rows": job.dataset.n_rows,
         **sizes,
         "predicted_variance": None if plan is None else plan.predicted["variance"],
@@ -120,16 +126,9 @@ def _without_passes(output: Output, job: Job, dataset: Any, cost: Any) -> dict[s
     }
 
 
-def _seconds_per_iteration(job: Job, dataset: Any, setup: Any) -> float:
+def _seconds_per_iteration(request: Any, setup: Any) -> float:
     """Time one chain in its warm-up, in longer and longer stretches; never 0.0."""
-    from streammc.likelihood.temperature import Schedule
-    from streammc.runs import build
-
-    schedule = Schedule.parse(job.temperature)
-    problem = build.problem(
-        dataset, job.model, setup.cv, setup.plan, setup.sampler, schedule=schedule
-    )
-    kernel = problem.kernel(job.seed or 0, 0)
+    kernel = setup.sampler.problem(request, setup).kernel(request.stream_seed, 0)
     kernel.initialise()
     count, seconds = 1, 0.0
     while True:

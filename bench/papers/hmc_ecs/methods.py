@@ -16,6 +16,7 @@ from bench.papers.records import log
 from streammc.control_variates import ControlVariates
 from streammc.likelihood.blocks import allocate_rows
 from streammc.runs.job import run_job
+from streammc.samplers.common.request import RunRequest
 
 LEAPFROG: dict[str, Any] = {"integrator": "leapfrog", "step_size": 0.2, "trajectory_length": 1.2}
 UNIFORM: dict[str, Any] = {"certainty": False, "unit_rows": 1}
@@ -90,10 +91,10 @@ def run(
         raise SystemExit(f"{kept} is of other settings: remove it to run again")
     log(f"{case.folder.name}: {name}")
     folder = case.folder / f"{name}.run"
-    report = run_job(
+    report = run_job(RunRequest(
         case.store, case.model, sampler, control_variates=cv, **sizes,
         seed=seed, path=folder, audit=False, threads=case.threads, progress=_progress(name),
-    )  # fmt: skip
+    ))  # fmt: skip
     sampling = report.summary["sampling"]
     if cv is None:
         earlier = (sampling.get("recalibration") or {}).get("evaluations", 0)

@@ -56,8 +56,9 @@ exact chains show, which take all rows with the same steps, acceptance function,
 number: chance alone. The last column is a bound: the mean error that the test states of its
 decisions, times what errors can do to this chain, from its fundamental matrix on a grid
 (`bench/papers/minibatch/mixture_mixing.py`; Lemma 5 of the paper says nothing here, because one
-short step does not contract). Above 1 it says nothing. It bounds what decisions do to the posterior, not what
-chance does in a short run: a distance from the posterior says something about the decisions only
+short step does not contract). Above 1 it says nothing. It bounds what decisions do to the
+posterior, not what chance does in a short run: a distance from the posterior says something
+about the decisions only
 where it is beyond what exact chains show. Tests that decide as all rows would have the same draws,
 since proposals and uniforms are the same."""
 

@@ -27,9 +27,9 @@ from bench.papers.records import log
 from streammc import from_arrays
 from streammc.models import gaussian_mixture
 from streammc.priors import flat
-from streammc.runs.build import problem
 from streammc.runs.setup import decide
 from streammc.samplers import mintee
+from streammc.samplers.common.request import RunRequest
 
 N, D = 100_000, 50
 MEANS = np.array([2.0] + [0.0] * (D - 1))
@@ -70,8 +70,9 @@ def chain(
     data = from_arrays(observations(n)[:, None], np.zeros(n))
     model = gaussian_mixture(D, prior=flat())
     sampler = mintee(covariance="identity", start=0.0, **options)
-    setup = decide(data, model, sampler, None)
-    shared = problem(data, model, setup.cv, None, sampler, warmup=warmup)
+    request = RunRequest(data, model, sampler, warmup=warmup)
+    setup = decide(request)
+    shared = sampler.problem(request, setup)
     kernel: Any = shared.kernel(1, index)
     kernel.initialise()
     begun = perf_counter()

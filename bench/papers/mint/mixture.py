@@ -25,6 +25,7 @@ from streammc import samplers
 from streammc.control_variates import compute
 from streammc.priors import flat
 from streammc.runs.job import run_job
+from streammc.samplers.common.request import RunRequest
 from streammc.trace.run_directory import RunDirectory
 
 ROWS, SIZE, ALPHA, ACCEPTANCE = 1_000_000, 1000, 0.5, 0.30
@@ -171,10 +172,10 @@ def stuck(work: Path, store: Any, model: Any, threads: int) -> dict[str, Any]:
         steps, spread = [], []
         for k, start in enumerate(starts):
             path = work / f"mixture-{name}-{k}"
-            run_job(
+            run_job(RunRequest(
                 store, model, build(**given), control_variates=start, draws=draws, warmup=0,
                 chains=GRADIENT_RUNS // 2, seed=k, path=path, audit=False, threads=threads,
-            )  # fmt: skip
+            ))  # fmt: skip
             run = RunDirectory.open(path)
             theta, stats = run.draws_matrix(), run.read_group("sample_stats")
             right = theta[..., 1] > 0.0

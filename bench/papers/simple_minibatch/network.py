@@ -30,8 +30,8 @@ from bench.papers.markdown import table
 from streammc.control_variates.unexpanded import without_pass
 from streammc.likelihood.temperature import Schedule
 from streammc.numerics.blas import single_threaded
-from streammc.runs import build
 from streammc.samplers import mh_fixed
+from streammc.samplers.common.request import RunRequest, Setup
 from streammc.samplers.metropolis.decision import STEP
 from streammc.stores import open_store
 from streammc.stores.simulate.simulation import simulate
@@ -213,9 +213,8 @@ def tested(data: Data, net: Net, remedy: str) -> Curve:
         covariance="diagonal", subsample_size=M, gradient_size=M, batches=BATCHES, remedy=remedy,
     )  # fmt: skip
     schedule = Schedule.parse(temperature(data))
-    kernel = build.problem(data.store, model, start, None, sampler, schedule=schedule).kernel(
-        SEED, 0
-    )
+    request = RunRequest(data.store, model, temperature=schedule)
+    kernel = sampler.problem(request, Setup(sampler, start, None, "")).kernel(SEED, 0)
     kernel.initialise()
     kernel._now.z[:] = 0.0
     theta, scale, rows = start.theta_star, Scale(start.theta_star), minibatches(data, SEED)

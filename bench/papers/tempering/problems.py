@@ -11,8 +11,8 @@ import numpy as np
 import streammc
 from bench.papers.measures import Array
 from streammc.models import gaussian_mean
-from streammc.runs.build import problem as build_problem
 from streammc.runs.setup import decide
+from streammc.samplers.common.request import RunRequest, Setup
 from streammc.samplers.tempering import options as tempered_options
 from streammc.samplers.tempering import parallel_tempering, tempered_transitions
 
@@ -135,7 +135,9 @@ def sampler(cell: Cell) -> Any:
 @lru_cache(maxsize=2)
 def centre(cell: Cell) -> Any:
     """Return where the coordinates of the sampler have their origin, and their scale."""
-    return decide(*data(cell.model, cell.dim, cell.rows, cell.row_sd), sampler(cell), None).cv
+    return decide(
+        RunRequest(*data(cell.model, cell.dim, cell.rows, cell.row_sd), sampler(cell), None)
+    ).cv
 
 
 @lru_cache(maxsize=2)
@@ -143,7 +145,8 @@ def posed(cell: Cell) -> Any:
     """Return the problem of a cell, which its chains share; all methods have one centre."""
     table, model = data(cell.model, cell.dim, cell.rows, cell.row_sd)
     cv = centre(replace(cell, method="inner", inner=HMC))
-    return build_problem(table, model, cv, None, sampler(cell))
+    options = sampler(cell)
+    return options.problem(RunRequest(table, model), Setup(options, cv, None, ""))
 
 
 def kernel(cell: Cell, chain: int, seed: int = 1) -> Any:
