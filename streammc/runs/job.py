@@ -167,7 +167,7 @@ def _drive(run: RunDirectory, team: Chains, setup: Setup, request: RunRequest) -
         statistics = team.advance(run, phase, n, request.stop)
         watch.look(phase, statistics, done == wanted)
         if request.progress is not None:
-            facts = {
+            facts: dict[str, Any] = {
                 name: float(statistics[name].mean())
                 for name in ("log_lik_variance", "acceptance_rate", "step_size")
                 if name in setup.sampler.statistics

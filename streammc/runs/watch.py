@@ -45,7 +45,7 @@ class Watch:
         if not drawn:
             last = (run.warmup - 1) // run.interval * run.interval
             variance = variance[:, last:]
-        self._check_variance(float(variance.mean()))
+        check_variance(float(variance.mean()), self._sampler)
         if drawn:
             if run.next_length:
                 variance = variance[:, : run.next_start]
@@ -56,9 +56,9 @@ class Watch:
         variance: NDArray[np.float64] = statistics["log_lik_variance"]
         if phase == "draws":
             self._sum, self._count = self._sum + float(variance.sum()), self._count + variance.size
-            self._check_variance(self._sum / self._count)
+            check_variance(self._sum / self._count, self._sampler)
         elif ended:
-            self._check_variance(float(variance.mean()))
+            check_variance(float(variance.mean()), self._sampler)
         if ended:
             self._check_sign(phase)
 
@@ -77,12 +77,12 @@ class Watch:
                 "--subsample-size, or hmc"
             )
 
-    def _check_variance(self, mean: float) -> None:
-        """Refuse draws that would be biased without a sign of it."""
-        limit = self._sampler.variance_limit
-        if limit < math.inf and not mean <= limit:
-            raise RefusedError(
-                f"expected log_lik_variance near 0.1, found a mean of {mean:.3g}: the draws would "
-                "be biased; use --sampler hmc, a larger --subsample-size, or more passes for "
-                "theta_star"
-            )
+
+def check_variance(mean: float, sampler: Sampler) -> None:
+    """Refuse draws that would be biased without a sign of it."""
+    limit = sampler.variance_limit
+    if limit < math.inf and not mean <= limit:
+        raise RefusedError(
+            f"expected log_lik_variance near 0.1, found a mean of {mean:.3g}: the draws would be "
+            "biased; use --sampler hmc, a larger --subsample-size, or more passes for theta_star"
+        )
