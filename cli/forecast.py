@@ -14,7 +14,7 @@ from streammc.cli.signals import Interruption
 if TYPE_CHECKING:
     from streammc.control_variates.plan.subsample_plan import Plan
     from streammc.likelihood.pass_cost import PassCost
-    from streammc.protocols import Dataset, Sampler
+    from streammc.protocols import Dataset, Kernel, Sampler
     from streammc.runs.setup import Setup
 
 _SECONDS: Final = 0.5
@@ -192,7 +192,7 @@ def _seconds_per_iteration(job: Job, dataset: Dataset, setup: Setup) -> float:
     problem = build.problem(
         dataset, job.model, setup.cv, setup.plan, setup.sampler, schedule=schedule
     )
-    kernel = problem.kernel(job.seed or 0, 0)
+    kernel: Kernel = problem.kernel(job.seed or 0, 0)
     kernel.initialise()
     count, seconds = 1, 0.0
     while True:

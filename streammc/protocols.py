@@ -297,8 +297,21 @@ class SubsamplingSampler(Sampler, Protocol):
 class Kernel(Protocol):
     """One chain of a sampler on one data set: everything that changes is its own."""
 
-    def advance(self, n: int, warmup: bool) -> dict[str, NDArray[Any]]:
-        """Run ``n`` iterations; return ``theta (n, d)`` and the statistics (n,) by name."""
+    def initialise(self) -> None:
+        """Draw a start."""
+
+    def advance(
+        self, n: int, warmup: bool, stop: Callable[[], bool] | None = None
+    ) -> dict[str, NDArray[Any]]:
+        """Run ``n`` iterations; return ``theta (n, d)`` and the statistics (n,) by name.
+
+        ``stop()`` is asked between batches of iterations.
+
+        Raises
+        ------
+        StoppedError
+            If it was true; the iterations of this call are lost.
+        """
 
     def get_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Return arrays and JSON from which :meth:`set_state` continues bit for bit."""
