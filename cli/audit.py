@@ -95,14 +95,12 @@ def audit_once(
 
 def _not_audited(path: str) -> str:
     """Return why no audit is made of a run."""
+    from streammc.samplers.common.targets import NOT_AUDITED
     from streammc.trace.run_directory import RunDirectory
 
     name = RunDirectory.open(path, verify=False).attributes["sampler"]["name"]
-    if registry.sampler(name)().target == "exact":
-        return f"{name} targets the posterior itself"
-    if registry.sampler(name)().target == "signed":
-        return "weighted by their signs the draws are of the posterior itself"
-    return f"no weights lead from what {name} samples to the posterior"
+    otherwise = "no weights lead from what {name} samples to the posterior"
+    return NOT_AUDITED.get(registry.sampler(name)().target, otherwise).format(name=name)
 
 
 def human_audit(verdict: Audit) -> str:

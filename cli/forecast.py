@@ -14,8 +14,9 @@ from streammc.cli.signals import Interruption
 if TYPE_CHECKING:
     from streammc.control_variates.plan.subsample_plan import Plan
     from streammc.likelihood.pass_cost import PassCost
-    from streammc.protocols import Dataset, Kernel, Sampler
-    from streammc.runs.setup import Setup
+    from streammc.protocols import Dataset
+    from streammc.samplers.common.request import RunRequest, Setup
+    from streammc.samplers.common.sampler import Sampler
 
 _SECONDS: Final = 0.5
 _ITERATIONS: Final = 4096
@@ -108,9 +109,9 @@ def forecast(output: Output, interruption: Interruption, job: Job) -> RunForecas
     from streammc.control_variates.default_priors import resolved
     from streammc.control_variates.forecast import announce
     from streammc.numerics.threads import available_threads
-    from streammc.runs.identity import implied
     from streammc.runs.prior_texts import describe_priors
     from streammc.runs.setup import decide, makes_passes
+    from streammc.samplers.common.request import RunRequest
 
     dataset = job.tempered
     if job.control_variates is None and makes_passes(job.model, job.sampler):
@@ -118,19 +119,21 @@ def forecast(output: Output, interruption: Interruption, job: Job) -> RunForecas
         if cost.seconds > LONGEST_SECONDS:
             return _without_passes(output, job, dataset, cost)
     with Progress(output, interruption) as progress:
-        setup = decide(
+        request = RunRequest(
             dataset,
-            job.model,
+            resolved(job.model, dataset),
             job.sampler,
             job.control_variates,
-            seed=job.seed or 0,
+            seed=job.seed,
             chains=job.chains,
             scheduler=job.scheduler,
             progress=progress,
-            reason=job.sampler_reason,
+            sampler_reason=job.sampler_reason,
+            temperature=job.temperature,
         )
+        setup = decide(request)
     interruption.check()
-    seconds = _seconds_per_iteration(job, dataset, setup)
+    seconds = _seconds_per_iteration(request, setup)
     rounds = -(-job.chains // min(job.chains, available_threads()))
     draws = rounds * seconds * (job.draws + job.warmup)
     certificate, plan = setup.cv.certificate, setup.plan
@@ -143,9 +146,9 @@ def forecast(output: Output, interruption: Interruption, job: Job) -> RunForecas
     return RunForecast(
         sampler=setup.sampler,
         temperature=job.temperature,
-        implied=implied(dataset, setup.sampler),
+        implied=setup.sampler.implied_temperature(dataset.n_rows),
         reason=setup.reason,
-        priors=describe_priors(resolved(job.model, dataset), setup.cv.labels),
+        priors=describe_priors(request.model, setup.cv.labels),
         n_rows=job.dataset.n_rows,
         passes=passes,
         pass_seconds=pass_seconds,
@@ -183,16 +186,9 @@ def _without_passes(output: Output, job: Job, dataset: Dataset, cost: PassCost) 
     )
 
 
-def _seconds_per_iteration(job: Job, dataset: Dataset, setup: Setup) -> float:
+def _seconds_per_iteration(request: RunRequest, setup: Setup) -> float:
     """Time one chain in its warm-up, in longer and longer stretches; never 0.0."""
-    from streammc.likelihood.temperature import Schedule
-    from streammc.runs import build
-
-    schedule = Schedule.parse(job.temperature)
-    problem = build.problem(
-        dataset, job.model, setup.cv, setup.plan, setup.sampler, schedule=schedule
-    )
-    kernel: Kernel = problem.kernel(job.seed or 0, 0)
+    kernel = setup.sampler.problem(request, setup).kernel(request.stream_seed, 0)
     kernel.initialise()
     count, seconds = 1, 0.0
     while True:

@@ -13,14 +13,15 @@ expansion costs ``1 + p + p(p+1)/2`` numbers a row and never a ``d x d`` matrix.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Annotated, Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-Index = NDArray[np.int64]
+# The number is that of the dimensions; ``numerics.records`` reads it.
+Vector = Annotated[NDArray[np.float64], 1]
+Matrix = Annotated[NDArray[np.float64], 2]
+Index = Annotated[NDArray[np.int64], 1]
 
 T = TypeVar("T")
 
@@ -245,79 +246,6 @@ class Model(Protocol):
 
     def describe(self) -> dict[str, Any]:
         """Return a JSON description: name, options, prior. Part of every digest."""
-
-
-class Sampler(Protocol):
-    """A sampler and its options, before it has seen data."""
-
-    name: str
-    target: str
-    """What it leaves invariant: exact, perturbed, signed, tempered or biased."""
-    subsampled: bool
-    """Whether it evaluates a subsample; such a sampler is a :class:`SubsamplingSampler`."""
-    statistics: tuple[str, ...]
-    """Names of what is recorded at every iteration."""
-    audited: bool
-    """Whether importance weights lead from what it samples to the posterior."""
-
-    def describe(self) -> dict[str, Any]:
-        """Return a JSON description of every option. Part of the run's identity."""
-
-
-class SubsamplingSampler(Sampler, Protocol):
-    """A sampler that evaluates certainty rows and a subsample, planned from the full pass."""
-
-    subsample_size: int | None
-    """Rows, m; ``None`` here and below means chosen automatically."""
-    n_blocks: int | None
-    unit_rows: int | None
-    certainty: bool
-    probabilities: str
-    """Of units: ``uniform``, or ``scores``."""
-    recalibrate: int | None
-    """Iterations of a short run whose mean becomes theta_star; ``None``: none."""
-
-    @property
-    def order(self) -> int:
-        """Return the order of the control variates that the pass has to make."""
-
-    @property
-    def factor_units(self) -> int:
-        """Return the units of a factor of the block-Poisson product; 0: there is no product."""
-
-    @property
-    def forced(self) -> bool:
-        """Return whether it runs where the plan refuses it."""
-
-    @property
-    def variance_limit(self) -> float:
-        """Return the mean ``log_lik_variance`` above which a run is refused."""
-
-
-class Kernel(Protocol):
-    """One chain of a sampler on one data set: everything that changes is its own."""
-
-    def initialise(self) -> None:
-        """Draw a start."""
-
-    def advance(
-        self, n: int, warmup: bool, stop: Callable[[], bool] | None = None
-    ) -> dict[str, NDArray[Any]]:
-        """Run ``n`` iterations; return ``theta (n, d)`` and the statistics (n,) by name.
-
-        ``stop()`` is asked between batches of iterations.
-
-        Raises
-        ------
-        StoppedError
-            If it was true; the iterations of this call are lost.
-        """
-
-    def get_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Return arrays and JSON from which :meth:`set_state` continues bit for bit."""
-
-    def set_state(self, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> None:
-        """Continue from :meth:`get_state`."""
 
 
 class Trace(Protocol):

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from streammc.errors import ConfigError, ModelError
 from streammc.models.table_scale import Block, coefficient_blocks
 from streammc.priors import FamilyPrior, as_prior, normal
-from streammc.priors.by_name import NO_DEFAULTS
 from streammc.priors.either import refuse_flat
+from streammc.priors.family import NO_DEFAULTS
 from streammc.priors.scaled import Level, coefficients, scale_prior
 from streammc.protocols import Index, Matrix, Model, Prior, Rows, Vector
 

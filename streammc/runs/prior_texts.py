@@ -31,7 +31,7 @@ def describe_priors(model: Model, labels: tuple[str, ...]) -> dict[str, Any]:
         labels. Weights of a mixture have a Dirichlet prior, which is an option of the model.
     """
     flags = getattr(model, "positive_flags", None)
-    own = getattr(model, "fixed_defaults", None)
+    own = getattr(model, "fixed_defaults", {})
     texts = {} if flags is None else prior_texts(model.prior, labels, flags(labels), own)
     return {"parameters": texts, "scaled_with_data": list(getattr(model.prior, "scaled", ()))}
 
@@ -47,7 +47,7 @@ def texts_of_description(model: Model, labels: tuple[str, ...]) -> Callable[[Any
             other = SimpleNamespace(
                 prior=from_description(description),
                 positive_flags=getattr(model, "positive_flags", None),
-                fixed_defaults=getattr(model, "fixed_defaults", None),
+                fixed_defaults=getattr(model, "fixed_defaults", {}),
             )
             found: dict[str, str] = describe_priors(cast(Model, other), labels)["parameters"]
         except ConfigError:

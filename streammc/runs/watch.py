@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import math
-from typing import cast
 
-from streammc.control_variates.plan.signs import LEAST_SIGN
 from streammc.errors import RefusedError
-from streammc.protocols import Sampler, SubsamplingSampler
+from streammc.samplers.common.sampler import Sampler
 from streammc.trace.run_directory import RunDirectory
 
 
-def check_sign(run: RunDirectory, phase: str) -> None:
+def check_sign(run: RunDirectory, sampler: Sampler, phase: str) -> None:
     """Refuse a run whose signs cancel, judged by the second half of ``phase``."""
+    if sampler.least_sign is None:
+        return
     group = "warmup_sample_stats" if phase == "warmup" else "sample_stats"
     sign = run.read_group(group)["sign"]
     mean = float(sign[:, sign.shape[1] // 2 :].mean())
-    if not mean >= LEAST_SIGN:
+    if not mean >= sampler.least_sign:
         raise RefusedError(
             f"expected a mean sign of the estimated likelihood near 1, found {mean:.2g}, "
-            f"under {LEAST_SIGN:g}: errors grow with its reciprocal; use a larger "
+            f"under {sampler.least_sign:g}: errors grow with its reciprocal; use a larger "
             "--subsample-size, or hmc"
         )
 
@@ -29,16 +29,15 @@ def variance_so_far(run: RunDirectory, sampler: Sampler) -> tuple[float, int]:
     if run.phase == "warmup":
         return 0.0, 0
     if run.committed_draws:
-        if sampler.target == "signed" and run.committed_draws == run.draws:
-            check_sign(run, "draws")
+        if run.committed_draws == run.draws:
+            check_sign(run, sampler, "draws")
         seen = run.read_group("sample_stats")["log_lik_variance"]
         check_variance(float(seen.mean()), sampler)
         if run.next_length:
             seen = seen[:, : run.next_start]
         return float(seen.sum()), seen.size
     if run.warmup:
-        if sampler.target == "signed":
-            check_sign(run, "warmup")
+        check_sign(run, sampler, "warmup")
         last = (run.warmup - 1) // run.interval * run.interval
         seen = run.read_group("warmup_sample_stats")["log_lik_variance"]
         check_variance(float(seen[:, last:].mean()), sampler)
@@ -47,9 +46,7 @@ def variance_so_far(run: RunDirectory, sampler: Sampler) -> tuple[float, int]:
 
 def check_variance(mean: float, sampler: Sampler) -> None:
     """Refuse to go on where the draws would be biased without a sign of it."""
-    if not sampler.subsampled:
-        return
-    limit = cast(SubsamplingSampler, sampler).variance_limit
+    limit = sampler.variance_limit
     if limit < math.inf and not mean <= limit:
         raise RefusedError(
             f"expected log_lik_variance near 0.1, found a mean of {mean:.3g}: the draws would be "

@@ -7,6 +7,7 @@ import pytest
 from streammc.diagnostics.audit_record import Audit
 from streammc.runs.advice import mixing_warnings, summary_warnings
 from streammc.runs.audit_advice import audit_warnings, audited_again
+from streammc.samplers import hmc_ecs
 
 QUIET = {
     "n_blocks": 10,
@@ -34,13 +35,13 @@ def audit(correction, mcse, pareto_k=0.1, ess=400.0, largest_weight=1.2, **secon
 
 
 def test_a_small_correction_within_its_error_is_no_warning():
-    assert [] == summary_warnings({}, QUIET, audit(0.05, 0.02))
-    assert [] == summary_warnings({}, QUIET, None)
+    assert [] == summary_warnings(hmc_ecs(), {}, QUIET, audit(0.05, 0.02))
+    assert [] == summary_warnings(hmc_ecs(), {}, QUIET, None)
 
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_a_small_correction_that_is_no_chance_is_a_warning(sign):
-    (line,) = summary_warnings({}, QUIET, audit(sign * 0.05, 0.005))
+    (line,) = summary_warnings(hmc_ecs(), {}, QUIET, audit(sign * 0.05, 0.005))
     assert "corrects the mean of b by 0.05 posterior sd" in line
     assert "z = 10.0" in line
 
@@ -50,10 +51,10 @@ def test_a_small_correction_that_is_no_chance_is_a_warning(sign):
     [(399.99, 1.01, False), (361.0, 4.0, False), (359.0, 4.0, True), (395.0, 6.0, True)],
 )
 def test_a_tail_of_weights_that_are_all_alike_is_no_warning(ess, largest, told):
-    lines = summary_warnings({}, QUIET, audit(0.0, 0.01, 0.95, ess, largest))
+    lines = summary_warnings(hmc_ecs(), {}, QUIET, audit(0.0, 0.01, 0.95, ess, largest))
     assert told == any("Pareto k 0.95" in line for line in lines)
     without = audit(0.0, 0.01, 0.95, ess, None)  # as an earlier version recorded it
-    assert any("Pareto k 0.95" in line for line in summary_warnings({}, QUIET, without))
+    assert any("Pareto k 0.95" in line for line in summary_warnings(hmc_ecs(), {}, QUIET, without))
 
 
 @pytest.mark.parametrize(
@@ -68,7 +69,7 @@ def test_a_tail_of_weights_that_are_all_alike_is_no_warning(ess, largest, told):
 )
 def test_a_standard_deviation_that_the_audit_changes_is_told(ratio, error, told):
     verdict = audit(0.0, 0.01, sd_ratio=ratio, sd_ratio_mcse=error)
-    lines = summary_warnings({}, QUIET, verdict)
+    lines = summary_warnings(hmc_ecs(), {}, QUIET, verdict)
     assert told == any(f"sd of b is {ratio}" in line for line in lines if ratio)
     assert len(lines) == told
 
@@ -82,7 +83,7 @@ def test_an_audit_replaces_the_lines_of_an_audit_alone():
 
 
 def test_a_large_correction_is_told_once():
-    (line,) = summary_warnings({}, QUIET, audit(0.2, 0.005))
+    (line,) = summary_warnings(hmc_ecs(), {}, QUIET, audit(0.2, 0.005))
     assert "above 0.1" in line
 
 
@@ -109,7 +110,10 @@ def test_mixing_is_silent_where_it_is_good(chains):
 )
 def test_mixing_warns_of_the_worst_parameter(chains, bad, parts):
     (line,) = summary_warnings(
-        {"a": statistics(), "b": bad, "c": statistics()}, {**QUIET, "chains": chains}, None
+        hmc_ecs(),
+        {"a": statistics(), "b": bad, "c": statistics()},
+        {**QUIET, "chains": chains},
+        None,
     )
     for part in parts:
         assert part in line

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from streammc.errors import ConfigError
 from streammc.samplers.common.builders import builder
@@ -15,7 +16,10 @@ from streammc.samplers.common.option_checks import (
 from streammc.samplers.common.targets import TEMPERED
 from streammc.samplers.metropolis.options import MetropolisOptions
 
-"""The posterior at the temperature that the sampler implies, but for the noise it carries."""
+if TYPE_CHECKING:
+    from streammc.samplers.common.request import Setup
+    from streammc.trace.run_directory import RunDirectory
+
 DEFAULT_ALPHA: Final = 0.5
 DEFAULT_ROWS: Final = 1000
 FEWEST_ROWS: Final = 2
@@ -63,6 +67,7 @@ class Mint(MetropolisOptions):
 
     name: ClassVar[str] = "mint"
     target: ClassVar[str] = TEMPERED
+    crosses_modes: ClassVar[bool] = True
     test: ClassVar[str] = "carried"
     barker: ClassVar[bool] = False
     paper: ClassVar[str] = "Li, Wong 2017, Mini-batch tempered MCMC"
@@ -142,6 +147,27 @@ class Mint(MetropolisOptions):
     def test_options(self) -> dict[str, Any]:
         """Return what ``prepare`` of the test takes, by name."""
         return {"replace": self.replace}
+
+    def facts(self, run: RunDirectory, setup: Setup) -> dict[str, Any]:
+        """Return those of every acceptance test, and under ``mint`` exponents and noise."""
+        from streammc.samplers.metropolis.carried_noise import tempered_facts
+
+        found = tempered_facts(run, self, setup.cv.n_rows, setup.cv.labels)
+        return {**super().facts(run, setup), "mint": found}
+
+    def warnings(self, facts: Mapping[str, Any]) -> list[str]:
+        """Return those of every acceptance test, and of noisy estimates."""
+        from streammc.samplers.metropolis.carried_noise import noise_warnings
+
+        return [*super().warnings(facts), *noise_warnings(facts)]
+
+    def text(self, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """Return temperature, minibatch and marginal of the draws."""
+        from streammc.samplers.metropolis.carried_noise import noise_text
+
+        lines = super().text(facts)
+        error = lines.pop("error per decision")
+        return {**noise_text(facts["mint"]), **lines, "estimates off normal": error}
 
 
 mint = builder(Mint, {"lambda": "exponent"})

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Final, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from streammc.errors import ConfigError
 from streammc.samplers.common.option_checks import (
@@ -16,8 +17,15 @@ from streammc.samplers.common.option_checks import (
     check_number,
     check_subsample,
 )
+from streammc.samplers.common.sampler import Sampler
 from streammc.samplers.common.targets import APPROXIMATE
 from streammc.subsampling.units import UNIFORM
+
+if TYPE_CHECKING:
+    from streammc.protocols import Model
+    from streammc.samplers.common.chain import SharedProblem
+    from streammc.samplers.common.request import RunRequest, Setup
+    from streammc.trace.run_directory import RunDirectory
 
 LANGEVIN: Final = "langevin"
 SGHMC: Final = "sghmc"
@@ -39,7 +47,7 @@ estimates of it, whether it was forced, and the temperature."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class MetropolisOptions:
+class MetropolisOptions(Sampler):
     """Options of every sampler with an acceptance test.
 
     Parameters
@@ -86,22 +94,18 @@ class MetropolisOptions:
     friction: float = 0.1
     start: float | None = None
 
-    name: ClassVar[str]
     target: ClassVar[str] = APPROXIMATE
     test: ClassVar[str]
     """Module of ``streammc.samplers.metropolis.acceptance`` that holds the test."""
     barker: ClassVar[bool] = True
     """Whether the acceptance function is Barker's."""
     subsampled: ClassVar[bool] = True
-    audited: ClassVar[bool] = False
+    """Whether decisions rest on some of the rows."""
+    follows_schedule: ClassVar[bool] = True
     statistics: ClassVar[tuple[str, ...]] = METROPOLIS_STATISTICS
-    order: ClassVar[int] = 2
     n_blocks: ClassVar[int | None] = None
     factor_units: ClassVar[int] = 0
     probabilities: ClassVar[str] = UNIFORM
-    recalibrate: ClassVar[int | None] = None
-    forced: ClassVar[bool] = True
-    variance_limit: ClassVar[float] = math.inf
 
     def __post_init__(self) -> None:
         """Check what can be checked without data."""
@@ -146,15 +150,45 @@ class MetropolisOptions:
         """Return m for a data set of ``n_rows`` rows; ``None`` means chosen automatically."""
         return self.subsample_size
 
-    def implied_temperature(self, n_rows: int) -> float:
-        """Return the temperature that the sampler itself needs, times that asked for."""
-        return 1.0
-
     @property
     def test_options(self) -> dict[str, Any]:
         """Return what ``prepare`` of the test takes, by name."""
         return {}
 
-    def describe(self) -> dict[str, Any]:
-        """Return every option."""
-        return {"name": self.name, **asdict(self)}
+    def needs_pass(self, model: Model) -> bool:
+        """Return whether control variates are asked for."""
+        return self.control_variate != NONE
+
+    def prepare(self, request: RunRequest, reason: str) -> Setup:
+        """Return control variates and the plan of the first rows, where they are asked for."""
+        from streammc.samplers.metropolis.preparation import prepare
+
+        return prepare(self, request, reason)
+
+    def problem(self, request: RunRequest, setup: Setup) -> SharedProblem:
+        """Return what all chains share; see ``Sampler``."""
+        from streammc.samplers.metropolis.problem import metropolis
+
+        return metropolis(
+            request.dataset, request.model, setup.cv, setup.plan, self, request.schedule
+        )
+
+    def facts(self, run: RunDirectory, setup: Setup) -> dict[str, Any]:
+        """Return rows, errors and temperatures of the decisions."""
+        from streammc.samplers.metropolis.facts import decision_facts
+
+        return decision_facts(run)
+
+    def warnings(self, facts: Mapping[str, Any]) -> list[str]:
+        """Return warnings of temperatures that end late, and of the decisions."""
+        from streammc.samplers.metropolis.facts import decision_warnings
+
+        return decision_warnings(facts)
+
+    def text(self, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """Return rows and error of a decision, and how many were forced."""
+        return {
+            "rows per decision": facts["test_rows_mean"],
+            "error per decision": facts["decision_error_mean"],
+            "forced decisions": facts["forced"],
+        }

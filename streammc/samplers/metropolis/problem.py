@@ -34,6 +34,7 @@ from streammc.samplers.metropolis.options import (
     MetropolisOptions,
 )
 from streammc.subsampling.certainty import leave_out
+from streammc.trace.finite import finite_or_none
 
 HELD_BYTES: Final = 2**30
 """Rows that every decision looks at are held in memory up to this size."""
@@ -66,7 +67,7 @@ def metropolis(
     if m is None and plan is not None and not getattr(module, "CHOOSES_SIZE", False):
         m = plan.k
     prepared: Prepared = module.prepare(population, m=m, **sampler.test_options)
-    bound = cv.certificate.get("term_bound")
+    bound = finite_or_none(cv.certificate.term_bound)
     if sampler.test_options.get("bound") == "model" and bound is None:
         prepared = prepared._replace(sweeps=True)
     kind = PROPOSALS.index(sampler.proposal)
@@ -105,7 +106,7 @@ def metropolis(
         every = not sampler.subsampled  # no control variate that has to fit
         spread = DISPERSED if every else 1.0
         modes = cv.other_modes() if every else None
-    check = None if cv.certificate["passes"] else response_check(dataset, model)
+    check = None if cv.certificate.passes else response_check(dataset, model)
     held = _held(dataset, model, cv, prepared, certain, b, order)
     if check is not None:
         check(held.y[held.weight > 0.0])

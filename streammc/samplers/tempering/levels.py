@@ -11,9 +11,13 @@ import numpy as np
 
 from streammc import rng as streams
 from streammc.control_variates.expansion import ControlVariates
+from streammc.control_variates.unexpanded import without_pass
 from streammc.errors import ConfigError
 from streammc.numerics.prior_draws import improper
 from streammc.protocols import Dataset, Model
+from streammc.samplers.common.planning import control_variates
+from streammc.samplers.common.request import RunRequest, Setup
+from streammc.samplers.common.sampler import NAMED
 from streammc.samplers.tempering.options import HMC, TemperedOptions
 from streammc.samplers.tempering.parallel_tempering import (
     ParallelOptions,
@@ -64,6 +68,20 @@ def ended(model: Model, labels: tuple[str, ...], sampler: TemperedOptions) -> Te
         above = flat.any() or sampler.powers_of_prior
         sampler = replace(sampler, beta_min=WARM if above else 0.0)
     return sampler
+
+
+def prepare(sampler: TemperedOptions, request: RunRequest, reason: str) -> Setup:
+    """Return control variates and a ladder: its last level, and as many as a pilot asks for."""
+    dataset, model = request.dataset, request.model
+    ended(model, model.labels(dataset.feature_names), sampler)
+    if sampler.needs_pass(model):
+        cv = control_variates(request)
+    else:
+        cv = without_pass(dataset, model, sampler.start)
+    settled, levels = settle(
+        dataset, model, cv, sampler, seed=request.stream_seed, stop=request.stop
+    )
+    return Setup(settled, cv, None, "; ".join(filter(None, [reason or NAMED, levels])))
 
 
 def settle(
