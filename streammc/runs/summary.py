@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streammc.diagnostics.audit_record import Audit
-from streammc.records import Record
+from streammc.json_record import Record
 
 Statistics = Mapping[str, Mapping[str, float | None]]
 """Label -> mean, sd, mcse_mean, ess_bulk, ess_tail, r_hat and quantiles."""
