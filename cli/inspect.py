@@ -141,7 +141,7 @@ def control_variates_document(cv: Any) -> dict[str, Any]:
     """Return control variates as JSON types: centre, Laplace sd, certificate."""
     from streammc.likelihood.tempered import split_fingerprint
 
-    logarithms = cv.certificate.get("logarithms", ())
+    logarithms = cv.certificate.logarithms
     names = [f"log {label}" if label in logarithms else label for label in cv.labels]
     return {
         "order": cv.order,
@@ -149,7 +149,7 @@ def control_variates_document(cv: Any) -> dict[str, Any]:
         "log_lik": cv.log_lik,
         "theta_star": dict(zip(names, cv.theta_star.tolist(), strict=True)),
         "laplace_sd": dict(zip(names, cv.posterior_sd().tolist(), strict=True)),
-        "certificate": dict(cv.certificate),
+        "certificate": cv.certificate.to_json(),
         "candidates": len(cv.candidates),
         "row_order": cv.row_order,
         "store_fingerprint": split_fingerprint(cv.fingerprint)[0],

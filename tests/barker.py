@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from decisions import decisions
+from acceptance_decisions import decisions
 from scipy.special import expit
 from scipy.stats import t as student
 from term_populations import population

@@ -1,7 +1,6 @@
 """What the pages of the minibatch papers measure with: grid posterior, eq. (40), variation."""
 
 import json
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,20 +9,14 @@ import pytest
 from scipy import stats
 
 ROOT = Path(__file__).resolve().parents[2]
-PAPERS = ROOT / "bench" / "papers"
-OURS = ("measures", "mixture_posterior", "mixture_mixing", "mnist")
 
 
 @pytest.fixture
-def papers(monkeypatch):
-    monkeypatch.syspath_prepend(str(PAPERS))
-    import mixture_mixing
-    import mixture_posterior
-    import mnist
+def papers():
+    from bench.papers import mixture_posterior, mnist
+    from bench.papers.minibatch import mixture_mixing
 
-    yield SimpleNamespace(posterior=mixture_posterior, mixing=mixture_mixing, mnist=mnist)
-    for name in OURS:
-        sys.modules.pop(name, None)
+    return SimpleNamespace(posterior=mixture_posterior, mixing=mixture_mixing, mnist=mnist)
 
 
 def test_the_posterior_of_binned_rows_is_that_of_the_rows(papers):
@@ -132,10 +125,9 @@ def test_copies_of_digits_are_moved_and_stay_what_they_show(papers):
     assert np.array_equal(again.y, found.y)
 
 
-def test_sizes_that_are_too_far_from_the_published_are_named(papers, monkeypatch):
+def test_sizes_that_are_too_far_from_the_published_are_named(papers):
     pytest.importorskip("matplotlib")  # the report draws as well
-    import minibatch_published as published
-    import seita_report as report
+    from bench.papers.minibatch import published, report
 
     near = {name: {"size": 1.2 * pair[0]} for name, pair in published.TABLE_1.items()}
     near["mh-sublhd"]["size"] = 0.6 * published.TABLE_1["mh-sublhd"][0]

@@ -1,7 +1,6 @@
 """What the page of MINT and MINTEE rests on: steps, accuracies, rings, and its results."""
 
 import json
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,29 +9,18 @@ import pytest
 from scipy import special, stats
 
 ROOT = Path(__file__).resolve().parents[2]
-PAPERS = ROOT / "bench" / "papers"
-OURS = (
-    "figures", "markdown", "measures", "methods", "minibatch_figures", "mint", "mint_digits",
-    "mint_digits_text", "mint_figures", "mint_mixture", "mint_report", "mint_runs",
-    "mint_temperatures", "mintee", "mintee_text", "mixture_posterior", "mnist", "page", "report",
-)  # fmt: skip
 
 
 @pytest.fixture
-def papers(monkeypatch):
+def papers():
     pytest.importorskip("matplotlib")
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.syspath_prepend(str(PAPERS))
-    import mint
-    import mint_digits_text
-    import mint_runs
+    from bench.papers.mint import __main__ as mint
+    from bench.papers.mint import digits_text, runs
 
-    yield SimpleNamespace(
-        command=mint, digits=mint.digits, text=mint_digits_text, runs=mint_runs,
-        scaled=mint.temperatures, mixture=mint.mixture, mintee=mint.report.third_part(),
+    return SimpleNamespace(
+        command=mint, digits=mint.digits, text=digits_text, runs=runs,
+        scaled=mint.temperatures, mixture=mint.mixture, mintee=mint.mintee,
     )  # fmt: skip
-    for name in OURS:
-        sys.modules.pop(name, None)
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """What the page of tempering by subsampling rests on: costs, R-hat and ESS, rows, its results."""
 
 import json
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,22 +8,13 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAPERS = ROOT / "bench" / "papers"
-OURS = ("tempering_cost", "tempering_measures", "tempering_problems", "tempering_runs", "measures")
 
 
 @pytest.fixture
-def papers(monkeypatch):
-    monkeypatch.syspath_prepend(str(PAPERS))
-    import tempering_cost
-    import tempering_measures
-    import tempering_problems
+def papers():
+    from bench.papers.tempering import cost, measures, problems
 
-    yield SimpleNamespace(
-        cost=tempering_cost, measures=tempering_measures, problems=tempering_problems
-    )
-    for name in OURS:
-        sys.modules.pop(name, None)
+    return SimpleNamespace(cost=cost, measures=measures, problems=problems)
 
 
 @pytest.mark.parametrize("reading", ["corrected", "ours"])
@@ -104,8 +94,8 @@ def test_starts_are_the_prior_mean_its_half_and_its_double(papers):
     assert double == pytest.approx(2 * first)
 
 
-def test_a_cell_of_the_table_is_measured(papers, monkeypatch):
-    import tempering_runs as runs
+def test_a_cell_of_the_table_is_measured(papers):
+    from bench.papers.tempering import runs
 
     one = papers.problems
     cell = one.Cell(one.GAUSSIAN, one.HMC, 2, 64, "inner")

@@ -64,7 +64,7 @@ def test_the_table_shows_gaps() -> None:
 
 
 def test_the_target_and_the_variance_are_said_in_words() -> None:
-    text = cost_text({"target": "perturbed", "log_lik_variance_mean": 0.0021})
+    text = cost_text({"sampler": "hmc-ecs", "target": "perturbed", "log_lik_variance_mean": 0.0021})
     assert "perturbed: close to the posterior; an audit measures how close" in text
     assert "0.0021: variance of the log-likelihood estimated from the subsample" in text
     assert "exact: the posterior" == cost_text({"target": "exact"}).split(maxsplit=1)[1]

@@ -291,13 +291,14 @@ def test_an_audit_keeps_the_warnings_of_the_data(
     rng = np.random.default_rng(2)
     rare, x = np.arange(3000) % 100 == 0, rng.normal(size=3000)
     y = (rng.random(3000) < 0.4) & ~rare
-    lines = [f"{a:d},{b:d},{c}" for a, b, c in zip(y, rare, x, strict=True)]
-    Path("t.csv").write_text("\n".join(["y,rare,x", *lines]) + "\n")
+    lines = [f"{a:d},{b:d},{c},{2 * c}" for a, b, c in zip(y, rare, x, strict=True)]
+    Path("t.csv").write_text("\n".join(["y,rare,x,twice", *lines]) + "\n")
     assert 0 == streammc("ingest", "t.csv", "s.zarr", "--response", "y", "--quiet").code
     words = ("sample", "s.zarr", "-o", "run", "--model", "logistic", "--sampler", "hmc-ecs")
     counts = ("--draws", "40", "--warmup", "40", "--chains", "1", "--seed", "1", "--no-audit")
     before = streammc(*words, *counts, "--json").json["warnings"]
     assert any("beta[rare]" in line and "running away" in line for line in before), before
+    assert any("beta[twice]" in line and "collinear" in line for line in before), before
     assert 0 == streammc("audit", "run", "--quiet").code
     after = streammc("diagnose", "run", "--json").json
     assert after["audit"] is not None

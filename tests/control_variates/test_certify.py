@@ -5,8 +5,9 @@ import pytest
 from passes import table
 
 import streammc
-from streammc.control_variates import certify, compute
+from streammc.control_variates import compute
 from streammc.control_variates import subset as subset_module
+from streammc.control_variates.mode import search
 from streammc.control_variates.plan.subsample_plan import plan
 from streammc.errors import ConfigError, ModelError
 from streammc.models import gaussian
@@ -182,7 +183,7 @@ def test_order_of_rows_shows_in_the_summaries():
 
 
 def test_passes_are_bounded(rows, small_subset, monkeypatch):
-    monkeypatch.setattr(certify, "LARGEST_DECREMENT", 0.0)
+    monkeypatch.setattr(search, "LARGEST_DECREMENT", 0.0)
     found = compute(rows.store, rows.model, passes=2)
     assert found.certificate["passes"] == 2
     assert found.score_draws.shape == (32, 5)

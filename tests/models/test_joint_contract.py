@@ -19,6 +19,7 @@ from streammc.priors import gamma, normal
 from streammc.protocols import Rows
 from streammc.runs.identity import registered_model
 from streammc.runs.setup import decide
+from streammc.samplers.common.request import RunRequest
 from streammc.samplers.tempering.options import TemperedOptions
 
 MODELS = {
@@ -227,14 +228,14 @@ def test_nothing_pretends_to_be_a_likelihood_of_a_row(model):
 def test_samplers_that_add_up_rows_refuse_it_before_reading_one(name):
     sampler = registry.sampler(name)()
     with pytest.raises(ConfigError, match="sample it with pt, tt, spt or stt") as caught:
-        decide(store(), gaussian_process(), sampler, None)
+        decide(RunRequest(store(), gaussian_process(), sampler, None))
     assert "\n" not in str(caught.value)
 
 
 def test_metropolis_without_a_pass_refuses_it():
     with pytest.raises(ConfigError, match="sample it with pt, tt, spt or stt"):
         sampler = registry.sampler("mh")(control_variate="none")
-        decide(store(), gaussian_process(), sampler, None)
+        decide(RunRequest(store(), gaussian_process(), sampler, None))
 
 
 def test_the_full_pass_refuses_it():

@@ -14,17 +14,14 @@ from scipy import stats
 
 from streammc import registry
 from streammc.errors import ConfigError
-from streammc.models import (
+from streammc.models import negative_binomial, poisson, probit, student_t
+from streammc.models.check import check_model, evaluate
+from streammc.models.glm import (
     bernoulli_probit,
     gaussian_identity,
-    negative_binomial,
     negative_binomial_log,
-    poisson,
-    probit,
-    student_t,
     student_t_identity,
 )
-from streammc.models.check import check_model, evaluate
 from streammc.numerics.jit import LINK_SIGNATURE
 from streammc.protocols import Matrix, Model, Vector
 

@@ -9,6 +9,7 @@ from streammc.errors import ModelError
 from streammc.models import user
 from streammc.runs.job import run_job
 from streammc.samplers import hmc, hmc_ecs
+from streammc.samplers.common.request import RunRequest
 from streammc.stores import from_arrays
 from streammc.trace.datatree import open_run
 
@@ -34,7 +35,7 @@ def broken_above(bound):
 def sample(bound, sampler, path):
     options = {"draws": 200, "warmup": 200, "chains": 2, "seed": 1, "path": path}
     X, y = data()
-    return run_job(from_arrays(X, y), broken_above(bound), sampler, **options)
+    return run_job(RunRequest(from_arrays(X, y), broken_above(bound), sampler, **options))
 
 
 def test_it_is_refused_where_no_point_is_good(tmp_path):

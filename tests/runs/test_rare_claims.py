@@ -16,6 +16,7 @@ from streammc.models import poisson
 from streammc.priors import normal
 from streammc.runs.job import run_job
 from streammc.samplers import hmc_ecs
+from streammc.samplers.common.request import RunRequest
 from streammc.stores.memory import from_arrays
 
 ROWS = 20_000
@@ -60,14 +61,16 @@ def quadrature(X, y, prior_sd=10.0):
 
 def draw(X, y, seed=2, **options):
     report = run_job(
-        from_arrays(X, y),
-        poisson(prior=normal(scale=10.0)),
-        hmc_ecs(**options),
-        draws=4000,
-        warmup=1000,
-        chains=4,
-        seed=seed,
-        audit=True,  # by default the clock decides
+        RunRequest(
+            from_arrays(X, y),
+            poisson(prior=normal(scale=10.0)),
+            hmc_ecs(**options),
+            draws=4000,
+            warmup=1000,
+            chains=4,
+            seed=seed,
+            audit=True,  # by default the clock decides
+        )
     )
     return report.summary
 

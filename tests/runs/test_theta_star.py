@@ -16,6 +16,7 @@ from streammc.priors import normal
 from streammc.runs.job import run_job
 from streammc.runs.watch import check_variance
 from streammc.samplers import hmc, hmc_ecs
+from streammc.samplers.common.request import RunRequest
 from streammc.stores.memory import from_arrays
 
 ROWS = 5000
@@ -77,15 +78,17 @@ def sample(kind, shift, order, passes=1, draws=1000, **options):
     p = problem(kind)
     cv = compute(p.store, p.model, order=order, passes=passes, theta_star=p.mode + shift * p.sd)
     run = run_job(
-        p.store,
-        p.model,
-        hmc_ecs(order=order, **options),
-        control_variates=cv,
-        draws=draws,
-        warmup=600,
-        chains=2,
-        seed=1,
-        audit=True,  # by default the clock decides
+        RunRequest(
+            p.store,
+            p.model,
+            hmc_ecs(order=order, **options),
+            control_variates=cv,
+            draws=draws,
+            warmup=600,
+            chains=2,
+            seed=1,
+            audit=True,  # by default the clock decides
+        )
     )
     return cv, run.summary
 

@@ -21,8 +21,9 @@ What would be wrong is to estimate again where the chain is: that is no Metropol
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 import numpy as np
 
@@ -54,6 +55,10 @@ from streammc.samplers.metropolis.acceptance.interface import (
     Prepared,
 )
 from streammc.samplers.metropolis.options import MetropolisOptions
+
+if TYPE_CHECKING:
+    from streammc.samplers.common.request import Setup
+    from streammc.trace.run_directory import RunDirectory
 
 DEFAULT_ALPHA: Final = 0.5
 DEFAULT_ROWS: Final = 1000
@@ -153,6 +158,7 @@ class Mint(MetropolisOptions):
     name: ClassVar[str] = "mint"
     target: ClassVar[str] = TEMPERED
     decide: ClassVar[Any] = staticmethod(decide)
+    crosses_modes: ClassVar[bool] = True
     paper: ClassVar[str] = "Li, Wong 2017, Mini-batch tempered MCMC"
 
     def __post_init__(self) -> None:
@@ -234,6 +240,27 @@ class Mint(MetropolisOptions):
         settings = np.array([size, float(not self.replace)])
         table = np.zeros((0, 0))
         return Prepared(settings, table, size, self.replace, carries=True, barker=False)
+
+    def facts(self, run: RunDirectory, setup: Setup) -> dict[str, Any]:
+        """Return those of every acceptance test, and under ``mint`` exponents and noise."""
+        from streammc.samplers.metropolis.carried_noise import tempered_facts
+
+        found = tempered_facts(run, self, setup.cv.n_rows, setup.cv.labels)
+        return {**super().facts(run, setup), "mint": found}
+
+    def warnings(self, facts: Mapping[str, Any]) -> list[str]:
+        """Return those of every acceptance test, and of noisy estimates."""
+        from streammc.samplers.metropolis.carried_noise import noise_warnings
+
+        return [*super().warnings(facts), *noise_warnings(facts)]
+
+    def text(self, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """Return temperature, minibatch and marginal of the draws."""
+        from streammc.samplers.metropolis.carried_noise import noise_text
+
+        lines = super().text(facts)
+        error = lines.pop("error per decision")
+        return {**noise_text(facts["mint"]), **lines, "estimates off normal": error}
 
 
 mint = builder(Mint, {"lambda": "exponent"})

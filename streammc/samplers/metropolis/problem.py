@@ -33,6 +33,7 @@ from streammc.samplers.metropolis.options import (
 )
 from streammc.samplers.metropolis.records import Moves
 from streammc.subsampling.certainty import leave_out
+from streammc.trace.finite import finite_or_none
 
 HELD_BYTES: Final = 2**30
 """Rows that every decision looks at are held in memory up to this size."""
@@ -64,8 +65,8 @@ def metropolis(
     if m is None and plan is not None and not sampler.chooses_size:
         m = plan.k
     prepared = sampler.acceptance_test(population, m)
-    bound = cv.certificate.get("term_bound")
-    if prepared.bounded and bound is None:
+    bound = finite_or_none(cv.certificate.term_bound)
+    if sampler.takes_bound and bound is None:
         prepared = prepared._replace(sweeps=True)
     kind = PROPOSALS.index(sampler.proposal)
     gradient = sampler.gradient_size
@@ -102,7 +103,7 @@ def metropolis(
         every = not sampler.subsampled  # no control variate that has to fit
         spread = DISPERSED if every else 1.0
         modes = cv.other_modes() if every else None
-    check = None if cv.certificate["passes"] else response_check(dataset, model)
+    check = None if cv.certificate.passes else response_check(dataset, model)
     held = _held(dataset, model, cv, prepared, certain, b, order)
     if check is not None:
         check(held.y[held.weight > 0.0])

@@ -11,7 +11,11 @@ import numpy as np
 
 from streammc import rng as streams
 from streammc.control_variates.expansion import ControlVariates
+from streammc.control_variates.unexpanded import without_pass
 from streammc.protocols import Dataset, Model
+from streammc.samplers.common.planning import control_variates
+from streammc.samplers.common.request import RunRequest, Setup
+from streammc.samplers.common.sampler import NAMED
 from streammc.samplers.tempering.last_level import ended
 from streammc.samplers.tempering.options import HMC, TemperedOptions
 from streammc.samplers.tempering.parallel_tempering import (
@@ -42,6 +46,20 @@ WORK: Final = 6_000_000
 """Gradients of rows times parameters that a draw may take without being asked to."""
 RESTART_DRAWS: Final = 40
 """Draws for one expected restart, which no work is too much for: 25 in 1,000 draws."""
+
+
+def prepare(sampler: TemperedOptions, request: RunRequest, reason: str) -> Setup:
+    """Return control variates and a ladder: its last level, and as many as a pilot asks for."""
+    dataset, model = request.dataset, request.model
+    ended(model, model.labels(dataset.feature_names), sampler)
+    if sampler.needs_pass(model):
+        cv = control_variates(request)
+    else:
+        cv = without_pass(dataset, model, sampler.start)
+    settled, levels = settle(
+        dataset, model, cv, sampler, seed=request.stream_seed, stop=request.stop
+    )
+    return Setup(settled, cv, None, "; ".join(filter(None, [reason or NAMED, levels])))
 
 
 def settle(

@@ -9,7 +9,7 @@ import pytest
 
 from streammc.control_variates.plan.plan_words import reasons, subsample_text
 
-CV: Any = SimpleNamespace(certificate={"converged": True})
+CV: Any = SimpleNamespace(certificate=SimpleNamespace(converged=True))
 PREDICTED = {"variance": 0.004, "max_jump": 0.49, "needed_without_certainty": 102.0}
 
 

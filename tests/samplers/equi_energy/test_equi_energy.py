@@ -2,14 +2,15 @@
 
 import numpy as np
 import pytest
+from problem_of import problem_of
 
 from streammc import from_arrays, registry
 from streammc.errors import ConfigError
 from streammc.models import gaussian_mean, gaussian_mixture
 from streammc.priors import normal
-from streammc.runs.build import problem
 from streammc.runs.setup import decide
 from streammc.samplers import mintee
+from streammc.samplers.common.request import RunRequest
 from streammc.samplers.equi_energy.ensemble import ABOVE, VALUE
 from streammc.samplers.equi_energy.jumps import (
     jumps_described,
@@ -22,8 +23,8 @@ ENERGIES = ["subset", "full", "shared", "carried"]
 
 
 def chain(data, model, sampler, *, seed=1, index=0, warmup=300, **options):
-    setup = decide(data, model, sampler, None)
-    shared = problem(data, model, setup.cv, setup.plan, sampler, warmup=warmup)
+    setup = decide(RunRequest(data, model, sampler, None))
+    shared = problem_of(data, model, setup.cv, setup.plan, sampler, warmup=warmup)
     kernel = shared.kernel(seed, index, **options)
     assert isinstance(kernel, EquiEnergyKernel)
     kernel.initialise()
@@ -214,11 +215,11 @@ def test_modes_have_their_weights():
 
 def test_rows_that_cannot_be_drawn_one_by_one(monkeypatch):
     data, model = one_mean()
-    cv = decide(data, model, mintee(covariance="identity"), None).cv
+    cv = decide(RunRequest(data, model, mintee(covariance="identity"), None)).cv
     monkeypatch.setattr(type(model), "joint", object(), raising=False)
     sampler = mintee(energy="carried", covariance="identity")
     with pytest.raises(ConfigError, match="no product over rows"):
-        problem(data, model, cv, None, sampler)
+        problem_of(data, model, cv, None, sampler)
 
 
 def test_it_is_registered():

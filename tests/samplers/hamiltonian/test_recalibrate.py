@@ -11,6 +11,7 @@ from streammc.models import logistic
 from streammc.priors import normal
 from streammc.runs.job import run_job
 from streammc.samplers import hmc_ecs, hmc_ecs_signed
+from streammc.samplers.common.request import RunRequest
 from streammc.stores import from_arrays
 from streammc.trace.run_directory import RunDirectory
 
@@ -34,7 +35,7 @@ def small_subset(monkeypatch):
 
 def sample(store, path, sampler, **options):
     settings = {"draws": 300, "warmup": 200, "chains": 4, "seed": 5, "audit": False}
-    return run_job(store, MODEL, sampler, path=path, **{**settings, **options})
+    return run_job(RunRequest(store, MODEL, sampler, path=path, **{**settings, **options}))
 
 
 def digest(path):
@@ -114,8 +115,8 @@ def test_a_resumed_run_does_not_recalibrate_again(store, reference, tmp_path, mo
     stop = StopAfter("warmup", 2)
     report = sample(store, path, hmc_ecs(recalibrate=40), stop=stop, progress=stop.progress)
     assert not report.finished
-    monkeypatch.setattr("streammc.runs.setup.recalibrate", None)
-    monkeypatch.setattr("streammc.runs.setup.compute", None)
+    monkeypatch.setattr("streammc.samplers.hamiltonian.preparation.recalibrate", None)
+    monkeypatch.setattr("streammc.samplers.common.planning.compute", None)
     assert sample(store, path, hmc_ecs(recalibrate=40)).finished
     assert digest(reference[0]) == digest(path)
 

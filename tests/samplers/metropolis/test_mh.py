@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from decisions import decisions
+from acceptance_decisions import decisions
 
 from streammc.samplers import mh
 from streammc.samplers.metropolis.mh import decide

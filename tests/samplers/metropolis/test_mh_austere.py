@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from decisions import decisions
+from acceptance_decisions import decisions
 from scipy.stats import norm, t
 from term_populations import metropolis, population
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from acceptance_decisions import decisions
 from barker import SIZE, Z, curve, terms
-from decisions import decisions
 from numba import njit
 from scipy.special import expit
 

@@ -6,8 +6,8 @@ from itertools import product
 
 import numpy as np
 import pytest
+from acceptance_decisions import decisions
 from barker import SIZE, Z, curve, terms
-from decisions import decisions
 from numba import njit
 from scipy.special import expit, ndtr, ndtri
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from decisions import decisions
+from acceptance_decisions import decisions
 from term_populations import metropolis, population
 
 from streammc.numerics.jit import f8, i8, jit

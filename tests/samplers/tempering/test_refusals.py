@@ -8,6 +8,7 @@ from streammc.models import logistic
 from streammc.priors import flat, normal
 from streammc.runs.job import run_job
 from streammc.samplers import pt, spt, tt
+from streammc.samplers.common.request import RunRequest
 from streammc.stores import from_arrays
 
 
@@ -33,8 +34,8 @@ def test_a_flat_prior_is_no_last_level(tmp_path):
     short = {"draws": 3, "warmup": 3, "chains": 1, "seed": 1, "audit": False}
     sampler = pt(n_levels=3, beta_min=0.0)
     with pytest.raises(ConfigError, match=r"found a flat one on beta\[x0\]; set another prior"):
-        run_job(data, logistic(prior=flat()), sampler, path=tmp_path / "run", **short)
+        run_job(RunRequest(data, logistic(prior=flat()), sampler, path=tmp_path / "run", **short))
     assert [] == list(tmp_path.iterdir())
-    run_job(data, logistic(prior=normal(2.0)), sampler, path=tmp_path / "run", **short)
+    run_job(RunRequest(data, logistic(prior=normal(2.0)), sampler, path=tmp_path / "run", **short))
     warm = pt(n_levels=3, beta_min=0.1)
-    run_job(data, logistic(prior=flat()), warm, path=tmp_path / "warm", **short)
+    run_job(RunRequest(data, logistic(prior=flat()), warm, path=tmp_path / "warm", **short))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-BENCH = Path(__file__).resolve().parents[2] / "bench"
+BENCH = Path(__file__).resolve().parents[3] / "bench"
 CHAINS = 8
 DRAWS = {"pt": 6000, "spt": 16_000, "tt": 16_000, "stt": 16_000}
 """Per chain: the Monte Carlo standard error of the mass is about 0.015, so that 4.5 of them are a
