@@ -52,7 +52,7 @@ SCALING: Final = {0: (2.38, 0.5), LANGEVIN: (1.65, 1.0 / 6.0), SGHMC: (1.0, 0.25
 
 @dataclass(frozen=True)
 class MetropolisProblem:
-    """What all chains share: see ``hamiltonian.Problem``."""
+    """What all chains share: see ``common.chain.SharedProblem``."""
 
     link: Any
     sums: Any
@@ -170,7 +170,7 @@ class MetropolisKernel(Chain):
         }
 
     def get_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Return arrays and JSON; see ``protocols.Kernel``."""
+        """Return arrays and JSON; see ``common.chain``."""
         meta = {
             "iteration": self.iteration,
             "rows_gathered": self.rows_gathered,
@@ -191,7 +191,7 @@ class MetropolisKernel(Chain):
     def advance(
         self, n: int, warmup: bool, stop: Callable[[], bool] | None = None
     ) -> dict[str, NDArray[Any]]:
-        """Run ``n`` iterations; see ``protocols.Kernel``. A sweep can be stopped as well."""
+        """Run ``n`` iterations; see ``common.chain``. A sweep can be stopped as well."""
         self._stop = stop
         return super().advance(n, warmup, stop)
 

@@ -197,7 +197,7 @@ def run(  # type: ignore[no-untyped-def]
     ``ahead`` holds the rows of every iteration, those of gradients first; ``extra`` what was
     asked for last, or more: the following units of the same decision. ``held`` holds all rows,
     or none. ``tempering`` (n,) are temperatures relative to ``final``, ``adapt`` the state of
-    ``samplers.tuning`` where ``target`` is not 0.
+    ``common.tuning`` where ``target`` is not 0.
     """
     where, values = at.where, at.values
     b = base.unit_rows

@@ -20,7 +20,7 @@ from streammc.samplers.tempering.tempered_transitions import TransitionOptions
 
 @dataclass(frozen=True)
 class TemperedProblem:
-    """The rows, the log-likelihood and the options; see ``hamiltonian.Problem``."""
+    """The rows, the log-likelihood and the options; see ``common.chain.SharedProblem``."""
 
     link: Any
     joint: Any
