@@ -21,7 +21,7 @@ PUBLIC = {
     "streammc/control_variates/certify.py": {"compute"},
     "streammc/models/user_model.py": {"user"},
     "streammc/prediction/predict.py": {"predict"},
-    "streammc/runs/job.py": {"sample"},
+    "streammc/runs/interactive.py": {"sample"},
     "stores/ingest/from_dask.py": {"from_dask"},
     "stores/ingest/from_xarray.py": {"from_xarray"},
     "stores/ingest/ingestion.py": {"ingest", "from_table"},
