@@ -201,7 +201,7 @@ class EquiEnergyKernel(Chain):
         }
 
     def get_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Return arrays and JSON; see ``protocols.Kernel``."""
+        """Return arrays and JSON; see ``common.chain``."""
         arrays = {name: array.copy() for name, array in self._state().items()}
         meta = {
             "iteration": self.iteration,
@@ -229,7 +229,7 @@ class EquiEnergyKernel(Chain):
     def advance(
         self, n: int, warmup: bool, stop: Callable[[], bool] | None = None
     ) -> dict[str, NDArray[Any]]:
-        """Run ``n`` iterations; see ``protocols.Kernel``. Where asked, keep every state."""
+        """Run ``n`` iterations; see ``common.chain``. Where asked, keep every state."""
         self._path = []
         begun = self.iteration
         out = super().advance(n, warmup, stop)

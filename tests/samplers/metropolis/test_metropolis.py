@@ -140,7 +140,7 @@ def test_the_joint_distribution_is_left_invariant(kind: str, barker: bool) -> No
 @pytest.mark.parametrize(
     "kind", quick(["random walk", "langevin", "sghmc, three steps"], "langevin")
 )
-def test_a_learnt_shape_leaves_it_invariant(kind: str) -> None:
+def test_learnt_step_shape_leaves_the_joint_distribution_invariant(kind: str) -> None:
     z, _ = case(logistic().link, *PROPOSALS[kind], barker=False, seed=12, learnt=True)
     assert np.abs(z).max() < LIMIT, z
 
