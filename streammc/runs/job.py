@@ -79,7 +79,8 @@ def run_job(request: RunRequest) -> RunReport:
     key = identity(request)
     if existing is not None:
         labels = tuple(request.model.labels(dataset.feature_names))
-        check_identity(completed(existing.identity), key, texts_of_description(request.model, labels))
+        texts = texts_of_description(request.model, labels)
+        check_identity(completed(existing.identity), key, texts)
         follow_store(existing, dataset)
         kept = existing.attributes.get("summary") or {}
         # A run killed after its last draw still has the summary of what it extended.
