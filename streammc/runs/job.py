@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from streammc.control_variates.default_priors import as_recorded, resolved
 from streammc.errors import RefusedError
-from streammc.runs.identity import asked_schedule, check_counts, heated, identity
+from streammc.runs.identity import asked_schedule, check_counts, completed, heated, identity
 from streammc.runs.prior_texts import texts_of_description
 from streammc.runs.setup import contents, decide, follow_store, instead, load
 from streammc.runs.table_scale import recorded
@@ -79,7 +79,8 @@ def run_job(request: RunRequest) -> RunReport:
     key = identity(request)
     if existing is not None:
         labels = tuple(request.model.labels(dataset.feature_names))
-        check_identity(existing.identity, key, texts_of_description(request.model, labels))
+        texts = texts_of_description(request.model, labels)
+        check_identity(completed(existing.identity), key, texts)
         follow_store(existing, dataset)
         kept = existing.attributes.get("summary") or {}
         # A run killed after its last draw still has the summary of what it extended.

@@ -29,7 +29,7 @@ from streammc.numerics.jit import (
 from streammc.numerics.prior import log_prior
 from streammc.protocols import Index
 from streammc.samplers.common.explorers import TRIAL_TYPE, place
-from streammc.samplers.equi_energy.ensemble import (
+from streammc.samplers.equi_energy.chain_state import (
     ABOVE,
     ENSEMBLE_TYPE,
     EVALUATED,

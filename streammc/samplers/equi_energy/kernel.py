@@ -20,8 +20,7 @@ from streammc.protocols import Index, RowSource, Vector
 from streammc.samplers.common import tuning
 from streammc.samplers.common.chain import BATCH_SECONDS, Chain
 from streammc.samplers.common.explorers import allocate_trial
-from streammc.samplers.equi_energy.energies import starts
-from streammc.samplers.equi_energy.ensemble import (
+from streammc.samplers.equi_energy.chain_state import (
     JUMP_ACCEPTANCE,
     JUMPS,
     KINDS,
@@ -34,6 +33,7 @@ from streammc.samplers.equi_energy.ensemble import (
     Scratch,
     allocate_states,
 )
+from streammc.samplers.equi_energy.energies import starts
 from streammc.samplers.equi_energy.jumps import jumps_described
 from streammc.samplers.equi_energy.loop import Batch, run
 from streammc.samplers.equi_energy.moves import refresh
@@ -201,7 +201,7 @@ class EquiEnergyKernel(Chain):
         }
 
     def get_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Return arrays and JSON; see ``protocols.Kernel``."""
+        """Return arrays and JSON; see ``common.chain``."""
         arrays = {name: array.copy() for name, array in self._state().items()}
         meta = {
             "iteration": self.iteration,
@@ -229,7 +229,7 @@ class EquiEnergyKernel(Chain):
     def advance(
         self, n: int, warmup: bool, stop: Callable[[], bool] | None = None
     ) -> dict[str, NDArray[Any]]:
-        """Run ``n`` iterations; see ``protocols.Kernel``. Where asked, keep every state."""
+        """Run ``n`` iterations; see ``common.chain``. Where asked, keep every state."""
         self._path = []
         begun = self.iteration
         out = super().advance(n, warmup, stop)

@@ -35,7 +35,7 @@ from streammc.samplers.metropolis.options import (
     TEST_ROWS,
     WAS_FORCED,
 )
-from streammc.samplers.metropolis.records import (
+from streammc.samplers.metropolis.workspace import (
     BATCHED,
     EVALUATED,
     HEAT,

@@ -30,7 +30,7 @@ from streammc.samplers.metropolis.acceptance.interface import Prepared
 from streammc.samplers.metropolis.loop import DONE, NEED_SWEEP, run
 from streammc.samplers.metropolis.options import METROPOLIS_STATISTICS
 from streammc.samplers.metropolis.proposal import look_at_start
-from streammc.samplers.metropolis.records import (
+from streammc.samplers.metropolis.workspace import (
     ITERATION,
     LEFT,
     PRIOR,
@@ -171,7 +171,7 @@ class MetropolisKernel(Chain):
         }
 
     def get_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Return arrays and JSON; see ``protocols.Kernel``."""
+        """Return arrays and JSON; see ``common.chain``."""
         meta = {
             "iteration": self.iteration,
             "rows_gathered": self.rows_gathered,
@@ -192,7 +192,7 @@ class MetropolisKernel(Chain):
     def advance(
         self, n: int, warmup: bool, stop: Callable[[], bool] | None = None
     ) -> dict[str, NDArray[Any]]:
-        """Run ``n`` iterations; see ``protocols.Kernel``. A sweep can be stopped as well."""
+        """Run ``n`` iterations; see ``common.chain``. A sweep can be stopped as well."""
         self._stop = stop
         return super().advance(n, warmup, stop)
 

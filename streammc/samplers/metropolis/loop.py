@@ -24,7 +24,7 @@ from streammc.samplers.metropolis.acceptance.interface import (
 )
 from streammc.samplers.metropolis.decision import add, begin, end, sweep
 from streammc.samplers.metropolis.proposal import propose, units_ahead
-from streammc.samplers.metropolis.records import (
+from streammc.samplers.metropolis.workspace import (
     BATCH_TYPE,
     BATCHED,
     EVALUATED,

@@ -31,7 +31,7 @@ from streammc.samplers.metropolis.options import (
     PROPOSALS,
     MetropolisOptions,
 )
-from streammc.samplers.metropolis.records import Moves
+from streammc.samplers.metropolis.workspace import Moves
 from streammc.subsampling.certainty import leave_out
 from streammc.trace.finite import finite_or_none
 

@@ -256,7 +256,7 @@ class TemperedKernel(Chain):
         }
 
     def get_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Return arrays and JSON; see ``protocols.Kernel``."""
+        """Return arrays and JSON; see ``common.chain``."""
         meta: dict[str, Any] = {
             "iteration": self.iteration,
             "tuned": self._tuned,

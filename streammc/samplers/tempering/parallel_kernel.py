@@ -219,7 +219,7 @@ class ParallelKernel(TemperedKernel):
         return {**arrays, **places, **order, "tallies": self._tallies}
 
     def get_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Return arrays and JSON; see ``protocols.Kernel``."""
+        """Return arrays and JSON; see ``common.chain``."""
         arrays, meta = super().get_state()
         return arrays, {**meta, "drawing": self._drawing}
 

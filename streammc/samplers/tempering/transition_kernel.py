@@ -126,7 +126,7 @@ class TransitionKernel(TemperedKernel):
         return {**kept, "tally": self.tally}
 
     def get_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Return arrays and JSON; see ``protocols.Kernel``."""
+        """Return arrays and JSON; see ``common.chain``."""
         arrays, meta = super().get_state()
         return arrays, {**meta, "drawing": self._drawing}
 

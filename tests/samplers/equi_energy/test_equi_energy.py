@@ -11,7 +11,7 @@ from streammc.priors import normal
 from streammc.runs.setup import decide
 from streammc.samplers import mintee
 from streammc.samplers.common.request import RunRequest
-from streammc.samplers.equi_energy.ensemble import ABOVE, VALUE
+from streammc.samplers.equi_energy.chain_state import ABOVE, VALUE
 from streammc.samplers.equi_energy.jumps import (
     jumps_described,
 )
@@ -82,7 +82,7 @@ def test_the_ladder_is_that_of_the_paper():
         ({"keep_rings": 1}, "keep_rings must name a folder"),
     ],
 )
-def test_options_that_cannot_be(options, named):
+def test_invalid_options_of_mintee_are_refused(options, named):
     with pytest.raises(ConfigError, match=named):
         mintee(**options)
 
@@ -94,7 +94,7 @@ def test_energies_of_all_rows_where_those_of_subsets_differ_too_much():
     assert "subset" == mintee(energy="subset").settled(50).energy
 
 
-def test_more_levels_than_rows():
+def test_ladder_of_more_levels_than_rows_is_refused():
     data, model = one_mean()
     with pytest.raises(ConfigError, match="9 levels from 20 rows on need 211, found 60"):
         chain(data, model, mintee(n_levels=8 + 1, subset_size=20, covariance="identity"))
@@ -128,7 +128,7 @@ def test_batches_and_checkpoints_change_nothing(energy, explorer):
 
 
 @pytest.mark.parametrize("energy", ["subset", "full"])
-def test_what_is_carried_is_what_would_be_computed(energy):
+def test_carried_energies_equal_recomputed_energies(energy):
     data, model = one_mean()
     kernel = chain(
         data, model, mintee(energy=energy, subset_size=20, jump_probability=0.5), warmup=200
@@ -213,7 +213,7 @@ def test_modes_have_their_weights():
     assert abs(np.mean(shares) - 0.5) > Z * error
 
 
-def test_rows_that_cannot_be_drawn_one_by_one(monkeypatch):
+def test_model_without_row_likelihoods_is_refused(monkeypatch):
     data, model = one_mean()
     cv = decide(RunRequest(data, model, mintee(covariance="identity"), None)).cv
     monkeypatch.setattr(type(model), "joint", object(), raising=False)
@@ -222,11 +222,11 @@ def test_rows_that_cannot_be_drawn_one_by_one(monkeypatch):
         problem_of(data, model, cv, None, sampler)
 
 
-def test_it_is_registered():
+def test_mintee_is_registered():
     assert "mintee" == registry.sampler("mintee")().name
 
 
-def test_levels_that_stand_still_or_are_cut_off_are_named():
+def test_levels_that_do_not_move_or_are_truncated_are_warnings():
     good = {
         "temperature": np.array([1.0, 2.0, 4.0]),
         "rows": np.array([40, 20, 10]),

@@ -25,7 +25,7 @@ from streammc.samplers.metropolis.loop import run
 from streammc.samplers.metropolis.mh import decide
 from streammc.samplers.metropolis.options import METROPOLIS_STATISTICS
 from streammc.samplers.metropolis.proposal import look_at_start
-from streammc.samplers.metropolis.records import (
+from streammc.samplers.metropolis.workspace import (
     ITERATION,
     PRIOR,
     STEP,
@@ -141,7 +141,7 @@ def test_the_joint_distribution_is_left_invariant(kind: str, barker: bool) -> No
 @pytest.mark.parametrize(
     "kind", quick(["random walk", "langevin", "sghmc, three steps"], "langevin")
 )
-def test_a_learnt_shape_leaves_it_invariant(kind: str) -> None:
+def test_learnt_step_shape_leaves_the_joint_distribution_invariant(kind: str) -> None:
     z, _ = case(logistic().link, *PROPOSALS[kind], barker=False, seed=12, learnt=True)
     assert np.abs(z).max() < LIMIT, z
 

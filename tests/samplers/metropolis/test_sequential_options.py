@@ -35,7 +35,7 @@ def test_options_out_of_range_are_refused(build, options, found) -> None:
     assert found in str(refused.value)
 
 
-def test_a_sequential_test_is_prepared_by_its_options() -> None:
+def test_tests_are_prepared_with_the_options_of_the_sampler() -> None:
     prepared = mh_austere(max_error=0.05).acceptance_test(5000, None)
     assert prepared.first in range(50, 501, 50)
     assert (False, False, False) == (prepared.replace, prepared.sweeps, prepared.barker)

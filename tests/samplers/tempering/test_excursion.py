@@ -206,7 +206,7 @@ ORDERS = {"nested": [4, 5, 2], "independent": [2, 1, 5, 4]}
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_complete_move_leaves_level_0_invariant(name):
+def test_tempered_transition_leaves_level_0_invariant(name):
     case = Case(**CASES[name])
     if case.ladder.own:
         case.take(ORDERS[CASES[name]["subsets"]])
@@ -245,13 +245,13 @@ def test_an_accepted_move_is_to_the_descending_state():
 @pytest.mark.parametrize(
     ("variant", "least"), [("printed", 1e-2), ("mixed", 3e-3), ("added", 1e-2)]
 )
-def test_misprints_do_not(variant, least):
+def test_misprinted_acceptance_rules_do_not_leave_level_0_invariant(variant, least):
     log_h = Case("link").log_h()
     assert off(log_h, by_matrices(log_h)) < 1e-12
     assert off(log_h, by_matrices(log_h, variant)) > least
 
 
-def test_the_ascending_state_never_moves():
+def test_returning_the_ascending_state_never_moves():
     log_h = Case("link").log_h()
     np.testing.assert_allclose(by_matrices(log_h, "ascending"), np.eye(STATES), atol=1e-15)
 

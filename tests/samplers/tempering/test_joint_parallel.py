@@ -185,7 +185,7 @@ def test_the_joint_distribution_is_left_invariant(kind):
 
 
 @pytest.mark.parametrize("kind", ["pt", "spt"])
-def test_swaps_alone_leave_it_invariant(kind):
+def test_swaps_alone_leave_the_joint_distribution_invariant(kind):
     z = z_scores(KINDS[kind], 32, explore=stay)
     assert np.abs(z).max() < LIMIT, z
 
