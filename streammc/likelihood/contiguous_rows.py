@@ -1,4 +1,4 @@
-"""Rows in memory, as the levels of a ladder see them: contiguous, with nothing expanded."""
+"""Rows in memory for the levels of a ladder: contiguous, not expanded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SLICE = 8192
 
 
 class Held(NamedTuple):
-    """``N`` rows; a level looks at some that lie together."""
+    """``N`` rows; a level evaluates a contiguous part of them."""
 
     design: Matrix
     """(q, N) transposed design."""

@@ -35,7 +35,7 @@ from streammc.samplers.common.ladder import (
 )
 
 N_UNIFORMS: Final = 2
-"""Of a transition, after its d normals: acceptance, jitter."""
+"""Uniforms of a transition, after its d normals: acceptance, jitter."""
 DIVERGED: Final = 1000.0
 """A trajectory has diverged where its energy has risen by more (Betancourt 2017)."""
 
@@ -85,7 +85,7 @@ def place(base, z, theta):  # type: ignore[no-untyped-def]
     borrow=True,
 )  # fmt: skip
 def refresh(link, joint, base, held, ladder, m, replicas, r, order, scratch):  # type: ignore[no-untyped-def]
-    """Compute what is known of replica ``r`` at level ``m``, where it is stale."""
+    """Compute densities and gradients of replica ``r`` at level ``m``, where they are stale."""
     scalars = replicas.scalars
     if scalars[r, STALE] == 0.0 or (order == 0 and scalars[r, STALE] == GRADIENT_STALE):
         return

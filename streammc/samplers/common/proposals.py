@@ -92,7 +92,7 @@ def langevin_ratio(xi, eps, forth, back):  # type: ignore[no-untyped-def]
 
 @inline
 def kick(v, gradient, eps, friction, rng):  # type: ignore[no-untyped-def]
-    """Kick ``v`` (d,) in place; return what the kick adds to the log ratio."""
+    """Kick ``v`` (d,) in place; return its contribution to the log ratio."""
     spread = eps * math.sqrt(friction * (2.0 - friction))
     total = 0.0
     for j in range(v.shape[0]):

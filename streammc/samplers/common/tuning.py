@@ -1,4 +1,4 @@
-"""What warm-up tunes: the step size, and the frequency of the reference oscillator.
+"""Tuning in warm-up: the step size, and the frequency of the reference oscillator.
 
 The step size by dual averaging (Hoffman and Gelman 2014, section 3.2). The frequency
 ``w`` of :mod:`streammc.samplers.hamiltonian.integrator` from the mean square of the whitened

@@ -72,7 +72,7 @@ class EquiEnergyProblem:
     reference: Vector
     """(d,) in theta."""
     log_likelihood: Callable[[Held, int, Vector], float]
-    """Of the first rows of a table, at theta."""
+    """``log_likelihood(table, n, theta)``: of the first ``n`` rows of a table."""
     warmup: int
     """Iterations of warm-up, in which the levels start one after the other."""
     design: None = None
@@ -273,7 +273,7 @@ class EquiEnergyKernel(Chain):
         self.iteration += n
 
     def tallies(self) -> dict[str, NDArray[Any]]:
-        """Return what was counted since warm-up, with the ladder; see ``Chain.tallies``."""
+        """Return the ladder, and the counts since warm-up; see ``Chain.tallies``."""
         levels, moves = self.levels, self._counts.moves
         return {
             "beta": 1.0 / levels.temperature,
@@ -293,5 +293,5 @@ class EquiEnergyKernel(Chain):
 
     @staticmethod
     def described(tallies: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, Any]:
-        """Return what the tallies of all chains say; see ``Chain.described``."""
+        """Return the summary of all chains' tallies; see ``Chain.described``."""
         return jumps_described(tallies)

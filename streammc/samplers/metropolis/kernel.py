@@ -94,7 +94,7 @@ class MetropolisProblem:
 
 
 class MetropolisKernel(Chain):
-    """State of one chain: position, momentum, and what its test carries along."""
+    """State of one chain: position, momentum, and the memory of its acceptance test."""
 
     statistics = METROPOLIS_STATISTICS
 

@@ -86,7 +86,7 @@ def _request(moves, decision):  # type: ignore[no-untyped-def]
 
 @inline
 def _ask(decide, shared, space, batch):  # type: ignore[no-untyped-def]
-    """Ask the test for its verdict, and do what it says."""
+    """Ask the test for its verdict; draw terms, sweep, or end the iteration."""
     moves, decision = shared.moves, space.decision
     where, facts = decision.where, decision.facts
     verdict = REJECT

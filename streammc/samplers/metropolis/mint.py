@@ -89,7 +89,7 @@ def distance_from_normal(facts, terms, variance, part):  # type: ignore[no-untyp
 
 @inline
 def stay(carried, reply):  # type: ignore[no-untyped-def]
-    """Write what is known of the estimate at the position."""
+    """Write variance and error of the estimate at the position."""
     reply[FORCED] = 0.0
     reply[VARIANCE] = carried[_VARIANCE]
     reply[ERROR] = carried[_ERROR]

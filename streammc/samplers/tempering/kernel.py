@@ -228,7 +228,7 @@ class TemperedKernel(Chain):
         )  # fmt: skip
 
     def settle(self) -> None:
-        """Fix the step sizes at what warm-up found."""
+        """Fix the step sizes at the averages of warm-up."""
         if not self._tuned:
             self.ladder.step[:] = np.exp(self._tuning[:, tuning.LOG_AVERAGE])
             self._tuned = True
