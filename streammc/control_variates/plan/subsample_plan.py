@@ -1,4 +1,4 @@
-"""Which rows are certain, and how many units are sampled from the rest.
+"""Plan of a subsample: the certainty rows, and the number of units sampled from the rest.
 
 With V the variance of the log-likelihood estimate and gamma the skewness of D, the
 plan is the cheapest (fewest rows an iteration) such that, at draws from the Laplace
@@ -9,8 +9,8 @@ approximation,
 - the log of the perturbation, V^2 / (4k) - gamma V^1.5 / (3 sqrt k), varies by less
   than 0.02 over the draws (Dang et al. 2019, eq. 12, to third order in D).
 
-Where the perturbed density itself is sampled it also has to be the posterior out to its
-tails (:mod:`tails`), and is cut there (:mod:`edge`).
+Where the perturbed density is sampled, it must also match the posterior out to its tails
+(:mod:`tails`), and is cut there (:mod:`edge`).
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class Plan:
     Attributes
     ----------
     certainty_rows
-        (c,) sorted rows that are always evaluated.
-    unit_rows, n_units, k, n_blocks
-        b, U, units in the subsample, G.
+        (c,) sorted indices of the rows that are always evaluated.
+        unit_rows, n_units, k, n_blocks
+            Rows of a unit b, units of the data U, units of the subsample k, blocks G.
     reasons
         One sentence for each choice.
     predicted
@@ -64,8 +64,8 @@ class Plan:
         Why subsampling is refused, and what to do; ``None`` if it is not.
     relative
         (U,) probabilities of the units over the uniform one; ``None``: all the same.
-    score_seconds
-        Of the pass that found them.
+        score_seconds
+            Time of the pass that scored the units.
     """
 
     certainty_rows: Index
@@ -83,11 +83,11 @@ class Plan:
     relative: NDArray[np.float32] | None = None
     score_seconds: float = 0.0
     edge: Edge | None = None
-    """Where the perturbed density is cut; ``None``: nowhere."""
+    """Region outside which the perturbed density is 0; ``None``: not cut."""
 
     @property
     def passes(self) -> int:
-        """Full passes that the plan itself took."""
+        """Number of full passes made by the plan itself."""
         return 0 if self.relative is None else 1
 
     @property
@@ -96,7 +96,7 @@ class Plan:
         return self.k * self.unit_rows
 
     def describe(self) -> dict[str, Any]:
-        """Return everything but the arrays as JSON; not finite becomes null."""
+        """Return JSON of everything but the arrays; a number that is not finite becomes null."""
         return {
             "unit_rows": self.unit_rows,
             "n_units": self.n_units,
@@ -116,7 +116,7 @@ class Plan:
         }
 
     def arrays(self) -> dict[str, Any]:
-        """Return the arrays by name, as the group ``constant_data`` takes them."""
+        """Return the arrays by name, for the group ``constant_data``."""
         arrays: dict[str, Any] = {CERTAINTY_ROWS: self.certainty_rows}
         if self.relative is not None:
             arrays[RELATIVE] = (("unit",), self.relative)
@@ -169,12 +169,12 @@ def plan(
     progress: Callable[[int, int], None] | None = None,
     phases: Phases | None = None,
 ) -> Plan:
-    """Choose the certainty rows, k and G.
+    """Return the plan: certainty rows, number of units k and number of blocks G.
 
     Parameters
     ----------
     subsample_size
-        m rows, as given; ``None``: the fewest that keep the bounds above.
+        m rows as given; ``None``: the fewest that meet the limits of this module.
     unit_rows
         b; ``None``: 1.
     n_blocks
@@ -184,18 +184,18 @@ def plan(
     factor_units
         Units of a factor of the block-Poisson product; 0 plans the difference estimator.
     probabilities
-        Of units: ``uniform``, or ``scores``, which makes one more full pass.
+        Probabilities of units: ``uniform``, or ``scores``, which makes one more full pass.
     variance_target
-        Bound on V; ``None``: 0.1, or what :mod:`signs` says of a product.
+        Limit of V; ``None``: 0.1, or :func:`signs.variance_target` for a product.
     perturbed
-        Whether the perturbed density is what is sampled: it has to be the posterior out to
-        its tails, from more units if need be, and is cut there.
+        Whether the perturbed density is sampled: it must match the posterior out to its
+        tails, with more units if need be, and is cut there.
     memory_limit
-        Bytes that the certainty rows may take.
-    scheduler, progress
-        Of that pass; see ``Dataset.reduce``.
-    phases
-        Told of the points at which the tails are looked at; see ``certify.compute``.
+        Largest size of the certainty rows in bytes.
+        scheduler, progress
+            Options of the pass for ``scores``; see ``Dataset.reduce``.
+        phases
+            Called as the tails are evaluated; see ``certify.compute``.
 
     Raises
     ------
@@ -283,7 +283,7 @@ def plan(
 
 
 def _signed(choice: Choice, b: int, k: int, factor_units: int) -> dict[str, Any]:
-    """Return what a block-Poisson product of ``k`` expected units would do."""
+    """Return the forecast of a block-Poisson product of ``k`` expected units as JSON."""
     middle = float(np.median(choice.moments[0].total[0]))
     found = signs.forecast(choice.rest, b, k, factor_units, middle)
     return {
@@ -295,7 +295,7 @@ def _signed(choice: Choice, b: int, k: int, factor_units: int) -> dict[str, Any]
 
 
 def _plain(value: Any) -> Any:
-    """Return ``value`` as JSON can hold it."""
+    """Return ``value`` as JSON: numbers that are not finite become null."""
     if isinstance(value, list):
         return [_plain(item) for item in value]
     return value if math.isfinite(value) else None
