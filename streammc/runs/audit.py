@@ -1,4 +1,4 @@
-"""The audit: exact importance weights from what was sampled to the posterior.
+"""The audit: exact importance weights from the sampled target to the posterior.
 
 A run of ``hmc-ecs`` leaves ``exp(l^ - s^2/2) p(theta) p(u)`` invariant, so
 
@@ -33,12 +33,12 @@ _EVALUATIONS = 4e10
 _CALL_EVALUATIONS = 2**25
 _PIECE_ENTRIES = 2**21
 _LOG_WEIGHT_ERROR = 1e-5
-"""What interpolation over draws may change of a log weight."""
+"""Largest error of a log weight from interpolation over draws."""
 _TIMED_SECONDS = 0.02
 
 
 def audit_draws(n_rows: int) -> int:
-    """Return the draws to look at: 400 up to 1e8 rows, where a pass takes minutes, then fewer."""
+    """Return the number of draws to audit: 400 up to 1e8 rows, a pass of minutes, then fewer."""
     return max(FEWEST_DRAWS, min(AUDIT_DRAWS, int(_EVALUATIONS / max(n_rows, 1))))
 
 
@@ -52,10 +52,10 @@ class RemainderTask:
     """(S, d) draws minus theta_star."""
     order: int
     tolerance: float = -1.0
-    """Of the interpolation over draws, per row; negative: every draw is evaluated."""
+    """Tolerance of the interpolation over draws, per row; negative: every draw is evaluated."""
 
     def map(self, block: RowBlock) -> Matrix:
-        """Return (2, S): sums and their compensations."""
+        """Return (2, S): sums over the rows of a block, and their compensations."""
         model = self.model
         n, p, q = model.n_linear, model.n_linear + model.n_scalar, block.X.shape[1]
         draws = len(self.deltas)
@@ -96,12 +96,12 @@ class RemainderTask:
         return sums
 
     def combine(self, left: Matrix, right: Matrix) -> Matrix:
-        """Merge two neighbours."""
+        """Return the compensated sums of two neighbouring blocks."""
         return merge_compensated(left, right)
 
 
 def thin(chains: int, draws: int, wanted: int) -> NDArray[np.int64]:
-    """Return the draws, evenly spaced, that the audit looks at in every chain."""
+    """Return the indices of the evenly spaced draws that are audited in every chain."""
     per_chain = min(draws, max(1, -(-wanted // chains)))
     return np.unique(np.linspace(0, draws - 1, per_chain).round().astype(np.int64))
 
@@ -122,11 +122,11 @@ def log_weights(
     Parameters
     ----------
     dataset, model, cv
-        What was sampled.
-    theta
-        (..., d) draws.
-    log_lik_remainder, log_lik_variance
-        (...) as recorded with them.
+        Data, model and control variates of the run.
+        theta
+            (..., d) draws.
+        log_lik_remainder, log_lik_variance
+            (...) statistics recorded with the draws.
     """
     d = theta.shape[-1]
     deltas = np.ascontiguousarray(theta.reshape(-1, d) - cv.theta_star)
@@ -144,19 +144,19 @@ def audit_seconds(
     theta: NDArray[np.float64],
     scheduler: Any = None,
 ) -> float:
-    """Return the seconds that :func:`log_weights` will take: some rows are timed.
+    """Return the predicted seconds of :func:`log_weights`, from timing it on some rows.
 
-    The time is that of the processor, so that other work on the machine does not enter: a
-    thread that is interrupted for an instant would seem a hundred times slower. Reading is
-    not counted.
+    Processor time is measured, so that other work on the machine does not matter: with wall
+    time, a short interruption of the thread would make it seem a hundred times slower.
+    Reading is not counted.
 
     Parameters
     ----------
     dataset, model, cv
-        What was sampled.
-    theta
-        (..., d) draws.
-    scheduler
+        Data, model and control variates of the run.
+        theta
+            (..., d) draws.
+        scheduler
         As for ``Dataset.reduce``; a cluster counts as the threads of this machine.
     """
     d = theta.shape[-1]

@@ -9,19 +9,19 @@ from streammc.diagnostics.audit_record import Audit, Correction
 CORRECTION_WARNING = 0.1
 CORRECTION_Z = 4.5
 RATIO_LOW, RATIO_HIGH = 0.9, 1.1
-"""Of a standard deviation by the audit over that of the draws; beyond them by 3 errors warns."""
+"""Range of the sd by the audit over the sd of the draws; 3 errors off 1 and outside warns."""
 RATIO_Z = 3.0
 PARETO_K = 0.7
 EVEN_SHARE = 0.9
-"""Effective share of the audit's draws from which on the tail of its weights moves nothing."""
+"""Share of effective draws from which on a heavy tail of the weights is harmless."""
 LARGEST_WEIGHT = 5.0
-"""Unless one weight is more than this many times the mean."""
+"""Largest weight, in units of the mean, with which a heavy tail is harmless."""
 NOT_AUDITED = "not audited"
 """Beginning of the warning that a run is not audited; an audit removes it."""
 
 
 def audit_warnings(audit: Audit | None) -> list[str]:
-    """Return what a reader should know of the audit, one line each."""
+    """Return the warnings about the audit: corrections, changed sd, heavy-tailed weights."""
     lines: list[str] = []
     if audit is None:
         return lines
@@ -48,7 +48,7 @@ def audit_warnings(audit: Audit | None) -> list[str]:
 
 
 def _spread_warnings(parameters: Mapping[str, Correction]) -> list[str]:
-    """Return a line where the audit changes a standard deviation, and not by chance."""
+    """Return a warning if the audit changes a standard deviation significantly."""
     changed = {}
     for label, entry in parameters.items():
         ratio, error = entry.sd_ratio, entry.sd_ratio_mcse
@@ -68,9 +68,10 @@ def _spread_warnings(parameters: Mapping[str, Correction]) -> list[str]:
 
 
 def _uneven(audit: Audit) -> bool:
-    """Return whether the weights differ enough for their tail to move an average.
+    """Return whether the weights differ enough for their tail to affect an average.
 
-    A Pareto shape is that of the largest weights among themselves, however close to 1 all are.
+    The Pareto shape describes the largest weights relative to each other, even if all weights
+    are close to 1.
     """
     if audit.ess < EVEN_SHARE * audit.draws:
         return True
@@ -78,7 +79,7 @@ def _uneven(audit: Audit) -> bool:
 
 
 def audited_again(lines: Sequence[str], before: Audit | None, after: Audit) -> list[str]:
-    """Return the warnings of a run after an audit: those of an audit ``before`` replaced."""
+    """Return the warnings of a run, with those of the audit ``before`` replaced by ``after``."""
     gone = audit_warnings(before)
     kept = [line for line in lines if line not in gone and not line.startswith(NOT_AUDITED)]
     return [*kept, *audit_warnings(after)]

@@ -1,4 +1,4 @@
-"""When a run is refused while it runs: its estimates are too noisy, or their signs cancel."""
+"""Checks of a run while it runs: too noisy estimates and cancelling signs are refused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from streammc.trace.run_directory import RunDirectory
 
 
 def check_sign(run: RunDirectory, sampler: Sampler, phase: str) -> None:
-    """Refuse a run whose signs cancel, judged by the second half of ``phase``."""
+    """Raise RefusedError if signs cancel in the second half of ``phase``."""
     if sampler.least_sign is None:
         return
     group = "warmup_sample_stats" if phase == "warmup" else "sample_stats"
@@ -25,7 +25,7 @@ def check_sign(run: RunDirectory, sampler: Sampler, phase: str) -> None:
 
 
 def variance_so_far(run: RunDirectory, sampler: Sampler) -> tuple[float, int]:
-    """Return sum and count over the committed draws; what was refused is refused again."""
+    """Return sum and count of the variances of committed draws; repeat the past checks."""
     if run.phase == "warmup":
         return 0.0, 0
     if run.committed_draws:
@@ -45,7 +45,7 @@ def variance_so_far(run: RunDirectory, sampler: Sampler) -> tuple[float, int]:
 
 
 def check_variance(mean: float, sampler: Sampler) -> None:
-    """Refuse to go on where the draws would be biased without a sign of it."""
+    """Raise RefusedError if the mean variance is so high that draws would be biased."""
     limit = sampler.variance_limit
     if limit < math.inf and not mean <= limit:
         raise RefusedError(
