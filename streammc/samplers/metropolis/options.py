@@ -42,8 +42,11 @@ METROPOLIS_STATISTICS: Final = (
     "forced",
     "temperature",
 )
-"""What is recorded: also the rows that the decision rests on, the error that the test
+"""Statistics of a draw: also the rows that the decision rests on, the error that the test
 estimates of it, whether it was forced, and the temperature."""
+TEST_ROWS, DECISION_ERROR, WAS_FORCED, TEMPERATURE = range(
+    len(STATISTICS), len(METROPOLIS_STATISTICS)
+)
 
 
 @dataclass(frozen=True, kw_only=True)

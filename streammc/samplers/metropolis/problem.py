@@ -24,7 +24,6 @@ from streammc.samplers.common.option_checks import (
     RANDOM_WALK,
 )
 from streammc.samplers.metropolis.acceptance.interface import Prepared
-from streammc.samplers.metropolis.decision import Moves
 from streammc.samplers.metropolis.kernel import SCALING, MetropolisProblem
 from streammc.samplers.metropolis.options import (
     DIAGONAL,
@@ -33,6 +32,7 @@ from streammc.samplers.metropolis.options import (
     PROPOSALS,
     MetropolisOptions,
 )
+from streammc.samplers.metropolis.records import Moves
 from streammc.subsampling.certainty import leave_out
 from streammc.trace.finite import finite_or_none
 

@@ -56,5 +56,5 @@ def test_wrong_values_are_refused(build, options, message) -> None:
         build(**options)
 
 
-def test_the_error_need_not_be_bounded() -> None:
+def test_delta_none_leaves_the_error_unbounded() -> None:
     assert mh_minibatch(delta=None).test_options["delta"] is None

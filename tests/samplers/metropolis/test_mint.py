@@ -133,7 +133,7 @@ def test_the_variance_is_one_over_n_lambda_less_the_noise(alpha, finite):
 
 
 @pytest.mark.slow
-def test_estimating_again_where_the_chain_is_widens_it():
+def test_re_estimating_the_current_position_widens_the_marginal():
     x = np.random.default_rng(3).normal(size=20_000)
     data, model = means(x)
     m = 400
@@ -158,7 +158,7 @@ def test_estimating_again_where_the_chain_is_widens_it():
     assert again.var() * cold > 1.2
 
 
-def test_with_an_expansion_that_is_exact_it_is_the_tempered_posterior(tmp_path):
+def test_mint_with_an_exact_expansion_draws_the_tempered_posterior(tmp_path):
     x = np.random.default_rng(4).normal(size=3000)
     data, model = means(x)
     sampler = mint(control_variate=2, subsample_size=100, alpha=0.95)
@@ -223,7 +223,7 @@ def test_noise_that_is_too_large_and_chains_that_stay_are_told():
     assert any(line.startswith("4 of 4 chains of mint never moved") for line in lines)
 
 
-def test_exponents_and_options():
+def test_mint_exponents_follow_tau_alpha_and_lambda():
     assert 0.25 == pytest.approx(mint(tau=0.5, alpha=0.5).exponents(10_000)[1])
     assert (100, 10) == (mint(tau=0.5).rows_of(10_000), mint().rows_of(100))
     assert 1000 == mint().rows_of(10**9)

@@ -36,7 +36,7 @@ def test_options_out_of_range_are_refused(build, options, found) -> None:
     assert found in str(refused.value)
 
 
-def test_what_a_test_is_prepared_with_is_what_the_sampler_says() -> None:
+def test_tests_are_prepared_with_the_options_of_the_sampler() -> None:
     prepared = austere.prepare(5000, m=None, **mh_austere(max_error=0.05).test_options)
     assert prepared.first in range(50, 501, 50)
     assert (False, False) == (prepared.replace, prepared.sweeps)

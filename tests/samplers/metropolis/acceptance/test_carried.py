@@ -58,7 +58,7 @@ def test_the_first_estimate_is_kept_whatever_it_is():
 
 
 @pytest.mark.parametrize("known", [-3.0, 0.4])
-def test_accepts_up_to_the_exponential(known):
+def test_acceptance_probability_is_the_exponential_of_the_difference(known):
     for mean in (-2.0, 0.3):
         chance = min(1.0, np.exp(known + mean))
         chain = Chain(m=2)
@@ -68,7 +68,7 @@ def test_accepts_up_to_the_exponential(known):
             assert REJECT == chain.decide([mean - 1, mean + 1], known=known, u=chance * 1.001)[0]
 
 
-def test_what_is_said_is_of_the_position():
+def test_reported_variance_and_error_belong_to_the_kept_position():
     rows = np.array([1.0, 2.0, 4.5])
     chain = Chain(m=3, population=5, replace=False)
     _, reply = chain.decide(rows)

@@ -102,7 +102,7 @@ def _same_batches(settings, facts, kept, draws, memory, carried, reply, table):
 
 
 @pytest.mark.slow
-def test_broken_partners_are_seen() -> None:
+def test_broken_tests_are_caught() -> None:
     x = terms("normal", 0.8, M)
     prepared = prepare(SIZE, m=M)
     nothing = prepared.table.copy()
@@ -131,7 +131,7 @@ def test_a_standard_deviation_beyond_the_limit_claims_its_error() -> None:
 
 
 @pytest.mark.parametrize("kind", ["heavy", "rare"])
-def test_where_the_promise_fails_the_decisions_say_that_they_cannot_tell(kind: str) -> None:
+def test_decisions_report_an_unknown_error_where_the_bound_fails(kind: str) -> None:
     prepared = prepare(SIZE, m=M)
     found = curve(decide, prepared, terms(kind, 1.0, M), n=5_000, deltas=(0.4,), skips=True)
     assert found.unknown[0] > 0.6
@@ -193,7 +193,7 @@ def test_decides_as_the_paper_says(normal: float) -> None:
 
 
 @pytest.mark.parametrize("remedy", REMEDIES)
-def test_remedies(remedy: str) -> None:
+def test_remedies_change_step_size_or_temperature(remedy: str) -> None:
     batches = _batches(30, 2.0, seed=2)
     prepared = prepare(10_000, m=M, remedy=remedy)
     std = np.std([batch.mean() for batch in batches[:5]], ddof=1)

@@ -89,7 +89,7 @@ def _without_normal(settings, facts, kept, draws, memory, carried, reply, table)
     return decide(settings, facts, kept, draws, memory, carried, reply, table)
 
 
-def test_broken_partners_are_seen() -> None:
+def test_broken_tests_are_caught() -> None:
     x = terms("normal", 0.5, M)
     prepared = prepare(SIZE, m=M)
     nothing = prepared._replace(table=np.array([[-1e-9, 1e-9], [0.0, 1.0]]))
@@ -100,7 +100,7 @@ def test_broken_partners_are_seen() -> None:
 
 
 @pytest.mark.parametrize("kind", ["heavy", "rare"])
-def test_where_the_promise_fails_the_decisions_say_that_they_cannot_tell(kind: str) -> None:
+def test_decisions_report_an_unknown_error_where_the_bound_fails(kind: str) -> None:
     x = terms(kind, 2.2, M)
     found = curve(decide, prepare(SIZE, m=M, delta=0.02), x, n=5_000, deltas=(0.4,))
     assert abs(found.deviation[0]) > 0.02 + Z * found.mcse[0]
