@@ -1,9 +1,9 @@
 """Builders of samplers: the functions ``hmc``, ``hmc_ecs``, ... of ``streammc.samplers``.
 
-Name, type and default of an option stand once, as a field of a dataclass; its meaning stands
-under ``Parameters`` in the docstring of the same class, or in :data:`_SHARED`. A sampler
-inherits both. :func:`builder`
-puts them together into the signature and the help of the function that a user calls.
+Name, type and default of an option are given once, as a field of a dataclass; its meaning is
+given under ``Parameters`` in the docstring of the same class, or in :data:`_SHARED`. A sampler
+inherits both. :func:`builder` combines them into the signature and the docstring of the function
+that a user calls.
 """
 
 from __future__ import annotations
@@ -44,27 +44,27 @@ start
 subsets
     Rows of the levels: ``nested``, every subset is part of the one before; ``independent``.
 """
-"""Options that samplers without a common base class share; an entry of a class comes first."""
+"""Options of samplers without a common base class; an entry in a class takes precedence."""
 _RAISES: Final = """\
 ConfigError
     If an option does not exist or has a value outside its range."""
 
 
 def builder(cls: Callable[P, T], aliases: Mapping[str, str] | None = None) -> Callable[P, T]:
-    """Return the function that makes a sampler from its options.
+    """Return the public function that builds a sampler from its options.
 
     Parameters
     ----------
     cls
-        Dataclass of the sampler, whose ``name`` the function has; it takes every field by name.
+        Dataclass of the sampler; the function has its ``name``, and takes every field by name.
     aliases
-        Other spellings of options, which Python cannot have as names of parameters.
+        Other spellings of options that are not valid names of Python parameters.
 
     Returns
     -------
     Callable
-        Its docstring is that of ``cls`` with the options of all base classes. An unknown option
-        is a ConfigError that names the known ones.
+        The builder, with the docstring of ``cls`` and the options of all base classes. For an
+        unknown option it raises a ConfigError that names the known options.
     """
     sampler = cast(Any, cls)
     other = dict(aliases or {})
