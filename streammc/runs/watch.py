@@ -52,7 +52,7 @@ class Watch:
             self._sum, self._count = float(variance.sum()), variance.size
 
     def look(self, phase: str, statistics: Mapping[str, NDArray[Any]], ended: bool) -> None:
-        """Check the statistics (chain, iteration) of an interval; ``ended``: the last of a phase."""
+        """Check statistics (chain, iteration) of an interval; ``ended``: the last of its phase."""
         variance: NDArray[np.float64] = statistics["log_lik_variance"]
         if phase == "draws":
             self._sum, self._count = self._sum + float(variance.sum()), self._count + variance.size

@@ -49,7 +49,7 @@ def variance_target(dim: int, n_blocks: int) -> float:
 
 
 def edge(dim: int, order: int) -> float:
-    """Return the growth of remainders from one sd to the 99.9 % radius of a Gaussian posterior.
+    """Return the growth of remainders out to the 99.9 % radius of a Gaussian posterior.
 
     ``r^(order + 1)``, with r^2 the chi-square quantile over d (Wilson and Hilferty 1931).
     """

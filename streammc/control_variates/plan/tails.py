@@ -38,7 +38,7 @@ from streammc.protocols import Dataset, Index, Matrix, Model, Vector
 
 LARGEST_PERTURBATION = 0.05
 HOPELESS = 10.0
-"""Perturbation above which a given subsample is refused; the audit warns of smaller ones."""
+"""Perturbation above which a subsample of given size is refused; smaller ones only warn."""
 LARGEST_MEAN_VARIANCE = 1.0
 _AXES = 16
 _SPREAD = 4
