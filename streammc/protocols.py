@@ -13,14 +13,15 @@ expansion costs ``1 + p + p(p+1)/2`` numbers a row and never a ``d x d`` matrix.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Annotated, Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-Index = NDArray[np.int64]
+# The number is that of the dimensions; ``numerics.records`` reads it.
+Vector = Annotated[NDArray[np.float64], 1]
+Matrix = Annotated[NDArray[np.float64], 2]
+Index = Annotated[NDArray[np.int64], 1]
 
 T = TypeVar("T")
 

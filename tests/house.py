@@ -21,7 +21,7 @@ PUBLIC = {
     "streammc/control_variates/certify.py": {"compute"},
     "streammc/models/user_model.py": {"user"},
     "streammc/prediction/predict.py": {"predict"},
-    "streammc/runs/job.py": {"sample"},
+    "streammc/runs/interactive.py": {"sample"},
     "stores/ingest/from_dask.py": {"from_dask"},
     "stores/ingest/from_xarray.py": {"from_xarray"},
     "stores/ingest/ingestion.py": {"ingest", "from_table"},
@@ -29,7 +29,7 @@ PUBLIC = {
     "stores/simulate/simulation.py": {"simulate"},
 }
 """Functions whose arguments are what a user may set; a command has an argument an option."""
-FAMILY_PARTS = {"__init__", "options", "kernel", "loop", "problem", "facts"}
+FAMILY_PARTS = {"__init__", "options", "preparation", "problem", "kernel", "loop", "facts"}
 """File names that every family of samplers may have."""
 BLIND = ("streammc/runs", "streammc/prediction", "streammc/trace", "cli")
 """Folders that know the protocol of samplers, and no sampler."""

@@ -110,7 +110,7 @@ WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
         "stores/formula/used_columns.py FormulaRows.first: self.text_error(str(error))",
         "stores/formula/used_columns.py FormulaRows.text_error: expected numbers in column '{}' of {}, found {}: take it as a factor, C(column)",
         "stores/formula/terms.py _words: refused(repr(word), position, 'write a calculation as I(...)')",
-        "stores/ingest/ingestion.py _check_output: expected an output outside the input '{}', found '{}': choose another path",
+        "stores/ingest/write.py _check_output: expected an output outside the input '{}', found '{}': choose another path",
         "stores/ingest/prepare.py Prepared._scan: self._text(self.columns.names, str(error))",
         "stores/ingest/prepare.py Prepared._text: expected numbers in column '{}' of {}, found {}: leave it out with --features, or take it ",
         "stores/rows/row_ids.py in_memory: expected integers or text as row_id, found {}: convert it",

@@ -1,31 +1,17 @@
-"""The only place that sets a numba option.
-
-numba's disk cache does not see edits to functions that a cached one calls from
-another file, so the cache lives in a folder named after a digest of every source of
-this package that compiles anything, and of the processor: two processes that compile for
-different processors at once must not write to one index, where the entry of one would come
-to name the machine code of the other. The folder is private (mode 0700): a cache
-entry is a pickle, and loading a planted one would run code.
-"""
+"""The only place that sets a numba option."""
 
 from __future__ import annotations
 
-import hashlib
-import os
-import stat
-import tempfile
 from collections.abc import Callable
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numba
 import numpy as np
-from numba.core import config as numba_config
 from numba.core import types
-from numba.core.registry import cpu_target
 
-from streammc import first_use
+import streammc.first_use as first_use
+from streammc.numerics.compile_cache import source_digest
+from streammc.numerics.lazy_dispatcher import LazyDispatcher
 
 first_use.listen()
 
@@ -57,32 +43,6 @@ GENERATOR_TYPE: Any = numba.typeof(np.random.Generator(np.random.PCG64(0)))
 _REASSOCIATE = {"reassoc", "contract", "nsz"}
 
 
-@cache
-def cache_dir() -> str:
-    """Return the private cache folder of this version of the sources and this processor."""
-    package = Path(__file__).resolve().parent.parent
-    digest = hashlib.sha256()
-    folders = (package, package / "stores")  # a link in a checkout: rglob does not follow it
-    for source in sorted({path for folder in folders for path in folder.rglob("*.py")}):
-        text = source.read_bytes()
-        if b"numerics.jit" in text or source.parent.name == "numerics":
-            digest.update(source.relative_to(package).as_posix().encode())
-            digest.update(text)
-    digest.update(repr(cpu_target.target_context.codegen().magic_tuple()).encode())
-    base = os.environ.get("STREAMMC_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
-    home = Path(base) if base else Path("~/.cache").expanduser()
-    folder = home / "streammc" / f"numba-{numba.__version__}-{digest.hexdigest()[:16]}"
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        info = folder.stat()
-        private = info.st_uid == os.getuid() and not stat.S_IMODE(info.st_mode) & 0o022
-        if private and os.access(folder, os.W_OK):
-            return str(folder)
-    except (OSError, RuntimeError):
-        pass
-    return tempfile.mkdtemp(prefix="streammc-numba-")
-
-
 def jit(
     *signatures: Any, reassociate: bool = False, borrow: bool = False
 ) -> Callable[[Callable[..., Any]], Any]:
@@ -91,7 +51,7 @@ def jit(
     Parameters
     ----------
     signatures
-        Explicit numba signatures: compiled (or loaded) at import. None: compiled
+        Explicit numba signatures: compiled (or loaded) at the first use. None: compiled
         at the first call of each combination of types.
     reassociate
         Allow sums to be reordered. Never for the accumulators of a full pass.
@@ -102,20 +62,14 @@ def jit(
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
-        saved = numba_config.CACHE_DIR
-        numba_config.CACHE_DIR = cache_dir()
-        try:
-            compiled = numba.njit(
-                list(signatures) if signatures else None,
-                cache=True,
-                nogil=True,
-                error_model="numpy",
-                fastmath=_REASSOCIATE if reassociate else False,
-                _nrt=not borrow,
-            )(function)
-        finally:
-            numba_config.CACHE_DIR = saved
-        return compiled
+        dispatcher = numba.njit(
+            nogil=True,
+            error_model="numpy",
+            fastmath=_REASSOCIATE if reassociate else False,
+            _nrt=not borrow,
+        )(function)
+        digest = source_digest(function.__code__.co_filename)
+        return LazyDispatcher.defer(dispatcher, signatures, digest)
 
     return decorate
 

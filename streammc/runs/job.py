@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import secrets
-import warnings
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streammc.control_variates.default_priors import as_recorded, resolved
-from streammc.control_variates.expansion import ControlVariates
-from streammc.control_variates.kinds import (
-    PASS_OPTIONS,
-    check_control_variates,
-    check_kinds,
-    check_progress,
-)
-from streammc.docstrings import documented
-from streammc.errors import ConfigError, RefusedError, SamplingWarning
-from streammc.protocols import Dataset, Model
+from streammc.errors import RefusedError
 from streammc.runs.identity import asked_schedule, check_counts, heated, identity
 from streammc.runs.prior_texts import texts_of_description
 from streammc.runs.setup import contents, decide, follow_store, instead, load
@@ -27,14 +16,13 @@ from streammc.runs.table_scale import recorded
 from streammc.runs.watch import check_sign, check_variance, variance_so_far
 from streammc.samplers.common.chain import StoppedError
 from streammc.samplers.common.chains import Chains
-from streammc.samplers.common.request import Progress, RunRequest, Setup
-from streammc.samplers.common.sampler import Sampler
+from streammc.samplers.common.request import RunRequest, Setup
 from streammc.trace.local_path import given_path
 from streammc.trace.run_directory import RunDirectory, check_identity
 from streammc.trace.temporary import temporary_folder
 
 if TYPE_CHECKING:
-    import xarray
+    pass
 
 
 @dataclass
@@ -165,157 +153,6 @@ def _attempt(request: RunRequest, setup: Setup, key: dict[str, Any]) -> RunRepor
         due = audit_due(request, run, setup, team)
         summary = finish_report(run, request, setup, team, *due)
     return RunReport(folder, summary, True, True, summary["warnings"])
-
-
-@documented(PASS_OPTIONS)
-def sample(
-    store: Dataset,
-    model: Model,
-    *,
-    sampler: Sampler | None = None,
-    control_variates: ControlVariates | None = None,
-    draws: int = 1000,
-    warmup: int = 1000,
-    chains: int = 4,
-    seed: int | None = None,
-    path: str | Path | None = None,
-    audit: bool | str = "auto",
-    progress: Progress | None = None,
-    scheduler: Any = None,
-    temperature: float | str = 1.0,
-    overwrite: bool = False,
-) -> xarray.DataTree:
-    """Sample a posterior and return it as ``xarray`` and ArviZ read it.
-
-    A run is kept in ``path``: the same call starts it, resumes it, or returns it where it is
-    finished. Ctrl-C returns the draws committed so far, with a warning.
-
-    Parameters
-    ----------
-    store
-        The rows: a store, or arrays in memory.
-    model
-        Their likelihood, with its prior; see ``streammc.models``.
-    sampler
-        One of ``streammc.samplers``. ``None`` chooses ``hmc-ecs`` where it can be right and
-        ``hmc`` elsewhere; where ``hmc-ecs`` is refused while it runs, the run starts again with
-        ``hmc``. A likelihood that is no product over rows takes ``pt``.
-    control_variates
-        From ``streammc.control_variates``. ``None``: computed, and kept in the run.
-    draws
-        Draws of each chain that are kept. More than a finished run holds extend it.
-    warmup
-        Iterations of each chain before them, which tune the sampler.
-    chains
-        Chains; each is a thread.
-    seed
-        Seed of all random numbers, in ``[0, 2**63)``. ``None`` takes the one of the run in
-        ``path``, or a new one.
-    path
-        Directory of the run. ``None``: a temporary one, removed when the process ends.
-    audit : bool or 'auto'
-        Whether to measure the error of subsampling, in one more pass; ``"auto"``: where it
-        costs less than the sampling did. Other samplers than ``hmc-ecs`` have no audit.
-    progress : Callable[[str, int, int, dict], None] | None
-        Called as ``progress(phase, done, total, facts)``: ``start`` before the first iteration
-        of this call, ``warmup`` and ``draws`` after every commit, in iterations of a chain;
-        ``pass`` after every block of a full pass, in blocks. With the total ``None``:
-        ``forecast`` before work of over a minute, ``newton`` and ``plan`` in steps of over a
-        second.
-    temperature
-        T: the target is ``prior x likelihood^(1/T)``; 1 is the posterior. Samplers with an
-        acceptance test also take ``"T:sqrt"``, max(1, T / sqrt(i + 1)) at iteration i, and
-        ``"T:N"``, T for N iterations, then 1.
-    overwrite
-        Begin anew where there is a run in ``path``, once the passes are done; it is then
-        neither resumed nor recognised.
-
-    Returns
-    -------
-    xarray.DataTree
-        Groups ``posterior`` and ``sample_stats`` (chain, draw), their warm-up twins,
-        and ``constant_data``; ``posterior_original`` where the store is standardised.
-        The attribute ``summary`` holds audit, cost and warnings.
-
-    Raises
-    ------
-    ConfigError
-        If an argument is of another kind, or out of range.
-    IdentityError
-        If ``path`` holds a run of something else.
-    RefusedError
-        If subsampling cannot be right here; the message names the remedy.
-    BusyError
-        If another process is writing to ``path``.
-
-    Warns
-    -----
-    SamplingWarning
-        For each of those warnings.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import streammc
-    >>> rng = np.random.default_rng(1)
-    >>> store = streammc.from_arrays(np.ones((100, 1)), rng.normal(2.0, 1.0, 100))
-    >>> model = streammc.models.gaussian()
-    >>> tree = streammc.sample(store, model, draws=100, warmup=50, chains=2, seed=1)
-    >>> dict(tree.posterior.sizes)["draw"]
-    100
-    """
-    import signal
-    import threading
-
-    from streammc.trace.datatree import open_run
-
-    check_kinds(store, model, sampler=sampler)
-    check_control_variates(control_variates)
-    check_progress(progress)
-    if audit not in (True, False, "auto"):
-        raise ConfigError(
-            f"expected audit to be True, False or 'auto', found {audit!r}: choose one of them"
-        )
-
-    interrupted = threading.Event()
-    main = threading.current_thread() is threading.main_thread()
-    before = signal.signal(signal.SIGINT, lambda *_: interrupted.set()) if main else None
-    try:
-        report = run_job(
-            RunRequest(
-                store,
-                model,
-                sampler,
-                control_variates,
-                draws=draws,
-                warmup=warmup,
-                chains=chains,
-                seed=seed,
-                path=path,
-                audit=audit,
-                progress=progress,
-                stop=interrupted.is_set,
-                scheduler=scheduler,
-                temperature=temperature,
-                overwrite=overwrite,
-            )
-        )
-    finally:
-        if main:
-            signal.signal(signal.SIGINT, before)
-    if not RunDirectory.exists(report.path):
-        raise KeyboardInterrupt
-    tree = open_run(report.path)
-    said = report.warnings
-    if not report.finished:
-        from streammc.runs.interrupted import part_summary
-
-        part = part_summary(RunDirectory.open(report.path), tree)
-        tree.attrs["summary"] = json.dumps(part)
-        said = part["warnings"]
-    for line in said:
-        warnings.warn(line, SamplingWarning, stacklevel=2)
-    return tree
 
 
 def _drive(run: RunDirectory, team: Chains, setup: Setup, request: RunRequest) -> None:

@@ -11,11 +11,8 @@ import pytest
 from streammc.errors import RefusedError
 from streammc.samplers import hmc_ecs
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
-try:
-    from negative_binomial_seeds import LARGEST_Z, counts, errors, run, truth
-finally:
-    sys.path.pop(0)
+sys.path.append(str(Path(__file__).resolve().parents[2] / "bench"))
+from negative_binomial_seeds import LARGEST_Z, counts, errors, run, truth
 
 
 @pytest.mark.parametrize(("rows", "seed"), [(2000, 1), (2000, 3), (5000, 3)])

@@ -13,7 +13,7 @@ from command_line import snapshot, streammc
 import streammc as package
 from streammc.errors import BusyError, ConfigError, DataError, IdentityError, StoreError
 from streammc.prediction.predict import predict
-from streammc.runs.job import sample
+from streammc.runs.interactive import sample
 from streammc.stores import Store, StoreWriter, open_store
 from streammc.stores.full_pass.row_blocks import whole
 from streammc.stores.ingest.from_dask import from_dask

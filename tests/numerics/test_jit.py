@@ -1,24 +1,100 @@
 from __future__ import annotations
 
+import ast
 import os
+import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
-CODE = "from streammc.numerics.jit import cache_dir; print(cache_dir())"
+import pytest
+
+import streammc
+from streammc.numerics import compile_cache
+
+PACKAGE = Path(streammc.__file__).resolve().parent
+CODE = "from streammc.numerics.compile_cache import cache_dir; print(cache_dir())"
+LISTEN = """
+from numba.core import event
+compiled = []
+class Listener(event.Listener):
+    def on_start(self, event):
+        compiled.append(event.data["dispatcher"].__name__)
+    def on_end(self, event):
+        pass
+event.register("numba:compile", Listener())
+"""
+FUNCTIONS = {
+    "helper": """
+        from streammc.numerics.jit import inline
+        @inline
+        def increase(x):
+            return x + 1.0
+    """,
+    "caller": """
+        from streammc.numerics.jit import f8, jit, types
+        from streammc.{0} import increase
+        @jit(f8(f8))
+        def twice(x):
+            return 2.0 * increase(x)
+        @jit(f8(types.FunctionType(f8(f8)), f8))
+        def apply(f, x):
+            return f(x)
+        @jit(types.int64(types.int64))
+        def factorial(n):
+            if n < 2:
+                return 1
+            return n * factorial(n - 1)
+    """,
+    "other": """
+        from streammc.numerics.jit import f8, jit
+        @jit(f8(f8))
+        def thrice(x):
+            return 3.0 * x
+    """,
+}
+
+
+def printed(code: str, base: Path, **environment: str) -> str:
+    """Return what a fresh process prints whose compiled code is kept in ``base``."""
+    finished = subprocess.run(
+        [sys.executable, "-c", LISTEN + textwrap.dedent(code)],
+        env={**os.environ, "STREAMMC_CACHE_DIR": str(base), **environment},
+        cwd=base,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr
+    return finished.stdout.strip()
 
 
 def cache_folder(base: Path, **environment: str) -> Path:
     """Return the folder of compiled code in a fresh process."""
-    finished = subprocess.run(
-        [sys.executable, "-c", CODE],
-        env={**os.environ, "STREAMMC_CACHE_DIR": str(base), **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-    return Path(finished.stdout.strip())
+    return Path(printed(CODE, base, **environment))
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """A package named streammc with three modules of functions, which a test may edit."""
+    package = tmp_path / "sources" / "streammc"
+    shutil.copytree(PACKAGE / "numerics", package / "numerics")
+    for name in ("first_use.py", "protocols.py", "errors.py"):
+        shutil.copy(PACKAGE / name, package)
+    (package / "__init__.py").touch()
+    for name, text in FUNCTIONS.items():
+        (package / f"{name}.py").write_text(textwrap.dedent(text.replace("{0}", "helper")))
+    return package
+
+
+def using(package: Path, code: str) -> str:
+    code = "from streammc import caller, other\n" + textwrap.dedent(code)
+    cache = package.parent.parent / "cache"
+    cache.mkdir(exist_ok=True)
+    environment = {"PYTHONPATH": str(package.parent), "PYTHONDONTWRITEBYTECODE": "1"}
+    return printed(code, cache, **environment)
 
 
 def test_machine_code_of_two_processors_is_kept_apart(tmp_path: Path) -> None:
@@ -27,3 +103,118 @@ def test_machine_code_of_two_processors_is_kept_apart(tmp_path: Path) -> None:
     assert generic == cache_folder(tmp_path, NUMBA_CPU_NAME="generic")
     assert generic != nehalem
     assert {tmp_path / "streammc"} == {generic.parent, nehalem.parent}
+    assert generic.stat().st_mode & 0o777 == 0o700
+
+
+def test_importing_compiles_nothing(tmp_path: Path) -> None:
+    code = """
+        import sys
+        import streammc.samplers.hamiltonian.transition, streammc.models.glm.poisson_log
+        import streammc.control_variates.full_pass.block_kernel, streammc.numerics.prior
+        print(compiled, "numba" in sys.modules)
+        streammc.numerics.prior.outside.signatures
+        print(compiled)
+    """
+    assert printed(code, tmp_path).splitlines() == ["[] True", "['outside']"]
+
+
+USE = "print(caller.twice(3.0), other.thrice(3.0), compiled)"
+
+
+def test_functions_are_compiled_once_at_their_first_use_and_loaded_later(package: Path) -> None:
+    assert using(package, USE) == "8.0 9.0 ['twice', 'increase', 'thrice']"
+    assert using(package, USE) == "8.0 9.0 []"
+
+
+def test_an_edit_in_another_file_recompiles_what_imports_it_and_nothing_else(
+    package: Path,
+) -> None:
+    using(package, USE)
+    helper = package / "helper.py"
+    helper.write_text(helper.read_text().replace("x + 1.0", "x - 1.0"))
+    assert using(package, USE) == "4.0 9.0 ['twice', 'increase']"
+    assert using(package, USE) == "4.0 9.0 []"
+
+
+def test_an_edit_two_imports_away_recompiles(package: Path) -> None:
+    (package / "values.py").write_text("STEP = 1.0\n")
+    text = textwrap.dedent(FUNCTIONS["helper"]).replace("1.0", "STEP")
+    (package / "helper.py").write_text("from streammc.values import STEP\n" + text)
+    assert using(package, USE).startswith("8.0")
+    (package / "values.py").write_text("STEP = 2.0\n")
+    assert using(package, USE) == "10.0 9.0 ['twice', 'increase']"
+
+
+def test_an_edit_after_the_import_does_not_name_the_code_of_before(package: Path) -> None:
+    edit = f"""
+        from pathlib import Path
+        helper = Path({str(package / "helper.py")!r})
+        helper.write_text(helper.read_text().replace("x + 1.0", "x - 1.0"))
+    """
+    assert using(package, textwrap.dedent(edit) + USE).startswith("8.0")
+    assert using(package, USE).startswith("4.0")
+
+
+def test_only_the_given_signatures_are_compiled(package: Path) -> None:
+    code = """
+        print(caller.twice(3), caller.twice.signatures)
+        try:
+            caller.twice("a")
+        except TypeError as error:
+            print(error)
+    """
+    first, second = using(package, code).splitlines()
+    assert first == "8.0 [(float64,)]"
+    assert "No matching definition" in second
+
+
+def test_a_function_pointer_and_a_recursion_are_uses(package: Path) -> None:
+    code = "print(caller.apply(caller.twice, 1.0), caller.factorial(5), sorted(compiled))"
+    assert using(package, code) == "4.0 120 ['apply', 'factorial', 'increase', 'twice']"
+
+
+def test_two_threads_at_once_compile_once(package: Path) -> None:
+    code = """
+        import threading
+        from concurrent.futures import ThreadPoolExecutor
+        barrier = threading.Barrier(4)
+        def use(i):
+            barrier.wait()
+            return caller.apply(caller.twice, float(i)) if i % 2 else caller.twice(i)
+        with ThreadPoolExecutor(4) as pool:
+            print(list(pool.map(use, range(4))), sorted(compiled))
+    """
+    assert using(package, code) == "[2.0, 4.0, 6.0, 8.0] ['apply', 'increase', 'twice']"
+
+
+def test_a_failed_compilation_is_tried_again(package: Path) -> None:
+    (package / "helper.py").write_text("increase = None\n")
+    code = """
+        for attempt in range(2):
+            try:
+                caller.twice(1.0)
+            except Exception as error:
+                print(type(error).__name__)
+    """
+    assert using(package, code).splitlines() == ["TypingError"] * 2
+
+
+def imported(tree: ast.AST) -> set[str]:
+    """Return the names of all modules that a tree imports, or may."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "a relative import is not searched for"
+            names |= {str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return names
+
+
+def test_imports_that_are_searched_for_are_those_that_python_sees() -> None:
+    sources = sorted(PACKAGE.rglob("*.py")) + sorted((PACKAGE / "stores").rglob("*.py"))
+    assert len(sources) > 200
+    for source in sources:
+        text = source.read_text()
+        expected = {compile_cache._file(name) for name in imported(ast.parse(text))} - {None}
+        assert expected <= compile_cache.imported_files(text), source

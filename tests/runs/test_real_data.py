@@ -18,7 +18,7 @@ from streammc.runs.job import run_job
 from streammc.samplers import hmc, hmc_ecs
 from streammc.samplers.common.request import RunRequest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
+sys.path.append(str(Path(__file__).resolve().parents[2] / "bench"))
 from agreement import Bounds, compare
 from real_data_sets import REAL_DATA
 

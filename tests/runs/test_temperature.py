@@ -24,7 +24,8 @@ from streammc.likelihood.tempered import tempered
 from streammc.models import gaussian, gaussian_mean, logistic
 from streammc.priors import flat, normal
 from streammc.runs.identity import identity
-from streammc.runs.job import run_job, sample
+from streammc.runs.interactive import sample
+from streammc.runs.job import run_job
 from streammc.samplers import hmc, hmc_ecs, hmc_ecs_signed, mh, sghmc, sgld
 from streammc.samplers.common.request import RunRequest
 from streammc.stores import from_arrays

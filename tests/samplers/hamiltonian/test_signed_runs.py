@@ -18,7 +18,7 @@ from streammc.samplers import hmc, hmc_ecs_signed
 from streammc.samplers.common.request import RunRequest
 from streammc.trace.datatree import open_run
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "bench"))
+sys.path.append(str(Path(__file__).resolve().parents[3] / "bench"))
 from signed import CRUDE, OPTIONS, crude, moments, rare_claims
 
 

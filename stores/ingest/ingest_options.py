@@ -1,4 +1,4 @@
-"""What decides which rows a store has: given one by one, or by a store to be like."""
+"""The settings of ``ingest``: given one by one, or taken from a store."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from streammc.stores.sources.tables import Table
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
-    """The options of ``ingest`` that decide which rows a store has.
+class IngestOptions:
+    """The settings of ``ingest`` that decide which rows a store has, and how they are cut.
 
     Raises
     ------
@@ -31,7 +31,8 @@ class Options:
     offset: str | None
     weight: str | None
     trials: str | None
-    shuffle: bool
+    shuffle: bool | None
+    """``None``: yes, unless the columns of a store are made again; see :func:`as_in`."""
     seed: int
     dtype: str
     standardize: bool
@@ -39,6 +40,7 @@ class Options:
     drop_missing: bool
     formula: str | None = None
     row_id: str | None = None
+    chunk_rows: int | None = None
     like: Mapping[str, Any] | None = None
     """Attributes of a store: its columns, formula as fitted, and standardisation."""
 
@@ -62,7 +64,7 @@ class Options:
             )
 
 
-def unscored(options: Options, table: Table) -> Options | None:
+def unscored(options: IngestOptions, table: Table) -> IngestOptions | None:
     """Return the options of rows to be predicted; ``None`` where there is a response.
 
     Of a table that is to be like a store, response, trials and weight may be missing:
@@ -87,7 +89,7 @@ def unscored(options: Options, table: Table) -> Options | None:
     return replace(options, response=None, trials=None, weight=weight)
 
 
-def like(options: Options, store: Any) -> Options:
+def as_in(options: IngestOptions, store: Any) -> IngestOptions:
     """Return options that make the columns of a store again, on its scale.
 
     Parameters
@@ -95,13 +97,17 @@ def like(options: Options, store: Any) -> Options:
     options
         The others.
     store
-        A data set, or the path of one.
+        A data set, or the path of one. ``None``: the options alone decide.
 
     Raises
     ------
     ConfigError
         If an option that the store decides was given as well.
     """
+    if options.shuffle is None:
+        options = replace(options, shuffle=store is None)
+    if store is None:
+        return options
     if not hasattr(store, "attributes"):
         from streammc.stores.store import open_store
 
