@@ -122,10 +122,11 @@ def _attempt(request: RunRequest, setup: Setup, key: dict[str, Any]) -> RunRepor
         warmup=request.warmup,
         **contents(setup, dataset, draws, kept),
     ) as run:
+        problem = setup.sampler.problem(request, setup)
         if draws != run.draws and draws > run.committed_draws:
             run.extend(draws)
         team = Chains(
-            setup.sampler.problem(request, setup),
+            problem,
             seed=request.stream_seed,
             chains=request.chains,
             threads=request.threads,
