@@ -80,8 +80,8 @@ def completed(
     docs
         Docstrings; the first that describes a parameter takes precedence. If the first is
         ``None``, as under ``python -OO``, the result is ``None``.
-        raises
-            Text of a section ``Raises``, for a docstring without one.
+    raises
+        Text of a section ``Raises``, for a docstring without one.
     """
     if not docs[0]:
         return None

@@ -40,8 +40,8 @@ def stream(seed: int, chain: int, role: Role, *part: int) -> np.random.Generator
         Index of the chain; ``0`` for roles that chains share.
     role
         Purpose of the numbers.
-        part
-            Index of the stream, for a role with several independent streams.
+    part
+        Index of the stream, for a role with several independent streams.
     """
     sequence = np.random.SeedSequence(seed, spawn_key=(chain, int(role), *part))
     return np.random.Generator(np.random.PCG64(sequence))

@@ -162,9 +162,9 @@ WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
         "streammc/trace/codec.py decode: expected {} bytes for shape {} in {}, found {}: the file is damaged; restore it from a cop",
         "streammc/trace/contents.py chunks: expected the chunks of {} as they were committed, found others in their place: restore the",
         "streammc/trace/contents.py read_fixed: expected {} as it was committed, found another version of it: restore the file from a copy",
-        "streammc/trace/row_arrays.py check_chunks: expected {} and its chunks, found {}: delete the result and compute it again",
-        "streammc/trace/row_arrays.py read_meta: expected a result of streammc at {}, found nothing: check the path",
-        "streammc/trace/row_arrays.py read_meta: expected a zarr group at {}, found no zarr.json: choose another path",
+        "streammc/trace/row_reading.py check_chunks: expected {} and its chunks, found {}: delete the result and compute it again",
+        "streammc/trace/row_reading.py read_meta: expected a result of streammc at {}, found nothing: check the path",
+        "streammc/trace/row_reading.py read_meta: expected a zarr group at {}, found no zarr.json: choose another path",
         "streammc/trace/sealed.py unseal: expected JSON written by streammc in {}: {}; restore the file from a copy",
     ),
     "needs data too large for a list of examples": (

@@ -48,12 +48,12 @@ class PassCost:
     ----------
     n_rows, dim, threads
         Number of rows, of parameters d, and of threads of a pass.
-        core_seconds
-            Time of one pass on one thread.
-        most_passes
-            Largest number of passes; ``None``: until certified.
-        evaluation_seconds
-            Time of a step of Newton's method with rows in memory, on one thread.
+    core_seconds
+        Time of one pass on one thread.
+    most_passes
+        Largest number of passes; ``None``: until certified.
+    evaluation_seconds
+        Time of a step of Newton's method with rows in memory, on one thread.
     memory_bytes
         Peak memory of d x d matrices and of rows in memory.
     subset_rows
@@ -148,16 +148,16 @@ def pass_cost(
     ----------
     n_rows, n_features
         Rows and columns of the design.
-        n_linear, n_scalar
-            Linear predictors, and scalar parameters, of the model.
-        threads
-            Threads of a pass.
-        matrices
-            Whether the threads keep their matrices in the memory of this machine.
-        n_blocks
-            Blocks of the pass: the results of some are kept until they are combined.
-        passes
-            Largest number of passes; ``None``: until certified.
+    n_linear, n_scalar
+        Linear predictors, and scalar parameters, of the model.
+    threads
+        Threads of a pass.
+    matrices
+        Whether the threads keep their matrices in the memory of this machine.
+    n_blocks
+        Blocks of the pass: the results of some are kept until they are combined.
+    passes
+        Largest number of passes; ``None``: until certified.
     """
     d = n_linear * n_features + n_scalar
     p = n_linear + n_scalar

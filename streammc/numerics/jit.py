@@ -53,12 +53,12 @@ def jit(
     signatures
         Explicit numba signatures, compiled (or loaded) at the first use. Without signatures,
         the function is compiled at the first call with each combination of types.
-        reassociate
-            Allow sums to be reordered. Never for the accumulators of a full pass.
-        borrow
-            Omit reference counts, for a function that allocates nothing: its caller owns every
-            array. Counting the references of a tuple of arrays costs up to 0.5 us a call, as
-            much as the arithmetic on 100 rows.
+    reassociate
+        Allow sums to be reordered. Never for the accumulators of a full pass.
+    borrow
+        Omit reference counts, for a function that allocates nothing: its caller owns every
+        array. Counting the references of a tuple of arrays costs up to 0.5 us a call, as
+        much as the arithmetic on 100 rows.
     """
 
     def decorate(function: Callable[..., Any]) -> Any:

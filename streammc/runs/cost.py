@@ -19,8 +19,8 @@ def run_cost(run: RunDirectory, cv: ControlVariates | None = None) -> dict[str, 
     ----------
     run
         A run with at least one draw.
-        cv
-            Control variates of the run; ``None``: read from the run.
+    cv
+        Control variates of the run; ``None``: read from the run.
     """
     if cv is None:
         cv = ControlVariates.open(run.path / CONTROL_VARIATES)

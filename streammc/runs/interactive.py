@@ -63,10 +63,10 @@ def sample(
         From ``streammc.control_variates``. ``None``: computed, and kept in the run.
     draws
         Kept draws of each chain. A number above that of a finished run extends the run.
-        warmup
-            Iterations of each chain before the kept draws, which tune the sampler.
-        chains
-            Number of chains; each is a thread.
+    warmup
+        Iterations of each chain before the kept draws, which tune the sampler.
+    chains
+        Number of chains; each is a thread.
     seed
         Seed of all random numbers, in ``[0, 2**63)``. ``None``: the seed of the run in
         ``path``, or a new one.
@@ -102,8 +102,8 @@ def sample(
         If an argument is of another kind, or out of range.
     IdentityError
         If ``path`` holds a run with other settings, model or data.
-        RefusedError
-            If subsampling cannot be accurate on these data; the message names the remedy.
+    RefusedError
+        If subsampling cannot be accurate on these data; the message names the remedy.
     BusyError
         If another process is writing to ``path``.
 
@@ -185,8 +185,8 @@ def _part_summary(run: RunDirectory, tree: xarray.DataTree) -> dict[str, Any]:
     ----------
     run
         The interrupted run.
-        tree
-            Committed draws of the run, from ``open_run``.
+    tree
+        Committed draws of the run, from ``open_run``.
     """
     from streammc.diagnostics.summary import summarize
 

@@ -50,8 +50,8 @@ def run_job(request: RunRequest) -> RunReport:
     ------
     IdentityError
         If the path holds a run with other settings, model or data.
-        RefusedError
-            If subsampling cannot be accurate on these data; the message names the remedy.
+    RefusedError
+        If subsampling cannot be accurate on these data; the message names the remedy.
     BusyError
         If another process is writing to the path.
     """
@@ -122,10 +122,11 @@ def _attempt(request: RunRequest, setup: Setup, key: dict[str, Any]) -> RunRepor
         warmup=request.warmup,
         **contents(setup, dataset, draws, kept),
     ) as run:
+        problem = setup.sampler.problem(request, setup)
         if draws != run.draws and draws > run.committed_draws:
             run.extend(draws)
         team = Chains(
-            setup.sampler.problem(request, setup),
+            problem,
             seed=request.stream_seed,
             chains=request.chains,
             threads=request.threads,

@@ -21,8 +21,8 @@ def describe_priors(model: Model, labels: tuple[str, ...]) -> dict[str, Any]:
     ----------
     model
         A model whose default priors have their scales.
-        labels
-            Names of the parameters.
+    labels
+        Names of the parameters.
 
     Returns
     -------

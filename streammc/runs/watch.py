@@ -21,8 +21,8 @@ class Watch:
     ----------
     run
         The run; its committed draws are checked first, so that a refused run is refused again.
-        sampler
-            Sampler, whose class has ``variance_limit`` and ``least_sign``.
+    sampler
+        Sampler, whose class has ``variance_limit`` and ``least_sign``.
 
     Raises
     ------

@@ -69,8 +69,8 @@ class AliasTable:
     ----------
     tickets
         (U,) tickets of each unit, at least one.
-        threshold, alias
-            (U,) division of each cell, and the other unit of it; see :func:`fill_cells`.
+    threshold, alias
+        (U,) division of each cell, and the other unit of it; see :func:`fill_cells`.
     """
 
     def __init__(self, relative: NDArray[Any]) -> None:

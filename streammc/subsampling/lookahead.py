@@ -33,8 +33,8 @@ class Lookahead:
     ----------
     design
         Sampling design of the units.
-        source
-            Source of rows; it is notified of the rows that will be gathered.
+    source
+        Source of rows; it is notified of the rows that will be gathered.
     rng
         The subsample stream of the chain.
     """

@@ -10,7 +10,7 @@ A reader that ignores the consolidated metadata sees the arrays' own documents. 
 are brought up to the last commit when the writer lets go of the run, so that they may
 show fewer draws than there are, never draws that are not committed.
 
-Longer than other files, because every method that writes shares the same guard.
+Over 300 lines: every method that writes shares the same guard.
 """
 
 from __future__ import annotations

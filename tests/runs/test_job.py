@@ -1,4 +1,4 @@
-"""What ``run_job`` promises, and the contract of every sampler with every model."""
+"""The contract of ``run_job``, and of every sampler with every model."""
 
 import threading
 

@@ -44,10 +44,10 @@ def weak_directions(
         Posterior mode, posterior standard deviations and names (d,).
     likelihood
         Log-likelihood of the rows in memory, scaled to all rows.
-        rows
-            Rows whose linear predictors are checked.
-        n_linear
-            Number of linear predictors to check; 0 where columns are not the cause.
+    rows
+        Rows whose linear predictors are checked.
+    n_linear
+        Number of linear predictors to check; 0 where columns are not the cause.
     """
     if len(theta) > LARGEST_DIMENSION:
         return []

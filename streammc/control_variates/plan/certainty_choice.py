@@ -56,12 +56,12 @@ class Choice:
         (c,) sorted.
     rest
         Pilot without the certainty rows, with the unit probabilities of the run.
-        units
-            Moments of the units of ``rest``.
-        moments
-            From the pass and from the pilot, each for this one threshold.
-        rows
-            Rows per item of ``moments``: b where the items are units, 1 where they are rows.
+    units
+        Moments of the units of ``rest``.
+    moments
+        From the pass and from the pilot, each for this one threshold.
+    rows
+        Rows per item of ``moments``: b where the items are units, 1 where they are rows.
     deff
         Design effect of a unit where ``moments`` is about single rows, else 1.
     needed, bare

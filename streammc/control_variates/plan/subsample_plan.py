@@ -49,8 +49,8 @@ class Plan:
     ----------
     certainty_rows
         (c,) sorted indices of the rows that are always evaluated.
-        unit_rows, n_units, k, n_blocks
-            Rows of a unit b, units of the data U, units of the subsample k, blocks G.
+    unit_rows, n_units, k, n_blocks
+        Rows of a unit b, units of the data U, units of the subsample k, blocks G.
     reasons
         One sentence for each choice.
     predicted
@@ -64,8 +64,8 @@ class Plan:
         Why subsampling is refused, and what to do; ``None`` if it is not.
     relative
         (U,) probabilities of the units over the uniform one; ``None``: all the same.
-        score_seconds
-            Time of the pass that scored the units.
+    score_seconds
+        Time of the pass that scored the units.
     """
 
     certainty_rows: Index
@@ -192,10 +192,10 @@ def plan(
         tails, with more units if need be, and is cut there.
     memory_limit
         Largest size of the certainty rows in bytes.
-        scheduler, progress
-            Options of the pass for ``scores``; see ``Dataset.reduce``.
-        phases
-            Called as the tails are evaluated; see ``certify.compute``.
+    scheduler, progress
+        Options of the pass for ``scores``; see ``Dataset.reduce``.
+    phases
+        Called as the tails are evaluated; see ``certify.compute``.
 
     Raises
     ------

@@ -53,21 +53,21 @@ class Tails:
     ----------
     origin, direction
         (L, d) whitened o, relative to ``theta_star``, and v.
-        low, high
-            (L,) ends of each line inside the region; infinite where the posterior has no end.
+    low, high
+        (L,) ends of each line inside the region; infinite where the posterior has no end.
     radius, walls
         The region ``|z| <= radius``, ``a'z <= h`` for the 2 L rows ``(a, h)`` of ``walls``:
         two walls of each line, along ``-v`` and ``v``.
-        mass
-            (L, T) posterior mass at the points of a line; sums to 1 over the line.
-        log_weight
-            (L, T) the logarithm of ``mass`` times 1 + u^2.
+    mass
+        (L, T) posterior mass at the points of a line; sums to 1 over the line.
+    log_weight
+        (L, T) the logarithm of ``mass`` times 1 + u^2.
     second, third
         (L, T) k V and k^2 kappa.
     order
         Order of the control variates.
-        names
-            The parameter of each line; empty for the direction of a draw, or a random one.
+    names
+        The parameter of each line; empty for the direction of a draw, or a random one.
     """
 
     origin: Matrix

@@ -39,6 +39,8 @@ class Sampler(ABC):
     """Whether the sampler counts how often a draw from the prior reaches the posterior."""
     least_sign: ClassVar[float | None] = None
     """Smallest mean sign of a run that is not refused; ``None``: draws have no sign."""
+    arrays: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """Arrays of ``Setup.arrays`` and their dimensions: the group ``constant_data`` keeps them."""
 
     @property
     def variance_limit(self) -> float:
@@ -70,8 +72,8 @@ class Sampler(ABC):
         ----------
         request
             Request of the run; its ``sampler`` is ignored.
-            reason
-                Reason for this sampler as text; empty if it was given by name.
+        reason
+            Reason for this sampler as text; empty if it was given by name.
 
         Raises
         ------
@@ -85,7 +87,13 @@ class Sampler(ABC):
 
     @abstractmethod
     def problem(self, request: RunRequest, setup: Setup) -> SharedProblem:
-        """Return the problem that all chains share, including compiled kernels."""
+        """Return the problem that all chains share, including compiled kernels.
+
+        Raises
+        ------
+        ConfigError
+            If a run with this setup cannot make the requested number of draws.
+        """
 
     def facts(self, run: RunDirectory, setup: Setup) -> dict[str, Any]:
         """Return the facts of this family of samplers for the summary of a run, as JSON."""

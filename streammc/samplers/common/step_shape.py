@@ -50,8 +50,8 @@ class StepShape:
     ----------
     dim
         Number of parameters d.
-        kind
-            Shape: ``full``, ``diagonal``, or ``None`` to learn nothing.
+    kind
+        Shape: ``full``, ``diagonal``, or ``None`` to learn nothing.
     """
 
     def __init__(self, dim: int, kind: str | None) -> None:

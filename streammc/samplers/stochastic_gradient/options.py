@@ -43,8 +43,8 @@ class StochasticGradient(Sampler):
     decay
         Power of the decrease of the step size, in [0, 1]: ``step_size (1 + t / offset)^-decay`` at
         iteration t, counted from the first of the warm-up. 0: constant.
-        offset
-            Time scale of the decrease in iterations, above 0.
+    offset
+        Time scale of the decrease in iterations, above 0.
     """
 
     subsample_size: int | None = None

@@ -20,8 +20,9 @@ from streammc.numerics.jit import LINK_SIGNATURE, jit
 from streammc.numerics.sums import taylor
 from streammc.priors import normal
 from streammc.samplers.common.proposals import LANGEVIN, RANDOM_WALK, SGHMC
-from streammc.samplers.metropolis.acceptance.full import BARKER, METROPOLIS, decide
+from streammc.samplers.metropolis.acceptance.interface import BARKER, METROPOLIS
 from streammc.samplers.metropolis.loop import run
+from streammc.samplers.metropolis.mh import decide
 from streammc.samplers.metropolis.options import METROPOLIS_STATISTICS
 from streammc.samplers.metropolis.proposal import look_at_start
 from streammc.samplers.metropolis.records import (

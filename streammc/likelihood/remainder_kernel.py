@@ -166,8 +166,8 @@ def add_remainders(  # type: ignore[no-untyped-def]
         (n_linear, S', q) coefficients minus theta_star; S' is S rounded up to fours.
     scalars
         (S', n_scalar) parameters shared by all rows, minus theta_star.
-        tolerance
-            Tolerance of the interpolation, per row; negative: never interpolate.
+    tolerance
+        Tolerance of the interpolation, per row; negative: never interpolate.
     tile, scratch, steps, poly, totals
         Buffers: ``TILE`` rows; (n_linear, S', TILE); (2 NODES + 1, TILE); (S',).
     """
