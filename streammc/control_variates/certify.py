@@ -74,8 +74,8 @@ def compute(
     order : {0, 1, 2}
         Order of the Taylor expansions.
     passes
-        At most this many full passes; ``None``: until certified, at most 12. 1 keeps
-        the first centre whatever its certificate says, as in the papers.
+        Largest number of full passes; ``None``: until certified, at most 12. 1 keeps
+        the first centre even if it is not certified, as in the papers.
     theta_star : array of d numbers, or None
         First centre, on the sampled scale (the logarithm of a positive parameter).
         ``None``: the mode of a subset.

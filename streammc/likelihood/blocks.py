@@ -100,7 +100,7 @@ def expand(link, constants, theta_star, n_linear, order, rows, start, count, blo
     rows. ``order`` -1 expands nothing: the remainder is then the log-likelihood itself.
     Because of vectorisation, rounding in a row may depend on the rows expanded with it.
     """
-    if start < 0 or shift < 0:  # never: tells the compiler that no index counts from the end
+    if start < 0 or shift < 0:  # never true: tells the compiler that no index is negative
         return
     source, offset, row_weight = rows.X, rows.offset, rows.weight
     design, weight, eta_star, expansion = (

@@ -81,7 +81,7 @@ def log_likelihood(link, joint, base, held, lo, hi, theta, order, slope, scratch
 
     For ``order`` 1 its gradient is written into ``slope`` (d,). No rows: 0.
     """
-    if lo < 0:  # never: tells the compiler that no index counts from the end
+    if lo < 0:  # never true: tells the compiler that no index is negative
         return 0.0
     d = theta.shape[0]
     if order >= 1:

@@ -68,7 +68,7 @@ def remainders(link, constants, block, delta, n_linear, lo, hi, scratch, value, 
     ``r_i = w_i l(eta_i) - [l* + g*.s + s'H*s / 2]``, ``s = eta_i - eta*_i``, where the
     expansion already carries the weight. ``delta`` (d,) is theta - theta_star.
     """
-    if lo < 0:  # never: tells the compiler that no index counts from the end
+    if lo < 0:  # never true: tells the compiler that no index is negative
         return
     design, eta_star, expansion = block.design, block.eta_star, block.expansion
     y, weight = block.y, block.weight

@@ -1,8 +1,8 @@
 """Predicted time and memory of full passes and of Newton's method, from sizes alone.
 
 With d parameters the sums of a pass are a d x d matrix: a row costs d^2 / 2 multiply-adds,
-a factorisation d^3, and every thread keeps matrices of its own. The rates are those of one
-core of an Intel Xeon, and about right: ``bench/many_levels.py`` measures them.
+a factorisation d^3, and every thread keeps matrices of its own. The rates are approximate, for
+one core of an Intel Xeon; ``bench/many_levels.py`` measures them.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ class Base(NamedTuple):
     variance_factor: float
     """``c``; 0 without units."""
     factor_units: int = 0
-    """Units of a factor of the block-Poisson product; 0 where the estimate is not one."""
+    """Units of a factor of the block-Poisson product; 0 for the difference estimator."""
     intensity: float = 0.0
     """``lambda``, the expected number of factors."""
     soft_bound: float = 0.0

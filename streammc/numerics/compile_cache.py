@@ -1,14 +1,14 @@
 """Disk cache of compiled code: one folder per state of the sources of a function.
 
-numba's disk cache does not see edits to functions that a cached one calls from another file.
-So the folder of a function is named after a digest of its module and of every module of this
-package that this one imports, directly or not: an edit recompiles what depends on it, and
-nothing else. Sources are read when a module is imported, not when its functions are compiled:
-code compiled after an edit in between must not be stored under the digest of the edited file.
-All folders are in one folder named after the version of numba and the processor: processes
-that compile for different processors at once must not share an index, whose entries could then
-refer to machine code of the other processor. This folder is private (mode 0700): a cache entry
-is a pickle, and loading a planted pickle would run its code.
+numba's disk cache does not notice an edit of a function in another file that a cached function
+calls. Therefore the folder of a function is named after a digest of its module and of all modules
+of this package imported by it, directly or not: an edit recompiles all functions that depend on it,
+and no others. Sources are read when a module is imported, not when its functions are compiled: code
+compiled after an edit in between must not be stored under the digest of the edited file. All
+folders are in one folder named after the version of numba and the processor: processes that compile
+for different processors at once must not share an index, whose entries could then refer to machine
+code of the other processor. This folder is private (mode 0700): a cache entry is a pickle, and
+loading a planted pickle would run its code.
 """
 
 from __future__ import annotations

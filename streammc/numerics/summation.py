@@ -135,7 +135,7 @@ def column_moments(X: NDArray[Any]) -> Moments:
 
 
 def merge_moments(left: Moments, right: Moments) -> Moments:
-    """Return the moments of two tables, one above the other (Chan et al. 1983, eq. 2.1)."""
+    """Return the moments of the rows of two tables together (Chan et al. 1983, eq. 2.1)."""
     n_rows = left.n_rows + right.n_rows
     delta = (right.pivot - left.pivot) + (right.shift - left.shift)
     part = right.n_rows / n_rows

@@ -59,10 +59,10 @@ def identity(request: RunRequest) -> dict[str, Any]:
 
 
 def completed(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the identity of a run, with defaults for options of its sampler that are newer.
+    """Return the identity of a run, with defaults for sampler options added after it was made.
 
-    A new option therefore leaves runs of before what they are: its default does what was done
-    without it.
+    The default of a new option must not change the behaviour, so that runs of earlier versions
+    keep their identity.
     """
     try:
         options = dict(stored["sampler"])

@@ -1,4 +1,4 @@
-"""The full pass as a reduction: ``map`` sums one block of rows, ``combine`` merges two sums."""
+"""Full pass as a reduction: sums of a block of rows, and the merge of two neighbours."""
 
 from __future__ import annotations
 

@@ -126,8 +126,8 @@ def same_for_all(cv: ControlVariates, pilot: Pilot, b: int, bounds: Bounds) -> C
 def by_score(pilot: Pilot, b: int, bounds: Bounds, scores: UnitScores) -> Choice:
     """Return the cheapest choice for units drawn by score; certainty rows are whole units.
 
-    The pass gives a lower bound on the rows of a choice, which the pilot may raise. The
-    cheapest choice is checked with the pilot until it is one that has been checked.
+    The pass gives a lower bound on the rows of a choice, which the pilot may raise: the
+    cheapest choice is evaluated with the pilot until the cheapest is one already evaluated.
     """
     n_units = len(scores.scores)
     by_pass, sizes = RemainderMoments.of_histogram(

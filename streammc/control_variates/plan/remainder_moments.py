@@ -135,8 +135,8 @@ class RemainderMoments:
     def perturbation_range(self, deff: float, b: int, m: float | Vector) -> Vector:
         """Return (t,) the range over draws of V^2 / (4k) - gamma V^1.5 / (3 sqrt k).
 
-        gamma V^1.5 / sqrt(k) is the third cumulant of the estimate; a run of b equal
-        rows multiplies it by b^2, which is the square of its design effect.
+        gamma V^1.5 / sqrt(k) is the third cumulant of the estimate. For runs of b equal rows
+        it is b^2 times larger, the square of their design effect.
         """
         m = np.asarray(m, np.float64)
         per_draw = m[..., None]

@@ -240,7 +240,7 @@ def plan(
         if subsample_size is None:
             needed = reach.units(k, most)
             k = int(needed) if math.isfinite(needed) else max(k, most)
-        # A given subsample is only refused where it cannot be right at all.
+        # A given subsample size is only refused if the perturbation is hopeless.
         hopeless = float(reach.perturbation(k).max()) > tails.HOPELESS
         if hopeless if subsample_size is not None else not reach.holds(k):
             refused = plan_words.leaves(reach.fault(k), subsample_size is not None)

@@ -11,7 +11,7 @@ posterior is followed along lines ``theta = theta_star + S (o + t v)``: the dire
 every parameter, those of the draws with the largest ``V``, and random ones through the
 centre. ``o`` is, across ``v``, at the typical distance of posterior draws. The log posterior
 along a line (of all rows, or of a sample of them and all certainty rows) gives the density
-``p`` of ``t`` on it, whatever its shape. On every line
+``p`` of ``t`` on it, which may have any shape. On every line
 
     integral (1 + u^2) |exp(delta - mean delta) - 1| p(t) dt <= 0.05,
 
@@ -90,7 +90,7 @@ class Tails:
             delta = np.nan_to_num(delta, nan=np.inf, posinf=np.inf)
             middle = (self.mass * np.clip(delta, -1.0, 1.0)).sum(axis=1, keepdims=True)
             delta -= middle
-            # Far out the one factor underflows before the other is large.
+            # Far from the mode one factor underflows before the other is large.
             log = np.where(np.isfinite(self.log_weight), self.log_weight + delta, -np.inf)
             near = np.exp(self.log_weight) * np.abs(np.expm1(np.minimum(delta, 1.0)))
             terms = np.where(delta < 1.0, near, np.exp(np.minimum(log, 600.0)))

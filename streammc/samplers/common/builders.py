@@ -25,24 +25,27 @@ _SHARED: Final = """
 Parameters
 ----------
 unit_rows
-    Rows of a unit, b: rows next to each other in the store, drawn together. ``None``: 1, or more
-    where the store exceeds free memory and longer runs are read faster.
+    Rows of a unit, b: neighbours in the store, drawn together. ``None``: 1, or more if the store
+    exceeds free memory and longer runs are read faster.
 certainty
-    Whether the rows with the largest remainders are always evaluated, beside the subsample.
+    Whether the rows with the largest remainders are always evaluated, in addition to the
+    subsample.
 covariance
-    Shape of the steps: ``laplace``, that of the Laplace approximation, which takes full
-    passes; ``identity``, units of theta, without a pass. ``None``: ``laplace`` where the
+    Shape of the steps: ``laplace``, the covariance of the Laplace approximation, which takes
+    full passes; ``identity``, units of theta, without a pass. ``None``: ``laplace`` if the
     likelihood is a product over rows.
 path
-    What is raised to ``beta_m``: the ``likelihood``, or the ``posterior``, prior included.
+    Density that is raised to the power ``beta_m``: the ``likelihood``, or the ``posterior``, prior
+    included.
 probabilities
     Probabilities with which units are drawn: ``uniform``, or in proportion to their ``scores``,
     which takes one more full pass.
 start
-    Value of every coordinate of theta at the first position. ``None``: chains start apart, where
-    the sampler draws them.
+    Value of every coordinate of theta at the first position. ``None``: the sampler draws a first
+    position for each chain.
 subsets
-    Rows of the levels: ``nested``, every subset is part of the one before; ``independent``.
+    Rows of the levels: ``nested`` subsets, each a part of that of the level before, or
+    ``independent`` subsets.
 """
 """Options of samplers without a common base class; an entry in a class takes precedence."""
 _RAISES: Final = """\

@@ -93,4 +93,4 @@ class Setup:
     """Certainty rows, units and blocks; ``None``: every row is evaluated, or no pass was made."""
     reason: str
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-    """Those that ``Sampler.arrays`` names."""
+    """Arrays named by ``Sampler.arrays``, which the run keeps."""

@@ -85,7 +85,7 @@ class TrajectoryOptions(Sampler):
     target_acceptance: float = DEFAULT_ACCEPTANCE
 
     def __post_init__(self) -> None:
-        """Check what can be checked without data."""
+        """Check the options that do not depend on the data."""
         if self.trajectory not in TRAJECTORIES:
             raise ConfigError(
                 f"trajectory must be 'jittered' or 'nuts', found {self.trajectory!r}"
@@ -149,7 +149,7 @@ class SubsampleOptions(TrajectoryOptions):
     recalibrate: int | None = None
 
     def __post_init__(self) -> None:
-        """Check what can be checked without data."""
+        """Check the options that do not depend on the data."""
         super().__post_init__()
         check_subsample(self, "subsample_size", "n_blocks", "unit_rows", "recalibrate")
         if isinstance(self.order, bool) or self.order not in (0, 1, 2):
