@@ -25,7 +25,7 @@ from streammc.numerics.blas import single_threaded
 from streammc.numerics.summation import merge_compensated
 from streammc.numerics.threads import available_threads
 from streammc.protocols import Dataset, Matrix, Model, RowBlock, Rows, Vector
-from streammc.runs.audit_kernel import NODES, POWERS, TAIL, add_remainders
+from streammc.runs.audit_kernel import NODES, POWERS, TAIL, Buffers, Draws, add_remainders
 
 AUDIT_DRAWS = 400
 FEWEST_DRAWS = 40
@@ -65,7 +65,7 @@ class RemainderTask:
             slopes[a, :draws] = self.deltas[:, a * q : (a + 1) * q]
         scalars[:draws] = self.deltas[:, n * q :]
         sums = np.zeros((2, draws))
-        buffers = (
+        buffers = Buffers(
             allocate_block(TILE, q, p),
             allocate_scratch(p),
             np.empty((n, padded, TILE)),
@@ -74,6 +74,7 @@ class RemainderTask:
         )
         smooth = p == 1 and n == 1 and getattr(model, "analytic", False)
         tolerance = self.tolerance if smooth else -1.0
+        wanted = Draws(slopes, scalars, tolerance, POWERS, TAIL)
         fit = min(_PIECE_ENTRIES // max(q, 1), _CALL_EVALUATIONS // max(draws, 1))
         step = max(fit // TILE, 1) * TILE
         for lo in range(0, len(block.y), step):
@@ -85,12 +86,8 @@ class RemainderTask:
                 self.theta_star,
                 self.order,
                 rows,
-                slopes,
-                scalars,
-                tolerance,
-                POWERS,
-                TAIL,
-                *buffers,
+                wanted,
+                buffers,
                 sums,
             )
         return sums

@@ -13,10 +13,10 @@ from streammc.samplers.common.option_checks import (
     COVARIANCES,
     LAPLACE,
     NONE,
-    STATISTICS,
     check_number,
     check_subsample,
 )
+from streammc.samplers.common.statistics import STATISTICS
 from streammc.samplers.common.targets import (
     APPROXIMATE,
 )

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streammc.samplers.common.builders import builder
-from streammc.samplers.common.option_checks import (
-    STATISTICS,
-)
+from streammc.samplers.common.statistics import STATISTICS
 from streammc.samplers.common.targets import EXACT
 from streammc.samplers.hamiltonian.options import TrajectoryOptions
 

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from streammc.errors import ConfigError
 from streammc.samplers.common.option_checks import (
     LAPLACE,
     NONE,
-    STATISTICS,
     check_number,
     check_probabilities,
     check_subsample,
 )
+from streammc.samplers.common.statistics import STATISTICS
 from streammc.samplers.common.targets import BIASED
 from streammc.subsampling.units import UNIFORM
+
+NOISE_STATISTICS: Final = (*STATISTICS, "noise_clipped")
+"""The same where the noise of the gradient is estimated."""
+NOISE_CLIPPED_COLUMN: Final = NOISE_STATISTICS.index("noise_clipped")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,10 +12,10 @@ from streammc.samplers.common.option_checks import (
     COVARIANCES,
     LAPLACE,
     RANDOM_WALK,
-    STATISTICS,
     check_number,
     check_subsample,
 )
+from streammc.samplers.common.statistics import STATISTICS
 from streammc.samplers.common.targets import EXACT
 
 HMC: Final = "hmc"
