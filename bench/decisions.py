@@ -24,6 +24,7 @@ from signed import moments
 from streammc.registry import sampler as builder
 from streammc.runs.job import run_job
 from streammc.samplers import hmc
+from streammc.samplers.common.request import RunRequest
 
 RESULTS = Path(__file__).resolve().parent / "results" / "decisions.json"
 SETS = ("flights200k", "fretpl_claimnumber")
@@ -39,19 +40,30 @@ def measure(data: str, name: str, order: int, work: Path, threads: int) -> dict[
     store, model = problem(REAL_DATA[data](DATA))
     folder = work / data
     run_job(
-        store, model, hmc(), draws=3000, warmup=300, seed=2, path=folder / "hmc", threads=threads
+        RunRequest(
+            store,
+            model,
+            hmc(),
+            draws=3000,
+            warmup=300,
+            seed=2,
+            path=folder / "hmc",
+            threads=threads,
+        )
     )
     draws, warmup = DRAWS[order]
     ours = folder / f"{name}-{order}"
     report = run_job(
-        store,
-        model,
-        builder(name)(control_variate=order, certainty=order == 2),
-        draws=draws,
-        warmup=warmup,
-        seed=1,
-        path=ours,
-        threads=threads,
+        RunRequest(
+            store,
+            model,
+            builder(name)(control_variate=order, certainty=order == 2),
+            draws=draws,
+            warmup=warmup,
+            seed=1,
+            path=ours,
+            threads=threads,
+        )
     )
     reference, reference_error, center = moments(folder / "hmc", None)
     found, error, _ = moments(ours, center)

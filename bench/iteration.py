@@ -21,9 +21,9 @@ from streammc.control_variates.certify import compute
 from streammc.control_variates.plan.subsample_plan import plan
 from streammc.models import logistic
 from streammc.priors import normal
-from streammc.runs.build import subsampled
 from streammc.samplers import hmc_ecs
 from streammc.samplers.hamiltonian.kernel import HamiltonianKernel
+from streammc.samplers.hamiltonian.problem import subsampled
 
 N_ROWS, DIM, ITERATIONS, REPEATS = 100_000, 29, 2000, 11
 

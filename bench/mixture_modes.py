@@ -27,6 +27,7 @@ from streammc.models import gaussian_mixture
 from streammc.priors import normal
 from streammc.protocols import Dataset, Model
 from streammc.runs.job import run_job
+from streammc.samplers.common.request import RunRequest
 from streammc.trace.run_directory import RunDirectory
 
 IMPORTANCE_DRAWS = 4000
@@ -197,7 +198,7 @@ def run(name: str, sampler: Any, *, seed: int, draws: int = 1000, chains: int = 
     begun = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SamplingWarning)
-        report = run_job(data, model, sampler, draws=draws, chains=chains, seed=seed)
+        report = run_job(RunRequest(data, model, sampler, draws=draws, chains=chains, seed=seed))
     seconds = time.perf_counter() - begun
     drawn = RunDirectory.open(report.path).draws_matrix()
     right = truth(name).mass

@@ -25,6 +25,7 @@ from streammc.models import negative_binomial
 from streammc.priors import half_student_t, normal
 from streammc.protocols import Dataset, Model
 from streammc.runs.job import RunReport, run_job
+from streammc.samplers.common.request import RunRequest
 from streammc.trace.run_directory import RunDirectory
 
 RATE = 5.0
@@ -96,7 +97,9 @@ def run(n_rows: int, seed: int, draws: int, sampler: Any = None) -> tuple[RunRep
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SamplingWarning)
         report = run_job(
-            *problem(counts(n_rows, seed)), sampler, draws=draws, warmup=draws, seed=seed
+            RunRequest(
+                *problem(counts(n_rows, seed)), sampler, draws=draws, warmup=draws, seed=seed
+            )
         )
     return report, RunDirectory.open(report.path).draws_matrix()
 

@@ -17,8 +17,8 @@ def main(job: str) -> None:
 
     import streammc
     from streammc.control_variates.plan.subsample_plan import plan
-    from streammc.runs.build import subsampled
     from streammc.samplers.hamiltonian.kernel import HamiltonianKernel
+    from streammc.samplers.hamiltonian.problem import subsampled
 
     X, y, *_ = load_rows(options["folder"])
     sampling = options["sampler"]

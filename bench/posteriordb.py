@@ -16,6 +16,7 @@ from posteriordb_cases import CASES, LEFT_OUT, problem, reference
 
 from streammc.registry import sampler as sampler_named
 from streammc.runs.job import run_job
+from streammc.samplers.common.request import RunRequest
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("STREAMMC_TEST_DATA", ROOT / ".." / "shared" / "data")).resolve()
@@ -40,7 +41,9 @@ def samplers(name: str, folder: Path):
 def draw(name: str, sampler: object, folder: Path, work: Path, seed: int = 1):
     """Return labels, draws (chain, draw, d), and the summary of one case."""
     store, model = problem(name, folder)
-    report = run_job(store, model, sampler, path=work, seed=seed, audit=False, **OPTIONS)
+    report = run_job(
+        RunRequest(store, model, sampler, path=work, seed=seed, audit=False, **OPTIONS)
+    )
     from streammc.trace.run_directory import RunDirectory
 
     run = RunDirectory.open(work)

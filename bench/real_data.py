@@ -23,9 +23,11 @@ from real_data_sets import REAL_DATA, Design
 
 import streammc
 from streammc.errors import RefusedError
-from streammc.protocols import Dataset, Model, Sampler
+from streammc.protocols import Dataset, Model
 from streammc.runs.job import run_job
 from streammc.samplers import hmc, hmc_ecs
+from streammc.samplers.common.request import RunRequest
+from streammc.samplers.common.sampler import Sampler
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("STREAMMC_TEST_DATA", ROOT / ".." / "shared" / "data")).resolve()
@@ -53,14 +55,16 @@ def until_precise(
     wanted = SHARE[sampler.name] * bound
     while True:
         report = run_job(
-            store,
-            model,
-            sampler,
-            draws=draws,
-            warmup=warmup,
-            seed=seed,
-            path=folder,
-            audit=sampler.name == "hmc-ecs",
+            RunRequest(
+                store,
+                model,
+                sampler,
+                draws=draws,
+                warmup=warmup,
+                seed=seed,
+                path=folder,
+                audit=sampler.name == "hmc-ecs",
+            )
         )
         draws = int(report.summary["sampling"]["draws"])
         found = own_mcse(report.summary["parameters"])
@@ -100,7 +104,7 @@ def cost(summary: dict[str, Any]) -> dict[str, Any]:
 def refused(store: Dataset, model: Model, sampler: Sampler, work: Path) -> str:
     """Return the refusal, or the empty string if the run was made."""
     try:
-        run_job(store, model, sampler, draws=400, warmup=600, seed=3, path=work)
+        run_job(RunRequest(store, model, sampler, draws=400, warmup=600, seed=3, path=work))
     except RefusedError as error:
         return str(error)
     return ""
@@ -112,12 +116,14 @@ def without_certainty(work: Path) -> dict[str, Any]:
     message = refused(store, model, hmc_ecs(certainty=False), work / "plain")
     anyway = hmc_ecs(certainty=False, subsample_size=4000, allow_high_variance=True)
     forced = run_job(
-        store, model, anyway, draws=500, warmup=600, seed=3, path=work / "forced", audit=True
+        RunRequest(
+            store, model, anyway, draws=500, warmup=600, seed=3, path=work / "forced", audit=True
+        )
     ).summary
-    reference = run_job(
+    reference = run_job(RunRequest(
         store, model, hmc(), draws=START["hmc"][0], warmup=START["hmc"][1], seed=2,
         path=work.parent / "covtype93k" / "hmc", audit=False,
-    ).summary  # fmt: skip
+    )).summary  # fmt: skip
     return {
         "name": NO_CERTAINTY,
         "refused": message,
@@ -133,7 +139,9 @@ def too_many_pixels(work: Path) -> dict[str, Any]:
     store, model = problem(REAL_DATA["mnist_1v7"](DATA))
     message = refused(store, model, hmc_ecs(), work / "hmc-ecs")
     log(f"mnist_1v7: {message}")
-    auto = run_job(store, model, None, draws=60, warmup=60, seed=4, path=work / "auto").summary
+    auto = run_job(
+        RunRequest(store, model, None, draws=60, warmup=60, seed=4, path=work / "auto")
+    ).summary
     return {
         "name": "mnist_1v7",
         "rows": store.n_rows,

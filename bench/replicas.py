@@ -16,9 +16,9 @@ import numpy as np
 from streammc import from_arrays
 from streammc.models import logistic
 from streammc.priors import normal
-from streammc.runs.build import problem
 from streammc.runs.setup import decide
 from streammc.samplers import pt, spt
+from streammc.samplers.common.request import RunRequest
 
 SIZES = ((200_000, 30), (20_000, 30), (5_000, 10), (500, 3))
 THREADS, REPEATS, WORK = 4, 7, 4_000_000
@@ -33,8 +33,9 @@ def seconds(build, n: int, d: int) -> tuple[float, float]:
         n_levels=7, beta_min=0.125, n_steps=5, step_size=1e-4, ladder="geometric",
         covariance="identity",
     )  # fmt: skip
-    setup = decide(data, model, sampler, None)
-    shared = problem(data, model, setup.cv, None, sampler)
+    request = RunRequest(data, model, sampler)
+    setup = decide(request)
+    shared = sampler.problem(request, setup)
     alone, together = (shared.kernel(1, 0) for _ in range(2))
     together.threads, together._choice = THREADS, lambda seconds: True
     iterations = max(WORK // (n * d), 1)

@@ -49,9 +49,9 @@ def iterate(store: str, cv_path: str, mode: str) -> dict[str, float]:
     from streammc.control_variates.plan.units import plan_units
     from streammc.likelihood.expanded_rows import memory_limit
     from streammc.priors import normal
-    from streammc.runs.build import subsampled
     from streammc.samplers import hmc_ecs
     from streammc.samplers.hamiltonian.kernel import HamiltonianKernel
+    from streammc.samplers.hamiltonian.problem import subsampled
     from streammc.stores.rows.row_source import MemoryRows
 
     data, model = open_store(store), models.logistic(normal(10.0))

@@ -28,6 +28,7 @@ from streammc.control_variates.plan.subsample_plan import Plan, plan
 from streammc.protocols import Dataset, Model
 from streammc.runs.job import run_job
 from streammc.samplers import hmc, hmc_ecs
+from streammc.samplers.common.request import RunRequest
 
 RESULTS = ROOT / "bench" / "results" / "selection.json"
 PAGE = ROOT / "docs" / "explanation" / "selection-probabilities.md"
@@ -127,10 +128,10 @@ def measure(name: str, work: Path) -> dict[str, Any]:
     runs = {}
     for way in WAYS:
         begun = time.monotonic()
-        summary = run_job(
+        summary = run_job(RunRequest(
             store, model, hmc_ecs(probabilities=way), draws=DRAWS, warmup=WARMUP, seed=1,
             path=work / f"hmc-ecs-{way}", audit=False,
-        ).summary  # fmt: skip
+        )).summary  # fmt: skip
         ess = min(p["ess_bulk"] for p in summary["parameters"].values())
         runs[way] = {**summary["sampling"], "ess_bulk": ess, "wall": time.monotonic() - begun}
         log(f"{name}, {way}: {runs[way]['seconds']:.1f} s")

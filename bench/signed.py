@@ -25,6 +25,7 @@ from streammc.diagnostics.summary import draws_and_labels
 from streammc.protocols import Dataset, Model
 from streammc.runs.job import run_job
 from streammc.samplers import hmc, hmc_ecs_signed
+from streammc.samplers.common.request import RunRequest
 from streammc.trace.datatree import open_run
 
 RESULTS = Path(__file__).resolve().parent / "results" / "signed.json"
@@ -91,13 +92,15 @@ def measure(name: str, work: Path, threads: int) -> dict[str, Any]:
     draws, reference_draws = DRAWS.get(name, USUAL)
     folder = work / name.replace(" ", "-").replace(",", "")
     ours = folder / "signed"
-    run_job(
+    run_job(RunRequest(
         store, model, hmc(), draws=reference_draws, warmup=300, seed=2, path=folder / "hmc",
         threads=threads,
-    )  # fmt: skip
+    ))  # fmt: skip
     sampler = hmc_ecs_signed(**OPTIONS.get(name, {}))
     report = run_job(
-        store, model, sampler, draws=draws, warmup=1000, seed=1, path=ours, threads=threads
+        RunRequest(
+            store, model, sampler, draws=draws, warmup=1000, seed=1, path=ours, threads=threads
+        )
     )
     reference, reference_error, center = moments(folder / "hmc", None)
     found, error, _ = moments(ours, center)

@@ -20,6 +20,7 @@ import streammc
 from streammc.protocols import Dataset
 from streammc.runs.job import run_job
 from streammc.samplers import hmc_ecs, sghmc, sgld
+from streammc.samplers.common.request import RunRequest
 from streammc.trace.run_directory import RunDirectory
 
 N, DIM, CHAINS, M = 100_000, 11, 8, 300
@@ -62,16 +63,18 @@ def main() -> None:
     def run(sampler: Any, draws: int) -> tuple[np.ndarray, dict[str, Any]]:
         """Return (chain, d) variances about the common mean, and the summary."""
         report = run_job(
-            data,
-            model,
-            sampler,
-            control_variates=cv,
-            draws=draws,
-            warmup=2000,
-            chains=CHAINS,
-            seed=7,
-            audit=False,
-            threads=arguments.threads,
+            RunRequest(
+                data,
+                model,
+                sampler,
+                control_variates=cv,
+                draws=draws,
+                warmup=2000,
+                chains=CHAINS,
+                seed=7,
+                audit=False,
+                threads=arguments.threads,
+            )
         )
         found = RunDirectory.open(report.path).draws_matrix()
         return ((found - found.mean(axis=(0, 1))) ** 2).mean(axis=1), report.summary

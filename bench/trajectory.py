@@ -22,8 +22,8 @@ from arviz_stats.base import array_stats
 
 import streammc
 from streammc.control_variates.plan.subsample_plan import plan
-from streammc.runs.build import full_data, subsampled
 from streammc.samplers.hamiltonian.kernel import HamiltonianKernel
+from streammc.samplers.hamiltonian.problem import full_data, subsampled
 
 ROWS, DIM, WARMUP = 1_000_000, 29, 2000
 DRAWS = {"logistic 1e6": 40_000, "higgs11k": 10_000, "student-t 60": 40_000}

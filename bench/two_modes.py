@@ -25,6 +25,7 @@ from streammc.models import gaussian_mixture
 from streammc.priors import normal
 from streammc.protocols import Dataset, Model
 from streammc.runs.job import run_job
+from streammc.samplers.common.request import RunRequest
 from streammc.trace.datatree import open_run
 from streammc.trace.run_directory import RunDirectory
 
@@ -113,7 +114,9 @@ def run(
     begun = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SamplingWarning)
-        report = run_job(data, model, sampler, draws=draws, warmup=warmup, chains=chains, seed=seed)
+        report = run_job(
+            RunRequest(data, model, sampler, draws=draws, warmup=warmup, chains=chains, seed=seed)
+        )
     seconds = time.perf_counter() - begun
     means = RunDirectory.open(report.path).draws_matrix()
     first = (means[..., 0] < means[..., 1]).astype(float)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,6 +16,9 @@ from streammc.cli.options import (
 )
 from streammc.cli.output import Output, table
 from streammc.cli.signals import Interruption
+
+if TYPE_CHECKING:
+    from streammc.diagnostics.audit_record import Audit
 
 
 @command("audit", short_help="Measure what subsampling did to a run.")
@@ -40,7 +43,7 @@ def audit(ctx: click.Context, run: str, scheduler: str | None, allow_code: bool)
         human = human_audit(verdict)
         if not new:
             printer.note(f"{run} has been audited: nothing to do")
-    printer.result({"run": run, "audit": verdict}, human)
+    printer.result({"run": run, "audit": verdict and verdict.to_json()}, human)
 
 
 def audit_once(
@@ -49,7 +52,7 @@ def audit_once(
     path: str,
     scheduler: Any = None,
     allow_code: bool = False,
-) -> tuple[dict[str, Any] | None, bool]:
+) -> tuple[Audit | None, bool]:
     """Return the verdict on a run, and whether it was made now; ``None`` where there is none.
 
     Raises
@@ -60,6 +63,7 @@ def audit_once(
     from streammc.cli.progress import Progress
     from streammc.cli.recorded import recorded_job
     from streammc.control_variates.expansion import ControlVariates
+    from streammc.diagnostics.audit_record import Audit
     from streammc.errors import DataError
     from streammc.runs.audit_advice import audited_again
     from streammc.runs.report import run_audit
@@ -69,7 +73,7 @@ def audit_once(
     run = RunDirectory.open(path)
     kept = run.attributes.get("summary")
     if kept is not None and kept["audit"] is not None and run.finished():
-        return kept["audit"], False
+        return Audit.from_json(kept["audit"]), False
     if not registry.sampler(run.attributes["sampler"]["name"])().audited:
         return None, False
     if not run.committed_draws:
@@ -81,33 +85,32 @@ def audit_once(
         verdict = run_audit(run, dataset, job.model, cv, scheduler=scheduler, progress=progress)
         summary = run.attributes.get("summary")
         if summary is not None:
-            lines = audited_again(summary["warnings"], summary["audit"], verdict)
+            before = summary["audit"] and Audit.from_json(summary["audit"])
+            lines = audited_again(summary["warnings"], before, verdict)
             summary.pop("not_audited", None)
-            summary = {**summary, "audit": verdict, "warnings": lines}
+            summary = {**summary, "audit": verdict.to_json(), "warnings": lines}
             run.set_attributes({"summary": summary})
     return verdict, True
 
 
 def _not_audited(path: str) -> str:
     """Return why no audit is made of a run."""
+    from streammc.samplers.common.targets import NOT_AUDITED
     from streammc.trace.run_directory import RunDirectory
 
     name = RunDirectory.open(path, verify=False).attributes["sampler"]["name"]
-    if registry.sampler(name)().target == "exact":
-        return f"{name} targets the posterior itself"
-    if registry.sampler(name)().target == "signed":
-        return "weighted by their signs the draws are of the posterior itself"
-    return f"no weights lead from what {name} samples to the posterior"
+    otherwise = "no weights lead from what {name} samples to the posterior"
+    return NOT_AUDITED.get(registry.sampler(name)().target, otherwise).format(name=name)
 
 
-def human_audit(verdict: dict[str, Any]) -> str:
+def human_audit(verdict: Audit) -> str:
     """Return the verdict as text: the worst parameters first."""
     from streammc.cli.output import number
     from streammc.cli.report import audit_text
 
     names = ("correction_sd", "mcse_sd", "sd_ratio", "mean")
-    ordered = sorted(
-        verdict["parameters"].items(), key=lambda item: -abs(item[1]["correction_sd"] or 0.0)
-    )
-    rows = [[label, *(number(entry[name], 3) for name in names)] for label, entry in ordered]
+    ordered = sorted(verdict.parameters.items(), key=lambda item: -item[1].size)
+    rows = [
+        [label, *(number(getattr(entry, name), 3) for name in names)] for label, entry in ordered
+    ]
     return f"{table(['parameter', *names], rows)}\n\n{audit_text(verdict)}"

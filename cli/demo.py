@@ -137,7 +137,8 @@ def compiling_ahead() -> Iterator[Callable[[], object]]:
     waits for it.
     """
     # -P: nothing is imported from the current folder.
-    command = [sys.executable, "-P", "-c", "import streammc.samplers.hamiltonian.kernel"]
+    command = [sys.executable, "-P", "-m", "streammc.numerics.compile_ahead"]
+    command.append("streammc.samplers.hamiltonian.kernel")
     quiet = subprocess.DEVNULL
     try:
         process = subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet)
@@ -184,6 +185,7 @@ def _folder(output: Output, directory: str | None) -> str:
 
 def _human(document: dict[str, Any]) -> str:
     from streammc.cli.report import audit_text
+    from streammc.diagnostics.audit_record import Audit
 
     ours, reference = document["runs"]["hmc-ecs"], document["runs"]["hmc"]
     rows = []
@@ -218,7 +220,7 @@ def _human(document: dict[str, Any]) -> str:
             "seconds in all": f"{document['seconds']:.1f}",
         }
     )
-    return "\n\n".join([posterior, cost, audit_text(ours["audit"]), places])
+    return "\n\n".join([posterior, cost, audit_text(Audit.from_json(ours["audit"])), places])
 
 
 def _cost(name: str, sampling: dict[str, Any]) -> list[str]:

@@ -34,9 +34,11 @@ def diagnosis(path: str) -> dict[str, Any]:
     from streammc.diagnostics.original_scale import ratios, transform
     from streammc.diagnostics.summary import draws_and_labels, signs, summarize, summarize_draws
     from streammc.errors import DataError, MissingError
+    from streammc.likelihood.temperature import schedule_of
     from streammc.runs.advice import mixing_warnings
     from streammc.runs.cost import run_cost
-    from streammc.runs.heated import temperature_facts
+    from streammc.runs.report import mean_statistics
+    from streammc.runs.setup import load
     from streammc.runs.table_scale import blocks_of_run
     from streammc.trace.datatree import open_run
     from streammc.trace.run_directory import RunDirectory
@@ -51,7 +53,6 @@ def diagnosis(path: str) -> dict[str, Any]:
             f"({run.committed_warmup} of {run.warmup} iterations): resume it"
         )
     tree = open_run(path, verify=False)
-    stats = tree["sample_stats"]
     parameters = summarize(tree)
     original, factors = None, None
     try:
@@ -69,7 +70,7 @@ def diagnosis(path: str) -> dict[str, Any]:
         )
     except (MissingError, DataError):
         pass
-    spent = run_cost(run)
+    spent, setup = run_cost(run), load(run)
     return {
         "parameters": parameters,
         "parameters_original": original,
@@ -77,16 +78,10 @@ def diagnosis(path: str) -> dict[str, Any]:
         "audit": None,
         "sampling": {
             "sampler": run.attributes.get("sampler", {}).get("name"),
-            **temperature_facts(run),
-            "iterations": int(stats["lp"].size),
-            "log_lik_variance_mean": float(stats["log_lik_variance"].mean()),
-            "acceptance_rate": float(stats["acceptance_rate"].mean()),
-            "subsample_acceptance_rate": float(stats["subsample_accepted"].mean()),
-            "divergences": int(stats["diverging"].sum()),
-            "step_size": float(stats["step_size"].mean()),
-            "n_steps": float(stats["n_steps"].mean()),
-            "rows_per_iteration": float(stats["n_rows"].mean()),
+            "temperature": schedule_of(run.identity).describe(),
+            **mean_statistics(run.read_group("sample_stats")),
             "evaluations": spent["evaluations"],
+            **setup.sampler.facts(run, setup),
         },
         "cost": spent,
         "warnings": [

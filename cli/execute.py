@@ -142,29 +142,32 @@ def execute(output: Output, interruption: Interruption, job: Job) -> dict[str, A
         If a signal came; what was committed before it stays.
     """
     from streammc.runs.job import run_job
+    from streammc.samplers.common.request import RunRequest
     from streammc.trace.run_directory import RunDirectory
 
     check_job(job)
     try:
         with Progress(output, interruption) as progress:
             report = run_job(
-                job.dataset,
-                job.model,
-                job.sampler,
-                control_variates=job.control_variates,
-                draws=job.draws,
-                warmup=job.warmup,
-                chains=job.chains,
-                seed=job.seed,
-                path=job.path,
-                audit=job.audit,
-                progress=progress,
-                stop=interruption.requested,
-                scheduler=job.scheduler,
-                attributes={"settings": dict(job.settings or {})},
-                sampler_reason=job.sampler_reason,
-                temperature=job.temperature,
-                overwrite=job.overwrite,
+                RunRequest(
+                    job.dataset,
+                    job.model,
+                    job.sampler,
+                    job.control_variates,
+                    draws=job.draws,
+                    warmup=job.warmup,
+                    chains=job.chains,
+                    seed=job.seed,
+                    path=job.path,
+                    audit=job.audit,
+                    progress=progress,
+                    stop=interruption.requested,
+                    scheduler=job.scheduler,
+                    attributes={"settings": dict(job.settings or {})},
+                    sampler_reason=job.sampler_reason,
+                    temperature=job.temperature,
+                    overwrite=job.overwrite,
+                )
             )
     finally:
         if RunDirectory.exists(job.path):

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 from streammc.cli.execute import Job
 from streammc.cli.output import Output
 from streammc.cli.progress import Progress
 from streammc.cli.signals import Interruption
+
+if TYPE_CHECKING:
+    from streammc.control_variates.plan.subsample_plan import Plan
+    from streammc.likelihood.pass_cost import PassCost
+    from streammc.protocols import Dataset
+    from streammc.samplers.common.request import RunRequest, Setup
+    from streammc.samplers.common.sampler import Sampler
 
 _SECONDS: Final = 0.5
 _ITERATIONS: Final = 4096
@@ -16,7 +24,76 @@ LONGEST_SECONDS: Final = 120.0
 """Passes that are expected to take longer are not made."""
 
 
-def forecast(output: Output, interruption: Interruption, job: Job) -> dict[str, Any]:
+@dataclass(frozen=True, kw_only=True)
+class DrawForecast:
+    """Sizes and time of the draws, which only a full pass can tell."""
+
+    plan: Plan | None
+    seconds_per_iteration: float
+    minutes: float
+    """Of the passes, the warm-up and the draws."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunForecast:
+    """What a run would take; without ``draws`` where no pass was made to know them."""
+
+    sampler: Sampler | None
+    temperature: float | str
+    implied: float
+    """Temperature that the sampler itself implies; 1 for most."""
+    reason: str | None
+    priors: dict[str, Any]
+    n_rows: int
+    passes: int
+    pass_seconds: float
+    draws: DrawForecast | None = None
+    cost: PassCost | None = None
+    """Of the passes that were not made."""
+    disk_bytes: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result of ``sample --dry-run --json``."""
+        from streammc.likelihood.temperature import IMPLIED
+
+        sizes: dict[str, Any] = {}
+        times: dict[str, Any] = {}
+        if self.draws is not None:
+            plan = self.draws.plan
+            sizes = {
+                "certainty_rows": None if plan is None else len(plan.certainty_rows),
+                "subsample_size": None if plan is None else plan.subsample_size,
+                "n_blocks": None if plan is None else plan.n_blocks,
+                "unit_rows": None if plan is None else plan.unit_rows,
+                "predicted_variance": None if plan is None else plan.predicted["variance"],
+                "predicted_variance_bias": None
+                if plan is None
+                else plan.predicted.get("variance_bias"),
+            }
+            times = {
+                "seconds_per_iteration": self.draws.seconds_per_iteration,
+                "minutes": self.draws.minutes,
+            }
+        if self.cost is not None:
+            times = {name: value for name, value in self.cost.facts().items() if name != "rows"}
+        return {
+            "dry_run": True,
+            "sampler": None if self.sampler is None else self.sampler.name,
+            "target": None if self.sampler is None else self.sampler.target,
+            "temperature": self.temperature,
+            **({IMPLIED: self.implied} if self.implied != 1.0 else {}),
+            "reason": self.reason,
+            "priors": self.priors,
+            "n_rows": self.n_rows,
+            **sizes,
+            "passes": self.passes,
+            "pass_seconds": self.pass_seconds,
+            **times,
+            "disk_bytes": self.disk_bytes,
+        }
+
+
+def forecast(output: Output, interruption: Interruption, job: Job) -> RunForecast:
     """Return sampler, sizes, passes, minutes and disk of a run, and write nothing.
 
     The full passes are made, since sizes follow from them, unless they are expected to take
@@ -31,13 +108,10 @@ def forecast(output: Output, interruption: Interruption, job: Job) -> dict[str, 
     """
     from streammc.control_variates.default_priors import resolved
     from streammc.control_variates.forecast import announce
-    from streammc.likelihood.temperature import (
-        IMPLIED,
-    )
     from streammc.numerics.threads import available_threads
-    from streammc.runs.identity import implied
     from streammc.runs.prior_texts import describe_priors
     from streammc.runs.setup import decide, makes_passes
+    from streammc.samplers.common.request import RunRequest
 
     dataset = job.tempered
     if job.control_variates is None and makes_passes(job.model, job.sampler):
@@ -45,56 +119,49 @@ def forecast(output: Output, interruption: Interruption, job: Job) -> dict[str, 
         if cost.seconds > LONGEST_SECONDS:
             return _without_passes(output, job, dataset, cost)
     with Progress(output, interruption) as progress:
-        setup = decide(
+        request = RunRequest(
             dataset,
-            job.model,
+            resolved(job.model, dataset),
             job.sampler,
             job.control_variates,
-            seed=job.seed or 0,
+            seed=job.seed,
             chains=job.chains,
             scheduler=job.scheduler,
             progress=progress,
-            reason=job.sampler_reason,
+            sampler_reason=job.sampler_reason,
+            temperature=job.temperature,
         )
+        setup = decide(request)
     interruption.check()
-    seconds = _seconds_per_iteration(job, dataset, setup)
+    seconds = _seconds_per_iteration(request, setup)
     rounds = -(-job.chains // min(job.chains, available_threads()))
     draws = rounds * seconds * (job.draws + job.warmup)
-    plan = setup.plan
-    sizes: dict[str, Any] = {
-        "certainty_rows": None if plan is None else len(plan.certainty_rows),
-        "subsample_size": None if plan is None else plan.subsample_size,
-        "n_blocks": None if plan is None else plan.n_blocks,
-        "unit_rows": None if plan is None else plan.unit_rows,
-    }
-    made, given = setup.cv.certificate, {"passes": 0, "seconds": 0.0}
+    certificate, plan = setup.cv.certificate, setup.plan
+    passes, pass_seconds = certificate.passes, certificate.seconds
     if job.control_variates is not None:  # their passes are behind us
-        given = dict(job.control_variates.certificate)
-    passes = int(made["passes"]) - int(given["passes"])
-    pass_seconds = float(made["seconds"]) - float(given["seconds"])
+        passes -= job.control_variates.certificate.passes
+        pass_seconds -= job.control_variates.certificate.seconds
     if plan is not None:
         passes, pass_seconds = passes + plan.passes, pass_seconds + plan.score_seconds
-    return {
-        "dry_run": True,
-        "sampler": setup.sampler.name,
-        "target": setup.sampler.target,
-        "temperature": job.temperature,
-        **({IMPLIED: heat} if (heat := implied(dataset, setup.sampler)) != 1.0 else {}),
-        "reason": setup.reason,
-        "priors": describe_priors(resolved(job.model, dataset), setup.cv.labels),
-        "n_rows": job.dataset.n_rows,
-        **sizes,
-        "predicted_variance": None if plan is None else plan.predicted["variance"],
-        "predicted_variance_bias": None if plan is None else plan.predicted.get("variance_bias"),
-        "passes": passes,
-        "pass_seconds": pass_seconds,
-        "seconds_per_iteration": seconds,
-        "minutes": (draws + pass_seconds) / 60.0,
-        "disk_bytes": job.disk_bytes,
-    }
+    return RunForecast(
+        sampler=setup.sampler,
+        temperature=job.temperature,
+        implied=setup.sampler.implied_temperature(dataset.n_rows),
+        reason=setup.reason,
+        priors=describe_priors(request.model, setup.cv.labels),
+        n_rows=job.dataset.n_rows,
+        passes=passes,
+        pass_seconds=pass_seconds,
+        draws=DrawForecast(
+            plan=plan,
+            seconds_per_iteration=seconds,
+            minutes=(draws + pass_seconds) / 60.0,
+        ),
+        disk_bytes=job.disk_bytes,
+    )
 
 
-def _without_passes(output: Output, job: Job, dataset: Any, cost: Any) -> dict[str, Any]:
+def _without_passes(output: Output, job: Job, dataset: Dataset, cost: PassCost) -> RunForecast:
     """Return what is known before any pass, and say what is not."""
     from streammc.control_variates.default_priors import resolved
     from streammc.runs.prior_texts import describe_priors
@@ -105,31 +172,23 @@ def _without_passes(output: Output, job: Job, dataset: Any, cost: Any) -> dict[s
         "draws) is left out: run streammc summarize, and give its result with --control-variates",
         phase="forecast",
     )
-    return {
-        "dry_run": True,
-        "sampler": None if job.sampler is None else job.sampler.name,
-        "target": None if job.sampler is None else job.sampler.target,
-        "temperature": job.temperature,
-        "reason": job.sampler_reason or None,
-        "priors": describe_priors(model, tuple(model.labels(dataset.feature_names))),
-        "n_rows": job.dataset.n_rows,
-        "passes": 0,
-        "pass_seconds": 0.0,
-        **{name: value for name, value in cost.facts().items() if name != "rows"},
-        "disk_bytes": job.disk_bytes,
-    }
-
-
-def _seconds_per_iteration(job: Job, dataset: Any, setup: Any) -> float:
-    """Time one chain in its warm-up, in longer and longer stretches; never 0.0."""
-    from streammc.likelihood.temperature import Schedule
-    from streammc.runs import build
-
-    schedule = Schedule.parse(job.temperature)
-    problem = build.problem(
-        dataset, job.model, setup.cv, setup.plan, setup.sampler, schedule=schedule
+    return RunForecast(
+        sampler=job.sampler,
+        temperature=job.temperature,
+        implied=1.0,
+        reason=job.sampler_reason or None,
+        priors=describe_priors(model, tuple(model.labels(dataset.feature_names))),
+        n_rows=job.dataset.n_rows,
+        passes=0,
+        pass_seconds=0.0,
+        cost=cost,
+        disk_bytes=job.disk_bytes,
     )
-    kernel = problem.kernel(job.seed or 0, 0)
+
+
+def _seconds_per_iteration(request: RunRequest, setup: Setup) -> float:
+    """Time one chain in its warm-up, in longer and longer stretches; never 0.0."""
+    kernel = setup.sampler.problem(request, setup).kernel(request.stream_seed, 0)
     kernel.initialise()
     count, seconds = 1, 0.0
     while True:

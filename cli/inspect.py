@@ -131,7 +131,7 @@ def describe_control_variates(path: str) -> dict[str, Any]:
 
 def describe_predictions(path: str) -> dict[str, Any]:
     """Return what predictions hold."""
-    from streammc.trace.row_arrays import read_meta
+    from streammc.trace.row_reading import read_meta
 
     meta, names = read_meta(path)
     return {"path": os.path.abspath(path), **meta, "arrays": names}
@@ -141,7 +141,7 @@ def control_variates_document(cv: Any) -> dict[str, Any]:
     """Return control variates as JSON types: centre, Laplace sd, certificate."""
     from streammc.likelihood.tempered import split_fingerprint
 
-    logarithms = cv.certificate.get("logarithms", ())
+    logarithms = cv.certificate.logarithms
     names = [f"log {label}" if label in logarithms else label for label in cv.labels]
     return {
         "order": cv.order,
@@ -149,7 +149,7 @@ def control_variates_document(cv: Any) -> dict[str, Any]:
         "log_lik": cv.log_lik,
         "theta_star": dict(zip(names, cv.theta_star.tolist(), strict=True)),
         "laplace_sd": dict(zip(names, cv.posterior_sd().tolist(), strict=True)),
-        "certificate": dict(cv.certificate),
+        "certificate": cv.certificate.to_json(),
         "candidates": len(cv.candidates),
         "row_order": cv.row_order,
         "store_fingerprint": split_fingerprint(cv.fingerprint)[0],
@@ -200,7 +200,7 @@ def _verify_control_variates(path: str, progress: Progress) -> dict[str, Any]:
 
 def _verify_predictions(path: str, progress: Progress) -> dict[str, Any]:
     from streammc.errors import StoreError
-    from streammc.trace.row_arrays import check_chunks
+    from streammc.trace.row_reading import check_chunks
 
     report: dict[str, Any] = {"path": os.path.abspath(path), "ok": True, "faults": []}
     try:

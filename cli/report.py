@@ -9,25 +9,16 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
+from streammc import registry
 from streammc.cli.output import Output, fields, number, table
-from streammc.runs.advice import NOISE_WARNING
+from streammc.diagnostics.audit_record import Audit
 from streammc.runs.prior_texts import priors_lines
+from streammc.samplers.common.targets import TARGETS
 
 COLUMNS: Final = ("mean", "sd", "mcse_mean", "ess_bulk", "ess_tail", "r_hat", "q5", "median", "q95")
 _SPARED: Final = ("mcse_mean", "ess_tail", "median", "sd", "q5", "q95")
 """Columns that a narrow terminal goes without, the first ones first."""
 CHECK_FAILED: Final = 1
-_TARGETS: Final = {
-    "exact": "the posterior",
-    "perturbed": "close to the posterior; an audit measures how close",
-    "signed": "the posterior, where draws are weighted by their sign",
-    "approximate": "the posterior, but for the error of each decision",
-    "tempered": "the posterior",
-    "biased": "no step is rejected, so the draws are not the posterior's",
-}
-_EXPLAINED: Final = (
-    ("log_lik_variance_mean", "variance of the log-likelihood estimated from the subsample"),
-)
 _PHASES: Final = {"passes": "in passes", "warmup": "in the warm-up", "draws": "in the draws"}
 
 
@@ -113,7 +104,7 @@ def human_run(document: Mapping[str, Any]) -> str:
     if document.get("priors"):
         parts += priors_lines(document["priors"])
     if document.get("audit"):
-        parts.append(audit_text(document["audit"]))
+        parts.append(audit_text(Audit.from_json(document["audit"])))
     if document.get("sampling"):
         parts.append(cost_text(document["sampling"]))
     if document.get("tempering"):
@@ -192,18 +183,16 @@ def _cell(column: str, value: float | None, error: float | None) -> str:
     return number(value, min(max(digits, 4), 9))
 
 
-def audit_text(audit: Mapping[str, Any]) -> str:
+def audit_text(audit: Audit) -> str:
     """Return the verdict of the audit in a few lines."""
-    label, worst = max(
-        audit["parameters"].items(), key=lambda item: abs(item[1]["correction_sd"] or 0.0)
-    )
+    worst = audit.parameters[audit.worst]
     return fields(
         {
-            "audit": f"{audit['draws']} draws weighted against the exact posterior",
-            "largest correction": f"{number(abs(worst['correction_sd'] or 0.0), 2)} posterior sd "
-            f"({label}, mcse {number(worst['mcse_sd'], 2)})",
-            "ess of the weights": number(audit["ess"]),
-            "pareto k": number(audit["pareto_k"], 2),
+            "audit": f"{audit.draws} draws weighted against the exact posterior",
+            "largest correction": f"{number(worst.size, 2)} posterior sd "
+            f"({audit.worst}, mcse {number(worst.mcse_sd, 2)})",
+            "ess of the weights": number(audit.ess),
+            "pareto k": number(audit.pareto_k, 2),
         }
     )
 
@@ -219,24 +208,15 @@ def draw_cost_text(cost: Mapping[str, Any]) -> str:
 
 
 def cost_text(sampling: Mapping[str, Any]) -> str:
-    """Return what the run did and what it cost."""
+    """Return what the run did and what it cost; some lines are those of its sampler."""
+    tempered = tempered_text(sampling.get("temperature", 1.0))
+    target = sampling.get("target")
+    if target in TARGETS:
+        text = TARGETS[target]
+        if tempered is not None:
+            text = text.replace("the posterior", "the tempered posterior", 1)
+        target = f"{target}: {text}"
     names = {
-        "sampler": "sampler",
-        "target": "target",
-        "tempered": "tempered",
-        "reason": "reason",
-        "certainty rows": "certainty_rows",
-        "subsample size": "subsample_size",
-        "blocks": "n_blocks",
-        "rows of an estimate": "rows_of_an_estimate",
-        "marginal of the draws": "marginal",
-        "log_lik_variance": "log_lik_variance_mean",
-        "predicted variance bias": "predicted_variance_bias",
-        "mean sign": "mean_sign",
-        "rows per decision": "test_rows_mean",
-        "error per decision": "decision_error_mean",
-        "estimates off normal": "off_normal",
-        "forced decisions": "forced",
         "acceptance rate": "acceptance_rate",
         "rows read": "rows_read",
         "bytes read": "bytes_read",
@@ -244,17 +224,20 @@ def cost_text(sampling: Mapping[str, Any]) -> str:
         "seconds: warm-up": "warmup_seconds",
         "seconds: draws": "seconds",
     }
-    shown = {**sampling, "tempered": tempered_text(sampling.get("temperature", 1.0))}
-    for name, text in (("target", _TARGETS.get(str(sampling.get("target")), "")), *_EXPLAINED):
-        if text and shown.get(name) is not None:
-            value = shown[name]
-            if shown["tempered"] is not None:
-                text = text.replace("the posterior", "the tempered posterior", 1)
-            shown[name] = f"{number(value) if isinstance(value, float) else value}: {text}"
-    if sampling.get("mint"):
-        shown |= mint_text(sampling["mint"])
-        shown |= {"off_normal": shown["decision_error_mean"], "decision_error_mean": None}
-    return fields({words: shown.get(name) for words, name in names.items()})
+    name = sampling.get("sampler")
+    own = registry.sampler(name)().text(sampling) if name in registry.SAMPLERS else {}
+    return fields(
+        {
+            "sampler": name,
+            "target": target,
+            "tempered": tempered,
+            "reason": sampling.get("reason"),
+            "certainty rows": sampling.get("certainty_rows"),
+            "subsample size": sampling.get("subsample_size"),
+            **own,
+            **{words: sampling.get(key) for words, key in names.items()},
+        }
+    )
 
 
 def tempering_text(tempering: Mapping[str, Any]) -> str:
@@ -281,30 +264,3 @@ def tempered_text(temperature: float | str) -> str | None:
     if isinstance(temperature, str):
         return f"temperature {temperature}, then the posterior"
     return f"posterior at temperature {temperature:g}: likelihood^(1/{temperature:g}) x prior"
-
-
-def mint_text(facts: Mapping[str, Any]) -> dict[str, str]:
-    """Return temperature, minibatch and marginal of a run of ``mint``."""
-    noise = facts["noise_variance"]
-    finite = "" if facts["finite_factor"] == 1.0 else " (1 - m/n)"
-    text = f"tempered posterior x exp(v / 2), v = n^(2 lambda - tau) var(l_i){finite}"
-    if noise is not None:
-        text += f" = {number(noise, 3)} on average"
-    ratios = {
-        label: entry["variance_ratio"]
-        for label, entry in (facts["marginal"] or {}).items()
-        if entry["variance_ratio"] is not None
-    }
-    if noise is not None and noise > NOISE_WARNING:
-        text += ": far from the tempered posterior"
-    elif ratios:
-        worst = max(ratios, key=lambda label: abs(math.log(ratios[label])))
-        text += f"; it makes a variance up to {number(ratios[worst], 3)} times as large ({worst})"
-    temperature = facts["temperature"]
-    return {
-        "tempered": f"posterior at temperature {temperature:.6g} = n^(1 - lambda): "
-        f"likelihood^(1/{temperature:.6g}) x prior",
-        "rows_of_an_estimate": f"{facts['subsample_size']} = n^tau, tau {facts['tau']:.4g}, "
-        f"lambda {facts['lambda']:.4g} = alpha tau, alpha {facts['alpha']:.4g}",
-        "marginal": text,
-    }

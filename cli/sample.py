@@ -23,8 +23,6 @@ from streammc.cli.options import (
 from streammc.cli.output import Output, fields
 from streammc.cli.values import KeyValue, Limits, LocalPath, PositiveNumber, WholeNumber
 
-SAMPLER_FLAGS = ("subsample_size", "n_blocks", "unit_rows", "step_size", "trajectory_length")
-
 
 @command("sample", configurable=True, short_help="Sample a posterior, or resume where it stopped.")
 @path_argument("store")
@@ -149,7 +147,7 @@ def sample(
         from streammc.runs.prior_texts import priors_lines
 
         check_job(job)
-        document = forecast(printer, interruption, job)
+        document = forecast(printer, interruption, job).to_json()
         priors = "; ".join(priors_lines(document["priors"])).removeprefix("priors: ")
         shown = {**document, "priors": priors}
         printer.result(document, fields(shown))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,16 +23,13 @@ from streammc.stores.format.layout import (
     round_chunk_rows,
 )
 from streammc.stores.full_pass.row_blocks import MemoryBlock
+from streammc.stores.number_checks import check_finite, checked_numbers, given_names
 from streammc.stores.rows.row_weights import weighted
 
 if TYPE_CHECKING:
     from streammc.stores.rows.row_source import MemoryRows
 
 T = TypeVar("T")
-
-
-LARGEST: Final = 1e150
-"""Squares of larger numbers would not be finite."""
 
 
 class MemoryStore:
@@ -192,7 +189,7 @@ def from_arrays(
         If shapes disagree, or a value is NaN, infinite or not a number: the message
         names the column, the first row and the count.
     """
-    matrix = _numbers(X, "X", 2)
+    matrix = checked_numbers(X, "X", 2)
     rows, columns = matrix.shape
     if rows < 1 or not 0 < columns <= MAX_FEATURES:
         raise DataError(
@@ -217,7 +214,7 @@ def from_arrays(
         if value is None:
             vectors.append(np.empty(0))
             continue
-        vector = _numbers(value, label, 1)
+        vector = checked_numbers(value, label, 1)
         if vector.shape[0] != rows:
             raise DataError(
                 f"expected {rows} values of {label}, as X has, found {vector.shape[0]}"
@@ -251,89 +248,3 @@ def from_arrays(
         attributes[ROW_ID] = ROW_ID
     chunk = min(round_chunk_rows(step), rows)
     return MemoryStore(matrix, response_values, offsets, weights, attributes, chunk, ids)
-
-
-def given_names(names: Sequence[str] | None, columns: int) -> list[str]:
-    """Return a name per column of a matrix: ``x0``, ``x1``, ... where none are given.
-
-    Raises
-    ------
-    DataError
-        If there are more or fewer than columns.
-    """
-    if names is None:
-        return [f"x{column}" for column in range(columns)]
-    if isinstance(names, str | bytes) or not isinstance(names, Iterable):
-        raise DataError(
-            f"expected {columns} feature_names, found {names!r}: give a list with one per column"
-        )
-    found = [str(name) for name in names]
-    if len(found) != columns:
-        raise DataError(
-            f"expected {columns} feature_names, found {len(found)}: give one name per column"
-        )
-    return found
-
-
-def _numbers(value: ArrayLike, label: str, ndim: int) -> NDArray[Any]:
-    try:
-        array = np.asarray(value)
-    except (TypeError, ValueError):
-        raise DataError(
-            f"expected {label} with {ndim} dimensions, found rows of different lengths: "
-            "make them equal"
-        ) from None
-    if array.ndim != ndim:
-        raise DataError(
-            f"expected {label} with {ndim} dimensions, found shape {array.shape}: reshape it"
-        )
-    if array.dtype.kind not in "biuf":
-        raise DataError(f"expected numbers in {label}, found dtype {array.dtype}: encode them")
-    if array.dtype.kind in "iu" and array.size and max(-int(array.min()), int(array.max())) > 2**53:
-        raise DataError(
-            f"expected integers up to 2**53 in {label}, found larger ones, which float64 would "
-            "round: rescale them"
-        )
-    keep = (np.float32, np.float64) if ndim == 2 else (np.float64,)
-    return np.ascontiguousarray(array, None if array.dtype in keep else np.float64)
-
-
-def check_finite(matrix: NDArray[Any], names: Sequence[str], start: int = 0) -> None:
-    """Refuse NaN, infinities, and numbers whose squares would be infinite.
-
-    Parameters
-    ----------
-    matrix
-        (m, q) floats.
-    names
-        Names of the columns.
-    start
-        Number of the first row, for the message.
-
-    Raises
-    ------
-    DataError
-        Naming the first column that has one, its first row and how many there are.
-    """
-    step = max(1, (1 << 20) // matrix.shape[1])
-    limit = matrix.dtype.type(min(LARGEST, float(np.finfo(matrix.dtype).max)))
-    for low in range(0, matrix.shape[0], step):
-        part = matrix[low : low + step]
-        # NaN fails every comparison.
-        if part.min(initial=0) >= -limit and part.max(initial=0) <= limit:
-            continue
-        for column, name in enumerate(names):
-            bad = np.flatnonzero(~np.isfinite(matrix[:, column]))
-            if bad.size:
-                raise DataError(
-                    f"expected finite numbers in column {name!r}, found "
-                    f"{matrix[bad[0], column]} in row {start + int(bad[0])} "
-                    f"({bad.size} such rows): remove or impute them"
-                )
-            huge = np.flatnonzero(np.abs(matrix[:, column]) > limit)
-            if huge.size:
-                raise DataError(
-                    f"expected numbers of at most {LARGEST:g} in size in column {name!r}, found "
-                    f"{matrix[huge[0], column]:g} in row {start + int(huge[0])} "
-                    f"({huge.size} such rows): rescale them"
-                )

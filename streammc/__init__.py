@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from streammc import diagnostics, models, priors, samplers
     from streammc.control_variates import compute as control_variates
     from streammc.prediction.predict import predict
-    from streammc.runs.job import sample
+    from streammc.runs.interactive import sample
     from streammc.stores.ingest.from_dask import from_dask
     from streammc.stores.ingest.from_xarray import from_xarray
     from streammc.stores.ingest.ingestion import from_table, ingest
@@ -38,7 +38,7 @@ _LAZY: Final[dict[str, str]] = {
     "open_store": "streammc.stores.store:open_store",
     "predict": "streammc.prediction.predict:predict",
     "priors": "streammc.priors",
-    "sample": "streammc.runs.job:sample",
+    "sample": "streammc.runs.interactive:sample",
     "samplers": "streammc.samplers",
 }
 

@@ -159,7 +159,7 @@ class Prior(Protocol):
 
         ``positive`` marks scale parameters, sampled as their logarithms: the Jacobian
         is part of the density. Empty means none. ``defaults`` are the priors of the model's
-        own positive parameters that are not named, by the name before ``[``.
+        own parameters that are not named, by label.
         """
 
     def describe(self) -> dict[str, Any]:
@@ -246,66 +246,6 @@ class Model(Protocol):
 
     def describe(self) -> dict[str, Any]:
         """Return a JSON description: name, options, prior. Part of every digest."""
-
-
-class Sampler(Protocol):
-    """A sampler and its options, before it has seen data."""
-
-    name: str
-    target: str
-    """What it leaves invariant: exact, perturbed, signed, tempered or biased."""
-    subsampled: bool
-    """Whether it evaluates a subsample; such a sampler is a :class:`SubsamplingSampler`."""
-    statistics: tuple[str, ...]
-    """Names of what is recorded at every iteration."""
-    audited: bool
-    """Whether importance weights lead from what it samples to the posterior."""
-
-    def describe(self) -> dict[str, Any]:
-        """Return a JSON description of every option. Part of the run's identity."""
-
-
-class SubsamplingSampler(Sampler, Protocol):
-    """A sampler that evaluates certainty rows and a subsample, planned from the full pass."""
-
-    subsample_size: int | None
-    """Rows, m; ``None`` here and below means chosen automatically."""
-    n_blocks: int | None
-    unit_rows: int | None
-    certainty: bool
-    probabilities: str
-    """Of units: ``uniform``, or ``scores``."""
-    recalibrate: int | None
-    """Iterations of a short run whose mean becomes theta_star; ``None``: none."""
-
-    @property
-    def order(self) -> int:
-        """Return the order of the control variates that the pass has to make."""
-
-    @property
-    def factor_units(self) -> int:
-        """Return the units of a factor of the block-Poisson product; 0: there is no product."""
-
-    @property
-    def forced(self) -> bool:
-        """Return whether it runs where the plan refuses it."""
-
-    @property
-    def variance_limit(self) -> float:
-        """Return the mean ``log_lik_variance`` above which a run is refused."""
-
-
-class Kernel(Protocol):
-    """One chain of a sampler on one data set: everything that changes is its own."""
-
-    def advance(self, n: int, warmup: bool) -> dict[str, NDArray[Any]]:
-        """Run ``n`` iterations; return ``theta (n, d)`` and the statistics (n,) by name."""
-
-    def get_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Return arrays and JSON from which :meth:`set_state` continues bit for bit."""
-
-    def set_state(self, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> None:
-        """Continue from :meth:`get_state`."""
 
 
 class Trace(Protocol):

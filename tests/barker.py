@@ -1,11 +1,11 @@
-"""What the tests with Barker's function are held to, and populations of terms for them."""
+"""Checks of tests with Barker's acceptance function, and populations of terms for them."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 import numpy as np
-from decisions import decisions
+from acceptance_decisions import decisions
 from scipy.special import expit
 from scipy.stats import t as student
 from term_populations import population

@@ -21,6 +21,7 @@ from streammc.models import logistic
 from streammc.priors import normal
 from streammc.runs.job import RunReport, run_job
 from streammc.samplers import hmc_ecs
+from streammc.samplers.common.request import RunRequest
 from streammc.stores import MemoryStore, Store, StoreWriter, from_arrays, memory, open_store, store
 from streammc.trace.run_directory import RunDirectory
 
@@ -84,7 +85,7 @@ def sampler(**options):
 def sample(dataset, path, **options) -> RunReport:
     settings = {"draws": DRAWS, "warmup": DRAWS, "chains": 4, "seed": 1, "audit": False}
     settings |= {"sampler": sampler(), **options}
-    return run_job(dataset, logistic(prior=normal(scale=10.0)), path=path, **settings)
+    return run_job(RunRequest(dataset, logistic(prior=normal(scale=10.0)), path=path, **settings))
 
 
 def in_child(work, commits: int | None = None, pause: float = 0.0) -> bool:

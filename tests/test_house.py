@@ -1,4 +1,4 @@
-"""The project's papers: they agree with the code, and what they show runs."""
+"""The documents agree with the code and run; the sources keep the rules of the house."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from house import REASON, counts, measured, sampler_classes, sampler_names, sources
+from import_graph import closing, cycle, graphs, modules
+from references import lost, named_modules
+
+from streammc.registry import SAMPLERS
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAVY = ("numba", "dask", "zarr", "xarray", "pyarrow", "scipy", "pandas", "distributed")
@@ -131,6 +136,27 @@ def test_every_page_of_the_docs_is_reachable_from_the_index() -> None:
     assert set() == {path.resolve() for path in (ROOT / "docs").rglob("*.md")} - seen
 
 
+def test_modules_that_texts_name_exist() -> None:
+    known = named_modules(ROOT)
+    records = ROOT / "docs" / "decisions"  # a record keeps the names of its day
+    texts = [*sources(ROOT), *(path for path in PAPERS if path.parent != records)]
+    found = {
+        path.relative_to(ROOT).as_posix(): names
+        for path in texts
+        if (names := lost(path.read_text(encoding="utf-8"), known))
+    }
+    assert {} == found
+
+
+def test_a_module_that_has_moved_is_found() -> None:
+    known = named_modules(ROOT)
+    text = "``likelihood.target``, `streammc.registry.SAMPLERS`, `numpy.linalg`, ``rows.draws``"
+    assert ["rows.draws"] == lost(text, known)
+    assert ["models.logit", "numerics.jit.jot"] == lost(
+        "`models.logit` `numerics.jit.jot()`", known
+    )
+
+
 def test_decisions_are_numbered_without_gaps_and_have_four_parts() -> None:
     records = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
     assert [int(path.name[:4]) for path in records] == list(range(1, len(records) + 1))
@@ -208,6 +234,74 @@ def test_source_files_are_short() -> None:
     assert {} == long
 
 
+PRESENT = {
+    "compiled functions of over 10 arguments": (36, 24),
+    "other functions of over 8 arguments": (5, 15),
+    "functions of over 80 lines": (10, 128),
+    "files of over 300 lines without a reason": (14, 343),
+    "file names in several folders": (16, 2),
+    "samplers told apart outside their family": (1, 1),
+    "imports of a family outside the samplers": (0, 0),
+}
+"""How many places do not keep a rule, and the largest number among them. They may only fall."""
+
+
+def test_rules_of_the_house_are_kept_as_well_as_before() -> None:
+    found = measured(ROOT)
+    more = {
+        rule: found[rule]
+        for rule, pair in counts(found).items()
+        if any(now > before for now, before in zip(pair, PRESENT[rule], strict=True))
+    }
+    assert {} == more, "CONTRIBUTING.md has the rules"
+    assert PRESENT == counts(found), "better than written: lower the numbers of PRESENT"
+
+
+def test_places_that_do_not_keep_a_rule_are_counted(tmp_path: Path) -> None:
+    def write(name: str, text: str) -> None:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    many, allowed = (", ".join(f"a{i}" for i in range(n)) for n in (11, 8))
+    write("streammc/samplers/ladder/__init__.py", "class Ladder:\n    pass\n")
+    write("streammc/registry.py", 'SAMPLERS: dict = {"pt": "streammc.samplers.ladder:pt"}\n')
+    write("streammc/compiled.py", f"@jit(void())\ndef f({many}): pass\n")
+    write("streammc/twice.py", f"class A:\n    def f(self, {allowed}): pass\n")
+    write("stores/twice.py", f"def f({many}): pass\n")
+    write("stores/memory.py", f"def from_arrays({many}): pass\n")
+    write("cli/kernel.py", f'@command("go")\ndef go({many}): pass\n')
+    write("stores/kernel.py", 'def long():\n    """Return."""\n' + "    1\n" * 79)
+    write("stores/longer.py", 'def long():\n    """Return."""\n' + "    1\n" * 90)
+    write("cli/large.py", "1\n" * 301)
+    write("cli/with_reason.py", f'"""Tables. {REASON} they are one table."""\n' + "1\n" * 301)
+    write(
+        "streammc/runs/knows.py",
+        "from streammc.samplers.ladder import Ladder\n"
+        "from streammc.samplers.common import chains\n"
+        "isinstance(x, int | Ladder)\n"
+        'sampler.name in ("pt", "hmc")\n'
+        "setup.sampler.target == BIASED\n"
+        'found["sampler"] != other\n'
+        "isinstance(x, int), x.name == y, x == 1\n",
+    )
+    found = counts(measured(tmp_path))
+    assert found == {
+        "compiled functions of over 10 arguments": (1, 11),
+        "other functions of over 8 arguments": (1, 11),
+        "functions of over 80 lines": (1, 91),
+        "files of over 300 lines without a reason": (1, 301),
+        "file names in several folders": (1, 2),
+        "samplers told apart outside their family": (4, 1),
+        "imports of a family outside the samplers": (1, 1),
+    }
+
+
+def test_rules_know_the_samplers_of_the_registry() -> None:
+    assert set(SAMPLERS) == sampler_names(ROOT)
+    assert {"Mint", "HmcEcs", "TemperedOptions"} <= sampler_classes(ROOT)
+
+
 @pytest.mark.parametrize("script", sorted((ROOT / "notebooks").glob("*.py")), ids=lambda p: p.stem)
 def test_notebook_header_is_read_by_jupytext_and_names_the_kernel(script: Path) -> None:
     jupytext = pytest.importorskip("jupytext")
@@ -233,3 +327,41 @@ def test_notebooks_equal_their_scripts_and_hold_no_outputs() -> None:
         for cell in paired.cells:
             assert not cell.get("outputs"), script.name
             assert cell.get("execution_count") is None, script.name
+
+
+OF_OPTIONS = re.compile(r"streammc\.samplers\.(?!common)(\w+)\.\w+")
+HIDDEN_CYCLES = {
+    ("streammc.samplers.tempering.levels", "streammc.samplers.tempering.problem"),
+    ("streammc.samplers.tempering.shared", "streammc.samplers.tempering.parallel_kernel"),
+    ("streammc.samplers.tempering.shared", "streammc.samplers.tempering.transition_kernel"),
+}
+"""Imports inside functions that close a cycle; the list only becomes shorter."""
+METHODS = {"preparation", "problem", "levels", "facts", "carried_noise"}
+"""Modules that implement methods of a sampler: its options load them where a method is called."""
+
+
+def of_one_family(name: str, other: str) -> bool:
+    """Whether the options of a family import the implementation of their methods."""
+    families = [OF_OPTIONS.fullmatch(module) for module in (name, other)]
+    if None in families:
+        return False
+    first, second = (match[1] for match in families if match)
+    return first == second and other.rpartition(".")[2] in METHODS
+
+
+def test_modules_import_each_other_in_no_cycle() -> None:
+    top, inside = graphs(modules(ROOT))
+    assert [] == cycle(top)
+    closed = {pair for pair in closing(top, inside) if not of_one_family(*pair)}
+    assert closed <= HIDDEN_CYCLES
+
+
+def test_a_cycle_would_be_found_at_the_top_and_inside_a_function() -> None:
+    sources = {"p": "", "p.a": "from p import b", "p.b": "def f():\n    from p.a import x"}
+    top, inside = graphs(sources)
+    assert [] == cycle(top)
+    assert {("p.b", "p.a")} == closing(top, inside)
+    top, inside = graphs({**sources, "p.b": "import p.a"})
+    assert {"p.a", "p.b"} == {*cycle(top)}
+    top, _ = graphs({**sources, "p.b": "if TYPE_CHECKING:\n    import p.a"})
+    assert [] == cycle(top)

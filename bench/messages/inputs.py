@@ -70,19 +70,20 @@ def make_runs() -> None:
     """Make a run that stopped in its warm-up, and one on arrays in memory."""
     from streammc import from_arrays, models, open_store, samplers
     from streammc.runs.job import run_job
+    from streammc.samplers.common.request import RunRequest
 
     commits: list[str] = []
-    run_job(
+    run_job(RunRequest(
         open_store("big.zarr"), models.logistic(), samplers.hmc_ecs(), draws=500, warmup=500,
         chains=1, seed=1, path="warming", audit=False,
         progress=lambda phase, *_: commits.append(phase), stop=lambda: "warmup" in commits,
-    )  # fmt: skip
+    ))  # fmt: skip
     rng = np.random.default_rng(2)
     data = from_arrays(rng.normal(size=(20_000, 2)), rng.integers(0, 2, 20_000))
-    run_job(
+    run_job(RunRequest(
         data, models.logistic(), samplers.hmc_ecs(), draws=20, warmup=20, chains=2, seed=1,
         path="memory-run", audit=False,
-    )  # fmt: skip
+    ))  # fmt: skip
 
 
 def names() -> dict[str, Any]:

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from figures import BLUE, GREEN, GREY, RED, _new, save
-from measures import Array
-from mixture_posterior import Grid
+
+from bench.papers.drawing import BLUE, GREEN, GREY, RED, new_figure, save
+from bench.papers.measures import Array
+from bench.papers.mixture_posterior import Grid
 
 ORANGE = "#c77c11"
 COLOURS = (GREEN, BLUE, ORANGE, RED)
@@ -17,7 +18,9 @@ LEVELS = (-8.0, -6.0, -4.0, -3.0, -2.0, -1.0, -0.5, -0.1)
 
 def clouds(grid: Grid, draws: dict[str, Array], path: Path) -> None:
     """Draw the contours of the log posterior and the draws (k, 2) of each method."""
-    figure, axes = _new(1, len(draws) + 1, 2.3 * (len(draws) + 1), 3.2, sharex=True, sharey=True)
+    figure, axes = new_figure(
+        1, len(draws) + 1, 2.3 * (len(draws) + 1), 3.2, sharex=True, sharey=True
+    )
     for column, panel in enumerate(axes[0]):
         panel.contour(
             grid.centres_1, grid.centres_2, grid.log_density.T, LEVELS,
@@ -46,7 +49,7 @@ def sizes(found: dict[str, Array], path: Path, rows: int) -> None:
     """Draw histograms of the minibatch sizes, both axes logarithmic and shared."""
     smallest = min(values.min() for values in found.values())
     edges = np.geomspace(smallest * 0.9, rows * 1.15, 36)
-    figure, axes = _new(1, len(found), 2.5 * len(found), 2.5, sharex=True, sharey=True)
+    figure, axes = new_figure(1, len(found), 2.5 * len(found), 2.5, sharex=True, sharey=True)
     for panel, (name, values) in zip(axes[0], found.items(), strict=True):
         panel.hist(values.ravel(), bins=edges, color=GREEN, lw=0)
         panel.axvline(values.mean(), color=RED, lw=1)
@@ -75,7 +78,7 @@ def accuracy(panels: dict[str, dict[str, tuple[Array, Array]]], dropped: Any, pa
     ``panels``: by data set and method, rows and accuracy, each (trial, draw); ``dropped``: by
     data set, accuracy (trial, draw), and the iteration of the drop.
     """
-    figure, axes = _new(1, len(panels) + bool(dropped), 3.3 * (len(panels) + 1), 3.0)
+    figure, axes = new_figure(1, len(panels) + bool(dropped), 3.3 * (len(panels) + 1), 3.0)
     for panel, (title, methods) in zip(axes[0], panels.items(), strict=False):
         for colour, (name, (rows, values)) in zip(COLOURS, methods.items(), strict=False):
             against_rows(panel, rows, values, colour, name)
@@ -104,7 +107,7 @@ def violations(
     adaptive: Array, spread: Array, counts: dict[str, Array], sizes_: Array, path: Path
 ) -> None:
     """Draw minibatch sizes, estimated standard deviations, and violations by size."""
-    figure, axes = _new(1, 3, 9.0, 2.7)
+    figure, axes = new_figure(1, 3, 9.0, 2.7)
     left, middle, right = axes[0]
     edges = np.arange(100, 701, 200)
     left.hist(np.minimum(adaptive.ravel(), 600), bins=edges, color=GREEN, lw=0, rwidth=0.9)
@@ -135,7 +138,7 @@ def logistic(
     ``curves``: rows, accuracy and log-likelihood, each (trial, draw); ``by_size``: by iteration,
     the sizes and the accuracies (trial, size).
     """
-    figure, axes = _new(1, 3, 9.6, 2.9)
+    figure, axes = new_figure(1, 3, 9.6, 2.9)
     for colour, (name, (rows, right, likelihood)) in zip(COLOURS, curves.items(), strict=False):
         against_rows(axes[0, 0], rows, right, colour, name)
         against_rows(axes[0, 1], rows, likelihood, colour, name)

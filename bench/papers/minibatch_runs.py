@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measures import Array
-from methods import log
 
 import streammc
+from bench.papers.measures import Array
+from bench.papers.records import log
 from streammc.runs.job import run_job
+from streammc.samplers.common.request import RunRequest
 
 KEPT = ("accepted", "acceptance_rate", "test_rows", "n_rows", "forced", "decision_error")
 KEPT += ("log_lik_variance",)
@@ -148,10 +149,10 @@ def _run(
     begun = perf_counter()
     shape: dict[str, Any] = {"draws": draws, "warmup": 0, "chains": chains}
     with suppress(_DrawnError):
-        run_job(
+        run_job(RunRequest(
             store, model, sampler, **shape, temperature=temperature, seed=seed, path=folder,
             audit=False, threads=threads, progress=_until_drawn,
-        )  # fmt: skip
+        ))  # fmt: skip
     seconds = perf_counter() - begun
     recorded = streammc.open_run(folder)["sample_stats"]
     stats = {f"stat_{key}": np.asarray(recorded[key]) for key in KEPT if key in recorded}

@@ -14,8 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from measures import Array
 from scipy.special import gammaln
+
+from bench.papers.measures import Array
 
 TRUTH = np.array([0.0, 1.0])
 OTHER_MODE = np.array([1.0, -1.0])

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from measures import Array
 from numpy.typing import NDArray
 from scipy.ndimage import affine_transform
+
+from bench.papers.measures import Array
 
 FILE = "mnist_1v7.npz"
 SIDE = 28

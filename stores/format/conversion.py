@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from streammc.errors import ConfigError, DataError
 from streammc.stores.format.layout import ROW_ID, Member
 from streammc.stores.ingest.faults import Faults
-from streammc.stores.memory import check_finite
+from streammc.stores.number_checks import check_finite
 from streammc.stores.rows.row_weights import find_weight_faults
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from streammc.stores.formula.values import Codes, State, finite
 from streammc.stores.ingest.columns import Columns
 from streammc.stores.ingest.exact_values import DECIMAL_COMMA, ISO_DATE
 from streammc.stores.ingest.faults import Faults
+from streammc.stores.ingest.ingest_options import IngestOptions
 from streammc.stores.ingest.table_blocks import block_rows
 from streammc.stores.rows.row_ids import IdColumn
 from streammc.stores.sources.tables import Table
@@ -56,20 +57,14 @@ class FormulaBlocks:
 
     Parameters
     ----------
-    table, text
-        What to read; the formula.
-    others
-        Columns that are passed through after the design, by role.
-    drop_missing
-        Leave out rows with a missing value in a column in use; else refuse them.
-    seed
-        Of the sample for knots.
+    table, options
+        What to read, and how: the formula, or with ``options.like`` the formula as it was fitted
+        before; the columns that are passed through after the design; missing values; the seed
+        of the sample for knots.
     spool
         A file for a copy of the columns in use, where the table asks for one.
     progress
         Called with the number of rows read so far, in each pass.
-    fitted
-        What a formula remembers that was fitted before: used in place of a fit.
     ids
         Keeps the row ids in the first pass.
     scored
@@ -86,20 +81,18 @@ class FormulaBlocks:
     def __init__(
         self,
         table: Table,
-        text: str,
-        others: Mapping[str, str | None],
+        options: IngestOptions,
         *,
-        drop_missing: bool,
-        seed: int,
         spool: Path,
         progress: Callable[[int], None],
-        fitted: Mapping[str, Any] | None = None,
-        ids: IdColumn | None = None,
-        scored: bool = True,
+        ids: IdColumn | None,
+        scored: bool,
     ) -> None:
-        self._drop_missing = drop_missing
+        self._drop_missing = options.drop_missing
         self._progress = progress
         self._scored = scored
+        text, fitted = options.formula or "", options.like and options.like["formula"]
+        others = {name: getattr(options, name) for name in ("offset", "weight", "trials")}
         terms = read_terms(text)
         if fitted is None:
             refuse_powers(text)
@@ -119,7 +112,7 @@ class FormulaBlocks:
         self._rows = FormulaRows(table, used, self._others, spool, ids, roles)
         self._rows.check_text([*terms.factors, *terms.offsets, *own], terms.response)
         if fitted is None:
-            self.design = self._fit(terms, seed)
+            self.design = self._fit(terms, int(options.seed))
         else:
             self._pass(True, [], {})
             self.design = read_design(fitted, "the store")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
@@ -13,6 +13,9 @@ from streammc.errors import ConfigError, DataError
 from streammc.stores.ingest.exact_values import kind
 from streammc.stores.ingest.faults import advice_for
 from streammc.stores.sources.tables import Table
+
+if TYPE_CHECKING:
+    from streammc.stores.ingest.ingest_options import IngestOptions
 
 INTERCEPT: Final = "Intercept"
 
@@ -45,16 +48,7 @@ class Columns:
         return None if name is None else self.names.index(name)
 
 
-def choose_columns(
-    table: Table,
-    response: str | None,
-    features: Sequence[str] | None,
-    offset: str | None,
-    weight: str | None,
-    intercept: bool,
-    trials: str | None = None,
-    row_id: str | None = None,
-) -> Columns:
+def choose_columns(table: Table, options: IngestOptions, row_id: str | None) -> Columns:
     """Choose the columns; by default every other column is a feature.
 
     The column ``row_id`` has no place among them.
@@ -67,12 +61,12 @@ def choose_columns(
         If a column does not exist (with the nearest name), or is of a type that is
         neither a number nor text. Text is left to the caller, who can say where it is.
     """
-    roles = {"response": response, "offset": offset, "weight": weight, "trials": trials}
-    roles["row id"] = row_id
-    if trials is not None and response is None:
+    names = ("response", "offset", "weight", "trials")
+    roles = {**{name: getattr(options, name) for name in names}, "row id": row_id}
+    if options.trials is not None and options.response is None:
         raise ConfigError(
-            f"expected the column of successes as --response with --trials {trials}, found none"
-            ": add --response"
+            f"expected the column of successes as --response with --trials {options.trials}, "
+            "found none: add --response"
         )
     taken: dict[str, str] = {}
     for role, name in roles.items():
@@ -85,6 +79,7 @@ def choose_columns(
                 ": use each once"
             )
         taken[name] = role
+    features = options.features
     if features is None:
         chosen = [name for name in table.names if name not in taken and name not in table.hidden]
     else:
@@ -97,17 +92,19 @@ def choose_columns(
                     "a feature: use it once"
                 )
             taken[name] = "a feature"
-    if intercept and INTERCEPT in chosen:
+    if options.intercept and INTERCEPT in chosen:
         raise ConfigError(
             f"expected no column {INTERCEPT!r} beside the intercept that is added: "
             "use --no-intercept, or leave the column out with --features"
         )
-    if not chosen and not intercept:
+    if not chosen and not options.intercept:
         raise ConfigError(
             "expected at least one feature or the intercept, found neither"
             ": name a feature, or add the intercept"
         )
-    columns = Columns(response, tuple(chosen), offset, weight, trials)
+    columns = Columns(
+        options.response, tuple(chosen), options.offset, options.weight, options.trials
+    )
     check_types(table, columns.names, columns.roles)
     return columns
 

@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, DataError
 from streammc.stores.format.layout import ROW_ID
-from streammc.stores.ingest.ingestion import from_table, ingest
-from streammc.stores.memory import given_names
+from streammc.stores.ingest.ingest_options import IngestOptions
+from streammc.stores.ingest.ingestion import ingest
+from streammc.stores.ingest.write import make_data_set
+from streammc.stores.number_checks import given_names
 from streammc.stores.sources.array_source import ArraySource, require_path, vector_numbers
 from streammc.stores.store import Store
 
@@ -115,8 +117,7 @@ def from_dask(
     )
     if dtype is None:
         dtype = X.dtype.name if X.dtype.name in ("float32", "float64") else "float64"
-    store = from_table(
-        source,
+    options = IngestOptions(
         response=None if y is None else response,
         features=source.names[: len(names)],
         offset=None if offset is None else "offset",
@@ -130,9 +131,8 @@ def from_dask(
         intercept=intercept,
         drop_missing=drop_missing,
         chunk_rows=chunk_rows,
-        path=path,
-        overwrite=overwrite,
     )
+    store = make_data_set(source, options, path, overwrite=overwrite)
     assert isinstance(store, Store)
     return store
 

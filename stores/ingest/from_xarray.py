@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, DataError, StreammcError
 from streammc.stores.format.layout import ROW_ID
-from streammc.stores.ingest.ingestion import from_table, ingest
+from streammc.stores.ingest.ingest_options import IngestOptions
+from streammc.stores.ingest.ingestion import ingest
+from streammc.stores.ingest.write import make_data_set
 from streammc.stores.memory import from_arrays
 from streammc.stores.sources.array_source import ArraySource, require_path
 from streammc.stores.store import open_store
@@ -99,8 +101,7 @@ def from_xarray(
         require_path(None, "a dataset that is not in memory", "use dataset.load() if it fits there")
     if dtype is None:
         dtype = table.dtype.name if table.dtype.name in ("float32", "float64") else "float64"
-    return from_table(
-        table.source(),
+    options = IngestOptions(
         response=response,
         features=table.features,
         offset=offset,
@@ -114,9 +115,8 @@ def from_xarray(
         intercept=intercept,
         drop_missing=drop_missing,
         chunk_rows=chunk_rows,
-        path=path,
-        overwrite=overwrite,
     )
+    return make_data_set(table.source(), options, path, overwrite=overwrite)
 
 
 class _Variables:

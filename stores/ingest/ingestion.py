@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 import os
-import tempfile
-import warnings
 from collections.abc import Sequence
-from pathlib import Path
-from time import monotonic
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from streammc.docstrings import documented
 from streammc.errors import ConfigError
-from streammc.stores.format.layout import FORMAT, ROW_ID, choose_chunk_rows, round_chunk_rows
-from streammc.stores.format.objects import local_path
-from streammc.stores.format.partial import refuse_existing, scratch
-from streammc.stores.format.writer import StoreWriter
-from streammc.stores.ingest.prepare import Prepared, Progress
-from streammc.stores.ingest.row_options import Options
-from streammc.stores.ingest.row_options import like as as_in
-from streammc.stores.sources.tables import open_table
+from streammc.stores.ingest.ingest_options import IngestOptions, as_in
+from streammc.stores.ingest.prepare import Progress
+from streammc.stores.ingest.write import make_data_set, make_store
 
 if TYPE_CHECKING:
     from streammc.stores.memory import MemoryStore
@@ -145,7 +134,6 @@ def ingest(
     -----
     After any error, and after Ctrl-C, nothing is left on disk.
     """
-    started = monotonic()
     if layout != "local":
         raise ConfigError(f"expected the layout 'local', found {layout!r}: leave it out")
     if progress is not None and not callable(progress):
@@ -153,7 +141,7 @@ def ingest(
             f"expected progress to be a function, found {progress!r}: leave it out, or give one, "
             "such as print"
         )
-    options = Options(
+    options = IngestOptions(
         formula=formula,
         response=response,
         features=features,
@@ -161,51 +149,15 @@ def ingest(
         weight=weight,
         trials=trials,
         row_id=row_id,
-        shuffle=like is None if shuffle is None else shuffle,
+        shuffle=shuffle,
         seed=seed,
         dtype=dtype,
         standardize=standardize,
         intercept=intercept,
         drop_missing=drop_missing,
+        chunk_rows=chunk_rows,
     )
-    if like is not None:
-        options = as_in(options, like)
-    target = local_path(path)
-    _check_output(target, sources)
-    refuse_existing(target, overwrite=overwrite)
-    table = open_table(sources)
-    with scratch(target) as folder:
-        prepared = Prepared(table, options, folder, progress)
-        with StoreWriter(
-            target,
-            features=prepared.feature_names,
-            dtype=dtype,
-            y_dtype=prepared.found.y_dtype,
-            offset=prepared.columns.offset is not None,
-            weight=(prepared.columns.weight or prepared.columns.trials) is not None,
-            row_id=prepared.encoding.id_dtype,
-            chunk_rows=chunk_rows,
-            n_rows=prepared.found.n_rows,
-            overwrite=overwrite,
-        ) as writer:
-            for records in prepared.records():
-                fields = {name: records[name] for name in records.dtype.names or ()}
-                writer.append(fields.pop("X"), fields.pop("y", None), **fields)
-            writer.commit(prepared.attributes())
-    from streammc.stores.store import open_store
-
-    store = open_store(target)
-    return {
-        "path": str(target),
-        **store.attributes,
-        "y_dtype": prepared.found.y_dtype,
-        "chunk_rows": store.layout.chunk_rows,
-        "row_bytes": store.layout.row_bytes,
-        "bytes": sum(entry.size for entry in store.manifest.entries.values()),
-        "fingerprint": store.fingerprint,
-        "warnings": prepared.warnings,
-        "seconds": monotonic() - started,
-    }
+    return make_store(sources, path, as_in(options, like), overwrite=overwrite, progress=progress)
 
 
 @documented(ingest)
@@ -250,7 +202,7 @@ def from_table(
     Store or MemoryStore
         A data set, for ``streammc.sample``.
     """
-    options = Options(
+    options = IngestOptions(
         formula=formula,
         response=response,
         features=features,
@@ -258,75 +210,12 @@ def from_table(
         weight=weight,
         trials=trials,
         row_id=row_id,
-        shuffle=like is None if shuffle is None else shuffle,
+        shuffle=shuffle,
         seed=seed,
         dtype=dtype,
         standardize=standardize,
         intercept=intercept,
         drop_missing=drop_missing,
+        chunk_rows=chunk_rows,
     )
-    if path is not None:
-        from streammc.stores.store import open_store
-
-        given = {**vars(options), "like": like}
-        report = ingest(table, path, chunk_rows=chunk_rows, overwrite=overwrite, **given)
-        _warn(report["warnings"])
-        return open_store(path)
-    if like is not None:
-        options = as_in(options, like)
-    with tempfile.TemporaryDirectory(prefix="streammc-") as folder:
-        prepared = Prepared(open_table(table), options, Path(folder), None)
-        store = _in_memory(prepared, chunk_rows)
-    _warn(prepared.warnings)
-    return store
-
-
-def _in_memory(prepared: Prepared, chunk_rows: int | None) -> MemoryStore:
-    from streammc.stores.memory import MemoryStore
-
-    rows, dtype = prepared.found.n_rows, prepared.encoding.dtype
-    assert dtype.fields is not None
-    arrays = {name: np.empty(rows, field[0]) for name, field in dtype.fields.items()}
-    done = 0
-    for records in prepared.records():
-        for name, array in arrays.items():
-            array[done : done + records.size] = records[name]
-        done += records.size
-    X = arrays.pop("X")
-    empty = np.empty(0)
-    attributes = {
-        "format": FORMAT,
-        "n_rows": rows,
-        "features": prepared.feature_names,
-        **prepared.attributes(),
-        "dtype": X.dtype.name,
-    }
-    step = choose_chunk_rows(X.shape[1] * X.itemsize) if chunk_rows is None else chunk_rows
-    return MemoryStore(
-        X,
-        arrays.get("y", empty),
-        arrays.get("offset", empty),
-        arrays.get("weight", empty),
-        attributes,
-        min(round_chunk_rows(step), rows),
-        arrays.get(ROW_ID),
-    )
-
-
-def _warn(messages: list[str]) -> None:
-    for message in messages:
-        warnings.warn(message, stacklevel=3)
-
-
-def _check_output(target: Path, sources: Any) -> None:
-    """Refuse an output that is an input or inside one."""
-    for source in sources if isinstance(sources, (list, tuple)) else [sources]:
-        if not isinstance(source, (str, os.PathLike)):
-            continue
-        given = os.path.realpath(local_path(source))
-        real = os.path.realpath(target)
-        if real == given or real.startswith(given + os.sep):
-            raise ConfigError(
-                f"expected an output outside the input {str(source)!r}, found {str(target)!r}: "
-                "choose another path"
-            )
+    return make_data_set(table, as_in(options, like), path, overwrite=overwrite)

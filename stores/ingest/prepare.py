@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,14 +14,14 @@ from streammc.errors import ConfigError, DataError
 from streammc.rng import Role, stream
 from streammc.stores.formula.encoded_blocks import FormulaBlocks, doubtful_levels
 from streammc.stores.ingest.columns import INTERCEPT, Columns, choose_columns, text_columns
+from streammc.stores.ingest.encoding import Encoding
 from streammc.stores.ingest.faults import Faults
-from streammc.stores.ingest.records import Encoding
-from streammc.stores.ingest.row_options import Options, unscored
+from streammc.stores.ingest.ingest_options import IngestOptions, unscored
 from streammc.stores.ingest.scan import Scan, kept_rows, scan
 from streammc.stores.ingest.shuffle import LEAF_BYTES, shuffled
 from streammc.stores.ingest.table_blocks import TableBlocks
+from streammc.stores.ingest.value_checks import check_values, row_warnings
 from streammc.stores.ingest.wide_design import wide_design
-from streammc.stores.memory import LARGEST
 from streammc.stores.rows.row_ids import id_column
 from streammc.stores.sources.csv_source import NotANumberError
 from streammc.stores.sources.tables import Table
@@ -30,11 +29,6 @@ from streammc.stores.sources.tables import Table
 Progress = Callable[[int, "int | None", str], None]
 
 _SLICE_BYTES: Final = 8 << 20
-# Of a standard deviation: what float32 may round off, or the table may have lost already.
-_ROUNDING: Final = 1e-6
-_SHOWN: Final = 5
-_UNNAMED_INDEX: Final = re.compile(r"__index_level_[0-9]+__")
-"""What Arrow calls the index of a pandas frame that was sliced or filtered."""
 
 
 class Prepared:
@@ -56,7 +50,7 @@ class Prepared:
     """
 
     def __init__(
-        self, table: Table, options: Options, folder: Path, progress: Progress | None
+        self, table: Table, options: IngestOptions, folder: Path, progress: Progress | None
     ) -> None:
         self._table = table
         self._folder = folder
@@ -74,27 +68,20 @@ class Prepared:
         self._formula: FormulaBlocks | None = None
         self._blocks: TableBlocks | FormulaBlocks
         if options.formula is not None:
-            self._formula = self._blocks = self._fit(options.formula)
+            self._formula = self._blocks = self._fit(options)
             self._options = replace(options, intercept=self._formula.design.terms.intercept)
             self.columns: Columns = self._formula.columns
             self.warnings += doubtful_levels(self._formula.design)
         else:
-            self.columns = choose_columns(
-                table,
-                options.response,
-                options.features,
-                options.offset,
-                options.weight,
-                options.intercept,
-                options.trials,
-                None if self._ids is None else self._ids.column,
-            )
+            row_id = None if self._ids is None else self._ids.column
+            self.columns = choose_columns(table, options, row_id)
             self._blocks = TableBlocks(table, self.columns.names, folder / "table", ids=self._ids)
             text = text_columns(table, self.columns)
             if text:
                 raise self._text(text, "text")
         self.found = self._scan()
-        self._check()
+        self.warnings += row_warnings(table, self.columns, self.found)
+        self.warnings += check_values(self.columns, self.found, self._options, self._centred)
         n_features = len(self.columns.features)
         if options.like is None:  # what is sampled, not what is predicted
             design = None if self._formula is None else self._formula.design
@@ -202,8 +189,7 @@ class Prepared:
             return self._ids.dtype
         return "int64" if self._options.shuffle or self.found.n_dropped else None
 
-    def _fit(self, formula: str) -> FormulaBlocks:
-        options = self._options
+    def _fit(self, options: IngestOptions) -> FormulaBlocks:
         for name in ("response", "features"):
             if getattr(options, name) is not None:
                 raise ConfigError(f"expected a formula or --{name}, found both: leave out --{name}")
@@ -211,13 +197,9 @@ class Prepared:
             raise ConfigError("expected the intercept in the formula: write '- 1' to leave it out")
         return FormulaBlocks(
             self._table,
-            formula,
-            {"offset": options.offset, "weight": options.weight, "trials": options.trials},
-            drop_missing=options.drop_missing,
-            seed=int(options.seed),
+            options,
             spool=self._folder / "table",
             progress=lambda done: self._report(done, self._table.n_rows, "formula"),
-            fitted=options.like and options.like["formula"],
             ids=self._ids,
             scored=self._scored,
         )
@@ -273,60 +255,3 @@ class Prepared:
             f"{found}: leave it out with --features, or take it as a factor: "
             f"--formula 'y ~ C({names[0]})'"
         )
-
-    def _check(self) -> None:
-        """Refuse what cannot be represented; collect warnings."""
-        found, options = self.found, self._options
-        hidden = self._table.hidden - set(self.columns.names)
-        unused = [name for name in hidden if not _UNNAMED_INDEX.fullmatch(name)]
-        if unused:
-            shown = ", ".join(map(repr, sorted(unused)))
-            self.warnings.append(f"not used, as an index: column {shown}")
-        if found.n_dropped:
-            self.warnings.append(f"rows with missing values that were left out: {found.n_dropped}")
-        for name, what in ((self.columns.weight, "weight"), (self.columns.trials, "count")):
-            index = self.columns.index(name)
-            if index is not None and found.maximum[index] == 0:
-                raise DataError(
-                    f"expected a positive {what} in {name!r}, found only 0"
-                    ": check the column, or leave it out"
-                )
-        # Scaled, or refused below where float32 cannot hold them.
-        keeps = options.dtype == "float64" and not options.standardize
-        scaled = 0 if keeps else len(self.columns.features)
-        for name in self.columns.names[scaled:]:
-            index = self.columns.names.index(name)
-            size = max(-found.minimum[index], found.maximum[index])
-            if size > LARGEST:
-                advice = "--standardize" if name in self.columns.features else "another unit"
-                raise DataError(
-                    f"expected numbers of at most {LARGEST:g} in size in column {name!r}, found "
-                    f"{size:g}: use {advice}"
-                )
-        constant: list[str] = []
-        for index, name in enumerate(self.columns.features):
-            low, high, sd = found.minimum[index], found.maximum[index], found.sd[index]
-            with np.errstate(over="ignore"):
-                span = high - low
-            if options.standardize and not np.isfinite([span, found.mean[index], sd]).all():
-                raise DataError(
-                    f"expected the range of column {name!r} within float64, found {low:g} to "
-                    f"{high:g}: rescale it, or leave it out with --features"
-                )
-            rounding = found.rounding[index]
-            if not np.isfinite(rounding) or rounding > _ROUNDING * sd > 0:
-                raise DataError(
-                    f"expected column {name!r} to fit into float32, found values up to "
-                    f"{max(-low, high):g} with sd {sd:g}, of which rounding takes {rounding:.1g}: "
-                    "use --dtype float64, or --standardize"
-                )
-            if sd == 0 and (options.intercept or self._centred or low == 0):
-                constant.append(f"column {name!r} is constant ({low:g})")
-            elif sd and 2.0**-53 * max(-low, high) > _ROUNDING * sd:
-                self.warnings.append(
-                    f"column {name!r} has sd {sd:.3g} around {found.mean[index]:.6g}: "
-                    "float64 holds few digits of its variation; subtract a constant before"
-                )
-        more = f" ({len(constant) - _SHOWN} more such columns)" if len(constant) > _SHOWN else ""
-        for line in constant[:_SHOWN]:
-            self.warnings.append(f"{line}: only the prior informs its coefficient{more}")

@@ -16,7 +16,7 @@ from streammc.stores.ingest.faults import Faults
 from streammc.stores.sources.tables import Table
 
 if TYPE_CHECKING:
-    from streammc.stores.ingest.row_options import Options
+    from streammc.stores.ingest.ingest_options import IngestOptions
 
 _INTEGER: Final = r"^(0|-?[1-9][0-9]{0,17})$"
 """A whole number of at most 18 digits in the one way to write it: nothing is lost as int64."""
@@ -93,7 +93,9 @@ class IdColumn:
         return found.astype(np.int64) if self._all_integers else found
 
 
-def id_column(table: Table, options: Options, folder: Path, messages: list[str]) -> IdColumn | None:
+def id_column(
+    table: Table, options: IngestOptions, folder: Path, messages: list[str]
+) -> IdColumn | None:
     """Return the column of the row ids: as asked for, or that of the store to be like.
 
     Where the table lacks the latter, ``messages`` gets a line.

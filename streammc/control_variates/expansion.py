@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streammc.control_variates.certificate import Certificate
 from streammc.control_variates.default_priors import resolved
 from streammc.control_variates.full_pass.block_pass import SUMMARY_COLUMNS
 from streammc.control_variates.full_pass.scores import Histogram
@@ -52,10 +53,7 @@ class ControlVariates:
     fingerprint
         Of the data set, with its temperature where that is not 1.
     certificate
-        ``decrement`` (posterior sd), ``passes``, ``rows_read``, ``bytes_read``,
-        ``seconds``, ``pass_seconds`` and ``pass_gb_per_second`` of the passes alone,
-        ``converged``; ``warnings``, what the prior alone decides and which other modes there
-        are; ``modes``, where these are, if they have 5 % of the evidence of ``theta_star``.
+        Distance of ``theta_star`` from the mode, and the work done; see :class:`Certificate`.
     score_draws
         (S, d) shifts from ``theta_star`` at which rows were scored.
     candidates, scores
@@ -82,7 +80,7 @@ class ControlVariates:
     labels: tuple[str, ...]
     fingerprint: str
     model_digest: str
-    certificate: Mapping[str, Any]
+    certificate: Certificate
     score_draws: Matrix
     candidates: Index
     scores: Vector
@@ -94,7 +92,7 @@ class ControlVariates:
 
     def __repr__(self) -> str:
         """Return the sizes, and how far the expansion is from the mode."""
-        decrement = self.certificate.get("decrement")
+        decrement = self.certificate.decrement
         far = "" if decrement is None else f", {decrement:.2g} posterior sd from the mode"
         return f"<ControlVariates: {self.dim} parameters, {self.n_rows} rows{far}>"
 
@@ -115,7 +113,7 @@ class ControlVariates:
 
     def other_modes(self) -> Matrix | None:
         """Return (M, d) the modes of comparable evidence, ``S^-1 (theta - theta_star)``."""
-        found = self.certificate.get("modes")
+        found = self.certificate.modes
         if not found:
             return None
         away = np.array(found, dtype=np.float64) - self.theta_star
@@ -148,7 +146,7 @@ class ControlVariates:
             "labels": list(self.labels),
             "fingerprint": self.fingerprint,
             "model_digest": self.model_digest,
-            "certificate": dict(self.certificate),
+            "certificate": self.certificate.to_json(),
             "row_order": self.row_order if math.isfinite(self.row_order) else None,
             "row_order_rows": self.row_order_rows,
         }
@@ -186,7 +184,7 @@ class ControlVariates:
                 labels=tuple(str(label) for label in meta["labels"]),
                 fingerprint=str(meta["fingerprint"]),
                 model_digest=str(meta["model_digest"]),
-                certificate=dict(meta["certificate"]),
+                certificate=Certificate.from_json(meta["certificate"]),
                 score_draws=np.asarray(arrays["score_draws"], np.float64),
                 candidates=np.asarray(arrays["candidates"], np.int64),
                 scores=np.asarray(arrays["scores"], np.float64),

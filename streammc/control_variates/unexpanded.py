@@ -1,4 +1,4 @@
-"""No control variates: a place to start from, and nothing that a pass would have found."""
+"""Control variates of order 0 that take no pass: a starting point without Taylor terms."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import time
 
 import numpy as np
 
-from streammc.control_variates.certify import check_request
+from streammc.control_variates.certificate import Certificate
 from streammc.control_variates.default_priors import resolved
 from streammc.control_variates.expansion import ControlVariates, model_digest
 from streammc.control_variates.full_pass.block_pass import SUMMARY_COLUMNS
 from streammc.control_variates.full_pass.scores import Histogram
+from streammc.control_variates.pass_request import check_request
 from streammc.control_variates.subset import draw_subset
 from streammc.errors import ModelError
 from streammc.protocols import Dataset, Model
@@ -20,7 +21,9 @@ _SUBSET_BYTES = 2**24
 
 
 def without_pass(dataset: Dataset, model: Model, start: float | None = None) -> ControlVariates:
-    """Return expansions of nothing around a start: no pass is made.
+    """Return control variates of order 0: no Taylor terms, centred at the starting point.
+
+    No pass is made.
 
     Parameters
     ----------
@@ -70,18 +73,18 @@ def without_pass(dataset: Dataset, model: Model, start: float | None = None) -> 
         labels=labels,
         fingerprint=dataset.fingerprint,
         model_digest=model_digest(model),
-        certificate={
-            "decrement": None,
-            "passes": 0,
-            "rows_read": rows_read,
-            "bytes_read": rows_read * dataset.rows().row_bytes,
-            "seconds": time.perf_counter() - begun,
-            "pass_seconds": 0.0,
-            "pass_gb_per_second": 0.0,
-            "converged": False,
-            "warnings": [],
-            "logarithms": [],
-        },
+        certificate=Certificate(
+            decrement=None,
+            passes=0,
+            rows_read=rows_read,
+            bytes_read=rows_read * dataset.rows().row_bytes,
+            seconds=time.perf_counter() - begun,
+            pass_seconds=0.0,
+            pass_gb_per_second=0.0,
+            converged=False,
+            warnings=(),
+            logarithms=(),
+        ),
         score_draws=np.zeros((0, d)),
         candidates=np.zeros(0, np.int64),
         scores=np.zeros(0),

@@ -17,12 +17,13 @@ logarithm is the error of the mean of
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import fields
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streammc.diagnostics.arrays import numbers
+from streammc.diagnostics.audit_record import Audit, Correction
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, StreammcError
 
@@ -37,7 +38,7 @@ _ROUNDING = 1e-12  # in posterior sd: an error below this is that of the arithme
 @documented()
 def audit_weights(
     theta: NDArray[np.float64], log_weight: NDArray[np.float64], labels: Sequence[str]
-) -> dict[str, Any]:
+) -> Audit:
     """Return how far plain means are from weighted ones, and whether that is known.
 
     Parameters
@@ -51,14 +52,14 @@ def audit_weights(
 
     Returns
     -------
-    dict
-        ``draws``; ``ess``, the effective sample size (sum w)^2 / sum w^2 of the weights;
-        ``largest_weight``, relative to their mean;
+    Audit
+        A record with the fields ``draws``; ``ess``, the effective sample size
+        (sum w)^2 / sum w^2 of the weights; ``largest_weight``, relative to their mean;
         ``pareto_k`` of their right tail (``None`` if all are equal or there are fewer
         than 25); ``largest_correction`` in posterior sd and ``largest_z``; and
         ``parameters``: label -> ``mean`` (weighted), ``correction``, ``mcse``, both
         also in posterior sd as ``correction_sd`` and ``mcse_sd``, and ``sd_ratio``,
-        weighted over plain, with its error ``sd_ratio_mcse``.
+        weighted over plain, with its error ``sd_ratio_mcse``. Fields can be read by key.
 
     Raises
     ------
@@ -70,21 +71,16 @@ def audit_weights(
     parameters = {
         label: _correction(theta[:, :, column], weight) for column, label in enumerate(labels)
     }
-    corrections = [p["correction_sd"] for p in parameters.values()]
-    scores = []
-    for p in parameters.values():
-        moved, error = p["correction_sd"], p["mcse_sd"]
-        if moved is not None and error is not None and error > _ROUNDING:
-            scores.append(abs(moved) / error)
-    return {
-        "draws": int(weight.size),
-        "ess": float(weight.sum() ** 2 / (weight**2).sum()),
-        "largest_weight": float(weight.max()),
-        "pareto_k": pareto_k(log_weight),
-        "largest_correction": max((abs(c) for c in corrections if c is not None), default=0.0),
-        "largest_z": max(scores, default=0.0),
-        "parameters": parameters,
-    }
+    scores = [p.z for p in parameters.values() if (p.mcse_sd or 0.0) > _ROUNDING]
+    return Audit(
+        draws=int(weight.size),
+        ess=float(weight.sum() ** 2 / (weight**2).sum()),
+        largest_weight=float(weight.max()),
+        pareto_k=pareto_k(log_weight),
+        largest_correction=max((p.size for p in parameters.values()), default=0.0),
+        largest_z=max((z for z in scores if z is not None), default=0.0),
+        parameters=parameters,
+    )
 
 
 @documented()
@@ -139,12 +135,12 @@ def _relative(log_weight: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(weight / weight.mean())
 
 
-def _correction(draws: NDArray[np.float64], weight: NDArray[np.float64]) -> dict[str, float | None]:
+def _correction(draws: NDArray[np.float64], weight: NDArray[np.float64]) -> Correction:
     """Return the paired correction of one parameter (chain, draw)."""
-    names = ("mean", "correction", "mcse", "correction_sd", "mcse_sd", "sd_ratio", "sd_ratio_mcse")
+    names = tuple(field.name for field in fields(Correction))
     center, sd = draws.mean(), draws.std(ddof=1) if draws.size > 1 else 0.0
     if not (np.isfinite(sd) and sd > 0):
-        return dict.fromkeys(names)
+        return Correction(**dict.fromkeys(names))
     x = (draws - center) / sd  # in posterior sd: no cancellation against the mean
     moved = float((weight * x).mean())
     error = _error(weight * (x - moved) - x)
@@ -155,10 +151,8 @@ def _correction(draws: NDArray[np.float64], weight: NDArray[np.float64]) -> dict
         relative = 0.5 * (weight * (square / weighted - 1.0) - (plain / plain.mean() - 1.0))
     ratio_error = spread * _error(relative)
     values = (center + sd * moved, sd * moved, sd * error, moved, error, spread, ratio_error)
-    return {
-        name: float(value) if np.isfinite(value) else None
-        for name, value in zip(names, values, strict=True)
-    }
+    known = (float(value) if np.isfinite(value) else None for value in values)
+    return Correction(**dict(zip(names, known, strict=True)))
 
 
 def _error(terms: NDArray[np.float64]) -> float:

@@ -4,35 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Final, TypeAlias
-
-import numpy as np
 
 from streammc.docstrings import documented
 from streammc.errors import ConfigError
-from streammc.numerics.prior import COLUMNS
-from streammc.priors.coefficients import normal
-from streammc.priors.family import FamilyPrior, positive_flags
+from streammc.priors.family import (
+    NO_DEFAULTS,
+    Defaults,
+    FamilyPrior,
+    assemble,
+    positive_flags,
+)
 from streammc.priors.names import REST, choose
-from streammc.priors.scales import half_student_t
 from streammc.protocols import Matrix, Prior
 
 PriorOption: TypeAlias = Prior | Mapping[str, FamilyPrior]
 """What a model takes: one prior for all coefficients, or priors by name."""
 
-DEFAULT: Final = normal(scale=10.0)
-"""Of a parameter of any sign whose default does not scale with the data."""
-DEFAULT_POSITIVE: Final = half_student_t(df=3.0, scale=10.0)
-"""Of a positive parameter whose default does not scale with the data, such as ``phi``."""
-Defaults: TypeAlias = Mapping[str, FamilyPrior]
-"""Defaults that a model gives to positive parameters of its own, by the name before ``[``."""
-NO_DEFAULTS: Final[Defaults] = MappingProxyType({})
 BY_NAME: Final = "by_name"
 SCALED: Final = "scaled"
 """Families, in descriptions, of priors by name: with numbers, and before the data are seen."""
-
-
 _SHOWN: Final = 6
 
 
@@ -118,7 +109,7 @@ class ScaledPriors(NamedPriors):
         """
         flags = positive_flags(labels, positive)
         for label, prior in zip(labels, self.each(labels, flags), strict=True):
-            if prior is None and _stem(label) not in defaults:
+            if prior is None and label not in defaults:
                 raise ConfigError(
                     f"expected a prior of {label!r} with its numbers, found a default that scales "
                     "with the data: name it, or call streammc.control_variates.resolved(model, "
@@ -129,38 +120,6 @@ class ScaledPriors(NamedPriors):
     def describe(self) -> dict[str, Any]:
         """Return the priors by name as JSON types."""
         return {**super().describe(), "family": SCALED}
-
-
-def assemble(
-    labels: Sequence[str],
-    positive: Sequence[bool],
-    priors: Sequence[FamilyPrior | None],
-    defaults: Defaults = NO_DEFAULTS,
-) -> Matrix:
-    """Return the (d, 5) table of one prior per label; ``None`` is the fixed default.
-
-    Labels with the same prior object share its settings: a sequence has one number for
-    each of them.
-    """
-    out = np.zeros((len(labels), COLUMNS))
-    for prior, at in grouped(labels, positive, priors, defaults):
-        out[at] = prior.rows([labels[j] for j in at], [positive[j] for j in at])
-    return out
-
-
-def grouped(
-    labels: Sequence[str],
-    positive: Sequence[bool],
-    priors: Sequence[FamilyPrior | None],
-    defaults: Defaults = NO_DEFAULTS,
-) -> list[tuple[FamilyPrior, list[int]]]:
-    """Return each prior object with the places of its labels; ``None`` is the fixed default."""
-    groups: dict[int, tuple[FamilyPrior, list[int]]] = {}
-    for j, prior in enumerate(priors):
-        if prior is None:
-            prior = defaults.get(_stem(labels[j]), DEFAULT_POSITIVE) if positive[j] else DEFAULT
-        groups.setdefault(id(prior), (prior, []))[1].append(j)
-    return list(groups.values())
 
 
 @documented()
@@ -232,7 +191,3 @@ def _not_a_prior(what: str, found: object) -> str:
         f"{what} must be built by streammc.priors, found {type(found).__name__}: "
         "write priors.normal(scale=10.0)"
     )
-
-
-def _stem(label: str) -> str:
-    return label.partition("[")[0]

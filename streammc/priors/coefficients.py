@@ -2,59 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final, overload
-
-import numpy as np
-from scipy.special import betaln
 
 from streammc.docstrings import documented
 from streammc.errors import ConfigError
-from streammc.numerics.prior import LAPLACE, NORMAL, STUDENT_T
-from streammc.priors.family import HALF_LOG_2PI, Family, FamilyPrior, build, table_rows
+from streammc.priors.densities import LAPLACE_FAMILY, NORMAL_FAMILY, STUDENT_T_FAMILY
+from streammc.priors.family import FamilyPrior, build
 from streammc.priors.per_coefficient import Option
-from streammc.protocols import Matrix, Vector
-
-
-def normal_rows(labels: Sequence[str], location: Vector, scale: Vector) -> Matrix:
-    """Return rows of normal densities of theta."""
-    constant = -HALF_LOG_2PI - np.log(scale)
-    return table_rows(NORMAL, location=location, scale=scale, constant=constant, size=len(labels))
-
-
-def _student_t_rows(labels: Sequence[str], df: Vector, location: Vector, scale: Vector) -> Matrix:
-    constant = log_t_constant(df, scale)
-    size = len(labels)
-    return table_rows(
-        STUDENT_T, location=location, scale=scale, shape=df, constant=constant, size=size
-    )
-
-
-def _laplace_rows(labels: Sequence[str], location: Vector, scale: Vector) -> Matrix:
-    constant = -np.log(2.0 * scale)
-    return table_rows(LAPLACE, location=location, scale=scale, constant=constant, size=len(labels))
-
-
-def log_t_constant(df: Vector, scale: Vector) -> Vector:
-    """Return the log density of a Student t at its location, (k,)."""
-    constant: Vector = -betaln(0.5 * df, 0.5) - 0.5 * np.log(df) - np.log(scale)
-    return constant
-
-
-NORMAL_FAMILY: Final = Family(
-    "normal", ("location", "scale"), ("scale",), coefficient=normal_rows, rest={"location": 0.0}
-)
-STUDENT_T_FAMILY: Final = Family(
-    "student_t",
-    ("df", "location", "scale"),
-    ("df", "scale"),
-    coefficient=_student_t_rows,
-    rest={"location": 0.0},
-)
-LAPLACE_FAMILY: Final = Family(
-    "laplace", ("location", "scale"), ("scale",), coefficient=_laplace_rows, rest={"location": 0.0}
-)
-
 
 DEFAULT_SCALE: Final = 10.0
 DEFAULT_LOCATION: Final = 0.0

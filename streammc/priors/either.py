@@ -3,61 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
-
-import numpy as np
 
 from streammc.docstrings import documented
 from streammc.errors import ConfigError
-from streammc.numerics.prior import FLAT, KIND, LOG_FLAT, LOG_UNIFORM, UNIFORM
-from streammc.priors.family import Family, FamilyPrior, build, table_rows
+from streammc.numerics.prior import KIND, LOG_FLAT
+from streammc.priors.densities import FLAT_FAMILY, UNIFORM_FAMILY
+from streammc.priors.family import FamilyPrior, build
 from streammc.priors.per_coefficient import Option
-from streammc.protocols import Matrix, Vector
-
-
-def _check(labels: Sequence[str], low: Vector, high: Vector) -> None:
-    for label, a, b in zip(labels, low, high, strict=True):
-        if not a < b:
-            raise ConfigError(
-                f"the uniform prior of {label!r} must have low below high, found {a:g} and {b:g}"
-                ": give a low below high"
-            )
-
-
-def _uniform(labels: Sequence[str], low: Vector, high: Vector) -> Matrix:
-    _check(labels, low, high)
-    width = high - low
-    return table_rows(
-        UNIFORM, location=low, scale=width, shape=high, constant=-np.log(width), size=len(labels)
-    )
-
-
-def _uniform_positive(labels: Sequence[str], low: Vector, high: Vector) -> Matrix:
-    _check(labels, low, high)
-    for label, a in zip(labels, low, strict=True):
-        if a < 0.0:
-            raise ConfigError(
-                f"the uniform prior of {label!r}, a positive number, must have low of at least 0, "
-                f"found {a:g}: raise low"
-            )
-    with np.errstate(divide="ignore"):
-        lowest, highest = np.log(low), np.log(high)
-    return table_rows(
-        LOG_UNIFORM,
-        location=lowest,
-        scale=highest - lowest,
-        shape=highest,
-        constant=-np.log(high - low),
-        size=len(labels),
-    )
-
-
-def _flat(labels: Sequence[str]) -> Matrix:
-    return table_rows(FLAT, scale=np.inf, size=len(labels))
-
-
-def _flat_positive(labels: Sequence[str]) -> Matrix:
-    return table_rows(LOG_FLAT, scale=np.inf, size=len(labels))
+from streammc.protocols import Matrix
 
 
 def refuse_flat(labels: Sequence[str], table: Matrix, instead: Mapping[str, str]) -> None:
@@ -83,12 +36,6 @@ def refuse_flat(labels: Sequence[str], table: Matrix, instead: Mapping[str, str]
                 f"the prior of {label!r} must be proper, found flat: the likelihood tends to a "
                 f"constant as it grows, so that the posterior is improper: write {instead[label]}"
             )
-
-
-UNIFORM_FAMILY: Final = Family(
-    "uniform", ("low", "high"), coefficient=_uniform, positive=_uniform_positive
-)
-FLAT_FAMILY: Final = Family("flat", coefficient=_flat, positive=_flat_positive)
 
 
 @documented()

@@ -1,38 +1,19 @@
-"""A prior of one family: what all of them share."""
+"""A prior of one family, and the table of several."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from streammc.errors import ConfigError
-from streammc.numerics.prior import COLUMNS, CONSTANT, KIND, LOCATION, SCALE, SHAPE
+from streammc.numerics.prior import COLUMNS
+from streammc.priors.densities import HALF_STUDENT_T_FAMILY, NORMAL_FAMILY, Family
 from streammc.priors.per_coefficient import Option, Setting, brief, describe, expand, freeze
-from streammc.protocols import Matrix, Vector
-
-Rows = Callable[..., Matrix]
-"""``rows(labels, **settings)``: settings (k,) by name to rows (k, 5) of the table."""
-
-HALF_LOG_2PI: Final = 0.9189385332046728
-
-
-@dataclass(frozen=True)
-class Family:
-    """A family of densities; its builder is the function of that name in ``priors``."""
-
-    name: str
-    parameters: tuple[str, ...] = ()
-    """In the order of the text form."""
-    above_zero: tuple[str, ...] = ()
-    coefficient: Rows | None = None
-    """Rows for a parameter that is sampled as it is; ``None`` where it does not fit."""
-    positive: Rows | None = None
-    """Rows for a positive parameter, sampled as its log."""
-    rest: Mapping[str, float] = field(default_factory=dict, hash=False)
-    """What a mapping without ``"*"`` means for the labels that it does not name."""
+from streammc.protocols import Matrix
 
 
 @dataclass(frozen=True, repr=False)
@@ -69,7 +50,7 @@ class FamilyPrior:
         self,
         labels: Sequence[str],
         positive: Sequence[bool] = (),
-        defaults: Mapping[str, FamilyPrior] | None = None,
+        defaults: Mapping[str, FamilyPrior] = MappingProxyType({}),
     ) -> Matrix:
         """Return the (d, 5) table of a model whose coefficients have this prior.
 
@@ -81,18 +62,16 @@ class FamilyPrior:
             True where it is a positive parameter, sampled as its log: those take
             their defaults. Empty: none is.
         defaults
-            Those that the model has for its own positive parameters, by the name before
-            ``[``; the others are half-Student-t(3, 10).
+            Those that the model gives to positive parameters of its own, by label; the
+            others are half-Student-t(3, 10).
 
         Raises
         ------
         ConfigError
             If the settings do not match the labels, or the family does not fit.
         """
-        from streammc.priors.by_name import assemble
-
         flags = positive_flags(labels, positive)
-        return assemble(labels, flags, [None if flag else self for flag in flags], defaults or {})
+        return assemble(labels, flags, [None if flag else self for flag in flags], defaults)
 
     def __repr__(self) -> str:
         """Return the call that makes it, long sequences cut."""
@@ -123,26 +102,45 @@ def build(family: Family, **options: Option | None) -> FamilyPrior:
     return FamilyPrior(family, settings)
 
 
-def table_rows(
-    kind: int,
-    *,
-    location: Vector | float = 0.0,
-    scale: Vector | float = 0.0,
-    shape: Vector | float = 0.0,
-    constant: Vector | float = 0.0,
-    size: int,
+DEFAULT: Final = build(NORMAL_FAMILY, scale=10.0, location=0.0)
+"""Of a parameter of any sign whose default does not scale with the data."""
+DEFAULT_POSITIVE: Final = build(HALF_STUDENT_T_FAMILY, df=3.0, scale=10.0)
+"""Of a positive parameter whose default does not scale with the data, such as ``phi``."""
+Defaults: TypeAlias = Mapping[str, FamilyPrior]
+"""Fixed defaults that a model gives to parameters of its own, by label."""
+NO_DEFAULTS: Final[Defaults] = MappingProxyType({})
+
+
+def assemble(
+    labels: Sequence[str],
+    positive: Sequence[bool],
+    priors: Sequence[FamilyPrior | None],
+    defaults: Defaults = NO_DEFAULTS,
 ) -> Matrix:
-    """Return ``size`` rows of the table."""
-    out = np.zeros((size, COLUMNS))
-    out[:, KIND] = kind
-    for column, value in (
-        (LOCATION, location),
-        (SCALE, scale),
-        (SHAPE, shape),
-        (CONSTANT, constant),
-    ):
-        out[:, column] = value
+    """Return the (d, 5) table of one prior per label; ``None`` is the fixed default.
+
+    Labels with the same prior object share its settings: a sequence has one number for
+    each of them.
+    """
+    out = np.zeros((len(labels), COLUMNS))
+    for prior, at in grouped(labels, positive, priors, defaults):
+        out[at] = prior.rows([labels[j] for j in at], [positive[j] for j in at])
     return out
+
+
+def grouped(
+    labels: Sequence[str],
+    positive: Sequence[bool],
+    priors: Sequence[FamilyPrior | None],
+    defaults: Defaults = NO_DEFAULTS,
+) -> list[tuple[FamilyPrior, list[int]]]:
+    """Return each prior object with the places of its labels; ``None`` is the fixed default."""
+    groups: dict[int, tuple[FamilyPrior, list[int]]] = {}
+    for j, prior in enumerate(priors):
+        if prior is None:
+            prior = defaults.get(labels[j], DEFAULT_POSITIVE if positive[j] else DEFAULT)
+        groups.setdefault(id(prior), (prior, []))[1].append(j)
+    return list(groups.values())
 
 
 def positive_flags(labels: Sequence[str], positive: Sequence[bool]) -> list[bool]:

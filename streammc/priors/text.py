@@ -10,20 +10,18 @@ from typing import Any, Final
 from streammc.docstrings import documented
 from streammc.errors import ConfigError
 from streammc.priors import coefficients, either, scales
-from streammc.priors.by_name import BY_NAME, SCALED, NamedPriors, ScaledPriors, grouped
-from streammc.priors.family import Family, FamilyPrior
+from streammc.priors.by_name import BY_NAME, SCALED, NamedPriors, ScaledPriors
+from streammc.priors.densities import FAMILIES, Family
+from streammc.priors.family import NO_DEFAULTS, Defaults, FamilyPrior, grouped
 from streammc.priors.per_coefficient import expand
 from streammc.protocols import Prior
 
 _BUILDERS: Final = {
-    family: getattr(module, family.name)
+    name: getattr(module, name)
     for module in (coefficients, either, scales)
-    for family in vars(module).values()
-    if isinstance(family, Family)
+    for name in FAMILIES
+    if hasattr(module, name)
 }
-FAMILIES: Final = {family.name: family for family in _BUILDERS}
-"""By name: ``normal``, ``student_t``, ..."""
-
 _CALL: Final = re.compile(r"([A-Za-z][A-Za-z_-]*)\s*(?:\(([^()]*)\))?")
 _ITEM: Final = re.compile(rf"(?:(.*)=)?\s*({_CALL.pattern})\s*", re.DOTALL)
 _LONGEST: Final = 10_000
@@ -163,7 +161,7 @@ def prior_texts(
     prior: Prior,
     labels: Sequence[str],
     positive: Sequence[bool],
-    defaults: Mapping[str, FamilyPrior] | None = None,
+    defaults: Defaults = NO_DEFAULTS,
 ) -> dict[str, str]:
     """Return the prior of every label as text that :func:`parse` reads, with its numbers.
 
@@ -185,7 +183,7 @@ def prior_texts(
     else:
         return {}
     found: dict[str, str] = {}
-    for one, at in grouped(named, positive, each, defaults or {}):
+    for one, at in grouped(named, positive, each, defaults):
         family, own = one.family, [labels[j] for j in at]
         rest = family.rest
         settings = dict(one.settings)
@@ -221,7 +219,7 @@ def _by_name(name: str, settings: Mapping[str, Any]) -> Prior:
 
 def _build(family: Family, settings: Mapping[str, Any], fault: str) -> FamilyPrior:
     try:
-        built: FamilyPrior = _BUILDERS[family](**settings)
+        built: FamilyPrior = _BUILDERS[family.name](**settings)
     except TypeError:
         raise ConfigError(f"{fault}: give its numbers by name") from None
     except ConfigError as error:

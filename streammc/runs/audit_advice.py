@@ -1,10 +1,10 @@
-"""What a reader of a summary should know of its audit, one line each."""
+"""Warnings about the audit of a run, one line each."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+
+from streammc.diagnostics.audit_record import Audit, Correction
 
 CORRECTION_WARNING = 0.1
 CORRECTION_Z = 4.5
@@ -17,45 +17,41 @@ EVEN_SHARE = 0.9
 LARGEST_WEIGHT = 5.0
 """Unless one weight is more than this many times the mean."""
 NOT_AUDITED = "not audited"
-"""How a line begins that an audit makes void."""
+"""Beginning of the warning that a run is not audited; an audit removes it."""
 
 
-def audit_warnings(audit: Mapping[str, Any] | None) -> list[str]:
+def audit_warnings(audit: Audit | None) -> list[str]:
     """Return what a reader should know of the audit, one line each."""
     lines: list[str] = []
     if audit is None:
         return lines
-    if audit["largest_correction"] > CORRECTION_WARNING:
+    if audit.largest_correction > CORRECTION_WARNING:
         lines.append(
-            f"the audit corrects a mean by {audit['largest_correction']:.2f} posterior sd, above "
+            f"the audit corrects a mean by {audit.largest_correction:.2f} posterior sd, above "
             f"{CORRECTION_WARNING}: use the audit's weights, a larger --subsample-size, or hmc"
         )
-    elif audit["largest_z"] > CORRECTION_Z:
-        moved = {
-            label: abs(entry["correction_sd"]) / entry["mcse_sd"]
-            for label, entry in audit["parameters"].items()
-            if entry["correction_sd"] is not None and entry["mcse_sd"]
-        }
-        worst = max(moved, key=lambda label: moved[label])
+    elif audit.largest_z > CORRECTION_Z:
+        moved = {label: entry.z for label, entry in audit.parameters.items()}
+        worst = max(moved, key=lambda label: moved[label] or 0.0)
         lines.append(
             f"the audit corrects the mean of {worst} by "
-            f"{abs(audit['parameters'][worst]['correction_sd']):.2g} posterior sd, small but not "
-            f"by chance (z = {audit['largest_z']:.1f}): use the audit's weights where it matters"
+            f"{audit.parameters[worst].size:.2g} posterior sd, small but not "
+            f"by chance (z = {audit.largest_z:.1f}): use the audit's weights where it matters"
         )
-    lines += _of_spread(audit["parameters"])
-    if audit["pareto_k"] is not None and audit["pareto_k"] > PARETO_K and _uneven(audit):
+    lines += _spread_warnings(audit.parameters)
+    if audit.pareto_k is not None and audit.pareto_k > PARETO_K and _uneven(audit):
         lines.append(
-            f"the audit's weights are heavy-tailed (Pareto k {audit['pareto_k']:.2f}): its "
+            f"the audit's weights are heavy-tailed (Pareto k {audit.pareto_k:.2f}): its "
             "correction cannot be trusted; use a larger --subsample-size or hmc"
         )
     return lines
 
 
-def _of_spread(parameters: Mapping[str, Mapping[str, float | None]]) -> list[str]:
+def _spread_warnings(parameters: Mapping[str, Correction]) -> list[str]:
     """Return a line where the audit changes a standard deviation, and not by chance."""
     changed = {}
     for label, entry in parameters.items():
-        ratio, error = entry.get("sd_ratio"), entry.get("sd_ratio_mcse")
+        ratio, error = entry.sd_ratio, entry.sd_ratio_mcse
         if ratio is None or error is None or RATIO_LOW <= ratio <= RATIO_HIGH:
             continue
         if abs(ratio - 1.0) > RATIO_Z * error:
@@ -63,7 +59,7 @@ def _of_spread(parameters: Mapping[str, Mapping[str, float | None]]) -> list[str
     if not changed:
         return []
     worst = max(changed, key=lambda label: max(changed[label], 1.0 / max(changed[label], 1e-9)))
-    error = parameters[worst]["sd_ratio_mcse"]
+    error = parameters[worst].sd_ratio_mcse
     return [
         f"by the audit the posterior sd of {worst} is {changed[worst]:.2f} +- {error:.2g} times "
         f"that of the draws, outside {RATIO_LOW} to {RATIO_HIGH}: use the audit's weights, a "
@@ -71,21 +67,17 @@ def _of_spread(parameters: Mapping[str, Mapping[str, float | None]]) -> list[str
     ]
 
 
-def _uneven(audit: Mapping[str, Any]) -> bool:
+def _uneven(audit: Audit) -> bool:
     """Return whether the weights differ enough for their tail to move an average.
 
     A Pareto shape is that of the largest weights among themselves, however close to 1 all are.
     """
-    if audit["ess"] < EVEN_SHARE * audit["draws"]:
+    if audit.ess < EVEN_SHARE * audit.draws:
         return True
-    return bool(audit.get("largest_weight", math.inf) > LARGEST_WEIGHT)
+    return audit.largest_weight is None or audit.largest_weight > LARGEST_WEIGHT
 
 
-def audited_again(
-    lines: Sequence[str],
-    before: Mapping[str, Any] | None,
-    after: Mapping[str, Any],
-) -> list[str]:
+def audited_again(lines: Sequence[str], before: Audit | None, after: Audit) -> list[str]:
     """Return the warnings of a run after an audit: those of an audit ``before`` replaced."""
     gone = audit_warnings(before)
     kept = [line for line in lines if line not in gone and not line.startswith(NOT_AUDITED)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,33 +12,27 @@ from streammc.runs.audit import audit_draws, audit_seconds, thin
 from streammc.trace.run_directory import RunDirectory
 
 if TYPE_CHECKING:
-    from streammc.runs.setup import Setup
     from streammc.samplers.common.chains import Chains
+    from streammc.samplers.common.request import RunRequest, Setup
 
 _CHEAP_SECONDS = 10.0
 
 
 def audit_due(
-    audit: bool | str,
-    run: RunDirectory,
-    dataset: Dataset,
-    model: Model,
-    setup: Setup,
-    team: Chains,
-    *,
-    scheduler: Any = None,
+    request: RunRequest, run: RunDirectory, setup: Setup, team: Chains
 ) -> tuple[bool, str | None]:
     """Whether to audit, and why not where the default decides against it.
 
     Never what needs none; by default where it takes less time than the passes, the
     warm-up and the draws together. Some rows are timed with the audit's own kernel.
     """
-    if not setup.sampler.audited or audit is False:
+    if not setup.sampler.audited or request.audit is False:
         return False, None
-    if audit is True:
+    if request.audit is True:
         return True, None
+    dataset, model = request.dataset, request.model
     _, theta = audited_draws(run, dataset, model)
-    expected = audit_seconds(dataset, model, setup.cv, theta, scheduler)
+    expected = audit_seconds(dataset, model, setup.cv, theta, request.scheduler)
     spent = pass_seconds(setup) + team.clock["warmup"] + team.clock["draws"]
     if expected < max(spent, _CHEAP_SECONDS):
         return True, None
@@ -59,4 +53,4 @@ def audited_draws(
 def pass_seconds(setup: Setup) -> float:
     """Return the seconds of the full passes."""
     plan = setup.plan
-    return float(setup.cv.certificate["seconds"]) + (plan.score_seconds if plan else 0.0)
+    return float(setup.cv.certificate.seconds) + (plan.score_seconds if plan else 0.0)

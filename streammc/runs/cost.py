@@ -30,8 +30,8 @@ def run_cost(run: RunDirectory, cv: ControlVariates | None = None) -> dict[str, 
         warmup = int(run.read_group("warmup_sample_stats")["n_rows"].sum())
     planned = (run.attributes.get("plan") or {}).get("passes", 0)
     evaluations = {
-        "passes": int(cv.certificate["rows_read"]) + planned * cv.n_rows,
-        "warmup": warmup + int(cv.certificate.get("recalibration", {}).get("evaluations", 0)),
+        "passes": cv.certificate.rows_read + planned * cv.n_rows,
+        "warmup": warmup + int((cv.certificate.recalibration or {}).get("evaluations", 0)),
         "draws": int(stats["n_rows"].sum()),
     }
     sign = stats.get("sign")

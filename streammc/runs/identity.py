@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from streammc import registry
-from streammc.control_variates.expansion import ControlVariates
 from streammc.errors import ConfigError, StoreError
 from streammc.likelihood.temperature import Schedule
 from streammc.likelihood.tempered import split_fingerprint, tempered
 from streammc.priors import from_description
-from streammc.protocols import Dataset, Model, Sampler
-from streammc.samplers.metropolis.options import MetropolisOptions
+from streammc.protocols import Dataset, Model
+from streammc.samplers.common.request import RunRequest
+from streammc.samplers.common.sampler import Sampler
 
 MAX_SEED = 2**63 - 1
 MAX_COUNT = 10**9
@@ -38,39 +38,44 @@ def check_counts(draws: int, warmup: int, chains: int, seed: int | None) -> None
         )
 
 
-def identity(
-    dataset: Dataset,
-    model: Model,
-    sampler: Sampler | None,
-    control_variates: ControlVariates | None,
-    *,
-    warmup: int,
-    chains: int,
-    seed: int,
-    schedule: Schedule = UNIT,
-) -> dict[str, Any]:
+def identity(request: RunRequest) -> dict[str, Any]:
     """Return the JSON description that a run directory is bound to.
 
     The number of draws is not part of it: more draws extend a run. A temperature is,
     where it is not 1.
     """
+    schedule, sampler, given = request.schedule, request.sampler, request.control_variates
     heat = {} if schedule == UNIT else {"temperature": schedule.describe()}
     return {
-        "store": split_fingerprint(dataset.fingerprint)[0],
-        "model": model.describe(),
+        "store": split_fingerprint(request.dataset.fingerprint)[0],
+        "model": request.model.describe(),
         "sampler": sampler.describe() if sampler is not None else {"name": "auto"},
-        "control_variates": control_variates.digest() if control_variates is not None else "auto",
-        "warmup": warmup,
-        "chains": chains,
-        "seed": seed,
+        "control_variates": given.digest() if given is not None else "auto",
+        "warmup": request.warmup,
+        "chains": request.chains,
+        "seed": request.seed,
         **heat,
     }
+
+
+def completed(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the identity of a run, with defaults for options of its sampler that are newer.
+
+    A new option therefore leaves runs of before what they are: its default does what was done
+    without it.
+    """
+    try:
+        options = dict(stored["sampler"])
+        described = registry.sampler(options.pop("name"))(**options).describe()
+    except (KeyError, TypeError, ConfigError):  # auto, or of another version
+        return dict(stored)
+    return {**stored, "sampler": described}
 
 
 def asked_schedule(temperature: Any, sampler: Sampler | None) -> Schedule:
     """Return the temperatures; ConfigError where they change and the sampler cannot follow."""
     schedule = Schedule.parse(temperature)
-    if schedule.constant or isinstance(sampler, MetropolisOptions):
+    if schedule.constant or (sampler is not None and sampler.follows_schedule):
         return schedule
     name = "auto" if sampler is None else sampler.name
     raise ConfigError(
@@ -79,16 +84,10 @@ def asked_schedule(temperature: Any, sampler: Sampler | None) -> Schedule:
     )
 
 
-def implied(dataset: Dataset, sampler: Sampler | None) -> float:
-    """Return the temperature of the sampler itself, which multiplies what is asked for."""
-    if isinstance(sampler, MetropolisOptions):
-        return sampler.implied_temperature(dataset.n_rows)
-    return 1.0
-
-
 def heated(dataset: Dataset, schedule: Schedule, sampler: Sampler | None) -> Dataset:
     """Return the data set at the temperature that a run ends at."""
-    return tempered(dataset, schedule.final * implied(dataset, sampler))
+    implied = 1.0 if sampler is None else sampler.implied_temperature(dataset.n_rows)
+    return tempered(dataset, schedule.final * implied)
 
 
 def registered_model(described: Mapping[str, Any]) -> Model:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streammc.control_variates.expansion import ControlVariates
+from streammc.diagnostics.audit_record import Audit
 from streammc.diagnostics.original_scale import as_variables, ratios, transform
 from streammc.diagnostics.summary import draws_and_labels, signs, summarize, summarize_draws
 from streammc.diagnostics.weights import audit_weights
+from streammc.likelihood.temperature import schedule_of
 from streammc.protocols import Dataset, Model
 from streammc.runs.advice import (
     certificate_warnings,
@@ -20,12 +23,10 @@ from streammc.runs.advice import (
 from streammc.runs.audit import log_weights
 from streammc.runs.audit_due import audited_draws, pass_seconds
 from streammc.runs.cost import run_cost
-from streammc.runs.heated import temperature_facts
 from streammc.runs.prior_texts import describe_priors
+from streammc.runs.summary import RunSummary, Sampling
 from streammc.runs.table_scale import blocks_of_run
-from streammc.samplers.hamiltonian.recalibrate import described
-from streammc.samplers.metropolis.carried_noise import tempered_facts
-from streammc.samplers.metropolis.mint import Mint
+from streammc.samplers.common.request import Progress, RunRequest, Setup
 from streammc.trace.datatree import open_run
 from streammc.trace.finite import (
     finite_or_none,
@@ -33,8 +34,18 @@ from streammc.trace.finite import (
 from streammc.trace.run_directory import RunDirectory
 
 if TYPE_CHECKING:
-    from streammc.runs.setup import Setup
-    from streammc.samplers.common.chains import Chains, Progress
+    from streammc.samplers.common.chains import Chains
+
+
+_MEANS: Final = {
+    "log_lik_variance_mean": "log_lik_variance",
+    "acceptance_rate": "acceptance_rate",
+    "subsample_acceptance_rate": "subsample_accepted",
+    "step_size": "step_size",
+    "n_steps": "n_steps",
+    "rows_per_iteration": "n_rows",
+}
+"""Entries of a summary that are means of a statistic."""
 
 
 def run_audit(
@@ -46,16 +57,8 @@ def run_audit(
     draws: int | None = None,
     scheduler: Any = None,
     progress: Progress | None = None,
-) -> dict[str, Any]:
-    """Audit a run and store weights and verdict in it.
-
-    Returns
-    -------
-    dict
-        Per parameter the paired correction (weighted minus plain mean of the same
-        draws) with its MCSE in posterior sd, the effective sample size of the weights
-        and their Pareto k.
-    """
+) -> Audit:
+    """Audit a run, store the weights in it and return the verdict."""
     tree = open_run(run.path)
     stats = tree["sample_stats"].to_dataset()
     kept, theta = audited_draws(run, dataset, model, draws)
@@ -91,23 +94,27 @@ def run_audit(
 
 def finish_report(
     run: RunDirectory,
-    dataset: Dataset,
-    model: Model,
+    request: RunRequest,
     setup: Setup,
     team: Chains,
     audit: bool,
     not_audited: str | None = None,
-    *,
-    scheduler: Any = None,
-    progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Audit if due, summarise, record the summary in the run and return it.
+    """Audit if due, summarise, record the summary in the run and return its JSON.
 
     ``not_audited``: why no audit is made of a run that needs one.
     """
+    dataset, model, sampler = request.dataset, request.model, setup.sampler
     verdict = None
     if audit:
-        verdict = run_audit(run, dataset, model, setup.cv, scheduler=scheduler, progress=progress)
+        verdict = run_audit(
+            run,
+            dataset,
+            model,
+            setup.cv,
+            scheduler=request.scheduler,
+            progress=request.progress,
+        )
     tree = open_run(run.path)
     parameters, sign = summarize(tree), signs(tree)
     blocks = blocks_of_run(run, dataset.feature_names)
@@ -115,14 +122,14 @@ def finish_report(
     if dataset.attributes.get("standardization") is not None:
         features = dataset.attributes["features"]
         run.add_group("posterior_original", as_variables(original, labels, features))
-    sampling = _sampling(run, dataset, model, setup, team, parameters)
     tempering = _levels(run, team)
+    levels = tempering.pop("warnings", [])
     spent = run_cost(run, setup.cv)
-    sampling["evaluations"] = spent["evaluations"]
-    summary = {
-        "parameters": parameters,
-        "parameters_original": summarize_draws(original, labels, sign),
-        "ratios": ratios(
+    sampling = _sampling(run, request, setup, team, spent["evaluations"])
+    summary = RunSummary(
+        parameters=parameters,
+        parameters_original=summarize_draws(original, labels, sign),
+        ratios=ratios(
             original,
             labels,
             blocks,
@@ -130,105 +137,90 @@ def finish_report(
             sign,
             formula=bool(dataset.attributes.get("formula")),
         ),
-        "priors": describe_priors(model, setup.cv.labels),
-        "audit": verdict,
-        **({"not_audited": not_audited} if not_audited else {}),
-        "sampling": sampling,
-        "cost": spent,
-        **({"tempering": tempering} if tempering else {}),
-        "warnings": [
-            *certificate_warnings(setup.cv.certificate.get("warnings", []), setup.sampler),
-            *mode_warnings(model, setup.sampler),
-            *summary_warnings(parameters, sampling, verdict),
-            *tempering.pop("warnings", []),
+        priors=describe_priors(model, setup.cv.labels),
+        audit=verdict,
+        not_audited=not_audited,
+        sampling=sampling,
+        cost=spent,
+        tempering=tempering or None,
+        warnings=(
+            *certificate_warnings(setup.cv.certificate.warnings, sampler),
+            *mode_warnings(model, sampler),
+            *summary_warnings(sampler, parameters, sampling, verdict),
+            *levels,
             *([not_audited] if not_audited else []),
-        ],
-    }
+        ),
+    ).to_json()
     run.set_attributes({"summary": summary})
     return summary
 
 
 def _sampling(
     run: RunDirectory,
-    dataset: Dataset,
-    model: Model,
+    request: RunRequest,
     setup: Setup,
     team: Chains,
-    parameters: dict[str, dict[str, float | None]],
-) -> dict[str, Any]:
+    evaluations: Mapping[str, int],
+) -> Sampling:
     """Return the ``sampling`` part of the summary."""
-    stats = open_run(run.path)["sample_stats"]
-    cv, plan = setup.cv, setup.plan
+    dataset, sampler, cv, plan = request.dataset, setup.sampler, setup.cv, setup.plan
+    stats = run.read_group("sample_stats")
+    certificate = cv.certificate
     gathered = sum(kernel.rows_gathered for kernel in team.kernels)
+    gathered += (certificate.recalibration or {}).get("rows_gathered", 0)
     kept = len(team.problem.certain.y)
     passes = plan.passes if plan is not None else 0
-    gathered += cv.certificate.get("recalibration", {}).get("rows_gathered", 0)
-    rows_read = int(cv.certificate["rows_read"]) + passes * dataset.n_rows + gathered + kept
-    facts: dict[str, Any] = {
-        "sampler": setup.sampler.name,
-        "target": setup.sampler.target,
-        **temperature_facts(run),
-        "reason": setup.reason,
-        "chains": run.chains,
-        "draws": run.draws,
-        "warmup": run.warmup,
-        "seconds": team.clock["draws"],
-        "warmup_seconds": team.clock["warmup"],
-        "pass_seconds": pass_seconds(setup),
-        "passes": int(cv.certificate["passes"]) + passes,
-        "decrement": finite_or_none(cv.certificate["decrement"]),
-        "theta_star_certified": bool(cv.certificate["converged"]) if plan is not None else None,
+    rows_read = certificate.rows_read + passes * dataset.n_rows + gathered + kept
+    gap = None
+    if certificate.passes:
+        gap = _laplace_gap(request.model.unconstrain(run.draws_matrix()), cv)
+    predicted = plan.predicted if plan is not None else {}
+    return Sampling(
+        sampler=sampler.name,
+        target=sampler.target,
+        temperature=schedule_of(run.identity).describe(),
+        reason=setup.reason,
+        chains=run.chains,
+        draws=run.draws,
+        warmup=run.warmup,
+        seconds=team.clock["draws"],
+        warmup_seconds=team.clock["warmup"],
+        pass_seconds=pass_seconds(setup),
+        passes=certificate.passes + passes,
+        decrement=finite_or_none(certificate.decrement),
+        theta_star_certified=certificate.converged if plan is not None else None,
+        rows_read=rows_read,
+        bytes_read=rows_read * dataset.rows().row_bytes,
+        **mean_statistics(stats),
+        certainty_rows=kept if plan is not None else 0,
+        evaluations=evaluations,
+        laplace_gap=gap,
+        subsample_size=None if plan is None else plan.k * plan.unit_rows,
+        n_blocks=None if plan is None else plan.n_blocks,
+        unit_rows=None if plan is None else plan.unit_rows,
+        minibatch=None if plan is None else plan.factor_units or None,
+        deff=None if plan is None else plan.deff,
+        deff_rows=None if plan is None else plan.deff_rows,
+        remainder_kurtosis=predicted.get("remainder_kurtosis"),
+        predicted_perturbation=predicted.get("perturbation"),
+        predicted_variance=predicted.get("variance"),
+        predicted_variance_bias=finite_or_none(predicted.get("variance_bias")),
+        predicted_variance_ratio=_by_label(cv, predicted.get("variance_ratio")),
+        own=sampler.facts(run, setup),
+    )
+
+
+def mean_statistics(stats: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+    """Return means and counts of statistics (chain, draw); ``None`` where one is not recorded."""
+
+    def mean(name: str) -> float | None:
+        return float(stats[name].mean()) if name in stats else None
+
+    return {
         "iterations": int(stats["lp"].size),
-        "rows_read": rows_read,
-        "bytes_read": rows_read * dataset.rows().row_bytes,
-        "log_lik_variance_mean": float(stats["log_lik_variance"].mean()),
-        "acceptance_rate": float(stats["acceptance_rate"].mean()),
-        "subsample_acceptance_rate": float(stats["subsample_accepted"].mean()),
-        "divergences": int(stats["diverging"].sum()),
-        "step_size": float(stats["step_size"].mean()),
-        "n_steps": float(stats["n_steps"].mean()),
-        "rows_per_iteration": float(stats["n_rows"].mean()),
-        "certainty_rows": kept if plan is not None else 0,
-        "subsample_size": None,
-        "n_blocks": None,
-        "unit_rows": None,
-        "deff": None,
-        "deff_rows": None,
-        "remainder_kurtosis": None,
-        "predicted_variance": None,
-        "predicted_variance_bias": None,
-        "predicted_variance_ratio": None,
-        "decay": setup.sampler.describe().get("decay"),
-        "noise_clipped": float(stats["noise_clipped"].mean()) if "noise_clipped" in stats else None,
-        "recalibration": described(cv, plan),
-        "laplace_gap": None,
+        **{entry: mean(name) for entry, name in _MEANS.items()},
+        "divergences": int(stats["diverging"].sum()) if "diverging" in stats else 0,
     }
-    if cv.certificate["passes"]:
-        facts["laplace_gap"] = _laplace_gap(model.unconstrain(run.draws_matrix()), cv)
-    if "decision_error" in stats.data_vars:
-        facts |= _decisions(run)
-    if isinstance(setup.sampler, Mint):
-        facts["mint"] = tempered_facts(run, setup.sampler, dataset.n_rows, cv.labels)
-    if "sign" in stats.data_vars:
-        facts["mean_sign"] = float(stats["sign"].mean())
-        facts["negative_signs"] = float((stats["sign"] < 0.0).mean())
-    if "beyond_edge" in stats.data_vars:
-        facts["beyond_edge"] = float(stats["beyond_edge"].mean())
-    if plan is not None:
-        facts |= {
-            "predicted_perturbation": plan.predicted.get("perturbation"),
-            "subsample_size": plan.k * plan.unit_rows,
-            "n_blocks": plan.n_blocks,
-            "unit_rows": plan.unit_rows,
-            "minibatch": plan.factor_units or None,
-            "deff": plan.deff,
-            "deff_rows": plan.deff_rows,
-            "remainder_kurtosis": plan.predicted.get("remainder_kurtosis"),
-            "predicted_variance": plan.predicted.get("variance"),
-            "predicted_variance_bias": finite_or_none(plan.predicted.get("variance_bias")),
-            "predicted_variance_ratio": _by_label(cv, plan.predicted.get("variance_ratio")),
-        }
-    return facts
 
 
 def _levels(run: RunDirectory, team: Chains) -> dict[str, Any]:
@@ -246,21 +238,6 @@ def _levels(run: RunDirectory, team: Chains) -> dict[str, Any]:
         arrays[name] = ((*dims, *["ring"] * (values.ndim - 2)), values)
     run.add_group("tempering", arrays)
     return team.kernels[0].described(tallies)
-
-
-def _decisions(run: RunDirectory) -> dict[str, Any]:
-    """Return what the acceptance tests of a run did: rows, errors, how many were forced."""
-    stats = run.read_group("sample_stats")
-    rows, error = stats["test_rows"], stats["decision_error"]
-    known = error[np.isfinite(error)]
-    return {
-        "test_rows_mean": float(rows.mean()),
-        "test_rows_median": float(np.median(rows)),
-        "test_rows_largest": int(rows.max()),
-        "decision_error_mean": float(known.mean()) if known.size else None,
-        "decision_error_unknown": float(1.0 - known.size / error.size),
-        "forced": float(stats["forced"].mean()),
-    }
 
 
 def _by_label(cv: ControlVariates, values: list[float | None] | None) -> dict[str, Any] | None:

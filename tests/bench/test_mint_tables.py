@@ -1,7 +1,6 @@
-"""What the page of MINT and MINTEE rests on: steps, accuracies, rings, and its results."""
+"""Measures of the page on MINT and MINTEE: steps, accuracies, rings, results."""
 
 import json
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,29 +9,18 @@ import pytest
 from scipy import special, stats
 
 ROOT = Path(__file__).resolve().parents[2]
-PAPERS = ROOT / "bench" / "papers"
-OURS = (
-    "figures", "markdown", "measures", "methods", "minibatch_figures", "mint", "mint_digits",
-    "mint_digits_text", "mint_figures", "mint_mixture", "mint_report", "mint_runs",
-    "mint_temperatures", "mintee", "mintee_text", "mixture_posterior", "mnist", "page", "report",
-)  # fmt: skip
 
 
 @pytest.fixture
-def papers(monkeypatch):
+def papers():
     pytest.importorskip("matplotlib")
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.syspath_prepend(str(PAPERS))
-    import mint
-    import mint_digits_text
-    import mint_runs
+    from bench.papers.mint import __main__ as mint
+    from bench.papers.mint import digits_text, runs
 
-    yield SimpleNamespace(
-        command=mint, digits=mint.digits, text=mint_digits_text, runs=mint_runs,
-        scaled=mint.temperatures, mixture=mint.mixture, mintee=mint.report.third_part(),
+    return SimpleNamespace(
+        command=mint, digits=mint.digits, text=digits_text, runs=runs,
+        scaled=mint.temperatures, mixture=mint.mixture, mintee=mint.mintee,
     )  # fmt: skip
-    for name in OURS:
-        sys.modules.pop(name, None)
 
 
 @pytest.fixture
@@ -112,7 +100,7 @@ def test_standardised_pixels_have_variance_1_or_are_0(papers, images):
     assert slope[varies] == pytest.approx(1.0 / images.X[:, varies].std(axis=0), rel=1e-3)
 
 
-def test_separable_images_are_told_from_others(papers, images):
+def test_training_errors_tell_separable_images_from_others(papers, images):
     images.X[:, 0] += images.y.astype(np.float32)
     assert papers.scaled.training_errors(images) == 0
     images.X[0], images.y[0] = images.X[1], 1.0 - images.y[1]
@@ -133,7 +121,7 @@ def test_ratios_of_the_modes_are_counts_within_a_radius(papers):
     assert pooled[:, -1] == pytest.approx([5 / 605, 205 / 605])
 
 
-def test_what_lies_in_the_lowest_ring_is_an_incomplete_gamma_function(papers):
+def test_mass_of_the_lowest_ring_is_an_incomplete_gamma_function(papers):
     shape, hot, width = 5, 4.0, 2.0
     flat = width**shape / shape * np.exp(-width / hot)
     tail = special.gammaincc(shape, width / hot) * special.gamma(shape) * hot**shape

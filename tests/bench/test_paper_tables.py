@@ -1,7 +1,9 @@
 """The arithmetic behind the tables of ``bench/papers``, on input whose answer is known."""
 
+import importlib
 import json
 import os
+import pkgutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,18 +13,14 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAPERS = ROOT / "bench" / "papers"
 
 
 @pytest.fixture
-def papers(monkeypatch):
-    monkeypatch.syspath_prepend(str(PAPERS))
-    import accounting
-    import measures
+def papers():
+    from bench.papers import measures
+    from bench.papers.hmc_ecs import accounting
 
-    yield SimpleNamespace(accounting=accounting, measures=measures)
-    for name in ("accounting", "measures"):
-        sys.modules.pop(name, None)
+    return SimpleNamespace(accounting=accounting, measures=measures)
 
 
 def autoregression(rho: float, chains: int = 4, n: int = 20_000) -> np.ndarray:
@@ -40,7 +38,7 @@ def test_inefficiency_of_an_autoregression(papers, rho):
     assert found[0] == pytest.approx((1 + rho) / (1 - rho), rel=0.1)
 
 
-def test_inefficiency_of_what_does_not_move_is_infinite(papers):
+def test_inefficiency_of_a_constant_chain_is_infinite(papers):
     assert np.isinf(papers.measures.inefficiency(np.ones((2, 50, 1)))).all()
 
 
@@ -62,7 +60,7 @@ def test_computational_time_counts_whole_runs_and_signs(papers):
     assert signed == pytest.approx(factor * 7.0 / 0.8**2)
 
 
-def test_relative_time_is_that_of_the_rows_for_equal_draws(papers):
+def test_relative_time_for_equal_draws_is_the_ratio_of_rows(papers):
     ratio = papers.measures.relative(run(papers, 60.0), run(papers, 20.0), whole=False)
     assert ratio == pytest.approx(3.0)
 
@@ -74,7 +72,7 @@ def test_signs_weight_the_moments(papers):
     assert found.moments()[0] == pytest.approx([-4.0])  # (0 + 1 - 5) / (1 + 1 - 1)
 
 
-def test_the_passes_that_a_ratio_implies_are_those_it_was_made_with(papers):
+def test_implied_passes_recovers_the_passes_of_a_ratio(papers):
     n, passes, iterations = 1_000_000, 17.0, 3026
     inner = {"rows": 1300.0, "if": 2.2, "first": 5e6}
     ecs = 2.2 * (7 * iterations * 1300.0 + 5e6 + passes * n)
@@ -82,8 +80,8 @@ def test_the_passes_that_a_ratio_implies_are_those_it_was_made_with(papers):
     assert papers.accounting.implied_passes(ratio, inner, 2.1, n) == pytest.approx(passes)
 
 
-def test_the_published_ratios_imply_one_number_of_passes(papers, monkeypatch):
-    import published
+def test_the_published_ratios_imply_one_number_of_passes(papers):
+    from bench.papers.hmc_ecs import published
 
     for part, sizes in published.SIZES.items():
         for name, ratio in published.OVER_HMC[part].items():
@@ -98,12 +96,10 @@ def test_the_published_ratios_imply_one_number_of_passes(papers, monkeypatch):
             assert found == pytest.approx(papers.accounting.PAPER_PASSES, rel=0.06)
 
 
-def test_a_file_of_higgs_becomes_two_standardised_stores(tmp_path, monkeypatch):
+def test_a_file_of_higgs_becomes_two_standardised_stores(tmp_path):
     pytest.importorskip("pandas")
-    monkeypatch.syspath_prepend(str(PAPERS))
-    import higgs_store
-
     import streammc
+    from bench.papers.hmc_ecs import higgs_store
 
     rng = np.random.default_rng(0)
     table = np.c_[rng.integers(2, size=500), 3.0 + 2.0 * rng.standard_normal((500, 28))]
@@ -121,7 +117,7 @@ def test_a_file_of_higgs_becomes_two_standardised_stores(tmp_path, monkeypatch):
 def test_the_command_runs_and_continues(tmp_path):
     pytest.importorskip("matplotlib")
     pytest.importorskip("pandas")
-    command = [sys.executable, str(PAPERS / "hmc_ecs.py"), str(tmp_path), "orders"]
+    command = [sys.executable, "-m", "bench.papers.hmc_ecs", str(tmp_path), "orders"]
     command += ["--rows", "20000"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     for _ in range(2):  # the second time nothing is run again
@@ -143,3 +139,16 @@ def test_results_are_those_of_the_page():
     pictures = list(page.with_suffix("").glob("*.png"))
     assert {f"hmc-ecs/{path.name}" for path in pictures} <= set(text.replace("(", ")").split(")"))
     assert sum(path.stat().st_size for path in pictures) < 2_000_000
+
+
+@pytest.mark.parametrize("paper", ["hmc_ecs", "mint", "minibatch", "simple_minibatch", "tempering"])
+def test_every_bench_of_a_paper_starts(paper, monkeypatch, capsys):
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("pandas")
+    package = importlib.import_module(f"bench.papers.{paper}")
+    for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        importlib.import_module(module.name)
+    monkeypatch.setattr(sys, "argv", [paper, "--help"])
+    with pytest.raises(SystemExit, match="0"):
+        importlib.import_module(f"bench.papers.{paper}.__main__").main()
+    assert f"python -m bench.papers.{paper} WORK" in " ".join(capsys.readouterr().out.split())

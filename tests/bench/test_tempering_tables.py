@@ -1,7 +1,6 @@
-"""What the page of tempering by subsampling rests on: costs, R-hat and ESS, rows, its results."""
+"""Measures of the page on tempering by subsampling: costs, R-hat, ESS, rows, results."""
 
 import json
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,22 +8,13 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAPERS = ROOT / "bench" / "papers"
-OURS = ("tempering_cost", "tempering_measures", "tempering_problems", "tempering_runs", "measures")
 
 
 @pytest.fixture
-def papers(monkeypatch):
-    monkeypatch.syspath_prepend(str(PAPERS))
-    import tempering_cost
-    import tempering_measures
-    import tempering_problems
+def papers():
+    from bench.papers.tempering import cost, measures, problems
 
-    yield SimpleNamespace(
-        cost=tempering_cost, measures=tempering_measures, problems=tempering_problems
-    )
-    for name in OURS:
-        sys.modules.pop(name, None)
+    return SimpleNamespace(cost=cost, measures=measures, problems=problems)
 
 
 @pytest.mark.parametrize("reading", ["corrected", "ours"])
@@ -54,7 +44,7 @@ def test_the_printed_forms_give_the_printed_figures_and_the_corrected_do_not(pap
     assert (found["pt", 1.0, "corrected"], found["tt", 1.0, "corrected"]) == (7, 12)
 
 
-def test_scale_reduction_and_effective_size_are_those_of_the_book(papers):
+def test_r_hat_and_effective_size_follow_gelman_et_al(papers):
     draws = np.array([[[0.0], [2.0]], [[1.0], [5.0]]])
     # W = (2 + 8) / 2, B = 2 * 2 = 4 of means 1 and 3, Var = W / 2 + B / 2
     judged = papers.measures.judge(draws)
@@ -80,7 +70,7 @@ def test_the_median_of_equation_8_is_too_large_by_the_stated_factor(papers):
     assert np.std(found) / np.mean(found) == pytest.approx(1.44 / np.sqrt(d), rel=0.4)
 
 
-def test_rows_are_those_of_the_paper_and_more_begin_with_fewer(papers):
+def test_larger_tables_begin_with_the_rows_of_smaller_ones(papers):
     one = papers.problems
     theta, x = one.gaussian_rows(5, 4000, 3.0)
     assert np.array_equal(one.gaussian_rows(5, 64, 3.0)[1], x[:64])
@@ -104,8 +94,8 @@ def test_starts_are_the_prior_mean_its_half_and_its_double(papers):
     assert double == pytest.approx(2 * first)
 
 
-def test_a_cell_of_the_table_is_measured(papers, monkeypatch):
-    import tempering_runs as runs
+def test_a_cell_of_the_table_is_measured(papers):
+    from bench.papers.tempering import runs
 
     one = papers.problems
     cell = one.Cell(one.GAUSSIAN, one.HMC, 2, 64, "inner")

@@ -1,8 +1,9 @@
-"""What ``sample``, ``summarize`` and ``--dry-run`` say before any pass, and refuse."""
+"""Forecasts and refusals of ``sample``, ``summarize`` and ``--dry-run`` before any pass."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,20 @@ def test_a_dry_run_makes_no_pass_that_would_be_long(
     assert "beta[x1]" in found["priors"]["parameters"]
     assert "seconds_per_iteration" not in found
     assert not Path("run").exists()
+
+
+def test_the_entries_of_a_dry_run_are_those_that_are_known() -> None:
+    settings = {"sampler": None, "temperature": 1.0, "reason": None, "priors": {}, "n_rows": 5}
+    record = dry_run.RunForecast(**settings, implied=1.0, passes=0, pass_seconds=0.0, disk_bytes=7)
+    begin = ["dry_run", "sampler", "target", "temperature", "reason", "priors", "n_rows"]
+    assert [*begin, "passes", "pass_seconds", "disk_bytes"] == list(record.to_json())
+    draws = dry_run.DrawForecast(plan=None, seconds_per_iteration=0.1, minutes=2.0)
+    sizes = ["certainty_rows", "subsample_size", "n_blocks", "unit_rows"]
+    sizes += ["predicted_variance", "predicted_variance_bias"]
+    times = ["seconds_per_iteration", "minutes"]
+    assert [*begin, *sizes, "passes", "pass_seconds", *times, "disk_bytes"] == list(
+        replace(record, draws=draws).to_json()
+    )
 
 
 @pytest.mark.parametrize("words", [SHORT, (*SHORT, "--dry-run"), SUMMARIZE])

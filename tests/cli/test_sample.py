@@ -206,7 +206,7 @@ def test_an_option_given_twice_is_refused(store: Path) -> None:
     assert "step_size" in done.err
 
 
-def test_control_variates_are_used(store: Path) -> None:
+def test_sample_uses_the_given_control_variates(store: Path) -> None:
     streammc("summarize", store, "--model", "logistic", "-o", "cv.zarr", "--quiet")
     words = (*SAMPLE, "--draws", "20", "--warmup", "20", "--seed", "1", "--json")
     done = streammc(*words, "--control-variates", "cv.zarr")
@@ -291,20 +291,21 @@ def test_an_audit_keeps_the_warnings_of_the_data(
     rng = np.random.default_rng(2)
     rare, x = np.arange(3000) % 100 == 0, rng.normal(size=3000)
     y = (rng.random(3000) < 0.4) & ~rare
-    lines = [f"{a:d},{b:d},{c}" for a, b, c in zip(y, rare, x, strict=True)]
-    Path("t.csv").write_text("\n".join(["y,rare,x", *lines]) + "\n")
+    lines = [f"{a:d},{b:d},{c},{2 * c}" for a, b, c in zip(y, rare, x, strict=True)]
+    Path("t.csv").write_text("\n".join(["y,rare,x,twice", *lines]) + "\n")
     assert 0 == streammc("ingest", "t.csv", "s.zarr", "--response", "y", "--quiet").code
     words = ("sample", "s.zarr", "-o", "run", "--model", "logistic", "--sampler", "hmc-ecs")
     counts = ("--draws", "40", "--warmup", "40", "--chains", "1", "--seed", "1", "--no-audit")
     before = streammc(*words, *counts, "--json").json["warnings"]
     assert any("beta[rare]" in line and "running away" in line for line in before), before
+    assert any("beta[twice]" in line and "collinear" in line for line in before), before
     assert 0 == streammc("audit", "run", "--quiet").code
     after = streammc("diagnose", "run", "--json").json
     assert after["audit"] is not None
     assert {line for line in before if not line.startswith("not audited")} <= {*after["warnings"]}
 
 
-def test_there_is_nothing_to_audit_in_hmc(store: Path) -> None:
+def test_audit_of_hmc_does_nothing(store: Path) -> None:
     words = (*SAMPLE, "--draws", "20", "--warmup", "20", "--sampler", "hmc", "--quiet")
     assert 0 == streammc(*words).code
     done = streammc("audit", "run", "--json")

@@ -7,7 +7,7 @@ import pytest
 from passes import table
 
 from streammc.control_variates import certify, compute, forecast, subset
-from streammc.control_variates.mode import newton
+from streammc.control_variates.mode import newton, search
 from streammc.control_variates.mode import weak_directions as weak_directions_module
 from streammc.control_variates.plan.subsample_plan import plan
 from streammc.errors import ModelError, OutOfMemoryError
@@ -75,7 +75,7 @@ def test_points_of_the_plan_are_told(rows, phases):
     assert done[-1] > 100
 
 
-def test_short_steps_are_silent(rows, monkeypatch):
+def test_short_steps_report_no_progress(rows, monkeypatch):
     calls = []
     compute(rows.store, rows.model, phases=lambda *call: calls.append(call))
     assert [] == calls
@@ -83,7 +83,7 @@ def test_short_steps_are_silent(rows, monkeypatch):
 
 def test_matrices_that_do_not_fit_are_refused_before_a_row_is_read(rows, monkeypatch):
     monkeypatch.setattr(pass_cost, "available_memory", lambda: 50_000)
-    monkeypatch.setattr(certify, "draw_subset", lambda *_: pytest.fail("rows were read"))
+    monkeypatch.setattr(search, "draw_subset", lambda *_: pytest.fail("rows were read"))
     message = (
         r"^expected 0\.\d+ GB of memory for a full pass with 5 parameters on \d+ threads .*, "
         r"found 5e-05 GB available: ingest with fewer columns"
@@ -119,14 +119,14 @@ def test_few_rows_per_parameter_passes_find_the_mode(family, monkeypatch):
     def none(*_):
         raise AssertionError("Newton's method ran on rows in memory between passes")
 
-    monkeypatch.setattr(certify, "surrogate", none)
+    monkeypatch.setattr(search, "surrogate", none)
     found = compute(store, model)
     assert found.certificate["converged"]
-    assert 2 <= found.certificate["passes"] < certify.MAX_PASSES
+    assert 2 <= found.certificate["passes"] < search.MAX_PASSES
     unseen = found.certificate["warnings"][-1]
     assert unseen.startswith("30 parameters are too many to look for a prior in conflict")
     away = np.linalg.solve(whole.factor, found.theta_star - whole.theta_star)
-    assert np.linalg.norm(away) < certify.LARGEST_DECREMENT
+    assert np.linalg.norm(away) < search.LARGEST_DECREMENT
 
 
 def test_passes_take_bounded_steps_towards_rare_levels_of_large_counts(monkeypatch):
@@ -142,7 +142,7 @@ def test_passes_take_bounded_steps_towards_rare_levels_of_large_counts(monkeypat
     found = compute(store, model)
     assert found.certificate["converged"]
     away = np.linalg.solve(whole.factor, found.theta_star - whole.theta_star)
-    assert np.linalg.norm(away) < certify.LARGEST_DECREMENT
+    assert np.linalg.norm(away) < search.LARGEST_DECREMENT
 
 
 def test_few_rows_per_parameter_a_wrong_response_is_named(monkeypatch):
@@ -173,7 +173,7 @@ def test_checks_that_many_parameters_forbid_are_named(rows, monkeypatch):
     assert any(line.startswith("5 parameters are too many to look for collinear") for line in found)
 
 
-def test_eigenvalues_are_not_computed_where_nobody_asks(monkeypatch):
+def test_eigenvalues_are_computed_only_on_request(monkeypatch):
     theta, table_of_prior = np.zeros(2), normal().table(("a", "b"))
     sums = (0.0, np.zeros(2), np.array([[-1.0, 3.0], [3.0, -1.0]]))
     monkeypatch.setattr(np.linalg, "eigvalsh", lambda _: pytest.fail("eigenvalues"))

@@ -5,6 +5,7 @@ import pytest
 from arviz_stats.base import array_stats
 from scipy.special import logsumexp
 
+from streammc.diagnostics.audit_record import Audit
 from streammc.diagnostics.weights import audit_weights, pareto_k
 from streammc.errors import StreammcError
 
@@ -36,7 +37,7 @@ def test_correction_and_sd_ratio_are_the_weighted_moments():
     assert found["largest_z"] > 4.5
     assert found["draws"] == 400
     assert found["largest_weight"] == pytest.approx(400 * w.max(), rel=1e-9)
-    json.dumps(found, allow_nan=False)
+    json.dumps(found.to_json(), allow_nan=False)
 
 
 def coverage(rho, mcse, repeats=400, draws=100):
@@ -115,7 +116,7 @@ def test_a_weight_of_zero_takes_its_draw_out():
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_a_weight_that_is_no_number_is_an_error(bad):
+def test_weight_that_is_nan_is_an_error(bad):
     log_weight = np.zeros((2, 50))
     log_weight[1, 7] = bad
     with pytest.raises(StreammcError, match="finite log weights"):
@@ -136,7 +137,7 @@ def test_few_draws_and_constants_say_what_is_known():
 
 
 @pytest.mark.parametrize("shape", [0.1, 0.5, 0.9])
-def test_pareto_k_is_arvizs_and_finds_the_tail(shape):
+def test_pareto_k_equals_arviz_and_finds_the_tail(shape):
     rng = np.random.default_rng(6)
     log_weight = shape * rng.exponential(size=(4, 5000))
     found = pareto_k(log_weight)
@@ -152,7 +153,7 @@ def test_pareto_k_is_of_the_right_tail():
 
 
 @pytest.mark.parametrize("shape", [50.0, 200.0, 900.0])
-def test_pareto_k_of_a_tail_beyond_the_range_of_numbers(shape):
+def test_pareto_k_is_right_for_weights_that_overflow(shape):
     log_weight = shape * np.random.default_rng(8).exponential(size=(4, 1000))
     assert pareto_k(log_weight) == pytest.approx(shape, rel=0.4)
 
@@ -160,3 +161,23 @@ def test_pareto_k_of_a_tail_beyond_the_range_of_numbers(shape):
 def test_pareto_k_of_a_few_draws_that_have_all_the_weight():
     log_weight = np.where(np.arange(400) < 10, np.arange(400.0), -np.inf)
     assert pareto_k(log_weight) == 1000.0
+
+
+def test_an_audit_is_written_as_it_was_read():
+    rng = np.random.default_rng(9)
+    theta, log_weight = rng.normal(size=(2, 200, 2)), 0.1 * rng.normal(size=(2, 200))
+    theta[:, :, 1] = 1.0  # a constant: its corrections are not known
+    found = audit_weights(theta, log_weight, ["x", "c"])
+    written = json.loads(json.dumps(found.to_json()))
+    assert written == Audit.from_json(written).to_json() == dict(found)
+    names = ("draws", "ess", "largest_weight", "pareto_k", "largest_correction", "largest_z")
+    assert [*names, "parameters"] == list(written)
+    assert {None} == {*written["parameters"]["c"].values()}
+
+
+def test_an_audit_of_an_earlier_version_is_read():
+    old = {"draws": 5, "ess": 4.0, "pareto_k": None, "largest_correction": 0.1, "largest_z": 2.0}
+    found = Audit.from_json({**old, "parameters": {"a": {"correction_sd": -0.1, "mcse_sd": 0.05}}})
+    assert (None, None, "a") == (found.largest_weight, found.parameters["a"].sd_ratio, found.worst)
+    assert (0.1, 2.0) == (found.parameters["a"].size, found.parameters["a"].z)
+    assert "largest_weight" not in found.to_json()

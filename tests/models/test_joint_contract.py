@@ -19,6 +19,7 @@ from streammc.priors import gamma, normal
 from streammc.protocols import Rows
 from streammc.runs.identity import registered_model
 from streammc.runs.setup import decide
+from streammc.samplers.common.request import RunRequest
 from streammc.samplers.tempering.options import TemperedOptions
 
 MODELS = {
@@ -114,7 +115,7 @@ def test_bits_depend_neither_on_the_order_asked_for_nor_on_memory(model):
 
 
 @models
-def test_outside_what_can_be_computed_the_density_is_zero(model):
+def test_density_is_finite_or_zero_at_extreme_parameters(model):
     X, y = some_rows(20)
     for bad in (np.nan, np.inf, -np.inf, 1e4, -1e4, 400.0, -400.0):
         for j in range(model.dim(3)):
@@ -201,7 +202,7 @@ def test_wrong_options_are_refused_in_one_line(options):
 
 @models
 @pytest.mark.parametrize("names", [["Intercept", "a"], []])
-def test_a_column_that_tells_nothing_apart_is_refused(model, names):
+def test_intercept_column_of_a_process_is_refused(model, names):
     with pytest.raises(ConfigError, match="ingest with --no-intercept"):
         model.labels(names)
 
@@ -214,7 +215,7 @@ def test_responses_that_are_no_numbers_are_named(model):
 
 
 @models
-def test_nothing_pretends_to_be_a_likelihood_of_a_row(model):
+def test_process_refuses_link_mean_and_simulation_of_single_rows(model):
     with pytest.raises(ModelError, match="pt, tt, spt or stt"):
         _ = model.link
     with pytest.raises(ModelError, match="cannot predict"):
@@ -227,14 +228,14 @@ def test_nothing_pretends_to_be_a_likelihood_of_a_row(model):
 def test_samplers_that_add_up_rows_refuse_it_before_reading_one(name):
     sampler = registry.sampler(name)()
     with pytest.raises(ConfigError, match="sample it with pt, tt, spt or stt") as caught:
-        decide(store(), gaussian_process(), sampler, None)
+        decide(RunRequest(store(), gaussian_process(), sampler, None))
     assert "\n" not in str(caught.value)
 
 
 def test_metropolis_without_a_pass_refuses_it():
     with pytest.raises(ConfigError, match="sample it with pt, tt, spt or stt"):
         sampler = registry.sampler("mh")(control_variate="none")
-        decide(store(), gaussian_process(), sampler, None)
+        decide(RunRequest(store(), gaussian_process(), sampler, None))
 
 
 def test_the_full_pass_refuses_it():

@@ -9,7 +9,7 @@ import pytest
 from streammc import priors
 from streammc.errors import ConfigError
 from streammc.priors import parse, parse_item
-from streammc.priors.text import FAMILIES
+from streammc.priors.densities import FAMILIES
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from streammc.models import user
 from streammc.priors import NamedPriors, from_description, normal, scaled
 from streammc.runs.job import run_job
 from streammc.samplers import hmc
+from streammc.samplers.common.request import RunRequest
 from streammc.stores import from_arrays
 from streammc.trace.run_directory import RunDirectory
 
@@ -30,12 +31,14 @@ def heights(unit: float = 1.0) -> Any:
 
 def run(path: Path, model: Any = None, **options: Any) -> Any:
     settings = {"draws": 60, "warmup": 60, "chains": 2, "seed": 3, "audit": False, **options}
-    return run_job(heights(), model or models.gaussian(), hmc(), path=path, **settings)
+    return run_job(RunRequest(heights(), model or models.gaussian(), hmc(), path=path, **settings))
 
 
 @pytest.mark.parametrize("unit", [1.0, 1e6, 1e-6])
 def test_a_mean_far_from_zero_is_that_of_a_flat_prior(unit: float, tmp_path: Path) -> None:
-    report = run_job(heights(unit), models.gaussian(), draws=3000, seed=1, path=tmp_path / "r")
+    report = run_job(
+        RunRequest(heights(unit), models.gaussian(), draws=3000, seed=1, path=tmp_path / "r")
+    )
     exact = stats.t(29, HEIGHTS.mean(), HEIGHTS.std(ddof=1) / np.sqrt(30))
     found = report.summary["parameters"]["beta[Intercept]"]
     noise = 4.5 * found["mcse_mean"] / unit

@@ -1,8 +1,8 @@
-"""What a summary says of the edge of the perturbed target."""
+"""Warnings of a summary about the edge of the perturbed target."""
 
 from __future__ import annotations
 
-from streammc.runs.advice import edge_warnings
+from streammc.samplers.hamiltonian.facts import edge_warnings
 
 
 def test_a_region_that_is_rarely_left_is_no_warning():

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from problem_of import problem_of
 
-from streammc.likelihood.temperature import Schedule
 from streammc.models import logistic
 from streammc.registry import SAMPLERS
 from streammc.registry import sampler as builder
-from streammc.runs import build
 from streammc.runs.job import run_job
 from streammc.runs.setup import decide
 from streammc.samplers import mh, mh_fixed
+from streammc.samplers.common.request import RunRequest
 from streammc.stores import from_arrays
 from streammc.trace.run_directory import RunDirectory
 
@@ -45,10 +45,8 @@ def data():
 def test_nothing_adapts_through_the_draws(data, case):
     name, _, rest = case.partition(",")
     options = CASES[case] | ({**ROUGH, "step_size": 1.0} if name == "mh-fixed" and rest else {})
-    setup = decide(data, logistic(), builder(name)(**options), None, seed=1, chains=1)
-    problem = build.problem(
-        data, logistic(), setup.cv, setup.plan, setup.sampler, schedule=Schedule(), warmup=WARMUP
-    )
+    setup = decide(RunRequest(data, logistic(), builder(name)(**options), None, seed=1, chains=1))
+    problem = problem_of(data, logistic(), setup.cv, setup.plan, setup.sampler, warmup=WARMUP)
     kernel = problem.kernel(1, 0)
     kernel.initialise()
     kernel.advance(WARMUP, True)
@@ -68,7 +66,7 @@ def test_nothing_adapts_through_the_draws(data, case):
 def test_remedies_of_mh_fixed_change_the_warmup_and_not_the_draws(data, remedy, tmp_path):
     sampler = mh_fixed(**ROUGH, remedy=remedy, step_size=1.0)
     options = {"chains": 3, "warmup": 100, "draws": 100, "seed": 4, "path": tmp_path / "run"}
-    report = run_job(data, logistic(), sampler, **options)
+    report = run_job(RunRequest(data, logistic(), sampler, **options))
     run = RunDirectory.open(tmp_path / "run")
     column = "temperature" if remedy == "heat" else "step_size"
     warmup = run.read_group("warmup_sample_stats")[column]
@@ -89,6 +87,8 @@ def test_remedies_of_mh_fixed_change_the_warmup_and_not_the_draws(data, remedy, 
 
 def test_a_schedule_is_no_remedy(data, tmp_path):
     options = {"chains": 1, "warmup": 5, "draws": 10, "seed": 4, "temperature": "50:sqrt"}
-    report = run_job(data, logistic(), mh(step_size=0.1), path=tmp_path / "run", **options)
+    report = run_job(
+        RunRequest(data, logistic(), mh(step_size=0.1), path=tmp_path / "run", **options)
+    )
     assert report.summary["sampling"]["temperature"] == "50:sqrt"
     assert "temperatures" not in report.summary["sampling"]

@@ -13,6 +13,7 @@ from streammc.priors import normal
 from streammc.runs import job
 from streammc.runs.job import run_job
 from streammc.samplers import hmc_ecs
+from streammc.samplers.common.request import RunRequest
 from streammc.samplers.hamiltonian import energy_conserving
 from streammc.stores import from_arrays
 from streammc.trace.datatree import open_run
@@ -35,15 +36,15 @@ def noisy(monkeypatch):
     monkeypatch.setattr(energy_conserving, "VARIANCE_LIMIT", 1e-12)
 
 
-def test_a_quiet_run_stays_what_it_is(store, tmp_path):
-    report = run_job(store, MODEL, path=tmp_path / "run", **SHAPE)
+def test_run_with_a_small_variance_stays_hmc_ecs(store, tmp_path):
+    report = run_job(RunRequest(store, MODEL, path=tmp_path / "run", **SHAPE))
     assert report.summary["sampling"]["sampler"] == "hmc-ecs"
     assert report.summary["sampling"]["predicted_perturbation"] < 0.05
 
 
 def test_auto_takes_hmc_where_the_run_would_be_refused(noisy, store, tmp_path):
     path = tmp_path / "run"
-    report = run_job(store, MODEL, path=path, **SHAPE)
+    report = run_job(RunRequest(store, MODEL, path=path, **SHAPE))
     assert report.finished
     assert report.summary["sampling"]["sampler"] == "hmc"
     assert "hmc-ecs was given up" in report.summary["sampling"]["reason"]
@@ -51,19 +52,19 @@ def test_auto_takes_hmc_where_the_run_would_be_refused(noisy, store, tmp_path):
     assert "beyond_edge" not in tree["sample_stats"]
     assert not (path / "sample_stats" / "beyond_edge").exists()
     assert RunDirectory.open(path, verify=True).draws_matrix().shape == (2, 120, 3)
-    again = run_job(store, MODEL, path=path, **SHAPE)
+    again = run_job(RunRequest(store, MODEL, path=path, **SHAPE))
     assert not again.changed
     assert again.summary == report.summary
 
 
 def test_hmc_ecs_by_name_is_refused(noisy, store, tmp_path):
     with pytest.raises(RefusedError, match="log_lik_variance"):
-        run_job(store, MODEL, hmc_ecs(), path=tmp_path / "run", **SHAPE)
+        run_job(RunRequest(store, MODEL, hmc_ecs(), path=tmp_path / "run", **SHAPE))
 
 
 @pytest.mark.parametrize("stage", ["hmc-ecs", "deleted", "half deleted", "hmc"])
 def test_a_run_killed_at_any_stage_ends_as_the_same_run(noisy, store, tmp_path, monkeypatch, stage):
-    whole = run_job(store, MODEL, path=tmp_path / "whole", **SHAPE)
+    whole = run_job(RunRequest(store, MODEL, path=tmp_path / "whole", **SHAPE))
     path = tmp_path / "killed"
     commits = []
 
@@ -83,16 +84,23 @@ def test_a_run_killed_at_any_stage_ends_as_the_same_run(noisy, store, tmp_path, 
                     ),
                 )
             with pytest.raises(ZeroDivisionError):
-                run_job(store, MODEL, path=path, **SHAPE)
+                run_job(RunRequest(store, MODEL, path=path, **SHAPE))
         assert not RunDirectory.exists(path)
     else:
         # one interval of hmc-ecs; or all of its warm-up and one interval of hmc
         wanted = 1 if stage == "hmc-ecs" else 3
         stopped = run_job(
-            store, MODEL, path=path, progress=count, stop=lambda: sum(commits) >= wanted, **SHAPE
+            RunRequest(
+                store,
+                MODEL,
+                path=path,
+                progress=count,
+                stop=lambda: sum(commits) >= wanted,
+                **SHAPE,
+            )
         )
         assert not stopped.finished
         assert RunDirectory.open(path).attributes["sampler"]["name"] == stage
-    again = run_job(store, MODEL, path=path, **SHAPE)
+    again = run_job(RunRequest(store, MODEL, path=path, **SHAPE))
     assert again.summary["parameters"] == whole.summary["parameters"]
     assert again.summary["sampling"]["reason"] == whole.summary["sampling"]["reason"]

@@ -1,4 +1,4 @@
-"""What ``run_job`` promises, and the contract of every sampler with every model."""
+"""The contract of ``run_job``, and of every sampler with every model."""
 
 import threading
 
@@ -12,6 +12,7 @@ from streammc.errors import BusyError, ConfigError, IdentityError, RefusedError
 from streammc.priors import normal
 from streammc.runs.job import run_job
 from streammc.samplers import hmc, hmc_ecs
+from streammc.samplers.common.request import RunRequest
 from streammc.stores import from_arrays
 from streammc.trace.datatree import open_run
 from streammc.trace.run_directory import RunDirectory
@@ -46,7 +47,7 @@ def datasets():
 def start(datasets, path, model="logistic", **options):
     settings = {"draws": DRAWS, "warmup": WARMUP, "chains": CHAINS, "seed": 1, "audit": False}
     built = registry.model(model)(prior=normal(scale=2.5))
-    return run_job(datasets[model], built, path=path, **{**settings, **options})
+    return run_job(RunRequest(datasets[model], built, path=path, **{**settings, **options}))
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +109,7 @@ def test_scale_parameters_are_found_on_their_own_scale(datasets, tmp_path, model
 
 
 @pytest.mark.parametrize("sampler", sorted(registry.SAMPLERS))
-def test_truth_is_where_the_draws_are(datasets, tmp_path, sampler):
+def test_draws_cover_the_simulated_truth(datasets, tmp_path, sampler):
     built = registry.sampler(sampler)(**SHORT.get(sampler, {}))
     report = start(datasets, tmp_path / "run", "poisson", sampler=built)
     draws = RunDirectory.open(tmp_path / "run").draws_matrix().reshape(-1, 3)
@@ -160,7 +161,7 @@ def test_other_data_or_another_prior_are_refused(datasets, finished):
     wider = models.logistic(prior=normal(scale=10.0))
     with pytest.raises(IdentityError, match=r"prior"):
         options = {"draws": DRAWS, "warmup": WARMUP, "chains": CHAINS, "seed": 1}
-        run_job(datasets["logistic"], wider, path=path, **options)
+        run_job(RunRequest(datasets["logistic"], wider, path=path, **options))
 
 
 def test_run_that_another_writer_holds_is_busy(datasets, finished):
@@ -222,7 +223,7 @@ def test_stop_keeps_whole_intervals_and_the_next_call_finishes(datasets, finishe
 def test_bad_counts_are_refused_before_any_work(tmp_path, options):
     name = next(iter(options))
     with pytest.raises(ConfigError, match=name) as error:
-        run_job(None, None, path=tmp_path / "run", **options)
+        run_job(RunRequest(None, None, path=tmp_path / "run", **options))
     assert "\n" not in str(error.value)
     assert not (tmp_path / "run").exists()
 
@@ -273,6 +274,6 @@ def test_a_unit_of_all_rows_is_refused(allow, tmp_path):
     sampler = hmc_ecs(unit_rows=150, allow_high_variance=allow)
     options = {"draws": 10, "warmup": 10, "chains": 1, "seed": 1, "path": tmp_path / "run"}
     with pytest.raises(RefusedError, match=r"use .*hmc") as caught:
-        run_job(data, registry.model("logistic")(), sampler, **options)
+        run_job(RunRequest(data, registry.model("logistic")(), sampler, **options))
     assert 65 == caught.value.exit_code
     assert [] == list(tmp_path.iterdir())

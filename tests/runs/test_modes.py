@@ -1,22 +1,24 @@
-"""Runs on posteriors with several modes, or far from where a likelihood puts them."""
+"""Runs on posteriors with several modes, or with a prior far from the likelihood."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from problem_of import problem_of
 from scipy import stats
 
+from streammc import registry
 from streammc import rng as streams
 from streammc.control_variates import compute
 from streammc.errors import ModelError
 from streammc.models import gaussian, gaussian_mixture, logistic, network
 from streammc.priors import half_student_t, normal, uniform
-from streammc.runs.advice import CROSSING, mode_warnings
-from streammc.runs.build import problem
+from streammc.runs.advice import mode_warnings
 from streammc.runs.job import run_job
 from streammc.samplers import hmc, hmc_ecs, mh, pt
 from streammc.samplers.common.chain import first_position
 from streammc.samplers.common.chains import Chains
+from streammc.samplers.common.request import RunRequest
 from streammc.stores import from_arrays
 
 NARROW = gaussian({"*": normal(scale=10.0), "sigma": half_student_t(3, 10.0)})
@@ -24,7 +26,7 @@ NARROW = gaussian({"*": normal(scale=10.0), "sigma": half_student_t(3, 10.0)})
 
 def summary(store, model, sampler=None, **options):
     options = {"draws": 500, "warmup": 500, "seed": 1, **options}
-    return run_job(store, model, sampler, **options).summary
+    return run_job(RunRequest(store, model, sampler, **options)).summary
 
 
 def grid_mean(y):
@@ -112,7 +114,7 @@ def test_chains_start_in_every_mode_so_that_r_hat_shows_them(sampler):
 
 def starts(sampler, model, store, chains=64):
     cv = compute(store, model)
-    team = Chains(problem(store, model, cv, None, sampler), seed=1, chains=chains)
+    team = Chains(problem_of(store, model, cv, None, sampler), seed=1, chains=chains)
     try:
         team.initialise()
         z = [kernel.get_state()[0] for kernel in team.kernels]
@@ -156,4 +158,4 @@ def test_models_with_components_have_a_line_unless_the_sampler_crosses():
             assert "--sampler pt" in line
         assert [] == mode_warnings(model, pt())
     assert [] == mode_warnings(logistic(), hmc())
-    assert "pt" in CROSSING
+    assert registry.sampler("pt")().crosses_modes

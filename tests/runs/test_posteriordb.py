@@ -10,7 +10,7 @@ import pytest
 
 from streammc.samplers import hmc
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
+sys.path.append(str(Path(__file__).resolve().parents[2] / "bench"))
 from posteriordb import draw, samplers
 from posteriordb_agreement import z_scores
 from posteriordb_cases import CASES, LEFT_OUT, reference

@@ -10,6 +10,7 @@ from streammc.models import logistic
 from streammc.priors import laplace, normal, student_t, uniform
 from streammc.runs.job import run_job
 from streammc.samplers import hmc, hmc_ecs
+from streammc.samplers.common.request import RunRequest
 from streammc.stores.memory import from_arrays
 
 ROWS = 1000
@@ -47,14 +48,16 @@ def moments(rows, density):
 def test_posterior_equals_quadrature(rows, name, sampler):
     prior, density = PRIORS[name]
     summary = run_job(
-        from_arrays(*rows, feature_names=["x"]),
-        logistic({"x": prior}),
-        SAMPLERS[sampler],
-        draws=6000,
-        warmup=500,
-        chains=2,
-        seed=1,
-        audit=False,
+        RunRequest(
+            from_arrays(*rows, feature_names=["x"]),
+            logistic({"x": prior}),
+            SAMPLERS[sampler],
+            draws=6000,
+            warmup=500,
+            chains=2,
+            seed=1,
+            audit=False,
+        )
     ).summary
     found = summary["parameters"]["beta[x]"]
     mean, sd = moments(rows, density)

@@ -14,11 +14,12 @@ from streammc.control_variates.certify import compute
 from streammc.control_variates.plan.subsample_plan import plan
 from streammc.models import logistic, poisson
 from streammc.priors import normal
-from streammc.runs import build
 from streammc.runs.audit import log_weights
 from streammc.runs.job import run_job
 from streammc.samplers import hmc_ecs
+from streammc.samplers.common.request import RunRequest
 from streammc.samplers.hamiltonian.kernel import HamiltonianKernel
+from streammc.samplers.hamiltonian.problem import subsampled
 from streammc.stores import open_store
 from streammc.stores.ingest.ingestion import ingest
 from streammc.stores.memory import from_arrays
@@ -155,7 +156,7 @@ def sample(c, draws, broken=False):
         certainty=False,
     )
     assert (design.k, design.n_units, len(design.certainty_rows)) == (UNITS, ROWS // c.b, 0)
-    problem = build.subsampled(store, MODEL, cv, design, hmc_ecs(order=1))
+    problem = subsampled(store, MODEL, cv, design, hmc_ecs(order=1))
     kernel = HamiltonianKernel(as_if_independent(problem) if broken else problem, 5, 0)
     kernel.initialise()
     kernel.advance(500, True)
@@ -264,7 +265,9 @@ def test_flights_design_effect_tells_whether_rows_were_shuffled(flights, tmp_pat
     ingest(flights, tmp_path / "store.zarr", response="late", shuffle=shuffle)
     store = open_store(tmp_path / "store.zarr")
     model = logistic(prior=normal(scale=10.0))
-    report = run_job(store, model, draws=200, warmup=500, chains=2, seed=1, path=tmp_path / "run")
+    report = run_job(
+        RunRequest(store, model, draws=200, warmup=500, chains=2, seed=1, path=tmp_path / "run")
+    )
     deff = report.summary["sampling"]["deff"]
     said = [line for line in report.warnings if "design effect" in line]
     reasons = report.summary["sampling"]["reason"]

@@ -14,6 +14,7 @@ from streammc.priors import normal
 from streammc.runs.job import run_job
 from streammc.runs.table_scale import TABLE_SCALE, blocks_of_run
 from streammc.samplers import hmc
+from streammc.samplers.common.request import RunRequest
 from streammc.stores import StoreWriter, open_store
 from streammc.trace.run_directory import RunDirectory
 
@@ -52,7 +53,7 @@ def store(tmp_path_factory):
 
 def test_a_users_parameters_are_not_rescaled_by_their_spelling(store, tmp_path):
     options = {"draws": 100, "warmup": 100, "chains": 1, "seed": 1, "path": tmp_path / "run"}
-    found = run_job(store, own(), hmc(), **options).summary
+    found = run_job(RunRequest(store, own(), hmc(), **options)).summary
     for label in SHARED:
         assert found["parameters"][label] == found["parameters_original"][label]
     slope, moved = (found[part]["mu[x]"] for part in ("parameters", "parameters_original"))

@@ -24,8 +24,10 @@ from streammc.likelihood.tempered import tempered
 from streammc.models import gaussian, gaussian_mean, logistic
 from streammc.priors import flat, normal
 from streammc.runs.identity import identity
-from streammc.runs.job import run_job, sample
+from streammc.runs.interactive import sample
+from streammc.runs.job import run_job
 from streammc.samplers import hmc, hmc_ecs, hmc_ecs_signed, mh, sghmc, sgld
+from streammc.samplers.common.request import RunRequest
 from streammc.stores import from_arrays
 from streammc.trace.run_directory import RunDirectory
 
@@ -76,7 +78,9 @@ def largest_z(theta, moments):
 def test_every_sampler_has_the_moments_of_the_closed_form(kind, tmp_path):
     data, model = means()
     options = {"draws": 10_000, "warmup": 500, "chains": 4, "seed": 7, "temperature": T}
-    report = run_job(data, model, SAMPLERS[kind], path=tmp_path / "run", audit=False, **options)
+    report = run_job(
+        RunRequest(data, model, SAMPLERS[kind], path=tmp_path / "run", audit=False, **options)
+    )
     theta = RunDirectory.open(report.path).draws_matrix()
     mean, covariance = closed_form(T)
     # Steps of a size widen what sgld and sghmc sample, by what they predict.
@@ -117,7 +121,9 @@ def test_a_subsample_has_the_moments_of_a_grid(tmp_path):
     options = {"draws": 2500, "warmup": 300, "chains": 4, "seed": 2}
     path = tmp_path / "run"
     report = run_job(
-        from_arrays(X, y), model, sampler, path=path, temperature=T, audit=True, **options
+        RunRequest(
+            from_arrays(X, y), model, sampler, path=path, temperature=T, audit=True, **options
+        )
     )
     theta = RunDirectory.open(report.path).draws_matrix()
     assert report.summary["sampling"]["log_lik_variance_mean"] > 1e-4
@@ -143,7 +149,9 @@ def test_draws_and_audit_are_those_of_weights_divided_by_t(kind, tmp_path):
         options = {"draws": 60, "warmup": 60, "chains": 2, "seed": 1, "audit": True}
         few = {"n_levels": 3, "n_steps": 4} if kind in ("pt", "spt", "stt", "tt") else {}
         sampler = registry.sampler(kind)(**few)
-        report = run_job(data, model, sampler, path=tmp_path / name, temperature=heat, **options)
+        report = run_job(
+            RunRequest(data, model, sampler, path=tmp_path / name, temperature=heat, **options)
+        )
         run = RunDirectory.open(report.path)
         found.append((run.draws_matrix(), report.summary["audit"], run.read_group("sample_stats")))
     hot, divided, cold = found
@@ -160,9 +168,9 @@ def test_temperature_one_changes_nothing(tmp_path):
     digests = set()
     for k, options in enumerate([{}, {"temperature": 1.0}, {"temperature": "1"}]):
         path = tmp_path / str(k)
-        report = run_job(data, model, hmc(), draws=30, path=path, **asked, **options)
+        report = run_job(RunRequest(data, model, hmc(), draws=30, path=path, **asked, **options))
         run = RunDirectory.open(report.path)
-        assert identity(data, model, hmc(), None, **asked) == run.identity
+        assert identity(RunRequest(data, model, hmc(), **asked)) == run.identity
         assert "temperature" not in run.identity
         assert 1.0 == report.summary["sampling"]["temperature"]
         digests.add(run.digest())
@@ -172,15 +180,15 @@ def test_temperature_one_changes_nothing(tmp_path):
 def test_the_temperature_is_part_of_a_run(tmp_path):
     data, model = means()
     options = {"warmup": 30, "chains": 2, "seed": 4, "path": tmp_path / "run"}
-    run_job(data, model, hmc(), draws=30, temperature=T, **options)
+    run_job(RunRequest(data, model, hmc(), draws=30, temperature=T, **options))
     run = RunDirectory.open(tmp_path / "run")
     assert Schedule(T) == schedule_of(run.identity)
     assert data.fingerprint == run.identity["store"]
-    assert not run_job(data, model, hmc(), draws=30, temperature=T, **options).changed
-    assert run_job(data, model, hmc(), draws=60, temperature=T, **options).changed
+    assert not run_job(RunRequest(data, model, hmc(), draws=30, temperature=T, **options)).changed
+    assert run_job(RunRequest(data, model, hmc(), draws=60, temperature=T, **options)).changed
     for other in (1.0, 5.0):
         with pytest.raises(IdentityError, match=f"temperature is 4.0, asked for {other}"):
-            run_job(data, model, hmc(), draws=60, temperature=other, **options)
+            run_job(RunRequest(data, model, hmc(), draws=60, temperature=other, **options))
 
 
 def test_control_variates_of_another_temperature_are_refused(tmp_path):
@@ -190,14 +198,18 @@ def test_control_variates_of_another_temperature_are_refused(tmp_path):
     assert (T, 1.0) == (hot.temperature, cold.temperature)
     assert hot.digest() != cold.digest()
     options = {"draws": 10, "warmup": 10, "chains": 1, "seed": 1}
-    assert run_job(data, model, hmc(), control_variates=hot, temperature=T, **options).finished
+    assert run_job(
+        RunRequest(data, model, hmc(), control_variates=hot, temperature=T, **options)
+    ).finished
     for cv, heat, text in (
         (hot, 1.0, "at temperature 1, found temperature 4"),
         (hot, 2.0, "at temperature 2, found temperature 4; .*--temperature 2"),
         (cold, 2.0, "at temperature 2, found temperature 1"),
     ):
         with pytest.raises(IdentityError, match=text):
-            run_job(data, model, hmc(), control_variates=cv, temperature=heat, **options)
+            run_job(
+                RunRequest(data, model, hmc(), control_variates=cv, temperature=heat, **options)
+            )
     other = tempered(from_arrays(np.ones((9, 2))), T)
     with pytest.raises(IdentityError, match="for the store"):
         hot.require(other, model)
@@ -207,7 +219,7 @@ def test_a_schedule_is_for_samplers_with_an_acceptance_test():
     data, model = means()
     for sampler, name in ((hmc_ecs(), "hmc-ecs"), (None, "auto")):
         with pytest.raises(ConfigError, match=f"constant temperature for {name}, found '9:sqrt'"):
-            run_job(data, model, sampler, temperature="9:sqrt")
+            run_job(RunRequest(data, model, sampler, temperature="9:sqrt"))
     with pytest.raises(ConfigError, match="finite number above 0"):
         sample(data, model, temperature=-1)
 
@@ -225,7 +237,7 @@ def test_a_schedule_ends_at_the_posterior(temperature, tmp_path):
     data, model = means()
     sampler = mh(step_size=1.7)
     options = {"draws": 4000, "warmup": 100, "chains": 4, "seed": 3, "temperature": temperature}
-    report = run_job(data, model, sampler, path=tmp_path / "run", **options)
+    report = run_job(RunRequest(data, model, sampler, path=tmp_path / "run", **options))
     run = RunDirectory.open(report.path)
     expected = Schedule.parse(temperature).at(0, 100)
     for chain in run.read_group("warmup_sample_stats")["temperature"]:
@@ -240,15 +252,15 @@ def test_a_schedule_ends_at_the_posterior(temperature, tmp_path):
 def test_draws_before_a_schedule_has_ended_are_told(tmp_path):
     data, model = means()
     options = {"draws": 50, "warmup": 20, "chains": 2, "seed": 3, "temperature": "100:60"}
-    told = run_job(data, model, mh(), path=tmp_path / "run", **options).warnings
+    told = run_job(RunRequest(data, model, mh(), path=tmp_path / "run", **options)).warnings
     assert any("from iteration 60 on" in line and "first 40 draws" in line for line in told)
     assert not any("blocks" in line for line in told)
 
 
 def test_one_definition_for_a_schedule_and_its_last_temperature():
     data, model = means()
-    key = {"warmup": 1, "chains": 1, "seed": 1, "schedule": Schedule.parse("9:50")}
-    found = identity(data, model, mh(), None, **key)
+    key = {"warmup": 1, "chains": 1, "seed": 1, "temperature": "9:50"}
+    found = identity(RunRequest(data, model, mh(), **key))
     assert "9:50" == found["temperature"]
     assert Schedule.parse("9:50") == schedule_of(found)
     assert 1.0 == compute(data, model, temperature="9:50").temperature

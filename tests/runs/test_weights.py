@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from problem_of import problem_of
 
 from streammc import registry
 from streammc.control_variates import compute
@@ -20,10 +21,10 @@ from streammc.likelihood.blocks import allocate_block
 from streammc.likelihood.target import DENSITY, allocate_point, allocate_work, evaluate
 from streammc.models import logistic, poisson
 from streammc.priors import normal
-from streammc.runs import build
 from streammc.runs.audit import log_weights
 from streammc.runs.job import run_job
 from streammc.samplers import hmc, hmc_ecs
+from streammc.samplers.common.request import RunRequest
 from streammc.stores import MemoryStore, from_arrays
 from streammc.trace.datatree import open_run
 
@@ -115,7 +116,7 @@ def rows_of(store):
 
 def by_hmc(store, model, cv):
     """The log density as ``hmc`` sees it: every row certain."""
-    problem = build.problem(store, model, cv, None, hmc())
+    problem = problem_of(store, model, cv, None, hmc())
     p = model.n_linear + model.n_scalar
     return density(model, problem, problem.base, allocate_block(0, store.n_features, p))
 
@@ -124,7 +125,7 @@ def by_subsample(store, model, cv):
     """The log density of ``hmc-ecs`` with every other row in the subsample, once."""
     chosen = plan(cv, store, model, subsample_size=100)
     chosen = replace(chosen, certainty_rows=np.sort(cv.candidates[:40]))
-    problem = build.problem(store, model, cv, chosen, hmc_ecs())
+    problem = problem_of(store, model, cv, chosen, hmc_ecs())
     rest = np.setdiff1d(rows_of(store), chosen.certainty_rows)
     sub = held_rows.load_block(store, model, rest, cv.theta_star, cv.order)
     base = problem.base._replace(estimate_factor=1.0, variance_factor=0.0, unit_rows=1)
@@ -201,7 +202,7 @@ def test_draws_of_hmc_equal_those_of_repeated_rows(kind, tmp_path):
         cv = compute(store, model, theta_star=theta_star(model), passes=1)
         sampler = hmc(step_size=0.4, trajectory_length=1.2)
         options = {"control_variates": cv, "draws": 20, "warmup": 5, "chains": 2, "seed": 3}
-        report = run_job(store, model, sampler, path=tmp_path / name, **options)
+        report = run_job(RunRequest(store, model, sampler, path=tmp_path / name, **options))
         draws.append(open_run(report.path)["posterior"]["beta"].values)
     assert np.abs(draws[0] - draws[1]).max() < 1e-9
     assert np.abs(draws[2] - draws[1]).max() > 0.05
@@ -214,7 +215,9 @@ def test_hmc_ecs_with_weights_finds_the_posterior_of_repeated_rows(tmp_path):
     samplers = [hmc_ecs(subsample_size=300), hmc(), hmc_ecs(subsample_size=300)]
     for name, store, sampler in zip("abc", stores, samplers, strict=True):
         options = {"draws": 1500, "warmup": 500, "seed": 6, "audit": name == "a"}
-        summaries.append(run_job(store, model, sampler, path=tmp_path / name, **options).summary)
+        summaries.append(
+            run_job(RunRequest(store, model, sampler, path=tmp_path / name, **options)).summary
+        )
     found, exact, ignored = (summary["parameters"] for summary in summaries)
     z = {
         label: (found[label]["mean"] - exact[label]["mean"])

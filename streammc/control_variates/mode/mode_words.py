@@ -1,9 +1,9 @@
-"""What is said, and kept with the control variates, of a posterior with several modes."""
+"""Warnings about a posterior with several modes, and the modes at which chains start."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -45,7 +45,7 @@ def exact_fit_words(model: Model, labels: Sequence[str]) -> str:
     )
 
 
-def recorded(modes: Sequence[Mode]) -> dict[str, Any]:
-    """Return the entry ``modes`` of a certificate: where chains start beside theta_star."""
+def starting_modes(modes: Sequence[Mode]) -> tuple[tuple[float, ...], ...] | None:
+    """Return the modes beside ``theta_star`` at which chains start; ``None`` without any."""
     near = comparable(modes, STARTING) if len(modes) > 1 else []
-    return {"modes": [mode.point.theta.tolist() for mode in near[1:]]} if len(near) > 1 else {}
+    return tuple(tuple(mode.point.theta.tolist()) for mode in near[1:]) or None

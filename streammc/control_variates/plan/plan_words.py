@@ -36,9 +36,9 @@ def reasons(
             f"without certainty rows {count(predicted['needed_without_certainty'])} random rows "
             "would be needed"
         )
-    if not cv.certificate["converged"]:
+    if not cv.certificate.converged:
         lines.append(
-            f"theta_star is {cv.certificate['decrement']:.2g} posterior sd from the mode; "
+            f"theta_star is {cv.certificate.decrement:.2g} posterior sd from the mode; "
             "leave out passes to certify it"
         )
     return lines

@@ -66,6 +66,6 @@ def ground(
         first = solve_triangular(base.factor, sampler.start - cv.theta_star, lower=True)
         spread = 0.0
     full = hold(dataset, joint=model.joint is not None)
-    if not cv.certificate["passes"]:  # a pass has looked
+    if not cv.certificate.passes:  # a pass has looked
         response_check(dataset, model)(full.y[full.weight > 0.0])
     return base, full, first, spread

@@ -14,9 +14,6 @@ from streammc.numerics.threads import available_threads
 from streammc.protocols import Trace
 from streammc.samplers.common.chain import SharedProblem, StoppedError
 
-Progress = Callable[[str, int, int | None, Mapping[str, Any]], None]
-"""``progress(phase, done, total, facts)``; ``total`` is ``None`` where it is not known."""
-
 
 class Chains:
     """The kernels of one run and the threads that drive them.
@@ -102,4 +99,4 @@ class Chains:
         return merged
 
 
-__all__ = ["Chains", "Progress", "StoppedError"]
+__all__ = ["Chains", "StoppedError"]

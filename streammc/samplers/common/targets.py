@@ -1,18 +1,27 @@
-"""What the draws of a sampler have as their density: the words of the table of samplers."""
+"""Targets: the densities of the draws of samplers, as words and as texts."""
 
 from __future__ import annotations
 
 from typing import Final
 
 EXACT: Final = "exact"
-"""The posterior."""
 PERTURBED: Final = "perturbed"
-"""The posterior times a factor near 1, which the noise of the estimate leaves."""
 SIGNED: Final = "signed"
-"""The posterior, where draws are weighted by their sign."""
 APPROXIMATE: Final = "approximate"
-"""The posterior, but for the error of each decision."""
 TEMPERED: Final = "tempered"
-"""A tempered posterior, times a factor that the noise of the estimates leaves."""
 BIASED: Final = "biased"
-"""The posterior, but for the error of the step size and the noise of the gradient."""
+
+TARGETS: Final = {
+    EXACT: "the posterior",
+    PERTURBED: "close to the posterior; an audit measures how close",
+    SIGNED: "the posterior, where draws are weighted by their sign",
+    APPROXIMATE: "the posterior, but for the error of each decision",
+    TEMPERED: "the posterior",
+    BIASED: "no step is rejected, so the draws are not the posterior's",
+}
+"""What the draws are of, for the receipt of a run."""
+NOT_AUDITED: Final = {
+    EXACT: "{name} targets the posterior itself",
+    SIGNED: "weighted by their signs the draws are of the posterior itself",
+}
+"""Why a run is not audited; elsewhere no weights lead from its draws to the posterior."""

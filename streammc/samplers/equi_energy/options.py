@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar, Final, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 from streammc.errors import ConfigError
 from streammc.protocols import Model
@@ -16,10 +16,15 @@ from streammc.samplers.common.option_checks import (
     check_number,
     check_subsample,
 )
+from streammc.samplers.common.sampler import Sampler
 from streammc.samplers.common.statistics import STATISTICS
 from streammc.samplers.common.targets import (
     APPROXIMATE,
 )
+
+if TYPE_CHECKING:
+    from streammc.samplers.common.chain import SharedProblem
+    from streammc.samplers.common.request import RunRequest, Setup
 
 SUBSET: Final = "subset"
 FULL: Final = "full"
@@ -33,11 +38,13 @@ RANDOM_WALK: Final = "random-walk"
 EXPLORERS: Final = (LANGEVIN, RANDOM_WALK)
 
 EQUI_ENERGY_STATISTICS: Final = (*STATISTICS, "jump_proposed", "jump_accepted", "ring")
-"""What is recorded: also whether level 0 proposed a jump and took it, and its energy ring."""
+"""Statistics of a draw: also the jumps that level 0 proposed, their acceptance probabilities,
+and the energy ring of its state."""
+JUMP_PROPOSED, JUMP_ACCEPTED, RING = range(len(STATISTICS), len(EQUI_ENERGY_STATISTICS))
 
 
 @dataclass(frozen=True, kw_only=True)
-class EquiEnergy:
+class EquiEnergy(Sampler):
     """Sampler ``mintee``: equi-energy sampling on subsets of the rows.
 
     Level k has ``m_k`` rows and the temperature ``T_k = n / m_k^alpha``; its density is
@@ -119,10 +126,8 @@ class EquiEnergy:
     name: ClassVar[str] = "mintee"
     target: ClassVar[str] = APPROXIMATE
     """Level 0 is exact but for its rings, which have finitely many states."""
+    crosses_modes: ClassVar[bool] = True
     paper: ClassVar[str] = "Li and Wong 2017, Mini-batch tempered MCMC"
-    subsampled: ClassVar[bool] = False
-    """Level 0 evaluates every row."""
-    audited: ClassVar[bool] = False
     statistics: ClassVar[tuple[str, ...]] = EQUI_ENERGY_STATISTICS
 
     def __post_init__(self) -> None:
@@ -218,9 +223,17 @@ class EquiEnergy:
         """Return ``T_k = n / m_k^alpha`` of every level: 1 for level 0."""
         return [1.0, *(n / size**self.alpha for size in self.sizes(n)[1:])]
 
-    def describe(self) -> dict[str, Any]:
-        """Return every option."""
-        return {"name": self.name, **asdict(self)}
+    def prepare(self, request: RunRequest, reason: str) -> Setup:
+        """Return control variates, of no order where the steps take no shape from a pass."""
+        from streammc.samplers.equi_energy.problem import prepare
+
+        return prepare(self, request, reason)
+
+    def problem(self, request: RunRequest, setup: Setup) -> SharedProblem:
+        """Return what all chains share; see ``Sampler``."""
+        from streammc.samplers.equi_energy.problem import equi_energy
+
+        return equi_energy(request.dataset, request.model, setup.cv, self, request.warmup)
 
 
 mintee = builder(EquiEnergy)

@@ -8,7 +8,9 @@ import numpy as np
 from scipy.optimize import minimize
 
 from streammc import rng as streams
+from streammc.control_variates.certify import require_rows
 from streammc.control_variates.expansion import ControlVariates
+from streammc.control_variates.unexpanded import without_pass
 from streammc.errors import ConfigError
 from streammc.likelihood.contiguous_rows import Held
 from streammc.likelihood.density import log_likelihood, pointers
@@ -19,6 +21,9 @@ from streammc.samplers.common.all_rows import (
     ground,
 )
 from streammc.samplers.common.explorers import allocate_trial
+from streammc.samplers.common.planning import control_variates
+from streammc.samplers.common.request import RunRequest, Setup
+from streammc.samplers.common.sampler import NAMED
 from streammc.samplers.equi_energy.kernel import EquiEnergyProblem
 from streammc.samplers.equi_energy.options import FULL, SUBSET, EquiEnergy
 
@@ -26,10 +31,20 @@ PILOT_STEPS: Final = 200
 """Of the search for a minimum of the energy."""
 
 
+def prepare(sampler: EquiEnergy, request: RunRequest, reason: str) -> Setup:
+    """Return control variates for the shape of the steps, or a place to start from."""
+    require_rows(request.model)
+    if sampler.needs_pass(request.model):
+        cv = control_variates(request)
+    else:
+        cv = without_pass(request.dataset, request.model, sampler.start)
+    return Setup(sampler, cv, None, reason or NAMED)
+
+
 def equi_energy(
     dataset: Dataset, model: Model, cv: ControlVariates, sampler: EquiEnergy, warmup: int
 ) -> EquiEnergyProblem:
-    """Return the problem of ``mintee``; see ``tempering.ground``.
+    """Return the problem of ``mintee``; see ``common.all_rows.ground``.
 
     Raises
     ------

@@ -47,7 +47,6 @@ class HmcEcs(SubsampleOptions):
     name = "hmc-ecs"
     target = PERTURBED
     statistics = PERTURBED_STATISTICS
-    subsampled = True
     audited = True
     paper = "Dang, Quiroz, Kohn, Tran and Villani 2019, HMC with energy conserving subsampling"
 
@@ -71,6 +70,11 @@ class HmcEcs(SubsampleOptions):
     def factor_units(self) -> int:
         """Return 0: the estimate is not a product."""
         return 0
+
+    @property
+    def paper_variance(self) -> bool:
+        """Whether the divisor is that of eq. (10) as printed."""
+        return self.variance == "paper"
 
     @property
     def forced(self) -> bool:

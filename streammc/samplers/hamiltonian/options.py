@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Final, Literal, TypeVar
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from streammc.errors import ConfigError
 from streammc.samplers.common.option_checks import (
@@ -12,8 +14,14 @@ from streammc.samplers.common.option_checks import (
     check_subsample,
     is_number,
 )
+from streammc.samplers.common.sampler import Sampler
 from streammc.samplers.common.statistics import STATISTICS
 from streammc.subsampling.units import UNIFORM
+
+if TYPE_CHECKING:
+    from streammc.samplers.common.chain import SharedProblem
+    from streammc.samplers.common.request import RunRequest, Setup
+    from streammc.trace.run_directory import RunDirectory
 
 T = TypeVar("T")
 
@@ -46,7 +54,7 @@ def trajectory(length: float | None, jitter: float | None) -> tuple[float, float
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrajectoryOptions:
+class TrajectoryOptions(Sampler):
     """Options of every sampler with a trajectory.
 
     Parameters
@@ -77,8 +85,6 @@ class TrajectoryOptions:
     trajectory_length: float | None = None
     jitter: float | None = None
     target_acceptance: float = DEFAULT_ACCEPTANCE
-
-    name: ClassVar[str]
 
     def __post_init__(self) -> None:
         """Check what can be checked without data."""
@@ -115,10 +121,6 @@ class TrajectoryOptions:
                 f"target_acceptance must be in (0, 1), found {self.target_acceptance!r}"
                 ": give a number in this range"
             )
-
-    def describe(self) -> dict[str, Any]:
-        """Return every option."""
-        return {"name": self.name, **asdict(self)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,3 +161,49 @@ class SubsampleOptions(TrajectoryOptions):
                 f"certainty must be true or false, found {self.certainty!r}: use True or False"
             )
         check_probabilities(self.probabilities)
+
+    @property
+    @abstractmethod
+    def factor_units(self) -> int:
+        """Units of a factor of the block-Poisson product; 0: there is no product."""
+
+    @property
+    def paper_variance(self) -> bool:
+        """Whether the variance of the estimate has the divisor k^2 instead of k (k - 1)."""
+        return False
+
+    @property
+    def forced(self) -> bool:
+        """Whether it runs where the plan refuses it."""
+        return False
+
+    def prepare(self, request: RunRequest, reason: str) -> Setup:
+        """Return control variates and the plan of the subsample; see ``Sampler``."""
+        from streammc.samplers.hamiltonian.preparation import prepare_subsampled
+
+        return prepare_subsampled(self, request, reason)
+
+    def problem(self, request: RunRequest, setup: Setup) -> SharedProblem:
+        """Return what all chains share; see ``Sampler``."""
+        from streammc.samplers.hamiltonian.problem import subsampled
+
+        assert setup.plan is not None
+        return subsampled(request.dataset, request.model, setup.cv, setup.plan, self)
+
+    def facts(self, run: RunDirectory, setup: Setup) -> dict[str, Any]:
+        """Return signs, iterations beyond the edge and the two stages of a recalibration."""
+        from streammc.samplers.hamiltonian.facts import subsample_facts
+
+        return subsample_facts(run, setup)
+
+    def warnings(self, facts: Mapping[str, Any]) -> list[str]:
+        """Return warnings of a noisy estimate, a cut or perturbed tail, and negative signs."""
+        from streammc.samplers.hamiltonian.facts import subsample_warnings
+
+        return subsample_warnings(facts)
+
+    def text(self, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """Return blocks, variance of the estimate and mean sign."""
+        from streammc.samplers.hamiltonian.facts import subsample_text
+
+        return subsample_text(facts)

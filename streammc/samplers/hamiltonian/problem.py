@@ -14,10 +14,9 @@ from streammc.likelihood.target import Base
 from streammc.numerics.sums import taylor
 from streammc.protocols import Dataset, Model
 from streammc.samplers.common.chain import DISPERSED
-from streammc.samplers.hamiltonian.energy_conserving import HmcEcs
 from streammc.samplers.hamiltonian.full_data import Hmc
 from streammc.samplers.hamiltonian.kernel import Problem
-from streammc.samplers.hamiltonian.options import LEAPFROG, NUTS, trajectory
+from streammc.samplers.hamiltonian.options import LEAPFROG, NUTS, SubsampleOptions, trajectory
 from streammc.samplers.hamiltonian.signed import HmcEcsSigned
 from streammc.subsampling.alias import AliasTable
 from streammc.subsampling.units import ProductDesign, UnitDesign
@@ -74,7 +73,7 @@ def subsampled(
     model: Model,
     cv: ControlVariates,
     plan: Plan,
-    sampler: HmcEcs | HmcEcsSigned,
+    sampler: SubsampleOptions,
 ) -> Problem:
     """Return the problem of ``hmc-ecs`` or its signed twin: Taylor sums, C and a subsample."""
     k = plan.k
@@ -92,7 +91,7 @@ def subsampled(
         factors = (design.n_units / size, 0.0, size, intensity, float(bound), growth)
     else:
         design = UnitDesign(*shape, probabilities=table)
-        divisor = k * (k - 1) if sampler.variance == "unbiased" else k * k
+        divisor = k * k if sampler.paper_variance else k * (k - 1)
         factors = (design.n_units / k, design.n_units**2 / divisor, 0, 0.0, 0.0, 0.0)
     hessian = cv.hessian if cv.order == 2 else np.zeros_like(cv.hessian)
     base = Base(

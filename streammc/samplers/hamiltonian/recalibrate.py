@@ -8,9 +8,9 @@ theta_star of a second pass, and the subsample is planned again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,18 +21,15 @@ from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.plan.subsample_plan import MOST_BLOCKS, Plan
 from streammc.control_variates.plan.units import plan_units
 from streammc.likelihood.expanded_rows import memory_limit
-from streammc.protocols import Dataset, Model, SubsamplingSampler
 from streammc.samplers.common.chains import Chains
+from streammc.samplers.common.request import RunRequest
 from streammc.samplers.hamiltonian.energy_conserving import HmcEcs
+from streammc.samplers.hamiltonian.options import SubsampleOptions
 from streammc.samplers.hamiltonian.problem import subsampled
-
-if TYPE_CHECKING:
-    from streammc.samplers.common.chains import Progress
 
 MOST_ROWS: Final = 2**16
 """Of the first subsample: a high variance spoils draws, but hardly their mean."""
 _STRETCH: Final = 20
-_SUMMED: Final = ("passes", "rows_read", "bytes_read", "seconds", "pass_seconds")
 
 
 class _Kept:
@@ -57,17 +54,7 @@ class _Kept:
 
 
 def recalibrate(
-    dataset: Dataset,
-    model: Model,
-    sampler: SubsamplingSampler,
-    first: ControlVariates | None,
-    *,
-    seed: int,
-    chains: int,
-    threads: int | None = None,
-    stop: Callable[[], bool] | None = None,
-    scheduler: Any = None,
-    progress: Progress | None = None,
+    request: RunRequest, sampler: SubsampleOptions, first: ControlVariates | None
 ) -> ControlVariates:
     """Return control variates around the mean of a short run.
 
@@ -84,17 +71,17 @@ def recalibrate(
     Raises
     ------
     StoppedError
-        If ``stop()`` became true.
+        If ``request.stop()`` became true.
     """
     iterations = sampler.recalibrate
     assert iterations is not None
-    notify = progress if progress is not None else _ignore
+    dataset, model = request.dataset, request.model
     options: dict[str, Any] = {
         "order": sampler.order,
         "passes": 1,
-        "scheduler": scheduler,
-        "progress": lambda done, total: notify("pass", done, total, {}),
-        "phases": progress,
+        "scheduler": request.scheduler,
+        "progress": request.blocks_of("pass"),
+        "phases": request.progress,
     }
     if first is None:
         first = compute(dataset, model, **options)
@@ -107,47 +94,44 @@ def recalibrate(
         certainty=sampler.certainty,
     )
     plan = _affordable(asked)
-    order = cast(Literal[0, 1, 2], sampler.order)
-    perturbed = sampler if isinstance(sampler, HmcEcs) else HmcEcs(order=order)
-    own_seed = int(streams.stream(seed, 0, streams.Role.RECALIBRATE).integers(2**63))
+    perturbed = sampler if isinstance(sampler, HmcEcs) else HmcEcs(order=sampler.order)
+    own_seed = int(streams.stream(request.stream_seed, 0, streams.Role.RECALIBRATE).integers(2**63))
     team = Chains(
         subsampled(dataset, model, first, plan, perturbed),
         seed=own_seed,
-        chains=chains,
-        threads=threads,
+        chains=request.chains,
+        threads=request.threads,
     )
     kept = _Kept()
     try:
         team.initialise()
         for done in range(0, iterations, _STRETCH):
             count = min(_STRETCH, iterations - done)
-            team.advance(kept, "warmup", count, stop if stop is not None else _never)
-            notify("recalibration", done + count, iterations, {})
+            team.advance(kept, "warmup", count, request.stop)
+            request.notify("recalibration", done + count, iterations, {})
     finally:
         team.close()
     theta = model.unconstrain(np.concatenate(kept.theta, axis=1)[:, iterations // 2 :])
     centre = theta.reshape(-1, first.dim).mean(axis=0)
     second = compute(dataset, model, theta_star=centre, near=True, **options)
     gathered = sum(kernel.rows_gathered for kernel in team.kernels) + len(plan.certainty_rows)
-    certificate = dict(second.certificate)
-    for name in _SUMMED:
-        certificate[name] += first.certificate[name]
-    certificate["seconds"] += team.clock["warmup"]
-    certificate["recalibration"] = {
+    recalibration = {
         "iterations": iterations,
-        "chains": chains,
+        "chains": request.chains,
         "evaluations": kept.evaluations,
         "rows_gathered": gathered,
         "log_lik_variance_mean": float(np.mean(kept.variance)),
         "subsample_used": plan.subsample_size,
         "first": _stage(first, asked),
     }
-    return replace(second, certificate=certificate)
+    certificate = second.certificate.plus(**first.certificate.work())
+    certificate = certificate.plus(seconds=team.clock["warmup"])
+    return replace(second, certificate=replace(certificate, recalibration=recalibration))
 
 
 def described(cv: ControlVariates, plan: Plan | None) -> dict[str, Any] | None:
     """Return both stages of a recalibration, for the summary; ``None`` if there was none."""
-    record = cv.certificate.get("recalibration")
+    record = cv.certificate.recalibration
     if record is None or plan is None:
         return None
     return {**record, "second": _stage(cv, plan)}
@@ -155,7 +139,7 @@ def described(cv: ControlVariates, plan: Plan | None) -> dict[str, Any] | None:
 
 def _stage(cv: ControlVariates, plan: Plan) -> dict[str, Any]:
     return {
-        "decrement": float(cv.certificate["decrement"]),
+        "decrement": cv.certificate.decrement,
         "subsample_size": plan.subsample_size,
         "certainty_rows": len(plan.certainty_rows),
         "predicted_variance": plan.describe()["predicted"]["variance"],
@@ -166,11 +150,3 @@ def _affordable(plan: Plan) -> Plan:
     """Return the plan with at most ``MOST_ROWS`` rows sampled."""
     k = min(plan.k, max(MOST_ROWS // plan.unit_rows, 2))
     return replace(plan, k=k, n_blocks=min(MOST_BLOCKS, k)) if k < plan.k else plan
-
-
-def _ignore(phase: str, done: int, total: int | None, facts: Mapping[str, Any]) -> None:
-    pass
-
-
-def _never() -> bool:
-    return False

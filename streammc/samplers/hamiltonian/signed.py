@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
+from streammc.control_variates.plan.signs import LEAST_SIGN
 from streammc.errors import ConfigError
 from streammc.samplers.common.builders import builder
 from streammc.samplers.common.option_checks import (
@@ -45,8 +45,7 @@ class HmcEcsSigned(SubsampleOptions):
     name = "hmc-ecs-signed"
     target = SIGNED
     statistics = SIGNED_STATISTICS
-    subsampled = True
-    audited = False
+    least_sign = LEAST_SIGN
     paper = "Dang, Quiroz, Kohn, Tran and Villani 2019, HMC with energy conserving subsampling"
 
     def __post_init__(self) -> None:
@@ -63,16 +62,6 @@ class HmcEcsSigned(SubsampleOptions):
     def factor_units(self) -> int:
         """Return the units of a factor of the product."""
         return self.minibatch
-
-    @property
-    def forced(self) -> bool:
-        """Return ``False``: what the plan refuses has no useful sign."""
-        return False
-
-    @property
-    def variance_limit(self) -> float:
-        """Return infinity: the target is exact at any variance, and the sign is watched."""
-        return math.inf
 
 
 hmc_ecs_signed = builder(HmcEcsSigned)

@@ -1,23 +1,27 @@
-"""What a chain that carries noisy estimates draws from, beside what it is meant to."""
+"""Bias of ``mint``: how the noise of the carried log-likelihood estimate changes the density."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from streammc.diagnostics.text import percent
 from streammc.likelihood.temperature import (
     temperature_of,
 )
-from streammc.samplers.metropolis.acceptance.carried import NORMALITY
-from streammc.samplers.metropolis.mint import Mint
+from streammc.samplers.metropolis.mint import NORMALITY, Mint
 from streammc.trace.finite import (
     finite_or_none,
 )
 from streammc.trace.run_directory import RunDirectory
 
+NOISE_WARNING: Final = 2.0
+THIRD_ORDER_WARNING: Final = 0.1
+UNKNOWN_WARNING: Final = 0.01
 LEAST_SHARE: Final = 0.05
 """Effective share of the draws below which their weights tell nothing."""
 
@@ -91,4 +95,67 @@ def without_noise(
     return {
         label: {"variance_ratio": finite_or_none(r), "shift": finite_or_none(s)}
         for label, r, s in zip(labels, ratio, shift, strict=True)
+    }
+
+
+def noise_warnings(facts: Mapping[str, Any]) -> list[str]:
+    """Return what a reader should know about estimates that a chain carries along."""
+    lines = []
+    name, mint = facts["sampler"], facts["mint"]
+    remedy = (
+        "use control_variate=2, a smaller alpha, or a larger subsample_size with the same lambda"
+    )
+    if mint["chains_that_never_moved"]:
+        lines.append(
+            f"{mint['chains_that_never_moved']} of {facts['chains']} chains of {name} never "
+            "moved in their draws, which are one point each: the estimate that one was accepted "
+            f"with is too good to be left, or steps are too long; {remedy}"
+        )
+    variance = mint["noise_variance"]
+    if variance is None or variance > NOISE_WARNING:
+        found = "not finite" if variance is None else f"{variance:.3g}"
+        lines.append(
+            f"the estimates of {name} have a mean variance n^(2 lambda - tau) var(l_i) of {found}, "
+            f"above {NOISE_WARNING:g}: the chain sticks, and its draws are far from the tempered "
+            f"posterior; {remedy}"
+        )
+    third = mint["third_order"]
+    if third is not None and third > THIRD_ORDER_WARNING:
+        lines.append(
+            f"the estimates of {name} are skewed: the logarithm of the density of the draws has "
+            f"{third:.2g} on average beyond v / 2; {remedy}"
+        )
+    if facts["decision_error_unknown"] > UNKNOWN_WARNING:
+        lines.append(
+            f"{percent(facts['decision_error_unknown'])} of the draws rest on an estimate "
+            "with one row that is most of its variance, which cannot be called normal; use "
+            "control_variate=2 or a larger subsample_size"
+        )
+    return lines
+
+
+def noise_text(facts: Mapping[str, Any]) -> dict[str, str]:
+    """Return temperature, minibatch and marginal of a run of ``mint``."""
+    noise = facts["noise_variance"]
+    finite = "" if facts["finite_factor"] == 1.0 else " (1 - m/n)"
+    text = f"tempered posterior x exp(v / 2), v = n^(2 lambda - tau) var(l_i){finite}"
+    if noise is not None:
+        text += f" = {noise:.3g} on average"
+    ratios = {
+        label: entry["variance_ratio"]
+        for label, entry in (facts["marginal"] or {}).items()
+        if entry["variance_ratio"] is not None
+    }
+    if noise is not None and noise > NOISE_WARNING:
+        text += ": far from the tempered posterior"
+    elif ratios:
+        worst = max(ratios, key=lambda label: abs(math.log(ratios[label])))
+        text += f"; it makes a variance up to {ratios[worst]:.3g} times as large ({worst})"
+    temperature = facts["temperature"]
+    return {
+        "tempered": f"posterior at temperature {temperature:.6g} = n^(1 - lambda): "
+        f"likelihood^(1/{temperature:.6g}) x prior",
+        "rows of an estimate": f"{facts['subsample_size']} = n^tau, tau {facts['tau']:.4g}, "
+        f"lambda {facts['lambda']:.4g} = alpha tau, alpha {facts['alpha']:.4g}",
+        "marginal of the draws": text,
     }

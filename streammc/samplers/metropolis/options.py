@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Final, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from streammc.errors import ConfigError
 from streammc.samplers.common.option_checks import (
@@ -15,9 +16,17 @@ from streammc.samplers.common.option_checks import (
     check_number,
     check_subsample,
 )
+from streammc.samplers.common.sampler import Sampler
 from streammc.samplers.common.statistics import STATISTICS
 from streammc.samplers.common.targets import APPROXIMATE
 from streammc.subsampling.units import UNIFORM
+
+if TYPE_CHECKING:
+    from streammc.protocols import Model
+    from streammc.samplers.common.chain import SharedProblem
+    from streammc.samplers.common.request import RunRequest, Setup
+    from streammc.samplers.metropolis.acceptance.interface import Prepared
+    from streammc.trace.run_directory import RunDirectory
 
 LANGEVIN: Final = "langevin"
 SGHMC: Final = "sghmc"
@@ -34,12 +43,15 @@ METROPOLIS_STATISTICS: Final = (
     "forced",
     "temperature",
 )
-"""What is recorded: also the rows that the decision rests on, the error that the test
+"""Statistics of a draw: also the rows that the decision rests on, the error that the test
 estimates of it, whether it was forced, and the temperature."""
+TEST_ROWS, DECISION_ERROR, WAS_FORCED, TEMPERATURE = range(
+    len(STATISTICS), len(METROPOLIS_STATISTICS)
+)
 
 
 @dataclass(frozen=True, kw_only=True)
-class MetropolisOptions:
+class MetropolisOptions(Sampler):
     """Options of every sampler with an acceptance test.
 
     Parameters
@@ -86,22 +98,18 @@ class MetropolisOptions:
     friction: float = 0.1
     start: float | None = None
 
-    name: ClassVar[str]
     target: ClassVar[str] = APPROXIMATE
-    test: ClassVar[str]
-    """Module of ``streammc.samplers.metropolis.acceptance`` that holds the test."""
-    barker: ClassVar[bool] = True
-    """Whether the acceptance function is Barker's."""
+    decide: ClassVar[Any]
+    """The compiled acceptance test: see ``acceptance.interface``."""
+    chooses_size: ClassVar[bool] = False
+    """Whether :meth:`acceptance_test` chooses ``subsample_size`` where it is not given."""
     subsampled: ClassVar[bool] = True
-    audited: ClassVar[bool] = False
+    """Whether decisions rest on some of the rows."""
+    follows_schedule: ClassVar[bool] = True
     statistics: ClassVar[tuple[str, ...]] = METROPOLIS_STATISTICS
-    order: ClassVar[int] = 2
     n_blocks: ClassVar[int | None] = None
     factor_units: ClassVar[int] = 0
     probabilities: ClassVar[str] = UNIFORM
-    recalibrate: ClassVar[int | None] = None
-    forced: ClassVar[bool] = True
-    variance_limit: ClassVar[float] = math.inf
 
     def __post_init__(self) -> None:
         """Check what can be checked without data."""
@@ -146,15 +154,52 @@ class MetropolisOptions:
         """Return m for a data set of ``n_rows`` rows; ``None`` means chosen automatically."""
         return self.subsample_size
 
-    def implied_temperature(self, n_rows: int) -> float:
-        """Return the temperature that the sampler itself needs, times that asked for."""
-        return 1.0
+    def acceptance_test(self, population: int, m: int | None) -> Prepared:
+        """Return settings and table of the acceptance test.
 
-    @property
-    def test_options(self) -> dict[str, Any]:
-        """Return what ``prepare`` of the test takes, by name."""
-        return {}
+        Parameters
+        ----------
+        population
+            Terms of the data set: units, U.
+        m
+            Terms of a request, ``subsample_size`` in units; ``None``: the default of the test.
+        """
+        raise NotImplementedError
 
-    def describe(self) -> dict[str, Any]:
-        """Return every option."""
-        return {"name": self.name, **asdict(self)}
+    def needs_pass(self, model: Model) -> bool:
+        """Return whether control variates are asked for."""
+        return self.control_variate != NONE
+
+    def prepare(self, request: RunRequest, reason: str) -> Setup:
+        """Return control variates and the plan of the first rows, where they are asked for."""
+        from streammc.samplers.metropolis.preparation import prepare
+
+        return prepare(self, request, reason)
+
+    def problem(self, request: RunRequest, setup: Setup) -> SharedProblem:
+        """Return what all chains share; see ``Sampler``."""
+        from streammc.samplers.metropolis.problem import metropolis
+
+        return metropolis(
+            request.dataset, request.model, setup.cv, setup.plan, self, request.schedule
+        )
+
+    def facts(self, run: RunDirectory, setup: Setup) -> dict[str, Any]:
+        """Return rows, errors and temperatures of the decisions."""
+        from streammc.samplers.metropolis.facts import decision_facts
+
+        return decision_facts(run)
+
+    def warnings(self, facts: Mapping[str, Any]) -> list[str]:
+        """Return warnings of temperatures that end late, and of the decisions."""
+        from streammc.samplers.metropolis.facts import decision_warnings
+
+        return decision_warnings(facts)
+
+    def text(self, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """Return rows and error of a decision, and how many were forced."""
+        return {
+            "rows per decision": facts["test_rows_mean"],
+            "error per decision": facts["decision_error_mean"],
+            "forced decisions": facts["forced"],
+        }

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Final, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from streammc.errors import ConfigError
 from streammc.samplers.common.option_checks import (
@@ -14,9 +14,15 @@ from streammc.samplers.common.option_checks import (
     check_probabilities,
     check_subsample,
 )
+from streammc.samplers.common.sampler import Sampler
 from streammc.samplers.common.statistics import STATISTICS
 from streammc.samplers.common.targets import BIASED
 from streammc.subsampling.units import UNIFORM
+
+if TYPE_CHECKING:
+    from streammc.samplers.common.chain import SharedProblem
+    from streammc.samplers.common.request import RunRequest, Setup
+    from streammc.trace.run_directory import RunDirectory
 
 NOISE_STATISTICS: Final = (*STATISTICS, "noise_clipped")
 """The same where the noise of the gradient is estimated."""
@@ -24,7 +30,7 @@ NOISE_CLIPPED_COLUMN: Final = NOISE_STATISTICS.index("noise_clipped")
 
 
 @dataclass(frozen=True, kw_only=True)
-class StochasticGradient:
+class StochasticGradient(Sampler):
     """Options that ``sgld`` and ``sghmc`` share.
 
     Parameters
@@ -56,16 +62,8 @@ class StochasticGradient:
     offset: float = 1000.0
 
     target: ClassVar[str] = BIASED
-    subsampled: ClassVar[bool] = True
-    audited: ClassVar[bool] = False
-    name: ClassVar[str]
-    order: ClassVar[int] = 2
-    """The plan is that of ``hmc-ecs``: the same rows, whatever is subtracted."""
     n_blocks: ClassVar[int | None] = None
     factor_units: ClassVar[int] = 0
-    recalibrate: ClassVar[int | None] = None
-    forced: ClassVar[bool] = True
-    variance_limit: ClassVar[float] = math.inf
 
     def __post_init__(self) -> None:
         """Check what can be checked without data."""
@@ -97,6 +95,34 @@ class StochasticGradient:
         """Return the columns of the statistics."""
         return STATISTICS
 
-    def describe(self) -> dict[str, Any]:
-        """Return every option."""
-        return {"name": self.name, **asdict(self)}
+    def prepare(self, request: RunRequest, reason: str) -> Setup:
+        """Return control variates, the plan of the subsample, and the step size in it."""
+        from streammc.samplers.stochastic_gradient.problem import prepare
+
+        return prepare(self, request, reason)
+
+    def problem(self, request: RunRequest, setup: Setup) -> SharedProblem:
+        """Return what all chains share; see ``Sampler``."""
+        from streammc.samplers.stochastic_gradient.problem import stochastic
+
+        assert setup.plan is not None
+        return stochastic(request.dataset, request.model, setup.cv, setup.plan, self)
+
+    def facts(self, run: RunDirectory, setup: Setup) -> dict[str, Any]:
+        """Return the decay of the step size, and how often the noise estimate was cut."""
+        from streammc.samplers.stochastic_gradient.facts import gradient_facts
+
+        return gradient_facts(run, self.decay)
+
+    def warnings(self, facts: Mapping[str, Any]) -> list[str]:
+        """Return warnings of the bias of the draws."""
+        from streammc.samplers.stochastic_gradient.facts import bias_warnings
+
+        return bias_warnings(facts)
+
+    def text(self, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the variance of the estimate, and the predicted error of the variances."""
+        return {
+            "log_lik_variance": facts.get("log_lik_variance_mean"),
+            "predicted variance bias": facts.get("predicted_variance_bias"),
+        }

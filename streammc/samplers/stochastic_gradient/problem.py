@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from streammc.control_variates.certify import require_rows
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.plan.gradient_noise import gradient_noise
 from streammc.control_variates.plan.plan_words import subsample_text
@@ -24,6 +25,8 @@ from streammc.samplers.common.option_checks import (
     LAPLACE,
     NONE,
 )
+from streammc.samplers.common.planning import control_variates, planned_or_few
+from streammc.samplers.common.request import RunRequest, Setup
 from streammc.samplers.stochastic_gradient.kernel import Schedule, StochasticProblem
 from streammc.samplers.stochastic_gradient.loop import Dynamics
 from streammc.samplers.stochastic_gradient.options import StochasticGradient
@@ -39,6 +42,21 @@ from streammc.samplers.stochastic_gradient.stationary import (
 )
 from streammc.subsampling.alias import AliasTable
 from streammc.subsampling.units import UnitDesign
+
+
+def prepare(sampler: StochasticGradient, request: RunRequest, reason: str) -> Setup:
+    """Return control variates and the plan of the subsample, which holds the step size."""
+    require_rows(request.model)
+    cv = control_variates(request, 2)
+    plan = planned_or_few(
+        request,
+        cv,
+        sampler,
+        subsample_size=sampler.subsample_size,
+        certainty=sampler.certainty,
+    )
+    plan = tune(request.dataset, request.model, cv, plan, sampler)
+    return Setup(sampler, cv, plan, "; ".join([reason] * bool(reason) + [*plan.reasons]))
 
 
 def tune(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Final, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 from streammc.errors import ConfigError
 from streammc.protocols import Model
@@ -15,8 +15,13 @@ from streammc.samplers.common.option_checks import (
     check_number,
     check_subsample,
 )
+from streammc.samplers.common.sampler import Sampler
 from streammc.samplers.common.statistics import STATISTICS
 from streammc.samplers.common.targets import EXACT
+
+if TYPE_CHECKING:
+    from streammc.samplers.common.chain import SharedProblem
+    from streammc.samplers.common.request import RunRequest, Setup
 
 HMC: Final = "hmc"
 EXPLORERS: Final = (RANDOM_WALK, HMC)
@@ -33,12 +38,13 @@ STEPS: Final = 10
 """Leapfrog steps of a transition, where they are not given."""
 
 TEMPERED_STATISTICS: Final = (*STATISTICS, "swap_accepted", "replica")
-"""What is recorded: also which part of the proposed swaps was accepted (of a tempered
-transition: whether it was), and which replica is at level 0."""
+"""Statistics of a draw: also the share of the proposed swaps that were accepted (of a tempered
+transition: whether it was accepted), and the number of the replica at level 0."""
+SWAP_ACCEPTED, REPLICA = range(len(STATISTICS), len(TEMPERED_STATISTICS))
 
 
 @dataclass(frozen=True, kw_only=True)
-class TemperedOptions:
+class TemperedOptions(Sampler):
     """Options of every sampler with a ladder of levels.
 
     Level m has the density ``p(X|theta)^beta_m p(theta)``; with subsampling
@@ -86,14 +92,11 @@ class TemperedOptions:
     covariance: Literal["laplace", "identity"] | None = None
     start: float | None = None
 
-    name: ClassVar[str]
-    paper: ClassVar[str]
     subsets_of_rows: ClassVar[bool] = False
     """Whether levels have fewer rows, instead of a power of the likelihood."""
     target: ClassVar[str] = EXACT
-    subsampled: ClassVar[bool] = False
-    """Level 0 evaluates every row."""
-    audited: ClassVar[bool] = False
+    crosses_modes: ClassVar[bool] = True
+    restarts: ClassVar[bool] = True
     statistics: ClassVar[tuple[str, ...]] = TEMPERED_STATISTICS
 
     def __post_init__(self) -> None:
@@ -150,6 +153,14 @@ class TemperedOptions:
             return model.joint is None
         return self.covariance == LAPLACE
 
-    def describe(self) -> dict[str, Any]:
-        """Return every option."""
-        return {"name": self.name, **asdict(self)}
+    def prepare(self, request: RunRequest, reason: str) -> Setup:
+        """Return the setup with every level settled, by a pilot run where none are given."""
+        from streammc.samplers.tempering.levels import prepare
+
+        return prepare(self, request, reason)
+
+    def problem(self, request: RunRequest, setup: Setup) -> SharedProblem:
+        """Return what all chains share; see ``Sampler``."""
+        from streammc.samplers.tempering.problem import tempering
+
+        return tempering(request.dataset, request.model, setup.cv, self)

@@ -1,4 +1,4 @@
-"""The reason of a plan, as a reader meets it who knows none of the terms."""
+"""The reason of a plan in words that need no glossary."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from streammc.control_variates.plan.plan_words import reasons, subsample_text
 
-CV: Any = SimpleNamespace(certificate={"converged": True})
+CV: Any = SimpleNamespace(certificate=SimpleNamespace(converged=True))
 PREDICTED = {"variance": 0.004, "max_jump": 0.49, "needed_without_certainty": 102.0}
 
 

@@ -11,6 +11,7 @@ from streammc.models import logistic
 from streammc.priors import normal
 from streammc.runs.job import run_job
 from streammc.samplers import hmc_ecs, hmc_ecs_signed
+from streammc.samplers.common.request import RunRequest
 from streammc.stores import from_arrays
 from streammc.trace.run_directory import RunDirectory
 
@@ -34,7 +35,7 @@ def small_subset(monkeypatch):
 
 def sample(store, path, sampler, **options):
     settings = {"draws": 300, "warmup": 200, "chains": 4, "seed": 5, "audit": False}
-    return run_job(store, MODEL, sampler, path=path, **{**settings, **options})
+    return run_job(RunRequest(store, MODEL, sampler, path=path, **{**settings, **options}))
 
 
 def digest(path):
@@ -49,7 +50,7 @@ def reference(store, tmp_path_factory):
         return path, sample(store, path, hmc_ecs(recalibrate=40), audit=True)
 
 
-def test_the_decrement_and_the_subsample_shrink(store, reference):
+def test_recalibration_shrinks_decrement_and_subsample(store, reference):
     _, report = reference
     found = report.summary["sampling"]["recalibration"]
     first, second = found["first"], found["second"]
@@ -93,7 +94,7 @@ def test_the_centre_of_one_pass_is_a_bad_one(store):
 
 
 @pytest.mark.parametrize("options", [{"threads": 1}, {"batch_iterations": 3}])
-def test_it_is_deterministic(store, reference, tmp_path, options):
+def test_recalibration_is_deterministic(store, reference, tmp_path, options):
     sample(store, tmp_path / "run", hmc_ecs(recalibrate=40), **options)
     assert digest(reference[0]) == digest(tmp_path / "run")
 
@@ -114,8 +115,8 @@ def test_a_resumed_run_does_not_recalibrate_again(store, reference, tmp_path, mo
     stop = StopAfter("warmup", 2)
     report = sample(store, path, hmc_ecs(recalibrate=40), stop=stop, progress=stop.progress)
     assert not report.finished
-    monkeypatch.setattr("streammc.runs.setup.recalibrate", None)
-    monkeypatch.setattr("streammc.runs.setup.compute", None)
+    monkeypatch.setattr("streammc.samplers.hamiltonian.preparation.recalibrate", None)
+    monkeypatch.setattr("streammc.samplers.common.planning.compute", None)
     assert sample(store, path, hmc_ecs(recalibrate=40)).finished
     assert digest(reference[0]) == digest(path)
 
@@ -130,7 +131,7 @@ def test_stopped_in_the_short_run_nothing_is_left(store, reference, tmp_path):
     assert not RunDirectory.exists(tmp_path / "run")
 
 
-def test_the_identity_includes_it(store, reference):
+def test_run_identity_includes_recalibrate(store, reference):
     with pytest.raises(IdentityError, match="recalibrate"):
         sample(store, reference[0], hmc_ecs(recalibrate=41))
 

@@ -1,4 +1,4 @@
-"""Runs of hmc-ecs-signed end to end: agreement, refusal, and what they say."""
+"""Runs of hmc-ecs-signed end to end: agreement, refusals, summaries."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from streammc.models import logistic
 from streammc.priors import normal
 from streammc.runs.job import run_job
 from streammc.samplers import hmc, hmc_ecs_signed
+from streammc.samplers.common.request import RunRequest
 from streammc.trace.datatree import open_run
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
+sys.path.append(str(Path(__file__).resolve().parents[3] / "bench"))
 from signed import CRUDE, OPTIONS, crude, moments, rare_claims
 
 
@@ -32,9 +33,11 @@ def poor(tmp_path_factory):
     """Few rows and control variates of order 1, and full-data HMC beside it."""
     folder = tmp_path_factory.mktemp("poor")
     store, model = crude()
-    run_job(store, model, hmc(), draws=2000, warmup=300, seed=2, path=folder / "hmc")
+    run_job(RunRequest(store, model, hmc(), draws=2000, warmup=300, seed=2, path=folder / "hmc"))
     sampler = hmc_ecs_signed(**OPTIONS[CRUDE])
-    report = run_job(store, model, sampler, draws=20_000, seed=1, path=folder / "signed")
+    report = run_job(
+        RunRequest(store, model, sampler, draws=20_000, seed=1, path=folder / "signed")
+    )
     return folder, report.summary
 
 
@@ -76,8 +79,10 @@ def test_summary_is_weighted_and_diagnose_says_the_same(poor):
 
 def test_automatic_settings_agree_with_all_rows_on_rare_claims(tmp_path):
     store, model = rare_claims()
-    run_job(store, model, hmc(), draws=2000, warmup=300, seed=2, path=tmp_path / "hmc")
-    report = run_job(store, model, hmc_ecs_signed(), draws=5000, seed=1, path=tmp_path / "run")
+    run_job(RunRequest(store, model, hmc(), draws=2000, warmup=300, seed=2, path=tmp_path / "hmc"))
+    report = run_job(
+        RunRequest(store, model, hmc_ecs_signed(), draws=5000, seed=1, path=tmp_path / "run")
+    )
     assert np.abs(z_scores(tmp_path / "run", tmp_path / "hmc")).max() < 4.5
     assert report.summary["sampling"]["rows_per_iteration"] < 200
     assert report.summary["sampling"]["mean_sign"] > 0.999
@@ -88,20 +93,27 @@ def test_a_run_whose_signs_cancel_is_refused_while_it_runs_and_again(tmp_path):
     sampler = hmc_ecs_signed(subsample_size=100, soft_bound=50)
     for _ in range(2):
         with pytest.raises(RefusedError, match="expected a mean sign"):
-            run_job(store, model, sampler, draws=200, seed=1, path=tmp_path / "run")
+            run_job(RunRequest(store, model, sampler, draws=200, seed=1, path=tmp_path / "run"))
 
 
 def test_resumed_run_has_the_same_bits(small_job, tmp_path):
     store, model = small_job.in_memory(), logistic(prior=normal(scale=10.0))
     sampler = hmc_ecs_signed(subsample_size=300, minibatch=3, unit_rows=2)
     options = {"draws": 300, "warmup": 200, "chains": 2, "seed": 3}
-    run_job(store, model, sampler, path=tmp_path / "whole", **options)
+    run_job(RunRequest(store, model, sampler, path=tmp_path / "whole", **options))
     polled = iter(range(10_000))
     stopped = run_job(
-        store, model, sampler, path=tmp_path / "parts", stop=lambda: next(polled) > 12, **options
+        RunRequest(
+            store,
+            model,
+            sampler,
+            path=tmp_path / "parts",
+            stop=lambda: next(polled) > 12,
+            **options,
+        )
     )
     assert not stopped.finished
-    run_job(store, model, sampler, path=tmp_path / "parts", **options)
+    run_job(RunRequest(store, model, sampler, path=tmp_path / "parts", **options))
     whole, parts = open_run(tmp_path / "whole"), open_run(tmp_path / "parts")
     for group in ("posterior", "sample_stats"):
         for name, values in whole[group].data_vars.items():

@@ -22,6 +22,7 @@ from streammc.samplers import (
     pt,
     sgld,
 )
+from streammc.samplers.common.request import RunRequest
 from streammc.stores import from_arrays
 from streammc.trace.run_directory import RunDirectory
 
@@ -71,7 +72,9 @@ def test_a_run_without_a_pass_says_so_and_checks_the_responses_it_meets(tmp_path
     X = np.c_[np.ones(400), rng.normal(size=400)]
     y = (rng.random(400) < 0.5).astype(float)
     sampler = mh(**FREE, step_size=0.1)
-    done = run_job(from_arrays(X, y), logistic(), sampler, draws=50, path=tmp_path / "a", seed=1)
+    done = run_job(
+        RunRequest(from_arrays(X, y), logistic(), sampler, draws=50, path=tmp_path / "a", seed=1)
+    )
     sampling = done.summary["sampling"]
     assert sampling["passes"] == 0
     assert sampling["laplace_gap"] is None
@@ -80,15 +83,21 @@ def test_a_run_without_a_pass_says_so_and_checks_the_responses_it_meets(tmp_path
     assert sampling["test_rows_mean"] == 400
     y[17] = 2.0
     with pytest.raises(ModelError, match="expected 0 or 1 "):
-        run_job(from_arrays(X, y), logistic(), sampler, draws=50, path=tmp_path / "b", seed=1)
+        run_job(
+            RunRequest(
+                from_arrays(X, y), logistic(), sampler, draws=50, path=tmp_path / "b", seed=1
+            )
+        )
 
 
-def test_a_start_far_away_is_found_back_from(tmp_path):
+def test_chain_returns_from_a_far_start(tmp_path):
     rng = np.random.default_rng(0)
     X = np.c_[np.ones(400), rng.normal(size=400)]
     y = (rng.random(400) < 0.5).astype(float)
     options = {"draws": 1, "warmup": 400, "seed": 1, "chains": 1}
-    run_job(from_arrays(X, y), logistic(), mh(start=3.0), path=tmp_path / "a", **options)
+    run_job(
+        RunRequest(from_arrays(X, y), logistic(), mh(start=3.0), path=tmp_path / "a", **options)
+    )
     draws = RunDirectory.open(tmp_path / "a").draws_matrix("warmup")
     assert np.abs(draws[0, 0] - 3.0).max() < 1.0
     assert np.abs(draws[0, -1]).max() < 0.6
@@ -117,7 +126,9 @@ def test_one_chain_that_has_not_mixed_is_told(tmp_path, kind):
     X = np.c_[np.ones(400), rng.normal(size=400)]
     data = from_arrays(X, (rng.random(400) < 0.5).astype(float))
     options = {"draws": 600, "warmup": 20, "chains": 1, "seed": 1, "path": tmp_path / "run"}
-    report = run_job(data, logistic(prior=normal(2.0)), LOST[kind], audit=False, **options)
+    report = run_job(
+        RunRequest(data, logistic(prior=normal(2.0)), LOST[kind], audit=False, **options)
+    )
     about = ("smallest ess", "have mixed is not known")
     assert any(word in line and "beta[" in line for line in report.warnings for word in about)
     if kind != "mh, never moves":
@@ -132,6 +143,6 @@ def test_one_chain_that_has_mixed_is_quiet(tmp_path):
     X = np.c_[np.ones(400), rng.normal(size=400)]
     data = from_arrays(X, (rng.random(400) < 0.5).astype(float))
     options = {"draws": 1500, "warmup": 300, "chains": 1, "seed": 1, "path": tmp_path / "run"}
-    report = run_job(data, logistic(prior=normal(2.0)), hmc(), **options)
+    report = run_job(RunRequest(data, logistic(prior=normal(2.0)), hmc(), **options))
     assert [] == report.warnings
     assert all(entry["r_hat"] < 1.01 for entry in report.summary["parameters"].values())

@@ -1,4 +1,4 @@
-"""``mint``: its marginal, against quadrature and the closed form, and what it says of itself.
+"""``mint``: its marginal against quadrature and the closed form, and its summary.
 
 With rows drawn with replacement the marginal is known without any expansion: the prior times
 ``(mean_i exp(s l_i(theta)))^m``, ``s = n^lambda / m``. The partner estimates again where the chain
@@ -24,8 +24,9 @@ from streammc.numerics.jit import jit
 from streammc.priors import flat, normal
 from streammc.runs.job import run_job
 from streammc.samplers import mint
-from streammc.samplers.metropolis.acceptance import carried
+from streammc.samplers.common.request import RunRequest
 from streammc.samplers.metropolis.acceptance.interface import ESTIMATED, TEST_SIGNATURE
+from streammc.samplers.metropolis.mint import decide
 from streammc.samplers.metropolis.problem import metropolis
 from streammc.stores import from_arrays
 from streammc.trace.run_directory import RunDirectory
@@ -35,12 +36,12 @@ MORE = 2
 
 
 @jit(TEST_SIGNATURE)
-def estimating_again(settings, facts, terms, draws, memory, carried_, reply, table):
+def estimating_again(settings, facts, terms, draws, memory, carried, reply, table):
     """Forget the estimate after every decision: every other one makes it anew."""
-    again = carried_[ESTIMATED] == 0.0
-    verdict = carried.decide(settings, facts, terms, draws, memory, carried_, reply, table)
+    again = carried[ESTIMATED] == 0.0
+    verdict = decide(settings, facts, terms, draws, memory, carried, reply, table)
     if verdict < MORE and not again:
-        carried_[ESTIMATED] = 0.0
+        carried[ESTIMATED] = 0.0
     return verdict
 
 
@@ -132,7 +133,7 @@ def test_the_variance_is_one_over_n_lambda_less_the_noise(alpha, finite):
 
 
 @pytest.mark.slow
-def test_estimating_again_where_the_chain_is_widens_it():
+def test_re_estimating_the_current_position_widens_the_marginal():
     x = np.random.default_rng(3).normal(size=20_000)
     data, model = means(x)
     m = 400
@@ -157,12 +158,12 @@ def test_estimating_again_where_the_chain_is_widens_it():
     assert again.var() * cold > 1.2
 
 
-def test_with_an_expansion_that_is_exact_it_is_the_tempered_posterior(tmp_path):
+def test_mint_with_an_exact_expansion_draws_the_tempered_posterior(tmp_path):
     x = np.random.default_rng(4).normal(size=3000)
     data, model = means(x)
     sampler = mint(control_variate=2, subsample_size=100, alpha=0.95)
     options = {"draws": 10_000, "warmup": 500, "chains": 4, "seed": 1}
-    report = run_job(data, model, sampler, path=tmp_path / "run", **options)
+    report = run_job(RunRequest(data, model, sampler, path=tmp_path / "run", **options))
     run = RunDirectory.open(report.path)
     theta = run.draws_matrix()[..., 0].ravel()
     cold = 3000 ** sampler.exponents(3000)[1]
@@ -185,17 +186,19 @@ def test_control_variates_are_those_of_its_temperature():
     options = {"draws": 10, "warmup": 10, "chains": 1, "seed": 1}
     heat = 3.0 * sampler.implied_temperature(10)
     kept = compute(data, model, temperature=heat)
-    done = run_job(data, model, sampler, control_variates=kept, temperature=3.0, **options)
+    done = run_job(
+        RunRequest(data, model, sampler, control_variates=kept, temperature=3.0, **options)
+    )
     assert heat == pytest.approx(done.summary["sampling"]["mint"]["temperature"])
     with pytest.raises(IdentityError, match="expected control variates at temperature"):
-        run_job(data, model, sampler, control_variates=compute(data, model), **options)
+        run_job(RunRequest(data, model, sampler, control_variates=compute(data, model), **options))
 
 
 def test_the_summary_says_what_the_noise_does():
     x = np.random.default_rng(5).normal(size=5000)
     data, model = means(x)
     sampler = mint(subsample_size=100, alpha=0.5, replace=False)
-    report = run_job(data, model, sampler, draws=10_000, warmup=500, seed=2)
+    report = run_job(RunRequest(data, model, sampler, draws=10_000, warmup=500, seed=2))
     facts = report.summary["sampling"]["mint"]
     assert (100, 0.5) == (facts["subsample_size"], pytest.approx(facts["alpha"]))
     assert 100 == pytest.approx(5000 ** facts["tau"])
@@ -211,16 +214,16 @@ def test_noise_that_is_too_large_and_chains_that_stay_are_told():
     x = np.random.default_rng(6).normal(size=5000)
     data, model = means(x)
     loud = mint(subsample_size=1000, alpha=0.95, step_size=0.05)
-    lines = run_job(data, model, loud, draws=200, warmup=200, seed=2).warnings
+    lines = run_job(RunRequest(data, model, loud, draws=200, warmup=200, seed=2)).warnings
     assert any(
         "above 2: the chain sticks" in line and "control_variate=2" in line for line in lines
     )
     far = mint(subsample_size=1000, alpha=0.5, step_size=1e6, start=0.0)
-    lines = run_job(data, model, far, draws=20, warmup=1, seed=2).warnings
+    lines = run_job(RunRequest(data, model, far, draws=20, warmup=1, seed=2)).warnings
     assert any(line.startswith("4 of 4 chains of mint never moved") for line in lines)
 
 
-def test_exponents_and_options():
+def test_mint_exponents_follow_tau_alpha_and_lambda():
     assert 0.25 == pytest.approx(mint(tau=0.5, alpha=0.5).exponents(10_000)[1])
     assert (100, 10) == (mint(tau=0.5).rows_of(10_000), mint().rows_of(100))
     assert 1000 == mint().rows_of(10**9)

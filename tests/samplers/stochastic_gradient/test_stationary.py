@@ -15,6 +15,7 @@ from streammc.models import gaussian_mean, logistic
 from streammc.priors import normal
 from streammc.runs.setup import decide
 from streammc.samplers import sghmc, sgld
+from streammc.samplers.common.request import RunRequest
 from streammc.samplers.stochastic_gradient.stationary import (
     Approximation,
     fewest_steps,
@@ -145,7 +146,7 @@ def decided(sampler, rows=20_000):
     rng = np.random.default_rng(6)
     X = np.c_[np.ones(rows), rng.normal(size=(rows, 2))]
     y = rng.random(rows) < 1 / (1 + np.exp(-X @ [-0.5, 0.6, 0.2]))
-    return decide(from_arrays(X, y), logistic(), sampler, None).plan.predicted
+    return decide(RunRequest(from_arrays(X, y), logistic(), sampler, None)).plan.predicted
 
 
 @pytest.mark.parametrize("build", [sgld, sghmc])

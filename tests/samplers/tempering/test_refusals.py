@@ -1,4 +1,4 @@
-"""What a ladder cannot be is refused before anything is drawn."""
+"""Impossible ladders are refused before anything is drawn."""
 
 import numpy as np
 import pytest
@@ -8,11 +8,12 @@ from streammc.models import logistic
 from streammc.priors import flat, normal
 from streammc.runs.job import run_job
 from streammc.samplers import pt, spt, tt
+from streammc.samplers.common.request import RunRequest
 from streammc.stores import from_arrays
 
 
 @pytest.mark.parametrize("build", [pt, tt])
-def test_a_power_of_the_posterior_is_above_zero(build):
+def test_power_of_the_posterior_at_zero_is_refused(build):
     with pytest.raises(ConfigError, match=r"beta_min must be a number in \(0, 1\), found 0.0"):
         build(path="posterior", beta_min=0.0)
     assert build(path="posterior", beta_min=1e-3).path == "posterior"
@@ -33,8 +34,8 @@ def test_a_flat_prior_is_no_last_level(tmp_path):
     short = {"draws": 3, "warmup": 3, "chains": 1, "seed": 1, "audit": False}
     sampler = pt(n_levels=3, beta_min=0.0)
     with pytest.raises(ConfigError, match=r"found a flat one on beta\[x0\]; set another prior"):
-        run_job(data, logistic(prior=flat()), sampler, path=tmp_path / "run", **short)
+        run_job(RunRequest(data, logistic(prior=flat()), sampler, path=tmp_path / "run", **short))
     assert [] == list(tmp_path.iterdir())
-    run_job(data, logistic(prior=normal(2.0)), sampler, path=tmp_path / "run", **short)
+    run_job(RunRequest(data, logistic(prior=normal(2.0)), sampler, path=tmp_path / "run", **short))
     warm = pt(n_levels=3, beta_min=0.1)
-    run_job(data, logistic(prior=flat()), warm, path=tmp_path / "warm", **short)
+    run_job(RunRequest(data, logistic(prior=flat()), warm, path=tmp_path / "warm", **short))

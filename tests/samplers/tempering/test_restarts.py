@@ -16,12 +16,14 @@ from streammc.priors import flat, normal
 from streammc.runs.job import run_job
 from streammc.samplers import pt, spt, stt, tt
 from streammc.samplers.common.ladder import LOG_LIK
-from streammc.samplers.tempering.levels import MOST_LEVELS, MOST_VISITED, WARM, settle
+from streammc.samplers.common.request import RunRequest
+from streammc.samplers.tempering.last_level import WARM
+from streammc.samplers.tempering.levels import MOST_LEVELS, MOST_VISITED, settle
 from streammc.samplers.tempering.problem import tempering
 from streammc.samplers.tempering.restarts import FEWEST, restart_warnings
 from streammc.stores import from_arrays
 
-BENCH = Path(__file__).resolve().parents[2] / "bench"
+BENCH = Path(__file__).resolve().parents[3] / "bench"
 LIMIT = 4.5
 
 
@@ -47,10 +49,10 @@ def pair(prior=None):
 
 def drawn(sampler, tmp_path, *, prior=None, draws=400, warmup=200, chains=2, seed=1):
     data, model = pair(prior)
-    return run_job(
+    return run_job(RunRequest(
         data, model, sampler, path=tmp_path / "run", draws=draws, warmup=warmup, chains=chains,
         seed=seed, audit=False,
-    )  # fmt: skip
+    ))  # fmt: skip
 
 
 def warned(report, text):
@@ -176,7 +178,9 @@ def test_evidence_of_binomial_trials_is_that_of_bernoulli_rows_and_the_coefficie
     settings = {"draws": 400, "warmup": 200, "chains": 4, "seed": 1, "audit": False}
     sampler = pt(n_levels=5)
     data = from_arrays(X, successes, trials=trials)
-    found = run_job(data, binomial(prior=normal(1.5)), sampler, path=tmp_path / "a", **settings)
+    found = run_job(
+        RunRequest(data, binomial(prior=normal(1.5)), sampler, path=tmp_path / "a", **settings)
+    )
     grid = np.linspace(-12.0, 12.0, 20_001)
     from scipy.stats import binom, norm
 
@@ -190,7 +194,9 @@ def test_evidence_of_binomial_trials_is_that_of_bernoulli_rows_and_the_coefficie
     assert error < 0.05
     # With weights as well nobody knows the trials: the text says what is missing.
     data = from_arrays(X, successes, trials=trials, weight=np.full(3, 2.0))
-    found = run_job(data, binomial(prior=normal(1.5)), sampler, path=tmp_path / "b", **settings)
+    found = run_job(
+        RunRequest(data, binomial(prior=normal(1.5)), sampler, path=tmp_path / "b", **settings)
+    )
     assert "log C(n, k)" in found.summary["tempering"]["log_normalising_constant_lacks"]
 
 

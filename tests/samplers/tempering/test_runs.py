@@ -7,6 +7,7 @@ from streammc.models import logistic
 from streammc.priors import normal
 from streammc.runs.job import run_job
 from streammc.samplers import spt
+from streammc.samplers.common.request import RunRequest
 from streammc.stores import from_arrays
 from streammc.trace.run_directory import RunDirectory
 
@@ -23,7 +24,9 @@ def data():
 def sample(data, path, **options):
     settings = {"draws": 120, "warmup": 90, "chains": CHAINS, "seed": 1, "audit": False}
     sampler = spt(n_levels=LEVELS, n_steps=2, resample=1)
-    return run_job(data, logistic(prior=normal(2.0)), sampler, path=path, **{**settings, **options})
+    return run_job(
+        RunRequest(data, logistic(prior=normal(2.0)), sampler, path=path, **{**settings, **options})
+    )
 
 
 def test_stopped_in_warmup_and_after_it_the_run_is_the_same(data, tmp_path):

@@ -1,0 +1,1 @@
+"""The papers behind the samplers: their tables and figures, measured again."""

@@ -1,0 +1,1 @@
+"""Dang et al. 2019: Hamiltonian Monte Carlo with energy conserving subsampling."""

@@ -1,0 +1,1 @@
+"""Seita et al. 2017: an efficient minibatch acceptance test."""

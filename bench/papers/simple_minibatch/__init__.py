@@ -1,0 +1,1 @@
+"""Chen et al. 2016: a simple minibatch acceptance test."""

@@ -1,0 +1,1 @@
+"""Tempering by subsampling: parallel tempering and tempered transitions."""

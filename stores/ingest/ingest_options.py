@@ -1,0 +1,143 @@
+"""The settings of ``ingest``: given one by one, or taken from a store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from streammc.errors import ConfigError
+from streammc.stores.formula.fitted import read_design
+from streammc.stores.formula.nodes import columns_of
+from streammc.stores.formula.terms import read_terms
+from streammc.stores.ingest.columns import INTERCEPT
+from streammc.stores.sources.tables import Table
+
+
+@dataclass(frozen=True, kw_only=True)
+class IngestOptions:
+    """The settings of ``ingest`` that decide which rows a store has, and how they are cut.
+
+    Raises
+    ------
+    ConfigError
+        If the seed or the dtype is wrong.
+    """
+
+    response: str | None
+    features: Sequence[str] | None
+    offset: str | None
+    weight: str | None
+    trials: str | None
+    shuffle: bool | None
+    """``None``: yes, unless the columns of a store are made again; see :func:`as_in`."""
+    seed: int
+    dtype: str
+    standardize: bool
+    intercept: bool
+    drop_missing: bool
+    formula: str | None = None
+    row_id: str | None = None
+    chunk_rows: int | None = None
+    like: Mapping[str, Any] | None = None
+    """Attributes of a store: its columns, formula as fitted, and standardisation."""
+
+    def __post_init__(self) -> None:
+        named = self.features is None or isinstance(self.features, str | Iterable)
+        if not named:
+            raise ConfigError(
+                f"expected the names of columns as features, found {self.features!r}: give a list"
+            )
+        if isinstance(self.seed, bool) or not isinstance(self.seed, (int, np.integer)):
+            raise ConfigError(
+                f"expected an integer as seed, found {self.seed!r}: give a whole number"
+            )
+        if not 0 <= self.seed < 2**64:
+            raise ConfigError(
+                f"expected a seed from 0 to 2**64 - 1, found {self.seed}: choose another"
+            )
+        if self.dtype not in ("float32", "float64"):
+            raise ConfigError(
+                f"expected the dtype float32 or float64, found {self.dtype!r}: choose one of them"
+            )
+
+
+def unscored(options: IngestOptions, table: Table) -> IngestOptions | None:
+    """Return the options of rows to be predicted; ``None`` where there is a response.
+
+    Of a table that is to be like a store, response, trials and weight may be missing:
+    nothing of them is needed to predict a row.
+
+    Parameters
+    ----------
+    options
+        What is asked for.
+    table
+        The table.
+    """
+    if options.like is None:
+        return None
+    if options.formula is None:
+        needed = [] if options.response is None else [options.response]
+    else:
+        needed = columns_of(read_terms(options.formula).response)
+    if not needed or any(name in table for name in needed):
+        return None
+    weight = options.weight if options.weight is not None and options.weight in table else None
+    return replace(options, response=None, trials=None, weight=weight)
+
+
+def as_in(options: IngestOptions, store: Any) -> IngestOptions:
+    """Return options that make the columns of a store again, on its scale.
+
+    Parameters
+    ----------
+    options
+        The others.
+    store
+        A data set, or the path of one. ``None``: the options alone decide.
+
+    Raises
+    ------
+    ConfigError
+        If an option that the store decides was given as well.
+    """
+    if options.shuffle is None:
+        options = replace(options, shuffle=store is None)
+    if store is None:
+        return options
+    if not hasattr(store, "attributes"):
+        from streammc.stores.store import open_store
+
+        store = open_store(store)
+    attributes = dict(store.attributes)
+    decided = ("formula", "response", "features", "offset", "weight", "trials")
+    for name in decided:
+        if getattr(options, name) is not None:
+            raise ConfigError(f"expected --like or --{name}, found both: leave out --{name}")
+    for name in ("standardize", "intercept"):
+        if not getattr(options, name):
+            raise ConfigError(f"expected --like or --no-{name}, found both: leave out --no-{name}")
+    document, intercept = attributes["formula"], bool(attributes["intercept"])
+    others: dict[str, Any] = {key: attributes.get(key) for key in ("offset", "weight", "trials")}
+    if document is not None:
+        if read_design(document, "the store").terms.offsets:
+            others["offset"] = None
+        return replace(
+            options,
+            like=attributes,
+            formula=document["text"],
+            standardize=attributes["standardization"] is not None,
+            **others,
+        )
+    return replace(
+        options,
+        like=attributes,
+        response=attributes["response"],
+        features=[name for name in attributes["features"] if not intercept or name != INTERCEPT],
+        standardize=attributes["standardization"] is not None,
+        intercept=intercept,
+        **others,
+    )

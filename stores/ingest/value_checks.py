@@ -1,0 +1,99 @@
+"""Refusals of values that a store cannot hold, and warnings about those that say little."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import numpy as np
+
+from streammc.errors import DataError
+from streammc.stores.ingest.columns import Columns
+from streammc.stores.ingest.ingest_options import IngestOptions
+from streammc.stores.ingest.scan import Scan
+from streammc.stores.number_checks import LARGEST
+from streammc.stores.sources.tables import Table
+
+# Of a standard deviation: what float32 may round off, or the table may have lost already.
+_ROUNDING: Final = 1e-6
+_SHOWN: Final = 5
+_UNNAMED_INDEX: Final = re.compile(r"__index_level_[0-9]+__")
+"""What Arrow calls the index of a pandas frame that was sliced or filtered."""
+
+
+def row_warnings(table: Table, columns: Columns, found: Scan) -> list[str]:
+    """Return the lines about columns that are not used, and rows that were left out."""
+    lines = []
+    hidden = table.hidden - set(columns.names)
+    unused = [name for name in hidden if not _UNNAMED_INDEX.fullmatch(name)]
+    if unused:
+        shown = ", ".join(map(repr, sorted(unused)))
+        lines.append(f"not used, as an index: column {shown}")
+    if found.n_dropped:
+        lines.append(f"rows with missing values that were left out: {found.n_dropped}")
+    return lines
+
+
+def check_values(columns: Columns, found: Scan, options: IngestOptions, centred: bool) -> list[str]:
+    """Refuse what cannot be represented; return the lines about columns that hardly vary.
+
+    Raises
+    ------
+    DataError
+        Naming the column.
+    """
+    for name, what in ((columns.weight, "weight"), (columns.trials, "count")):
+        index = columns.index(name)
+        if index is not None and found.maximum[index] == 0:
+            raise DataError(
+                f"expected a positive {what} in {name!r}, found only 0"
+                ": check the column, or leave it out"
+            )
+    # Scaled, or refused below where float32 cannot hold them.
+    keeps = options.dtype == "float64" and not options.standardize
+    scaled = 0 if keeps else len(columns.features)
+    for name in columns.names[scaled:]:
+        index = columns.names.index(name)
+        size = max(-found.minimum[index], found.maximum[index])
+        if size > LARGEST:
+            advice = "--standardize" if name in columns.features else "another unit"
+            raise DataError(
+                f"expected numbers of at most {LARGEST:g} in size in column {name!r}, found "
+                f"{size:g}: use {advice}"
+            )
+    lines: list[str] = []
+    constant: list[str] = []
+    for index, name in enumerate(columns.features):
+        low, high, sd = found.minimum[index], found.maximum[index], found.sd[index]
+        _check_range(name, index, found, options)
+        if sd == 0 and (options.intercept or centred or low == 0):
+            constant.append(f"column {name!r} is constant ({low:g})")
+        elif sd and 2.0**-53 * max(-low, high) > _ROUNDING * sd:
+            lines.append(
+                f"column {name!r} has sd {sd:.3g} around {found.mean[index]:.6g}: "
+                "float64 holds few digits of its variation; subtract a constant before"
+            )
+    more = f" ({len(constant) - _SHOWN} more such columns)" if len(constant) > _SHOWN else ""
+    informed = [
+        f"{line}: only the prior informs its coefficient{more}" for line in constant[:_SHOWN]
+    ]
+    return lines + informed
+
+
+def _check_range(name: str, index: int, found: Scan, options: IngestOptions) -> None:
+    """Refuse a feature whose range or variation the dtype cannot hold."""
+    low, high, sd = found.minimum[index], found.maximum[index], found.sd[index]
+    with np.errstate(over="ignore"):
+        span = high - low
+    if options.standardize and not np.isfinite([span, found.mean[index], sd]).all():
+        raise DataError(
+            f"expected the range of column {name!r} within float64, found {low:g} to "
+            f"{high:g}: rescale it, or leave it out with --features"
+        )
+    rounding = found.rounding[index]
+    if not np.isfinite(rounding) or rounding > _ROUNDING * sd > 0:
+        raise DataError(
+            f"expected column {name!r} to fit into float32, found values up to "
+            f"{max(-low, high):g} with sd {sd:g}, of which rounding takes {rounding:.1g}: "
+            "use --dtype float64, or --standardize"
+        )

@@ -1,0 +1,140 @@
+"""The second pass of ``ingest``: the rows go into a new store, or into memory."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import warnings
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import numpy as np
+
+from streammc.errors import ConfigError
+from streammc.stores.format.layout import FORMAT, ROW_ID, choose_chunk_rows, round_chunk_rows
+from streammc.stores.format.objects import local_path
+from streammc.stores.format.partial import refuse_existing, scratch
+from streammc.stores.format.writer import StoreWriter
+from streammc.stores.ingest.ingest_options import IngestOptions
+from streammc.stores.ingest.prepare import Prepared, Progress
+from streammc.stores.memory import MemoryStore
+from streammc.stores.sources.tables import open_table
+from streammc.stores.store import Store, open_store
+
+
+def make_store(
+    sources: Any,
+    path: str | os.PathLike[str],
+    options: IngestOptions,
+    *,
+    overwrite: bool,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Make a store from a table and return what it is; see ``ingest``."""
+    started = monotonic()
+    target = local_path(path)
+    _check_output(target, sources)
+    refuse_existing(target, overwrite=overwrite)
+    table = open_table(sources)
+    with scratch(target) as folder:
+        prepared = Prepared(table, options, folder, progress)
+        with StoreWriter(
+            target,
+            features=prepared.feature_names,
+            dtype=options.dtype,
+            y_dtype=prepared.found.y_dtype,
+            offset=prepared.columns.offset is not None,
+            weight=(prepared.columns.weight or prepared.columns.trials) is not None,
+            row_id=prepared.encoding.id_dtype,
+            chunk_rows=options.chunk_rows,
+            n_rows=prepared.found.n_rows,
+            overwrite=overwrite,
+        ) as writer:
+            for records in prepared.records():
+                fields = {name: records[name] for name in records.dtype.names or ()}
+                writer.append(fields.pop("X"), fields.pop("y", None), **fields)
+            writer.commit(prepared.attributes())
+    store = open_store(target)
+    return {
+        "path": str(target),
+        **store.attributes,
+        "y_dtype": prepared.found.y_dtype,
+        "chunk_rows": store.layout.chunk_rows,
+        "row_bytes": store.layout.row_bytes,
+        "bytes": sum(entry.size for entry in store.manifest.entries.values()),
+        "fingerprint": store.fingerprint,
+        "warnings": prepared.warnings,
+        "seconds": monotonic() - started,
+    }
+
+
+def make_data_set(
+    table: Any,
+    options: IngestOptions,
+    path: str | os.PathLike[str] | None,
+    *,
+    overwrite: bool,
+) -> Store | MemoryStore:
+    """Return the rows of a table in a new store, or in memory without ``path``.
+
+    Warnings are issued at the line that called the caller.
+    """
+    if path is not None:
+        report = make_store(table, path, options, overwrite=overwrite)
+        _warn(report["warnings"])
+        return open_store(path)
+    with tempfile.TemporaryDirectory(prefix="streammc-") as folder:
+        prepared = Prepared(open_table(table), options, Path(folder), None)
+        store = _in_memory(prepared, options.chunk_rows)
+    _warn(prepared.warnings)
+    return store
+
+
+def _in_memory(prepared: Prepared, chunk_rows: int | None) -> MemoryStore:
+    rows, dtype = prepared.found.n_rows, prepared.encoding.dtype
+    assert dtype.fields is not None
+    arrays = {name: np.empty(rows, field[0]) for name, field in dtype.fields.items()}
+    done = 0
+    for records in prepared.records():
+        for name, array in arrays.items():
+            array[done : done + records.size] = records[name]
+        done += records.size
+    X = arrays.pop("X")
+    empty = np.empty(0)
+    attributes = {
+        "format": FORMAT,
+        "n_rows": rows,
+        "features": prepared.feature_names,
+        **prepared.attributes(),
+        "dtype": X.dtype.name,
+    }
+    step = choose_chunk_rows(X.shape[1] * X.itemsize) if chunk_rows is None else chunk_rows
+    return MemoryStore(
+        X,
+        arrays.get("y", empty),
+        arrays.get("offset", empty),
+        arrays.get("weight", empty),
+        attributes,
+        min(round_chunk_rows(step), rows),
+        arrays.get(ROW_ID),
+    )
+
+
+def _warn(messages: list[str]) -> None:
+    for message in messages:
+        warnings.warn(message, stacklevel=4)
+
+
+def _check_output(target: Path, sources: Any) -> None:
+    """Refuse an output that is an input or inside one."""
+    for source in sources if isinstance(sources, (list, tuple)) else [sources]:
+        if not isinstance(source, (str, os.PathLike)):
+            continue
+        given = os.path.realpath(local_path(source))
+        real = os.path.realpath(target)
+        if real == given or real.startswith(given + os.sep):
+            raise ConfigError(
+                f"expected an output outside the input {str(source)!r}, found {str(target)!r}: "
+                "choose another path"
+            )

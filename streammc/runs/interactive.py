@@ -1,0 +1,207 @@
+"""``streammc.sample``: a run from Python, which Ctrl-C ends with the draws committed so far."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from streammc.control_variates.expansion import ControlVariates
+from streammc.control_variates.kinds import (
+    PASS_OPTIONS,
+    check_control_variates,
+    check_kinds,
+    check_progress,
+)
+from streammc.docstrings import documented
+from streammc.errors import ConfigError, SamplingWarning
+from streammc.protocols import Dataset, Model
+from streammc.runs.job import run_job
+from streammc.samplers.common.request import Progress, RunRequest
+from streammc.samplers.common.sampler import Sampler
+from streammc.trace.run_directory import RunDirectory
+
+if TYPE_CHECKING:
+    import xarray
+
+
+@documented(PASS_OPTIONS)
+def sample(
+    store: Dataset,
+    model: Model,
+    *,
+    sampler: Sampler | None = None,
+    control_variates: ControlVariates | None = None,
+    draws: int = 1000,
+    warmup: int = 1000,
+    chains: int = 4,
+    seed: int | None = None,
+    path: str | Path | None = None,
+    audit: bool | str = "auto",
+    progress: Progress | None = None,
+    scheduler: Any = None,
+    temperature: float | str = 1.0,
+    overwrite: bool = False,
+) -> xarray.DataTree:
+    """Sample a posterior and return it as ``xarray`` and ArviZ read it.
+
+    A run is kept in ``path``: the same call starts it, resumes it, or returns it where it is
+    finished. Ctrl-C returns the draws committed so far, with a warning.
+
+    Parameters
+    ----------
+    store
+        The rows: a store, or arrays in memory.
+    model
+        Their likelihood, with its prior; see ``streammc.models``.
+    sampler
+        One of ``streammc.samplers``. ``None`` chooses ``hmc-ecs`` where it can be right and
+        ``hmc`` elsewhere; where ``hmc-ecs`` is refused while it runs, the run starts again with
+        ``hmc``. A likelihood that is no product over rows takes ``pt``.
+    control_variates
+        From ``streammc.control_variates``. ``None``: computed, and kept in the run.
+    draws
+        Draws of each chain that are kept. More than a finished run holds extend it.
+    warmup
+        Iterations of each chain before them, which tune the sampler.
+    chains
+        Chains; each is a thread.
+    seed
+        Seed of all random numbers, in ``[0, 2**63)``. ``None`` takes the one of the run in
+        ``path``, or a new one.
+    path
+        Directory of the run. ``None``: a temporary one, removed when the process ends.
+    audit : bool or 'auto'
+        Whether to measure the error of subsampling, in one more pass; ``"auto"``: where it
+        costs less than the sampling did. Other samplers than ``hmc-ecs`` have no audit.
+    progress : Callable[[str, int, int, dict], None] | None
+        Called as ``progress(phase, done, total, facts)``: ``start`` before the first iteration
+        of this call, ``warmup`` and ``draws`` after every commit, in iterations of a chain;
+        ``pass`` after every block of a full pass, in blocks. With the total ``None``:
+        ``forecast`` before work of over a minute, ``newton`` and ``plan`` in steps of over a
+        second.
+    temperature
+        T: the target is ``prior x likelihood^(1/T)``; 1 is the posterior. Samplers with an
+        acceptance test also take ``"T:sqrt"``, max(1, T / sqrt(i + 1)) at iteration i, and
+        ``"T:N"``, T for N iterations, then 1.
+    overwrite
+        Begin anew where there is a run in ``path``, once the passes are done; it is then
+        neither resumed nor recognised.
+
+    Returns
+    -------
+    xarray.DataTree
+        Groups ``posterior`` and ``sample_stats`` (chain, draw), their warm-up twins,
+        and ``constant_data``; ``posterior_original`` where the store is standardised.
+        The attribute ``summary`` holds audit, cost and warnings.
+
+    Raises
+    ------
+    ConfigError
+        If an argument is of another kind, or out of range.
+    IdentityError
+        If ``path`` holds a run of something else.
+    RefusedError
+        If subsampling cannot be right here; the message names the remedy.
+    BusyError
+        If another process is writing to ``path``.
+
+    Warns
+    -----
+    SamplingWarning
+        For each of those warnings.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import streammc
+    >>> rng = np.random.default_rng(1)
+    >>> store = streammc.from_arrays(np.ones((100, 1)), rng.normal(2.0, 1.0, 100))
+    >>> model = streammc.models.gaussian()
+    >>> tree = streammc.sample(store, model, draws=100, warmup=50, chains=2, seed=1)
+    >>> dict(tree.posterior.sizes)["draw"]
+    100
+    """
+    import signal
+    import threading
+
+    from streammc.trace.datatree import open_run
+
+    check_kinds(store, model, sampler=sampler)
+    check_control_variates(control_variates)
+    check_progress(progress)
+    if audit not in (True, False, "auto"):
+        raise ConfigError(
+            f"expected audit to be True, False or 'auto', found {audit!r}: choose one of them"
+        )
+
+    interrupted = threading.Event()
+    main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGINT, lambda *_: interrupted.set()) if main else None
+    try:
+        report = run_job(
+            RunRequest(
+                store,
+                model,
+                sampler,
+                control_variates,
+                draws=draws,
+                warmup=warmup,
+                chains=chains,
+                seed=seed,
+                path=path,
+                audit=audit,
+                progress=progress,
+                stop=interrupted.is_set,
+                scheduler=scheduler,
+                temperature=temperature,
+                overwrite=overwrite,
+            )
+        )
+    finally:
+        if main:
+            signal.signal(signal.SIGINT, before)
+    if not RunDirectory.exists(report.path):
+        raise KeyboardInterrupt
+    tree = open_run(report.path)
+    said = report.warnings
+    if not report.finished:
+        part = _part_summary(RunDirectory.open(report.path), tree)
+        tree.attrs["summary"] = json.dumps(part)
+        said = part["warnings"]
+    for line in said:
+        warnings.warn(line, SamplingWarning, stacklevel=2)
+    return tree
+
+
+def _part_summary(run: RunDirectory, tree: xarray.DataTree) -> dict[str, Any]:
+    """Return the summary of a run that was stopped: ``parameters`` and ``warnings``.
+
+    There is no audit, and no cost, before the last draw. ``sampling`` counts draws and
+    warm-up iterations of each chain.
+
+    Parameters
+    ----------
+    run
+        The run.
+    tree
+        Its committed draws, from ``open_run``.
+    """
+    from streammc.diagnostics.summary import summarize
+
+    done, warmed = run.committed_draws, run.committed_warmup
+    found = f"{done} of {run.draws} draws"
+    if not done:
+        found = f"{warmed} of {run.warmup} warm-up iterations and no draw"
+    line = (
+        f"interrupted: each chain has {found}, not audited; sample again with the same arguments "
+        f"and path={str(run.path)!r} to go on from there"
+    )
+    return {
+        "finished": False,
+        "parameters": summarize(tree) if done else {},
+        "audit": None,
+        "sampling": {"chains": run.chains, "draws": done, "warmup": warmed},
+        "warnings": [line],
+    }

@@ -1,0 +1,92 @@
+"""A run as it was asked for, and what is decided of it before the first draw."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from streammc.likelihood.temperature import Schedule
+from streammc.protocols import Dataset, Model
+
+if TYPE_CHECKING:
+    from streammc.control_variates.expansion import ControlVariates
+    from streammc.control_variates.plan.subsample_plan import Plan
+    from streammc.samplers.common.sampler import Sampler
+
+Progress = Callable[[str, int, int | None, Mapping[str, Any]], None]
+"""``progress(phase, done, total, facts)``; see ``streammc.sample``."""
+
+
+def never() -> bool:
+    """Return ``False``: the ``stop`` of a run that nobody stops."""
+    return False
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """Data, model, sampler and settings of a run; see ``streammc.sample`` for those it has too.
+
+    A sampler is given the request with the data set at the final temperature and with the
+    default priors of the model resolved.
+    """
+
+    dataset: Dataset
+    model: Model
+    sampler: Sampler | None = None
+    control_variates: ControlVariates | None = None
+    draws: int = 1000
+    warmup: int = 1000
+    chains: int = 4
+    seed: int | None = None
+    path: str | Path | None = None
+    audit: bool | str = "auto"
+    progress: Progress | None = None
+    stop: Callable[[], bool] = never
+    """Polled several times a second; true ends the run after the last commit."""
+    scheduler: Any = None
+    threads: int | None = None
+    """Threads of the chains; ``None``: one per core. Not one bit of the draws depends on it."""
+    batch_iterations: int = 4096
+    """Most iterations of a compiled call. Not one bit of the draws depends on it."""
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    """Extra JSON recorded with the run."""
+    sampler_reason: str = ""
+    """Why this sampler, where it was not asked for by name."""
+    temperature: float | str | Schedule = 1.0
+    overwrite: bool = False
+
+    @property
+    def schedule(self) -> Schedule:
+        """Temperature of every iteration."""
+        return Schedule.parse(self.temperature)
+
+    @property
+    def stream_seed(self) -> int:
+        """Seed of the random numbers that a decision before the first draw takes."""
+        return self.seed or 0
+
+    def notify(self, phase: str, done: int, total: int | None, facts: Mapping[str, Any]) -> None:
+        """Call ``progress``, if there is one."""
+        if self.progress is not None:
+            self.progress(phase, done, total, facts)
+
+    def blocks_of(self, phase: str) -> Callable[[int, int], None] | None:
+        """Return a function ``(done, total)`` that reports the blocks of a full pass."""
+        if self.progress is None:
+            return None
+        notify = self.progress
+        return lambda done, total: notify(phase, done, total, {})
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The decisions before the first draw: shared by all chains, and kept with the run."""
+
+    sampler: Sampler
+    """With every option settled."""
+    cv: ControlVariates
+    plan: Plan | None
+    """Certainty rows, units and blocks; ``None``: every row is evaluated, or no pass was made."""
+    reason: str

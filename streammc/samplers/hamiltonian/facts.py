@@ -1,0 +1,86 @@
+"""Facts, warnings and text of a run on a subsample: ``hmc-ecs`` and ``hmc-ecs-signed``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from streammc.control_variates.plan.tails import LARGEST_PERTURBATION
+from streammc.diagnostics.text import percent
+from streammc.samplers.common.request import Setup
+from streammc.samplers.hamiltonian.recalibrate import described
+from streammc.trace.run_directory import RunDirectory
+
+VARIANCE_WARNING: Final = 1.0
+EDGE_WARNING: Final = 0.001
+
+
+def subsample_facts(run: RunDirectory, setup: Setup) -> dict[str, Any]:
+    """Return what the summary says beyond that of every sampler.
+
+    Returns
+    -------
+    dict
+        ``recalibration``: its two stages; ``beyond_edge``: share of the draws whose trajectory
+        came beyond the edge; ``mean_sign`` and ``negative_signs``, a share, of signed runs.
+    """
+    stats = run.read_group("sample_stats")
+    facts: dict[str, Any] = {"recalibration": described(setup.cv, setup.plan)}
+    if "sign" in stats:
+        facts["mean_sign"] = float(stats["sign"].mean())
+        facts["negative_signs"] = float((stats["sign"] < 0.0).mean())
+    if "beyond_edge" in stats:
+        facts["beyond_edge"] = float(stats["beyond_edge"].mean())
+    return facts
+
+
+def subsample_warnings(facts: Mapping[str, Any]) -> list[str]:
+    """Return warnings of a short warm-up, a noisy estimate, the tails and negative signs."""
+    lines = []
+    blocks = facts["n_blocks"] or 0
+    if facts["warmup"] < 5 * blocks:
+        lines.append(
+            f"warmup of {facts['warmup']} is shorter than 5 x {blocks} blocks: the first "
+            "subsample may still be felt"
+        )
+    if facts["log_lik_variance_mean"] > VARIANCE_WARNING:
+        lines.append(
+            f"mean log_lik_variance is {facts['log_lik_variance_mean']:.2f}, above "
+            f"{VARIANCE_WARNING}: use a larger --subsample-size"
+        )
+    lines += edge_warnings(facts)
+    if facts.get("negative_signs"):
+        lines.append(
+            f"{percent(facts['negative_signs'])} of the draws have a negative sign: weight "
+            "them by it, as this summary does and ArviZ does not"
+        )
+    return lines
+
+
+def edge_warnings(facts: Mapping[str, Any]) -> list[str]:
+    """Return where a perturbed target differs from the posterior in its tails."""
+    lines = []
+    perturbation = facts.get("predicted_perturbation")
+    if perturbation is not None and perturbation > LARGEST_PERTURBATION:
+        size = f"{perturbation:.2g}" if perturbation < 1e3 else "more than 1,000"
+        lines.append(
+            f"the sampled density is predicted to be off by {size} in the tails, above "
+            f"{LARGEST_PERTURBATION}: use a larger --subsample-size, or hmc"
+        )
+    if facts.get("beyond_edge", 0.0) > EDGE_WARNING:
+        lines.append(
+            f"{percent(facts['beyond_edge'])} of the iterations came beyond the edge of "
+            "the region on which hmc-ecs samples: the posterior may be wider than it; use hmc"
+        )
+    return lines
+
+
+def subsample_text(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return lines for the receipt of a run, words -> value."""
+    variance = facts["log_lik_variance_mean"]
+    return {
+        "blocks": facts.get("n_blocks"),
+        "log_lik_variance": f"{variance:.4g}: variance of the log-likelihood estimated from the "
+        "subsample",
+        "mean sign": facts.get("mean_sign"),
+    }

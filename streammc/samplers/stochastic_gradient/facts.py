@@ -1,0 +1,43 @@
+"""Facts and warnings of a run with stochastic gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from streammc.diagnostics.text import percent
+from streammc.trace.run_directory import RunDirectory
+
+BIAS_WARNING: Final = 0.05
+
+
+def gradient_facts(run: RunDirectory, decay: float) -> dict[str, Any]:
+    """Return ``decay``, and ``noise_clipped``: the share of steps whose noise estimate was cut."""
+    clipped = run.read_group("sample_stats").get("noise_clipped")
+    return {
+        "decay": decay,
+        "noise_clipped": None if clipped is None else float(clipped.mean()),
+    }
+
+
+def bias_warnings(facts: Mapping[str, Any]) -> list[str]:
+    """Return what a reader should know about a sampler that does not target the posterior."""
+    lines = []
+    bias = facts["predicted_variance_bias"]
+    if bias is None or bias > BIAS_WARNING:
+        size = "without bound" if bias is None else f"by {percent(bias)}"
+        lines.append(
+            f"{facts['sampler']} is biased: at this step size the variances are predicted to "
+            f"be off {size}; use a smaller --step-size, a larger --subsample-size, or hmc-ecs"
+        )
+    if facts["decay"]:
+        lines.append(
+            "the steps decrease, and a draw counts as much as its step is long: weight the draws "
+            "by step_size, which these means do not"
+        )
+    if facts["noise_clipped"]:
+        lines.append(
+            f"the noise estimate exceeded the friction in {100.0 * facts['noise_clipped']:.2g} "
+            "% of the steps and was cut there: use more friction or a smaller --step-size"
+        )
+    return lines
