@@ -19,7 +19,6 @@ REASON = "Over 300 lines:"
 COMPILED = {"jit", "njit", "inline", "intrinsic"}
 PUBLIC = {
     "streammc/control_variates/certify.py": {"compute"},
-    "streammc/models/user_model.py": {"user"},
     "streammc/prediction/predict.py": {"predict"},
     "streammc/runs/interactive.py": {"sample"},
     "stores/ingest/from_dask.py": {"from_dask"},
