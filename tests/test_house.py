@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from house import REASON, counts, measured, sampler_classes, sampler_names
+from house import REASON, counts, measured, sampler_classes, sampler_names, sources
 from import_graph import closing, cycle, graphs, modules
+from references import lost, named_modules
 
 from streammc.registry import SAMPLERS
 
@@ -133,6 +134,27 @@ def test_every_page_of_the_docs_is_reachable_from_the_index() -> None:
         seen.add(page)
         todo += [page.parent / target for target in links(page)]
     assert set() == {path.resolve() for path in (ROOT / "docs").rglob("*.md")} - seen
+
+
+def test_modules_that_texts_name_exist() -> None:
+    known = named_modules(ROOT)
+    records = ROOT / "docs" / "decisions"  # a record keeps the names of its day
+    texts = [*sources(ROOT), *(path for path in PAPERS if path.parent != records)]
+    found = {
+        path.relative_to(ROOT).as_posix(): names
+        for path in texts
+        if (names := lost(path.read_text(encoding="utf-8"), known))
+    }
+    assert {} == found
+
+
+def test_a_module_that_has_moved_is_found() -> None:
+    known = named_modules(ROOT)
+    text = "``likelihood.target``, `streammc.registry.SAMPLERS`, `numpy.linalg`, ``rows.draws``"
+    assert ["rows.draws"] == lost(text, known)
+    assert ["models.logit", "numerics.jit.jot"] == lost(
+        "`models.logit` `numerics.jit.jot()`", known
+    )
 
 
 def test_decisions_are_numbered_without_gaps_and_have_four_parts() -> None:

@@ -100,7 +100,7 @@ def test_debris_is_collected_and_a_living_writer_kept(tmp_path):
         RowArrays(tmp_path / "q", ["mean"], 4, 4)
 
 
-def test_place_that_cannot_be_is_refused(tmp_path):
+def test_impossible_path_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError):
         write(tmp_path / "file" / "p")
