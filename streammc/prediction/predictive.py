@@ -1,9 +1,8 @@
 """Predictions of every row and sums over all rows, in one pass over a table.
 
-For draws ``theta_s`` with weights ``w_s`` (all 1, or signs) a row has the mean responses
-``mu_s = E[y | eta(theta_s)]``; written are their weighted mean and quantiles. What needs
-all rows is summed draw by draw: histograms of ``mu_s`` by class, means by group of a
-covariate, and the log predictive density.
+A row has the mean responses ``mu_s = E[y | eta(theta_s)]`` of draws with weights ``w_s`` (all 1,
+or signs); written are their weighted mean and quantiles. Summed over rows, draw by draw, are
+histograms of ``mu_s`` by class, means by group of a covariate, and the log predictive density.
 """
 
 from __future__ import annotations
@@ -150,10 +149,8 @@ class PredictTask:
     names: tuple[str, ...]
     """Of the mean and the quantiles."""
     target: RowTarget
-    where: str
-    """Of the table, for messages."""
-    scored: bool
-    """Whether there is a response to compare with."""
+    where: str  # the table, for messages
+    scored: bool  # whether there is a response to compare with
     thresholds: Thresholds | None = None
     """Of the histogram; ``None`` where the response is not binary."""
     covariate: Covariate | None = None
@@ -176,9 +173,8 @@ class PredictTask:
         entries = self.coefficients.draws * step
         some = max(_COUNTED_ROWS // step, 1) * step
         predictors = len(self.coefficients.shifts) + len(self.coefficients.scalars)
-        counted = 0
-        if self.scored and self.thresholds is not None:
-            counted = self.coefficients.curve_draws + 1
+        binary = self.scored and self.thresholds is not None
+        counted = self.coefficients.curve_draws + 1 if binary else 0
         room = np.empty(counted * some, np.uint16)
         work = Workspace(np.empty(predictors * entries), room)
         for piece in pieces:
