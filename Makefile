@@ -16,7 +16,7 @@ endif
 PARALLEL := -n $(shell nproc 2>/dev/null || echo auto) --dist loadfile
 
 DRAWING := tests/samplers/test_joint_invariance.py tests/samplers/test_own_target.py \
-	tests/samplers/metropolis/test_metropolis.py tests/samplers/hamiltonian/test_signed.py tests/samplers/metropolis/acceptance/test_full.py \
+	tests/samplers/metropolis/test_metropolis.py tests/samplers/hamiltonian/test_signed.py tests/samplers/metropolis/test_mh.py \
 	tests/likelihood/test_difference_estimator.py tests/samplers/tempering/test_joint_parallel.py \
 	tests/runs/test_invariance.py tests/runs/test_chains.py tests/cli/test_sample.py
 ONE_CORE := $(if $(shell command -v taskset),taskset -c 0)
@@ -29,8 +29,8 @@ NOTEBOOKS := $(wildcard notebooks/*.py)
 demo: $(VENV)/.compiled
 	$(BIN)/streammc demo
 
-# Loading the tests compiles every kernel: once here, and not once in every process.
-LOAD := $(BIN)/python -m pytest --collect-only --quiet --quiet >/dev/null
+# Every kernel is compiled once here, and not once in every process.
+LOAD := $(BIN)/python -m streammc.numerics.compile_ahead
 
 test: $(VENV)/.installed-test
 	$(LOAD)
@@ -96,8 +96,9 @@ clean:
 # once. An edit of the sources compiles again by itself.
 $(VENV)/.compiled: $(VENV)/.installed-run
 	@echo "compiling once, about a minute"
-	@$(BIN)/python -c "import streammc.runs.job, streammc.stores.rows.row_source, \
-streammc.models.glm.bernoulli_logit"
+	@$(BIN)/python -m streammc.numerics.compile_ahead streammc.samplers.hamiltonian.kernel \
+		streammc.control_variates.full_pass.block_kernel streammc.models.glm.bernoulli_logit \
+		streammc.stores.rows.row_source
 	@touch $@
 
 # One stamp for each set of dependencies; a change of pyproject.toml installs again.

@@ -137,7 +137,8 @@ def compiling_ahead() -> Iterator[Callable[[], object]]:
     waits for it.
     """
     # -P: nothing is imported from the current folder.
-    command = [sys.executable, "-P", "-c", "import streammc.samplers.hamiltonian.kernel"]
+    command = [sys.executable, "-P", "-m", "streammc.numerics.compile_ahead"]
+    command.append("streammc.samplers.hamiltonian.kernel")
     quiet = subprocess.DEVNULL
     try:
         process = subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet)

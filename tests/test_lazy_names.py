@@ -1,4 +1,4 @@
-"""Names that a lazy package does not have."""
+"""Unknown names of a lazy package are answered with suggestions."""
 
 from __future__ import annotations
 

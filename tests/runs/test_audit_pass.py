@@ -60,13 +60,13 @@ def test_interpolation_over_draws_keeps_its_tolerance(family, spread):
     np.testing.assert_allclose(found, exact, rtol=1e-12, atol=1e-5)
 
 
-def test_interpolation_that_is_never_checked_would_be_seen(monkeypatch):
+def test_interpolation_without_its_check_exceeds_the_tolerance(monkeypatch):
     monkeypatch.setattr(remainder_pass, "TAIL", np.zeros_like(remainder_pass.TAIL))
     with pytest.raises(AssertionError, match="tolerance"):
         test_interpolation_over_draws_keeps_its_tolerance("logistic", 40.0)
 
 
-def test_interpolation_is_what_runs_near_the_mode(monkeypatch):
+def test_interpolation_is_used_near_the_mode(monkeypatch):
     """With a polynomial of nothing the sums are nothing."""
     monkeypatch.setattr(remainder_pass, "POWERS", np.zeros_like(remainder_pass.POWERS))
     with pytest.raises(AssertionError):

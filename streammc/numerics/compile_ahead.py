@@ -1,0 +1,32 @@
+"""Compile functions before they are used: ``python -m streammc.numerics.compile_ahead``."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pathlib import Path
+
+from streammc.numerics.lazy_dispatcher import LazyDispatcher
+
+
+def compile_ahead(*modules: str) -> None:
+    """Compile, or load from the disk, every compiled function that ``modules`` name."""
+    for module in modules:
+        for value in list(vars(import_module(module)).values()):
+            if isinstance(value, LazyDispatcher):
+                value.ready()
+
+
+def compiled_modules() -> list[str]:
+    """Return the modules of this package that decorate a function with ``jit``, in order."""
+    root = Path(__file__).resolve().parent.parent
+    found = set()
+    for folder in (root, root / "stores"):  # a link in a checkout: rglob does not follow it
+        for path in folder.rglob("*.py"):
+            if "@jit(" in path.read_text(encoding="utf-8"):
+                found.add(".".join(path.relative_to(root.parent).with_suffix("").parts))
+    return sorted(found)
+
+
+if __name__ == "__main__":
+    compile_ahead(*(sys.argv[1:] or compiled_modules()))
