@@ -65,7 +65,7 @@ class Laplace(Sampler):
         "log_weight": ("proposal",),
         "copies": ("proposal",),
     }
-    """Unconstrained draws of the approximation, chain after chain; their log posterior without the
+    """Unconstrained draws of the approximation, in order; their log posterior without the
     log-likelihood at theta_star; their log weights; how many draws of the run each became."""
 
     def __post_init__(self) -> None:
