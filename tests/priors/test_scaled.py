@@ -49,7 +49,9 @@ def table(model: Any, at: Rows, names: Any = NAMES) -> np.ndarray:
 def texts(model: Any, at: Rows, names: Any = NAMES) -> dict[str, str]:
     built = with_defaults(model, at, names)
     labels = built.labels(names)
-    return prior_texts(built.prior, labels, built.positive_flags(labels), built.fixed_defaults)
+    return prior_texts(
+        built.prior, labels, built.positive_flags(labels), built.fixed_defaults(labels)
+    )
 
 
 def test_gaussian_defaults_are_in_units_of_response_and_columns() -> None:

@@ -11,12 +11,12 @@ from streammc.priors import normal
 from streammc.runs.setup import decide
 from streammc.samplers import mintee
 from streammc.samplers.common.request import RunRequest
-from streammc.samplers.equi_energy.energies import ABOVE, VALUE
+from streammc.samplers.equi_energy.ensemble import ABOVE, VALUE
 from streammc.samplers.equi_energy.jumps import (
     jumps_described,
 )
 from streammc.samplers.equi_energy.kernel import EquiEnergyKernel
-from streammc.samplers.equi_energy.moves import jump, refresh
+from streammc.samplers.equi_energy.moves import EMPTY, jump, refresh
 
 Z = 4.5
 ENERGIES = ["subset", "full", "shared", "carried"]
@@ -139,7 +139,8 @@ def test_carried_energies_equal_recomputed_energies(energy):
     carried = kernel.states.scalars.copy()
     slope = kernel.states.slope.copy()
     for k in range(len(carried)):
-        refresh(*kernel._fixed, k, kernel.states, kernel._trial, kernel._counts, kernel._kernel_rng)
+        given = kernel.problem.link, kernel.problem.joint
+        refresh(*given, kernel.ensemble, k, kernel._kernel_rng)
     columns = [0, 2]  # level 0 and the last know no energy of a level above
     np.testing.assert_allclose(kernel.states.scalars[:, columns], carried[:, columns], atol=1e-9)
     np.testing.assert_allclose(kernel.states.scalars[1:-1, 1], carried[1:-1, 1], atol=1e-9)
@@ -159,9 +160,9 @@ def test_a_jump_looks_into_the_ring_of_the_energy_under_the_level_above(energy):
             scalars[k, ABOVE] = middle[ring] / levels.scale[k + 1]
             held[:] = others
             held[k + 1, ring] = 1 - others
-            state = (kernel.states, kernel.rings, kernel._trial, kernel._counts)
-            found = jump(*kernel._fixed, k, *state, kernel._kernel_rng)
-            assert (found == -1.0) == (others == 1)
+            given = kernel.problem.link, kernel.problem.joint
+            found = jump(*given, kernel.ensemble, k, kernel._kernel_rng)
+            assert (found == EMPTY) == (others == 1)
             scalars[k, VALUE] = middle[0] / levels.scale[k]
 
 

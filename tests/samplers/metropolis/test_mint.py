@@ -25,8 +25,8 @@ from streammc.priors import flat, normal
 from streammc.runs.job import run_job
 from streammc.samplers import mint
 from streammc.samplers.common.request import RunRequest
-from streammc.samplers.metropolis.acceptance import carried
 from streammc.samplers.metropolis.acceptance.interface import ESTIMATED, TEST_SIGNATURE
+from streammc.samplers.metropolis.mint import decide
 from streammc.samplers.metropolis.problem import metropolis
 from streammc.stores import from_arrays
 from streammc.trace.run_directory import RunDirectory
@@ -36,12 +36,12 @@ MORE = 2
 
 
 @jit(TEST_SIGNATURE)
-def estimating_again(settings, facts, terms, draws, memory, carried_, reply, table):
+def estimating_again(settings, facts, terms, draws, memory, carried, reply, table):
     """Forget the estimate after every decision: every other one makes it anew."""
-    again = carried_[ESTIMATED] == 0.0
-    verdict = carried.decide(settings, facts, terms, draws, memory, carried_, reply, table)
+    again = carried[ESTIMATED] == 0.0
+    verdict = decide(settings, facts, terms, draws, memory, carried, reply, table)
     if verdict < MORE and not again:
-        carried_[ESTIMATED] = 0.0
+        carried[ESTIMATED] = 0.0
     return verdict
 
 

@@ -21,6 +21,7 @@ from streammc.numerics.jit import JOINT_SIGNATURE, LINK_SIGNATURE, jit
 from streammc.priors import normal
 from streammc.samplers.common.explorers import allocate_trial, random_walk, refresh
 from streammc.samplers.common.ladder import LOG_LIK, LOG_PRIOR, STALE, Ladder, allocate_replicas
+from streammc.samplers.tempering.ensemble import Ensemble
 from streammc.samplers.tempering.excursion import (
     AWAY,
     DOWN,
@@ -95,6 +96,11 @@ class Case:
         self.trial = allocate_trial(1, 1)
         self.moves = np.zeros((N_MOVES, n))
 
+    @property
+    def ensemble(self):
+        tables = self.base, self.full, self.own
+        return Ensemble(*tables, self.ladder, self.replicas, self.trial, np.zeros((0, 0)))
+
     def take(self, order):
         copy_held(self.full, np.asarray(order), 0, len(order), self.own, 0)
 
@@ -126,9 +132,8 @@ class Case:
                 self.start(i)
                 draws = np.array(draws)
                 ratio = rise_and_fall(
-                    *self.pointers, random_walk, self.base, self.full, self.own, self.ladder,
-                    self.replicas, draws, np.zeros(1), 0, self.trial, self.moves,
-                )  # fmt: skip
+                    *self.pointers, random_walk, self.ensemble, draws, np.zeros(1), 0, self.moves
+                )
                 acceptance = np.r_[self.moves[UP, 1:], self.moves[DOWN, :0:-1]]
                 acceptance[acceptance == NOT_VISITED] = 0.5
                 # One that is accepted with certainty is accepted whatever the uniform.
@@ -226,10 +231,7 @@ def test_an_accepted_move_is_to_the_descending_state():
     draws = np.array(
         [[1.0, ACCEPT, 1.0], [1.0, REJECT, 1.0], [1.0, REJECT, 1.0], [1.0, REJECT, 1.0]]
     )
-    rise_and_fall(
-        *case.pointers, random_walk, case.base, case.full, case.own, case.ladder, case.replicas,
-        draws, np.zeros(1), 0, case.trial, case.moves,
-    )  # fmt: skip
+    rise_and_fall(*case.pointers, random_walk, case.ensemble, draws, np.zeros(1), 0, case.moves)
     assert [2.0, 3.0] == list(case.replicas.z[:, 0])
     assert decide(case.replicas, -1.0, 0.5) == 0
     assert case.replicas.z[HOME, 0] == 2.0

@@ -28,9 +28,8 @@ def exchange(case, m, uniforms):
     """One call in production for the replica at level m, which is number m."""
     kernel, problem = case.kernel, case.problem
     resample(
-        problem.link, problem.joint, problem.base, problem.full, kernel.subsets(), kernel.ladder,
-        m, kernel.replicas, m, np.array(uniforms), kernel.trial.slope, kernel.trial.scratch,
-        kernel._tallies, EXCHANGES,
+        problem.link, problem.joint, kernel.ensemble, kernel.subsets(), m, m, np.array(uniforms),
+        kernel._tallies[m, EXCHANGES:],
     )  # fmt: skip
 
 

@@ -44,11 +44,8 @@ def test_state_of_likelihood_zero_never_leaves_the_level_at_the_prior():
     kernel, known = case.kernel, np.zeros(2)
 
     def change(m):
-        return statistic(
-            case.problem.link, case.problem.joint, case.problem.base, case.problem.full,
-            kernel.own, kernel._kind, kernel.ladder, m, kernel.replicas, m - 1, m, known,
-            kernel.trial.slope, kernel.trial.scratch,
-        )  # fmt: skip
+        pointers = case.problem.link, case.problem.joint
+        return statistic(*pointers, kernel.ensemble, kernel._kind, m, m - 1, m, known)
 
     for nothing in (-np.inf, np.nan):
         kernel.replicas.scalars[1, LOG_LIK] = nothing

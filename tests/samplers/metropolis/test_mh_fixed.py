@@ -9,8 +9,8 @@ from barker import SIZE, Z, curve, terms
 from numba import njit
 from scipy.special import expit
 
+from streammc.samplers import mh_fixed
 from streammc.samplers.metropolis.acceptance.correction import correction
-from streammc.samplers.metropolis.acceptance.fixed import MOST_BATCHES, REMEDIES, decide, prepare
 from streammc.samplers.metropolis.acceptance.interface import (
     ACCEPT,
     ERROR,
@@ -33,8 +33,13 @@ from streammc.samplers.metropolis.acceptance.interface import (
 )
 from streammc.samplers.metropolis.acceptance.moments import add_terms
 from streammc.samplers.metropolis.acceptance.spread import spread_errors
+from streammc.samplers.metropolis.mh_fixed import _SUMS, MOST_BATCHES, REMEDIES, decide
 
 M = 20
+
+
+def prepare(population, *, m, **options):
+    return mh_fixed(**options).acceptance_test(population, m)
 
 
 def tabulated(sd: float, batches: int = 5) -> float:
@@ -235,7 +240,6 @@ def test_moving_average_is_carried_from_decision_to_decision() -> None:
 
 
 def test_memory_holds_as_many_batches_as_the_sampler_takes() -> None:
-    from streammc.samplers.metropolis.mh_fixed import MOST_BATCHES as OFFERED
-
-    assert OFFERED <= MOST_BATCHES
-    assert np.isfinite(_steps(prepare(10_000, m=M, batches=OFFERED), _batches(51, 0.5))[1][ERROR])
+    assert MOST_BATCHES <= N_MEMORY - _SUMS
+    prepared = prepare(10_000, m=M, batches=MOST_BATCHES)
+    assert np.isfinite(_steps(prepared, _batches(MOST_BATCHES + 1, 0.5))[1][ERROR])

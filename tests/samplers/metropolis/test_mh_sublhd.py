@@ -10,8 +10,13 @@ from acceptance_decisions import decisions
 from term_populations import metropolis, population
 
 from streammc.numerics.jit import f8, i8, jit
+from streammc.samplers import mh_sublhd
 from streammc.samplers.metropolis.acceptance.interface import TEST_SIGNATURE, UNIFORM
-from streammc.samplers.metropolis.acceptance.sublhd import INEQUALITIES, decide, half_width, prepare
+from streammc.samplers.metropolis.mh_sublhd import INEQUALITIES, decide, half_width
+
+
+def prepare(population, *, m, **options):
+    return mh_sublhd(**options).acceptance_test(population, m)
 
 
 @jit(TEST_SIGNATURE)

@@ -11,6 +11,7 @@ from barker import SIZE, Z, curve, terms
 from numba import njit
 from scipy.special import expit, ndtr, ndtri
 
+from streammc.samplers import mh_minibatch
 from streammc.samplers.metropolis.acceptance.correction import correction
 from streammc.samplers.metropolis.acceptance.interface import (
     ACCEPT,
@@ -32,8 +33,8 @@ from streammc.samplers.metropolis.acceptance.interface import (
     VARIANCE,
     WANTED,
 )
-from streammc.samplers.metropolis.acceptance.minibatch import decide, prepare
 from streammc.samplers.metropolis.acceptance.moments import add_terms
+from streammc.samplers.metropolis.mh_minibatch import decide
 
 M = 40
 SIZES = {"normal": M, "skewed": M, "t3": 100}
@@ -42,9 +43,13 @@ OPTIONS = {
     "default": {},
     "corrected": {"skew_corrected": True},
     "delta": {"delta": 0.02},
-    "paper": {"kind": "paper"},
+    "paper": {"correction": "paper"},
     "wide": {"sigma": 1.2},
 }
+
+
+def prepare(population, *, m, **options):
+    return mh_minibatch(**{"delta": None, **options}).acceptance_test(population, m)
 
 
 @pytest.mark.slow
