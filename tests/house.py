@@ -28,7 +28,16 @@ PUBLIC = {
     "stores/simulate/simulation.py": {"simulate"},
 }
 """Functions whose arguments are what a user may set; a command has an argument an option."""
-FAMILY_PARTS = {"__init__", "options", "preparation", "problem", "kernel", "loop", "facts"}
+FAMILY_PARTS = {
+    "__init__",
+    "options",
+    "preparation",
+    "problem",
+    "kernel",
+    "loop",
+    "facts",
+    "ensemble",
+}
 """File names that every family of samplers may have."""
 BLIND = ("streammc/runs", "streammc/prediction", "streammc/trace", "cli")
 """Folders that know the protocol of samplers, and no sampler."""
