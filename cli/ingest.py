@@ -1,4 +1,4 @@
-"""``streammc ingest``: files become a store."""
+"""``streammc ingest``: make a store from files."""
 
 from __future__ import annotations
 
@@ -69,11 +69,11 @@ def ingest(
     require_apart(store, sources if like is None else [*sources, like])
     asked = {"command": "ingest", **options, "sources": describe_inputs(sources)}
     if like is None:
-        del asked["like"]  # as stores of earlier versions were asked for
+        del asked["like"]  # receipts of earlier versions do not have it
     else:
         asked["like"] = open_store(like).fingerprint
     if options["row_id"] is None:
-        del asked["row_id"]  # as well
+        del asked["row_id"]  # likewise
     with Progress(output) as progress:
 
         def make() -> dict[str, Any]:

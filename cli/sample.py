@@ -1,4 +1,4 @@
-"""``streammc sample``: from a store and a model to a posterior on disk."""
+"""``streammc sample``: sample the posterior of a model on a store into a run on disk."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def sample(
 ) -> int:
     """Sample the posterior of a model on STORE into the run of --output.
 
-    The same command again resumes an interrupted run, leaves a finished one as it is,
-    and with more --draws extends it.
+    The same command again resumes an interrupted run and does not change a finished one; with
+    more --draws it extends the run.
     """
     from streammc.cli.build import make_model, make_sampler, split_options
     from streammc.cli.execute import Job, check_job, execute
@@ -97,10 +97,10 @@ def sample(
         reason = f"{chosen.name}, because options of its own were given ({', '.join(asked)})"
         printer.note(f"sampler {reason}")
     dataset = open_store(store)
-    anew = overwrite or not RunDirectory.exists(output)
-    if dry_run or anew:  # a run has the priors that it began with
+    new_run = overwrite or not RunDirectory.exists(output)
+    if dry_run or new_run:  # an existing run keeps its priors
         built = announced_priors(printer, built, dataset)
-    if seed is None and anew and not dry_run:
+    if seed is None and new_run and not dry_run:
         seed = secrets.randbits(32)
         printer.note(f"seed {seed}: new, kept with the run", seed=seed)
     settings = {

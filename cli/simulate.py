@@ -1,4 +1,4 @@
-"""``streammc simulate``: a store with a known truth."""
+"""``streammc simulate``: make a store of simulated rows with known parameters."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def simulate(
     dtype: str,
     overwrite: bool,
 ) -> None:
-    """Write rows of KIND, such as logistic, with a true theta that is kept in STORE."""
+    """Write simulated rows of KIND, such as logistic, to STORE, which also keeps the true theta."""
     from streammc.stores.format.verify import info
     from streammc.stores.simulate.simulation import simulate as write
 

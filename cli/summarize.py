@@ -1,4 +1,4 @@
-"""``streammc summarize``: the full pass, kept for later runs."""
+"""``streammc summarize``: compute control variates by full passes and keep them for runs."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def summarize(
     overwrite: bool,
     scheduler: str | None,
 ) -> None:
-    """Find the posterior mode of STORE and the expansion there, in one or a few passes."""
+    """Find the posterior mode on STORE and the expansion around it, in one or a few passes."""
     from streammc.cli.build import make_model
     from streammc.cli.inspect import control_variates_document, describe_control_variates
     from streammc.cli.priors import announced_priors
