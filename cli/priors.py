@@ -14,9 +14,7 @@ def announced_priors(output: Output, model: Any, dataset: Any) -> Any:
     from streammc.runs.prior_texts import describe_priors, priors_lines
 
     model = resolved(model, dataset)
-    if isinstance(
-        model.prior, ScaledPriors
-    ):  # the full pass reports the bad data
+    if isinstance(model.prior, ScaledPriors):  # the full pass reports the bad data
         return model
     described = describe_priors(model, tuple(model.labels(dataset.feature_names)))
     for line in priors_lines(described):

@@ -159,7 +159,7 @@ class Prior(Protocol):
 
         ``positive`` marks scale parameters, sampled as their logarithms: the Jacobian
         is part of the density. Empty means none. ``defaults`` are the priors of the model's
-        own positive parameters that are not named, by the name before ``[``.
+        own parameters that are not named, by label.
         """
 
     def describe(self) -> dict[str, Any]:

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from streammc.diagnostics.summary import Statistics, draws_and_labels, summarize_draws
 from streammc.errors import StoreError
-from streammc.models.table_scale import COEFFICIENT, INTERCEPT, PLACE, Block
+from streammc.models.parameters import COEFFICIENT, DISTANCE, PLACE
+from streammc.models.table_scale import INTERCEPT, Block
 
 _BASIS: Final = re.compile(r"(?:^|:)(?:bs|cc|cr|poly)\(")
 _BRACKETS: Final = re.compile(r"\([^()\[\]]*\)|\[[^()\[\]]*\]")
@@ -94,7 +95,8 @@ def transform(
     added: list[tuple[int, str, NDArray[np.float64]]] = []
     for block in blocks:
         columns = [position[label] for label in block.labels]
-        if len(columns) < len(features) and not (scale == scale[0]).all():
+        moved = scale if block.rule == DISTANCE else np.stack([scale, mean])
+        if len(columns) < len(features) and np.ptp(moved, axis=-1).any():
             continue  # a parameter shared by columns of different scales stays as it is
         if block.rule == COEFFICIENT:
             result[:, :, columns] = theta[:, :, columns] / scale
@@ -105,8 +107,10 @@ def transform(
             elif mean.any():
                 added.append((min(columns), block.intercept, shift))
         elif block.rule == PLACE:
-            result[:, :, columns] = mean + scale * theta[:, :, columns]
-        else:
+            result[:, :, columns] = (
+                mean[: len(columns)] + scale[: len(columns)] * theta[:, :, columns]
+            )
+        elif block.rule == DISTANCE:
             result[:, :, columns] = scale[: len(columns)] * theta[:, :, columns]
     for column, name, shift in sorted(added, reverse=True, key=lambda item: item[0]):
         result = np.insert(result, column, shift, axis=2)
@@ -168,27 +172,27 @@ def ratios(
     Returns
     -------
     dict
-        ``kind`` and ``parameters``, feature -> statistics, without intercepts: the factor on
-        the odds or the rate if the column increases by one unit. ``only_together`` lists the
-        columns of bases and of interactions, which cannot change while all others stay fixed.
+        ``kind`` and ``parameters``, feature (of several linear predictors: label) ->
+        statistics, without intercepts: the factor on the odds or the rate if the column
+        increases by one unit. ``only_together`` lists the columns of bases and of
+        interactions, which cannot change while all others stay fixed.
     """
     found = [block for block in blocks if block.exponential]
     if not found:
         return None
     pairs = [
-        (name, label)
+        (name if len(found) == 1 else label, label, name)
         for block in found
         for name, label in zip(features, block.labels, strict=True)
         if name != INTERCEPT
     ]
     place = {label: column for column, label in enumerate(labels)}
     with np.errstate(over="ignore"):
-        values = np.exp(theta[:, :, [place[label] for _, label in pairs]])
-    names = [name for name, _ in pairs]
+        values = np.exp(theta[:, :, [place[label] for _, label, _ in pairs]])
     return {
         "kind": found[0].exponential,
-        "parameters": summarize_draws(values, names, sign),
-        "only_together": [name for name in names if formula and _only_together(name)],
+        "parameters": summarize_draws(values, [shown for shown, _, _ in pairs], sign),
+        "only_together": [shown for shown, _, name in pairs if formula and _only_together(name)],
     }
 
 

@@ -28,6 +28,16 @@ if TYPE_CHECKING:
 Statistics = dict[str, float | None]
 
 _FEWEST_DRAWS = 4  # ArviZ returns NaN for fewer
+_ESS_IN_ALL = 400
+_ESS_PER_CHAIN = 100
+
+
+def least_ess(chains: int) -> int:
+    """Return the least effective sample size for reliable means and quantiles.
+
+    100 per chain, and at least 400 in total (Vehtari et al. 2021).
+    """
+    return max(_ESS_IN_ALL, _ESS_PER_CHAIN * chains)
 
 
 @documented()

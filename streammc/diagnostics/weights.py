@@ -26,6 +26,9 @@ from streammc.diagnostics.audit_record import Audit, Correction
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, StreammcError
 
+PARETO_K = 0.7
+_EVEN_SHARE = 0.9  # of the draws: with a larger ESS of the weights their tail has no effect
+_LARGE_WEIGHT = 5.0  # over the mean
 _FEWEST_TAIL = 25  # the tail is a fifth of the draws, and its fit needs five
 _SMALL_SAMPLE = 225  # up to here ArviZ's tail has n / 5 draws, above 3 sqrt(n)
 _UNDERFLOW = 600.0
@@ -122,6 +125,17 @@ def pareto_k(log_weight: NDArray[np.float64]) -> float | None:
     with np.errstate(all="ignore"):
         _, k = array_stats.psislw(-flat)
     return float(k) if np.isfinite(k) else None
+
+
+def heavy_tailed(k: float, ess: float, draws: int, largest_weight: float | None) -> bool:
+    """Return whether averages with such weights are unreliable: Pareto ``k`` above 0.7.
+
+    The shape compares the largest weights with each other, even if all weights are near 1.
+    Weights whose effective sample size ``ess`` is near ``draws``, and none of which is large,
+    have no effect on averages: they are not heavy-tailed here.
+    """
+    large = largest_weight is None or largest_weight > _LARGE_WEIGHT
+    return k > PARETO_K and (large or ess < _EVEN_SHARE * draws)
 
 
 def _relative(log_weight: NDArray[np.float64]) -> NDArray[np.float64]:

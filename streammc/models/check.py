@@ -11,44 +11,21 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
 from streammc.errors import ConfigError, ModelError
-from streammc.models.differences import differences
+from streammc.models.check_derivatives import Finding, Place, derivatives, evaluate
 from streammc.priors.scaled import with_defaults
 from streammc.protocols import Matrix, Model, Rows, Vector
 
-DERIVATIVE_LIMIT: Final = 1e-9
-"""Largest error of a derivative, relative to it, beyond what the difference may be off."""
-DOUBT: Final = 8.0
-"""Times the estimated error of a difference: the most that it is off."""
-NOISE: Final = 16.0
-"""Times the rounding of a derivative that shows at the shortest steps: the most allowed."""
-UNKNOWN: Final = 1e-3
-"""Of value, derivatives and 1: a difference that may be off by more says nothing; it fails."""
 CONFIRM: Final = 8
 """Times as many simulated responses where a moment seems wrong: scores have heavy tails."""
 Z_LIMIT: Final = 4.5
 SIZES: Final = (0.0, 1e-300, 1.0, 37.0, 709.0, 746.0, 1e4)
 """Predictors at which stability is checked: a zero, where sums round, where ``exp`` does."""
 MOST_COMBINATIONS: Final = 4096
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One check: the worst case against its limit."""
-
-    name: str
-    worst: float
-    limit: float
-    detail: str
-
-    @property
-    def passed(self) -> bool:
-        """Whether the worst case is within the limit; NaN is not."""
-        return self.worst <= self.limit
 
 
 @dataclass(frozen=True)
@@ -145,14 +122,6 @@ def _start(model: Model, rows: Rows) -> Vector:
         return np.full(model.dim(rows.X.shape[1]), np.nan)
 
 
-class Place(NamedTuple):
-    """Predictors (p, m), responses (m,) and a design (q, m)."""
-
-    eta: Matrix
-    y: Vector
-    X: Matrix
-
-
 def _check_of_theta(model: Model, rows: Rows | None, rng: np.random.Generator) -> Report:
     """Check the derivatives of a model of theta and the rows' columns."""
     if rows is None or len(rows.y) == 0:
@@ -165,23 +134,6 @@ def _check_of_theta(model: Model, rows: Rows | None, rng: np.random.Generator) -
     )
     at = Place(np.tile(theta[:, None], len(rows.y)), rows.y, rows.X.T)
     return Report(model.name, (*derivatives(model, at), _orders(model, at)))
-
-
-def evaluate(
-    model: Model, eta: Matrix, y: Vector, order: int = 2, X: Matrix | None = None
-) -> Matrix:
-    """Return ``out`` (1 + p + p(p+1)/2, m) of the link; NaN where it writes nothing."""
-    p, m = eta.shape
-    out = np.full((1 + p + p * (p + 1) // 2, m), np.nan)
-    model.link(
-        np.ascontiguousarray(eta, dtype=np.float64),
-        np.zeros((0, m)) if X is None else X,
-        np.ascontiguousarray(y, dtype=np.float64),
-        model.constants,
-        order,
-        out,
-    )
-    return out
 
 
 def _interface(model: Model, y: Vector, rng: np.random.Generator) -> Finding:
@@ -201,62 +153,6 @@ def _interface(model: Model, y: Vector, rng: np.random.Generator) -> Finding:
     }
     wrong = [name for name, fault in faults.items() if fault]
     return Finding("interface", len(wrong), 0, ", ".join(wrong))
-
-
-def _worst(name: str, at: Place, error: Matrix) -> Finding:
-    """Return the finding for errors (k, m) of derivatives."""
-    error = np.where(np.isnan(error), np.inf, error)
-    i = int(np.argmax(error.max(axis=0)))
-    return Finding(
-        name,
-        float(error.max()),
-        DERIVATIVE_LIMIT,
-        f"at eta {at.eta[:, i].tolist()}, y {at.y[i]:g}",
-    )
-
-
-def derivatives(model: Model, at: Place, floor: float = 0.0) -> tuple[Finding, Finding]:
-    """Compare first and second derivatives with differences of value and first derivatives.
-
-    The error of a derivative, relative to it, is what its distance from the difference
-    exceeds: eight times the error of the difference, the rounding of the derivative itself,
-    and ``floor`` times the largest of value, derivatives and 1.
-    """
-    eta, y, X = at
-    p = len(eta)
-    out = evaluate(model, eta, y, 2, X)
-    scale = np.maximum(1.0, np.abs(out).max(axis=0))
-    own = [1 + p + a * p - a * (a - 1) // 2 for a in range(p)]
-    found = []
-    for a in range(p):
-        # Sixteen standard deviations, if the second derivative is right.
-        with np.errstate(all="ignore"):
-            width = 16.0 / np.sqrt(np.abs(out[own[a]]))
-        longest = np.fmin(0.25 * np.maximum(1.0, np.abs(eta[a])), width)
-        found.append(differences(lambda moved: evaluate(model, moved, y, 2, X), eta, a, longest))
-
-    def error(row: int, a: int, of: int) -> Vector:
-        """Return the errors (m,) of ``out[row]`` as the derivative of ``out[of]`` in eta[a]."""
-        slope, doubt = found[a].slope[of], found[a].error[of]
-        with np.errstate(all="ignore"):
-            size = np.maximum(np.abs(out[row]), np.abs(slope))
-            allowed = DOUBT * doubt + NOISE * found[a].noise[row] + floor * scale
-            excess = np.abs(out[row] - slope) - allowed
-            unknown = DOUBT * doubt > UNKNOWN * np.maximum(size, scale)
-            result = np.where(excess > 0.0, excess / size, 0.0 * excess)
-        return np.where(unknown, np.inf, result)
-
-    first = [error(1 + a, a, 0) for a in range(p)]
-    pairs = [(a, b) for a in range(p) for b in range(a, p)]
-    second = [
-        error(1 + p + row, *way)
-        for row, (a, b) in enumerate(pairs)
-        for way in ((a, 1 + b), (b, 1 + a))
-    ]
-    return (
-        _worst("first derivatives", at, np.array(first)),
-        _worst("second derivatives", at, np.array(second)),
-    )
 
 
 def _orders(model: Model, at: Place) -> Finding:

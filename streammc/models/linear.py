@@ -1,23 +1,20 @@
-"""What regressions with one linear predictor share."""
+"""Base class of the models whose likelihood is a product over rows."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from abc import abstractmethod
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Any, ClassVar, Final, cast
+from typing import Any, ClassVar, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from streammc.errors import ConfigError, ModelError
-from streammc.models.table_scale import Block, coefficient_blocks
-from streammc.priors import FamilyPrior, as_prior, normal
-from streammc.priors.either import refuse_flat
-from streammc.priors.family import NO_DEFAULTS
-from streammc.priors.scaled import Level, coefficients, scale_prior
-from streammc.protocols import Index, Matrix, Model, Prior, Rows, Vector
+from streammc.models.parameters import Parameter, predictor
+from streammc.models.stated_model import StatedModel
+from streammc.priors import as_prior, normal
+from streammc.protocols import Index, Matrix, Prior, Rows, Vector
+
+BETA: Final = predictor()
 
 
 def default_prior() -> Prior:
@@ -43,35 +40,18 @@ def refuse_many_predictors(p: int, what: str) -> None:
         )
 
 
-def _unknown_level(rows: Rows) -> Level:
-    """Return the level where the link is not known."""
-    return Level()
-
-
 @dataclass(frozen=True)
-class LinearModel(ABC):
-    """One linear predictor ``eta_i = offset_i + x_i . beta``, shared parameters, a link.
+class LinearModel(StatedModel):
+    """Linear predictors ``eta_i = offset_i + x_i . beta``, shared parameters, a link.
 
-    A family sets ``name`` and ``link_kernel``, names the parameters that all rows share,
-    and defines :meth:`response_fault`, :meth:`simulate` and, where zeros are a bad start,
-    :meth:`start`. Shared parameters are ``locations``, sampled as they are, and
-    ``scales``, positive and sampled as their logarithms; theta holds the coefficients,
-    then the locations, then the scales.
+    A family sets ``name`` and ``link_kernel``, states its parameters, and defines
+    :meth:`response_fault`, :meth:`simulate` and, where zeros are a bad start, :meth:`start`.
     """
 
     prior: Prior = field(default_factory=scaled_prior)
 
     name: ClassVar[str]
-    level: ClassVar[Any] = staticmethod(_unknown_level)
-    """Location and scale of a linear predictor, from rows: see ``priors.scaled.Level``."""
-    fixed_defaults: ClassVar[Mapping[str, FamilyPrior]] = NO_DEFAULTS
-    """Priors of positive parameters that neither the user names nor the data scale."""
-    proper_only: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    """Parameters at whose infinity the likelihood is above 0, and a prior to write."""
-    response_scales: ClassVar[tuple[str, ...]] = ()
-    """The scale parameters that are in the units of the response."""
     link_kernel: ClassVar[Any]
-    n_linear: ClassVar[int] = 1
     sums_kernel: ClassVar[Any] = None
     analytic: ClassVar[bool] = False
     """Whether the log-likelihood of a row is an analytic function of its only predictor."""
@@ -80,11 +60,9 @@ class LinearModel(ABC):
     log_concave: ClassVar[bool] = False
     """Whether the log-likelihood is concave in theta, so that most priors leave one mode."""
     location_scale: ClassVar[bool] = False
-    """Whether a response fitted without error leaves ``scales[0]`` to its prior alone."""
+    """Whether a response fitted without error leaves the first scale to its prior alone."""
     multimodal: ClassVar[bool] = False
     """Whether components or units may be exchanged, so that chains that agree prove little."""
-    exponential: ClassVar[str] = ""
-    """What the exponential of a coefficient is, such as ``odds ratio``."""
     derivative_bounds: ClassVar[tuple[float, ...]] = ()
     """What no derivative of the log-likelihood of a row in its linear predictor exceeds, of
     order 1, 2, ...; those that are known."""
@@ -109,76 +87,14 @@ class LinearModel(ABC):
         return None
 
     @property
-    def locations(self) -> tuple[str, ...]:
-        """Return the names of the shared parameters that may have any sign."""
-        return ()
-
-    @property
-    def scales(self) -> tuple[str, ...]:
-        """Return the names of the shared parameters that are positive."""
-        return ()
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Return the coefficients of one linear predictor."""
+        return (BETA,)
 
     @property
     def constants(self) -> Vector:
         """Return (c,) numbers that the link needs; none here."""
         return np.zeros(0)
-
-    @property
-    def n_scalar(self) -> int:
-        """Return the number of shared parameters."""
-        return len(self.locations) + len(self.scales)
-
-    def dim(self, n_features: int) -> int:
-        """Return the number of coefficients and shared parameters."""
-        return self.n_linear * n_features + self.n_scalar
-
-    def labels(self, feature_names: Sequence[str]) -> tuple[str, ...]:
-        """Return ``beta[feature]`` for every feature, then the shared parameters."""
-        return (*(f"beta[{name}]" for name in feature_names), *self.locations, *self.scales)
-
-    def table_scale(self, feature_names: Sequence[str]) -> tuple[Block, ...]:
-        """Return how the coefficients go to the table's scale; shared parameters stay."""
-        return coefficient_blocks(cast(Model, self), feature_names, self.exponential)
-
-    def constrain(self, theta: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return theta (..., d) with the scale parameters exponentiated."""
-        values = np.array(theta, dtype=np.float64)
-        at = values.shape[-1] - len(self.scales)
-        np.exp(values[..., at:], out=values[..., at:])
-        return values
-
-    def unconstrain(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return theta (..., d): the logarithms of the scale parameters."""
-        theta = np.array(values, dtype=np.float64)
-        at = theta.shape[-1] - len(self.scales)
-        np.log(theta[..., at:], out=theta[..., at:])
-        return theta
-
-    def prior_table(self, labels: Sequence[str]) -> Matrix:
-        """Return the table of the prior, a row per label."""
-        table = self.prior.table(labels, self.positive_flags(labels), self.fixed_defaults)
-        refuse_flat(labels, table, self.proper_only)
-        return table
-
-    def positive_flags(self, labels: Sequence[str]) -> list[bool]:
-        """Return whether each parameter with a prior by name is positive."""
-        n = len(self.scales)
-        return [False] * (len(labels) - n) + [True] * n
-
-    def default_priors(
-        self, labels: Sequence[str], feature_names: Sequence[str], rows: Rows
-    ) -> dict[str, FamilyPrior]:
-        """Return the default priors that scale with the data, by label.
-
-        The others are fixed: ``priors.by_name``. ``rows`` stand for all rows, those with an
-        invalid response left out.
-        """
-        if not self.n_linear:
-            return {}
-        level = type(self).level(rows)
-        each = coefficients(rows, feature_names, level)
-        found = dict(zip(labels, each * self.n_linear, strict=False))
-        return found | {name: scale_prior(level.unit) for name in self.response_scales}
 
     @abstractmethod
     def response_fault(self, y: Vector) -> tuple[Index, str] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from streammc.errors import ModelError
-from streammc.models.check import Place, derivatives
+from streammc.models.check_derivatives import Place, derivatives
 from streammc.protocols import Model, Rows, Vector
 
 

@@ -9,14 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from streammc.models.parameters import COEFFICIENT, Parameter
 from streammc.protocols import Model
 
-COEFFICIENT: Final = "coefficient"
-"""Of a linear predictor: ``beta_j / scale_j``; the intercept takes up the means."""
-PLACE: Final = "place"
-"""A place in the columns: ``mean_j + scale_j mu_j``."""
-DISTANCE: Final = "distance"
-"""A distance in the columns: ``scale_j`` times it."""
 INTERCEPT: Final = "Intercept"
 
 
@@ -24,6 +19,7 @@ class Block(NamedTuple):
     """Parameters that go to the table's scale together."""
 
     rule: str
+    """One of ``models.parameters.RULES``."""
     labels: tuple[str, ...]
     """One per feature, in their order; or a single one that all features share."""
     intercept: str = ""
@@ -32,30 +28,31 @@ class Block(NamedTuple):
     """What the exponential of a coefficient is, such as ``odds ratio``; empty: nothing."""
 
 
-def coefficient_blocks(
-    model: Model, features: Sequence[str], exponential: str = ""
-) -> tuple[Block, ...]:
-    """Return a block per linear predictor: the first ``n_linear q`` parameters."""
-    q = len(features)
-    if not model.n_linear or not q:
-        return ()
-    labels = model.labels(features)
-    wider = () if INTERCEPT in features else model.labels((INTERCEPT, *features))
-    return tuple(
-        Block(
-            COEFFICIENT,
-            tuple(labels[a * q : (a + 1) * q]),
-            wider[a * (q + 1)] if wider else "",
-            exponential,
-        )
-        for a in range(model.n_linear)
-    )
+def parameter_blocks(parameters: Iterable[Parameter], features: Sequence[str]) -> tuple[Block, ...]:
+    """Return a block per component of every parameter that a change of scale moves."""
+    blocks = []
+    for parameter in parameters:
+        linear = parameter.table_scale == COEFFICIENT
+        wider = parameter.labels((INTERCEPT, *features))
+        for labels, (intercept, *_) in zip(parameter.labels(features), wider, strict=True):
+            if parameter.table_scale and labels:
+                implied = intercept if linear and INTERCEPT not in features else ""
+                exponential = parameter.exponential or ""
+                blocks.append(Block(parameter.table_scale, labels, implied, exponential))
+    return tuple(blocks)
 
 
 def stated(model: Model, features: Sequence[str]) -> tuple[Block, ...]:
     """Return the blocks of a model; without a statement its linear predictors alone."""
     statement = getattr(model, "table_scale", None)
-    return coefficient_blocks(model, features) if statement is None else tuple(statement(features))
+    if statement is not None:
+        return tuple(statement(features))
+    q, labels = len(features), model.labels(features)
+    wider = () if INTERCEPT in features else model.labels((INTERCEPT, *features))
+    return tuple(
+        Block(COEFFICIENT, labels[a * q : (a + 1) * q], wider[a * (q + 1)] if wider else "")
+        for a in range(model.n_linear if q else 0)
+    )
 
 
 def describe(blocks: Iterable[Block]) -> list[dict[str, Any]]:

@@ -14,7 +14,6 @@ from streammc.priors.family import (
     FamilyPrior,
     assemble,
     positive_flags,
-    stem,
 )
 from streammc.priors.names import REST, choose
 from streammc.protocols import Matrix, Prior
@@ -110,7 +109,7 @@ class ScaledPriors(NamedPriors):
         """
         flags = positive_flags(labels, positive)
         for label, prior in zip(labels, self.each(labels, flags), strict=True):
-            if prior is None and stem(label) not in defaults:
+            if prior is None and label not in defaults:
                 raise ConfigError(
                     f"expected a prior of {label!r} with its numbers, found a default that scales "
                     "with the data: name it, or call streammc.control_variates.resolved(model, "

@@ -138,14 +138,9 @@ def grouped(
     groups: dict[int, tuple[FamilyPrior, list[int]]] = {}
     for j, prior in enumerate(priors):
         if prior is None:
-            prior = defaults.get(stem(labels[j]), DEFAULT_POSITIVE if positive[j] else DEFAULT)
+            prior = defaults.get(labels[j], DEFAULT_POSITIVE if positive[j] else DEFAULT)
         groups.setdefault(id(prior), (prior, []))[1].append(j)
     return list(groups.values())
-
-
-def stem(label: str) -> str:
-    """Return the name of a label, without its brackets."""
-    return label.partition("[")[0]
 
 
 def positive_flags(labels: Sequence[str], positive: Sequence[bool]) -> list[bool]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import SimpleNamespace
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from streammc.errors import ConfigError
+from streammc.models.stated_model import StatedModel
 from streammc.priors.text import from_description, prior_texts
-from streammc.protocols import Model
+from streammc.protocols import Model, Prior
 
 _SHOWN: Final = 4
 _FIX: Final = "fix them with --prior or --prior-scale"
@@ -30,10 +30,8 @@ def describe_priors(model: Model, labels: tuple[str, ...]) -> dict[str, Any]:
         ``parameters``, label -> text that ``priors.parse`` reads; ``scaled_with_data``,
         labels. Weights of a mixture have a Dirichlet prior, which is an option of the model.
     """
-    flags = getattr(model, "positive_flags", None)
-    own = getattr(model, "fixed_defaults", {})
-    texts = {} if flags is None else prior_texts(model.prior, labels, flags(labels), own)
-    return {"parameters": texts, "scaled_with_data": list(getattr(model.prior, "scaled", ()))}
+    scaled = list(getattr(model.prior, "scaled", ()))
+    return {"parameters": _texts(model, model.prior, labels), "scaled_with_data": scaled}
 
 
 def texts_of_description(model: Model, labels: tuple[str, ...]) -> Callable[[Any], dict[str, str]]:
@@ -44,17 +42,18 @@ def texts_of_description(model: Model, labels: tuple[str, ...]) -> Callable[[Any
 
     def texts(description: Any) -> dict[str, str]:
         try:
-            other = SimpleNamespace(
-                prior=from_description(description),
-                positive_flags=getattr(model, "positive_flags", None),
-                fixed_defaults=getattr(model, "fixed_defaults", {}),
-            )
-            found: dict[str, str] = describe_priors(cast(Model, other), labels)["parameters"]
+            return _texts(model, from_description(description), labels)
         except ConfigError:
             return {}
-        return found
 
     return texts
+
+
+def _texts(model: Model, prior: Prior, labels: tuple[str, ...]) -> dict[str, str]:
+    """Return the text of every prior by name; none where the model states no parameters."""
+    if not isinstance(model, StatedModel):
+        return {}
+    return prior_texts(prior, labels, model.positive_flags(labels), model.fixed_defaults(labels))
 
 
 def priors_lines(described: Mapping[str, Any]) -> list[str]:

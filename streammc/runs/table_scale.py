@@ -7,7 +7,14 @@ from typing import Any, Final
 
 from streammc import registry
 from streammc.errors import StoreError
-from streammc.models.table_scale import COEFFICIENT, Block, describe, from_description, stated
+from streammc.models.parameters import predictor
+from streammc.models.table_scale import (
+    Block,
+    describe,
+    from_description,
+    parameter_blocks,
+    stated,
+)
 from streammc.protocols import Dataset, Model
 from streammc.runs.identity import registered_model
 from streammc.trace.run_view import RunView
@@ -35,14 +42,8 @@ def blocks_of_run(run: RunView, features: Sequence[str]) -> tuple[Block, ...]:
         return from_description(run.attributes[TABLE_SCALE])
     described = run.identity["model"]
     if "code" in described:
-        return tuple(
-            Block(
-                COEFFICIENT,
-                tuple(f"{name}[{feature}]" for feature in features),
-                f"{name}[Intercept]",
-            )
-            for name in described["predictors"]
-        )
+        predictors = (predictor(name) for name in described["predictors"])
+        return parameter_blocks(predictors, features)
     if described["name"] not in registry.MODELS:
         raise StoreError(
             f"expected a run that records its parameters, found an old one of the model "

@@ -1,16 +1,16 @@
 """The run directory: a zarr group that grows by whole intervals, each by an atomic commit.
 
 Order of a commit: new chunk files and the checkpoint are written and fsynced, then their
-directories are fsynced, then the root ``zarr.json`` is replaced by a rename. Committed files
-are not overwritten. Only the consolidated metadata of the root define the number of draws:
-files of an interrupted interval are beyond the committed shape, and the next attempt
+directories are fsynced, then the root ``zarr.json`` is replaced by a rename. No committed
+file is written in place. Only the consolidated metadata of the root define the number of
+draws: files of an interrupted interval are beyond the committed shape, and the next attempt
 overwrites them.
 
 A reader that ignores the consolidated metadata uses the documents of the arrays. The writer
 updates them when it releases the run, so that they may show fewer draws than committed, but
 never uncommitted draws.
 
-This file is longer than others because every method that writes uses the same guard.
+Over 300 lines: every method that writes uses the same guard.
 """
 
 from __future__ import annotations
@@ -195,7 +195,8 @@ class RunDirectory(RunView):
         theta
             (chain, :attr:`next_length`, d) finite draws.
         stats
-            (chain, :attr:`next_length`) per statistic, with the names of ``create``.
+            (chain, :attr:`next_length`) per statistic, with at least the names of ``create``;
+            others are not kept.
         checkpoint
             Arrays and JSON from which the next interval continues.
 
@@ -221,7 +222,8 @@ class RunDirectory(RunView):
                 f"expected an interval of {self.phase} of shape {shape}, found {phase} "
                 f"{theta.shape}: report it, with what was run"
             )
-        wrong = set(stats) ^ set(state.layout.stats)
+        wrong = set(state.layout.stats) - set(stats)
+        stats = {name: stats[name] for name in state.layout.stats if name in stats}
         wrong |= {name for name in stats if np.shape(stats[name]) != shape[:2]}
         if wrong:
             raise StreammcError(

@@ -1,4 +1,4 @@
-"""Default priors in the units of the data: what they are, from rows in memory."""
+"""Default priors in the units of the data, computed from rows in memory."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ def table(model: Any, at: Rows, names: Any = NAMES) -> np.ndarray:
 def texts(model: Any, at: Rows, names: Any = NAMES) -> dict[str, str]:
     built = with_defaults(model, at, names)
     labels = built.labels(names)
-    return prior_texts(built.prior, labels, built.positive_flags(labels), built.fixed_defaults)
+    return prior_texts(
+        built.prior, labels, built.positive_flags(labels), built.fixed_defaults(labels)
+    )
 
 
 def test_gaussian_defaults_are_in_units_of_response_and_columns() -> None:
@@ -240,7 +242,7 @@ def test_named_priors_stay_and_the_others_scale() -> None:
 
 
 @pytest.mark.parametrize("prior", [normal(10.0), {"*": normal(10.0)}])
-def test_one_prior_for_all_leaves_nothing_to_the_data(prior: Any) -> None:
+def test_common_prior_leaves_no_default_to_the_data(prior: Any) -> None:
     X, y = data()
     model = models.gaussian(prior)
     assert model is with_defaults(model, rows(X, y), NAMES)

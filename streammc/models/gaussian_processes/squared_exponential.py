@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from streammc.errors import ConfigError, ModelError
 from streammc.models.gaussian_processes.squared_exponential_joint import joint
+from streammc.models.parameters import DISTANCE, POSITIVE, Parameter
 from streammc.models.responses import real_fault
-from streammc.models.table_scale import DISTANCE, Block
+from streammc.models.stated_model import StatedModel
 from streammc.priors import (
     FamilyPrior,
     NamedPriors,
@@ -49,7 +49,7 @@ def default_priors(noise: str = "sd") -> Prior:
 
 
 @dataclass(frozen=True)
-class GaussianProcess:
+class GaussianProcess(StatedModel):
     """Gaussian-process regression; build it with :func:`gaussian_process`."""
 
     prior: Prior = field(default_factory=default_priors)
@@ -57,9 +57,7 @@ class GaussianProcess:
     ard: bool = True
 
     name: ClassVar[str] = "gaussian-process"
-    fixed_defaults: ClassVar[Mapping[str, FamilyPrior]] = DEFAULTS
-    n_linear: ClassVar[int] = 0
-    n_scalar: ClassVar[int] = 0
+    n_scalar = 0
     exact_sums: ClassVar[Any] = None
     joint: ClassVar[Any] = staticmethod(joint)
 
@@ -93,9 +91,18 @@ class GaussianProcess:
         """Return the power of the noise parameter in the variance (1,)."""
         return np.array([2.0 if self.noise == "sd" else 1.0])
 
-    def dim(self, n_features: int) -> int:
-        """Return the number of length scales, and 2."""
-        return (n_features if self.ard else 1) + 2
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Return the length scales, or the one that all columns share, height and noise.
+
+        A length scale is a distance in its column.
+        """
+
+        def positive(name: str, **options: Any) -> Parameter:
+            return Parameter(name, support=POSITIVE, default=DEFAULTS[name], **options)
+
+        length = positive(LENGTH, per_feature=self.ard, table_scale=DISTANCE)
+        return (length, positive(HEIGHT), positive(NOISES[self.noise]))
 
     def labels(self, feature_names: Sequence[str]) -> tuple[str, ...]:
         """Return ``length_scale[feature]`` or ``length_scale``, ``sigma_f`` and the noise.
@@ -111,29 +118,7 @@ class GaussianProcess:
                 f"{self.name}: expected columns that tell rows apart, found {found}: ingest with "
                 "--no-intercept"
             )
-        lengths = [f"{LENGTH}[{name}]" for name in feature_names] if self.ard else [LENGTH]
-        return (*lengths, HEIGHT, NOISES[self.noise])
-
-    def table_scale(self, feature_names: Sequence[str]) -> tuple[Block, ...]:
-        """Return the length scales as distances, or the one that all columns share."""
-        count = len(feature_names) if self.ard else 1
-        return (Block(DISTANCE, self.labels(feature_names)[:count]),)
-
-    def constrain(self, theta: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the exponentials of theta (..., d): all parameters are positive."""
-        return np.exp(np.asarray(theta, dtype=np.float64))
-
-    def unconstrain(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the logarithms of the parameters (..., d)."""
-        return np.log(np.asarray(values, dtype=np.float64))
-
-    def prior_table(self, labels: Sequence[str]) -> Matrix:
-        """Return the table of the prior, a row per label."""
-        return self.prior.table(labels, self.positive_flags(labels), self.fixed_defaults)
-
-    def positive_flags(self, labels: Sequence[str]) -> list[bool]:
-        """Return whether each parameter is positive: all are."""
-        return [True] * len(labels)
+        return super().labels(feature_names)
 
     def response_fault(self, y: Vector) -> tuple[Index, str] | None:
         """Return where ``y`` is not finite."""

@@ -9,6 +9,7 @@ import numpy as np
 from numba import types
 
 from streammc.models.linear import LinearModel
+from streammc.models.parameters import Parameter, predictor
 from streammc.models.responses import binary_fault
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit, vector
 from streammc.numerics.special import exp, log1p_unit
@@ -70,10 +71,14 @@ class Logistic(LinearModel):
     name: ClassVar[str] = "logistic"
     log_concave: ClassVar[bool] = True
     level: ClassVar[Any] = staticmethod(logit_level)
-    exponential: ClassVar[str] = "odds ratio"
     link_kernel: ClassVar[Any] = link
     analytic: ClassVar[bool] = True
     derivative_bounds: ClassVar[tuple[float, ...]] = (1.0, 0.25, 1.0 / (6.0 * math.sqrt(3.0)))
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Return the coefficients."""
+        return (predictor(exponential="odds ratio"),)
 
     def response_fault(self, y: Vector) -> tuple[Index, str] | None:
         """Return where ``y`` is not 0 or 1."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from streammc.models.glm.bernoulli_logit import chances
 from streammc.models.linear import LinearModel
+from streammc.models.parameters import Parameter, predictor
 from streammc.models.responses import proportion_fault
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
 from streammc.numerics.special import exp, log1p_unit
@@ -64,9 +65,13 @@ class Binomial(LinearModel):
     name: ClassVar[str] = "binomial"
     log_concave: ClassVar[bool] = True
     level: ClassVar[Any] = staticmethod(logit_level)
-    exponential: ClassVar[str] = "odds ratio"
     link_kernel: ClassVar[Any] = link
     analytic: ClassVar[bool] = True
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Return the coefficients."""
+        return (predictor(exponential="odds ratio"),)
 
     def response_fault(self, y: Vector) -> tuple[Index, str] | None:
         """Return where ``y`` is not in [0, 1]."""

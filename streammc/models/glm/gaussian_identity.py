@@ -8,7 +8,8 @@ import numpy as np
 
 from streammc.models.glm.gaussian_sums import gaussian_sums
 from streammc.models.glm.least_squares import location_scale
-from streammc.models.linear import LinearModel
+from streammc.models.linear import BETA, LinearModel
+from streammc.models.parameters import POSITIVE, Parameter, unit_default
 from streammc.models.responses import real_fault
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
 from streammc.numerics.special import exp, within
@@ -70,7 +71,6 @@ class Gaussian(LinearModel):
     name: ClassVar[str] = "gaussian"
     location_scale: ClassVar[bool] = True
     level: ClassVar[Any] = staticmethod(response_level)
-    response_scales: ClassVar[tuple[str, ...]] = ("sigma",)
     link_kernel: ClassVar[Any] = link
 
     @property
@@ -79,9 +79,9 @@ class Gaussian(LinearModel):
         return gaussian_sums
 
     @property
-    def scales(self) -> tuple[str, ...]:
-        """Return the name of the residual standard deviation."""
-        return ("sigma",)
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Return the coefficients and the residual standard deviation."""
+        return (BETA, Parameter("sigma", support=POSITIVE, default=unit_default))
 
     def response_fault(self, y: Vector) -> tuple[Index, str] | None:
         """Return where ``y`` is not finite."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from streammc.models.glm.poisson_log import poisson
 from streammc.models.linear import LinearModel
+from streammc.models.parameters import POSITIVE, Parameter, predictor
 from streammc.models.responses import count_fault
 from streammc.numerics.gamma import rising
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
@@ -102,14 +102,13 @@ class NegativeBinomial(LinearModel):
 
     name: ClassVar[str] = "negative-binomial"
     level: ClassVar[Any] = staticmethod(log_level)
-    exponential: ClassVar[str] = "rate ratio"
-    proper_only: ClassVar[Mapping[str, str]] = {"phi": "half_cauchy(scale=10)"}
     link_kernel: ClassVar[Any] = link
 
     @property
-    def scales(self) -> tuple[str, ...]:
-        """Return the name of the dispersion: the size of the gamma mixture."""
-        return ("phi",)
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Return the coefficients and the size of the gamma mixture."""
+        phi = Parameter("phi", support=POSITIVE, instead_of_flat="half_cauchy(scale=10)")
+        return (predictor(exponential="rate ratio"), phi)
 
     def response_fault(self, y: Vector) -> tuple[Index, str] | None:
         """Return where ``y`` is not a whole number from 0 to 2^53."""

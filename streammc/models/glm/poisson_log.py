@@ -9,6 +9,7 @@ import numpy as np
 
 from streammc.models.glm.least_squares import least_squares
 from streammc.models.linear import LinearModel
+from streammc.models.parameters import Parameter, predictor
 from streammc.models.responses import count_fault
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
 from streammc.numerics.special import exp, log_factorial
@@ -65,9 +66,13 @@ class Poisson(LinearModel):
     name: ClassVar[str] = "poisson"
     log_concave: ClassVar[bool] = True
     level: ClassVar[Any] = staticmethod(log_level)
-    exponential: ClassVar[str] = "rate ratio"
     link_kernel: ClassVar[Any] = link
     analytic: ClassVar[bool] = True
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Return the coefficients."""
+        return (predictor(exponential="rate ratio"),)
 
     def response_fault(self, y: Vector) -> tuple[Index, str] | None:
         """Return where ``y`` is not a whole number from 0 to 2^53."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar, Final
@@ -12,12 +11,13 @@ import numpy as np
 
 from streammc.errors import ConfigError
 from streammc.models.glm.least_squares import location_scale
-from streammc.models.linear import LinearModel
+from streammc.models.linear import BETA, LinearModel
+from streammc.models.parameters import POSITIVE, Parameter, unit_default
 from streammc.models.responses import real_fault
 from streammc.numerics.gamma import rising
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
 from streammc.numerics.special import exp, log1p_parts, select, within
-from streammc.priors import FamilyPrior, PriorOption, as_prior, gamma
+from streammc.priors import PriorOption, as_prior, gamma
 from streammc.priors.scaled import response_level
 from streammc.protocols import Index, Matrix, Rows, Vector
 
@@ -28,6 +28,12 @@ _FAR: Final = 1e200
 """Above this ``z^2 / nu`` the density is a power of the residual; the square may overflow."""
 _START_DF: Final = 5.0
 _LARGEST: Final = 1e300
+_NU: Final = Parameter(
+    "nu",
+    support=POSITIVE,
+    default=gamma(shape=2.0, rate=0.1),
+    instead_of_flat="gamma(shape=2, rate=0.1)",
+)
 
 
 @inline
@@ -182,9 +188,6 @@ class StudentT(LinearModel):
     name: ClassVar[str] = "student-t"
     location_scale: ClassVar[bool] = True
     level: ClassVar[Any] = staticmethod(response_level)
-    response_scales: ClassVar[tuple[str, ...]] = ("sigma",)
-    fixed_defaults: ClassVar[Mapping[str, FamilyPrior]] = {"nu": gamma(shape=2.0, rate=0.1)}
-    proper_only: ClassVar[Mapping[str, str]] = {"nu": "gamma(shape=2, rate=0.1)"}
 
     def __post_init__(self) -> None:
         """Refuse degrees of freedom that are not a number above 0."""
@@ -204,9 +207,10 @@ class StudentT(LinearModel):
         return link_sampled if self.df is None else link_fixed
 
     @property
-    def scales(self) -> tuple[str, ...]:
-        """Return the names of the scale and, where they are sampled, the degrees of freedom."""
-        return ("sigma", "nu") if self.df is None else ("sigma",)
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Return coefficients, scale and, where they are sampled, the degrees of freedom."""
+        sigma = Parameter("sigma", support=POSITIVE, default=unit_default)
+        return (BETA, sigma, _NU) if self.df is None else (BETA, sigma)
 
     @property
     def constants(self) -> Vector:

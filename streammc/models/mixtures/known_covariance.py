@@ -5,19 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from streammc.errors import ConfigError
-from streammc.models.linear import LinearModel
-from streammc.models.table_scale import PLACE, Block
+from streammc.models.mixtures.columns_model import ColumnsModel
+from streammc.models.parameters import PLACE, Parameter
 from streammc.numerics.jit import LINK_SIGNATURE, jit
 from streammc.numerics.sums import taylor
 from streammc.priors import FamilyPrior, PriorOption, as_prior
-from streammc.priors.scaled import means
-from streammc.protocols import Index, Matrix, Rows, Vector
+from streammc.priors.scaled import Level, means
+from streammc.protocols import Rows, Vector
 
 
 @jit(LINK_SIGNATURE, borrow=True)
@@ -50,8 +50,26 @@ def link(eta, X, y, constants, order, out):  # type: ignore[no-untyped-def]
                 pair += 1
 
 
+COVARIANCE_ADVICE: Final = (
+    "ingest with --no-intercept, or give the covariance or dim of these columns"
+)
+
+
+def means_of_columns(
+    covariance: tuple[tuple[float, ...], ...], components: tuple[int, ...] = ()
+) -> Parameter:
+    """Return the means of the columns, of rows of a known covariance (q, q)."""
+
+    def default(rows: Rows, feature_names: Sequence[str], level: Level) -> list[FamilyPrior]:
+        return means(rows, covariance)
+
+    return Parameter(
+        "mu", per_feature=True, components=components, default=default, table_scale=PLACE
+    )
+
+
 @dataclass(frozen=True)
-class GaussianMean(LinearModel):
+class GaussianMean(ColumnsModel):
     """Gaussian observations of known covariance; build it with :func:`gaussian_mean`."""
 
     covariance: tuple[tuple[float, ...], ...] = ((1.0,),)
@@ -59,13 +77,18 @@ class GaussianMean(LinearModel):
     name: ClassVar[str] = "gaussian-mean"
     log_concave: ClassVar[bool] = True
     link_kernel: ClassVar[Any] = link
-    n_linear: ClassVar[int] = 0
     sums_kernel: ClassVar[Any] = taylor
+    advice: ClassVar[str] = COVARIANCE_ADVICE
 
     @property
-    def n_scalar(self) -> int:
+    def n_features(self) -> int:
         """Return the dimension of an observation."""
         return len(self.covariance)
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Return the means of the columns."""
+        return (means_of_columns(self.covariance),)
 
     @property
     def constants(self) -> Vector:
@@ -74,44 +97,6 @@ class GaussianMean(LinearModel):
         _, log_determinant = np.linalg.slogdet(covariance)
         constant = -0.5 * (len(covariance) * math.log(2.0 * math.pi) + log_determinant)
         return np.append(np.linalg.inv(covariance).ravel(), constant)
-
-    def dim(self, n_features: int) -> int:
-        """Return the dimension of an observation: ``n_features``."""
-        return self.n_scalar
-
-    def labels(self, feature_names: Sequence[str]) -> tuple[str, ...]:
-        """Return ``mu[feature]`` for every feature.
-
-        Raises
-        ------
-        ConfigError
-            If there are not as many features as the covariance has rows.
-        """
-        if len(feature_names) != self.n_scalar:
-            raise ConfigError(
-                f"expected {self.n_scalar} columns, as the covariance has, found "
-                f"{len(feature_names)} ({', '.join(list(feature_names)[:5])}, ...): ingest with "
-                "--no-intercept, or give the covariance of these columns"
-            )
-        return tuple(f"mu[{feature}]" for feature in feature_names)
-
-    def table_scale(self, feature_names: Sequence[str]) -> tuple[Block, ...]:
-        """Return the means as places in the columns."""
-        return (Block(PLACE, self.labels(feature_names)),)
-
-    def response_fault(self, y: Vector) -> tuple[Index, str] | None:
-        """Return ``None``: there is no response."""
-        return None
-
-    def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
-        """Return zeros (m,): the observations are the columns, not the response."""
-        return np.zeros(eta.shape[1])
-
-    def default_priors(
-        self, labels: Sequence[str], feature_names: Sequence[str], rows: Rows
-    ) -> dict[str, FamilyPrior]:
-        """Return priors of the means in the units of the columns, by label."""
-        return dict(zip(labels, means(rows, self.covariance), strict=True))
 
     def start(self, rows: Rows) -> Vector:
         """Return the weighted mean of the rows (d,)."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice, permutations
 from typing import Any, ClassVar, Final
@@ -12,14 +11,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from streammc.errors import ConfigError
-from streammc.models.linear import LinearModel, refuse_many_predictors
-from streammc.models.mixtures.known_covariance import as_covariance
-from streammc.models.table_scale import PLACE, Block
+from streammc.models.linear import refuse_many_predictors
+from streammc.models.mixtures.columns_model import ColumnsModel
+from streammc.models.mixtures.known_covariance import (
+    COVARIANCE_ADVICE,
+    as_covariance,
+    means_of_columns,
+)
+from streammc.models.parameters import Parameter
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
 from streammc.numerics.special import exp, log
-from streammc.priors import FamilyPrior, PriorOption, as_prior
-from streammc.priors.scaled import means
-from streammc.protocols import Index, Matrix, Rows, Vector
+from streammc.priors import PriorOption, as_prior
+from streammc.protocols import Rows, Vector
 
 _TILE: Final = 64
 """Rows whose responsibilities stay in the first-level cache."""
@@ -27,13 +30,16 @@ _EM_STEPS: Final = 20
 
 
 @inline
-def _responsibilities(eta, X, constants, K, q, lo, w, order, r, top, total, x, out):  # type: ignore[no-untyped-def]
+def _responsibilities(eta, X, constants, lo, w, order, scratch, out):  # type: ignore[no-untyped-def]
     """Write ``out[0]``, and for order >= 1 ``P (x - mu_k)`` into ``out[1 + k q :]``.
 
-    ``r`` (K, w) becomes the probability of each component, given its row.
+    The first K rows of ``scratch`` (K + 3, w) become the probability of each component, given
+    its row.
     """
     if lo < 0:  # never: tells the compiler that no index counts from the end
         return
+    K, q = int(constants[0]), int(constants[1])
+    r, top, total, x = scratch[:K], scratch[K], scratch[K + 1], scratch[K + 2]
     weights = 2 + q * q
     for i in range(w):
         top[i] = -math.inf
@@ -116,13 +122,11 @@ def link(eta, X, y, constants, order, out):  # type: ignore[no-untyped-def]
     ``r_k (1 - r_k) g_k g_k' - r_k P`` and ``-r_k r_l g_k g_l'``.
     """
     K, q, m = int(constants[0]), int(constants[1]), y.shape[0]
-    r = np.empty((K, _TILE))
-    top = np.empty(_TILE)
-    total = np.empty(_TILE)
-    x = np.empty(_TILE)
+    scratch = np.empty((K + 3, _TILE))
+    r = scratch[:K]
     for lo in range(0, m, _TILE):
         w = min(_TILE, m - lo)
-        _responsibilities(eta, X, constants, K, q, lo, w, order, r, top, total, x, out)
+        _responsibilities(eta, X, constants, lo, w, order, scratch, out)
         if order == 2:
             _curvature(constants, K, q, lo, w, r, out)
         if order >= 1:
@@ -132,7 +136,7 @@ def link(eta, X, y, constants, order, out):  # type: ignore[no-untyped-def]
 
 
 @dataclass(frozen=True)
-class GaussianMixture(LinearModel):
+class GaussianMixture(ColumnsModel):
     """Gaussians with free means; build it with :func:`gaussian_mixture`."""
 
     weights: tuple[float, ...] = (0.5, 0.5)
@@ -141,12 +145,17 @@ class GaussianMixture(LinearModel):
     name: ClassVar[str] = "gaussian-mixture"
     multimodal: ClassVar[bool] = True
     link_kernel: ClassVar[Any] = link
-    n_linear: ClassVar[int] = 0
+    advice: ClassVar[str] = COVARIANCE_ADVICE
 
     @property
-    def n_scalar(self) -> int:
-        """Return the number of components times that of columns."""
-        return len(self.weights) * len(self.covariance)
+    def n_features(self) -> int:
+        """Return the number of columns that the covariance has."""
+        return len(self.covariance)
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Return the means of every component."""
+        return (means_of_columns(self.covariance, (len(self.weights),)),)
 
     @property
     def constants(self) -> Vector:
@@ -159,43 +168,6 @@ class GaussianMixture(LinearModel):
         return np.concatenate(
             [[len(self.weights), q], precision, np.log(self.weights), [constant]], dtype=np.float64
         )
-
-    def labels(self, feature_names: Sequence[str]) -> tuple[str, ...]:
-        """Return ``mu[component, feature]``, the components counted from 0.
-
-        Raises
-        ------
-        ConfigError
-            If there are not as many features as the covariance has rows.
-        """
-        if len(feature_names) != len(self.covariance):
-            raise ConfigError(
-                f"expected {len(self.covariance)} columns, as the covariance has, found "
-                f"{len(feature_names)} ({', '.join(list(feature_names)[:5])}, ...): ingest with "
-                "--no-intercept, or give the covariance or dim of these columns"
-            )
-        components = range(len(self.weights))
-        return tuple(f"mu[{k}, {feature}]" for k in components for feature in feature_names)
-
-    def table_scale(self, feature_names: Sequence[str]) -> tuple[Block, ...]:
-        """Return the means of every component as places in the columns."""
-        labels, q = self.labels(feature_names), len(feature_names)
-        return tuple(Block(PLACE, labels[at : at + q]) for at in range(0, len(labels), q))
-
-    def response_fault(self, y: Vector) -> tuple[Index, str] | None:
-        """Return ``None``: there is no response."""
-        return None
-
-    def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
-        """Return zeros (m,): the observations are the columns, not the response."""
-        return np.zeros(eta.shape[1])
-
-    def default_priors(
-        self, labels: Sequence[str], feature_names: Sequence[str], rows: Rows
-    ) -> dict[str, FamilyPrior]:
-        """Return priors of the means in the units of the columns, the same for all components."""
-        each = means(rows, self.covariance) * len(self.weights)
-        return dict(zip(labels, each, strict=True))
 
     def start(self, rows: Rows) -> Vector:
         """Return means (K q,): slices along the widest direction, then some steps of EM.

@@ -9,18 +9,27 @@ from itertools import islice, permutations
 from typing import Any, ClassVar, Final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from streammc.errors import ConfigError
-from streammc.models.linear import LinearModel, refuse_many_predictors
+from streammc.models.linear import refuse_many_predictors
+from streammc.models.mixtures.columns_model import ColumnsModel
 from streammc.models.mixtures.mixture_free_link import link
-from streammc.models.table_scale import DISTANCE, PLACE, Block
+from streammc.models.parameters import (
+    DISTANCE,
+    ORDERED,
+    PLACE,
+    POSITIVE,
+    REAL,
+    SIMPLEX,
+    Parameter,
+)
 from streammc.numerics.prior import CONSTANT, FLAT, HALF_NORMAL, KIND, LOCATION, LOG_FLAT, NORMAL
 from streammc.numerics.prior import SCALE as PRIOR_SCALE
-from streammc.numerics.simplex import dirichlet_rows, log_odds_of, weights_of
+from streammc.numerics.simplex import dirichlet_rows
 from streammc.priors import FamilyPrior, PriorOption, as_prior
-from streammc.priors.scaled import WIDTH, located, scale_prior, shares, spread
-from streammc.protocols import Index, Matrix, Rows, Vector
+from streammc.priors.scaled import WIDTH, Level, located, scale_prior, shares, spread
+from streammc.protocols import Matrix, Rows, Vector
 
 _EM_STEPS: Final = 50
 _LEAST_SHARE: Final = 0.01
@@ -28,7 +37,7 @@ _LEAST_SHARE: Final = 0.01
 
 
 @dataclass(frozen=True)
-class GaussianMixtureFree(LinearModel):
+class GaussianMixtureFree(ColumnsModel):
     """A mixture, all of it unknown; build it with :func:`gaussian_mixture_free`."""
 
     components: int = 2
@@ -39,78 +48,26 @@ class GaussianMixtureFree(LinearModel):
     name: ClassVar[str] = "gaussian-mixture-free"
     multimodal: ClassVar[bool] = True
     link_kernel: ClassVar[Any] = link
-    n_linear: ClassVar[int] = 0
+    n_features = 1
 
     @property
-    def locations(self) -> tuple[str, ...]:
-        """Return the names of the means."""
-        return tuple(f"mu[{k}]" for k in range(self.components))
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Return means, standard deviations where they are sampled, and all weights but the last.
 
-    @property
-    def scales(self) -> tuple[str, ...]:
-        """Return the names of the standard deviations, where they are sampled."""
-        free = range(self.components if self.scale is None else 0)
-        return tuple(f"sigma[{k}]" for k in free)
-
-    @property
-    def n_scalar(self) -> int:
-        """Return the number of parameters."""
-        return len(self.locations) + len(self.scales) + self.components - 1
+        Means are places in the only column, standard deviations distances.
+        """
+        K, order = (self.components,), ORDERED if self.ordered else REAL
+        mean, scale = self._mean_default, self._scale_default
+        mu = Parameter("mu", False, K, order, mean, table_scale=PLACE)
+        sigma = Parameter("sigma", False, K, POSITIVE, scale, table_scale=DISTANCE)
+        weight = Parameter("weight", components=(self.components - 1,), support=SIMPLEX)
+        return (mu, sigma, weight) if self.scale is None else (mu, weight)
 
     @property
     def constants(self) -> Vector:
         """Return K, whether means are ordered and scales sampled, and the log of a known scale."""
         known = 0.0 if self.scale is None else math.log(self.scale)
         return np.array([self.components, self.ordered, self.scale is None, known])
-
-    def labels(self, feature_names: Sequence[str]) -> tuple[str, ...]:
-        """Return ``mu[k]``, ``sigma[k]`` and ``weight[k]``, the last weight left out.
-
-        Raises
-        ------
-        ConfigError
-            If there is not exactly one feature.
-        """
-        if len(feature_names) != 1:
-            raise ConfigError(
-                f"expected one column, found {len(feature_names)} "
-                f"({', '.join(list(feature_names)[:5])}): ingest it alone, with --no-intercept"
-            )
-        weights = (f"weight[{k}]" for k in range(self.components - 1))
-        return (*self.locations, *self.scales, *weights)
-
-    def table_scale(self, feature_names: Sequence[str]) -> tuple[Block, ...]:
-        """Return means as places in the only column, standard deviations as distances."""
-        places = (Block(PLACE, (name,)) for name in self.locations)
-        return (*places, *(Block(DISTANCE, (name,)) for name in self.scales))
-
-    def constrain(self, theta: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return means, scales and weights (..., d) of theta.
-
-        Of ordered means theta holds the centre and the log of the distance; of scales the
-        logs; of weights log odds (``numerics.simplex``).
-        """
-        values = np.array(theta, dtype=np.float64)
-        at, end = self.components, len(self.locations) + len(self.scales)
-        if self.ordered:
-            half = 0.5 * np.exp(values[..., 1])
-            values[..., 1] = values[..., 0] + half
-            values[..., 0] -= half
-        np.exp(values[..., at:end], out=values[..., at:end])
-        values[..., end:] = weights_of(values[..., end:])
-        return values
-
-    def unconstrain(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return theta (..., d) of means, scales and weights."""
-        theta = np.array(values, dtype=np.float64)
-        at, end = self.components, len(self.locations) + len(self.scales)
-        if self.ordered:
-            apart = theta[..., 1] - theta[..., 0]
-            theta[..., 0] += 0.5 * apart
-            theta[..., 1] = np.log(apart)
-        np.log(theta[..., at:end], out=theta[..., at:end])
-        theta[..., end:] = log_odds_of(theta[..., end:])
-        return theta
 
     def prior_table(self, labels: Sequence[str]) -> Matrix:
         """Return the table of the prior of theta, a row per label.
@@ -125,8 +82,9 @@ class GaussianMixtureFree(LinearModel):
             weight has a prior by name.
         """
         named = dict(getattr(self.prior, "priors", ()))
+        weight = self.parameters[-1].name
         for name in named:
-            if name.startswith("weight"):
+            if name.startswith(weight):
                 raise ConfigError(
                     f"{self.name}: expected no prior of {name!r}, found one: weights have a "
                     "Dirichlet prior; give the option concentration"
@@ -137,26 +95,17 @@ class GaussianMixtureFree(LinearModel):
             _order(table, self.name)
         return np.vstack([table, dirichlet_rows(self.concentration)])
 
-    def positive_flags(self, labels: Sequence[str]) -> list[bool]:
-        """Return whether each mean and standard deviation is positive; weights have no name."""
-        return [False] * self.components + [True] * len(self.scales)
+    def _mean_default(self, rows: Rows, names: Sequence[str], level: Level) -> list[FamilyPrior]:
+        mean, unit = self._level(rows)
+        return [located(mean, WIDTH * unit)]
 
-    def default_priors(
-        self, labels: Sequence[str], feature_names: Sequence[str], rows: Rows
-    ) -> dict[str, FamilyPrior]:
-        """Return priors of means and standard deviations in the units of the column."""
+    def _scale_default(self, rows: Rows, names: Sequence[str], level: Level) -> list[FamilyPrior]:
+        return [scale_prior(self._level(rows)[1])]
+
+    def _level(self, rows: Rows) -> tuple[float, float]:
+        """Return the mean of the column and its standard deviation, or another unit above 0."""
         mean, sd, _ = spread(rows.X[:, 0], shares(rows))
-        unit = sd or self.scale or abs(mean) or 1.0
-        found = dict.fromkeys(self.locations, located(mean, WIDTH * unit))
-        return found | dict.fromkeys(self.scales, scale_prior(unit))
-
-    def response_fault(self, y: Vector) -> tuple[Index, str] | None:
-        """Return ``None``: there is no response."""
-        return None
-
-    def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
-        """Return zeros (m,): the observations are the column, not the response."""
-        return np.zeros(eta.shape[1])
+        return mean, sd or self.scale or abs(mean) or 1.0
 
     def start(self, rows: Rows) -> Vector:
         """Return theta (d,): as many slices of the rows as components, then steps of EM."""

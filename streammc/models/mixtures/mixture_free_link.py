@@ -9,7 +9,7 @@ distance at the end. Loops run along the rows of a tile, and LLVM vectorises the
 from __future__ import annotations
 
 import math
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -23,11 +23,32 @@ _MOST: Final = 80.0
 _HALF_LOG_2PI: Final = 0.9189385332046728
 
 
+class Form(NamedTuple):
+    """Which parameters a mixture has."""
+
+    K: Any
+    free: Any
+    """Whether scales are sampled; else ``known`` is the log of the known one."""
+    ordered: Any
+    known: Any
+    first: Any
+    """Place of the first log odds among the predictors."""
+
+
+Z, INVERSE, R, V, REST = range(5)
+"""Rows of the scratch (5, K, _TILE) of a tile: ``(x - mu_k) / s_k``, ``1 / s_k``, the chances of
+the components, those of the odds, and sums of chances."""
+HALF, TOP, TOTAL = range(3)
+"""Rows of its lines (3, _TILE): half the distance of the means; largest log term; sum."""
+
+
 @inline
-def _components(eta, X, lo, w, K, free, ordered, known, z, inverse, half):  # type: ignore[no-untyped-def]
+def _components(eta, X, lo, w, form, scratch, lines):  # type: ignore[no-untyped-def]
     """Write ``(x - mu_k) / s_k`` and ``1 / s_k`` (K, w), and half the distance (w,)."""
     if lo < 0:  # never: tells the compiler that no index counts from the end
         return
+    K, free, ordered, known, _ = form
+    z, inverse, half = scratch[Z], scratch[INVERSE], lines[HALF]
     for i in range(w):
         half[i] = 0.5 * exp(within(eta[1, lo + i], _MOST)) if ordered else 0.0
     for k in range(K):
@@ -42,10 +63,13 @@ def _components(eta, X, lo, w, K, free, ordered, known, z, inverse, half):  # ty
 
 
 @inline
-def _values(eta, lo, w, K, free, known, first, z, r, v, top, total, out):  # type: ignore[no-untyped-def]
+def _values(eta, lo, w, form, scratch, lines, out):  # type: ignore[no-untyped-def]
     """Write ``out[0]``, the odds' probabilities ``v`` (K - 1, w) and responsibilities ``r``."""
     if lo < 0:
         return
+    K, free, _, known, first = form
+    z, r, v = scratch[Z], scratch[R], scratch[V]
+    top, total = lines[TOP], lines[TOTAL]
     for i in range(w):
         top[i] = -math.inf
         total[i] = 0.0  # log of what is left of the stick
@@ -78,10 +102,13 @@ def _values(eta, lo, w, K, free, known, first, z, r, v, top, total, out):  # typ
 
 
 @inline
-def _slopes(lo, w, K, free, first, z, inverse, r, v, rest, out):  # type: ignore[no-untyped-def]
+def _slopes(lo, w, form, scratch, out):  # type: ignore[no-untyped-def]
     """Write the gradient in means, log scales and log odds; ``rest`` is ``sum_(k>=j) r_k``."""
     if lo < 0:
         return
+    K, free, _, _, first = form
+    z, inverse, r = scratch[Z], scratch[INVERSE], scratch[R]
+    v, rest = scratch[V], scratch[REST]
     for i in range(w):
         rest[K - 1, i] = r[K - 1, i]
     for j in range(K - 2, -1, -1):
@@ -98,13 +125,15 @@ def _slopes(lo, w, K, free, first, z, inverse, r, v, rest, out):  # type: ignore
 
 
 @inline
-def _own(k, s, t, K, lo, w, z, inverse, r, row):  # type: ignore[no-untyped-def]
-    """Write the second derivatives in parameters ``s <= t`` of component ``k``.
+def _own(s, t, K, lo, w, scratch, row):  # type: ignore[no-untyped-def]
+    """Write the second derivatives in parameters ``s <= t`` of one component, ``k``.
 
     ``r ((1 - r) g_s g_t + h_st)``, g and h the derivatives of its log density.
     """
     if lo < 0:
         return
+    k = s % K
+    z, inverse, r = scratch[Z], scratch[INVERSE], scratch[R]
     if t < K:
         for i in range(w):
             g = z[k, i] * inverse[k, i]
@@ -122,10 +151,12 @@ def _own(k, s, t, K, lo, w, z, inverse, r, row):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _curvatures(lo, w, K, first, p, z, inverse, r, v, rest, out):  # type: ignore[no-untyped-def]
+def _curvatures(lo, w, p, form, scratch, out):  # type: ignore[no-untyped-def]
     """Write the upper triangle of the Hessian in means, log scales and log odds."""
     if lo < 0:
         return
+    K, _, _, _, first = form
+    r, v, rest = scratch[R], scratch[V], scratch[REST]
     pair = 1 + p
     for s in range(p):
         for t in range(s, p):
@@ -152,7 +183,7 @@ def _curvatures(lo, w, K, first, p, z, inverse, r, v, rest, out):  # type: ignor
                     at = here - beyond * v[j, i]  # 1 - v, -v, or 0 before it
                     out[pair, lo + i] = out[1 + s, lo + i] * (at - out[1 + t, lo + i])
             elif s % K == t % K:  # the same component
-                _own(s % K, s, t, K, lo, w, z, inverse, r, out[pair])
+                _own(s, t, K, lo, w, scratch, out[pair])
             else:
                 for i in range(w):
                     out[pair, lo + i] = -out[1 + s, lo + i] * out[1 + t, lo + i]
@@ -199,24 +230,17 @@ def link(eta, X, y, constants, order, out):  # type: ignore[no-untyped-def]
     """
     K, m, p = int(constants[0]), y.shape[0], eta.shape[0]
     ordered, free, known = constants[1] == 1.0, constants[2] == 1.0, constants[3]
-    first = 2 * K if free else K
-    r = np.empty((K, _TILE))
-    z = np.empty((K, _TILE))
-    inverse = np.empty((K, _TILE))
-    v = np.empty((K, _TILE))
-    rest = np.empty((K, _TILE))
-    half = np.empty(_TILE)
-    top = np.empty(_TILE)
-    total = np.empty(_TILE)
+    form = Form(K, free, ordered, known, 2 * K if free else K)
+    scratch, lines = np.empty((5, K, _TILE)), np.empty((3, _TILE))
     for lo in range(0, m, _TILE):
         w = min(_TILE, m - lo)
-        _components(eta, X, lo, w, K, free, ordered, known, z, inverse, half)
-        _values(eta, lo, w, K, free, known, first, z, r, v, top, total, out)
+        _components(eta, X, lo, w, form, scratch, lines)
+        _values(eta, lo, w, form, scratch, lines, out)
         if order >= 1:
-            _slopes(lo, w, K, free, first, z, inverse, r, v, rest, out)
+            _slopes(lo, w, form, scratch, out)
         if order == 2:
-            _curvatures(lo, w, K, first, p, z, inverse, r, v, rest, out)
+            _curvatures(lo, w, p, form, scratch, out)
             if ordered:
-                _order_curvatures(lo, w, p, half, out)
+                _order_curvatures(lo, w, p, lines[HALF], out)
         if order >= 1 and ordered:
-            _order_slopes(lo, w, half, out)
+            _order_slopes(lo, w, lines[HALF], out)

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from streammc.errors import ConfigError
-from streammc.models.linear import LinearModel
-from streammc.models.table_scale import DISTANCE, PLACE, Block
+from streammc.models.mixtures.columns_model import ColumnsModel
+from streammc.models.parameters import DISTANCE, PLACE, Parameter
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
 from streammc.numerics.special import exp, log1p_unit
 from streammc.priors import PriorOption, as_prior, fixed_priors, normal
 from streammc.priors.names import REST, choose
-from streammc.protocols import Index, Matrix, Prior, Rows, Vector
+from streammc.protocols import Prior, Rows, Vector
 
 LABELS: Final = ("theta1", "theta2")
 DEFAULTS: Final = {"theta1": normal(scale=math.sqrt(10.0)), "theta2": normal(scale=1.0)}
@@ -72,7 +72,7 @@ def link(eta, X, y, constants, order, out):  # type: ignore[no-untyped-def]
 
 
 @dataclass(frozen=True)
-class GaussianMixtureTied(LinearModel):
+class GaussianMixtureTied(ColumnsModel):
     """Two Gaussians in tied position; build it with :func:`gaussian_mixture_tied`."""
 
     variance: float = 2.0
@@ -80,45 +80,18 @@ class GaussianMixtureTied(LinearModel):
     name: ClassVar[str] = "gaussian-mixture-tied"
     multimodal: ClassVar[bool] = True
     link_kernel: ClassVar[Any] = link
-    n_linear: ClassVar[int] = 0
+    n_features = 1
 
     @property
-    def locations(self) -> tuple[str, ...]:
-        """Return ``theta1`` and ``theta2``."""
-        return LABELS
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Return ``theta1``, a place in the only column, and ``theta2``, a distance from it."""
+        first, second = LABELS
+        return (Parameter(first, table_scale=PLACE), Parameter(second, table_scale=DISTANCE))
 
     @property
     def constants(self) -> Vector:
         """Return ``1 / s`` and the log normaliser of half a component."""
         return np.array([1.0 / self.variance, -0.5 * math.log(8.0 * math.pi * self.variance)])
-
-    def labels(self, feature_names: Sequence[str]) -> tuple[str, ...]:
-        """Return ``theta1``, ``theta2``.
-
-        Raises
-        ------
-        ConfigError
-            If there is not exactly one feature.
-        """
-        if len(feature_names) != 1:
-            raise ConfigError(
-                f"expected one column, found {len(feature_names)} "
-                f"({', '.join(list(feature_names)[:5])}): ingest it alone, with --no-intercept"
-            )
-        return LABELS
-
-    def table_scale(self, feature_names: Sequence[str]) -> tuple[Block, ...]:
-        """Return ``theta1`` as a place in the only column, ``theta2`` as a distance from it."""
-        first, second = LABELS
-        return (Block(PLACE, (first,)), Block(DISTANCE, (second,)))
-
-    def response_fault(self, y: Vector) -> tuple[Index, str] | None:
-        """Return ``None``: there is no response."""
-        return None
-
-    def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
-        """Return zeros (m,): the observations are the column, not the response."""
-        return np.zeros(eta.shape[1])
 
     def start(self, rows: Rows) -> Vector:
         """Return theta (2,) from mean and variance: ``s + theta2^2 / 4`` is that of a row.

@@ -9,7 +9,7 @@ neither on its neighbours nor on the order asked for.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -30,11 +30,43 @@ def _sigmoid(z):  # type: ignore[no-untyped-def]
     return select(z < 0.0, tu, u), tu * u
 
 
+class Layers(NamedTuple):
+    """Places of the layers."""
+
+    sizes: Any
+    unit: Any
+    """First unit of each layer, counted through the network."""
+    at: Any
+    """First predictor of each layer, and of the output."""
+
+
+class Tile(NamedTuple):
+    """Scratch of some rows."""
+
+    h: Any
+    """(units, _TILE) activations; ``s`` their derivatives."""
+    s: Any
+    z: Any
+    """(_TILE,) logits, or how they move with one predictor; ``slope``, ``curve`` of log p."""
+    slope: Any
+    curve: Any
+    pull: Any
+    """(units, _TILE) dl/dh; ``delta`` dl/dz."""
+    delta: Any
+    tz: Any
+    """(units, _TILE) how z, h, dl/dh and dl/dz move with one predictor: this and the next three."""
+    th: Any
+    tp: Any
+    td: Any
+
+
 @inline
-def _forward(eta, lo, w, sizes, unit, at, h, s, z):  # type: ignore[no-untyped-def]
+def _forward(eta, lo, w, layers, tile):  # type: ignore[no-untyped-def]
     """Write activations and their derivatives (units, w), and the logit (w,)."""
     if lo < 0:  # never: tells the compiler that no index counts from the end
         return
+    sizes, unit, at = layers
+    h, s, z = tile.h, tile.s, tile.z
     for k in range(sizes[0]):
         for i in range(w):
             h[k, i], s[k, i] = _sigmoid(eta[k, lo + i])
@@ -60,10 +92,12 @@ def _forward(eta, lo, w, sizes, unit, at, h, s, z):  # type: ignore[no-untyped-d
 
 
 @inline
-def _backward(eta, lo, w, sizes, unit, at, h, s, slope, pull, delta, out):  # type: ignore[no-untyped-def]
+def _backward(eta, lo, w, layers, tile, out):  # type: ignore[no-untyped-def]
     """Write the gradient by backpropagation, ``pull`` dl/dh and ``delta`` dl/dz (units, w)."""
     if lo < 0:
         return
+    sizes, unit, at = layers
+    h, s, slope, pull, delta = tile.h, tile.s, tile.slope, tile.pull, tile.delta
     n = sizes.shape[0]
     before, row = unit[n - 1], at[n]
     for j in range(sizes[n - 1]):
@@ -97,13 +131,15 @@ def _backward(eta, lo, w, sizes, unit, at, h, s, slope, pull, delta, out):  # ty
 
 
 @inline
-def _tangent(eta, lo, w, sizes, unit, at, h, s, first, k0, j0, tz, th, top):  # type: ignore[no-untyped-def]
+def _tangent(eta, lo, w, layers, tile, first, k0, j0):  # type: ignore[no-untyped-def]
     """Write how pre-activations, activations and logit move with one predictor.
 
     It is the input ``j0`` of unit ``k0`` in layer ``first``; ``j0`` -1 is its bias.
     """
     if lo < 0:
         return
+    sizes, unit, at = layers
+    h, s, tz, th, top = tile.h, tile.s, tile.tz, tile.th, tile.z
     n = sizes.shape[0]
     if first < n:
         for k in range(unit[first], unit[first] + sizes[first]):
@@ -138,12 +174,13 @@ def _tangent(eta, lo, w, sizes, unit, at, h, s, first, k0, j0, tz, th, top):  # 
 
 
 @inline
-def _second(  # type: ignore[no-untyped-def]
-    eta, lo, w, sizes, unit, at, h, s, slope, curve, pull, delta, first, c, tz, th, top, tp, td, out
-):
+def _second(eta, lo, w, layers, tile, first, c, out):  # type: ignore[no-untyped-def]
     """Write row ``c`` of the Hessian, from ``c`` on: the tangent of backpropagation."""
     if lo < 0:
         return
+    sizes, unit, at = layers
+    h, s, top, slope, curve, pull, delta = tile[:7]
+    tz, th, tp, td = tile[7:]
     n = sizes.shape[0]
     p = at[n] + sizes[n - 1] + 1
     pair = 1 + p + c * p - c * (c - 1) // 2 - c  # the row of out for (c, b) is pair + b
@@ -211,26 +248,30 @@ def link(eta, X, y, constants, order, out):  # type: ignore[no-untyped-def]
     at[1] = sizes[0]
     for layer in range(1, n):
         at[layer + 1] = at[layer] + sizes[layer] * (sizes[layer - 1] + 1)
-    h = np.empty((units, _TILE))
-    s = np.empty((units, _TILE))
-    z = np.empty(_TILE)
-    slope = np.empty(_TILE)
-    curve = np.empty(_TILE)
+    layers = Layers(sizes, unit, at)
+    z, slope, curve = np.empty(_TILE), np.empty(_TILE), np.empty(_TILE)
     some = units if order > 0 else 0
-    pull = np.empty((some, _TILE))
-    delta = np.empty((some, _TILE))
     many = units if order == 2 else 0
-    tz = np.empty((many, _TILE))
-    th = np.empty((many, _TILE))
-    tp = np.empty((many, _TILE))
-    td = np.empty((many, _TILE))
+    tile = Tile(
+        np.empty((units, _TILE)),
+        np.empty((units, _TILE)),
+        z,
+        slope,
+        curve,
+        np.empty((some, _TILE)),
+        np.empty((some, _TILE)),
+        np.empty((many, _TILE)),
+        np.empty((many, _TILE)),
+        np.empty((many, _TILE)),
+        np.empty((many, _TILE)),
+    )
     for lo in range(0, m, _TILE):
         w = min(_TILE, m - lo)
-        _forward(eta, lo, w, sizes, unit, at, h, s, z)
+        _forward(eta, lo, w, layers, tile)
         for i in range(w):
             out[0, lo + i], slope[i], curve[i] = logit_row(z[i], y[lo + i])
         if order >= 1:
-            _backward(eta, lo, w, sizes, unit, at, h, s, slope, pull, delta, out)
+            _backward(eta, lo, w, layers, tile, out)
         if order == 2:
             for first in range(n + 1):
                 n_out = sizes[first] if first < n else 1
@@ -239,8 +280,5 @@ def link(eta, X, y, constants, order, out):  # type: ignore[no-untyped-def]
                     inner = c - at[first]
                     k0 = inner // n_in if inner < n_out * n_in else inner - n_out * n_in
                     j0 = inner % n_in if inner < n_out * n_in else -1
-                    _tangent(eta, lo, w, sizes, unit, at, h, s, first, k0, j0, tz, th, z)
-                    _second(
-                        eta, lo, w, sizes, unit, at, h, s, slope, curve, pull, delta,
-                        first, c, tz, th, z, tp, td, out,
-                    )  # fmt: skip
+                    _tangent(eta, lo, w, layers, tile, first, k0, j0)
+                    _second(eta, lo, w, layers, tile, first, c, out)

@@ -13,6 +13,7 @@ import numpy as np
 from streammc.errors import ConfigError
 from streammc.models.linear import LinearModel, refuse_many_predictors
 from streammc.models.networks.network_kernel import link
+from streammc.models.parameters import Parameter, predictor
 from streammc.models.responses import binary_fault
 from streammc.priors import PriorOption, as_prior, normal
 from streammc.priors.names import REST
@@ -33,28 +34,19 @@ class Network(LinearModel):
     separable: ClassVar[bool] = False
 
     @property
-    def n_linear(self) -> int:  # type: ignore[override]
-        """Return the units of the first layer: their pre-activations are linear."""
-        return self.hidden[0]
-
-    @property
-    def locations(self) -> tuple[str, ...]:
-        """Return the names of weights and biases from the second layer to the output."""
-        names: list[str] = []
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Return the weights of the first layer, weights and biases of the others, the output."""
+        stated = [predictor(components=self.hidden[:1])]
         for layer, (n_in, n_out) in enumerate(pairwise(self.hidden), start=2):
-            names += [f"weight{layer}[{k}, {j}]" for k in range(n_out) for j in range(n_in)]
-            names += [f"bias{layer}[{k}]" for k in range(n_out)]
-        return (*names, *(f"output[{j}]" for j in range(self.hidden[-1])), "output_bias")
+            stated.append(Parameter(f"weight{layer}", components=(n_out, n_in)))
+            stated.append(Parameter(f"bias{layer}", components=(n_out,)))
+        output = Parameter("output", components=self.hidden[-1:])
+        return (*stated, output, Parameter("output_bias"))
 
     @property
     def constants(self) -> Vector:
         """Return the sizes of the hidden layers."""
         return np.array(self.hidden, dtype=np.float64)
-
-    def labels(self, feature_names: Sequence[str]) -> tuple[str, ...]:
-        """Return ``beta[unit, feature]`` of the first layer, then the other layers."""
-        first = [f"beta[{k}, {name}]" for k in range(self.hidden[0]) for name in feature_names]
-        return (*first, *self.locations)
 
     def response_fault(self, y: Vector) -> tuple[Index, str] | None:
         """Return where ``y`` is not 0 or 1."""

@@ -38,8 +38,9 @@ STEPS: Final = 10
 """Leapfrog steps of a transition, where they are not given."""
 
 TEMPERED_STATISTICS: Final = (*STATISTICS, "swap_accepted", "replica")
-"""What is recorded: also which part of the proposed swaps was accepted (of a tempered
-transition: whether it was), and which replica is at level 0."""
+"""Statistics of a draw: also the share of the proposed swaps that were accepted (of a tempered
+transition: whether it was accepted), and the number of the replica at level 0."""
+SWAP_ACCEPTED, REPLICA = range(len(STATISTICS), len(TEMPERED_STATISTICS))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,8 @@ from streammc.runs.job import run_job
 from streammc.samplers import pt, spt, stt, tt
 from streammc.samplers.common.ladder import LOG_LIK
 from streammc.samplers.common.request import RunRequest
-from streammc.samplers.tempering.levels import MOST_LEVELS, MOST_VISITED, WARM, settle
+from streammc.samplers.tempering.last_level import WARM
+from streammc.samplers.tempering.levels import MOST_LEVELS, MOST_VISITED, settle
 from streammc.samplers.tempering.problem import tempering
 from streammc.samplers.tempering.restarts import FEWEST, restart_warnings
 from streammc.stores import from_arrays

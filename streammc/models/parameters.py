@@ -1,0 +1,208 @@
+"""Parameters of a model, stated as records.
+
+Labels, transforms, default priors, the way to the table's scale and ratios follow from the
+records; nothing is read from names.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.errors import ConfigError
+from streammc.numerics.simplex import log_odds_of, weights_of
+from streammc.priors.family import FamilyPrior
+from streammc.priors.scaled import Level, coefficients, scale_prior
+from streammc.protocols import Rows
+
+Array: TypeAlias = NDArray[np.float64]
+DataDefault: TypeAlias = Callable[[Rows, Sequence[str], Level], list[FamilyPrior]]
+"""Default priors that scale with the data: ``(rows, feature names, level)`` to one per feature,
+or to one for every component."""
+
+UNCHANGED: Final = ""
+COEFFICIENT: Final = "coefficient"
+"""Of a linear predictor: ``beta_j / scale_j``; the intercept takes up the means."""
+PLACE: Final = "place"
+"""A place in the columns: ``mean_j + scale_j mu_j``."""
+DISTANCE: Final = "distance"
+"""A distance in the columns: ``scale_j`` times it."""
+RULES: Final = (UNCHANGED, COEFFICIENT, PLACE, DISTANCE)
+
+REAL: Final = "real"
+POSITIVE: Final = "positive"
+"""Sampled as its logarithm."""
+SIMPLEX: Final = "simplex"
+"""Weights that add up to 1, the last one left out; sampled as the log odds of breaking a stick."""
+ORDERED: Final = "ordered"
+"""Two numbers, the smaller first; sampled as their centre and the log of their distance."""
+
+
+class Support(NamedTuple):
+    """Transform between theta and the values of a parameter, both in place."""
+
+    constrain: Callable[[Array], Any]
+    unconstrain: Callable[[Array], Any]
+
+
+def _exp(values: Array) -> None:
+    np.exp(values, out=values)
+
+
+def _log(values: Array) -> None:
+    np.log(values, out=values)
+
+
+def _weights(values: Array) -> None:
+    values[...] = weights_of(values)
+
+
+def _log_odds(values: Array) -> None:
+    values[...] = log_odds_of(values)
+
+
+def _ends(values: Array) -> None:
+    half = 0.5 * np.exp(values[..., 1])
+    values[..., 1] = values[..., 0] + half
+    values[..., 0] -= half
+
+
+def _centre_and_distance(values: Array) -> None:
+    apart = values[..., 1] - values[..., 0]
+    values[..., 0] += 0.5 * apart
+    values[..., 1] = np.log(apart)
+
+
+SUPPORTS: Final = {
+    REAL: Support(lambda values: None, lambda values: None),
+    POSITIVE: Support(_exp, _log),
+    SIMPLEX: Support(_weights, _log_odds),
+    ORDERED: Support(_ends, _centre_and_distance),
+}
+
+
+def unit_default(rows: Rows, feature_names: Sequence[str], level: Level) -> list[FamilyPrior]:
+    """Return the default prior of a standard deviation in the units of the response."""
+    return [scale_prior(level.unit)]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A named parameter: one number, or one per feature, per component, or per both.
+
+    Parameters
+    ----------
+    name
+        Name in labels: ``sigma``, ``mu[age]`` per feature, ``mu[0]`` per component, or
+        ``mu[0, age]``.
+    per_feature
+        Whether it has a number for each column of the design.
+    components
+        How many components there are, along each of their dimensions.
+    support
+        ``"real"``; ``"positive"``, sampled as its logarithm; ``"simplex"``, weights without the
+        last; or ``"ordered"``, two numbers, the smaller first.
+    default
+        Default prior, on the store's scale; ``None``: that of a coefficient scales with the
+        data, any other is Normal(0, 10), or half-Student-t(3, 10) of a positive parameter.
+    instead_of_flat
+        A proper prior, as text, where a flat one makes the posterior improper.
+    table_scale
+        How it goes from the scale of a standardised store to that of its table:
+        ``"coefficient"`` of a linear predictor, ``"place"`` in a column, ``"distance"`` in it,
+        or unchanged, the empty text.
+    exponential
+        What the exponential of a coefficient is, such as ``odds ratio``; ``None``: nothing.
+
+    Raises
+    ------
+    ConfigError
+        If an option is none of these, or they contradict each other.
+    """
+
+    name: str
+    per_feature: bool = False
+    components: tuple[int, ...] = ()
+    support: str = REAL
+    default: FamilyPrior | DataDefault | None = None
+    instead_of_flat: str = ""
+    table_scale: str = UNCHANGED
+    exponential: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a support, a rule or an exponential that is none."""
+        if self.support not in SUPPORTS or self.table_scale not in RULES:
+            raise ConfigError(
+                f"expected a support of {', '.join(SUPPORTS)} and a table_scale of "
+                f"{', '.join(RULES[1:])} or '', found {self.support!r} and {self.table_scale!r} of "
+                f"{self.name!r}: choose from these"
+            )
+        linear = self.table_scale == COEFFICIENT
+        if linear and not (self.per_feature and self.support == REAL):
+            raise ConfigError(
+                f"expected a coefficient for each feature, of any sign, found {self.name!r} "
+                f"otherwise: give per_feature=True and support={REAL!r}"
+            )
+        if self.exponential and not linear:
+            raise ConfigError(
+                f"expected an exponential of a coefficient, found {self.exponential!r} of "
+                f"{self.name!r}, which is none: leave it out, or give table_scale={COEFFICIENT!r}"
+            )
+
+    @property
+    def n_components(self) -> int:
+        """Return the number of components; 1 where there are no components."""
+        return math.prod(self.components)
+
+    @property
+    def n_linear(self) -> int:
+        """Return the number of linear predictors that it has the coefficients of."""
+        return self.n_components if self.table_scale == COEFFICIENT else 0
+
+    @property
+    def transformed_with(self) -> tuple[str, str]:
+        """Return the support, and the name unless neighbours of it are transformed together."""
+        return self.support, "" if self.support == POSITIVE else self.name
+
+    def size(self, n_features: int) -> int:
+        """Return how many numbers it is."""
+        return self.n_components * (n_features if self.per_feature else 1)
+
+    def labels(self, feature_names: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+        """Return the labels of each component: one per feature, or a single one."""
+        features = [(name,) for name in feature_names] if self.per_feature else [()]
+        places = product(*(map(str, range(count)) for count in self.components))
+        return tuple(tuple(self._label((*at, *own)) for own in features) for at in places)
+
+    def data_default(self) -> DataDefault | None:
+        """Return the default prior that scales with the data, if it does."""
+        if self.default is None and self.table_scale == COEFFICIENT:
+            return coefficients
+        return None if isinstance(self.default, FamilyPrior) else self.default
+
+    def describe(self) -> dict[str, Any]:
+        """Return the statement as JSON types; of a default prior its description."""
+        prior = self.default.describe() if isinstance(self.default, FamilyPrior) else None
+        return {**vars(self), "components": list(self.components), "default": prior}
+
+    def _label(self, index: tuple[str, ...]) -> str:
+        return f"{self.name}[{', '.join(index)}]" if index else self.name
+
+
+def predictor(
+    name: str = "beta", exponential: str | None = None, components: tuple[int, ...] = ()
+) -> Parameter:
+    """Return the coefficients of a linear predictor, or of one per component."""
+    return Parameter(
+        name,
+        per_feature=True,
+        components=components,
+        table_scale=COEFFICIENT,
+        exponential=exponential,
+    )
