@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from streammc.diagnostics.audit_record import Audit
 
 
-@command("audit", short_help="Measure what subsampling did to a run.")
+@command("audit", short_help="Measure the effect of subsampling on a run.")
 @path_argument("run")
 @scheduler_option
 @code_option

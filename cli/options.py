@@ -110,7 +110,7 @@ def temperature_option(function: F) -> F:
 def overwrite_option(function: F) -> F:
     """Add ``--overwrite``, which cannot be set by the environment or a file."""
     return click.option(
-        "--overwrite", is_flag=True, help="Replace what an earlier command made at the output."
+        "--overwrite", is_flag=True, help="Replace an existing output of the same kind."
     )(function)
 
 

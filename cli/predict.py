@@ -31,12 +31,14 @@ from streammc.cli.values import LocalPath, Share, WholeNumber
     type=WholeNumber(2),
     default=200,
     show_default=True,
-    help="Thinned draws, of all chains together.",
+    help="Number of draws, thinned from all chains.",
 )
-@setting("--interval", type=Share(), default=0.9, show_default=True, help="Of the bands.")
+@setting(
+    "--interval", type=Share(), default=0.9, show_default=True, help="Probability of the bands."
+)
 @setting("--by", metavar="COLUMN", help="Compare with the response by groups of this column.")
 @setting(
-    "--bins", type=WholeNumber(1, 10**5), default=100, show_default=True, help="Groups of --by."
+    "--bins", type=WholeNumber(1, 10**5), default=100, show_default=True, help="Number of groups."
 )
 @overwrite_option
 @scheduler_option

@@ -28,8 +28,8 @@ from streammc.cli.values import KeyValue, Limits, LocalPath, PositiveNumber, Who
 @path_argument("store")
 @setting("--output", "-o", type=LocalPath(), required=True, help="Directory of the run.")
 @model_options
-@setting("--sampler", default="auto", show_default=True, help="auto, or of `streammc samplers`.")
-@setting("--control-variates", type=LocalPath(), help="Those of `streammc summarize`.")
+@setting("--sampler", default="auto", show_default=True, help="auto or see `streammc samplers`.")
+@setting("--control-variates", type=LocalPath(), help="From `streammc summarize`.")
 @setting("--draws", type=WholeNumber(1), default=1000, show_default=True, help="Per chain.")
 @setting("--warmup", type=WholeNumber(1), default=1000, show_default=True, help="Per chain.")
 @setting("--chains", type=WholeNumber(1, 1024), default=4, show_default=True, help="Chains.")
@@ -37,14 +37,14 @@ from streammc.cli.values import KeyValue, Limits, LocalPath, PositiveNumber, Who
 @temperature_option
 @setting("--subsample-size", type=WholeNumber(1, auto=True), help="Rows m; default: automatic.")
 @setting("--n-blocks", type=WholeNumber(1, auto=True), help="Blocks G; default: automatic.")
-@setting("--unit-rows", type=WholeNumber(1, auto=True), help="Rows of a unit, b; automatic.")
+@setting("--unit-rows", type=WholeNumber(1, auto=True), help="Rows b of a unit; automatic.")
 @setting("--step-size", type=PositiveNumber(auto=True), help="Default: automatic.")
-@setting("--trajectory-length", type=PositiveNumber(auto=True), help="In posterior sd; fixed.")
+@setting("--trajectory-length", type=PositiveNumber(auto=True), help="Fixed; in posterior sd.")
 @setting("--option", type=KeyValue(), multiple=True, help="Any other option of sampler or model.")
-@setting("--audit/--no-audit", default=None, help="Default: where it costs less than the draws.")
+@setting("--audit/--no-audit", default=None, help="Default: if it costs less than the draws.")
 @overwrite_option
 @scheduler_option
-@click.option("--dry-run", is_flag=True, help="Print what it would take; draw nothing.")
+@click.option("--dry-run", is_flag=True, help="Print a forecast of the run; draw nothing.")
 @setting("--check", type=Limits(), help="rhat=1.01,ess=400: exit 1 if the run misses them.")
 @click.pass_context
 def sample(

@@ -22,7 +22,7 @@ from streammc.cli.values import Number, WholeNumber
 @setting(
     "--intercept",
     type=Number(),
-    help="True coefficient of the ones, such as -14.5 for rare events; the kind's own by default.",
+    help="True intercept, such as -14.5 for rare events; each kind has a default.",
 )
 @setting("--chunk-rows", type=WholeNumber(1, 10**12), help="Rows per chunk.")
 @setting(
@@ -30,7 +30,7 @@ from streammc.cli.values import Number, WholeNumber
     type=click.Choice(["float32", "float64"]),
     default="float32",
     show_default=True,
-    help="How the design is stored.",
+    help="Dtype of the stored design.",
 )
 @overwrite_option
 @click.pass_obj

@@ -31,7 +31,7 @@ from streammc.cli.values import KeyValue, LocalPath, WholeNumber
     "--output",
     "-o",
     type=LocalPath(),
-    help="Where to keep them; default: beside STORE, as NAME.cv.zarr.",
+    help="Path of the result; default: NAME.cv.zarr beside STORE.",
 )
 @setting("--passes", type=WholeNumber(1, 1000), help="Full passes; default: until certified.")
 @setting(
@@ -117,7 +117,7 @@ def summarize(
 
 
 def _show(printer: Output, result: dict[str, Any], heat: float) -> None:
-    """Print control variates, with the warnings of their certificate."""
+    """Print control variates and the warnings of their certificate."""
     certificate = result["certificate"]
     if not certificate["converged"]:
         printer.warn(

@@ -180,7 +180,7 @@ class RowReport:
         self._rows = start + keep
 
     def __call__(self, kind: str, name: str, bad: NDArray[np.bool_], values: Any) -> None:
-        """Record the rows where ``bad`` (m,), with an example of ``values``."""
+        """Record the rows with ``bad`` (m,) true, with an example of ``values``."""
         positions = np.flatnonzero(bad)
         if positions.size:
             first = int(positions[0])

@@ -76,7 +76,7 @@ def iso_text(array: Any) -> Any:
 
 
 def to_float64(array: Any, column: str, start: int, faults: Faults) -> Vector:
-    """Return an Arrow array of numbers as float64, NaN where it is null.
+    """Return an Arrow array of numbers as float64, with NaN for null.
 
     Integers beyond 2**53 are recorded in ``faults``: float64 would round them.
 
@@ -150,7 +150,7 @@ class Coder:
         self.values: list[str] = []
 
     def codes(self, array: Any) -> Vector:
-        """Return the code of each value of an Arrow array (m,), NaN where it is null.
+        """Return the code of each value of an Arrow array (m,), NaN for null.
 
         Raises
         ------

@@ -18,7 +18,7 @@ _madvise: Any = types.ExternalFunction("madvise", types.intc(types.uintp, types.
 _mincore: Any = types.ExternalFunction("mincore", types.intc(types.uintp, types.uintp, types.uintp))
 
 _PROBES = 256
-"""Runs of a request that are looked up in the page cache before any is asked for."""
+"""Number of runs of a request that are looked up in the page cache first."""
 
 
 @jit()

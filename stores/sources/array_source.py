@@ -19,7 +19,7 @@ _KINDS: Final = "biuf"
 
 
 class ArraySource:
-    """A design matrix with further vectors: a ``sources.tables.Source``.
+    """A design matrix with further vectors: a ``sources.source.Source``.
 
     Parameters
     ----------

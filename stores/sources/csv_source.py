@@ -34,7 +34,7 @@ class NotANumberError(Exception):
 
 
 class CsvSource:
-    """One CSV file, compressed or not: a ``sources.tables.Source``.
+    """One CSV file, compressed or not: a ``sources.source.Source``.
 
     The separator is the most frequent of comma, tab, semicolon and bar in the header. Blanks
     around column names are dropped.

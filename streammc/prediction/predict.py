@@ -44,12 +44,12 @@ _NO_IDS: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class PredictionRequest:
-    """The settings of :func:`predict`, checked when they are made.
+    """Checked options of :func:`predict`.
 
     Raises
     ------
     ConfigError
-        If one is wrong whatever the run.
+        If an option is wrong for every run.
     """
 
     draws: int = DRAWS
@@ -158,7 +158,7 @@ def write_predictions(
 def _scores(
     task: PredictTask, totals: Totals, request: PredictionRequest
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what the sums over all rows say, as JSON and as arrays."""
+    """Return the scores and the arrays of ROC curve and calibration from the totals of a pass."""
     facts: dict[str, Any] = {"auc": None, "log_score": None, "by": None}
     arrays: dict[str, Any] = {}
     band = (request.ends, request.names, task.coefficients.weights)
