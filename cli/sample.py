@@ -1,4 +1,4 @@
-"""``streammc sample``: from a store and a model to a posterior on disk."""
+"""``streammc sample``: sample the posterior of a model on a store into a run on disk."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 @path_argument("store")
 @setting("--output", "-o", type=LocalPath(), required=True, help="Directory of the run.")
 @model_options
-@setting("--sampler", default="auto", show_default=True, help="auto, or of `streammc samplers`.")
-@setting("--control-variates", type=LocalPath(), help="Those of `streammc summarize`.")
+@setting("--sampler", default="auto", show_default=True, help="auto or see `streammc samplers`.")
+@setting("--control-variates", type=LocalPath(), help="From `streammc summarize`.")
 @setting("--draws", type=WholeNumber(1), default=1000, show_default=True, help="Per chain.")
 @setting("--warmup", type=WholeNumber(1), default=1000, show_default=True, help="Per chain.")
 @setting("--chains", type=WholeNumber(1, 1024), default=4, show_default=True, help="Chains.")
@@ -41,14 +41,14 @@ if TYPE_CHECKING:
 @temperature_option
 @setting("--subsample-size", type=WholeNumber(1, auto=True), help="Rows m; default: automatic.")
 @setting("--n-blocks", type=WholeNumber(1, auto=True), help="Blocks G; default: automatic.")
-@setting("--unit-rows", type=WholeNumber(1, auto=True), help="Rows of a unit, b; automatic.")
+@setting("--unit-rows", type=WholeNumber(1, auto=True), help="Rows b of a unit; automatic.")
 @setting("--step-size", type=PositiveNumber(auto=True), help="Default: automatic.")
-@setting("--trajectory-length", type=PositiveNumber(auto=True), help="In posterior sd; fixed.")
+@setting("--trajectory-length", type=PositiveNumber(auto=True), help="Fixed; in posterior sd.")
 @setting("--option", type=KeyValue(), multiple=True, help="Any other option of sampler or model.")
-@setting("--audit/--no-audit", default=None, help="Default: where it costs less than the draws.")
+@setting("--audit/--no-audit", default=None, help="Default: if it costs less than the draws.")
 @overwrite_option
 @scheduler_option
-@click.option("--dry-run", is_flag=True, help="Print what it would take; draw nothing.")
+@click.option("--dry-run", is_flag=True, help="Print a forecast of the run; draw nothing.")
 @setting("--check", type=Limits(), help="rhat=1.01,ess=400: exit 1 if the run misses them.")
 @click.pass_context
 def sample(
@@ -77,8 +77,8 @@ def sample(
 ) -> int:
     """Sample the posterior of a model on STORE into the run of --output.
 
-    The same command again resumes an interrupted run, leaves a finished one as it is,
-    and with more --draws extends it.
+    The same command again resumes an interrupted run and does not change a finished one; with
+    more --draws it extends the run.
     """
     from streammc.cli.build import make_model, make_sampler, split_options
     from streammc.cli.execute import Job, execute
@@ -96,10 +96,10 @@ def sample(
     chosen = make_sampler(sampler, flags, of_sampler)
     reason = _reason(printer, chosen, flags, of_sampler) if sampler == "auto" else ""
     dataset = open_store(store)
-    anew = overwrite or not RunDirectory.exists(output)
-    if dry_run or anew:  # a run has the priors that it began with
+    new_run = overwrite or not RunDirectory.exists(output)
+    if dry_run or new_run:  # an existing run keeps its priors
         built = announced_priors(printer, built, dataset)
-    if seed is None and anew and not dry_run:
+    if seed is None and new_run and not dry_run:
         seed = _new_seed(printer)
     shape: dict[str, Any] = {"draws": draws, "warmup": warmup, "chains": chains}
     shape |= {"seed": seed, "temperature": temperature}

@@ -1,4 +1,4 @@
-"""Predictions for a table from the draws of a run: streamed, and written whole or not at all."""
+"""Predictions for a table from the draws of a run, in one pass over its rows."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def write_predictions(
     -------
     dict
         JSON: ``rows``, ``draws``, ``interval``, ``mean_sign``, ``auc``, ``log_score``,
-        ``by``, ``row_id``, ``seconds`` and, where there are some, ``warnings``.
+        ``by``, ``row_id``, ``seconds`` and, if there are any, ``warnings``.
     """
     began = time.perf_counter()
     if not model.n_linear:
@@ -119,7 +119,7 @@ def write_predictions(
 def _scores(
     task: PredictTask, totals: Totals, request: PredictionRequest
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what the sums over all rows say, as JSON and as arrays."""
+    """Return the scores and the arrays of ROC curve and calibration from the totals of a pass."""
     facts: dict[str, Any] = {"auc": None, "log_score": None, "by": None}
     arrays: dict[str, Any] = {}
     band = (request.ends, request.names, task.coefficients.weights)
@@ -138,7 +138,7 @@ def _scores(
 
 
 def write_ids(writer: RowArrays, table: Dataset) -> None:
-    """Write the ids of all rows, a chunk at a time."""
+    """Write the row ids of a table, one chunk at a time."""
     for start in range(0, table.n_rows, writer.chunk_rows):
         ids = table.row_ids(start, start + writer.chunk_rows)
         assert ids is not None
@@ -170,45 +170,44 @@ def predict(
     run : path or xarray.DataTree
         Directory of a finished run, or the run opened from it.
     store
-        The table: the same features, made with ``like`` the store of the run where that
-        was standardised or has a formula. Without a response there is nothing to score.
+        The table, with the features of the run. If the store of the run is standardised or has
+        a formula, make this one with ``like`` that store. Scores need a response.
     path
-        zarr group to make. ``None``: in a temporary folder, removed when
-        the process ends.
+        zarr group to make. ``None``: a temporary folder, removed when the process ends.
     model
-        That of the run; needed for a model of your own.
+        The model of the run; needed for a model of your own.
     draws
-        Draws that are used, thinned from all chains together; at least 2.
+        Number of draws to use, thinned from all chains together; at least 2.
     interval
         Probability of the bands, between 0 and 1, with equal tails: 0.9 gives ``q5`` and
         ``q95``.
     by
-        A column for calibration: a feature, or the argument of a ``bs()`` of the formula.
-        ``None``: no groups.
+        Column whose values form groups for calibration: a feature, or the argument of a
+        ``bs()`` of the formula. ``None``: no groups.
     bins
-        Equally sized groups of that column.
+        Number of groups of that column, of equal size.
     seed
-        Seed of the choice of rows that thresholds, and for more than 8 million rows groups,
-        are computed from.
+        Seed of the sample of rows from which thresholds are computed, and groups of a table of
+        more than 8 million rows.
     weights : array (chain, draw), or None
         Weights of the draws; ``None`` takes the signs of a signed run.
     trained_on
-        The data set of the run, where an earlier version sampled it.
+        The data set of the run; needed if an earlier version of streammc sampled it.
     overwrite
-        Replace predictions at ``path``, once the new ones are complete. Without it nothing
-        may be there.
+        Replace predictions at ``path``, once the new ones are complete. Without it ``path``
+        must not exist.
 
     Returns
     -------
     xarray.Dataset
         ``mean``, ``q5``, ``q95`` (row), in the order of the store, with the coordinate
         ``row_id``; for a binary response the ROC curve; with ``by`` the groups.
-        Attributes: ``auc``, ``log_score`` and what was done.
+        Attributes: ``auc``, ``log_score`` and a record of the options.
 
     Raises
     ------
     IdentityError
-        If the features are not those of the run, or ``path`` exists.
+        If the features differ from those of the run, or ``path`` exists.
     DataError
         If the run is unfinished, or a row cannot be predicted.
     ModelError

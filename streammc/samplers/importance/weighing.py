@@ -39,10 +39,10 @@ from streammc.numerics.blas import single_threaded
 from streammc.numerics.prior import log_prior
 from streammc.protocols import Index, Matrix, RowSource, Vector
 from streammc.samplers.common.chain import Chain
-from streammc.samplers.common.statistics import STATISTICS
 from streammc.samplers.common.planning import control_variates
 from streammc.samplers.common.request import RunRequest, Setup
 from streammc.samplers.common.sampler import NAMED
+from streammc.samplers.common.statistics import STATISTICS
 
 if TYPE_CHECKING:
     from streammc.control_variates.expansion import ControlVariates
