@@ -62,10 +62,12 @@ def jit(
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
+        # Options not given here would be inherited from the first function that calls this one.
         dispatcher = numba.njit(
             nogil=True,
             error_model="numpy",
             fastmath=_REASSOCIATE if reassociate else False,
+            forceinline=False,
             _nrt=not borrow,
         )(function)
         digest = source_digest(function.__code__.co_filename)
@@ -74,7 +76,19 @@ def jit(
     return decorate
 
 
-def inline(function: Callable[..., Any]) -> Any:
-    """Compile a small function that is inlined into its callers; it needs no signature."""
+def inline(function: Callable[..., Any] | None = None, *, reassociate: bool = False) -> Any:
+    """Compile a small function that is inlined into its callers; it needs no signature.
+
+    By default it inherits the floating-point options of the function that calls it first. If
+    only some callers reassociate, ``reassociate`` sets the option for all of them.
+    """
+    if function is None:
+        return lambda leaf: _inline(leaf, fastmath=_REASSOCIATE if reassociate else False)
+    return _inline(function)
+
+
+def _inline(function: Callable[..., Any], **options: Any) -> Any:
     # Without forceinline LLVM keeps a large function as a call, and the loop around it scalar.
-    return numba.njit(nogil=True, error_model="numpy", inline="never", forceinline=True)(function)
+    return numba.njit(nogil=True, error_model="numpy", inline="never", forceinline=True, **options)(
+        function
+    )

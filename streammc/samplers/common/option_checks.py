@@ -1,4 +1,4 @@
-"""Option and statistic names shared by several families of samplers, and checks of options."""
+"""Option names shared by several families of samplers, and checks of options."""
 
 from __future__ import annotations
 
@@ -17,25 +17,6 @@ COVARIANCES: Final = (LAPLACE, IDENTITY)
 DEFAULT_LENGTH: Final = math.pi / 2
 """Length of a trajectory: in a Gaussian posterior the end of a quarter period is independent
 of its start."""
-
-STATISTICS: Final = (
-    "lp",
-    "acceptance_rate",
-    "diverging",
-    "energy",
-    "step_size",
-    "n_steps",
-    "log_lik_variance",
-    "subsample_accepted",
-    "n_rows",
-    "log_lik_remainder",
-)
-"""Names of the statistics that every sampler records of a draw, in the order of their columns."""
-(
-    LP, ACCEPTANCE_RATE, DIVERGING, ENERGY, STEP_SIZE, N_STEPS, LOG_LIK_VARIANCE,
-    SUBSAMPLE_ACCEPTED, N_ROWS, LOG_LIK_REMAINDER,
-) = range(len(STATISTICS))  # fmt: skip
-"""Columns of ``STATISTICS`` in a row of statistics, which compiled loops write by name."""
 
 
 def check_subsample(sampler: object, *names: str) -> None:

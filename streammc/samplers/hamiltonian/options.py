@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 from streammc.errors import ConfigError
 from streammc.samplers.common.option_checks import (
     DEFAULT_LENGTH,
-    STATISTICS,
     check_probabilities,
     check_subsample,
     is_number,
 )
 from streammc.samplers.common.sampler import Sampler
+from streammc.samplers.common.statistics import STATISTICS
 from streammc.subsampling.units import UNIFORM
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ PERTURBED_STATISTICS: Final = (*STATISTICS, "beyond_edge")
 """Statistics of ``hmc-ecs``; ``beyond_edge`` is 1 if a trajectory went beyond the edge."""
 SIGNED_STATISTICS: Final = (*STATISTICS, "sign")
 """Statistics of ``hmc-ecs-signed``; ``sign`` is that of the estimated likelihood."""
+BEYOND_EDGE_COLUMN: Final = PERTURBED_STATISTICS.index("beyond_edge")
+SIGN_COLUMN: Final = SIGNED_STATISTICS.index("sign")
 
 DEFAULT_JITTER: Final = 0.2
 """Half-width of the uniform factor on the default length, against resonances."""

@@ -7,13 +7,9 @@ from typing import ClassVar, Final, Literal
 
 from streammc.errors import ConfigError
 from streammc.samplers.common.builders import builder
-from streammc.samplers.common.option_checks import (
-    NONE,
-    STATISTICS,
-    check_number,
-    check_subsample,
-)
-from streammc.samplers.stochastic_gradient.options import StochasticGradient
+from streammc.samplers.common.option_checks import NONE, check_number, check_subsample
+from streammc.samplers.common.statistics import STATISTICS
+from streammc.samplers.stochastic_gradient.options import NOISE_STATISTICS, StochasticGradient
 
 ESTIMATED: Final = "estimated"
 
@@ -25,8 +21,8 @@ class Sghmc(StochasticGradient):
     Each iteration draws a momentum ``p ~ N(0, M)`` and makes L steps ``theta += eps M^-1 p``,
     ``p += eps grad - eps C M^-1 p + N(0, 2 eps (C - B^))`` (Dang et al. 2019, section 6.2),
     each with a gradient estimated from newly drawn rows. No step is rejected, so the sampler
-    does NOT leave the posterior invariant. By default ``M`` is the inverse covariance of the Laplace
-    approximation.
+    does NOT leave the posterior invariant. By default ``M`` is the inverse covariance of the
+    Laplace approximation.
 
     Parameters
     ----------
@@ -81,8 +77,7 @@ class Sghmc(StochasticGradient):
     @property
     def statistics(self) -> tuple[str, ...]:
         """Names of the statistics; with estimated noise, ``noise_clipped`` is one of them."""
-        clipped = ("noise_clipped",) if self.noise_estimate == ESTIMATED else ()
-        return (*STATISTICS, *clipped)
+        return NOISE_STATISTICS if self.noise_estimate == ESTIMATED else STATISTICS
 
 
 sghmc = builder(Sghmc)
