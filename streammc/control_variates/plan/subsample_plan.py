@@ -1,4 +1,4 @@
-"""Which rows are certain, and how many units are sampled from the rest.
+"""Plan of a subsample: the certainty rows, and the number of units sampled from the rest.
 
 With V the variance of the log-likelihood estimate and gamma the skewness of D, the
 plan is the cheapest (fewest rows an iteration) such that, at draws from the Laplace
@@ -9,8 +9,8 @@ approximation,
 - the log of the perturbation, V^2 / (4k) - gamma V^1.5 / (3 sqrt k), varies by less
   than 0.02 over the draws (Dang et al. 2019, eq. 12, to third order in D).
 
-Where the perturbed density itself is sampled it also has to be the posterior out to its
-tails (:mod:`tails`), and is cut there (:mod:`edge`).
+Where the perturbed density is sampled, it must also match the posterior out to its tails
+(:mod:`tails`), and is cut there (:mod:`edge`).
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class Plan:
     Attributes
     ----------
     certainty_rows
-        (c,) sorted rows that are always evaluated.
+        (c,) sorted indices of the rows that are always evaluated.
     unit_rows, n_units, k, n_blocks
-        b, U, units in the subsample, G.
+        Rows of a unit b, units of the data U, units of the subsample k, blocks G.
     reasons
         One sentence for each choice.
     predicted
@@ -65,7 +65,7 @@ class Plan:
     relative
         (U,) probabilities of the units over the uniform one; ``None``: all the same.
     score_seconds
-        Of the pass that found them.
+        Time of the pass that scored the units.
     """
 
     certainty_rows: Index
@@ -83,11 +83,11 @@ class Plan:
     relative: NDArray[np.float32] | None = None
     score_seconds: float = 0.0
     edge: Edge | None = None
-    """Where the perturbed density is cut; ``None``: nowhere."""
+    """Region outside which the perturbed density is 0; ``None``: not cut."""
 
     @property
     def passes(self) -> int:
-        """Full passes that the plan itself took."""
+        """Number of full passes made by the plan itself."""
         return 0 if self.relative is None else 1
 
     @property
@@ -96,7 +96,7 @@ class Plan:
         return self.k * self.unit_rows
 
     def describe(self) -> dict[str, Any]:
-        """Return everything but the arrays as JSON; not finite becomes null."""
+        """Return JSON of everything but the arrays; a number that is not finite becomes null."""
         return {
             "unit_rows": self.unit_rows,
             "n_units": self.n_units,
@@ -116,7 +116,7 @@ class Plan:
         }
 
     def arrays(self) -> dict[str, Any]:
-        """Return the arrays by name, as the group ``constant_data`` takes them."""
+        """Return the arrays by name, for the group ``constant_data``."""
         arrays: dict[str, Any] = {CERTAINTY_ROWS: self.certainty_rows}
         if self.relative is not None:
             arrays[RELATIVE] = (("unit",), self.relative)
@@ -169,12 +169,12 @@ def plan(
     progress: Callable[[int, int], None] | None = None,
     phases: Phases | None = None,
 ) -> Plan:
-    """Choose the certainty rows, k and G.
+    """Return the plan: certainty rows, number of units k and number of blocks G.
 
     Parameters
     ----------
     subsample_size
-        m rows, as given; ``None``: the fewest that keep the bounds above.
+        m rows as given; ``None``: the fewest that meet the limits of this module.
     unit_rows
         b; ``None``: 1.
     n_blocks
@@ -184,18 +184,18 @@ def plan(
     factor_units
         Units of a factor of the block-Poisson product; 0 plans the difference estimator.
     probabilities
-        Of units: ``uniform``, or ``scores``, which makes one more full pass.
+        Probabilities of units: ``uniform``, or ``scores``, which makes one more full pass.
     variance_target
-        Bound on V; ``None``: 0.1, or what :mod:`signs` says of a product.
+        Limit of V; ``None``: 0.1, or :func:`signs.variance_target` for a product.
     perturbed
-        Whether the perturbed density is what is sampled: it has to be the posterior out to
-        its tails, from more units if need be, and is cut there.
+        Whether the perturbed density is sampled: it must match the posterior out to its
+        tails, with more units if need be, and is cut there.
     memory_limit
-        Bytes that the certainty rows may take.
+        Largest size of the certainty rows in bytes.
     scheduler, progress
-        Of that pass; see ``Dataset.reduce``.
+        Options of the pass for ``scores``; see ``Dataset.reduce``.
     phases
-        Told of the points at which the tails are looked at; see ``certify.compute``.
+        Called as the tails are evaluated; see ``certify.compute``.
 
     Raises
     ------
@@ -231,7 +231,7 @@ def plan(
         if subsample_size is None:
             needed = reach.units(k, most := (n // 2 - certain) // b)
             k = int(needed) if math.isfinite(needed) else max(k, most)
-        # A given subsample is only refused where it cannot be right at all.
+        # A given subsample size is only refused if the perturbation is hopeless.
         hopeless = float(reach.perturbation(k).max()) > tails.HOPELESS
         if hopeless if subsample_size is not None else not reach.holds(k):
             refused = plan_words.leaves(reach.fault(k), subsample_size is not None)
@@ -267,7 +267,7 @@ def plan(
 
 
 def _plain(value: Any) -> Any:
-    """Return ``value`` as JSON can hold it."""
+    """Return ``value`` as JSON: numbers that are not finite become null."""
     if isinstance(value, list):
         return [_plain(item) for item in value]
     return value if math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""``hmc``: Hamiltonian Monte Carlo on every row, the reference for everything."""
+"""``hmc``: Hamiltonian Monte Carlo on every row, the reference for all samplers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Hmc(TrajectoryOptions):
-    """Sampler ``hmc``: Hamiltonian Monte Carlo on every row, the reference for everything.
+    """Sampler ``hmc``: Hamiltonian Monte Carlo on every row, the reference for all samplers.
 
     It leaves the posterior invariant (Duane et al. 1987) and evaluates every row at every gradient.
 
@@ -40,7 +40,7 @@ class Hmc(TrajectoryOptions):
         return prepare_full_data(self, request, reason)
 
     def problem(self, request: RunRequest, setup: Setup) -> SharedProblem:
-        """Return what all chains share; see ``Sampler``."""
+        """Return the problem that all chains share; see ``Sampler``."""
         from streammc.samplers.hamiltonian.problem import full_data
 
         return full_data(request.dataset, request.model, setup.cv, self)

@@ -1,4 +1,4 @@
-"""A trajectory of a drawn length: a number of equal steps, then Metropolis."""
+"""Trajectory of random length: equal steps, then one Metropolis decision."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def jittered(link, sums, base, certain, buffers, energy_start, dynamics, longest
 
     The number of steps is that of the mean length; the drawn length changes their size.
     ``w`` is the frequency of the integrator. Returns the acceptance probability, the
-    number of steps made, the energy of the new state, 1 if the trajectory diverged, at
-    ``trial``, or 2 if it ended beyond the edge, and the step size.
+    number of steps made, the energy of the new state, an outcome (1 if the trajectory diverged,
+    at ``trial``; 2 if it ended beyond the edge; else 0), and the step size.
 
-    Beyond the edge nothing is accepted. The acceptance probability, from which the step is
-    tuned, does not count that: no smaller step mends it.
+    Beyond the edge nothing is accepted. The acceptance probability, which tunes the step, does
+    not include this: a smaller step would not help.
     """
     sub, point, trial, work = buffers.sub, buffers.point, buffers.trial, buffers.work
     length = dynamics.trajectory_length

@@ -1,14 +1,15 @@
-"""The No-U-Turn sampler, without recursion (Hoffman and Gelman 2014; Betancourt 2017).
+"""Trajectory of the No-U-Turn sampler, without recursion.
 
-The trajectory doubles, forward or backward in time with equal chance, until it turns
-back: until its summed momentum points against the momentum at either end. The next
-state is drawn with weight ``exp(-H)``: within a new half multinomially, and of the two
-halves the new one with probability ``min(1, w_new / w_old)``. A half that contains a
-turn or a divergence is left out, and ends the trajectory. Every pair of adjacent
-subtrees is also checked across its seam, from one subtree to the first momentum of
-the other: trajectories of nearly one period would pass unseen otherwise.
+Algorithm: Hoffman and Gelman 2014; Betancourt 2017. The trajectory doubles, forward or
+backward in time with equal probability, until it turns back: until its summed momentum
+points against the momentum at either end. The next state is drawn with weight ``exp(-H)``:
+within a new half multinomially, and the new half in place of the old with probability
+``min(1, w_new / w_old)``. A half that contains a turn or a divergence is rejected, and ends
+the trajectory. Every pair of adjacent subtrees is also checked across its seam, from one
+subtree to the first momentum of the other: otherwise turns of trajectories of nearly one
+period would be missed.
 
-The subsample is fixed within a trajectory, so this is valid for hmc-ecs as it stands.
+The subsample is fixed within a trajectory, so the algorithm is valid for hmc-ecs unchanged.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ from streammc.samplers.hamiltonian.buffers import BUFFERS_TYPE, MAX_DEPTH, TREE_
 from streammc.samplers.hamiltonian.integrator import MAX_ENERGY_ERROR, move
 
 LONGEST_STEP = 1.2
-"""In posterior standard deviations; beyond, two states would span the whole trajectory."""
+"""Largest step in posterior sd; with longer steps two states span the whole trajectory."""
 
 
 @jit(i8(TREE_TYPE, i8, i8), reassociate=True, borrow=True)
 def turned(tree, one, two):  # type: ignore[no-untyped-def]
-    """Return 1 if adjacent subtrees turn back, together or one up to the seam.
+    """Return 1 if two adjacent subtrees turn back, together or across their seam, else 0.
 
-    ``rho'p > 0`` is asked for at both ends of three stretches: all of it, ``one`` with
-    the first state of ``two``, and the last state of ``one`` with ``two``.
+    The summed momentum must have ``rho'p > 0`` at both ends of three stretches: both subtrees,
+    ``one`` with the first state of ``two``, and the last state of ``one`` with ``two``.
     """
     if one < 0 or two < 0:
         return 1
@@ -75,10 +76,10 @@ def log_add(a, b):  # type: ignore[no-untyped-def]
 def nuts(link, sums, base, certain, buffers, energy_start, step, w, rng):  # type: ignore[no-untyped-def]
     """Replace ``buffers.point`` by a state of a trajectory from it with ``work.momentum``.
 
-    ``w`` is the frequency of the integrator.
-    Returns the mean Metropolis probability of the states, their number, the energy of
-    the one drawn, and 1 if the trajectory diverged, at ``trial``, or 2 if it came beyond
-    the edge, where states have no weight.
+    The first momentum is ``work.momentum``, and ``w`` the frequency of the integrator. Returns
+    the mean Metropolis probability of the states, their number, the energy of the drawn state,
+    and an outcome: 1 if the trajectory diverged, at ``trial``; 2 if it went beyond the edge,
+    where states have no weight; else 0.
     """
     sub, point, trial = buffers.sub, buffers.point, buffers.trial
     work, tree = buffers.work, buffers.tree
@@ -126,7 +127,7 @@ def nuts(link, sums, base, certain, buffers, energy_start, step, w, rng):  # typ
             top += 1
             for j in range(d):
                 first[top, j] = last[top, j] = total[top, j] = momentum[j]
-            # As a binary counter carries: two finished subtrees of one size become one.
+            # Merge finished subtrees of equal size, like the carry of a binary counter.
             count = leaf + 1
             while count % 2 == 0:
                 if turned(tree, top - 1, top) == 1:

@@ -1,10 +1,10 @@
-"""The compiled transition: a pseudo-marginal step for the subsample, then HMC.
+"""Compiled transition of a chain: a pseudo-marginal update of the subsample, then HMC.
 
 Algorithm 1 of Dang et al. 2019. The subsample proposal replaces one block of units
-and is accepted with the ratio of estimated likelihoods at the current position, the
-current estimate being carried and never refreshed; then the position moves by
-Hamiltonian dynamics with the subsample fixed, so that trajectory and acceptance see
-the same rows. Without units the first step is empty and this is full-data HMC.
+and is accepted with the ratio of estimated likelihoods at the current position; the
+current estimate is carried and never refreshed. Then the position moves by Hamiltonian
+dynamics with the subsample fixed, so that trajectory and acceptance use the same rows.
+Without units the first update does nothing, and the transition is full-data HMC.
 """
 
 from __future__ import annotations
@@ -51,19 +51,19 @@ from streammc.samplers.hamiltonian.subsample import (
 
 
 class Dynamics(NamedTuple):
-    """Settings of the trajectory."""
+    """Settings of the trajectories of a batch."""
 
     trajectory_length: float
-    """In posterior standard deviations, the mean of ``step_size * n_steps``."""
+    """Mean of ``step_size * n_steps``, in posterior standard deviations."""
     jitter: float
     """Half-width of the uniform factor on the step size; 0 for a fixed length."""
     target_acceptance: float
     longest_step: float
-    """Bound of the step size that dual averaging may reach."""
+    """Largest step size of dual averaging."""
     adapt: int
-    """1 while warm-up tunes the frequency, 2 while it tunes the step size as well."""
+    """1 if warm-up tunes the frequency, 2 if it also tunes the step size, 0 after warm-up."""
     nuts: int
-    """1 where each trajectory ends as it turns back; it then has no length."""
+    """1 if each trajectory ends where it turns back (NUTS), without a given length."""
 
 
 DYNAMICS_TYPE: Any = record_type(Dynamics)

@@ -1,7 +1,7 @@
-"""The compiled loop of the samplers that follow stochastic gradients and accept every step.
+"""Compiled loop of ``sgld`` and ``sghmc``, which accept every step.
 
-Each step evaluates the gradient of ``l^ + log p`` at the new position with units that
-nothing else has seen (Dang et al. 2019, section 6.2, in the coordinates ``z`` of
+Each step evaluates the gradient of ``l^ + log p`` at the new position with newly drawn
+units (Dang et al. 2019, section 6.2, in the coordinates ``z`` of
 ``theta = theta_star + S z``). Without momentum a step is
 
     z' = z + (eps / 2) g(z) + N(0, eps I)
@@ -50,13 +50,13 @@ class Dynamics(NamedTuple):
     """Settings of the loop."""
 
     momentum: int
-    """1 with momentum."""
+    """1 with momentum, else 0."""
     friction: float
-    """C, times the identity."""
+    """Friction C, a multiple of the identity."""
     variance_factor: float
-    """``U^2 / (k (k - 1))``: the scatter of unit totals to the variance of the estimate."""
+    """``U^2 / (k (k - 1))``: factor from the scatter of unit totals to a variance."""
     estimate_noise: int
-    """1 where B^ is taken from the units of the step."""
+    """1 if B^ is estimated from the units of each step, else 0."""
 
 
 DYNAMICS_TYPE: Any = record_type(Dynamics)
@@ -68,34 +68,34 @@ class Noise(NamedTuple):
     factor: Vector
     """(d d,) columns of S, one after the other."""
     step: Matrix
-    """(1, m) one column of S against the rows."""
+    """(1, m) products of the rows with one column of S."""
     pull: Vector
-    """(m,) whitened gradient of each row, one coordinate."""
+    """(m,) one coordinate of the whitened gradient of each row."""
     totals: Vector
-    """(k,) the same of each unit."""
+    """(k,) the same coordinate of the gradient of each unit."""
     variance: Vector
-    """(d,) variance of the gradient; zeros where it is not estimated."""
+    """(d,) variance of the gradient; zeros if not estimated."""
 
 
 NOISE_TYPE: Any = record_type(Noise)
 
 
 def allocate_noise(factor: Matrix, k: int, m: int, *, used: bool) -> Noise:
-    """Return scratch; almost none where the noise is not estimated."""
+    """Return the scratch of the noise estimate; nearly empty unless ``used``."""
     columns = np.ascontiguousarray(factor.T).ravel() if used else np.zeros(0)
     m, k = (m, k) if used else (0, 0)
     return Noise(columns, np.zeros((1, m)), np.zeros(m), np.zeros(k), np.zeros(len(factor)))
 
 
 class Place(NamedTuple):
-    """Where the chain is between calls, and the schedule of the iterations under way."""
+    """Progress of a batch between calls, and the schedule of its iterations."""
 
     where: Index
-    """(3,) iteration of the schedule, steps made of it, coordinates clipped in it."""
+    """(3,) current iteration of the schedule, its steps so far, its clipped coordinates."""
     step_sizes: Vector
-    """(n,)"""
+    """(n,) step size of each iteration."""
     n_steps: Index
-    """(n,) steps of each iteration."""
+    """(n,) number of steps of each iteration."""
 
 
 PLACE_TYPE: Any = record_type(Place)
@@ -106,8 +106,8 @@ ITERATION, STEP, CLIPPED = range(3)
 def noise_variance(base, sub, point, noise, factor):  # type: ignore[no-untyped-def]
     """Write the estimated variance of each coordinate of the whitened gradient.
 
-    ``U^2 / (k (k - 1)) sum_j (G_j - mean G)^2`` with ``G_j`` the gradient of unit ``j``,
-    which is ``factor`` times the scatter.
+    It is ``U^2 / (k (k - 1)) sum_j (G_j - mean G)^2``, ``factor`` times the scatter, with
+    ``G_j`` the gradient of unit ``j``.
     """
     p, m = point.slope.shape
     d = noise.variance.shape[0]

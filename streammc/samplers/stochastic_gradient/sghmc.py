@@ -20,9 +20,9 @@ class Sghmc(StochasticGradient):
 
     Each iteration draws a momentum ``p ~ N(0, M)`` and makes L steps ``theta += eps M^-1 p``,
     ``p += eps grad - eps C M^-1 p + N(0, 2 eps (C - B^))`` (Dang et al. 2019, section 6.2),
-    each with a gradient estimated from rows that are drawn anew. No step is rejected: the
-    posterior is NOT what it leaves invariant. By default ``M`` is the inverse covariance of
-    the Laplace approximation.
+    each with a gradient estimated from newly drawn rows. No step is rejected: it does NOT
+    leave the posterior invariant. By default ``M`` is the inverse covariance of the Laplace
+    approximation.
 
     Parameters
     ----------
@@ -31,16 +31,15 @@ class Sghmc(StochasticGradient):
         ``preconditioner='none'`` in units of theta). ``None``: ``trajectory_length / n_steps``.
     n_steps
         Steps of an iteration, L. ``None``: ``trajectory_length / step_size``, rounded up; without
-        a ``step_size`` the fewest for which the error of a variance is predicted to be at most
-        1 %.
+        a ``step_size`` the fewest steps with a predicted error of variances of at most 1 %.
     trajectory_length
-        ``step_size * n_steps``, in the unit of ``step_size``; to be left out where both are given.
+        ``step_size * n_steps``, in the unit of ``step_size``; not allowed if both are given.
         ``None``: a quarter of the longest period, pi / 2 posterior standard deviations.
     friction
         C, times the mass matrix M, at least 0.
     noise_estimate
-        The part B^ of the friction that makes up for the noise of gradients. ``none``, or ``None``:
-        0; ``estimated``: from the units of each gradient.
+        Part B^ of the friction that compensates for the noise of gradients. ``none``, or ``None``:
+        0; ``estimated``: estimated from the units of each gradient.
 
     Examples
     --------
@@ -60,7 +59,7 @@ class Sghmc(StochasticGradient):
     )
 
     def __post_init__(self) -> None:
-        """Check what can be checked without data."""
+        """Check the options that do not depend on the data."""
         super().__post_init__()
         check_subsample(self, "n_steps")
         check_number("friction", self.friction)
