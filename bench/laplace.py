@@ -143,8 +143,8 @@ def large(folder: Path, n_rows: int) -> int:
         k = found["sampling"].get("pareto_k")
         lines.append(
             f"| `{name}` | {short(usage.seconds)} | {short(processor_seconds() - before)} "
-            f"| {found['sampling']['evaluations']['draws']:.2g} | {ess:,.0f} | {'' if k is None else f'{k:.2f}'} "
-            f"| {gap:.3f} |"
+            f"| {found['sampling']['evaluations']['draws']:.2g} | {ess:,.0f} "
+            f"| {'' if k is None else f'{k:.2f}'} | {gap:.3f} |"
         )
         print(lines[-1], file=sys.stderr, flush=True)
     publish(PAGE, "large", lines)
