@@ -64,7 +64,8 @@ def predict(
     """
     from streammc.cli.build import model_of_run
     from streammc.cli.recorded import store_of_run
-    from streammc.prediction.predict import PredictionRequest, write_predictions
+    from streammc.prediction.predict import write_predictions
+    from streammc.prediction.prediction_request import PredictionRequest
     from streammc.stores.store import open_store
     from streammc.trace.row_reading import read_meta
     from streammc.trace.run_directory import RunDirectory

@@ -30,10 +30,7 @@ def gather_rows(
     n_rows: int,
     starts: Index,
     unit_rows: int,
-    out_X: NDArray[np.float64],
-    out_y: NDArray[np.float64],
-    out_offset: NDArray[np.float64],
-    out_weight: NDArray[np.float64],
+    out: Rows,
 ) -> None:
     """Copy runs of rows as float64; an empty array stands for an absent one."""
     columns = X.shape[1]
@@ -43,16 +40,16 @@ def gather_rows(
             to = unit * unit_rows + step
             if 0 <= row < n_rows:
                 for column in range(columns):
-                    out_X[to, column] = X[row, column]
-                out_y[to] = y[row] if y.shape[0] > 0 else 0.0
-                out_offset[to] = offset[row] if offset.shape[0] > 0 else 0.0
-                out_weight[to] = weight[row] if weight.shape[0] > 0 else 1.0
+                    out.X[to, column] = X[row, column]
+                out.y[to] = y[row] if y.shape[0] > 0 else 0.0
+                out.offset[to] = offset[row] if offset.shape[0] > 0 else 0.0
+                out.weight[to] = weight[row] if weight.shape[0] > 0 else 1.0
             else:
                 for column in range(columns):
-                    out_X[to, column] = 0.0
-                out_y[to] = 0.0
-                out_offset[to] = 0.0
-                out_weight[to] = 0.0
+                    out.X[to, column] = 0.0
+                out.y[to] = 0.0
+                out.offset[to] = 0.0
+                out.weight[to] = 0.0
 
 
 @jit()
@@ -138,7 +135,7 @@ class MemoryRows:
                 f"expected out.y, out.offset and out.weight of shape {(rows,)}, found others: "
                 "pass arrays of that shape"
             )
-        gather_rows(*self.arrays, self.n_rows, starts, unit_rows, *out)
+        gather_rows(*self.arrays, self.n_rows, starts, unit_rows, out)
 
     def will_need(self, starts: Index, unit_rows: int) -> None:
         """Do nothing: the rows are in memory."""

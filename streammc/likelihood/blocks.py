@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import types
 
-from streammc.numerics.jit import LINK_TYPE, i8, jit, matrix, vector
+from streammc.numerics.jit import LINK_TYPE, i8, jit, vector
+from streammc.numerics.records import record_type
 from streammc.protocols import Matrix, Model, Rows, Vector
 
 TILE = 512
@@ -38,8 +39,8 @@ class Block(NamedTuple):
     """
 
 
-BLOCK_TYPE: Any = types.NamedTuple((matrix, vector, vector, matrix, matrix), Block)
-ROWS_TYPE: Any = types.NamedTuple((matrix, vector, vector, vector), Rows)
+BLOCK_TYPE: Any = record_type(Block)
+ROWS_TYPE: Any = record_type(Rows)
 
 
 def expansion_size(p: int) -> int:
@@ -63,7 +64,7 @@ class Scratch(NamedTuple):
     """((1 + p) TILE,) value and derivatives from the link."""
 
 
-SCRATCH_TYPE: Any = types.NamedUniTuple(vector, 3, Scratch)
+SCRATCH_TYPE: Any = record_type(Scratch)
 
 
 def allocate_scratch(p: int) -> Scratch:

@@ -42,7 +42,7 @@ def pointers(model: Model) -> tuple[Any, Any]:
     return model.link, _no_joint
 
 
-@inline
+@inline(reassociate=True)
 def _predictors(held, theta, n_linear, start, w, eta):  # type: ignore[no-untyped-def]
     """Write the predictors (p, w) of the rows from ``start`` on."""
     design = held.design

@@ -11,14 +11,24 @@ draw, as are other families.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import numpy as np
 from numba import types
 
-from streammc.likelihood.blocks import BLOCK_TYPE, ROWS_TYPE, SCRATCH_TYPE, TILE, expand
+from streammc.likelihood.blocks import (
+    BLOCK_TYPE,
+    ROWS_TYPE,
+    SCRATCH_TYPE,
+    TILE,
+    Block,
+    Scratch,
+    expand,
+)
 from streammc.numerics.jit import LINK_TYPE, f8, i8, jit, matrix, vector
+from streammc.numerics.records import record_type
 from streammc.numerics.summation import two_sum
+from streammc.protocols import Matrix, Vector
 
 NODES: Final = 9
 _POINTS: Final = np.cos(np.pi * (np.arange(NODES) + 0.5) / NODES)
@@ -148,29 +158,44 @@ def add_polynomials(steps, first, w, poly, totals):  # type: ignore[no-untyped-d
     totals[first + 3] = t3
 
 
+class Draws(NamedTuple):
+    """The draws that remainders are wanted at, and how they are interpolated between them."""
+
+    slopes: Annotated[Any, _cube]
+    """(n_linear, S', q) coefficients minus theta_star; S' is S rounded up to fours."""
+    scalars: Matrix
+    """(S', n_scalar) the same of the shared parameters."""
+    tolerance: float
+    """Of the interpolation, per row; negative: never interpolate."""
+    powers: Matrix
+    tail: Matrix
+
+
+class Buffers(NamedTuple):
+    """Scratch of a pass."""
+
+    tile: Block
+    """``TILE`` rows."""
+    scratch: Scratch
+    steps: Annotated[Any, _cube]
+    """(n_linear, S', TILE)."""
+    poly: Matrix
+    """(2 NODES + 1, TILE)."""
+    totals: Vector
+    """(S',)."""
+
+
 @jit(
     types.void(
-        LINK_TYPE, vector, vector, i8, ROWS_TYPE, _cube, matrix, f8, matrix, matrix, BLOCK_TYPE,
-        SCRATCH_TYPE, _cube, matrix, vector, matrix,
+        LINK_TYPE, vector, vector, i8, ROWS_TYPE, record_type(Draws), record_type(Buffers), matrix
     )
-)  # fmt: skip
-def add_remainders(  # type: ignore[no-untyped-def]
-    link, constants, theta_star, order, rows, slopes, scalars, tolerance, powers, tail, tile,
-    scratch, steps, poly, totals, sums,
-):  # fmt: skip
-    """Add the remainders of ``rows`` at every draw to ``sums`` (2, S), tile by tile.
-
-    Parameters
-    ----------
-    slopes
-        (n_linear, S', q) coefficients minus theta_star; S' is S rounded up to fours.
-    scalars
-        (S', n_scalar) the same of the shared parameters.
-    tolerance
-        Of the interpolation, per row; negative: never interpolate.
-    tile, scratch, steps, poly, totals
-        Buffers: ``TILE`` rows; (n_linear, S', TILE); (2 NODES + 1, TILE); (S',).
-    """
+)
+def add_remainders(link, constants, theta_star, order, rows, draws_at, buffers, sums):  # type: ignore[no-untyped-def]
+    """Add the remainders of ``rows`` at every draw to ``sums`` (2, S), tile by tile."""
+    slopes, scalars, tolerance = draws_at.slopes, draws_at.scalars, draws_at.tolerance
+    tile, scratch, steps = buffers.tile, buffers.scratch, buffers.steps
+    poly, totals = buffers.poly, buffers.totals
+    powers, tail = draws_at.powers, draws_at.tail
     n_linear, padded = slopes.shape[0], slopes.shape[1]
     p = n_linear + scalars.shape[1]
     draws = sums.shape[1]

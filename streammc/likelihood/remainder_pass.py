@@ -12,7 +12,14 @@ from typing import Any, Final
 import numpy as np
 
 from streammc.likelihood.blocks import TILE, allocate_block, allocate_scratch
-from streammc.likelihood.remainder_kernel import NODES, POWERS, TAIL, add_remainders
+from streammc.likelihood.remainder_kernel import (
+    NODES,
+    POWERS,
+    TAIL,
+    Buffers,
+    Draws,
+    add_remainders,
+)
 from streammc.numerics.summation import merge_compensated
 from streammc.protocols import Dataset, Matrix, Model, RowBlock, Rows, Vector
 
@@ -45,7 +52,7 @@ class RemainderTask:
             slopes[a, :draws] = self.deltas[:, a * q : (a + 1) * q]
         scalars[:draws] = self.deltas[:, n * q :]
         sums = np.zeros((2, draws))
-        buffers = (
+        buffers = Buffers(
             allocate_block(TILE, q, p),
             allocate_scratch(p),
             np.empty((n, padded, TILE)),
@@ -54,6 +61,7 @@ class RemainderTask:
         )
         smooth = p == 1 and n == 1 and getattr(model, "analytic", False)
         tolerance = self.tolerance if smooth else -1.0
+        wanted = Draws(slopes, scalars, tolerance, POWERS, TAIL)
         fit = min(_PIECE_ENTRIES // max(q, 1), _CALL_EVALUATIONS // max(draws, 1))
         step = max(fit // TILE, 1) * TILE
         for lo in range(0, len(block.y), step):
@@ -65,12 +73,8 @@ class RemainderTask:
                 self.theta_star,
                 self.order,
                 rows,
-                slopes,
-                scalars,
-                tolerance,
-                POWERS,
-                TAIL,
-                *buffers,
+                wanted,
+                buffers,
                 sums,
             )
         return sums

@@ -26,7 +26,6 @@ from numba import types
 from streammc.likelihood.block_poisson import log_product, soft_bound
 from streammc.likelihood.blocks import (
     BLOCK_TYPE,
-    SCRATCH_TYPE,
     TILE,
     Scratch,
     allocate_scratch,
@@ -41,15 +40,11 @@ from streammc.likelihood.difference import (
 from streammc.numerics.jit import (
     LINK_TYPE,
     SUMS_TYPE,
-    f8,
-    i8,
-    index_vector,
     inline,
     jit,
-    matrix,
-    vector,
 )
 from streammc.numerics.prior import log_prior
+from streammc.numerics.records import record_type
 from streammc.protocols import Index, Matrix, Vector
 
 _NO_WALLS: Matrix = np.zeros((0, 0))
@@ -92,13 +87,7 @@ class Base(NamedTuple):
     """(w, d + 1) rows ``(a, h)``: the density is 0 where ``a'z > h``."""
 
 
-BASE_TYPE: Any = types.NamedTuple(
-    (
-        *(vector, f8, vector, matrix, matrix, matrix, vector, i8, i8, i8),
-        *(f8, f8, i8, f8, f8, f8, f8, matrix),
-    ),
-    Base,
-)
+BASE_TYPE: Any = record_type(Base)
 
 
 class Point(NamedTuple):
@@ -124,9 +113,7 @@ class Point(NamedTuple):
     """(2,) units and rows in use: the arrays may be longer."""
 
 
-POINT_TYPE: Any = types.NamedTuple(
-    (vector, vector, vector, vector, vector, matrix, vector, index_vector), Point
-)
+POINT_TYPE: Any = record_type(Point)
 REST, CERTAIN, VARIANCE, DENSITY, MEAN, ESTIMATE, SIGN, BOUND = range(8)
 UNITS, ROWS = range(2)
 
@@ -148,9 +135,7 @@ class Work(NamedTuple):
     """(m,) derivative of the estimate in each unit total."""
 
 
-WORK_TYPE: Any = types.NamedTuple(
-    (vector, vector, vector, matrix, vector, matrix, SCRATCH_TYPE, vector), Work
-)
+WORK_TYPE: Any = record_type(Work)
 
 
 def allocate_point(d: int, k: int, m: int, p: int) -> Point:
@@ -201,7 +186,7 @@ def copy_point(source, target):  # type: ignore[no-untyped-def]
         target.scalars[j] = source.scalars[j]
 
 
-@inline
+@inline(reassociate=True)
 def displace(factor, z, delta):  # type: ignore[no-untyped-def]
     """Write ``delta = S z``."""
     if factor.shape[0] == 0:

@@ -62,10 +62,12 @@ def jit(
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
+        # Whatever is left out here is inherited from the function that uses this one first.
         dispatcher = numba.njit(
             nogil=True,
             error_model="numpy",
             fastmath=_REASSOCIATE if reassociate else False,
+            forceinline=False,
             _nrt=not borrow,
         )(function)
         digest = source_digest(function.__code__.co_filename)
@@ -74,7 +76,19 @@ def jit(
     return decorate
 
 
-def inline(function: Callable[..., Any]) -> Any:
-    """Compile a leaf that callers absorb; it needs no signature of its own."""
+def inline(function: Callable[..., Any] | None = None, *, reassociate: bool = False) -> Any:
+    """Compile a leaf that callers absorb; it needs no signature of its own.
+
+    numba lets it inherit the arithmetic of whatever function calls it first. Where some
+    callers reassociate and others do not, ``reassociate`` has to say so for all of them.
+    """
+    if function is None:
+        return lambda leaf: _inline(leaf, fastmath=_REASSOCIATE if reassociate else False)
+    return _inline(function)
+
+
+def _inline(function: Callable[..., Any], **options: Any) -> Any:
     # LLVM left to itself keeps a large leaf as a call, and the loop around it scalar.
-    return numba.njit(nogil=True, error_model="numpy", inline="never", forceinline=True)(function)
+    return numba.njit(nogil=True, error_model="numpy", inline="never", forceinline=True, **options)(
+        function
+    )

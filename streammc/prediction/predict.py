@@ -6,8 +6,6 @@ import os
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Final
 
 from numpy.typing import NDArray
@@ -18,6 +16,7 @@ from streammc.docstrings import documented
 from streammc.errors import ConfigError
 from streammc.prediction import designs
 from streammc.prediction.binning import groups, is_binary, thresholds
+from streammc.prediction.prediction_request import BINS, DRAWS, INTERVAL, PredictionRequest
 from streammc.prediction.predictive import PredictTask, Totals
 from streammc.prediction.roc import calibration, curves
 from streammc.prediction.thinned import load_draws
@@ -33,48 +32,10 @@ if TYPE_CHECKING:
     import numpy as np
     import xarray
 
-DRAWS: Final = 200
-INTERVAL: Final = 0.9
-BINS: Final = 100
 _NO_IDS: Final = (
     "the rows of {} were moved when it was made, and no row ids kept: predictions cannot be "
     "joined with its table; ingest it again"
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class PredictionRequest:
-    """Checked options of :func:`predict`.
-
-    Raises
-    ------
-    ConfigError
-        If an option is wrong for every run.
-    """
-
-    draws: int = DRAWS
-    interval: float = INTERVAL
-    by: str | None = None
-    bins: int = BINS
-    seed: int = 0
-    weights: NDArray[np.float64] | None = None
-    trained_on: Dataset | None = None
-    overwrite: bool = False
-    scheduler: Any = None
-    progress: Callable[[int, int], None] | None = None
-
-    def __post_init__(self) -> None:
-        _check_options(self.interval, self.draws, self.bins, self.by, self.seed)
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        """Probabilities of the ends of the band."""
-        return (1.0 - self.interval) / 2.0, (1.0 + self.interval) / 2.0
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the ends of the band, such as ``q5``."""
-        return tuple(f"q{100.0 * end:.6g}" for end in self.ends)
 
 
 def write_predictions(
@@ -174,26 +135,6 @@ def _scores(
         arrays |= found
         facts["by"] = len(found["group_mean"][1])
     return facts, arrays
-
-
-def _check_options(interval: object, draws: object, bins: object, by: object, seed: object) -> None:
-    """Refuse options that are wrong for every run."""
-    number = isinstance(interval, Real) and not isinstance(interval, bool)
-    if not (number and 0.0 < interval < 1.0):  # type: ignore[operator]
-        raise ConfigError(
-            f"expected an interval between 0 and 1, found {interval!r}: give a number such as 0.9"
-        )
-    for name, value, least in (("draws", draws, 2), ("bins", bins, 1), ("seed", seed, 0)):
-        whole = isinstance(value, Integral) and not isinstance(value, bool)
-        if not (whole and value >= least):  # type: ignore[operator]
-            raise ConfigError(
-                f"{name} must be a whole number of at least {least}, found {value!r}: give one, or "
-                "leave it out"
-            )
-    if not (by is None or isinstance(by, str)):
-        raise ConfigError(
-            f"expected the name of a column as by, found {type(by).__name__}: write its name"
-        )
 
 
 def write_ids(writer: RowArrays, table: Dataset) -> None:

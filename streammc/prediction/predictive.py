@@ -176,10 +176,10 @@ class PredictTask:
         entries = self.coefficients.draws * step
         batch = max(_COUNTED_ROWS // step, 1) * step
         predictors = len(self.coefficients.shifts) + len(self.coefficients.scalars)
-        counted = 0
-        if self.scored and self.thresholds is not None:
-            counted = self.coefficients.curve_draws + 1
-        work = Workspace(np.empty(predictors * entries), np.empty(counted * batch, np.uint16))
+        binary = self.scored and self.thresholds is not None
+        counted = self.coefficients.curve_draws + 1 if binary else 0
+        room = np.empty(counted * batch, np.uint16)
+        work = Workspace(np.empty(predictors * entries), room)
         for piece in pieces:
             columns = {name: np.empty(len(piece.y)) for name in self.names}
             for start in range(0, len(piece.y), batch):

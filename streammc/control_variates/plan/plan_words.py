@@ -1,14 +1,16 @@
-"""What a plan says about itself: its reasons, and why it is refused."""
+"""Texts of a plan: the reasons of its choices, and why subsampling is refused."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streammc.control_variates.expansion import ControlVariates
+
+ROW_ORDER_WARNING: Final = 2.0
 
 
 def reasons(
@@ -64,12 +66,21 @@ def count_of(n: int, thing: str) -> str:
     return f"{n} {thing}{'' if n == 1 else 's'}"
 
 
-def unequal(relative: NDArray[np.float32]) -> str:
-    """Return how unequal the probabilities are."""
-    return (
-        f"units drawn by their scores, from one more pass: the most likely {relative.max():.3g} "
-        f"times as often as with equal probabilities, the least likely {relative.min():.2g} times"
-    )
+def order(relative: NDArray[np.float32] | None, deff: float, deff_rows: int) -> list[str]:
+    """Return the sentences about unequal probabilities, and about rows that are ordered."""
+    lines = []
+    if relative is not None:
+        lines.append(
+            "units drawn by their scores, from one more pass: the most likely "
+            f"{relative.max():.3g} times as often as with equal probabilities, the least likely "
+            f"{relative.min():.2g} times"
+        )
+    if deff > ROW_ORDER_WARNING:
+        lines.append(
+            f"rows are ordered: runs of {deff_rows} rows have design effect {deff:.1f}; "
+            "for runs, ingest with --shuffle"
+        )
+    return lines
 
 
 def refusal(certain: int, sampled: float, n_rows: int, order: int, name: str) -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -87,3 +88,18 @@ def forecast(pilot: Pilot, unit_rows: int, k: int, units: int, remainder: float)
     return SignForecast(
         np.nan_to_num(np.array(variance), nan=np.inf, posinf=np.inf), np.nan_to_num(np.array(sign))
     )
+
+
+def predicted(pilot: Pilot, unit_rows: int, k: int, units: int, totals: Vector) -> dict[str, Any]:
+    """Return what a product of ``k`` expected units in factors of ``units`` would do, as JSON.
+
+    ``totals`` (S,): the remainders of all rows at the draws of the pilot.
+    """
+    middle = float(np.median(totals))
+    found = forecast(pilot, unit_rows, k, units, middle)
+    return {
+        "variance": float(np.quantile(found.variance, 0.9)),
+        "variance_by_draw": [float(v) for v in found.variance],
+        "remainder": middle,
+        "mean_sign": float(found.mean_sign.mean()),
+    }

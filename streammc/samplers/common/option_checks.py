@@ -1,4 +1,4 @@
-"""Names of options and statistics that several families of samplers have, and their checks."""
+"""Names of options that several families of samplers have, and their checks."""
 
 from __future__ import annotations
 
@@ -16,25 +16,6 @@ COVARIANCES: Final = (LAPLACE, IDENTITY)
 """Shape of the steps: of the Laplace approximation, or none."""
 DEFAULT_LENGTH: Final = math.pi / 2
 """Length of a trajectory: in a Gaussian posterior a quarter of a period forgets the start."""
-
-STATISTICS: Final = (
-    "lp",
-    "acceptance_rate",
-    "diverging",
-    "energy",
-    "step_size",
-    "n_steps",
-    "log_lik_variance",
-    "subsample_accepted",
-    "n_rows",
-    "log_lik_remainder",
-)
-"""Names of the statistics that every sampler records of a draw, in the order of their columns."""
-(
-    LP, ACCEPTANCE_RATE, DIVERGING, ENERGY, STEP_SIZE, N_STEPS, LOG_LIK_VARIANCE,
-    SUBSAMPLE_ACCEPTED, N_ROWS, LOG_LIK_REMAINDER,
-) = range(len(STATISTICS))  # fmt: skip
-"""Columns of ``STATISTICS`` in a row of statistics, which compiled loops write by name."""
 
 
 def check_subsample(sampler: object, *names: str) -> None:

@@ -13,11 +13,11 @@ from streammc.samplers.common.option_checks import (
     COVARIANCES,
     LAPLACE,
     NONE,
-    STATISTICS,
     check_number,
     check_subsample,
 )
 from streammc.samplers.common.sampler import Sampler
+from streammc.samplers.common.statistics import STATISTICS
 from streammc.samplers.common.targets import (
     APPROXIMATE,
 )

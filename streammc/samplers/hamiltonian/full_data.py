@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streammc.samplers.common.builders import builder
-from streammc.samplers.common.option_checks import (
-    STATISTICS,
-)
+from streammc.samplers.common.statistics import STATISTICS
 from streammc.samplers.common.targets import EXACT
 from streammc.samplers.hamiltonian.options import TrajectoryOptions
 

@@ -12,10 +12,8 @@ MAX_STEPS = 1024
 
 
 @inline
-def jittered(  # type: ignore[no-untyped-def]
-    link, sums, base, certain, sub, point, trial, work, energy_start, dynamics, longest, w, rng
-):
-    """Move ``point`` along a trajectory in the fewest steps that are ``longest`` or less.
+def jittered(link, sums, base, certain, buffers, energy_start, dynamics, longest, w, rng):  # type: ignore[no-untyped-def]
+    """Move ``buffers.point`` along a trajectory in the fewest steps that are ``longest`` or less.
 
     The number of steps is that of the mean length; the drawn length changes their size.
     ``w`` is the frequency of the integrator. Returns the acceptance probability, the
@@ -25,6 +23,7 @@ def jittered(  # type: ignore[no-untyped-def]
     Beyond the edge nothing is accepted. The acceptance probability, from which the step is
     tuned, does not count that: no smaller step mends it.
     """
+    sub, point, trial, work = buffers.sub, buffers.point, buffers.trial, buffers.work
     length = dynamics.trajectory_length
     n_steps = min(max(math.ceil(length / longest - 1e-9), 1), MAX_STEPS)
     step = min(length / n_steps, longest * (1.0 + 1e-9))

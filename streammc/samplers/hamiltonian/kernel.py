@@ -24,10 +24,9 @@ from streammc.likelihood.target import (
 from streammc.protocols import Index, Matrix, RowSource
 from streammc.samplers.common import tuning
 from streammc.samplers.common.chain import BATCH_ROWS, BATCH_SECONDS, Chain, first_position
-from streammc.samplers.common.option_checks import (
-    STATISTICS,
-)
-from streammc.samplers.hamiltonian.nuts import LONGEST_STEP, allocate_tree
+from streammc.samplers.common.statistics import STATISTICS
+from streammc.samplers.hamiltonian.buffers import Ahead, Buffers, allocate_tree
+from streammc.samplers.hamiltonian.nuts import LONGEST_STEP
 from streammc.samplers.hamiltonian.options import PERTURBED_STATISTICS, SIGNED_STATISTICS
 from streammc.samplers.hamiltonian.subsample import Proposal, allocate_proposal
 from streammc.samplers.hamiltonian.transition import Dynamics, run
@@ -222,7 +221,7 @@ class HamiltonianKernel(Chain):
         n = theta.shape[0]
         units = self._ahead.take(self._proposed(self.iteration, n)) if self._ahead else self._units
         proposal = self._prepare(n) if problem.product else self._proposal
-        ahead = self._gather(units)
+        ahead = Ahead(self._gather(units), units)
         if self._ahead:
             self._ahead.prefetch(self._proposed(self.iteration + n, self._batch()))
         adapt = (2 if problem.step_size is None else 1) if warmup else 0
@@ -234,25 +233,20 @@ class HamiltonianKernel(Chain):
             adapt,
             int(problem.nuts),
         )
+        buffers = Buffers(
+            self._sub, self._point, self._trial, proposal, self._work, self._tree, self._tuning
+        )
         run(
             problem.link,
             problem.sums,
             problem.base,
             problem.certain,
-            self._sub,
+            buffers,
             ahead,
-            units,
             self.iteration,
-            self._point,
-            self._trial,
-            proposal,
-            self._work,
-            self._tree,
             dynamics,
-            self._tuning,
             self._kernel_rng,
-            theta,
-            statistics,
+            (theta, statistics),
         )
         self.iteration += n
         if proposal.crowded[0]:

@@ -14,60 +14,21 @@ The subsample is fixed within a trajectory, so this is valid for hmc-ecs as it s
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
 
-import numpy as np
 from numba import types
 
 from streammc.likelihood.blocks import BLOCK_TYPE
 from streammc.likelihood.target import (
     BASE_TYPE,
-    POINT_TYPE,
-    WORK_TYPE,
-    Point,
-    allocate_point,
     beyond_edge,
     copy_point,
 )
-from streammc.numerics.jit import GENERATOR_TYPE, LINK_TYPE, SUMS_TYPE, f8, i8, jit, matrix
-from streammc.protocols import Matrix
+from streammc.numerics.jit import GENERATOR_TYPE, LINK_TYPE, SUMS_TYPE, f8, i8, jit
+from streammc.samplers.hamiltonian.buffers import BUFFERS_TYPE, MAX_DEPTH, TREE_TYPE
 from streammc.samplers.hamiltonian.integrator import MAX_ENERGY_ERROR, move
 
-MAX_DEPTH = 10
 LONGEST_STEP = 1.2
 """In posterior standard deviations; beyond, two states would span the whole trajectory."""
-
-
-class Tree(NamedTuple):
-    """Buffers of one trajectory; row 0 is the trajectory, the others its new half."""
-
-    first: Matrix
-    """(MAX_DEPTH + 2, d) first momentum of each subtree, in the order it was built."""
-    last: Matrix
-    """(MAX_DEPTH + 2, d) last momentum."""
-    total: Matrix
-    """(MAX_DEPTH + 2, d) summed momenta."""
-    z: Matrix
-    """(2, d) position of the earliest and the latest state."""
-    momentum: Matrix
-    """(2, d)."""
-    gradient: Matrix
-    """(2, d)."""
-    candidate: Point
-    """What was drawn from the new half."""
-
-
-TREE_TYPE: Any = types.NamedTuple((matrix,) * 6 + (POINT_TYPE,), Tree)
-
-
-def allocate_tree(d: int, k: int, m: int, p: int, *, used: bool = True) -> Tree:
-    """Return buffers for points of that shape; empty ones where they are not used."""
-    if not used:
-        d, k, m, p = 0, 0, 0, 0
-    size = MAX_DEPTH + 2
-    subtrees = (np.zeros((size, d)), np.zeros((size, d)), np.zeros((size, d)))
-    ends = (np.zeros((2, d)), np.zeros((2, d)), np.zeros((2, d)))
-    return Tree(*subtrees, *ends, allocate_point(d, k, m, p))
 
 
 @jit(i8(TREE_TYPE, i8, i8), reassociate=True, borrow=True)
@@ -106,33 +67,21 @@ def log_add(a, b):  # type: ignore[no-untyped-def]
 
 @jit(
     types.UniTuple(f8, 4)(
-        LINK_TYPE,
-        SUMS_TYPE,
-        BASE_TYPE,
-        BLOCK_TYPE,
-        BLOCK_TYPE,
-        POINT_TYPE,
-        POINT_TYPE,
-        WORK_TYPE,
-        TREE_TYPE,
-        f8,
-        f8,
-        f8,
-        GENERATOR_TYPE,
+        LINK_TYPE, SUMS_TYPE, BASE_TYPE, BLOCK_TYPE, BUFFERS_TYPE, f8, f8, f8, GENERATOR_TYPE
     ),
     reassociate=True,
     borrow=True,
 )
-def nuts(  # type: ignore[no-untyped-def]
-    link, sums, base, certain, sub, point, trial, work, tree, energy_start, step, w, rng
-):
-    """Replace ``point`` by a state of a trajectory from it with ``work.momentum``.
+def nuts(link, sums, base, certain, buffers, energy_start, step, w, rng):  # type: ignore[no-untyped-def]
+    """Replace ``buffers.point`` by a state of a trajectory from it with ``work.momentum``.
 
     ``w`` is the frequency of the integrator.
     Returns the mean Metropolis probability of the states, their number, the energy of
     the one drawn, and 1 if the trajectory diverged, at ``trial``, or 2 if it came beyond
     the edge, where states have no weight.
     """
+    sub, point, trial = buffers.sub, buffers.point, buffers.trial
+    work, tree = buffers.work, buffers.tree
     momentum, candidate = work.momentum, tree.candidate
     first, last, total = tree.first, tree.last, tree.total
     d = momentum.shape[0]

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 from streammc.errors import ConfigError
 from streammc.samplers.common.option_checks import (
     DEFAULT_LENGTH,
-    STATISTICS,
     check_probabilities,
     check_subsample,
     is_number,
 )
 from streammc.samplers.common.sampler import Sampler
+from streammc.samplers.common.statistics import STATISTICS
 from streammc.subsampling.units import UNIFORM
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ PERTURBED_STATISTICS: Final = (*STATISTICS, "beyond_edge")
 """The same where the density is cut at an edge: 1 where a trajectory came beyond it."""
 SIGNED_STATISTICS: Final = (*STATISTICS, "sign")
 """The same where an estimate of the likelihood can be negative."""
+BEYOND_EDGE_COLUMN: Final = PERTURBED_STATISTICS.index("beyond_edge")
+SIGN_COLUMN: Final = SIGNED_STATISTICS.index("sign")
 
 DEFAULT_JITTER: Final = 0.2
 """Half-width of the uniform factor on the default length, against resonances."""

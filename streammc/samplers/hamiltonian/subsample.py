@@ -31,9 +31,8 @@ from streammc.numerics.jit import (
     index_vector,
     inline,
     jit,
-    matrix,
-    vector,
 )
+from streammc.numerics.records import record_type
 from streammc.protocols import Index, Matrix, Vector
 
 
@@ -60,9 +59,7 @@ class Proposal(NamedTuple):
     """(1,) proposals turned down since they did not fit into the arrays."""
 
 
-PROPOSAL_TYPE: Any = types.NamedTuple(
-    (vector, BLOCK_TYPE, vector, matrix) + (index_vector,) * 5, Proposal
-)
+PROPOSAL_TYPE: Any = record_type(Proposal)
 
 
 def allocate_proposal(

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from streammc.diagnostics.summary import least_ess
 from streammc.errors import ConfigError
 from streammc.samplers.common.builders import builder
-from streammc.samplers.common.option_checks import STATISTICS, check_subsample
 from streammc.samplers.common.sampler import Sampler
+from streammc.samplers.common.statistics import STATISTICS, check_subsample
 from streammc.samplers.common.targets import WEIGHTED
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Laplace(Sampler):
         "log_weight": ("proposal",),
         "copies": ("proposal",),
     }
-    """Unconstrained draws of the approximation, chain after chain; their log posterior without the
+    """Unconstrained draws of the approximation, in order; their log posterior without the
     log-likelihood at theta_star; their log weights; how many draws of the run each became."""
 
     def __post_init__(self) -> None:

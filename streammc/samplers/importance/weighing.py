@@ -7,8 +7,8 @@ With ``theta = theta_star + S z`` and the Taylor sums of the full pass the log w
 up to a constant: what the posterior has beyond a normal density, which the precision of the
 sum over a billion rows does not drown.
 
-Systematic resampling keeps proposal s of a chain ``n_s`` times, ``E n_s = N w_s / sum w``, and
-its copies stand together. The mean of the N draws then has the variance
+Systematic resampling keeps proposal s ``n_s`` times, ``E n_s = N w_s / sum w``, and its copies
+stand together; chains are stretches of that sequence. The mean of the N draws then has the variance
 
     sum_s E[n_s^2] (x_s - mean)^2 / N^2
 
@@ -39,10 +39,10 @@ from streammc.numerics.blas import single_threaded
 from streammc.numerics.prior import log_prior
 from streammc.protocols import Index, Matrix, RowSource, Vector
 from streammc.samplers.common.chain import Chain
-from streammc.samplers.common.option_checks import STATISTICS
 from streammc.samplers.common.planning import control_variates
 from streammc.samplers.common.request import RunRequest, Setup
 from streammc.samplers.common.sampler import NAMED
+from streammc.samplers.common.statistics import STATISTICS
 
 if TYPE_CHECKING:
     from streammc.control_variates.expansion import ControlVariates
@@ -73,26 +73,19 @@ def prepare(sampler: Laplace, request: RunRequest, reason: str) -> Setup:
     count = sampler.proposals or min(
         max(wanted, _ENOUGH), max(int(_EVALUATIONS / request.dataset.n_rows), _ENOUGH)
     )
-    each = -(-count // request.chains)
-    generators = [
-        streams.stream(request.stream_seed, chain, streams.Role.KERNEL)
-        for chain in range(request.chains)
-    ]
-    z = np.concatenate([g.standard_normal((each, cv.dim)) for g in generators])
+    generator = streams.stream(request.stream_seed, 0, streams.Role.KERNEL)
+    z = generator.standard_normal((count, cv.dim))
     with single_threaded():  # the bits of a product depend on its threads
         theta = cv.theta_star + z @ cv.factor.T
         density = log_densities(request, cv, theta)
     log_weight = density + 0.5 * (z**2).sum(axis=1)
     _require_light_tail(log_weight)
-    weight = _smoothed(log_weight).reshape(request.chains, each)
-    copies = [
-        systematic(weight[chain], request.draws, g.random()) for chain, g in enumerate(generators)
-    ]
+    copies = systematic(_smoothed(log_weight), wanted, generator.random())
     arrays = {
         "proposals": theta,
         "log_density": density,
         "log_weight": log_weight,
-        "copies": np.concatenate(copies),
+        "copies": copies,
     }
     return Setup(sampler, _with_pass(cv, request, began), None, reason or NAMED, arrays)
 

@@ -241,14 +241,8 @@ class MetropolisKernel(Chain):
         count = min(max(int(where[LEFT]), taken), most)
         if not self.problem.prepared.replace:
             count = min(count, self.problem.moves.population - taken)
-        return self._units.draw(
-            iteration,
-            1,
-            taken,
-            count,
-            lane=_TERMS,
-            replace=self.problem.prepared.replace,
-        )
+        replace = self.problem.prepared.replace
+        return self._units.draw(iteration, 1, taken, count, lane=_TERMS, replace=replace)
 
     def _run_batch(
         self, theta: NDArray[np.float64], statistics: NDArray[np.float64], warmup: bool

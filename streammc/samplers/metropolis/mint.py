@@ -157,8 +157,8 @@ class Mint(MetropolisOptions):
 
     name: ClassVar[str] = "mint"
     target: ClassVar[str] = TEMPERED
-    crosses_modes: ClassVar[bool] = True
     decide: ClassVar[Any] = staticmethod(decide)
+    crosses_modes: ClassVar[bool] = True
     paper: ClassVar[str] = "Li, Wong 2017, Mini-batch tempered MCMC"
 
     def __post_init__(self) -> None:

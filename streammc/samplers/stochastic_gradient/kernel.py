@@ -16,10 +16,9 @@ from streammc.likelihood.blocks import Block, allocate_block, expand
 from streammc.likelihood.target import DENSITY, Base, allocate_point, allocate_work, evaluate
 from streammc.protocols import Index, Matrix, RowSource, Vector
 from streammc.samplers.common.chain import BATCH_ROWS, BATCH_SECONDS, Chain
-from streammc.samplers.common.option_checks import (
-    STATISTICS,
-)
-from streammc.samplers.stochastic_gradient.loop import Dynamics, Place, allocate_noise, run
+from streammc.samplers.common.statistics import STATISTICS
+from streammc.samplers.stochastic_gradient.loop import Buffers, Dynamics, Place, allocate_noise, run
+from streammc.samplers.stochastic_gradient.options import NOISE_STATISTICS
 from streammc.samplers.stochastic_gradient.stationary import MOST_STEPS
 from streammc.subsampling.units import UnitDesign
 
@@ -77,7 +76,7 @@ class StochasticProblem:
     @property
     def statistics(self) -> tuple[str, ...]:
         """Return the columns of the statistics."""
-        return (*STATISTICS, "noise_clipped") if self.dynamics.estimate_noise else STATISTICS
+        return NOISE_STATISTICS if self.dynamics.estimate_noise else STATISTICS
 
     def kernel(
         self, seed: int, chain: int, *, batch_iterations: int = 4096
@@ -178,17 +177,12 @@ class StochasticGradientKernel(Chain):
                 problem.sums,
                 problem.base,
                 problem.certain,
-                self._sub,
-                ahead,
-                count,
-                self._point,
-                self._work,
-                self._noise,
+                Buffers(self._sub, self._point, self._work, self._noise),
                 place,
+                ahead,
                 problem.dynamics,
                 self._kernel_rng,
-                theta,
-                statistics,
+                (theta, statistics),
             )
             if failed:
                 at = int(place.where[0])

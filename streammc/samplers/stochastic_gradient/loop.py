@@ -19,15 +19,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import types
 
-from streammc.likelihood.blocks import BLOCK_TYPE, ROWS_TYPE, expand
+from streammc.likelihood.blocks import BLOCK_TYPE, ROWS_TYPE, Block, expand
 from streammc.likelihood.difference import mean_and_scatter, predictor_step
 from streammc.likelihood.target import (
     BASE_TYPE,
     CERTAIN,
     DENSITY,
-    POINT_TYPE,
     REST,
-    WORK_TYPE,
+    Point,
+    Work,
     displace,
     evaluate,
 )
@@ -35,15 +35,15 @@ from streammc.numerics.jit import (
     GENERATOR_TYPE,
     LINK_TYPE,
     SUMS_TYPE,
-    f8,
     i8,
-    index_vector,
     inline,
     jit,
     matrix,
-    vector,
 )
+from streammc.numerics.records import record_type
 from streammc.protocols import Index, Matrix, Vector
+from streammc.samplers.common import statistics as column
+from streammc.samplers.stochastic_gradient.options import NOISE_CLIPPED_COLUMN
 
 
 class Dynamics(NamedTuple):
@@ -59,7 +59,7 @@ class Dynamics(NamedTuple):
     """1 where B^ is taken from the units of the step."""
 
 
-DYNAMICS_TYPE: Any = types.NamedTuple((i8, f8, f8, i8), Dynamics)
+DYNAMICS_TYPE: Any = record_type(Dynamics)
 
 
 class Noise(NamedTuple):
@@ -77,7 +77,7 @@ class Noise(NamedTuple):
     """(d,) variance of the gradient; zeros where it is not estimated."""
 
 
-NOISE_TYPE: Any = types.NamedTuple((vector, matrix, vector, vector, vector), Noise)
+NOISE_TYPE: Any = record_type(Noise)
 
 
 def allocate_noise(factor: Matrix, k: int, m: int, *, used: bool) -> Noise:
@@ -98,7 +98,7 @@ class Place(NamedTuple):
     """(n,) steps of each iteration."""
 
 
-PLACE_TYPE: Any = types.NamedTuple((index_vector, vector, index_vector), Place)
+PLACE_TYPE: Any = record_type(Place)
 ITERATION, STEP, CLIPPED = range(3)
 
 
@@ -134,56 +134,60 @@ def noise_variance(base, sub, point, noise, factor):  # type: ignore[no-untyped-
         noise.variance[j] = factor * scatter
 
 
+class Buffers(NamedTuple):
+    """State and scratch of one chain; written in place."""
+
+    sub: Block
+    """Rows of the step."""
+    point: Point
+    work: Work
+    noise: Noise
+
+
+BUFFERS_TYPE: Any = record_type(Buffers)
+
+
+@inline
+def record(row, density, remainder, variance, energy, eps, where, rows, d):  # type: ignore[no-untyped-def]
+    """Write the statistics of an iteration that ends; ``rows`` are those of one step."""
+    steps = where[STEP]
+    row[column.LP] = density
+    row[column.ACCEPTANCE_RATE] = 1.0
+    row[column.DIVERGING] = 0.0
+    row[column.ENERGY] = energy
+    row[column.STEP_SIZE] = eps
+    row[column.N_STEPS] = steps
+    row[column.LOG_LIK_VARIANCE] = variance
+    row[column.SUBSAMPLE_ACCEPTED] = 1.0
+    row[column.N_ROWS] = steps * rows
+    row[column.LOG_LIK_REMAINDER] = remainder
+    if row.shape[0] > NOISE_CLIPPED_COLUMN:
+        row[NOISE_CLIPPED_COLUMN] = where[CLIPPED] / (d * steps)
+
+
 @jit(
     i8(
-        LINK_TYPE,
-        SUMS_TYPE,
-        BASE_TYPE,
-        BLOCK_TYPE,
-        BLOCK_TYPE,
-        ROWS_TYPE,
-        i8,
-        POINT_TYPE,
-        WORK_TYPE,
-        NOISE_TYPE,
-        PLACE_TYPE,
-        DYNAMICS_TYPE,
-        GENERATOR_TYPE,
-        matrix,
-        matrix,
+        LINK_TYPE, SUMS_TYPE, BASE_TYPE, BLOCK_TYPE, BUFFERS_TYPE, PLACE_TYPE, ROWS_TYPE,
+        DYNAMICS_TYPE, GENERATOR_TYPE, types.UniTuple(matrix, 2),
     ),
     reassociate=True,
     borrow=True,
-)
-def run(  # type: ignore[no-untyped-def]
-    link,
-    sums,
-    base,
-    certain,
-    sub,
-    ahead,
-    count,
-    point,
-    work,
-    noise,
-    place,
-    dynamics,
-    rng,
-    theta,
-    statistics,
-):
-    """Make ``count`` steps, wherever in an iteration they begin and end.
+)  # fmt: skip
+def run(link, sums, base, certain, buffers, place, ahead, dynamics, rng, draws):  # type: ignore[no-untyped-def]
+    """Make steps, wherever in an iteration they begin and end.
 
-    ``ahead`` holds the rows of their units, in order; ``point`` the position and, without
-    momentum, the gradient there. Iterations that end are written to ``theta`` and
-    ``statistics``. Returns 0, or 1 where position or density is not finite any more.
+    ``ahead`` holds the rows of their units, in order; ``buffers.point`` the position and,
+    without momentum, the gradient there. Positions and statistics of iterations that end are
+    written to ``draws``. Returns 0, or 1 where position or density is not finite any more.
     """
+    theta, statistics = draws
+    sub, point, work, noise = buffers.sub, buffers.point, buffers.work, buffers.noise
     d, m = point.z.shape[0], point.value.shape[0]
     where, momentum, delta = place.where, work.momentum, work.delta
     constants, star = base.constants, base.theta_star
     order, n_linear = base.order, base.n_linear
     rows = m + certain.y.shape[0] + (m if order >= 0 else 0)
-    for g in range(count):
+    for g in range(ahead.y.shape[0] // m):
         t = where[ITERATION]
         eps = place.step_sizes[t]
         if dynamics.momentum == 1:
@@ -225,19 +229,9 @@ def run(  # type: ignore[no-untyped-def]
             theta[t, j] = star[j] + delta[j]
             energy += 0.5 * momentum[j] * momentum[j] * dynamics.momentum
         _, scatter = mean_and_scatter(point.totals, point.totals.shape[0])
-        row = statistics[t]
-        row[0] = density
-        row[1] = 1.0
-        row[2] = 0.0
-        row[3] = energy
-        row[4] = eps
-        row[5] = where[STEP]
-        row[6] = dynamics.variance_factor * scatter
-        row[7] = 1.0
-        row[8] = where[STEP] * rows
-        row[9] = density - point.scalars[REST] + point.scalars[CERTAIN]
-        if row.shape[0] > 10:
-            row[10] = where[CLIPPED] / (d * where[STEP])
+        variance = dynamics.variance_factor * scatter
+        remainder = density - point.scalars[REST] + point.scalars[CERTAIN]
+        record(statistics[t], density, remainder, variance, energy, eps, where, rows, d)
         where[ITERATION] += 1
         where[STEP] = 0
         where[CLIPPED] = 0

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from streammc.errors import ConfigError
 from streammc.samplers.common.option_checks import (
     LAPLACE,
     NONE,
-    STATISTICS,
     check_number,
     check_probabilities,
     check_subsample,
 )
 from streammc.samplers.common.sampler import Sampler
+from streammc.samplers.common.statistics import STATISTICS
 from streammc.samplers.common.targets import BIASED
 from streammc.subsampling.units import UNIFORM
 
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from streammc.samplers.common.chain import SharedProblem
     from streammc.samplers.common.request import RunRequest, Setup
     from streammc.trace.run_directory import RunDirectory
+
+NOISE_STATISTICS: Final = (*STATISTICS, "noise_clipped")
+"""The same where the noise of the gradient is estimated."""
+NOISE_CLIPPED_COLUMN: Final = NOISE_STATISTICS.index("noise_clipped")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,13 +7,9 @@ from typing import ClassVar, Final, Literal
 
 from streammc.errors import ConfigError
 from streammc.samplers.common.builders import builder
-from streammc.samplers.common.option_checks import (
-    NONE,
-    STATISTICS,
-    check_number,
-    check_subsample,
-)
-from streammc.samplers.stochastic_gradient.options import StochasticGradient
+from streammc.samplers.common.option_checks import NONE, check_number, check_subsample
+from streammc.samplers.common.statistics import STATISTICS
+from streammc.samplers.stochastic_gradient.options import NOISE_STATISTICS, StochasticGradient
 
 ESTIMATED: Final = "estimated"
 
@@ -82,8 +78,7 @@ class Sghmc(StochasticGradient):
     @property
     def statistics(self) -> tuple[str, ...]:
         """Return the columns of the statistics; where noise is estimated, how often it was cut."""
-        clipped = ("noise_clipped",) if self.noise_estimate == ESTIMATED else ()
-        return (*STATISTICS, *clipped)
+        return NOISE_STATISTICS if self.noise_estimate == ESTIMATED else STATISTICS
 
 
 sghmc = builder(Sghmc)

@@ -12,11 +12,11 @@ from streammc.samplers.common.option_checks import (
     COVARIANCES,
     LAPLACE,
     RANDOM_WALK,
-    STATISTICS,
     check_number,
     check_subsample,
 )
 from streammc.samplers.common.sampler import Sampler
+from streammc.samplers.common.statistics import STATISTICS
 from streammc.samplers.common.targets import EXACT
 
 if TYPE_CHECKING:

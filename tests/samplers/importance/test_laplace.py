@@ -104,7 +104,7 @@ def test_a_skewed_posterior_is_that_of_quadrature(tmp_path):
         assert abs(errors(unweighted, lambda x, p=power: x**p, exact)) > 3 * Z, power
 
 
-@pytest.mark.parametrize(("proposals", "draws"), [(250, 250), (1000, 250), (250, 1000)])
+@pytest.mark.parametrize(("proposals", "draws"), [(500, 500), (2000, 500), (500, 2000)])
 def test_the_error_of_arviz_is_that_of_the_copies(proposals, draws):
     """Draws of N(0, 1) weighted to N(0.8, 1): the mean misses 0.8 by its reported error."""
     from arviz_stats.base import array_stats
@@ -112,20 +112,16 @@ def test_the_error_of_arviz_is_that_of_the_copies(proposals, draws):
     rng = np.random.default_rng(5)
     found, shuffled = [], []
     for _ in range(300):
-        chains = []
-        for _ in range(4):
-            x = rng.standard_normal(proposals)
-            copies = systematic(np.exp(0.8 * x), draws, rng.random())
-            assert copies.sum() == draws
-            chains.append(np.repeat(x, copies))
-        kept = np.array(chains)
+        x = rng.standard_normal(4 * proposals)
+        copies = systematic(np.exp(0.8 * x), 4 * draws, rng.random())
+        kept = np.repeat(x, copies).reshape(4, draws)
         missed = kept.mean() - 0.8
         found.append(missed / array_stats.mcse(kept, method="mean"))
         mixed = rng.permuted(kept, axis=1)
         shuffled.append(missed / array_stats.mcse(mixed, method="mean"))
-    assert 0.6 < np.mean(np.square(found)) < 1.25  # its own error is 0.08
+    assert 0.7 < np.mean(np.square(found)) < 1.3  # its own error is 0.08
     if proposals <= draws:
-        assert np.mean(np.square(shuffled)) > 1.6
+        assert np.mean(np.square(shuffled)) > 2.0
 
 
 def test_copies_are_in_proportion_and_none_without_weight():
