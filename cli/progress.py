@@ -119,7 +119,7 @@ class Progress:
             self._output.live = lambda line: console.print(line, markup=False, highlight=False)
         if fresh:
             self._task = self._bar.add_task(words, total=total, facts=[])
-        self._bar.update(self._task, completed=done, total=total, facts=_fact_texts(facts))
+        self._bar.update(self._task, completed=done, total=total, facts=_ways(facts))
 
     def _print_line(
         self, seconds: float, done: int, total: int | None, facts: Mapping[str, Any]
@@ -160,7 +160,7 @@ def _brief(facts: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {number(facts[name], 3)}" for name in _SHOWN if name in facts)
 
 
-def _fact_texts(facts: Mapping[str, Any]) -> list[str]:
+def _ways(facts: Mapping[str, Any]) -> list[str]:
     """Return texts of the facts of falling length: full names, short names, then fewer facts."""
     short = [f"{word} {number(facts[name], 2)}" for name, word in _SHOWN.items() if name in facts]
     return [_brief(facts), *(", ".join(short[:n]) for n in range(len(short), 0, -1))]
