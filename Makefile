@@ -16,7 +16,7 @@ endif
 PARALLEL := -n $(shell nproc 2>/dev/null || echo auto) --dist loadfile
 
 DRAWING := tests/samplers/test_joint_invariance.py tests/samplers/test_own_target.py \
-	tests/samplers/metropolis/test_metropolis.py tests/samplers/hamiltonian/test_signed.py tests/samplers/metropolis/acceptance/test_full.py \
+	tests/samplers/metropolis/test_metropolis.py tests/samplers/hamiltonian/test_signed.py tests/samplers/metropolis/test_mh.py \
 	tests/likelihood/test_difference_estimator.py tests/samplers/tempering/test_joint_parallel.py \
 	tests/runs/test_invariance.py tests/runs/test_chains.py tests/cli/test_sample.py
 ONE_CORE := $(if $(shell command -v taskset),taskset -c 0)

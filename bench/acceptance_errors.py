@@ -19,7 +19,7 @@ from acceptance.test_correction import PENALTIES, SIGMAS, TABLE_3
 from barker import DELTAS, SIZE, Curve, Z, curve, terms
 from page import machine, publish
 
-from streammc.samplers.metropolis.acceptance import fixed, minibatch
+from streammc.samplers import mh_fixed, mh_minibatch
 from streammc.samplers.metropolis.acceptance.correction import PAPER, correction
 from streammc.samplers.metropolis.acceptance.deconvolution import ridge, worst
 from streammc.samplers.metropolis.acceptance.spread import spread_errors
@@ -85,12 +85,9 @@ def minibatches(n: int) -> Iterator[str]:
     for kind in KINDS:
         for sd in (0.5, 0.95, 1.7):
             for name, given in options.items():
-                found = curve(
-                    minibatch.decide,
-                    minibatch.prepare(SIZE, m=100, **given),
-                    terms(kind, sd, 100),
-                    n=n,
-                )
+                sampler = mh_minibatch(delta=None, **given)
+                test = sampler.acceptance_test(SIZE, 100)
+                found = curve(sampler.decide, test, terms(kind, sd, 100), n=n)
                 yield _line(f"{kind} | {sd} | {name}", found)
 
 
@@ -100,8 +97,9 @@ def fixeds(n: int) -> Iterator[str]:
     for kind in KINDS:
         for sd in (0.5, 0.9, 1.1):
             for batches in (5, 10):
-                test = fixed.prepare(SIZE, m=50, batches=batches)
-                found = curve(fixed.decide, test, terms(kind, sd, 50), n=n, skips=True)
+                sampler = mh_fixed(batches=batches)
+                test = sampler.acceptance_test(SIZE, 50)
+                found = curve(sampler.decide, test, terms(kind, sd, 50), n=n, skips=True)
                 yield _line(f"{kind} | {sd} | {batches}", found)
 
 

@@ -22,10 +22,13 @@ from term_populations import metropolis, population
 
 from streammc.errors import ConfigError
 from streammc.numerics.jit import jit
-from streammc.samplers.metropolis.acceptance import austere, sublhd
+from streammc.samplers import mh_austere, mh_sublhd
 from streammc.samplers.metropolis.acceptance.austere_search import conservative_pair
 from streammc.samplers.metropolis.acceptance.interface import TEST_SIGNATURE, UNIFORM
 from streammc.samplers.metropolis.acceptance.sequential_error import sequential_test
+from streammc.samplers.metropolis.mh_austere import decide as decide_austere
+from streammc.samplers.metropolis.mh_sublhd import INEQUALITIES
+from streammc.samplers.metropolis.mh_sublhd import decide as decide_sublhd
 
 PAGE = "acceptance-tests.md"
 SIZE = 2000
@@ -35,13 +38,13 @@ KINDS = ("normal", "skewed", "heavy", "rare")
 @jit(TEST_SIGNATURE)
 def austere_at(settings, facts, terms, draws, memory, carried, reply, table):
     draws[UNIFORM] = settings[settings.shape[0] - 1]
-    return austere.decide(settings, facts, terms, draws, memory, carried, reply, table)
+    return decide_austere(settings, facts, terms, draws, memory, carried, reply, table)
 
 
 @jit(TEST_SIGNATURE)
 def sublhd_at(settings, facts, terms, draws, memory, carried, reply, table):
     draws[UNIFORM] = settings[settings.shape[0] - 1]
-    return sublhd.decide(settings, facts, terms, draws, memory, carried, reply, table)
+    return decide_sublhd(settings, facts, terms, draws, memory, carried, reply, table)
 
 
 def searches() -> Iterator[str]:
@@ -80,7 +83,7 @@ def sequences(n: int) -> Iterator[str]:
     )
     yield "|---|---|---|---|---|---|---|---|---|---|"
     for m, epsilon in ((50, 0.005), (100, 0.01), (200, 0.1)):
-        prepared = austere.prepare(SIZE, m=m, epsilon=epsilon)
+        prepared = mh_austere(epsilon=epsilon).acceptance_test(SIZE, m)
         for kind in KINDS:
             for mu in (0.001, 2.0, 5.0):
                 wrong, found = at(austere_at, prepared, kind, mu, n)
@@ -97,8 +100,8 @@ def bounds(n: int) -> Iterator[str]:
     yield "| terms | inequality | δ | μ_std | wrong | rows | forced |"
     yield "|---|---|---|---|---|---|---|"
     for kind in KINDS:
-        for inequality in sublhd.INEQUALITIES:
-            prepared = sublhd.prepare(SIZE, m=50, delta=0.1, inequality=inequality)
+        for inequality in INEQUALITIES:
+            prepared = mh_sublhd(delta=0.1, inequality=inequality).acceptance_test(SIZE, 50)
             for mu in (20.0, 40.0):
                 wrong, found = at(sublhd_at, prepared, kind, mu, n)
                 yield (
@@ -113,8 +116,8 @@ def curves(n: int) -> Iterator[str]:
     yield "|---|---|---|---|---|---|---|"
     size = 500
     tests = (
-        (austere.decide, austere.prepare(size, m=50, epsilon=0.05), 20.0),
-        (sublhd.decide, sublhd.prepare(size, m=50, delta=0.1), 1.0),
+        (decide_austere, mh_austere(epsilon=0.05).acceptance_test(size, 50), 20.0),
+        (decide_sublhd, mh_sublhd(delta=0.1).acceptance_test(size, 50), 1.0),
     )
     for kind in KINDS:
         x = population(kind, size)

@@ -131,7 +131,7 @@ def describe_control_variates(path: str) -> dict[str, Any]:
 
 def describe_predictions(path: str) -> dict[str, Any]:
     """Return what predictions hold."""
-    from streammc.trace.row_arrays import read_meta
+    from streammc.trace.row_reading import read_meta
 
     meta, names = read_meta(path)
     return {"path": os.path.abspath(path), **meta, "arrays": names}
@@ -200,7 +200,7 @@ def _verify_control_variates(path: str, progress: Progress) -> dict[str, Any]:
 
 def _verify_predictions(path: str, progress: Progress) -> dict[str, Any]:
     from streammc.errors import StoreError
-    from streammc.trace.row_arrays import check_chunks
+    from streammc.trace.row_reading import check_chunks
 
     report: dict[str, Any] = {"path": os.path.abspath(path), "ok": True, "faults": []}
     try:

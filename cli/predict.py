@@ -62,9 +62,9 @@ def predict(
     """
     from streammc.cli.build import model_of_run
     from streammc.cli.recorded import store_of_run
-    from streammc.prediction.predict import write_predictions
+    from streammc.prediction.predict import PredictionRequest, write_predictions
     from streammc.stores.store import open_store
-    from streammc.trace.row_arrays import read_meta
+    from streammc.trace.row_reading import read_meta
     from streammc.trace.run_directory import RunDirectory
 
     printer: Output = ctx.obj
@@ -96,17 +96,14 @@ def predict(
     with Progress(printer, interruption) as progress:
 
         def make() -> dict[str, Any]:
-            return write_predictions(
-                opened,
-                model,
-                table,
-                output,
+            request = PredictionRequest(
                 **options,
                 trained_on=trained_on,
                 overwrite=overwrite,
                 scheduler=where,
                 progress=progress.of("predict"),
             )
+            return write_predictions(opened, model, table, output, request)
 
         result, new = make_once(Receipt(output, asked), describe, make, overwrite=overwrite)
     if not new:

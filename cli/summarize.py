@@ -113,6 +113,11 @@ def summarize(
         result, new = make_once(Receipt(target, asked), describe, make, overwrite=overwrite)
     if not new:
         printer.note(f"{target} is already there, made by the same command: nothing to do")
+    _show(printer, result, heat)
+
+
+def _show(printer: Output, result: dict[str, Any], heat: float) -> None:
+    """Print control variates, with the warnings of their certificate."""
     certificate = result["certificate"]
     if not certificate["converged"]:
         printer.warn(

@@ -65,7 +65,7 @@ class PositiveNumber(ParamType):
 
 
 class Temperature(ParamType):
-    """``T``, ``T:sqrt`` or ``T:N``, returned as ``samplers.temperature`` describes it."""
+    """``T``, ``T:sqrt`` or ``T:N``, returned as ``likelihood.temperature`` describes it."""
 
     name = "t"
 

@@ -36,6 +36,7 @@ SAMPLERS: Final[dict[str, str]] = {
     "hmc": "streammc.samplers.hamiltonian.full_data:hmc",
     "hmc-ecs": "streammc.samplers.hamiltonian.energy_conserving:hmc_ecs",
     "hmc-ecs-signed": "streammc.samplers.hamiltonian.signed:hmc_ecs_signed",
+    "laplace": "streammc.samplers.importance.laplace:laplace",
     "mh": "streammc.samplers.metropolis.mh:mh",
     "mh-austere": "streammc.samplers.metropolis.mh_austere:mh_austere",
     "mh-fixed": "streammc.samplers.metropolis.mh_fixed:mh_fixed",

@@ -1,4 +1,4 @@
-"""What the tests know about each family, by its name in the registry."""
+"""Families of models as the tests need them, by their names in the registry."""
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ from streammc.priors import flat, normal
 from streammc.samplers import pt, spt
 from streammc.samplers.common.explorers import EXPLORERS, refresh
 from streammc.samplers.common.ladder import LOG_LIK, STALE
-from streammc.samplers.tempering.loop import PROPOSED, REJECTION, finish, start_tallies
+from streammc.samplers.tempering.loop import PROPOSED, REJECTION, Batch, finish, start_tallies
+from streammc.samplers.tempering.options import TEMPERED_STATISTICS
 from streammc.samplers.tempering.parallel_kernel import ParallelKernel
 from streammc.samplers.tempering.shared import TemperedProblem
 from streammc.stores import from_arrays
@@ -65,6 +66,7 @@ def problem(options, X, y, *, link=gaussian_rows, joint=None, prior=None, consta
     )  # fmt: skip
     data = from_arrays(X, y)
     return TemperedProblem(
+        kernel_class=ParallelKernel,
         link=_no_link if joint is not None else link,
         joint=joint if joint is not None else _no_joint,
         explore=EXPLORERS[options.explorer],
@@ -161,13 +163,12 @@ class Tabulated:
             for uniforms in itertools.product((ACCEPT, REJECT), repeat=pairs):
                 self.place(before)
                 kernel._tallies[:] = start_tallies(self.levels)
-                finish(
-                    self.problem.link, self.problem.joint, self.problem.base, self.problem.full,
-                    kernel.subsets(), kernel.ladder, kernel.replicas, kernel._places,
-                    kernel._schedule, iteration, np.array([uniforms]), np.zeros((1, pairs, 2)), 0,
-                    kernel.trial, kernel._known, kernel._rates, kernel._tallies, 0.0,
-                    np.zeros((1, 1)), np.zeros((1, 12)),
+                batch = Batch(
+                    iteration, kernel._schedule, 0.0, np.zeros((1, self.levels, 1, 3)),
+                    np.zeros((1, 1)), np.array([uniforms]), np.zeros((1, pairs, 2)),
+                    np.zeros((1, 1)), np.zeros((1, len(TEMPERED_STATISTICS))),
                 )  # fmt: skip
+                finish(self.problem.link, self.problem.joint, kernel.parallel(), batch, 0, 0.0)
                 assert self.known()
                 proposed, rejected = kernel._tallies[1:, [PROPOSED, REJECTION]].T
                 chance = np.where(np.array(uniforms) == ACCEPT, 1.0 - rejected, rejected)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from streammc.trace.kinds import STORE_MANIFEST
 FORMAT: Final = 1
 MANIFEST: Final = STORE_MANIFEST
 METADATA: Final = "zarr.json"
-ATTRIBUTE: Final = "streammc"
 
 ROW_MULTIPLE: Final = 4096
 TARGET_CHUNK_BYTES: Final = 8 << 20
@@ -228,75 +227,3 @@ def chunks_per_block(n_rows: int, chunk_rows: int) -> int:
     """
     wanted = min(BLOCK_ROWS, -(-n_rows // BLOCKS_WANTED))
     return max(1, min(BLOCK_ROWS // chunk_rows, -(-wanted // chunk_rows)))
-
-
-def array_document(member: Member, layout: Layout) -> dict[str, Any]:
-    """Return the ``zarr.json`` of a row array."""
-    dtype = np.dtype(member.dtype)
-    codec: dict[str, Any] = {"name": "bytes"}
-    if dtype.itemsize > 1:
-        codec["configuration"] = {"endian": "little"}
-    second = "row_id_byte" if member.name == ROW_ID else "feature"
-    names = ["row"] if member.columns is None else ["row", second]
-    return _document(
-        shape=list(member.shape(layout.n_rows)),
-        chunk=list(member.shape(layout.chunk_rows)),
-        data_type=member.dtype,
-        fill=0.0 if dtype.kind == "f" else 0,
-        codecs=[codec],
-        names=names,
-    )
-
-
-def feature_document(n_features: int) -> dict[str, Any]:
-    """Return the ``zarr.json`` of the coordinate ``feature``."""
-    return _document(
-        shape=[n_features],
-        chunk=[n_features],
-        data_type="string",
-        fill="",
-        codecs=[{"name": "vlen-utf8", "configuration": {}}, {"name": "crc32c"}],
-        names=["feature"],
-    )
-
-
-def group_document(attributes: dict[str, Any], layout: Layout) -> dict[str, Any]:
-    """Return the root ``zarr.json`` with the other documents consolidated into it."""
-    columns = layout.members[0].columns or 0
-    return {
-        "zarr_format": 3,
-        "node_type": "group",
-        "attributes": {ATTRIBUTE: attributes},
-        "consolidated_metadata": {
-            "kind": "inline",
-            "must_understand": False,
-            "metadata": {
-                **{member.name: array_document(member, layout) for member in layout.members},
-                "feature": feature_document(columns),
-            },
-        },
-    }
-
-
-def _document(
-    shape: list[int],
-    chunk: list[int],
-    data_type: str,
-    fill: Any,
-    codecs: list[dict[str, Any]],
-    names: list[str],
-) -> dict[str, Any]:
-    return {
-        "zarr_format": 3,
-        "node_type": "array",
-        "shape": shape,
-        "data_type": data_type,
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": chunk}},
-        # One folder per array: a folder per chunk would double the directory entries.
-        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}},
-        "fill_value": fill,
-        "codecs": codecs,
-        "attributes": {},
-        "dimension_names": names,
-        "storage_transformers": [],
-    }

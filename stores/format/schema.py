@@ -14,8 +14,13 @@ from typing import Any
 import numpy as np
 
 from streammc.errors import StoreError
-from streammc.stores.format.layout import (
+from streammc.stores.format.documents import (
     ATTRIBUTE,
+    array_document,
+    feature_document,
+    group_document,
+)
+from streammc.stores.format.layout import (
     FORMAT,
     MAX_CHUNK_BYTES,
     MAX_CHUNKS,
@@ -27,9 +32,6 @@ from streammc.stores.format.layout import (
     ROW_MULTIPLE,
     Layout,
     Member,
-    array_document,
-    feature_document,
-    group_document,
 )
 from streammc.stores.format.objects import parse_json, read_small
 

@@ -22,16 +22,12 @@ from numpy.typing import NDArray
 
 from streammc.errors import ConfigError, DataError, StoreError
 from streammc.stores.format.conversion import check_given, convert, page_aligned, whole
+from streammc.stores.format.documents import store_attributes, store_documents
 from streammc.stores.format.layout import (
     FEATURE_KEY,
-    FORMAT,
     MANIFEST,
-    METADATA,
     ROW_ID,
     Layout,
-    array_document,
-    feature_document,
-    group_document,
     make_members,
     settle_chunk_rows,
 )
@@ -160,8 +156,7 @@ class StoreWriter:
                 for member in self._members
             }
         count, done = X.shape[0], 0
-        while done < count:
-            step = min(count - done, self.chunk_rows - self._filled)
+        while step := min(count - done, self.chunk_rows - self._filled):
             for name, buffer in self._buffers.items():
                 part = buffer[self._filled : self._filled + step]
                 convert(given[name][done : done + step], part, self._columns(name), self.n_rows)
@@ -223,9 +218,8 @@ class StoreWriter:
         Parameters
         ----------
         attributes
-            The group attribute ``streammc``: ``response``, ``intercept``,
-            ``standardization``, ``formula``, ``shuffle_seed``, ``sources`` and what
-            else is to be kept; JSON. Format, rows, features and dtype are filled in.
+            The group attribute ``streammc`` as JSON, such as ``response`` and ``formula``.
+            Format, rows, features and dtype are filled in.
 
         Raises
         ------
@@ -247,26 +241,12 @@ class StoreWriter:
             self._flush()
         self._check_chunks()
         layout = Layout(self.n_rows, self.chunk_rows, self._members)
-        complete = {
-            "format": FORMAT,
-            "n_rows": self.n_rows,
-            "response": None,
-            "features": self.features,
-            "intercept": False,
-            "standardization": None,
-            "formula": None,
-            "shuffle_seed": False,
-            "sources": [],
-            **attributes,
-            "dtype": self._members[0].dtype,
-        }
+        complete = store_attributes(dict(attributes), self.features, layout)
         check_attributes(complete, "the attributes of the new store")
-        for member in self._members:
-            self._put_json(f"{member.name}/{METADATA}", array_document(member, layout))
-        self._put_json(f"feature/{METADATA}", feature_document(len(self.features)))
         names = encode_features(self.features)
         self._put(FEATURE_KEY, names + google_crc32c.value(names).to_bytes(4, "little"))
-        self._put_json(METADATA, group_document(complete, layout))
+        for key, document in store_documents(complete, layout).items():
+            self._put_json(key, document)
         manifest = make_manifest(self._entries)
         self._partial.commit(manifest.entries, MANIFEST, manifest.encode())
 

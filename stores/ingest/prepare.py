@@ -14,9 +14,9 @@ from streammc.errors import ConfigError, DataError
 from streammc.rng import Role, stream
 from streammc.stores.formula.encoded_blocks import FormulaBlocks, doubtful_levels
 from streammc.stores.ingest.columns import INTERCEPT, Columns, choose_columns, text_columns
+from streammc.stores.ingest.encoding import Encoding
 from streammc.stores.ingest.faults import Faults
 from streammc.stores.ingest.ingest_options import IngestOptions, unscored
-from streammc.stores.ingest.records import Encoding
 from streammc.stores.ingest.scan import Scan, kept_rows, scan
 from streammc.stores.ingest.shuffle import LEAF_BYTES, shuffled
 from streammc.stores.ingest.table_blocks import TableBlocks

@@ -19,7 +19,7 @@ _KINDS: Final = "biuf"
 
 
 class ArraySource:
-    """A design and vectors beside it: a ``stores.sources.Source``.
+    """A design and vectors beside it: a ``sources.tables.Source``.
 
     Parameters
     ----------

@@ -91,7 +91,7 @@ def _index_columns(metadata: Mapping[bytes, bytes]) -> frozenset[str]:
 
 
 class ParquetSource(_ArrowSchema):
-    """One Parquet file: a ``stores.sources.Source``."""
+    """One Parquet file: a ``sources.tables.Source``."""
 
     def __init__(self, path: str) -> None:
         self.label = repr(path)
@@ -121,7 +121,7 @@ class ParquetSource(_ArrowSchema):
 
 
 class IpcSource(_ArrowSchema):
-    """One Arrow IPC file (Feather version 2) or stream: a ``stores.sources.Source``.
+    """One Arrow IPC file (Feather version 2) or stream: a ``sources.tables.Source``.
 
     The file is mapped, so that a record batch of any size can be read slice by
     slice; only a compressed batch must fit into memory.

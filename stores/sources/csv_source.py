@@ -34,7 +34,7 @@ class NotANumberError(Exception):
 
 
 class CsvSource:
-    """One CSV file, compressed or not: a ``stores.sources.Source``.
+    """One CSV file, compressed or not: a ``sources.tables.Source``.
 
     The separator is the one of ``, tab ; |`` that the header has most of. Blanks
     around column names are dropped.

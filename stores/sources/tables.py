@@ -7,7 +7,7 @@ import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from streammc.errors import (
     AccessError,
@@ -18,6 +18,7 @@ from streammc.errors import (
     StreammcError,
 )
 from streammc.stores.format.objects import local_path
+from streammc.stores.sources.source import Source
 from streammc.trace.file_stamp import FileStamp, file_stamp, stamp_difference
 from streammc.trace.kinds import STORE, found_at, with_article
 
@@ -31,36 +32,6 @@ _FOREIGN: Final = {
     b"ORC": "an ORC file",
     b"SQLi": "an SQLite file",
 }
-
-
-class Source(Protocol):
-    """One file, or one table in memory."""
-
-    label: str
-    """For messages: the path in quotes."""
-    path: str | None
-    """As it was given; ``None`` for a table in memory."""
-    names: tuple[str, ...]
-    types: tuple[Any, ...]
-    """The Arrow type of each column."""
-    hidden: frozenset[str]
-    """Columns that are no features unless asked for: an index."""
-    integers: frozenset[str]
-    """Columns of integers that are read as float64."""
-    booleans: frozenset[str]
-    """Columns of text that stands for truth values."""
-    n_rows: int | None
-    """Where it is known without reading."""
-    spool: bool
-    """Keep a copy of what was read: a second pass is slow or impossible."""
-
-    def batches(
-        self, columns: Sequence[str], rows: int, *, text: bool | frozenset[str] = False
-    ) -> Iterator[Any]:
-        """Yield record batches with ``columns`` in this order, of about ``rows`` rows.
-
-        ``text``: all columns as they are written, or those of these names.
-        """
 
 
 class Table:

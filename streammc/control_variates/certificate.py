@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from streammc.records import Record
+from streammc.json_record import Record
 
 _WORK = ("passes", "rows_read", "bytes_read", "seconds", "pass_seconds")
 

@@ -21,7 +21,7 @@ from streammc.control_variates.mode.newton import flat_message
 from streammc.control_variates.mode.search import EXTREME_ROWS, FoundMode, find_mode
 from streammc.control_variates.mode.starts import log_scales
 from streammc.control_variates.mode.weak_directions import unchecked, weak_directions
-from streammc.control_variates.request import PassRequest, check_request, check_sizes
+from streammc.control_variates.pass_request import PassRequest, check_request, check_sizes
 from streammc.control_variates.subset import gather, in_memory
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, ModelError

@@ -12,7 +12,7 @@ from streammc.control_variates.default_priors import resolved
 from streammc.control_variates.expansion import ControlVariates, model_digest
 from streammc.control_variates.full_pass.block_pass import SUMMARY_COLUMNS
 from streammc.control_variates.full_pass.scores import Histogram
-from streammc.control_variates.request import check_request
+from streammc.control_variates.pass_request import check_request
 from streammc.control_variates.subset import draw_subset
 from streammc.errors import ModelError
 from streammc.protocols import Dataset, Model

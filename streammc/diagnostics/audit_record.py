@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from streammc.records import Record
+from streammc.json_record import Record
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

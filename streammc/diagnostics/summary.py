@@ -28,6 +28,16 @@ if TYPE_CHECKING:
 Statistics = dict[str, float | None]
 
 _FEWEST_DRAWS = 4  # fewer leave nothing to split, and ArviZ says NaN
+_ESS_IN_ALL = 400
+_ESS_PER_CHAIN = 100
+
+
+def least_ess(chains: int) -> int:
+    """Return the fewest independent draws for sure means and quantiles (Vehtari et al. 2021).
+
+    100 a chain, and 400 in all.
+    """
+    return max(_ESS_IN_ALL, _ESS_PER_CHAIN * chains)
 
 
 @documented()

@@ -27,6 +27,9 @@ from streammc.diagnostics.audit_record import Audit, Correction
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, StreammcError
 
+PARETO_K = 0.7
+_EVEN_SHARE = 0.9  # of the draws, from which on the tail of the weights moves nothing
+_LARGE_WEIGHT = 5.0  # over the mean
 _FEWEST_TAIL = 25  # a fifth of the draws is the tail, and its fit needs five
 _SMALL_SAMPLE = 225  # ArviZ's sizes of the tail: n / 5, then 3 sqrt(n)
 _UNDERFLOW = 600.0
@@ -122,6 +125,16 @@ def pareto_k(log_weight: NDArray[np.float64]) -> float | None:
     with np.errstate(all="ignore"):
         _, k = array_stats.psislw(-flat)
     return float(k) if np.isfinite(k) else None
+
+
+def heavy_tailed(k: float, ess: float, draws: int, largest_weight: float | None) -> bool:
+    """Return whether averages with such weights cannot be relied on: Pareto ``k`` above 0.7.
+
+    A Pareto shape is that of the largest weights among themselves, however close to 1 all are:
+    weights of an effective size ``ess`` near ``draws``, none of which is large, move nothing.
+    """
+    large = largest_weight is None or largest_weight > _LARGE_WEIGHT
+    return k > PARETO_K and (large or ess < _EVEN_SHARE * draws)
 
 
 def _relative(log_weight: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -9,7 +9,8 @@ from numba import types
 
 from streammc.errors import ModelError
 from streammc.likelihood.blocks import allocate_rows
-from streammc.numerics.jit import i8, index_vector, jit, matrix, vector
+from streammc.numerics.jit import i8, index_vector, jit
+from streammc.numerics.records import record_type
 from streammc.protocols import Dataset, Index, Matrix, Vector
 
 _SLICE = 8192
@@ -30,7 +31,7 @@ class Held(NamedTuple):
     """Whether the log-likelihood is that of the rows as a whole: ``protocols.Model.joint``."""
 
 
-HELD_TYPE: Any = types.NamedTuple((matrix, vector, vector, vector, i8), Held)
+HELD_TYPE: Any = record_type(Held)
 
 
 def allocate_held(n: int, q: int, *, joint: bool = False) -> Held:

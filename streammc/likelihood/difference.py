@@ -1,7 +1,7 @@
 """Remainders ``l_i - q_i`` of expanded rows, their gradients, and the unit totals.
 
 The difference estimator (Dang et al. 2019, eq. 8 and 14, with the unit as the
-observation) is built from these in ``estimators.target``.
+observation) is built from these in ``likelihood.target``.
 """
 
 from __future__ import annotations

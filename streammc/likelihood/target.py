@@ -9,7 +9,7 @@ full pass,
 
 where ``c = U^2 / (k (k - 1))``, or ``U^2 / k^2`` in Dang et al. 2019, eq. (10). The
 gradient goes through ``s^2``. With the block-Poisson estimator the log density is
-``log |L^(theta)| + log p(theta)`` instead (``estimators.block_poisson``). Full-data
+``log |L^(theta)| + log p(theta)`` instead (``likelihood.block_poisson``). Full-data
 HMC is the case of no units and every row in ``C``. Positions are whitened:
 ``theta = theta_star + S z`` with ``S S'`` the inverse of minus the Hessian of the log
 posterior, so the mass matrix is the identity.

@@ -6,6 +6,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,22 +42,47 @@ _NO_IDS: Final = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class PredictionRequest:
+    """The settings of :func:`predict`, checked when they are made.
+
+    Raises
+    ------
+    ConfigError
+        If one is wrong whatever the run.
+    """
+
+    draws: int = DRAWS
+    interval: float = INTERVAL
+    by: str | None = None
+    bins: int = BINS
+    seed: int = 0
+    weights: NDArray[np.float64] | None = None
+    trained_on: Dataset | None = None
+    overwrite: bool = False
+    scheduler: Any = None
+    progress: Callable[[int, int], None] | None = None
+
+    def __post_init__(self) -> None:
+        _check_options(self.interval, self.draws, self.bins, self.by, self.seed)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Probabilities of the ends of the band."""
+        return (1.0 - self.interval) / 2.0, (1.0 + self.interval) / 2.0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the ends of the band, such as ``q5``."""
+        return tuple(f"q{100.0 * end:.6g}" for end in self.ends)
+
+
 def write_predictions(
     run: RunDirectory,
     model: Model,
     table: Dataset,
     path: str | os.PathLike[str],
-    *,
-    draws: int = DRAWS,
-    interval: float = INTERVAL,
-    by: str | None = None,
-    bins: int = BINS,
-    seed: int = 0,
-    weights: NDArray[np.float64] | None = None,
-    trained_on: Dataset | None = None,
-    overwrite: bool = False,
-    scheduler: Any = None,
-    progress: Callable[[int, int], None] | None = None,
+    request: PredictionRequest,
 ) -> dict[str, Any]:
     """Write the predictions of a run for a table; see :func:`predict`.
 
@@ -67,77 +93,87 @@ def write_predictions(
         ``by``, ``row_id``, ``seconds`` and, where there are some, ``warnings``.
     """
     began = time.perf_counter()
-    _check_options(interval, draws, bins, by, seed)
     if not model.n_linear:
         raise ConfigError(
             f"expected a model with a linear predictor, found {model.name!r}: it predicts no "
             "response from columns; use a run of another model"
         )
-    ends = ((1.0 - interval) / 2.0, (1.0 + interval) / 2.0)
-    names = tuple(f"q{100.0 * end:.6g}" for end in ends)
-    kept = load_draws(run, model, draws, trained_on, weights)
+    kept = load_draws(run, model, request.draws, request.trained_on, request.weights)
     described = design.describe(table.attributes)
     designs.check(kept.design, described)
     coefficients = designs.on_table(model, kept.theta, kept.weights, kept.design, described)
     scored = table.response is not None
     covariate, sampled = None, False
-    if by is not None:
-        covariate, sampled = groups(table, by, bins, seed, scheduler, progress)
+    seed, pass_options = request.seed, (request.scheduler, request.progress)
+    if request.by is not None:
+        covariate, sampled = groups(table, request.by, request.bins, seed, *pass_options)
     cuts = None
     if scored and is_binary(model):
         cuts = thresholds(model, coefficients, table, seed)
     first = table.row_ids(0, 1)
     kind = None if first is None else "string" if first.dtype.kind == "S" else "int64"
-    arrays_of_rows = ("mean", *names)
+    names = ("mean", *request.names)
     with RowArrays(
-        path, arrays_of_rows, table.n_rows, table.piece_rows(), kind, overwrite=overwrite
+        path, names, table.n_rows, table.piece_rows(), kind, overwrite=request.overwrite
     ) as writer:
         if kind is not None:
             write_ids(writer, table)
         task = PredictTask(
             model,
             coefficients,
-            ends,
-            arrays_of_rows,
+            request.ends,
+            names,
             writer.target,
             f"store {table.address!r} (rows counted from 1 in its own order)",
             scored,
             cuts,
             covariate,
         )
-        totals: Totals = table.reduce(task, scheduler=scheduler, progress=progress)
-        arrays: dict[str, Any] = {}
+        totals: Totals = table.reduce(task, scheduler=request.scheduler, progress=request.progress)
+        found, arrays = _scores(task, totals, request)
+        if request.by is not None and found["by"] is not None:
+            found["by"] = {
+                "column": request.by,
+                "groups": found["by"],
+                "quantiles_sampled": sampled,
+            }
         facts: dict[str, Any] = {
             "rows": table.n_rows,
             "draws": coefficients.draws,
-            "interval": interval,
-            "quantiles": list(names),
+            "interval": request.interval,
+            "quantiles": list(request.names),
             "mean_sign": kept.mean_sign,
-            "auc": None,
-            "log_score": None,
-            "by": None,
+            **found,
             "run": os.path.abspath(run.path),
             "store": table.address,
             "store_fingerprint": table.fingerprint,
             "row_id": None if kind is None else table.attributes.get("row_id", "position"),
             **({"warnings": [_NO_IDS.format(table.address)]} if kind is None else {}),
         }
-        if scored:
-            score, weight, lost = totals.scores
-            known = lost == 0.0 and weight > 0.0
-            facts["log_score"] = float(score / weight) if known else None
-        if cuts is not None and (totals.histogram[0].sum(axis=0) > 0.0).all():
-            edges = cuts.edges
-            found, facts["auc"] = curves(totals.histogram, edges, ends, names, kept.weights)
-            arrays |= found
-        if covariate is not None:
-            found = calibration(totals.groups.T, covariate.edges, ends, names, kept.weights, scored)
-            arrays |= found
-            count = len(found["group_mean"][1])
-            facts["by"] = {"column": by, "groups": count, "quantiles_sampled": sampled}
         facts["seconds"] = time.perf_counter() - began
         writer.commit(facts, arrays)
     return facts
+
+
+def _scores(
+    task: PredictTask, totals: Totals, request: PredictionRequest
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what the sums over all rows say, as JSON and as arrays."""
+    facts: dict[str, Any] = {"auc": None, "log_score": None, "by": None}
+    arrays: dict[str, Any] = {}
+    band = (request.ends, request.names, task.coefficients.weights)
+    if task.scored:
+        score, weight, lost = totals.scores
+        known = lost == 0.0 and weight > 0.0
+        facts["log_score"] = float(score / weight) if known else None
+    if task.thresholds is not None and (totals.histogram[0].sum(axis=0) > 0.0).all():
+        found, facts["auc"] = curves(totals.histogram, task.thresholds.edges, *band)
+        arrays |= found
+    if task.covariate is not None:
+        found = calibration(totals.groups.T, task.covariate.edges, *band, task.scored)
+        arrays |= found
+        facts["by"] = len(found["group_mean"][1])
+    return facts, arrays
 
 
 def _check_options(interval: object, draws: object, bins: object, by: object, seed: object) -> None:
@@ -264,11 +300,7 @@ def predict(
         if path is not None
         else temporary_folder("streammc-predict-") / "predictions.zarr"
     )
-    facts = write_predictions(
-        opened,
-        built,
-        store,
-        target,
+    request = PredictionRequest(
         draws=draws,
         interval=interval,
         by=by,
@@ -280,6 +312,7 @@ def predict(
         scheduler=scheduler,
         progress=progress,
     )
+    facts = write_predictions(opened, built, store, target, request)
     for line in facts.get("warnings", []):
         warnings.warn(line, stacklevel=2)
     return open_rows(target)

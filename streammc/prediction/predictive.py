@@ -18,15 +18,10 @@ from numpy.typing import NDArray
 
 from streammc.diagnostics.quantiles import mean, quantiles
 from streammc.errors import DataError, ModelError
-from streammc.numerics.jit import (
-    index_vector,
-    jit,
-    matrix,
-    vector,
-)
+from streammc.numerics.jit import index_vector, jit, matrix, vector
 from streammc.prediction.histogram import Thresholds, add_bins, find_bins
 from streammc.prediction.log_scores import NEAR_ONE, add_scores, log_average, log_chance
-from streammc.protocols import Matrix, Model, RowBlock, Vector
+from streammc.protocols import Matrix, Model, RowBlock, Rows, Vector
 from streammc.trace.row_arrays import RowTarget
 
 _TILE_ENTRIES = 2**16
@@ -200,8 +195,9 @@ class PredictTask:
                 for low in range(start, stop, step):
                     here = slice(low, min(low + step, stop))
                     part = slice(low - start, here.stop - start)
-                    tile = piece.start + low, piece.X[here], y[part], offset[part], weight[part]
-                    self._tile(*tile, columns, here, totals, bins, low - start, work)
+                    tile = Rows(piece.X[here], y[part], offset[part], weight[part])
+                    first = piece.start + low
+                    self._tile(first, tile, columns, here, totals, bins, low - start, work)
                 if counted:
                     average = columns[self.names[0]][start:stop]
                     log_density = self._log_chances(piece.X[start:stop], y, offset, average)
@@ -231,10 +227,7 @@ class PredictTask:
     def _tile(
         self,
         start: int,
-        X: NDArray[Any],
-        y: Vector,
-        offset: Vector,
-        weight: Vector,
+        rows: Rows,
         columns: dict[str, Vector],
         here: slice,
         totals: Totals,
@@ -242,6 +235,7 @@ class PredictTask:
         first: int,
         work: Workspace,
     ) -> None:
+        X, y, offset, weight = rows
         weights, m, draws = self.coefficients.weights, len(X), self.coefficients.draws
         count = len(self.coefficients.shifts) + len(self.coefficients.scalars)
         eta = work.eta[: count * m * draws].reshape(count, m, draws)

@@ -7,6 +7,7 @@ from typing import Any
 
 from streammc.control_variates.mode.mode_words import ADVICE
 from streammc.diagnostics.audit_record import Audit
+from streammc.diagnostics.summary import least_ess
 from streammc.protocols import Model
 from streammc.runs.audit_advice import audit_warnings
 from streammc.samplers.common.sampler import Sampler
@@ -15,8 +16,6 @@ DEFF_WARNING = 2.0
 R_HAT_WARNING = 1.01
 R_HAT_OF_ONE = 1.03
 """Of one chain: two halves of 400 independent draws exceed 1.01 one time in ten by chance."""
-ESS_IN_ALL = 400
-ESS_PER_CHAIN = 100
 
 
 def summary_warnings(
@@ -47,8 +46,8 @@ def summary_warnings(
 def mixing_warnings(parameters: Mapping[str, Mapping[str, float | None]], chains: int) -> list[str]:
     """Return what R-hat and the effective sample sizes say: a line each, for the worst parameter.
 
-    The limits are those of Vehtari et al. 2021: R-hat 1.01, and 100 independent draws a chain,
-    400 in all. R-hat of one chain compares its halves, and its limit is 1.03.
+    The limits are those of Vehtari et al. 2021: R-hat 1.01, and :func:`least_ess`. R-hat of one
+    chain compares its halves, and its limit is 1.03.
     """
     lines = []
     ess = {
@@ -72,7 +71,7 @@ def mixing_warnings(parameters: Mapping[str, Mapping[str, float | None]], chains
             f"largest r_hat is {r_hats[worst]:.3f} ({worst}), above {highest}: {of} do not "
             "agree; use more --warmup and --draws, or look for several modes with pt"
         )
-    limit = max(ESS_IN_ALL, ESS_PER_CHAIN * chains)
+    limit = least_ess(chains)
     worst = min(ess, key=lambda label: ess[label], default=None)
     if worst is not None and ess[worst] < limit:
         lines.append(

@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from streammc.diagnostics.audit_record import Audit, Correction
+from streammc.diagnostics.weights import heavy_tailed
 
 CORRECTION_WARNING = 0.1
 CORRECTION_Z = 4.5
 RATIO_LOW, RATIO_HIGH = 0.9, 1.1
 """Of a standard deviation by the audit over that of the draws; beyond them by 3 errors warns."""
 RATIO_Z = 3.0
-PARETO_K = 0.7
-EVEN_SHARE = 0.9
-"""Effective share of the audit's draws from which on the tail of its weights moves nothing."""
-LARGEST_WEIGHT = 5.0
-"""Unless one weight is more than this many times the mean."""
 NOT_AUDITED = "not audited"
 """Beginning of the warning that a run is not audited; an audit removes it."""
 
@@ -39,9 +35,10 @@ def audit_warnings(audit: Audit | None) -> list[str]:
             f"by chance (z = {audit.largest_z:.1f}): use the audit's weights where it matters"
         )
     lines += _spread_warnings(audit.parameters)
-    if audit.pareto_k is not None and audit.pareto_k > PARETO_K and _uneven(audit):
+    k = audit.pareto_k
+    if k is not None and heavy_tailed(k, audit.ess, audit.draws, audit.largest_weight):
         lines.append(
-            f"the audit's weights are heavy-tailed (Pareto k {audit.pareto_k:.2f}): its "
+            f"the audit's weights are heavy-tailed (Pareto k {k:.2f}): its "
             "correction cannot be trusted; use a larger --subsample-size or hmc"
         )
     return lines
@@ -65,16 +62,6 @@ def _spread_warnings(parameters: Mapping[str, Correction]) -> list[str]:
         f"that of the draws, outside {RATIO_LOW} to {RATIO_HIGH}: use the audit's weights, a "
         "larger --subsample-size, or hmc"
     ]
-
-
-def _uneven(audit: Audit) -> bool:
-    """Return whether the weights differ enough for their tail to move an average.
-
-    A Pareto shape is that of the largest weights among themselves, however close to 1 all are.
-    """
-    if audit.ess < EVEN_SHARE * audit.draws:
-        return True
-    return audit.largest_weight is None or audit.largest_weight > LARGEST_WEIGHT
 
 
 def audited_again(lines: Sequence[str], before: Audit | None, after: Audit) -> list[str]:

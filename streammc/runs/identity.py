@@ -58,6 +58,20 @@ def identity(request: RunRequest) -> dict[str, Any]:
     }
 
 
+def completed(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the identity of a run, with defaults for options of its sampler that are newer.
+
+    A new option therefore leaves runs of before what they are: its default does what was done
+    without it.
+    """
+    try:
+        options = dict(stored["sampler"])
+        described = registry.sampler(options.pop("name"))(**options).describe()
+    except (KeyError, TypeError, ConfigError):  # auto, or of another version
+        return dict(stored)
+    return {**stored, "sampler": described}
+
+
 def asked_schedule(temperature: Any, sampler: Sampler | None) -> Schedule:
     """Return the temperatures; ConfigError where they change and the sampler cannot follow."""
     schedule = Schedule.parse(temperature)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from streammc.control_variates.default_priors import as_recorded, resolved
 from streammc.errors import RefusedError
-from streammc.runs.identity import asked_schedule, check_counts, heated, identity
+from streammc.runs.identity import asked_schedule, check_counts, completed, heated, identity
 from streammc.runs.prior_texts import texts_of_description
 from streammc.runs.setup import contents, decide, follow_store, instead, load
 from streammc.runs.table_scale import recorded
-from streammc.runs.watch import check_sign, check_variance, variance_so_far
+from streammc.runs.watch import Watch
 from streammc.samplers.common.chain import StoppedError
 from streammc.samplers.common.chains import Chains
 from streammc.samplers.common.request import RunRequest, Setup
@@ -79,7 +79,8 @@ def run_job(request: RunRequest) -> RunReport:
     key = identity(request)
     if existing is not None:
         labels = tuple(request.model.labels(dataset.feature_names))
-        check_identity(existing.identity, key, texts_of_description(request.model, labels))
+        texts = texts_of_description(request.model, labels)
+        check_identity(completed(existing.identity), key, texts)
         follow_store(existing, dataset)
         kept = existing.attributes.get("summary") or {}
         # A run killed after its last draw still has the summary of what it extended.
@@ -121,10 +122,11 @@ def _attempt(request: RunRequest, setup: Setup, key: dict[str, Any]) -> RunRepor
         warmup=request.warmup,
         **contents(setup, dataset, draws, kept),
     ) as run:
+        problem = setup.sampler.problem(request, setup)
         if draws != run.draws and draws > run.committed_draws:
             run.extend(draws)
         team = Chains(
-            setup.sampler.problem(request, setup),
+            problem,
             seed=request.stream_seed,
             chains=request.chains,
             threads=request.threads,
@@ -156,7 +158,7 @@ def _attempt(request: RunRequest, setup: Setup, key: dict[str, Any]) -> RunRepor
 
 def _drive(run: RunDirectory, team: Chains, setup: Setup, request: RunRequest) -> None:
     """Run every interval that is missing; refuse to go on where the variance is too high."""
-    total, count = variance_so_far(run, setup.sampler)
+    watch = Watch(run, setup.sampler)
     if run.next_length:
         plan = {"chains": run.chains, "warmup": run.warmup, "draws": run.draws}
         made = {"warmup_done": run.committed_warmup, "draws_done": run.committed_draws}
@@ -165,19 +167,12 @@ def _drive(run: RunDirectory, team: Chains, setup: Setup, request: RunRequest) -
         phase, done = run.phase, run.next_start + n
         wanted = run.warmup if phase == "warmup" else run.draws
         statistics = team.advance(run, phase, n, request.stop)
-        variance = statistics["log_lik_variance"]
-        if phase == "draws":
-            total, count = total + float(variance.sum()), count + variance.size
-            check_variance(total / count, setup.sampler)
-        elif done == wanted:
-            check_variance(float(variance.mean()), setup.sampler)
-        if done == wanted:
-            check_sign(run, setup.sampler, phase)
+        watch.look(phase, statistics, done == wanted)
         if request.progress is not None:
-            facts = {
-                "log_lik_variance": float(variance.mean()),
-                "acceptance_rate": float(statistics["acceptance_rate"].mean()),
-                "step_size": float(statistics["step_size"].mean()),
-                "rows": int(statistics["n_rows"].sum()),
+            facts: dict[str, Any] = {
+                name: float(statistics[name].mean())
+                for name in ("log_lik_variance", "acceptance_rate", "step_size")
+                if name in setup.sampler.statistics
             }
+            facts["rows"] = int(statistics["n_rows"].sum())
             request.notify(phase, done, wanted, facts)

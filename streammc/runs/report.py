@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,17 @@ from streammc.trace.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from streammc.samplers.common.chains import Chains
+
+
+_MEANS: Final = {
+    "log_lik_variance_mean": "log_lik_variance",
+    "acceptance_rate": "acceptance_rate",
+    "subsample_acceptance_rate": "subsample_accepted",
+    "step_size": "step_size",
+    "n_steps": "n_steps",
+    "rows_per_iteration": "n_rows",
+}
+"""Entries of a summary that are means of a statistic."""
 
 
 def run_audit(
@@ -200,16 +211,15 @@ def _sampling(
 
 
 def mean_statistics(stats: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
-    """Return means and counts of recorded statistics (chain, draw) of any sampler."""
+    """Return means and counts of statistics (chain, draw); ``None`` where one is not recorded."""
+
+    def mean(name: str) -> float | None:
+        return float(stats[name].mean()) if name in stats else None
+
     return {
         "iterations": int(stats["lp"].size),
-        "log_lik_variance_mean": float(stats["log_lik_variance"].mean()),
-        "acceptance_rate": float(stats["acceptance_rate"].mean()),
-        "subsample_acceptance_rate": float(stats["subsample_accepted"].mean()),
-        "divergences": int(stats["diverging"].sum()),
-        "step_size": float(stats["step_size"].mean()),
-        "n_steps": float(stats["n_steps"].mean()),
-        "rows_per_iteration": float(stats["n_rows"].mean()),
+        **{entry: mean(name) for entry, name in _MEANS.items()},
+        "divergences": int(stats["diverging"].sum()) if "diverging" in stats else 0,
     }
 
 

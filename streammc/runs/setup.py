@@ -84,6 +84,7 @@ def contents(
     constant: dict[str, Any] = {"theta_star": setup.cv.theta_star}
     if setup.plan is not None:
         constant |= setup.plan.arrays()
+    constant |= {name: (dims, setup.arrays[name]) for name, dims in setup.sampler.arrays.items()}
     heat = setup.sampler.implied_temperature(dataset.n_rows)
     return {
         "labels": list(setup.cv.labels),
@@ -129,4 +130,5 @@ def load(run: RunDirectory, dataset: Dataset | None = None, model: Model | None 
     kept = None
     if described is not None:
         kept = Plan.from_description(described, run.constant_data)
-    return Setup(sampler, cv, kept, run.attributes["sampler_reason"])
+    arrays = {name: run.constant_data(name) for name in sampler.arrays}
+    return Setup(sampler, cv, kept, run.attributes["sampler_reason"], arrays)

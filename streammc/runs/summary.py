@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streammc.diagnostics.audit_record import Audit
-from streammc.records import Record
+from streammc.json_record import Record
 
 Statistics = Mapping[str, Mapping[str, float | None]]
 """Label -> mean, sd, mcse_mean, ess_bulk, ess_tail, r_hat and quantiles."""
@@ -38,13 +38,13 @@ class Sampling(Record):
     iterations: int
     rows_read: int
     bytes_read: int
-    log_lik_variance_mean: float
-    acceptance_rate: float
-    subsample_acceptance_rate: float
+    log_lik_variance_mean: float | None
+    acceptance_rate: float | None
+    subsample_acceptance_rate: float | None
     divergences: int
-    step_size: float
-    n_steps: float
-    rows_per_iteration: float
+    step_size: float | None
+    n_steps: float | None
+    rows_per_iteration: float | None
     certainty_rows: int
     evaluations: Mapping[str, int]
     laplace_gap: Mapping[str, float] | None

@@ -1,51 +1,85 @@
-"""When a run is refused while it runs: its estimates are too noisy, or their signs cancel."""
+"""Refusal of a run while it runs: its estimates are too noisy, or their signs cancel."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from streammc.errors import RefusedError
 from streammc.samplers.common.sampler import Sampler
 from streammc.trace.run_directory import RunDirectory
 
 
-def check_sign(run: RunDirectory, sampler: Sampler, phase: str) -> None:
-    """Refuse a run whose signs cancel, judged by the second half of ``phase``."""
-    if sampler.least_sign is None:
-        return
-    group = "warmup_sample_stats" if phase == "warmup" else "sample_stats"
-    sign = run.read_group(group)["sign"]
-    mean = float(sign[:, sign.shape[1] // 2 :].mean())
-    if not mean >= sampler.least_sign:
-        raise RefusedError(
-            f"expected a mean sign of the estimated likelihood near 1, found {mean:.2g}, "
-            f"under {sampler.least_sign:g}: errors grow with its reciprocal; use a larger "
-            "--subsample-size, or hmc"
-        )
+class Watch:
+    """Mean variance of the log-likelihood estimate, and mean sign, against a sampler's limits.
 
+    Parameters
+    ----------
+    run
+        With what is committed of it: a run that was refused is refused again.
+    sampler
+        ``variance_limit`` and ``least_sign`` are those of its class.
 
-def variance_so_far(run: RunDirectory, sampler: Sampler) -> tuple[float, int]:
-    """Return sum and count over the committed draws; what was refused is refused again."""
-    if run.phase == "warmup":
-        return 0.0, 0
-    if run.committed_draws:
-        if run.committed_draws == run.draws:
-            check_sign(run, sampler, "draws")
-        seen = run.read_group("sample_stats")["log_lik_variance"]
-        check_variance(float(seen.mean()), sampler)
-        if run.next_length:
-            seen = seen[:, : run.next_start]
-        return float(seen.sum()), seen.size
-    if run.warmup:
-        check_sign(run, sampler, "warmup")
-        last = (run.warmup - 1) // run.interval * run.interval
-        seen = run.read_group("warmup_sample_stats")["log_lik_variance"]
-        check_variance(float(seen[:, last:].mean()), sampler)
-    return 0.0, 0
+    Raises
+    ------
+    RefusedError
+        If a limit is exceeded; so do all methods.
+    """
+
+    def __init__(self, run: RunDirectory, sampler: Sampler) -> None:
+        self._run, self._sampler = run, sampler
+        self._sum, self._count = 0.0, 0
+        if run.phase == "warmup" or not (run.committed_draws or run.warmup):
+            return
+        drawn = run.committed_draws > 0
+        if not drawn or run.committed_draws == run.draws:
+            self._check_sign("draws" if drawn else "warmup")
+        if not math.isfinite(sampler.variance_limit):
+            return
+        seen = run.read_group("sample_stats" if drawn else "warmup_sample_stats")
+        variance = seen["log_lik_variance"]
+        if not drawn:
+            last = (run.warmup - 1) // run.interval * run.interval
+            variance = variance[:, last:]
+        check_variance(float(variance.mean()), self._sampler)
+        if drawn:
+            if run.next_length:
+                variance = variance[:, : run.next_start]
+            self._sum, self._count = float(variance.sum()), variance.size
+
+    def look(self, phase: str, statistics: Mapping[str, NDArray[Any]], ended: bool) -> None:
+        """Check the statistics (chain, iteration) of an interval; ``ended``: the phase has."""
+        variance: NDArray[np.float64] = statistics["log_lik_variance"]
+        if phase == "draws":
+            self._sum, self._count = self._sum + float(variance.sum()), self._count + variance.size
+            check_variance(self._sum / self._count, self._sampler)
+        elif ended:
+            check_variance(float(variance.mean()), self._sampler)
+        if ended:
+            self._check_sign(phase)
+
+    def _check_sign(self, phase: str) -> None:
+        """Refuse signs that cancel, judged by the second half of ``phase``."""
+        least = self._sampler.least_sign
+        if least is None:
+            return
+        group = "warmup_sample_stats" if phase == "warmup" else "sample_stats"
+        sign = self._run.read_group(group)["sign"]
+        mean = float(sign[:, sign.shape[1] // 2 :].mean())
+        if not mean >= least:
+            raise RefusedError(
+                f"expected a mean sign of the estimated likelihood near 1, found {mean:.2g}, "
+                f"under {least:g}: errors grow with its reciprocal; use a larger "
+                "--subsample-size, or hmc"
+            )
 
 
 def check_variance(mean: float, sampler: Sampler) -> None:
-    """Refuse to go on where the draws would be biased without a sign of it."""
+    """Refuse draws that would be biased without a sign of it."""
     limit = sampler.variance_limit
     if limit < math.inf and not mean <= limit:
         raise RefusedError(

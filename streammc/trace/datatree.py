@@ -13,7 +13,7 @@ from zarr.storage import LocalStore
 
 from streammc.docstrings import documented
 from streammc.errors import ConfigError
-from streammc.trace.row_arrays import read_meta
+from streammc.trace.row_reading import read_meta
 from streammc.trace.run_directory import RunDirectory
 
 _WORDS: Final = ("null", "true", "false")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -22,17 +22,14 @@ from streammc.errors import (
     AccessError,
     BusyError,
     IdentityError,
-    MissingError,
     OutputError,
     StorageIOError,
-    StoreError,
     StreammcError,
 )
 from streammc.trace.codec import (
     STRING,
     ArraySpec,
     check_name,
-    checked_body,
     chunk_key,
     consolidated,
     document,
@@ -40,16 +37,13 @@ from streammc.trace.codec import (
     dtype_name,
     encode,
 )
-from streammc.trace.durable import collect_debris, read_file, swap, sync_directory, write_file
-from streammc.trace.kinds import PREDICTIONS, refuse_other_kind
+from streammc.trace.durable import collect_debris, swap, sync_directory, write_file
 from streammc.trace.local_path import given_path
-from streammc.trace.sealed import DOCUMENT_LIMIT, plain, seal, unseal
+from streammc.trace.row_reading import COORDINATES, FORMAT, KIND, read_meta
+from streammc.trace.sealed import plain, seal
 
-KIND: Final = "rows"
 ROW: Final = "row"
 ROW_ID: Final = "row_id"
-_FORMAT: Final = 1
-_COORDINATES: Final = "coordinates"
 
 
 class RowArrays:
@@ -190,9 +184,9 @@ class RowArrays:
             write_file(self.folder / name / "zarr.json", document_bytes(spec))
             sync_directory(self.folder / name)
         listed = {name: document(spec) for name, spec in specs.items()}
-        own = {"format": _FORMAT, "kind": KIND, "arrays": sorted(specs)}
+        own = {"format": FORMAT, "kind": KIND, "arrays": sorted(specs)}
         # The CF convention, by which xarray knows a coordinate.
-        coordinates = {_COORDINATES: ROW_ID} if ROW_ID in specs else {}
+        coordinates = {COORDINATES: ROW_ID} if ROW_ID in specs else {}
         attributes = plain(meta) | coordinates
         write_file(self.folder / "zarr.json", seal(attributes, own, consolidated(listed)))
         sync_directory(self.folder)
@@ -246,69 +240,3 @@ class RowTarget:
                 whole[: len(values)] = values
             key = chunk_key((start // self._chunk_rows,))
             write_file(Path(self._folder) / name / key, encode(whole, "float64"))
-
-
-def read_meta(path: str | os.PathLike[str]) -> tuple[dict[str, Any], list[str]]:
-    """Return attributes and names of the arrays of a committed group.
-
-    Raises
-    ------
-    MissingError
-        If there is nothing at ``path``.
-    StoreError
-        If it is foreign or damaged.
-    """
-    source = given_path(path)
-    if not source.exists():
-        raise MissingError(
-            f"expected a result of streammc at {source}, found nothing: check the path"
-        )
-    refuse_other_kind(source, PREDICTIONS)
-    where = source / "zarr.json"
-    try:
-        meta, own = unseal(read_file(where, limit=DOCUMENT_LIMIT), where)
-    except MissingError:
-        raise StoreError(
-            f"expected a zarr group at {source}, found no zarr.json: choose another path"
-        ) from None
-    if own.get("kind") != KIND or own.get("format") != _FORMAT:
-        raise StoreError(
-            f"expected values by row in {where}, found kind {own.get('kind')!r}"
-            ": choose another path"
-        )
-    meta.pop(_COORDINATES, None)
-    return meta, list(own["arrays"])
-
-
-def check_chunks(path: str | os.PathLike[str]) -> Iterator[str]:
-    """Yield the file of every chunk after comparing it with its checksum.
-
-    Raises
-    ------
-    StoreError
-        Naming the first file that is missing or damaged.
-    """
-    import json
-
-    source = given_path(path)
-    _, names = read_meta(source)
-    for name in names:
-        check_name(name, StoreError)
-        where = source / name / "zarr.json"
-        try:
-            found = json.loads(read_file(where, limit=2**20))
-            counts = [
-                -(-length // chunk) if length else 1
-                for length, chunk in zip(
-                    found["shape"], found["chunk_grid"]["configuration"]["chunk_shape"], strict=True
-                )
-            ]
-            for index in np.ndindex(*counts):
-                key = source / name / chunk_key(index)
-                checked_body(read_file(key, limit=2**31), key)
-                yield str(key)
-        except (MissingError, ValueError, KeyError, TypeError) as error:
-            raise StoreError(
-                f"expected {where} and its chunks, found {error}"
-                ": delete the result and compute it again"
-            ) from error

@@ -10,7 +10,7 @@ A reader that ignores the consolidated metadata sees the arrays' own documents. 
 are brought up to the last commit when the writer lets go of the run, so that they may
 show fewer draws than there are, never draws that are not committed.
 
-Longer than other files, because every method that writes shares the same guard.
+Over 300 lines: every method that writes shares the same guard.
 """
 
 from __future__ import annotations
@@ -194,7 +194,8 @@ class RunDirectory(RunView):
         theta
             (chain, :attr:`next_length`, d), finite.
         stats
-            (chain, :attr:`next_length`) each, the names of ``create``.
+            (chain, :attr:`next_length`) each, the names of ``create`` among them; others are not
+            kept.
         checkpoint
             Arrays and JSON from which the next interval follows.
 
@@ -220,7 +221,8 @@ class RunDirectory(RunView):
                 f"expected an interval of {self.phase} of shape {shape}, found {phase} "
                 f"{theta.shape}: report it, with what was run"
             )
-        wrong = set(stats) ^ set(state.layout.stats)
+        wrong = set(state.layout.stats) - set(stats)
+        stats = {name: stats[name] for name in state.layout.stats if name in stats}
         wrong |= {name for name in stats if np.shape(stats[name]) != shape[:2]}
         if wrong:
             raise StreammcError(

@@ -1,4 +1,4 @@
-"""The list of error messages: every case is right, and what is wrong would be seen."""
+"""The list of error messages: every case passes its check, and the check finds faults."""
 
 import sys
 from pathlib import Path
@@ -79,11 +79,11 @@ MESSAGES = {
 
 
 @pytest.mark.parametrize("message", MESSAGES)
-def test_a_message_without_a_part_is_seen(bench, message):
+def test_check_reports_a_message_without_one_of_its_three_parts(bench, message):
     assert MESSAGES[message] == bench.parts.missing_parts(message)
 
 
-def test_foreign_errors_and_cases_without_error_are_faults(bench, tmp_path, monkeypatch):
+def test_check_reports_foreign_errors_and_cases_without_an_error(bench, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {"priors": __import__("streammc.priors").priors}
     run = bench.outcome.run_case
@@ -123,7 +123,7 @@ def test_sites_are_raise_statements_and_errors_made_elsewhere(bench):
     ] == [(site.function, site.first, site.text) for site in found]
 
 
-def test_an_error_without_case_and_reason_is_seen(bench):
+def test_check_reports_a_raise_site_without_case_or_reason(bench):
     sites = bench.sites.sites_of(SOURCE, "a.py", {"ConfigError", "DataError"})
     outcome = bench.outcome.Outcome("", "", "", frozenset({("a.py", 4), ("a.py", 5)}), ())
     known = bench.without_case.REASONS
@@ -134,7 +134,7 @@ def test_an_error_without_case_and_reason_is_seen(bench):
 
 
 @pytest.mark.slow
-def test_a_raise_that_is_new_in_the_sources_is_seen(bench, areas):
+def test_check_reports_a_new_raise_site_in_the_sources(bench, areas):
     outcomes = [each for found in areas.values() for each in found]
     new = bench.sites.Site("streammc/new.py", "new", 1, 2, "expected nothing")
     problems = bench.check.uncovered(outcomes, [*bench.sites.all_sites(), new])

@@ -1,4 +1,4 @@
-"""What the pages of the minibatch papers measure with: grid posterior, eq. (40), variation."""
+"""Measures of the pages on minibatch tests: grid posterior, eq. (40), total variation."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ def papers():
     return SimpleNamespace(posterior=mixture_posterior, mixing=mixture_mixing, mnist=mnist)
 
 
-def test_the_posterior_of_binned_rows_is_that_of_the_rows(papers):
+def test_posterior_of_binned_rows_equals_the_posterior_of_the_rows(papers):
     one = papers.posterior
     x = one.rows(5000)
     theta = np.array([[0.0, 1.0], [1.0, -1.0], [0.4, 0.1]])
@@ -59,7 +59,7 @@ def test_equation_40_is_a_product_of_poisson_probabilities(papers):
     assert found - total == pytest.approx(multinomial)
 
 
-def test_chi_squared_is_that_of_scipy_and_pools_what_is_rare(papers):
+def test_chi_squared_equals_scipy_and_pools_rare_cells(papers):
     mass = np.array([0.5, 0.3, 0.19, 0.006, 0.004])
     counts = np.array([52.0, 28.0, 18.0, 2.0, 0.0])
     statistic, bins = papers.posterior.chi_squared(counts, mass)
@@ -86,7 +86,7 @@ def test_total_variation_of_exact_draws_is_the_level_that_is_printed(papers):
     assert one.total_variation(np.zeros(50) + mass * 900, mass, outside=100) == pytest.approx(0.1)
 
 
-def test_decisions_that_are_off_move_the_posterior_by_no_more_than_the_bound(papers):
+def test_wrong_decisions_move_the_posterior_by_at_most_the_bound(papers):
     points = np.stack(np.meshgrid(np.linspace(-2, 2, 8), np.linspace(-2, 2, 8)), -1).reshape(-1, 2)
     value = -0.5 * (points**2).sum(axis=1) + np.sin(3 * points[:, 0])
     mass = np.exp(value) / np.exp(value).sum()
@@ -109,7 +109,7 @@ def test_decisions_that_are_off_move_the_posterior_by_no_more_than_the_bound(pap
     assert distance > 0.1 * off * r  # the second error pushes one way: the bound is not idle
 
 
-def test_copies_of_digits_are_moved_and_stay_what_they_show(papers):
+def test_copies_of_digits_are_shifted_and_keep_their_labels(papers):
     one, rng = papers.mnist, np.random.default_rng(0)
     images = rng.random((20, 28 * 28)).astype(np.float32)
     y = np.arange(20) % 2 * 1.0
@@ -125,7 +125,7 @@ def test_copies_of_digits_are_moved_and_stay_what_they_show(papers):
     assert np.array_equal(again.y, found.y)
 
 
-def test_sizes_that_are_too_far_from_the_published_are_named(papers):
+def test_report_names_minibatch_sizes_far_from_the_published_ones(papers):
     pytest.importorskip("matplotlib")  # the report draws as well
     from bench.papers.minibatch import published, report
 

@@ -1,4 +1,4 @@
-"""What the page of MINT and MINTEE rests on: steps, accuracies, rings, and its results."""
+"""Measures of the page on MINT and MINTEE: steps, accuracies, rings, results."""
 
 import json
 from pathlib import Path
@@ -100,7 +100,7 @@ def test_standardised_pixels_have_variance_1_or_are_0(papers, images):
     assert slope[varies] == pytest.approx(1.0 / images.X[:, varies].std(axis=0), rel=1e-3)
 
 
-def test_separable_images_are_told_from_others(papers, images):
+def test_training_errors_tell_separable_images_from_others(papers, images):
     images.X[:, 0] += images.y.astype(np.float32)
     assert papers.scaled.training_errors(images) == 0
     images.X[0], images.y[0] = images.X[1], 1.0 - images.y[1]
@@ -121,7 +121,7 @@ def test_ratios_of_the_modes_are_counts_within_a_radius(papers):
     assert pooled[:, -1] == pytest.approx([5 / 605, 205 / 605])
 
 
-def test_what_lies_in_the_lowest_ring_is_an_incomplete_gamma_function(papers):
+def test_mass_of_the_lowest_ring_is_an_incomplete_gamma_function(papers):
     shape, hot, width = 5, 4.0, 2.0
     flat = width**shape / shape * np.exp(-width / hot)
     tail = special.gammaincc(shape, width / hot) * special.gamma(shape) * hot**shape

@@ -24,7 +24,7 @@ def test_automatic_settings_end_with_the_truth(rows, seed):
     assert max(abs(value) for value in z.values()) < LARGEST_Z, z
 
 
-def test_draws_without_the_tail_are_told_from_the_truth():
+def test_draws_without_the_tail_differ_from_the_truth():
     _, draws = run(2000, 1, 600)
     exact = truth(counts(2000, 1))
     cut = np.where(draws[..., 1:] > exact.quantiles[-1], exact.quantiles[1], draws[..., 1:])

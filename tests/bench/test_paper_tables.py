@@ -38,7 +38,7 @@ def test_inefficiency_of_an_autoregression(papers, rho):
     assert found[0] == pytest.approx((1 + rho) / (1 - rho), rel=0.1)
 
 
-def test_inefficiency_of_what_does_not_move_is_infinite(papers):
+def test_inefficiency_of_a_constant_chain_is_infinite(papers):
     assert np.isinf(papers.measures.inefficiency(np.ones((2, 50, 1)))).all()
 
 
@@ -60,7 +60,7 @@ def test_computational_time_counts_whole_runs_and_signs(papers):
     assert signed == pytest.approx(factor * 7.0 / 0.8**2)
 
 
-def test_relative_time_is_that_of_the_rows_for_equal_draws(papers):
+def test_relative_time_for_equal_draws_is_the_ratio_of_rows(papers):
     ratio = papers.measures.relative(run(papers, 60.0), run(papers, 20.0), whole=False)
     assert ratio == pytest.approx(3.0)
 
@@ -72,7 +72,7 @@ def test_signs_weight_the_moments(papers):
     assert found.moments()[0] == pytest.approx([-4.0])  # (0 + 1 - 5) / (1 + 1 - 1)
 
 
-def test_the_passes_that_a_ratio_implies_are_those_it_was_made_with(papers):
+def test_implied_passes_recovers_the_passes_of_a_ratio(papers):
     n, passes, iterations = 1_000_000, 17.0, 3026
     inner = {"rows": 1300.0, "if": 2.2, "first": 5e6}
     ecs = 2.2 * (7 * iterations * 1300.0 + 5e6 + passes * n)

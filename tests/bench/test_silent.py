@@ -1,4 +1,4 @@
-"""What the bench of silent errors rests on: its references, and that a wrong answer is caught."""
+"""The bench of silent errors: its reference posteriors are right, and it catches wrong draws."""
 
 import sys
 from pathlib import Path
@@ -91,7 +91,7 @@ def test_a_line_that_every_run_of_a_sampler_prints_warns_of_nothing(bench, norma
     assert bench.command.standing_lines(runs[:2])["mh"] == frozenset()
 
 
-def test_a_line_on_exchangeable_labels_does_not_cover_what_has_no_labels(bench, normal_reference):
+def test_label_switching_line_does_not_excuse_parameters_without_labels(bench, normal_reference):
     line = "the components may be exchanged: the chains are at one of 2 modes; use pt"
     free = bench.references.Reference(
         **{**vars(normal_reference), "labels": ("mu[0]", "any mean 0")}
@@ -134,7 +134,7 @@ def test_signed_draws_are_weighted_by_their_sign(bench, normal_reference):
     assert bench.verdict.judge(found, []).word == "right"
 
 
-def test_what_a_biased_sampler_predicts_of_itself_is_allowed(bench, normal_reference):
+def test_predicted_bias_of_a_biased_sampler_is_allowed(bench, normal_reference):
     summary = {
         "sampling": {
             "target": "biased",
@@ -147,7 +147,7 @@ def test_what_a_biased_sampler_predicts_of_itself_is_allowed(bench, normal_refer
     assert verdict(bench, normal_reference, draws_from(normal_reference, 0.5)).word == "SILENT"
 
 
-def test_a_defect_and_an_improper_posterior_are_not_passed_over(bench):
+def test_verdict_reports_a_defect_and_an_improper_posterior(bench):
     judged = bench.command.verdict_of
     found = {"error": "expected finite draws", "exit_code": 70, "deviations": [], "warnings": []}
     assert judged(found, frozenset()).word == "crashed"
@@ -255,7 +255,7 @@ def test_masses_of_a_mixture_are_those_of_an_enumeration(bench):
     assert found.mean[at("is 01")] + found.mean[at("is 10")] == pytest.approx(1.0)
 
 
-def test_importance_sampling_knows_its_error(bench):
+def test_importance_sampling_estimates_its_own_error(bench):
     rng = np.random.default_rng(8)
     X = rng.standard_normal((6, 3))
     target = bench.densities.posterior("gaussian-mean", {"X": X}, {"*": "normal(0, 1)"})
@@ -266,7 +266,7 @@ def test_importance_sampling_knows_its_error(bench):
     assert found.mean_error.max() < 0.02
 
 
-def test_a_spike_beside_the_mass_is_integrated_with_it(bench):
+def test_integration_includes_a_spike_beside_the_main_mass(bench):
     rng = np.random.default_rng(9)
     x = rng.standard_normal(200)
     y = (rng.random(200) < special.expit(0.8 * x)).astype(float)

@@ -1,4 +1,4 @@
-"""What the page of tempering by subsampling rests on: costs, R-hat and ESS, rows, its results."""
+"""Measures of the page on tempering by subsampling: costs, R-hat, ESS, rows, results."""
 
 import json
 from pathlib import Path
@@ -44,7 +44,7 @@ def test_the_printed_forms_give_the_printed_figures_and_the_corrected_do_not(pap
     assert (found["pt", 1.0, "corrected"], found["tt", 1.0, "corrected"]) == (7, 12)
 
 
-def test_scale_reduction_and_effective_size_are_those_of_the_book(papers):
+def test_r_hat_and_effective_size_follow_gelman_et_al(papers):
     draws = np.array([[[0.0], [2.0]], [[1.0], [5.0]]])
     # W = (2 + 8) / 2, B = 2 * 2 = 4 of means 1 and 3, Var = W / 2 + B / 2
     judged = papers.measures.judge(draws)
@@ -70,7 +70,7 @@ def test_the_median_of_equation_8_is_too_large_by_the_stated_factor(papers):
     assert np.std(found) / np.mean(found) == pytest.approx(1.44 / np.sqrt(d), rel=0.4)
 
 
-def test_rows_are_those_of_the_paper_and_more_begin_with_fewer(papers):
+def test_larger_tables_begin_with_the_rows_of_smaller_ones(papers):
     one = papers.problems
     theta, x = one.gaussian_rows(5, 4000, 3.0)
     assert np.array_equal(one.gaussian_rows(5, 64, 3.0)[1], x[:64])

@@ -35,7 +35,7 @@ def test_every_command_has_help_and_the_shared_options(name: str) -> None:
         assert option in done.out
 
 
-def test_version() -> None:
+def test_version_option_prints_the_version() -> None:
     assert (0, f"streammc {package.__version__}\n", "") == streammc("--version")
 
 
@@ -62,7 +62,7 @@ def test_ingest_with_one_path_asks_for_the_store_to_make() -> None:
     assert "found 'flights.csv' alone: write streammc ingest flights.csv NAME.zarr" in done.err
 
 
-def test_the_program_returns_its_exit_code() -> None:
+def test_program_exits_with_the_code_of_the_command() -> None:
     assert 66 == program("info", "nowhere").code
 
 

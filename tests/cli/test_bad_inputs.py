@@ -141,7 +141,7 @@ def split(words: str) -> list[str]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.code}: {case.words}")
-def test_bad_input(case: Case, here: Path) -> None:
+def test_bad_input_exits_with_one_line_that_names_the_culprit(case: Case, here: Path) -> None:
     before = snapshot(here)
     done = streammc(*split(case.words), "--quiet")
     assert (case.code, "") == (done.code, done.out), done.err
@@ -155,7 +155,7 @@ def test_bad_input(case: Case, here: Path) -> None:
 
 
 @pytest.mark.parametrize("case", CASES[::4], ids=lambda case: f"{case.code}: {case.words}")
-def test_bad_input_as_json(case: Case, here: Path) -> None:
+def test_bad_input_under_json_prints_an_error_object(case: Case, here: Path) -> None:
     done = streammc(*split(case.words), "--quiet", "--json")
     body = done.json["error"]
     assert (case.code, case.code) == (done.code, body["exit_code"])
@@ -275,7 +275,7 @@ def test_messages_of_damaged_runs_and_stores_are_one_line(name: str, here: Path)
 
 
 @pytest.mark.parametrize("name", ["a b", "a\nb", "naïve-😀", "-draws", "x" * 200, "a'b\"c", "~"])
-def test_odd_names_work(name: str, here: Path) -> None:
+def test_odd_file_names_work(name: str, here: Path) -> None:
     made = streammc("simulate", *NINE, "--json", "--", "logistic", name)
     assert 0 == made.code, made.err
     assert str(here / name) == made.json["path"]
@@ -283,7 +283,7 @@ def test_odd_names_work(name: str, here: Path) -> None:
     assert made.json["fingerprint"] == found.json["fingerprint"]
 
 
-def test_names_that_are_not_text_work_or_are_refused(here: Path) -> None:
+def test_file_names_that_are_not_utf8_work_or_are_refused(here: Path) -> None:
     command = [
         *PROGRAM,
         *["simulate", "--rows", "9", "--dim", "2", "--seed", "1", "--json", "logistic"],
@@ -296,7 +296,7 @@ def test_names_that_are_not_text_work_or_are_refused(here: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["x" * 300, "", "a\0b"])
-def test_names_that_cannot_be_are_refused(name: str, here: Path) -> None:
+def test_impossible_file_names_are_refused(name: str, here: Path) -> None:
     before = snapshot(here)
     done = streammc("simulate", "logistic", name, *NINE)
     assert done.code in (2, 73)
@@ -304,7 +304,9 @@ def test_names_that_cannot_be_are_refused(name: str, here: Path) -> None:
     assert before == snapshot(here)
 
 
-def test_an_error_of_ours_is_one_line(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_internal_error_is_one_line_with_exit_code_70(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from streammc.stores.format import verify
 
     def broken(path: str) -> None:

@@ -176,7 +176,7 @@ def assert_refused(words: str, culprit: str, here: Path) -> None:
 
 @pytest.mark.parametrize("verb", [*VERBS, "info store.zarr"])
 @pytest.mark.parametrize("case", METADATA)
-def test_metadata_are_refused(case: str, verb: str, store: Path) -> None:
+def test_hostile_metadata_of_a_store_are_refused(case: str, verb: str, store: Path) -> None:
     change, culprit = METADATA[case]
     change(store)
     assert_refused(verb, culprit, store.parent)
@@ -184,19 +184,19 @@ def test_metadata_are_refused(case: str, verb: str, store: Path) -> None:
 
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("case", CHUNKS)
-def test_chunks_are_refused(case: str, verb: str, store: Path) -> None:
+def test_damaged_chunks_of_a_store_are_refused(case: str, verb: str, store: Path) -> None:
     change, culprit = CHUNKS[case]
     change(store)
     assert_refused(verb, culprit, store.parent)
 
 
-def test_a_store_that_is_left_alone_is_sampled(store: Path) -> None:
+def test_undamaged_store_is_sampled(store: Path) -> None:
     edit(store, "X/zarr.json", lambda document: None)
     done = streammc(*VERBS[0].split(), "--draws", "20", "--warmup", "20", "--quiet")
     assert 0 == done.code, done.err
 
 
-def test_a_chunk_of_the_fill_value_is_there_and_missed_when_gone(tmp_path: Path) -> None:
+def test_chunk_of_zeros_is_written_and_noticed_when_deleted(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("x,y\n" + "0,0\n" * 50 + "0,1\n" * 50)
     words = ("--response", "y", "--no-intercept", "--no-standardize", "--quiet")
     store = tmp_path / "s"

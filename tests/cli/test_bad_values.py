@@ -169,7 +169,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("case", INGEST.values(), ids=INGEST)
-def test_a_table_is_refused(case: Case, here: Path) -> None:
+def test_table_with_unusable_values_is_refused_by_ingest(case: Case, here: Path) -> None:
     write(case.columns)
     before, started = snapshot(here), time.monotonic()
     assert_refused(ingest(case), case, before, here)
@@ -177,7 +177,7 @@ def test_a_table_is_refused(case: Case, here: Path) -> None:
 
 
 @pytest.mark.parametrize("case", MODEL.values(), ids=MODEL)
-def test_a_store_is_refused_by_the_model(case: Case, here: Path) -> None:
+def test_store_with_unusable_values_is_refused_by_the_model(case: Case, here: Path) -> None:
     write(case.columns)
     assert 0 == ingest(case).code
     before = snapshot(here)
@@ -187,7 +187,7 @@ def test_a_store_is_refused_by_the_model(case: Case, here: Path) -> None:
 
 
 @pytest.mark.parametrize("case", WORKS.values(), ids=WORKS)
-def test_a_table_works_with_a_warning(case: Case, here: Path) -> None:
+def test_table_with_doubtful_values_works_with_a_warning(case: Case, here: Path) -> None:
     write(case.columns)
     made = ingest(case)
     done = sample(case)
@@ -224,7 +224,7 @@ MIXED = [
 
 
 @pytest.mark.parametrize(("name", "model", "sampler"), MIXED)
-def test_an_exact_fit_and_a_far_response_end_with_a_remedy(
+def test_exact_fit_and_far_response_are_refused_with_a_remedy(
     name: str, model: str, sampler: str, here: Path
 ) -> None:
     x, y = EXACT[name]

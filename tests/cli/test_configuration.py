@@ -113,5 +113,5 @@ def test_a_value_in_the_environment_is_checked_too(
     assert "--prior-scale" in done.err
 
 
-def test_a_missing_file_is_66(store: Path) -> None:
+def test_missing_configuration_file_exits_with_66(store: Path) -> None:
     assert 66 == planned(store, *FEW, "--config", "none.toml").code

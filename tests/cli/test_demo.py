@@ -34,7 +34,7 @@ def test_demo_takes_real_rows_to_a_posterior_and_checks_it(
     assert before == snapshot(tmp_path)
 
 
-def test_runs_that_differ_are_told_apart() -> None:
+def test_comparison_of_demo_runs_reports_a_difference() -> None:
     one = {"beta[a]": {"mean": 0.0, "sd": 2.0, "mcse_mean": 0.03}}
     near = {"beta[a]": {"mean": 0.19, "sd": 2.0, "mcse_mean": 0.04}}
     far = {"beta[a]": {"mean": 0.5, "sd": 2.0, "mcse_mean": 0.04}}

@@ -1,4 +1,4 @@
-"""Every argument that takes a folder of ours says what it was given instead, and what to give."""
+"""An argument that is given the wrong kind of folder names that kind and the right one."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def places(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("command", "kind"), CASES)
-def test_an_argument_names_what_it_was_given(
+def test_argument_given_the_wrong_kind_of_folder_names_that_kind(
     places: Path, monkeypatch: pytest.MonkeyPatch, command: str, kind: str
 ) -> None:
     monkeypatch.chdir(places)
@@ -104,7 +104,7 @@ def test_a_file_is_answered_with_the_command_that_makes_a_store_of_it(places: Pa
         ("foreign", "a zarr group of another program: give CSV, Parquet or Arrow files"),
     ],
 )
-def test_ingest_names_what_is_no_table(places: Path, kind: str, found: str) -> None:
+def test_ingest_names_a_path_that_is_no_table(places: Path, kind: str, found: str) -> None:
     done = streammc("ingest", places / kind, places / "out", "--response", "y")
     assert 65 == done.code
     assert f"found {found}" in done.err

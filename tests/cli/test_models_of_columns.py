@@ -127,7 +127,7 @@ def test_process_of_a_simulation(place):
 @pytest.mark.parametrize(
     "words", [("sample", "s", "-o", "r", "--sampler", "hmc"), ("summarize", "s", "-o", "r")]
 )
-def test_what_adds_up_rows_refuses_a_process_in_one_line(place, words):
+def test_row_wise_sampler_refuses_a_gaussian_process_in_one_line(place, words):
     done(
         "simulate", "gaussian-process", "s", "--rows", "40", "--dim", "1", "--seed", "2", "--quiet"
     )

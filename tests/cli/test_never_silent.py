@@ -41,7 +41,7 @@ def watch(words: list[str], environment: dict[str, str]) -> tuple[int, float, st
     return os.waitstatus_to_exitcode(status), silence, text.decode(errors="replace")
 
 
-def test_silence_is_measured() -> None:
+def test_watch_measures_the_longest_silence() -> None:
     """The partner: a program that is silent for a second, but for control characters."""
     program = (
         "import sys, time; print('a', flush=True); time.sleep(0.5);"
@@ -79,7 +79,7 @@ def commands(folder: Path) -> list[tuple[str, ...]]:
 @pytest.mark.parametrize(
     "cache", ["as it is", pytest.param("empty", marks=pytest.mark.slow)], ids=lambda cache: cache
 )
-def test_a_sign_of_life_within_seconds(tmp_path: Path, cache: str) -> None:
+def test_every_command_shows_progress_within_seconds(tmp_path: Path, cache: str) -> None:
     environment = {"STREAMMC_CACHE_DIR": str(tmp_path / "cache")} if cache == "empty" else {}
     for words in commands(tmp_path):
         code, silence, text = watch([*PROGRAM, *words], environment)

@@ -15,7 +15,7 @@ from streammc.cli.output import Output, fields, number, plain, table, write_log
 from streammc.errors import one_line
 
 
-def test_one_line_escapes_what_would_break_it() -> None:
+def test_one_line_escapes_line_breaks_and_control_characters() -> None:
     assert "a\\nb\\x1b[31m\\u2028c" == one_line("a\nb\x1b[31m\u2028c ")
     assert "naïve 😀" == one_line("naïve 😀")
     assert one_line("bad \udcff").isprintable()
@@ -67,7 +67,7 @@ def test_table_aligns_numbers_right_and_words_left() -> None:
     assert "k     v\na     1\nlong  10" == table(["k", "v"], rows, words=True)
 
 
-def test_fields_leave_out_what_is_not_there() -> None:
+def test_fields_leave_out_missing_entries() -> None:
     assert "a   1,000\nbc  yes" == fields({"a": 1000, "bc": True, "d": None, "e": []})
 
 

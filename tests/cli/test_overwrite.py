@@ -90,7 +90,7 @@ def test_predictions_overwrite_neither_their_run_nor_their_store(run: Path, stor
     assert before == snapshot(run.parent)
 
 
-def test_a_store_is_made_from_what_it_replaces(tmp_path: Path) -> None:
+def test_store_may_be_made_from_the_store_that_it_replaces(tmp_path: Path) -> None:
     from_table(table(3.0), response="y", path=tmp_path / "s", standardize=False)
     before = rows(open_store(tmp_path / "s"))
     arrays = xr.open_zarr(tmp_path / "s", chunks={})  # read when it is used

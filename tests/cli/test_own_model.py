@@ -108,7 +108,7 @@ def test_option_reaches_the_model_in_summarize_and_sample(place):
 @pytest.mark.parametrize(
     "address", ["own_model:missing", "own_model:NOTHING", "no_such_module:build", ":build", "a:"]
 )
-def test_address_of_nothing_is_one_line(place, address):
+def test_model_address_that_leads_nowhere_is_refused_in_one_line(place, address):
     result = streammc("summarize", "s", "--model", address, "--allow-code")
     assert result.code == 2
     assert result.err.count("\n") == 1

@@ -50,7 +50,7 @@ def test_same_command_again_does_nothing(run, other):
     assert "draws" in other.err
 
 
-def test_text_is_short(run, other):
+def test_predict_prints_less_than_ten_lines_with_the_auc(run, other):
     result = streammc(*PREDICT)
     assert result.code == 0
     assert len(result.out.splitlines()) < 10

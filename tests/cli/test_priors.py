@@ -64,12 +64,14 @@ def test_a_prior_is_part_of_the_identity_and_of_the_settings(store: Path) -> Non
         (("--prior", "*=flat"), {"family": "flat"}),
     ],
 )
-def test_what_is_not_named_has_the_prior_of_all(store: Path, words: Any, rest: Any) -> None:
+def test_coefficients_without_a_prior_of_their_own_have_the_common_prior(
+    store: Path, words: Any, rest: Any
+) -> None:
     found = recorded("--prior", "x1=uniform(-9, 9)", *words)
     assert rest == found["priors"]["*"]
 
 
-def test_a_prior_for_all_is_the_same_job_as_its_scale(store: Path) -> None:
+def test_common_normal_prior_and_prior_scale_are_the_same_job(store: Path) -> None:
     assert {**NORMAL_10, "scale": 3.0} == recorded("--prior", "normal(0, 3)")
     done = streammc(*RUN, "--draws", "20", "--no-audit", "--prior-scale", "3")
     assert 0 == done.code, done.err

@@ -29,7 +29,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return made
 
 
-def test_a_plain_line_every_few_seconds(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_without_a_terminal_is_a_line_every_few_seconds(
+    clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
     with Progress(Output()) as progress:
         for step in range(101):
             progress("draws", step, 100, {"acceptance_rate": 0.8123})
@@ -40,14 +42,16 @@ def test_a_plain_line_every_few_seconds(clock: Clock, capsys: pytest.CaptureFixt
     assert lines[-1].startswith("draws 100/100, 25 s")
 
 
-def test_short_work_says_nothing(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_of_short_work_is_silent(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     with Progress(Output()) as progress:
         progress("pass", 0, 2)
         progress("pass", 2, 2)
     assert ("", "") == capsys.readouterr()
 
 
-def test_the_first_iteration_is_said(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_announces_the_first_iteration(
+    clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
     with Progress(Output(log_format="json")) as progress:
         progress("pass", 2, 2)
         progress("start", 0, 100, {})
@@ -104,7 +108,9 @@ def test_the_facts_vanish_before_the_bar() -> None:
     assert "accepted" not in drawn(44)[1]
 
 
-def test_an_unknown_total(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_shows_a_count_where_the_total_is_unknown(
+    clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
     with Progress(Output()) as progress:
         progress("scan", 0, None)
         clock.now += 6.0
@@ -129,7 +135,7 @@ def test_json_lines_carry_the_facts(clock: Clock, capsys: pytest.CaptureFixture[
     assert ("draws", 3, 9, 12) == (line["phase"], line["done"], line["total"], line["rows"])
 
 
-def test_a_bar_on_a_terminal(
+def test_terminal_shows_a_progress_bar(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)

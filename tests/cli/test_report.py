@@ -18,7 +18,7 @@ def parameters(r_hat: float | None = 1.004, ess: float | None = 500.0) -> dict[s
     return {"beta[a]": entry, "beta[b]": dict(entry, r_hat=1.001)}
 
 
-def test_a_factor_near_1_keeps_its_digits() -> None:
+def test_ratio_near_1_keeps_its_digits() -> None:
     entry = {"median": 1.0000123, "q5": 0.9999981, "q95": 1.25}
     text = ratio_text({"kind": "odds ratio", "parameters": {"beta[a]": entry}})
     assert ["beta[a]", "1.000012", "0.9999981", "1.25"] == text.splitlines()[1].split()
@@ -35,11 +35,13 @@ def test_a_factor_near_1_keeps_its_digits() -> None:
         ({"rhat": 1.01, "ess": 451.0}, False),
     ],
 )
-def test_limits_hold_for_the_worst_parameter(limits: dict[str, float], passed: bool) -> None:
+def test_check_applies_its_limits_to_the_worst_parameter(
+    limits: dict[str, float], passed: bool
+) -> None:
     assert passed == check_limits(parameters(), limits)["passed"]
 
 
-def test_what_is_not_known_never_passes() -> None:
+def test_unknown_statistic_fails_the_check() -> None:
     assert not check_limits(parameters(r_hat=None), {"rhat": 2.0})["passed"]
     assert not check_limits(parameters(ess=None), {"ess": 1.0})["passed"]
     assert not check_limits({}, {"rhat": 2.0})["rhat"]["found"]
@@ -55,7 +57,7 @@ def test_a_failed_check_exits_with_1_and_says_what(capsys: pytest.CaptureFixture
     assert 0 == show_run(Output(), document, {"ess": 9.0})
 
 
-def test_the_table_shows_gaps() -> None:
+def test_table_shows_a_dash_for_unknown_numbers() -> None:
     lines = parameter_table(parameters(r_hat=None)).splitlines()
     assert "r_hat" in lines[0]
     assert "-" in lines[1].split()

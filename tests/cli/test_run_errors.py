@@ -41,7 +41,7 @@ def test_our_errors_keep_their_exit_code(kind: type[errors.StreammcError]) -> No
         (click.exceptions.Exit(4), 4),
     ],
 )
-def test_other_errors(error: BaseException, code: int) -> None:
+def test_foreign_errors_get_their_exit_codes(error: BaseException, code: int) -> None:
     assert code == classify(error)[0]
 
 
@@ -72,7 +72,7 @@ def test_a_broken_pipe_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
     assert ("", "") == capsys.readouterr()
 
 
-def test_flags_are_seen_on_the_line_and_in_the_environment(
+def test_debug_and_json_flags_are_read_from_line_and_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert asked(["info", "--json"], "--json")

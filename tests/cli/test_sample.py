@@ -206,7 +206,7 @@ def test_an_option_given_twice_is_refused(store: Path) -> None:
     assert "step_size" in done.err
 
 
-def test_control_variates_are_used(store: Path) -> None:
+def test_sample_uses_the_given_control_variates(store: Path) -> None:
     streammc("summarize", store, "--model", "logistic", "-o", "cv.zarr", "--quiet")
     words = (*SAMPLE, "--draws", "20", "--warmup", "20", "--seed", "1", "--json")
     done = streammc(*words, "--control-variates", "cv.zarr")
@@ -305,7 +305,7 @@ def test_an_audit_keeps_the_warnings_of_the_data(
     assert {line for line in before if not line.startswith("not audited")} <= {*after["warnings"]}
 
 
-def test_there_is_nothing_to_audit_in_hmc(store: Path) -> None:
+def test_audit_of_hmc_does_nothing(store: Path) -> None:
     words = (*SAMPLE, "--draws", "20", "--warmup", "20", "--sampler", "hmc", "--quiet")
     assert 0 == streammc(*words).code
     done = streammc("audit", "run", "--json")

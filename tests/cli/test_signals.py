@@ -20,14 +20,14 @@ REST = ("--dim", "9", "--seed", "1", "--json")
 SIZE = ("--seed", "3", "--chains", "2", "--warmup", "100", "--draws", "4000")
 
 
-def test_a_signal_raises_where_nobody_polls() -> None:
+def test_signal_raises_where_no_code_polls() -> None:
     with interruptible() as interruption, pytest.raises(Interrupted):
         signal.raise_signal(signal.SIGTERM)
     assert interruption.signum == signal.SIGTERM
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
-def test_a_signal_waits_for_those_who_poll() -> None:
+def test_signal_is_left_to_code_that_polls() -> None:
     with interruptible() as interruption:
         assert not interruption.requested()
         signal.raise_signal(signal.SIGTERM)
@@ -132,7 +132,7 @@ def test_only_one_process_works_on_a_run(store: Path) -> None:
     assert committed() >= 100
 
 
-def test_a_reader_that_goes_away_is_no_error(made: Path) -> None:
+def test_closed_pipe_of_the_reader_is_no_error(made: Path) -> None:
     process = start("info", str(made / "run"), "--json")
     assert process.stdout is not None
     process.stdout.close()

@@ -1,4 +1,4 @@
-"""What is imported, and when: a command should be at work before a user wonders."""
+"""Late imports: modules that are used after the last draw are not imported before the first."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def kept(store: Path) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("given", [False, True])
-def test_what_follows_the_last_draw_is_not_imported_before_the_first(
+def test_modules_used_after_the_last_draw_are_not_imported_before_the_first(
     store: Path, kept: tuple[str, ...], given: bool
 ) -> None:
     options = kept if given else ()
@@ -52,7 +52,7 @@ def test_what_follows_the_last_draw_is_not_imported_before_the_first(
     assert not loaded & {*LATE, *(("dask",) if given else ())}
 
 
-def test_the_watch_would_see_an_early_import(store: Path) -> None:
+def test_watch_reports_an_early_import(store: Path) -> None:
     early = WATCH.replace("import json, sys\n", "import json, sys, xarray\n")
     command = [sys.executable, "-c", early, "sample", str(store), "-o", "new", *SHORT]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)

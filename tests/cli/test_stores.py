@@ -50,7 +50,7 @@ def test_simulated_store_says_its_truth(here: Path) -> None:
     assert {"kind": "store", **found} == streammc("info", "s.zarr", "--json").json
 
 
-def test_simulated_rare_events(here: Path) -> None:
+def test_simulated_events_are_as_rare_as_asked(here: Path) -> None:
     words = ("simulate", "logistic", *WORDS[2:], "--json", "--quiet")
     found = streammc(*words, "--intercept", "-7.5").json
     assert -7.5 == found["simulation"]["theta"][0]
@@ -86,7 +86,7 @@ def test_a_killed_command_finds_its_own_store_again(here: Path) -> None:
     assert first.json["fingerprint"] == again.json["fingerprint"]
 
 
-def test_a_store_that_was_replaced_is_not_mistaken(here: Path) -> None:
+def test_replaced_store_is_refused_by_its_fingerprint(here: Path) -> None:
     streammc(*WORDS)
     (here / "s.zarr").rename(here / "old.zarr")
     (here / "s.zarr.config.json").rename(here / "kept.json")
@@ -98,7 +98,7 @@ def test_a_store_that_was_replaced_is_not_mistaken(here: Path) -> None:
 
 
 @pytest.mark.parametrize("compressed", [False, True])
-def test_ingest_csv(here: Path, compressed: bool) -> None:
+def test_ingest_of_a_csv_writes_the_store_and_its_receipt(here: Path, compressed: bool) -> None:
     source = table(here / "t.csv")
     if compressed:
         source = here / "t.csv.gz"
@@ -184,7 +184,7 @@ def trained(here: Path) -> Path:
     return here
 
 
-def test_store_like_another_has_its_scale(trained: Path) -> None:
+def test_ingest_like_takes_the_scale_of_the_other_store(trained: Path) -> None:
     first, like = streammc("info", "a.zarr", "--json").json, streammc(*LIKE, "--json").json
     assert 20 == like["n_rows"]
     for key in ("features", "standardization", "response"):
@@ -211,7 +211,7 @@ def test_store_like_another_has_its_scale(trained: Path) -> None:
         ("c.csv b.zarr --like a.zarr", 65, "'hour'"),
     ],
 )
-def test_what_cannot_be_like_another_is_refused(
+def test_ingest_like_rejects_wrong_stores_options_and_missing_columns(
     trained: Path, words: str, code: int, culprit: str
 ) -> None:
     (trained / "c.csv").write_text("late,distance\n1,2\n0,3\n")

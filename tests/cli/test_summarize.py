@@ -24,7 +24,9 @@ def test_summarize_keeps_what_it_found(store: Path) -> None:
 
 
 @pytest.mark.parametrize("more", [("--order", "1"), ("--prior-scale", "3"), ("--passes", "1")])
-def test_other_control_variates_are_not_overwritten(store: Path, more: tuple[str, str]) -> None:
+def test_summarize_does_not_overwrite_control_variates_of_another_job(
+    store: Path, more: tuple[str, str]
+) -> None:
     streammc(*WORDS)
     before = snapshot(store.parent)
     assert 78 == streammc(*WORDS, *more).code
@@ -37,7 +39,7 @@ def test_scheduler_does_not_change_the_result(store: Path) -> None:
     assert one["fingerprint"] == two["fingerprint"]
 
 
-def test_sample_refuses_those_of_another_model(store: Path) -> None:
+def test_sample_refuses_control_variates_of_another_model(store: Path) -> None:
     streammc(*WORDS, "-o", "cv", "--prior-scale", "3")
     words = ("sample", "store.zarr", "-o", "run", "--model", "logistic", "--quiet")
     done = streammc(*words, "--control-variates", "cv")

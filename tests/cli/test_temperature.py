@@ -1,4 +1,4 @@
-"""``--temperature`` from the command line to the last command that looks at the run."""
+"""``--temperature`` in every command that reads the run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SIZE = ("--seed", "1", "--draws", "60", "--warmup", "60")
 HOT = (*SAMPLE, *SIZE, "--temperature", "4")
 
 
-def test_a_hot_run_says_so_everywhere(store: Path) -> None:
+def test_every_command_names_the_temperature_of_a_tempered_run(store: Path) -> None:
     done = streammc(*HOT, "--json")
     assert 0 == done.code, done.err
     assert (4.0, 4.0) == (done.json["temperature"], done.json["sampling"]["temperature"])
@@ -30,7 +30,7 @@ def test_a_hot_run_says_so_everywhere(store: Path) -> None:
     assert streammc("predict", "run", "store.zarr", "-o", "p.zarr", "--quiet").code == 0
 
 
-def test_a_cold_run_does_not(run: Path) -> None:
+def test_no_command_names_the_temperature_at_1(run: Path) -> None:
     found = streammc("diagnose", "run", "--json").json
     assert 1.0 == found["temperature"] == found["sampling"]["temperature"]
     assert "temper" not in streammc("diagnose", "run").out
@@ -39,7 +39,7 @@ def test_a_cold_run_does_not(run: Path) -> None:
     assert "temperature" not in streammc("info", "run", "--json").json["identity"]
 
 
-def test_the_posterior_is_wider(store: Path, run: Path) -> None:
+def test_tempered_posterior_is_wider(store: Path, run: Path) -> None:
     words = ("--sampler", "hmc", "--draws", "400", "--warmup", "200", "--seed", "2", "--json")
     hot, cold = (
         streammc(*SAMPLE[:2], "-o", name, *SAMPLE[4:], *words, "--temperature", heat).json
@@ -157,7 +157,7 @@ def test_a_schedule_ends_at_the_posterior(store: Path) -> None:
     assert (78, True) == (refused.code, "temperature is '9:40', asked for '9:41'" in refused.err)
 
 
-def test_the_file_and_the_environment_have_it_too(
+def test_temperature_is_read_from_file_and_environment(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path("job.toml").write_text("temperature = 4\n")

@@ -18,7 +18,7 @@ def test_whole_numbers_out_of_range_are_refused(text: str) -> None:
         convert(WholeNumber(1, 100), text)
 
 
-def test_whole_numbers() -> None:
+def test_whole_numbers_are_converted() -> None:
     assert 100 == convert(WholeNumber(1, 100), "100")
     assert convert(WholeNumber(1, auto=True), "auto") is None
 
@@ -29,7 +29,7 @@ def test_numbers_that_are_not_positive_and_finite_are_refused(text: str) -> None
         convert(PositiveNumber(), text)
 
 
-def test_positive_numbers() -> None:
+def test_positive_numbers_are_converted() -> None:
     assert 1e-3 == convert(PositiveNumber(), "1e-3")
     assert convert(PositiveNumber(auto=True), "auto") is None
 
@@ -42,7 +42,7 @@ def test_urls_are_refused_without_their_credentials() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a\0b", "x" * 5000])
-def test_what_cannot_be_a_path_is_refused(text: str) -> None:
+def test_text_that_is_no_path_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter):
         convert(LocalPath(), text)
 
@@ -68,7 +68,9 @@ def test_names_are_neither_empty_nor_repeated(text: str) -> None:
         ("x=a=b", ("x", "a=b")),
     ],
 )
-def test_options_are_read_as_what_they_look_like(text: str, expected: tuple[str, Any]) -> None:
+def test_option_values_are_converted_to_number_boolean_or_text(
+    text: str, expected: tuple[str, Any]
+) -> None:
     assert expected == convert(KeyValue(), text)
 
 
@@ -78,11 +80,11 @@ def test_options_need_key_and_value(text: str) -> None:
         convert(KeyValue(), text)
 
 
-def test_limits() -> None:
+def test_limits_of_the_check_are_converted() -> None:
     assert {"rhat": 1.01, "ess": 400.0} == convert(Limits(), "rhat=1.01, ess=400")
 
 
 @pytest.mark.parametrize("text", ["", "rhat", "rhat=x", "rhat=0", "k=1", "ess=1,ess=2"])
-def test_limits_that_mean_nothing_are_refused(text: str) -> None:
+def test_invalid_limits_are_refused(text: str) -> None:
     with pytest.raises(click.BadParameter):
         convert(Limits(), text)

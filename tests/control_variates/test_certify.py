@@ -31,7 +31,7 @@ def reference(rows):
     return compute(rows.store, rows.model)
 
 
-def test_package_is_the_function(rows, reference):
+def test_calling_the_package_computes_control_variates(rows, reference):
     found = streammc.control_variates(rows.store, rows.model)
     assert found.digest() == reference.digest()
 
@@ -56,7 +56,7 @@ def test_more_rows_than_the_subset_take_another_pass(rows, reference, small_subs
 
 @pytest.mark.parametrize("away", [5.0, 25.0])
 @pytest.mark.parametrize("order", [1, 2])
-def test_a_moved_centre_is_brought_back(rows, reference, away, order):
+def test_passes_bring_a_moved_centre_back_to_the_mode(rows, reference, away, order):
     moved = reference.theta_star + away * reference.factor[:, 0]
     found = compute(rows.store, rows.model, order=order, theta_star=moved)
     assert found.certificate["converged"]
@@ -182,7 +182,7 @@ def test_order_of_rows_shows_in_the_summaries():
     assert found.chunk_summaries["rows"].sum() == 60_000
 
 
-def test_passes_are_bounded(rows, small_subset, monkeypatch):
+def test_number_of_passes_is_bounded(rows, small_subset, monkeypatch):
     monkeypatch.setattr(search, "LARGEST_DECREMENT", 0.0)
     found = compute(rows.store, rows.model, passes=2)
     assert found.certificate["passes"] == 2

@@ -25,6 +25,6 @@ def test_lengths_and_directions_are_spread():
     assert lengths[-1] > 2.4
 
 
-def test_purposes_give_different_draws_and_the_same_each_time():
+def test_draws_differ_between_purposes_and_repeat_for_one():
     np.testing.assert_array_equal(covering_draws(8, 4, 1), covering_draws(8, 4, 1))
     assert not np.allclose(covering_draws(8, 4, 1), covering_draws(8, 4, 2))

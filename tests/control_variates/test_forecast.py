@@ -75,7 +75,7 @@ def test_points_of_the_plan_are_told(rows, phases):
     assert done[-1] > 100
 
 
-def test_short_steps_are_silent(rows, monkeypatch):
+def test_short_steps_report_no_progress(rows, monkeypatch):
     calls = []
     compute(rows.store, rows.model, phases=lambda *call: calls.append(call))
     assert [] == calls
@@ -173,7 +173,7 @@ def test_checks_that_many_parameters_forbid_are_named(rows, monkeypatch):
     assert any(line.startswith("5 parameters are too many to look for collinear") for line in found)
 
 
-def test_eigenvalues_are_not_computed_where_nobody_asks(monkeypatch):
+def test_eigenvalues_are_computed_only_on_request(monkeypatch):
     theta, table_of_prior = np.zeros(2), normal().table(("a", "b"))
     sums = (0.0, np.zeros(2), np.array([[-1.0, 3.0], [3.0, -1.0]]))
     monkeypatch.setattr(np.linalg, "eigvalsh", lambda _: pytest.fail("eigenvalues"))

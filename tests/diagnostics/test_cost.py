@@ -20,7 +20,7 @@ def test_inefficiency_of_an_autoregression_is_known(phi):
     assert found == pytest.approx((1 + phi) / (1 - phi), rel=0.12)
 
 
-def test_nothing_is_known_of_a_constant_or_a_few_draws():
+def test_inefficiency_is_unknown_for_constants_and_few_draws():
     assert inefficiency(np.ones((2, 100))) is None
     assert inefficiency(np.arange(6.0).reshape(2, 3)) is None
     assert inefficiency(np.full((2, 100), np.nan)) is None

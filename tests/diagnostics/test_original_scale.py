@@ -250,7 +250,7 @@ def test_components_of_one_column_move_and_widen(feature, scales):
 
 
 @pytest.mark.parametrize("features", [["a"], ["a", "b"], ["Intercept", "a"]])
-def test_names_of_a_users_own_parameters_decide_nothing(features):
+def test_names_of_user_parameters_do_not_decide_their_scale(features):
     spelled = {"locations": ("theta1", "theta2", "mu[0]"), "scales": ("length_scale", "sigma[0]")}
     count = len(features)
     attributes = {

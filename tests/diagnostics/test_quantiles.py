@@ -41,7 +41,7 @@ def by_definition(x, w, p):
     return 0.5 * (x[order][np.flatnonzero(reached)[0]] + x[order][stays])
 
 
-def test_signs_take_the_middle_of_all_crossings():
+def test_signed_quantile_is_the_middle_of_all_crossings():
     rng = np.random.default_rng(3)
     values = rng.normal(size=(60, 50))
     weights = np.where(rng.random(50) < 0.2, -1.0, 1.0)

@@ -1,4 +1,4 @@
-"""Signed summaries: the right error for a ratio, and no plain summary where it would lie."""
+"""Signed summaries: standard errors of a ratio; a plain summary of signed draws is refused."""
 
 from __future__ import annotations
 
@@ -89,13 +89,13 @@ def test_moments_transform_with_the_scale():
     assert other["mcse_mean"] == pytest.approx(2 * one["mcse_mean"])
 
 
-def test_signs_that_cancel_say_nothing():
+def test_summary_is_unknown_where_signs_cancel():
     values, _ = draws(np.random.default_rng(4), (2, 400))
     sign = np.tile([1.0, -1.0], 400).reshape(2, 400)
     assert {None} == set(summarize_draws(values[:, :, None], ["a"], sign)["a"].values())
 
 
-def test_the_terms_of_a_ratio_average_to_nothing():
+def test_terms_of_a_ratio_have_mean_zero():
     values, sign = draws(np.random.default_rng(5), (2, 400))
     mean, terms = ratio_terms(values, sign)
     assert (sign * values).sum() / sign.sum() == pytest.approx(mean)

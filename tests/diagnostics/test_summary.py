@@ -46,7 +46,7 @@ def tree_of(draws):
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("name", ARRAYS)
-def test_the_numbers_are_arvizs(name):
+def test_summary_equals_arviz(name):
     tree = tree_of(ARRAYS[name])
     found = summarize(tree)["x"]
     table = summary(tree, round_to="none").loc["x"]
@@ -84,7 +84,7 @@ def test_the_numbers_are_arvizs(name):
     ],
     ids=["constant", "zero", "nan", "one nan", "inf", "-inf", "one draw", "three", "none"],
 )
-def test_nothing_unknown_looks_converged(draws):
+def test_summary_of_unusable_draws_reports_unknown_instead_of_converged(draws):
     found = summarize_draws(draws[:, :, None], ["x"])["x"]
     assert tuple(found) == NAMES
     assert found["r_hat"] is found["ess_bulk"] is found["ess_tail"] is found["mcse_mean"] is None
@@ -123,7 +123,7 @@ def test_one_chain_that_drifts_or_jumps_once_has_a_large_r_hat():
     assert signed["r_hat"] > 1.2
 
 
-def test_a_chain_elsewhere_is_seen():
+def test_r_hat_is_large_for_a_chain_at_another_place():
     assert summarize(tree_of(ARRAYS["one chain apart"]))["x"]["r_hat"] - 1.0 > 0.3
     assert summarize(tree_of(ARRAYS["iid"]))["x"]["r_hat"] - 1.0 < 0.01
 

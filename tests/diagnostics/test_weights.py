@@ -116,7 +116,7 @@ def test_a_weight_of_zero_takes_its_draw_out():
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_a_weight_that_is_no_number_is_an_error(bad):
+def test_weight_that_is_nan_is_an_error(bad):
     log_weight = np.zeros((2, 50))
     log_weight[1, 7] = bad
     with pytest.raises(StreammcError, match="finite log weights"):
@@ -137,7 +137,7 @@ def test_few_draws_and_constants_say_what_is_known():
 
 
 @pytest.mark.parametrize("shape", [0.1, 0.5, 0.9])
-def test_pareto_k_is_arvizs_and_finds_the_tail(shape):
+def test_pareto_k_equals_arviz_and_finds_the_tail(shape):
     rng = np.random.default_rng(6)
     log_weight = shape * rng.exponential(size=(4, 5000))
     found = pareto_k(log_weight)
@@ -153,7 +153,7 @@ def test_pareto_k_is_of_the_right_tail():
 
 
 @pytest.mark.parametrize("shape", [50.0, 200.0, 900.0])
-def test_pareto_k_of_a_tail_beyond_the_range_of_numbers(shape):
+def test_pareto_k_is_right_for_weights_that_overflow(shape):
     log_weight = shape * np.random.default_rng(8).exponential(size=(4, 1000))
     assert pareto_k(log_weight) == pytest.approx(shape, rel=0.4)
 

@@ -1,4 +1,4 @@
-"""What a block of rows keeps of their expansions."""
+"""Expansions that a block of rows keeps."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_block_without_pairs_gives_the_same_bits(name, order):
 
 
 @pytest.mark.parametrize("name", ["gaussian", "network"])
-def test_pairs_are_kept_where_they_count(name):
+def test_order_2_expansions_keep_pairs_of_predictors(name):
     model = registry.model(name)(**({"hidden": [3]} if name == "network" else {}))
     first, second = (expanded_rows(model, order, order) for order in (1, 2))
     assert len(second[0].expansion) > len(first[0].expansion)

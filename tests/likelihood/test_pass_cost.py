@@ -37,7 +37,7 @@ def test_passes_find_the_mode_only_where_rows_in_memory_are_few_per_parameter() 
     assert not pass_cost(10**8, 3001).few_rows  # a pass costs more than many steps in memory
 
 
-def test_the_line_names_rows_parameters_seconds_and_memory() -> None:
+def test_forecast_line_names_rows_parameters_seconds_and_memory() -> None:
     line = pass_cost(30_000, 3002, threads=2, n_blocks=8).text()
     assert line.startswith("a full pass over 30,000 rows x 3,002 parameters takes about 11 s; ")
     assert "about 6 passes are needed" in line
@@ -47,7 +47,7 @@ def test_the_line_names_rows_parameters_seconds_and_memory() -> None:
 @pytest.mark.parametrize(
     ("seconds", "expected"), [(0.2, "1 s"), (59.6, "60 s"), (300.0, "5 min"), (7300.0, "2 h")]
 )
-def test_seconds_in_words(seconds: float, expected: str) -> None:
+def test_seconds_are_told_in_words(seconds: float, expected: str) -> None:
     assert expected == seconds_text(seconds)
 
 

@@ -39,7 +39,7 @@ def test_parts_of_a_schedule_are_parts_of_the_whole():
 
 
 @pytest.mark.parametrize("value", ["4", "0.1", "1000:sqrt", "100:400", "3.3333333333333335:7"])
-def test_what_is_described_reads_back(value):
+def test_description_of_a_schedule_parses_to_the_same_schedule(value):
     schedule = Schedule.parse(value)
     assert schedule == Schedule.parse(schedule.describe()) == Schedule.parse(str(schedule))
 
@@ -50,7 +50,7 @@ MORE_TEXTS = ("4:²", "4:1000000000", "1:sqrt", "0.5:10")
 
 
 @pytest.mark.parametrize("value", [*NUMBERS, *TEXTS, *MORE_TEXTS])
-def test_anything_else_is_refused_with_what_was_expected(value):
+def test_invalid_temperature_is_refused_with_its_value(value):
     with pytest.raises(ConfigError, match="temperature") as caught:
         Schedule.parse(value)
     assert repr(value) in str(caught.value)

@@ -90,12 +90,12 @@ class Sent:
 
 
 @pytest.mark.parametrize("task", [Weights(), WeightsByPieces()])
-def test_tasks_reach_another_process(data, task):
+def test_tempered_pass_gives_the_same_sums_in_another_process(data, task):
     found = tempered(Sent(data), T).reduce(task, scheduler="sync")
     np.testing.assert_array_equal(tempered(data, T).reduce(task), found)
 
 
-def test_everything_else_is_that_of_the_data_set(data):
+def test_tempered_data_set_keeps_everything_but_the_weights(data):
     hot = Tempered(data, T)
     for name in ("n_rows", "n_features", "feature_names", "response", "address", "attributes"):
         assert getattr(data, name) == getattr(hot, name)

@@ -241,7 +241,7 @@ def test_default_prior_of_a_slope_is_normal(name: str) -> None:
 
 
 @names
-def test_something_that_is_not_a_prior_is_refused(name: str) -> None:
+def test_number_in_place_of_a_prior_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match=r"prior must be built by .* found float: write"):
         registry.model(name)(prior=2.5)
 

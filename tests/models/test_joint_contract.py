@@ -115,7 +115,7 @@ def test_bits_depend_neither_on_the_order_asked_for_nor_on_memory(model):
 
 
 @models
-def test_outside_what_can_be_computed_the_density_is_zero(model):
+def test_density_is_finite_or_zero_at_extreme_parameters(model):
     X, y = some_rows(20)
     for bad in (np.nan, np.inf, -np.inf, 1e4, -1e4, 400.0, -400.0):
         for j in range(model.dim(3)):
@@ -202,7 +202,7 @@ def test_wrong_options_are_refused_in_one_line(options):
 
 @models
 @pytest.mark.parametrize("names", [["Intercept", "a"], []])
-def test_a_column_that_tells_nothing_apart_is_refused(model, names):
+def test_intercept_column_of_a_process_is_refused(model, names):
     with pytest.raises(ConfigError, match="ingest with --no-intercept"):
         model.labels(names)
 
@@ -215,7 +215,7 @@ def test_responses_that_are_no_numbers_are_named(model):
 
 
 @models
-def test_nothing_pretends_to_be_a_likelihood_of_a_row(model):
+def test_process_refuses_link_mean_and_simulation_of_single_rows(model):
     with pytest.raises(ModelError, match="pt, tt, spt or stt"):
         _ = model.link
     with pytest.raises(ModelError, match="cannot predict"):

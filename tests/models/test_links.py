@@ -224,7 +224,7 @@ def test_fixed_and_sampled_degrees_agree() -> None:
 
 
 @pytest.mark.parametrize("df", [0.0, -1.0, np.nan, np.inf, True, "5"])
-def test_degrees_of_freedom_that_are_none_are_refused(df: object) -> None:
+def test_invalid_degrees_of_freedom_are_refused(df: object) -> None:
     with pytest.raises(ConfigError, match=r"df must be a finite number above 0, found .*: leave"):
         student_t(df=df)  # type: ignore[arg-type]
 

@@ -97,7 +97,7 @@ def test_compiled_link_of_numba_gives_the_same_draws():
     np.testing.assert_allclose(theirs["posterior"]["beta"], ours["posterior"]["beta"], rtol=1e-6)
 
 
-def test_check_passes_what_is_right_and_finds_a_wrong_derivative():
+def test_check_passes_right_models_and_finds_a_wrong_derivative():
     assert check_model(numpy_logistic(), support=[0.0, 1.0]).passed
     wrong = numpy_logistic(gradient=lambda eta, y: 1.001 * (y - probability(eta)))
     report = check_model(wrong, support=[0.0, 1.0])
@@ -115,7 +115,7 @@ def test_check_of_a_model_of_theta_needs_rows():
         check_model(theta_logistic())
 
 
-def test_exception_of_a_function_arrives():
+def test_exception_of_a_user_function_is_raised_unchanged():
     def log_lik(eta, y):
         raise ZeroDivisionError("mine")
 
@@ -253,7 +253,7 @@ def test_gaussian_mean_has_right_derivatives():
     "covariance",
     [[[1.0, 2.0], [2.0, 1.0]], [[1.0, 0.5], [0.4, 1.0]], [[np.nan]], -1.0, "wide", np.ones((2, 3))],
 )
-def test_covariance_that_is_none_is_refused_in_one_line(covariance):
+def test_matrix_that_is_no_covariance_is_refused_in_one_line(covariance):
     with pytest.raises(ConfigError) as caught:
         gaussian_mean(covariance)
     assert "\n" not in str(caught.value)

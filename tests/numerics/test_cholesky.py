@@ -59,7 +59,7 @@ def test_factor_solution_and_inverse_are_those_of_numpy(n):
 
 @pytest.mark.parametrize("at", [0, 70, 129])
 @pytest.mark.parametrize("value", [-1.0, 0.0, np.nan, np.inf])
-def test_what_has_no_factor_is_nan_and_no_exception(at, value):
+def test_factor_of_an_indefinite_matrix_is_nan_without_an_exception(at, value):
     C = covariance(130)
     C[at, at] = value
     a = as_tiles(C)

@@ -117,7 +117,7 @@ def test_half_step_of_the_t_density_and_its_derivatives_in_log_nu(a: float) -> N
         assert abs(bend / mpmath.diff(step, at, 2) - 1) < 1e-13
 
 
-def test_nothing_rises_by_zero() -> None:
+def test_rising_factorial_of_zero_steps_is_zero_with_its_derivatives() -> None:
     for a in (1e-300, 0.3, 5.0, 1e8):
         assert rising(a, math.log(a), 0.0) == (0.0,) * 5
 

@@ -88,7 +88,7 @@ def test_exp_is_within_two_ulp() -> None:
     assert worst(_exp(x), x, mpmath.exp) < 2 * np.finfo(float).eps
 
 
-def test_exp_at_its_ends() -> None:
+def test_exp_overflows_and_underflows_at_its_ends() -> None:
     x = np.array([0.0, -0.0, np.inf, 709.79, 1e300, np.nan])
     np.testing.assert_array_equal([1.0, 1.0, np.inf, np.inf, np.inf, np.nan], _exp(x))
     assert math.isfinite(_exp(np.array([709.78]))[0])
@@ -128,7 +128,7 @@ def test_log_is_within_two_ulp() -> None:
     np.testing.assert_array_equal([0.0, np.inf, np.nan], _log(at))
 
 
-def test_what_log1p_leaves_over_its_slope_keeps_its_digits() -> None:
+def test_log1p_minus_its_slope_keeps_its_digits() -> None:
     rng = np.random.default_rng(3)
     t = np.concatenate([10.0 ** rng.uniform(-140, 200, 500), rng.uniform(0, 4, 1000), [1.0]])
     truths = (

@@ -62,7 +62,7 @@ def test_sum_agrees_with_fsum_where_the_naive_sum_does_not() -> None:
     assert abs(naive / exact - 1) > 1e-6
 
 
-def test_sum_of_a_read_only_array_and_of_nothing() -> None:
+def test_sum_accepts_read_only_and_empty_arrays() -> None:
     x = np.array([1.0, 1e100, 1.0, -1e100])
     x.flags.writeable = False
     assert sum_compensated(x) == 2.0

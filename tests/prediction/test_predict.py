@@ -193,7 +193,7 @@ def test_rows_without_a_response_have_the_same_means_and_no_score(tmp_path):
     assert facts(scored)["log_score"] < 0.0
 
 
-def test_groups_of_a_covariate(tmp_path, run, data):
+def test_covariate_groups_have_predicted_and_realised_means(tmp_path, run, data):
     found = streammc.predict(run, data, tmp_path / "p", by="a", bins=7)
     X, y = arrays_of(data)
     p = expit(X @ some_draws(TRUTH).reshape(-1, 3).T)

@@ -26,7 +26,7 @@ def memory():
     return module
 
 
-def test_memory_is_that_of_a_quarter_of_the_table(memory, tmp_path):
+def test_memory_does_not_grow_with_four_times_the_rows(memory, tmp_path):
     used = {}
     for rows in (FEW, MANY):
         words = ("--rows", str(rows), "--dim", "5", "--seed", "7")

@@ -1,4 +1,4 @@
-"""Priors by name and pattern, defaults, and what does not fit."""
+"""Priors by name and pattern, defaults, and refusals of those that fit no parameter."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ def check(mapping: dict[str, Any], **expected: Any) -> None:
         assert row(prior, LABELS[j], POSITIVE[j]) == table[j].tolist(), LABELS[j]
 
 
-def test_what_is_not_named_has_the_default() -> None:
+def test_parameters_that_are_not_named_have_the_default_prior() -> None:
     check({"distance": normal(1.0)}, _1=normal(1.0))
 
 
-def test_a_single_prior_is_for_coefficients() -> None:
+def test_single_prior_applies_to_coefficients_alone() -> None:
     table = student_t(3.0, scale=2.0).table(LABELS, POSITIVE, OWN)
     assert row(student_t(3.0, scale=2.0), "b") == table[4].tolist()
     assert row(half_student_t(3.0, 10.0), "sigma", True) == table[5].tolist()
@@ -101,7 +101,7 @@ def test_a_pattern_without_beta_is_for_coefficients() -> None:
     check({"C(origin)*": normal(1.0)}, _2=normal(1.0), _3=normal(1.0))
 
 
-def test_a_star_in_the_middle_and_uniform_on_both() -> None:
+def test_pattern_with_a_star_in_the_middle_selects_by_prefix_and_suffix() -> None:
     both = uniform(0.0, 5.0)
     check({"beta[*T.JFK*": both, "s*a": both}, _3=both, _5=both)
 
@@ -125,7 +125,7 @@ def test_settings_by_sequence_and_label_are_for_what_the_pattern_fits() -> None:
     assert [4.0, 4.0, 1.0, 2.0, 3.0] == table[:5, 2].tolist()
 
 
-def test_labels_of_equal_priors_are_taken_together_only_by_pattern() -> None:
+def test_labels_of_equal_priors_are_grouped_only_by_pattern() -> None:
     one = normal([7.0])
     table = fixed({"distance": one, "Intercept": normal([7.0])}).table(LABELS, POSITIVE)
     assert [7.0, 7.0] == table[:2, 2].tolist()
@@ -197,7 +197,7 @@ def test_a_flag_per_label_is_needed() -> None:
         ("normal(0, 1)", "found str"),
     ],
 )
-def test_what_is_no_prior_is_refused(option: Any, message: str) -> None:
+def test_value_that_is_no_prior_is_refused(option: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         models.logistic(option)
 
@@ -251,7 +251,7 @@ def test_the_order_of_a_mapping_does_not_matter() -> None:
         {"family": "by_name", "priors": {}, "scaled": "a"},
     ],
 )
-def test_a_description_of_something_else_is_refused(description: Any) -> None:
+def test_description_of_an_unknown_prior_is_refused(description: Any) -> None:
     with pytest.raises(ConfigError):
         from_description(description)
 

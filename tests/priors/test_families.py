@@ -115,7 +115,7 @@ def test_student_t_is_never_flatter_than_a_tenth_of_its_mixture() -> None:
 
 @pytest.mark.parametrize("name", POSITIVE)
 @pytest.mark.parametrize("theta", [-700.0, 700.0])
-def test_far_out_nothing_is_nan(name: str, theta: float) -> None:
+def test_densities_are_not_nan_far_out(name: str, theta: float) -> None:
     density, gradient, _ = value(POSITIVE[name][0].rows(["sigma"], [True]), theta)
     assert not math.isnan(density)
     assert not math.isnan(gradient)
@@ -142,7 +142,7 @@ def test_outside_a_uniform_the_density_is_zero(table: Matrix, low: float, high: 
         assert low < moved < high
 
 
-def test_a_point_inside_is_not_moved() -> None:
+def test_point_inside_the_support_is_not_moved() -> None:
     table = np.vstack([priors.uniform(-1.0, 1.0).table(["b"]), priors.normal().table(["c"])])
     theta = np.array([0.3, 500.0])
     np.testing.assert_array_equal(theta, inside(theta, table))

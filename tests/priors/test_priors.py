@@ -52,7 +52,7 @@ def test_gradient_is_the_derivative_of_the_density() -> None:
         assert curvature[j] == pytest.approx(-bend[j], rel=1e-8)
 
 
-def test_gradient_is_added_to_what_is_there() -> None:
+def test_gradient_is_added_to_the_given_array() -> None:
     gradient = np.array([1.0, 2.0, 3.0])
     log_prior(np.ones(3), normal(1.0).table(LABELS), gradient)
     np.testing.assert_array_equal([0.0, 1.0, 2.0], gradient)

@@ -1,4 +1,4 @@
-"""Default priors in the units of the data: what they are, from rows in memory."""
+"""Default priors in the units of the data, computed from rows in memory."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ def test_named_priors_stay_and_the_others_scale() -> None:
 
 
 @pytest.mark.parametrize("prior", [normal(10.0), {"*": normal(10.0)}])
-def test_one_prior_for_all_leaves_nothing_to_the_data(prior: Any) -> None:
+def test_common_prior_leaves_no_default_to_the_data(prior: Any) -> None:
     X, y = data()
     model = models.gaussian(prior)
     assert model is with_defaults(model, rows(X, y), NAMES)

@@ -1,4 +1,4 @@
-"""When a run is audited without being asked, and what it says where it is not."""
+"""Default audit: which runs are audited, and the warning of those that are not."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def table(n):
     return from_arrays(X, (rng.random(n) < 1 / (1 + np.exp(-X[:, 1]))).astype(float))
 
 
-def test_a_million_rows_are_audited(tmp_path):
+def test_run_on_a_million_rows_is_audited_by_default(tmp_path):
     """One piece of rows takes milliseconds: the whole audit takes a second."""
     found = run_job(
         RunRequest(table(1_000_000), logistic(), path=tmp_path / "run", **SHORT)
@@ -35,7 +35,7 @@ def test_a_million_rows_are_audited(tmp_path):
     assert "not_audited" not in found
 
 
-def test_where_it_takes_longer_one_line_says_so(tmp_path, monkeypatch):
+def test_skipped_audit_is_named_in_one_warning(tmp_path, monkeypatch):
     monkeypatch.setattr(audit_due, "audit_seconds", lambda *_: 1e6)
     done = run_job(RunRequest(table(20_000), logistic(), path=tmp_path / "run", **SHORT))
     assert done.summary["audit"] is None
@@ -56,7 +56,7 @@ def test_where_it_takes_longer_one_line_says_so(tmp_path, monkeypatch):
     assert not [line for line in refused.warnings if "audited" in line]
 
 
-def test_draws_passes_and_warm_up_count_against_it(tmp_path, monkeypatch):
+def test_audit_time_is_compared_with_draws_passes_and_warm_up(tmp_path, monkeypatch):
     monkeypatch.setattr(audit_due, "_CHEAP_SECONDS", 0.0)
     monkeypatch.setattr(audit_due, "pass_seconds", lambda _: 1e5)
     for expected, audited in ((0.99e5, True), (2e5, False)):
@@ -65,7 +65,7 @@ def test_draws_passes_and_warm_up_count_against_it(tmp_path, monkeypatch):
         assert (done.summary["audit"] is not None) == audited
 
 
-def test_a_later_audit_takes_the_line_back(tmp_path, monkeypatch):
+def test_later_audit_removes_the_warning_of_the_skipped_one(tmp_path, monkeypatch):
     from streammc.stores.simulate.simulation import simulate
 
     simulate("logistic", tmp_path / "store", 20_000, 2, 1)

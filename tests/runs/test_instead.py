@@ -36,7 +36,7 @@ def noisy(monkeypatch):
     monkeypatch.setattr(energy_conserving, "VARIANCE_LIMIT", 1e-12)
 
 
-def test_a_quiet_run_stays_what_it_is(store, tmp_path):
+def test_run_with_a_small_variance_stays_hmc_ecs(store, tmp_path):
     report = run_job(RunRequest(store, MODEL, path=tmp_path / "run", **SHAPE))
     assert report.summary["sampling"]["sampler"] == "hmc-ecs"
     assert report.summary["sampling"]["predicted_perturbation"] < 0.05

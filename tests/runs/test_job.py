@@ -1,4 +1,4 @@
-"""What ``run_job`` promises, and the contract of every sampler with every model."""
+"""The contract of ``run_job``, and of every sampler with every model."""
 
 import threading
 
@@ -109,7 +109,7 @@ def test_scale_parameters_are_found_on_their_own_scale(datasets, tmp_path, model
 
 
 @pytest.mark.parametrize("sampler", sorted(registry.SAMPLERS))
-def test_truth_is_where_the_draws_are(datasets, tmp_path, sampler):
+def test_draws_cover_the_simulated_truth(datasets, tmp_path, sampler):
     built = registry.sampler(sampler)(**SHORT.get(sampler, {}))
     report = start(datasets, tmp_path / "run", "poisson", sampler=built)
     draws = RunDirectory.open(tmp_path / "run").draws_matrix().reshape(-1, 3)

@@ -109,14 +109,14 @@ CASES: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_another_kind_is_refused(store: Any, name: str) -> None:
+def test_argument_of_another_kind_is_refused(store: Any, name: str) -> None:
     call, message = CASES[name]
     with pytest.raises(ConfigError, match=re.escape(message)) as caught:
         call(store)
     assert "\n" not in str(caught.value)
 
 
-def test_frames_of_dask_and_lazy_ones_are_sent_on() -> None:
+def test_dask_and_lazy_frames_are_refused_with_what_to_call() -> None:
     frames = pytest.importorskip("dask.dataframe")
     with pytest.raises(ConfigError, match=r"for streammc\.from_dask"):
         streammc.from_table(frames.from_pandas(FRAME, npartitions=2), response="y")

@@ -38,14 +38,14 @@ def sample(bound, sampler, path):
     return run_job(RunRequest(from_arrays(X, y), broken_above(bound), sampler, **options))
 
 
-def test_it_is_refused_where_no_point_is_good(tmp_path):
+def test_model_without_a_finite_log_likelihood_is_refused(tmp_path):
     with pytest.raises(ModelError, match="finite log"):
         sample(-1e9, hmc(), tmp_path / "run")
     assert [] == list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("sampler", [hmc(), hmc_ecs(subsample_size=100)], ids=["hmc", "hmc-ecs"])
-def test_proposals_there_are_rejected_and_counted(sampler, tmp_path):
+def test_proposals_with_nan_log_likelihood_are_rejected_and_counted(sampler, tmp_path):
     bound = data()[0] @ [0.95, 2.0]
     report = sample(bound.max() + 0.15, sampler, tmp_path / "run")
     assert report.summary["sampling"]["divergences"] > 4
@@ -56,6 +56,6 @@ def test_proposals_there_are_rejected_and_counted(sampler, tmp_path):
         assert (data()[0] @ beta.T).max() <= bound.max() + 0.15
 
 
-def test_nothing_is_counted_where_all_is_finite(tmp_path):
+def test_finite_log_likelihoods_count_no_divergence(tmp_path):
     report = sample(1e9, hmc(), tmp_path / "run")
     assert 0 == report.summary["sampling"]["divergences"]

@@ -1,4 +1,4 @@
-"""The audit finds the bias that the recorded variance does not show.
+"""The audit finds a bias that the recorded variance does not show.
 
 The row that matters is usually not in the subsample: then neither the variance nor any
 acceptance rate can tell, but the importance weights to the posterior can.
@@ -112,7 +112,7 @@ def test_variance_and_acceptance_look_harmless(blind):
     assert max(p["r_hat"] for p in blind["parameters"].values()) < 1.01
 
 
-def test_means_are_biased_all_the_same(rare, blind):
+def test_means_are_biased_although_the_variance_is_small(rare, blind):
     error, mcse = errors(blind, rare[2])
     assert error[1] > 0.05
     assert error[1] / mcse[1] > 9.0

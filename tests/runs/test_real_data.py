@@ -52,7 +52,7 @@ def summaries(request, data_folder, tmp_path_factory):
     )
 
 
-def test_agrees_with_all_rows(summaries):
+def test_hmc_ecs_agrees_with_hmc_on_all_rows(summaries):
     ours, reference = summaries
     found = compare(ours, reference, BOUNDS)
     assert found["passed"], found

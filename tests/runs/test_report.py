@@ -1,4 +1,4 @@
-"""What the summary warns of."""
+"""Warnings of the summary."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_small_correction_within_its_error_is_no_warning():
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-def test_a_small_correction_that_is_no_chance_is_a_warning(sign):
+def test_small_correction_beyond_its_error_is_a_warning(sign):
     (line,) = summary_warnings(hmc_ecs(), {}, QUIET, audit(sign * 0.05, 0.005))
     assert "corrects the mean of b by 0.05 posterior sd" in line
     assert "z = 10.0" in line
@@ -50,7 +50,7 @@ def test_a_small_correction_that_is_no_chance_is_a_warning(sign):
     ("ess", "largest", "told"),
     [(399.99, 1.01, False), (361.0, 4.0, False), (359.0, 4.0, True), (395.0, 6.0, True)],
 )
-def test_a_tail_of_weights_that_are_all_alike_is_no_warning(ess, largest, told):
+def test_heavy_tail_of_nearly_equal_weights_is_no_warning(ess, largest, told):
     lines = summary_warnings(hmc_ecs(), {}, QUIET, audit(0.0, 0.01, 0.95, ess, largest))
     assert told == any("Pareto k 0.95" in line for line in lines)
     without = audit(0.0, 0.01, 0.95, ess, None)  # as an earlier version recorded it
@@ -92,7 +92,7 @@ def statistics(r_hat=1.0, ess_bulk=2000.0, ess_tail=1500.0):
 
 
 @pytest.mark.parametrize("chains", [1, 4, 16])
-def test_mixing_is_silent_where_it_is_good(chains):
+def test_good_mixing_gives_no_warning(chains):
     good = statistics(1.009, 100.0 * max(chains, 4), 100.0 * max(chains, 4))
     assert [] == mixing_warnings({"a": good, "b": statistics(1.0, 2000.0, 2000.0)}, chains)
 

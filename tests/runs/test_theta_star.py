@@ -115,7 +115,7 @@ PLACES = [(shift, order) for shift in (5, -5, 25, -25) for order in (1, 2)]
 
 @pytest.mark.parametrize("kind", sorted(BUILDERS))
 @pytest.mark.parametrize(("shift", "order"), PLACES)
-def test_one_pass_is_never_silently_wrong(kind, shift, order):
+def test_one_pass_run_is_refused_or_right(kind, shift, order):
     """At automatic settings a run is refused, or needs no warning: it is right."""
     if abs(shift) == 25 or order == 1:
         with pytest.raises(RefusedError, match=r"at most half of the 5000 rows .*; use --sampler"):
@@ -145,7 +145,7 @@ def test_a_fixed_subsample_is_refused_where_its_variance_is_too_high(kind, shift
 
 @pytest.mark.parametrize("kind", sorted(BUILDERS))
 @pytest.mark.parametrize(("shift", "order"), [(5, 1), (-5, 1), (25, 1), (-25, 2), (25, 2)])
-def test_what_was_allowed_is_warned_about(kind, shift, order):
+def test_allowed_high_variance_is_a_warning(kind, shift, order):
     _, summary = sample(kind, shift, order, draws=400, **SMALL, allow_high_variance=True)
     assert any("log_lik_variance is" in line for line in summary["warnings"])
     assert any("the sampled density is predicted to be off" in line for line in summary["warnings"])
@@ -197,7 +197,7 @@ def test_recorded_variance_above_1_warns_and_above_3_stops(shift, size, low, hig
     assert strict["warnings"] == loose["warnings"]
 
 
-def test_limit_of_the_refusal():
+def test_mean_variance_above_3_is_refused():
     check_variance(3.0, hmc_ecs())
     for mean in (3.001, np.inf, np.nan):
         with pytest.raises(RefusedError):

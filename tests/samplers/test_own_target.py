@@ -96,7 +96,7 @@ def case(request):
     return small, exact(small), run(small)
 
 
-def test_the_case_is_a_hard_one(case):
+def test_test_case_has_a_large_estimator_variance(case):
     _, truth, _ = case
     assert truth["largest"] > 3.0
     assert abs(truth["mean"] - truth["posterior_mean"]) > 0.02
@@ -117,7 +117,7 @@ def test_dropping_the_variance_from_the_acceptance_is_caught(case):
     assert max(np.abs(z)) > 4.5  # the bound that the right one keeps
 
 
-def test_forgetting_what_a_drawn_unit_stands_for_is_caught(monkeypatch):
+def test_omitting_the_weight_of_drawn_units_is_caught(monkeypatch):
     small = make("unequal")
     truth = exact(small)
     monkeypatch.setattr(AliasTable, "weights", lambda table, units: np.ones(len(units)))
@@ -182,7 +182,7 @@ def test_draws_at_order_2_match_the_target_inside_the_edge(nuts):
     assert abs(batch_z(theta**2, truth["square"])) < 4.5
 
 
-def test_a_forgotten_wall_is_caught():
+def test_omitting_a_wall_of_the_edge_is_caught():
     small = second_order(2.0, 0.8)
     truth = exact(small)
     open_base = small.base._replace(walls=np.zeros((0, 0)))

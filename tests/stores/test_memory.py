@@ -102,7 +102,7 @@ WITH = {"X": np.ones((5, 2)), "y": np.ones(5)}
         ({"X": np.ones((5, 2)), "y": np.ones(5), "feature_names": ["a", "a"]}, "2 different"),
     ],
 )
-def test_what_is_no_table_is_refused(inputs: dict[str, Any], message: str) -> None:
+def test_arrays_that_are_no_table_are_refused(inputs: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
         from_arrays(**inputs)
 

@@ -192,7 +192,7 @@ def test_a_manifest_that_escapes_is_refused(sample) -> None:
         open_store(sample.path)
 
 
-def test_nothing_there_is_missing(tmp_path: Path) -> None:
+def test_missing_path_is_a_missing_error(tmp_path: Path) -> None:
     with pytest.raises(MissingError, match="found nothing"):
         open_store(tmp_path / "no.zarr")
 
@@ -218,7 +218,7 @@ def test_a_path_of_4096_characters_is_refused() -> None:
 
 
 @pytest.mark.parametrize("key", ["", "zarr.json", "X", "X/c.0.0", MANIFEST])
-def test_what_may_not_be_read_is_an_access_error(
+def test_unreadable_store_is_an_access_error(
     write_store: Callable, open_folder: Path, unprivileged: Callable, key: str
 ) -> None:
     path = write_store(open_folder / "s").path

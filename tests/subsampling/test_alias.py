@@ -1,4 +1,4 @@
-"""The alias table: whole tickets, so that what is drawn is exactly what is divided by."""
+"""The alias table: whole tickets, so that draws and weights have exactly equal probabilities."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_million_units_of_very_different_probabilities():
 
 
 @pytest.mark.parametrize("wrong", [[], [1.0, 0.0], [1.0, np.inf], [1.0, np.nan], [1.0, -1.0]])
-def test_what_is_no_probability_is_refused(wrong):
+def test_invalid_probabilities_are_refused(wrong):
     with pytest.raises(ValueError, match="above 0 and finite"):
         AliasTable(np.array(wrong))
 
@@ -87,7 +87,7 @@ def test_production_draws_have_the_probabilities():
     assert stats.chisquare(counts(broken), expected).pvalue < 1e-9
 
 
-def test_a_unit_weighs_its_rows():
+def test_rows_of_a_unit_are_weighed_by_its_probability():
     design = UnitDesign(23, 3, 4, 2, probabilities=AliasTable(RELATIVE))
     weight = np.ones(9)
     design.reweigh(np.array([2, 0, 7]), weight)

@@ -38,11 +38,11 @@ def assert_right(path):
         assert arrays[name].flags.writeable
 
 
-def test_arrays_come_back(written):
+def test_arrays_are_read_back_unchanged(written):
     assert_right(written)
 
 
-def test_xarray_reads_them(written):
+def test_xarray_reads_saved_arrays(written):
     for consolidated in (True, False):
         found = xr.open_dataset(written, engine="zarr", consolidated=consolidated)
         np.testing.assert_array_equal(ARRAYS["hessian"], found["hessian"])
@@ -109,7 +109,7 @@ def test_missing_truncated_and_swapped_files_are_found(written):
         read_arrays(written)
 
 
-def test_what_cannot_be_stored_is_refused(tmp_path):
+def test_unsupported_arrays_names_and_attributes_are_refused(tmp_path):
     for name, values in (("a", np.array([{}])), ("../a", np.zeros(2)), ("c", np.zeros(2, complex))):
         with pytest.raises(ConfigError):
             write_arrays(tmp_path / "x", {name: values}, {})
@@ -118,7 +118,7 @@ def test_what_cannot_be_stored_is_refused(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-def test_nothing_and_something_else_are_told_apart(tmp_path):
+def test_missing_path_and_foreign_folder_give_different_errors(tmp_path):
     with pytest.raises(MissingError):
         read_arrays(tmp_path / "x")
     with pytest.raises(StoreError, match=r"no zarr\.json"):

@@ -233,7 +233,7 @@ def test_draws_cannot_become_fewer_than_are_committed(job, tmp_path):
         run.extend(34)
 
 
-def test_what_does_not_come_next_is_refused(job, tmp_path):
+def test_append_out_of_order_is_refused(job, tmp_path):
     run = job.create(tmp_path / "run")
     good = job.theta("warmup", 0, 10), job.stats("warmup", 0, 10), job.state("warmup", 10)
     nan = good[0].copy()
@@ -308,7 +308,7 @@ def test_attributes_are_added_and_nan_becomes_null(job, finished):
     assert found["summary"]["mean"] == 0.1234567890123456789
 
 
-def test_what_belongs_to_the_run_is_written_before_the_run_exists(job, tmp_path):
+def test_files_of_a_run_are_written_before_the_run_exists(job, tmp_path):
     path = tmp_path / "run"
 
     def broken(folder):

@@ -81,7 +81,7 @@ def test_a_file_of_another_length_is_found(job, finished, name):
 
 @pytest.mark.parametrize("name", [*CHUNKS, "zarr.json", "checkpoint/6.npz"])
 @pytest.mark.parametrize("kind", ["missing", "directory", "link", "fifo"])
-def test_a_file_that_is_none_is_found(job, finished, name, kind):
+def test_directory_link_or_pipe_in_place_of_a_file_is_found(job, finished, name, kind):
     where = finished / name
     os.rename(where, finished / "kept")
     if kind == "directory":
@@ -245,13 +245,13 @@ def test_a_hostile_root_is_refused_before_anything_is_allocated(job, tmp_path, c
         b'{"attributes": {"streammc": {"checksum": "00000000"',
     ],
 )
-def test_a_root_that_is_not_ours_is_refused(tmp_path, content):
+def test_foreign_root_metadata_is_refused(tmp_path, content):
     (tmp_path / "zarr.json").write_bytes(content)
     with pytest.raises(StoreError):
         RunDirectory.open(tmp_path)
 
 
-def test_nothing_at_the_path_is_missing_and_a_file_is_no_run(tmp_path):
+def test_missing_path_and_plain_file_are_no_run(tmp_path):
     with pytest.raises(MissingError, match="found nothing"):
         RunDirectory.open(tmp_path / "run")
     (tmp_path / "run").write_text("text")

@@ -138,7 +138,7 @@ def test_feature_names_may_be_any_text(job, tmp_path):
 
 
 @pytest.mark.parametrize("dtype", NUMERIC)
-def test_our_chunks_are_zarrs_chunks(tmp_path, dtype):
+def test_chunks_written_here_equal_those_of_zarr(tmp_path, dtype):
     values = (np.arange(24).reshape(4, 6) % 3).astype(dtype)
     theirs = zarr.create_array(
         tmp_path / "theirs",

@@ -15,7 +15,8 @@ from streammc.errors import (
     StoreError,
 )
 from streammc.trace.datatree import facts, open_rows
-from streammc.trace.row_arrays import RowArrays, check_chunks, read_meta
+from streammc.trace.row_arrays import RowArrays
+from streammc.trace.row_reading import check_chunks, read_meta
 
 VALUES = np.arange(10.0) * 1.5
 
@@ -99,7 +100,7 @@ def test_debris_is_collected_and_a_living_writer_kept(tmp_path):
         RowArrays(tmp_path / "q", ["mean"], 4, 4)
 
 
-def test_place_that_cannot_be_is_refused(tmp_path):
+def test_impossible_path_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError):
         write(tmp_path / "file" / "p")

@@ -15,7 +15,7 @@ from bench.papers.mint import figures
 from bench.papers.mint.runs import Case, Chains, chains, tuned_step
 from streammc import samplers
 from streammc.priors import flat
-from streammc.samplers.metropolis.acceptance.carried import NORMALITY
+from streammc.samplers.metropolis.mint import NORMALITY
 
 SIZE, ACCEPTANCE, ALPHA = 100, 0.30, 0.5
 EVERY = 5

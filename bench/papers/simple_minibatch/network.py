@@ -32,7 +32,7 @@ from streammc.likelihood.temperature import Schedule
 from streammc.numerics.blas import single_threaded
 from streammc.samplers import mh_fixed
 from streammc.samplers.common.request import RunRequest, Setup
-from streammc.samplers.metropolis.decision import STEP
+from streammc.samplers.metropolis.records import STEP
 from streammc.stores import open_store
 from streammc.stores.simulate.simulation import simulate
 
@@ -216,7 +216,7 @@ def tested(data: Data, net: Net, remedy: str) -> Curve:
     request = RunRequest(data.store, model, temperature=schedule)
     kernel = sampler.problem(request, Setup(sampler, start, None, "")).kernel(SEED, 0)
     kernel.initialise()
-    kernel._now.z[:] = 0.0
+    kernel.space.now.z[:] = 0.0
     theta, scale, rows = start.theta_star, Scale(start.theta_star), minibatches(data, SEED)
     curve, done, kept = Curve([], [], {}), 0, []
     while True:
@@ -230,7 +230,7 @@ def tested(data: Data, net: Net, remedy: str) -> Curve:
         metric = scale.inverse(len(data.y) / schedule.at(done, 1)[0])
         kernel._at.shape[...] = np.diag(np.sqrt(metric))
         if remedy != "shrink":
-            kernel._at.values[STEP] = eta(done) ** 0.5
+            kernel.space.decision.values[STEP] = eta(done) ** 0.5
         found = kernel.advance(max(5, done // 20), warmup=False)
         theta, done = found["theta"][-1], done + len(found["theta"])
         kept.append(found)

@@ -21,7 +21,7 @@ from streammc.control_variates.mode.newton import (
 )
 from streammc.control_variates.mode.starts import concave
 from streammc.control_variates.mode.weak_directions import largest_move
-from streammc.control_variates.request import PassRequest
+from streammc.control_variates.pass_request import PassRequest
 from streammc.control_variates.subset import Spread, draw_subset, gather, surrogate
 from streammc.errors import ModelError
 from streammc.numerics.blas import single_threaded

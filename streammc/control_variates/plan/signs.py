@@ -2,7 +2,7 @@
 
 ``log |L^|`` is a sum over Poisson(lambda) factors ``A = (d_f - a) / lambda``: its variance
 is ``lambda E[(log |A|)^2]``, and under the density that the sampler visits the mean sign
-is ``exp(-2 lambda E[max(-A, 0)])`` (``estimators.block_poisson``). Quiroz et al. 2018
+is ``exp(-2 lambda E[max(-A, 0)])`` (``likelihood.block_poisson``). Quiroz et al. 2018
 evaluate the first for normal ``d_f``; here both are averages over the mini-batches that
 the pilot holds, so heavy tails count. With the bound ``a`` at the sampled remainder less
 ``lambda``, and mini-batches of ``g`` units, ``A - 1`` is about ``sum_f U D_j / k``: the

@@ -114,7 +114,7 @@ class Chain(ABC):
 
     @abstractmethod
     def get_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Return arrays and JSON; see ``protocols.Kernel``."""
+        """Return arrays and JSON from which :meth:`set_state` continues bit for bit."""
 
     @abstractmethod
     def set_state(self, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> None:
@@ -151,7 +151,7 @@ class Chain(ABC):
     def advance(
         self, n: int, warmup: bool, stop: Callable[[], bool] | None = None
     ) -> dict[str, NDArray[Any]]:
-        """Run ``n`` iterations; see ``protocols.Kernel``."""
+        """Run ``n`` iterations; return ``theta (n, d)`` and the statistics (n,) by name."""
         theta = np.empty((n, len(self._shared.base.theta_star)))
         statistics = np.empty((n, len(self.statistics)))
         done = 0

@@ -22,6 +22,7 @@ from streammc.likelihood.density import log_likelihood
 from streammc.likelihood.target import BASE_TYPE, displace
 from streammc.numerics.jit import JOINT_TYPE, LINK_TYPE, f8, i8, inline, jit, vector
 from streammc.numerics.prior import log_prior
+from streammc.numerics.records import record_type
 from streammc.protocols import Vector
 from streammc.samplers.common.ladder import (
     EVALUATED,
@@ -52,9 +53,7 @@ class Trial(NamedTuple):
     scratch: Scratch
 
 
-TRIAL_TYPE: Any = types.NamedTuple(
-    (vector, vector, vector, vector, vector, vector, SCRATCH_TYPE), Trial
-)
+TRIAL_TYPE: Any = record_type(Trial)
 
 
 def allocate_trial(d: int, p: int) -> Trial:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import types
 
-from streammc.numerics.jit import f8, i8, index_vector, inline, matrix, vector
+from streammc.numerics.jit import inline
+from streammc.numerics.records import record_type
 from streammc.protocols import Index, Matrix, Vector
 
 
@@ -34,9 +34,7 @@ class Ladder(NamedTuple):
     """Whether the levels above 0 have rows of their own."""
 
 
-LADDER_TYPE: Any = types.NamedTuple(
-    (vector, vector, vector, index_vector, index_vector, vector, i8, f8, i8), Ladder
-)
+LADDER_TYPE: Any = record_type(Ladder)
 
 
 class Replicas(NamedTuple):
@@ -55,7 +53,7 @@ class Replicas(NamedTuple):
     gradient, after a change of rows), and log-likelihoods of rows evaluated so far."""
 
 
-REPLICAS_TYPE: Any = types.NamedUniTuple(matrix, 5, Replicas)
+REPLICAS_TYPE: Any = record_type(Replicas)
 LOG_LIK, LOG_PRIOR, STALE, EVALUATED = range(4)
 GRADIENT_STALE = 2.0
 

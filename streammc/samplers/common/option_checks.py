@@ -29,7 +29,12 @@ STATISTICS: Final = (
     "n_rows",
     "log_lik_remainder",
 )
-"""What is recorded at every iteration, in the order in which the transition writes it."""
+"""Names of the statistics that every sampler records of a draw, in the order of their columns."""
+(
+    LP, ACCEPTANCE_RATE, DIVERGING, ENERGY, STEP_SIZE, N_STEPS, LOG_LIK_VARIANCE,
+    SUBSAMPLE_ACCEPTED, N_ROWS, LOG_LIK_REMAINDER,
+) = range(len(STATISTICS))  # fmt: skip
+"""Columns of ``STATISTICS`` in a row of statistics, which compiled loops write by name."""
 
 
 def check_subsample(sampler: object, *names: str) -> None:

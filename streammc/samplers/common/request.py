@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from numpy.typing import NDArray
+
 from streammc.likelihood.temperature import Schedule
 from streammc.protocols import Dataset, Model
 
@@ -90,3 +92,5 @@ class Setup:
     plan: Plan | None
     """Certainty rows, units and blocks; ``None``: every row is evaluated, or no pass was made."""
     reason: str
+    arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    """Those that ``Sampler.arrays`` names."""

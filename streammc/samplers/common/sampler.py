@@ -39,6 +39,8 @@ class Sampler(ABC):
     """Whether it counts how often a draw of the prior comes down to the posterior."""
     least_sign: ClassVar[float | None] = None
     """Smallest mean sign of a run that is not refused; ``None``: draws have no sign."""
+    arrays: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """Arrays of ``Setup.arrays`` and their dimensions: the group ``constant_data`` keeps them."""
 
     @property
     def variance_limit(self) -> float:
@@ -85,7 +87,13 @@ class Sampler(ABC):
 
     @abstractmethod
     def problem(self, request: RunRequest, setup: Setup) -> SharedProblem:
-        """Return what all chains share, compiled kernels included."""
+        """Return what all chains share, compiled kernels included.
+
+        Raises
+        ------
+        ConfigError
+            If a run with that setup cannot have as many draws as are asked for.
+        """
 
     def facts(self, run: RunDirectory, setup: Setup) -> dict[str, Any]:
         """Return what the summary of a finished run says beyond that of every sampler, as JSON."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 EXACT: Final = "exact"
+WEIGHTED: Final = "exact, by weights"
 PERTURBED: Final = "perturbed"
 SIGNED: Final = "signed"
 APPROXIMATE: Final = "approximate"
@@ -13,6 +14,7 @@ BIASED: Final = "biased"
 
 TARGETS: Final = {
     EXACT: "the posterior",
+    WEIGHTED: "the posterior, by exact importance weights of an approximation",
     PERTURBED: "close to the posterior; an audit measures how close",
     SIGNED: "the posterior, where draws are weighted by their sign",
     APPROXIMATE: "the posterior, but for the error of each decision",
@@ -22,6 +24,7 @@ TARGETS: Final = {
 """What the draws are of, for the receipt of a run."""
 NOT_AUDITED: Final = {
     EXACT: "{name} targets the posterior itself",
+    WEIGHTED: "{name} weighs its draws by the exact posterior before it keeps any",
     SIGNED: "weighted by their signs the draws are of the posterior itself",
 }
 """Why a run is not audited; elsewhere no weights lead from its draws to the posterior."""

@@ -1,21 +1,19 @@
-"""What a level knows of the energy of a position: minus a sum of terms over some rows.
+"""Energy of a position at one level: the negative log-likelihood of that level's rows.
 
 With ``r_i`` the term of row i at a reference, or a constant, and ``m_k`` rows ``S_k``,
 
     V_k(theta) = -sum_{i in S_k} (l_i(theta) - r_i),    h_k(theta) = (n / m_k) V_k(theta),
 
-so that energies are counted from that of the reference. ``V`` is what is carried and kept:
-that of more rows is a sum.
+so that energies are counted from that of the reference. Chains carry ``V``, and rings keep it,
+since ``V`` of more rows is a sum.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
-
 import numpy as np
 from numba import types
 
-from streammc.likelihood.contiguous_rows import HELD_TYPE, copy_held
+from streammc.likelihood.contiguous_rows import copy_held
 from streammc.likelihood.density import log_likelihood
 from streammc.likelihood.target import BASE_TYPE
 from streammc.numerics.jit import (
@@ -26,51 +24,22 @@ from streammc.numerics.jit import (
     i8,
     index_vector,
     jit,
-    matrix,
     vector,
 )
 from streammc.numerics.prior import log_prior
-from streammc.protocols import Index, Matrix, Vector
+from streammc.protocols import Index
 from streammc.samplers.common.explorers import TRIAL_TYPE, place
-
-SUBSET, FULL, SHARED, CARRIED = range(4)
-KINDS: Final = {"subset": SUBSET, "full": FULL, "shared": SHARED, "carried": CARRIED}
-
-
-class Levels(NamedTuple):
-    """The levels of one chain; ``step`` and ``reference`` are written in place."""
-
-    kind: int
-    rows: Index
-    """(K,) m_k, of which an energy is made."""
-    scale: Vector
-    """(K,) ``n / m_k``."""
-    temperature: Vector
-    """(K,)."""
-    floor: Vector
-    """(K,) H_k; minus infinity for level 0, which is not truncated."""
-    bounds: Vector
-    """(K + 1,) H_0 to H_K, from the energy of the reference."""
-    reference: Vector
-    """(K,) sums of ``r_i`` over the rows of a level that are always the same."""
-    step: Vector
-    """(K,)."""
-    begin: Index
-    """(K,) iteration in which a level starts."""
-    opened: Index
-    """(K,) iteration from which its states enter the rings."""
-    jump_probability: float
-    langevin: int
-    inner_steps: int
-
-
-LEVELS_TYPE: Any = types.NamedTuple(
-    (
-        i8, index_vector, vector, vector, vector, vector, vector, vector, index_vector,
-        index_vector, f8, i8, i8,
-    ),
-    Levels,
-)  # fmt: skip
+from streammc.samplers.equi_energy.ensemble import (
+    ABOVE,
+    ENSEMBLE_TYPE,
+    EVALUATED,
+    FULL,
+    PRIOR,
+    SHARED,
+    STATES_TYPE,
+    SUBSET,
+    VALUE,
+)
 
 
 def starts(rows: Index, warmup: int) -> tuple[Index, Index]:
@@ -87,39 +56,13 @@ def starts(rows: Index, warmup: int) -> tuple[Index, Index]:
     return begin[::-1].astype(np.int64), opened[::-1].astype(np.int64)
 
 
-class States(NamedTuple):
-    """Where the levels are; written in place."""
-
-    z: Matrix
-    """(K, d) whitened positions: ``theta = theta_star + S z``."""
-    theta: Matrix
-    """(K, d)."""
-    slope: Matrix
-    """(K, d) gradient of ``-h_k`` in theta."""
-    prior_slope: Matrix
-    """(K, d) gradient of the log prior in theta."""
-    scalars: Matrix
-    """(K, 5): V_k, V_(k + 1) of the same position, log prior, whether the level has started,
-    and terms evaluated so far."""
-
-
-STATES_TYPE: Any = types.NamedUniTuple(matrix, 5, States)
-VALUE, ABOVE, PRIOR, STARTED, EVALUATED = range(5)
-
-
-def allocate_states(levels: int, d: int) -> States:
-    """Return states at 0, nothing computed."""
-    z, theta, slope, prior_slope = (np.zeros((levels, d)) for _ in range(4))
-    return States(z, theta, slope, prior_slope, np.zeros((levels, 5)))
-
-
-@jit(types.void(GENERATOR_TYPE, i8, HELD_TYPE, index_vector, HELD_TYPE), borrow=True)
-def draw_rows(rng, count, full, chosen, own):  # type: ignore[no-untyped-def]
-    """Draw ``count`` rows with replacement into ``own``."""
-    n = full.y.shape[0]
+@jit(types.void(GENERATOR_TYPE, ENSEMBLE_TYPE, i8), borrow=True)
+def draw_rows(rng, ensemble, count):  # type: ignore[no-untyped-def]
+    """Draw ``count`` rows with replacement into ``ensemble.own``."""
+    chosen, n = ensemble.scratch.chosen, ensemble.full.y.shape[0]
     for i in range(count):
         chosen[i] = int(rng.random() * n)
-    copy_held(full, chosen, 0, count, own, 0)
+    copy_held(ensemble.full, chosen, 0, count, ensemble.own, 0)
 
 
 @jit(f8(vector, index_vector, i8), borrow=True)
@@ -131,25 +74,23 @@ def referred(terms, chosen, count):  # type: ignore[no-untyped-def]
     return total
 
 
-@jit(
-    f8(
-        LINK_TYPE, JOINT_TYPE, BASE_TYPE, HELD_TYPE, HELD_TYPE, vector, index_vector, LEVELS_TYPE,
-        i8, i8, STATES_TYPE, TRIAL_TYPE, vector,
-    ),
-    borrow=True,
-)  # fmt: skip
-def value_at(link, joint, base, full, own, terms, chosen, levels, k, order, states, trial, above):  # type: ignore[no-untyped-def]
-    """Return ``V_k`` at ``trial.theta``, and write ``V_(k + 1)`` to ``above[0]``.
+@jit(f8(LINK_TYPE, JOINT_TYPE, ENSEMBLE_TYPE, i8, i8), borrow=True)
+def value_at(link, joint, ensemble, k, order):  # type: ignore[no-untyped-def]
+    """Return ``V_k`` at ``trial.theta``, and write ``V_(k + 1)`` to ``scratch.above[0]``.
 
-    Where rows are drawn, they are those in ``own``. For ``order`` 1 ``trial.slope`` becomes the
-    gradient of ``-h_k``.
+    Where rows are drawn, they are those in ``ensemble.own``. For ``order`` 1 ``trial.slope``
+    becomes the gradient of ``-h_k``.
     """
+    base, full, levels, scratch = (
+        ensemble.base, ensemble.full, ensemble.levels, ensemble.scratch,
+    )  # fmt: skip
+    trial, above = scratch.trial, scratch.above
     d, kind, last = trial.theta.shape[0], levels.kind, levels.rows.shape[0] - 1
     m = levels.rows[k]
     drawn = kind >= SHARED and k > 0
-    table = own if k > 0 and kind != FULL else full
+    table = ensemble.own if k > 0 and kind != FULL else full
     split = levels.rows[k + 1] if kind == SUBSET and 0 < k < last and full.joint == 0 else m
-    states.scalars[k, EVALUATED] += m
+    ensemble.states.scalars[k, EVALUATED] += m
     total = log_likelihood(
         link, joint, base, table, 0, split, trial.theta, order, trial.slope, trial.scratch
     )
@@ -164,7 +105,10 @@ def value_at(link, joint, base, full, own, terms, chosen, levels, k, order, stat
     if order >= 1:
         for j in range(d):
             trial.slope[j] *= levels.scale[k]
-    value = (referred(terms, chosen, m) if drawn else levels.reference[k]) - total
+    referred_to = levels.reference[k]
+    if drawn:
+        referred_to = referred(ensemble.terms, scratch.chosen, m)
+    value = referred_to - total
     if kind == FULL or k == last:
         above[0] = value
     elif kind != SUBSET:

@@ -20,12 +20,23 @@ from streammc.protocols import Index, RowSource, Vector
 from streammc.samplers.common import tuning
 from streammc.samplers.common.chain import BATCH_SECONDS, Chain
 from streammc.samplers.common.explorers import allocate_trial
-from streammc.samplers.equi_energy.energies import KINDS, STARTED, Levels, allocate_states, starts
-from streammc.samplers.equi_energy.jumps import (
-    jumps_described,
+from streammc.samplers.equi_energy.energies import starts
+from streammc.samplers.equi_energy.ensemble import (
+    JUMP_ACCEPTANCE,
+    JUMPS,
+    KINDS,
+    STARTED,
+    STEP_ACCEPTANCE,
+    STEPS,
+    Counts,
+    Ensemble,
+    Levels,
+    Scratch,
+    allocate_states,
 )
-from streammc.samplers.equi_energy.loop import run
-from streammc.samplers.equi_energy.moves import allocate_counts, refresh
+from streammc.samplers.equi_energy.jumps import jumps_described
+from streammc.samplers.equi_energy.loop import Batch, run
+from streammc.samplers.equi_energy.moves import refresh
 from streammc.samplers.equi_energy.options import (
     EQUI_ENERGY_STATISTICS,
     FULL,
@@ -41,7 +52,7 @@ FIRST_STEP: Final = {LANGEVIN: (1.65, 1.0 / 6.0), "random-walk": (2.38, 0.5)}
 
 @dataclass(frozen=True)
 class EquiEnergyProblem:
-    """What all chains share: see ``hamiltonian.Problem``."""
+    """Rows, log-likelihood, reference and options that all chains share."""
 
     link: Any
     joint: Any
@@ -69,7 +80,7 @@ class EquiEnergyProblem:
 
     @property
     def certain(self) -> Block:
-        """Every row, for those who count what is held; nothing is expanded."""
+        """Every row, not expanded: the rows that are held in memory."""
         none = allocate_block(0, 0, 0)
         full = self.full
         return Block(full.design, full.y, full.weight, none.eta_star, none.expansion)
@@ -101,24 +112,27 @@ class EquiEnergyKernel(Chain):
         sizes = np.array(options.sizes(n), dtype=np.int64)
         most = int(sizes[1:].max(initial=0))
         if options.energy == SUBSET:
-            self._own = gather(full, order[:most])
+            own = gather(full, order[:most])
         elif options.energy == FULL:
-            self._own = allocate_held(0, len(full.design), joint=bool(full.joint))
+            own = allocate_held(0, len(full.design), joint=bool(full.joint))
         else:
-            self._own = allocate_held(most, len(full.design))
-        self._chosen = np.zeros(most, dtype=np.int64)
-        self.levels = self._levels(sizes, order)
-        K = len(sizes)
+            own = allocate_held(most, len(full.design))
+        self.levels, K = self._levels(sizes, order, own), len(sizes)
         self.states = allocate_states(K, d)
         self.rings = allocate_rings(K, options.ring_capacity if K > 1 else 1, d)
-        self._trial = allocate_trial(d, p)
-        self._counts = allocate_counts(K, d)
+        self._counts = Counts(np.zeros((K, 4)), np.zeros((K, K)))
+        chosen = np.zeros(most, dtype=np.int64)
+        scratch = Scratch(allocate_trial(d, p), np.zeros((2, d)), np.zeros(d), np.zeros(1), chosen)
+        self.ensemble = Ensemble(
+            problem.base, full, own, problem.at_reference, self.levels, self.states, self.rings,
+            self._counts, scratch,
+        )  # fmt: skip
         self._tuning = np.array([tuning.start(s, reference=False) for s in self.levels.step])
         self._tuned = options.step_size is not None
         self._path: list[tuple[NDArray[np.float64], NDArray[np.float64]]] = []
 
-    def _levels(self, sizes: Index, order: Index) -> Levels:
-        """Return the levels, with the references of the rows that they always look at."""
+    def _levels(self, sizes: Index, order: Index, own: Held) -> Levels:
+        """Return the levels, with the sums over their rows, ``own``, at the reference."""
         problem, options = self.problem, self.problem.options
         n, K = len(problem.full.y), len(sizes)
         heat = np.array(options.temperatures(n))
@@ -128,9 +142,7 @@ class EquiEnergyKernel(Chain):
         if options.energy == SUBSET:
             for k in range(1, K):
                 if problem.full.joint:
-                    reference[k] = problem.log_likelihood(
-                        self._own, int(sizes[k]), problem.reference
-                    )
+                    reference[k] = problem.log_likelihood(own, int(sizes[k]), problem.reference)
                 else:
                     reference[k] = problem.at_reference[order[: sizes[k]]].sum()
         lowest = 0.0 if options.lowest_energy is None else options.lowest_energy + total
@@ -156,15 +168,6 @@ class EquiEnergyKernel(Chain):
             inner_steps=options.inner_steps,
         )
 
-    @property
-    def _fixed(self) -> tuple[Any, ...]:
-        """Return what every compiled function begins with."""
-        problem = self.problem
-        return (
-            problem.link, problem.joint, problem.base, problem.full, self._own,
-            problem.at_reference, self._chosen, self.levels,
-        )  # fmt: skip
-
     def initialise(self) -> None:
         """Draw a start of the hottest level, which the others follow.
 
@@ -179,7 +182,7 @@ class EquiEnergyKernel(Chain):
                 problem.first.shape
             )
             for k in (0, len(self.states.z) - 1):
-                refresh(*self._fixed, k, self.states, self._trial, self._counts, self._kernel_rng)
+                refresh(problem.link, problem.joint, self.ensemble, k, self._kernel_rng)
             if np.isfinite(self.states.scalars).all() and np.isfinite(self.states.slope).all():
                 return
         raise ModelError(
@@ -198,7 +201,7 @@ class EquiEnergyKernel(Chain):
         }
 
     def get_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Return arrays and JSON; see ``protocols.Kernel``."""
+        """Return arrays and JSON; see ``common.chain``."""
         arrays = {name: array.copy() for name, array in self._state().items()}
         meta = {
             "iteration": self.iteration,
@@ -226,7 +229,7 @@ class EquiEnergyKernel(Chain):
     def advance(
         self, n: int, warmup: bool, stop: Callable[[], bool] | None = None
     ) -> dict[str, NDArray[Any]]:
-        """Run ``n`` iterations; see ``protocols.Kernel``. Where asked, keep every state."""
+        """Run ``n`` iterations; see ``common.chain``. Where asked, keep every state."""
         self._path = []
         begun = self.iteration
         out = super().advance(n, warmup, stop)
@@ -254,11 +257,17 @@ class EquiEnergyKernel(Chain):
         (n, d), K = theta.shape, len(self.states.z)
         kept = n if self.problem.options.keep_rings is not None else 0
         path, energies = np.full((kept, K, d), np.nan), np.full((kept, K), np.nan)
-        run(
-            *self._fixed, self.states, self.rings, self._trial, self._counts, self._kernel_rng,
-            self.iteration, self._tuning, self.problem.options.target_acceptance if adapt else 0.0,
-            int(not warmup), theta, statistics, path, energies,
-        )  # fmt: skip
+        batch = Batch(
+            iteration=self.iteration,
+            target=self.problem.options.target_acceptance if adapt else 0.0,
+            counting=int(not warmup),
+            adapt=self._tuning,
+            theta=theta,
+            statistics=statistics,
+            path=path,
+            energies=energies,
+        )
+        run(self.problem.link, self.problem.joint, self.ensemble, batch, self._kernel_rng)
         if kept:
             self._path.append((path, energies))
         self.iteration += n
@@ -272,10 +281,10 @@ class EquiEnergyKernel(Chain):
             "rows": levels.rows.astype(np.float64),
             "energy_level": levels.bounds[:-1],
             "step_size": levels.step.copy(),
-            "steps": moves[:, 0].copy(),
-            "acceptance_rate": moves[:, 1] / np.maximum(moves[:, 0], 1.0),
-            "jumps": moves[:-1, 2].copy(),
-            "jump_rate": moves[:-1, 3] / np.maximum(moves[:-1, 2], 1.0),
+            "steps": moves[:, STEPS].copy(),
+            "acceptance_rate": moves[:, STEP_ACCEPTANCE] / np.maximum(moves[:, STEPS], 1.0),
+            "jumps": moves[:-1, JUMPS].copy(),
+            "jump_rate": moves[:-1, JUMP_ACCEPTANCE] / np.maximum(moves[:-1, JUMPS], 1.0),
             "ring_percent": 100.0
             * self._counts.rings
             / np.maximum(self._counts.rings.sum(axis=1, keepdims=True), 1.0),

@@ -38,7 +38,9 @@ RANDOM_WALK: Final = "random-walk"
 EXPLORERS: Final = (LANGEVIN, RANDOM_WALK)
 
 EQUI_ENERGY_STATISTICS: Final = (*STATISTICS, "jump_proposed", "jump_accepted", "ring")
-"""What is recorded: also whether level 0 proposed a jump and took it, and its energy ring."""
+"""Statistics of a draw: also the jumps that level 0 proposed, their acceptance probabilities,
+and the energy ring of its state."""
+JUMP_PROPOSED, JUMP_ACCEPTED, RING = range(len(STATISTICS), len(EQUI_ENERGY_STATISTICS))
 
 
 @dataclass(frozen=True, kw_only=True)

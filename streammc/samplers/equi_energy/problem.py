@@ -44,7 +44,7 @@ def prepare(sampler: EquiEnergy, request: RunRequest, reason: str) -> Setup:
 def equi_energy(
     dataset: Dataset, model: Model, cv: ControlVariates, sampler: EquiEnergy, warmup: int
 ) -> EquiEnergyProblem:
-    """Return the problem of ``mintee``; see ``tempering.ground``.
+    """Return the problem of ``mintee``; see ``common.all_rows.ground``.
 
     Raises
     ------

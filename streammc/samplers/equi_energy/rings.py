@@ -7,13 +7,14 @@ were ever added to it (reservoir sampling, Vitter 1985, Algorithm R).
 from __future__ import annotations
 
 import math
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
 from streammc.numerics.jit import f8, i8, inline, jit, vector
+from streammc.numerics.records import record_type
 from streammc.protocols import Vector
 
 RING_BYTES: Final = 2**30
@@ -23,20 +24,18 @@ RING_BYTES: Final = 2**30
 class Rings(NamedTuple):
     """Rings of every level: ``K`` levels, ``K`` energies, at most ``C`` states in each."""
 
-    z: NDArray[np.float64]
+    z: Annotated[NDArray[np.float64], 4]
     """(K, K, C, d) whitened positions."""
-    value: NDArray[np.float64]
+    value: Annotated[NDArray[np.float64], 3]
     """(K, K, C) what is known of their energies: minus sums of terms, see ``energies``."""
-    held: NDArray[np.int64]
+    held: Annotated[NDArray[np.int64], 2]
     """(K, K) how many states there are."""
-    seen: NDArray[np.int64]
+    seen: Annotated[NDArray[np.int64], 2]
     """(K, K) how many there have been."""
 
 
 _counts: Any = types.Array(i8, 2, "C")
-RINGS_TYPE: Any = types.NamedTuple(
-    (types.Array(f8, 4, "C"), types.Array(f8, 3, "C"), _counts, _counts), Rings
-)
+RINGS_TYPE: Any = record_type(Rings)
 
 
 def allocate_rings(levels: int, capacity: int, d: int) -> Rings:

@@ -158,7 +158,7 @@ class HamiltonianKernel(Chain):
         )
 
     def get_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Return arrays and JSON; see ``protocols.Kernel``."""
+        """Return arrays and JSON; see ``common.chain``."""
         arrays: dict[str, NDArray[Any]] = {
             f"point_{name}": array.copy() for name, array in self._point._asdict().items()
         }

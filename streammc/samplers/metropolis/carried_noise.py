@@ -1,4 +1,4 @@
-"""What a chain that carries noisy estimates draws from, beside what it is meant to."""
+"""Bias of ``mint``: how the noise of the carried log-likelihood estimate changes the density."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from streammc.diagnostics.text import percent
 from streammc.likelihood.temperature import (
     temperature_of,
 )
-from streammc.samplers.metropolis.acceptance.carried import NORMALITY
-from streammc.samplers.metropolis.mint import Mint
+from streammc.samplers.metropolis.mint import NORMALITY, Mint
 from streammc.trace.finite import (
     finite_or_none,
 )

@@ -27,20 +27,23 @@ from streammc.samplers.common.chain import (
 from streammc.samplers.common.proposals import LANGEVIN, SGHMC
 from streammc.samplers.common.step_shape import StepShape
 from streammc.samplers.metropolis.acceptance.interface import Prepared
-from streammc.samplers.metropolis.decision import (
-    DONE,
+from streammc.samplers.metropolis.loop import DONE, NEED_SWEEP, run
+from streammc.samplers.metropolis.options import METROPOLIS_STATISTICS
+from streammc.samplers.metropolis.proposal import look_at_start
+from streammc.samplers.metropolis.records import (
     ITERATION,
     LEFT,
-    NEED_SWEEP,
     PRIOR,
     STEP,
     SWEPT_UNITS,
     TAKEN,
+    Batch,
+    Gathered,
     Moves,
+    Shared,
+    Workspace,
     allocate_decision,
 )
-from streammc.samplers.metropolis.loop import look_at_start, run
-from streammc.samplers.metropolis.options import METROPOLIS_STATISTICS
 from streammc.subsampling.certainty import leave_out
 from streammc.subsampling.keyed import KeyedUnits
 
@@ -52,7 +55,7 @@ SCALING: Final = {0: (2.38, 0.5), LANGEVIN: (1.65, 1.0 / 6.0), SGHMC: (1.0, 0.25
 
 @dataclass(frozen=True)
 class MetropolisProblem:
-    """What all chains share: see ``hamiltonian.Problem``."""
+    """Model, acceptance test, data and settings that all chains share."""
 
     link: Any
     sums: Any
@@ -107,14 +110,19 @@ class MetropolisKernel(Chain):
         self._units = KeyedUnits(moves.population, b, seed, chain)
         k = moves.gradient_units
         chunk = max(TILE // b, 1) * b
-        self._sub = allocate_block(max(chunk, k * b), q, p, base.order)
-        self._now, self._new = (allocate_point(d, k, k * b, p) for _ in range(2))
-        self._work = allocate_work(d, k * b, p, len(problem.certain.y))
-        rows = max(len(self._sub.y), len(problem.held.y))
-        self._at = allocate_decision(d, rows, learnt=problem.shape is not None)
+        sub = allocate_block(max(chunk, k * b), q, p, base.order)
+        rows = max(len(sub.y), len(problem.held.y))
+        self._arrays = Shared(base, problem.certain, problem.held, moves, problem.prepared.table)
+        self.space = Workspace(
+            sub,
+            now=allocate_point(d, k, k * b, p),
+            new=allocate_point(d, k, k * b, p),
+            work=allocate_work(d, k * b, p, len(problem.certain.y)),
+            decision=allocate_decision(d, rows, learnt=problem.shape is not None),
+        )
         c, power = SCALING[moves.kind]
         self._first_step = problem.step_size or c * d**-power
-        self._at.values[STEP] = self._first_step
+        self.space.decision.values[STEP] = self._first_step
         self._tuning = tuning.start(self._first_step, reference=False)
         self._shape = StepShape(d, problem.shape)
         self._tuned = problem.step_size is not None
@@ -128,25 +136,18 @@ class MetropolisKernel(Chain):
         Raises
         ------
         ModelError
-            If what is known of the log density is not finite at any of 100 starts.
+            If prior and Taylor sums are not finite at any of 100 starts.
         """
-        problem = self.problem
+        problem, now, decision = self.problem, self.space.now, self.space.decision
         d = len(problem.base.theta_star)
         for attempt in range(100):
             start = self._chain, attempt, problem.spread, problem.modes
-            self._now.z[:] = problem.first + first_position(self._kernel_rng, d, *start)
-            self._at.values[PRIOR] = look_at_start(
-                problem.link,
-                problem.sums,
-                problem.base,
-                problem.certain,
-                self._sub,
-                self._now,
-                self._work,
-                self._at,
+            now.z[:] = problem.first + first_position(self._kernel_rng, d, *start)
+            decision.values[PRIOR] = look_at_start(
+                problem.link, problem.sums, self._arrays, self.space
             )
-            if math.isfinite(self._now.scalars[REST]):
-                self._at.momentum[:] = self._kernel_rng.standard_normal(d)
+            if math.isfinite(now.scalars[REST]):
+                decision.momentum[:] = self._kernel_rng.standard_normal(d)
                 return
         raise ModelError(
             "expected a finite log density at a start drawn around theta_star, found none in "
@@ -155,22 +156,22 @@ class MetropolisKernel(Chain):
 
     def _state(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that make up the state, by name, not copied."""
-        at, now = self._at, self._now
+        now, decision = self.space.now, self.space.decision
         return {
             "z": now.z,
             "gradient": now.gradient,
             "scalars": now.scalars,
-            "values": at.values,
-            "carried": at.carried,
-            "momentum": at.momentum,
-            "slope": at.slope,
-            "shape": at.shape,
+            "values": decision.values,
+            "carried": decision.carried,
+            "momentum": decision.momentum,
+            "slope": decision.slope,
+            "shape": decision.shape,
             "tuning": self._tuning,
             **self._shape.state(),
         }
 
     def get_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Return arrays and JSON; see ``protocols.Kernel``."""
+        """Return arrays and JSON; see ``common.chain``."""
         meta = {
             "iteration": self.iteration,
             "rows_gathered": self.rows_gathered,
@@ -191,7 +192,7 @@ class MetropolisKernel(Chain):
     def advance(
         self, n: int, warmup: bool, stop: Callable[[], bool] | None = None
     ) -> dict[str, NDArray[Any]]:
-        """Run ``n`` iterations; see ``protocols.Kernel``. A sweep can be stopped as well."""
+        """Run ``n`` iterations; see ``common.chain``. A sweep can be stopped as well."""
         self._stop = stop
         return super().advance(n, warmup, stop)
 
@@ -230,7 +231,7 @@ class MetropolisKernel(Chain):
 
     def _needed(self, code: int) -> Index:
         """Return the units that the loop stopped for."""
-        where, b = self._at.where, self.problem.base.unit_rows
+        where, b = self.space.decision.where, self.problem.base.unit_rows
         most = max(BATCH_ROWS // b, 1)
         if code == NEED_SWEEP:
             first = int(where[SWEPT_UNITS])
@@ -253,57 +254,49 @@ class MetropolisKernel(Chain):
         self, theta: NDArray[np.float64], statistics: NDArray[np.float64], warmup: bool
     ) -> None:
         """Run as many iterations as ``theta`` has rows."""
-        problem, n = self.problem, len(theta)
+        problem, n, decision = self.problem, len(theta), self.space.decision
         if not warmup and not self._tuned:
-            self._at.values[STEP] = math.exp(self._tuning[tuning.LOG_AVERAGE])
+            decision.values[STEP] = math.exp(self._tuning[tuning.LOG_AVERAGE])
             self._tuned = True
         ahead = self._rows(self._ahead_of(self.iteration, n))
         following = self._ahead_of(self.iteration + n, self._batch())
         if len(following):
             b = problem.base.unit_rows
             problem.source.will_need(following * b, b)
-        extra = allocate_rows(0, problem.source.n_features)
         final = problem.schedule.final
-        tempering = problem.schedule.at(self.iteration, n) / final
         adapt = warmup and not self._tuned
-        self._at.where[ITERATION] = 0
-        while True:
-            code = run(
-                problem.link,
-                problem.sums,
-                problem.decide,
-                problem.base,
-                problem.certain,
-                problem.held,
-                ahead,
-                extra,
-                len(extra.y) // problem.base.unit_rows,
-                self._sub,
-                self._now,
-                self._new,
-                self._work,
-                self._at,
-                problem.moves,
-                problem.prepared.settings_of(warmup),
-                problem.prepared.table,
-                tempering,
-                final * problem.implied,
-                self._tuning,
-                problem.target_acceptance if adapt else 0.0,
-                self._kernel_rng,
-                theta,
-                statistics,
-            )
-            if code == DONE:
-                break
-            if self._stop is not None and self._stop():
-                raise StoppedError
-            extra = self._rows(self._needed(code))
+        batch = Batch(
+            settings=problem.prepared.settings_of(warmup),
+            tempering=problem.schedule.at(self.iteration, n) / final,
+            final=final * problem.implied,
+            target=problem.target_acceptance if adapt else 0.0,
+            adapt=self._tuning,
+            theta=theta,
+            statistics=statistics,
+        )
+        self._iterate(ahead, batch)
         self.iteration += n
         if warmup and self._shape.learn(
             theta, problem.base.theta_star, problem.base.factor, self.iteration
         ):
-            self._at.shape[...] = self._shape.factor
+            decision.shape[...] = self._shape.factor
             if adapt:
                 self._tuning[:] = tuning.start(self._first_step, reference=False)
-                self._at.values[STEP] = self._first_step
+                decision.values[STEP] = self._first_step
+
+    def _iterate(self, ahead: Rows, batch: Batch) -> None:
+        """Run the compiled loop over a batch, with the rows that it stops for."""
+        problem = self.problem
+        self.space.decision.where[ITERATION] = 0
+        extra = allocate_rows(0, problem.source.n_features)
+        while True:
+            gathered = Gathered(ahead, extra, len(extra.y) // problem.base.unit_rows)
+            code = run(
+                problem.link, problem.sums, problem.decide, self._arrays, self.space, gathered,
+                batch, self._kernel_rng,
+            )  # fmt: skip
+            if code == DONE:
+                return
+            if self._stop is not None and self._stop():
+                raise StoppedError
+            extra = self._rows(self._needed(code))

@@ -5,12 +5,47 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal
 
+import numpy as np
+
 from streammc.errors import ConfigError
+from streammc.numerics.jit import jit
 from streammc.samplers.common.builders import builder
+from streammc.samplers.metropolis.acceptance.interface import (
+    ACCEPT,
+    ERROR,
+    FORCED,
+    KNOWN,
+    POPULATION,
+    REJECT,
+    SWEEP,
+    SWEPT,
+    SWEPT_MEAN,
+    TEST_SIGNATURE,
+    UNIFORM,
+    USED,
+    VARIANCE,
+    Prepared,
+    accepts,
+)
 from streammc.samplers.metropolis.options import MetropolisOptions
 
 METROPOLIS: Final = "metropolis"
 BARKER: Final = "barker"
+FUNCTIONS: Final = (METROPOLIS, BARKER)
+"""In the order of ``interface.METROPOLIS`` and ``interface.BARKER``."""
+
+
+@jit(TEST_SIGNATURE, borrow=True)
+def decide(settings, facts, terms, draws, memory, carried, reply, table):  # type: ignore[no-untyped-def]
+    """Sweep, and accept with the exact probability; ``settings``: the acceptance function."""
+    if facts[SWEPT] == 0.0:
+        return SWEEP
+    reply[ERROR] = 0.0
+    reply[FORCED] = 0.0
+    reply[VARIANCE] = 0.0
+    reply[USED] = facts[POPULATION]
+    delta = facts[KNOWN] + facts[SWEPT_MEAN]
+    return ACCEPT if accepts(delta, draws[UNIFORM], int(settings[0])) else REJECT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +80,7 @@ class Metropolis(MetropolisOptions):
     name: ClassVar[str] = "mh"
     target: ClassVar[str] = "exact"
     subsampled: ClassVar[bool] = False
-    test: ClassVar[str] = "full"
+    decide: ClassVar[Any] = staticmethod(decide)
     paper: ClassVar[str] = "Hastings 1970, Monte Carlo sampling methods using Markov chains"
 
     def __post_init__(self) -> None:
@@ -56,16 +91,17 @@ class Metropolis(MetropolisOptions):
                 f"mh must look at all rows, found subsample_size {self.subsample_size}; "
                 "leave it out, or use mh-minibatch"
             )
-        if self.acceptance not in (METROPOLIS, BARKER):
+        if self.acceptance not in FUNCTIONS:
             raise ConfigError(
                 f"acceptance must be 'metropolis' or 'barker', found {self.acceptance!r}"
                 ": choose one of them"
             )
 
-    @property
-    def test_options(self) -> dict[str, Any]:
-        """Return what ``prepare`` of the test takes, by name."""
-        return {"barker": self.acceptance == BARKER}
+    def acceptance_test(self, population: int, m: int | None) -> Prepared:
+        """Return the acceptance test; see :class:`MetropolisOptions`. It has no use for ``m``."""
+        barker = self.acceptance == BARKER
+        settings = np.array([float(FUNCTIONS.index(self.acceptance))])
+        return Prepared(settings, np.zeros((0, 0)), 0, False, sweeps=True, barker=barker)
 
 
 mh = builder(Metropolis)

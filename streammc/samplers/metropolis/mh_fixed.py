@@ -1,22 +1,209 @@
-"""``mh-fixed``: minibatches of one size, and the standard deviation of what they say."""
+"""``mh-fixed``: minibatches of one size, and a correction for their standard deviation.
+
+Chen, Seita, Pan and Canny 2016, Algorithm 1. ``K`` minibatches of ``m`` terms give ``K``
+values of ``Delta'``, whose standard deviation is ``t``; one more, of its own, gives the
+``Delta'`` that decides. The proposal is accepted where ``Delta' + X_corr > 0``, with the
+correction for ``t``. They take the nearest of a table of corrections. Here there is one, for
+the limit ``L`` of ``t``, and a normal variable with variance ``L^2 - t^2``: its sum with
+``X_corr`` is the correction for ``t`` itself, so that no grid of ``t`` adds an error.
+
+Terms are drawn with replacement, within a minibatch too; theirs are without, which is the
+same where the data set is much larger than a minibatch.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal
 
+import numpy as np
+
 from streammc.errors import ConfigError
+from streammc.numerics.jit import f8, inline, jit, matrix, vector
 from streammc.samplers.common.builders import builder
-from streammc.samplers.common.option_checks import (
-    check_number,
+from streammc.samplers.common.option_checks import check_number
+from streammc.samplers.metropolis.acceptance.clt import (
+    skewness,
+    unless_dominated,
+    unless_others_were,
+)
+from streammc.samplers.metropolis.acceptance.correction import correction, draw_correction
+from streammc.samplers.metropolis.acceptance.interface import (
+    ACCEPT,
+    COUNT,
+    ERROR,
+    FORCED,
+    HEAT_FACTOR,
+    KNOWN,
+    M2,
+    MEAN,
+    MORE,
+    NORMAL,
+    POPULATION,
+    REJECT,
+    STEP_FACTOR,
+    SWEEP,
+    SWEPT,
+    SWEPT_MEAN,
+    TEST_SIGNATURE,
+    UNIFORM,
+    UNIFORM2,
+    USED,
+    VARIANCE,
+    WANTED,
+    Prepared,
+    accepts,
+)
+from streammc.samplers.metropolis.acceptance.spread import (
+    CURVATURE,
+    FURTHEST,
+    POINTS,
+    spread_errors,
 )
 from streammc.samplers.metropolis.options import MetropolisOptions
 
 REMEDIES: Final = ("skip", "grow", "shrink", "heat")
+_SKIP, _GROW, _SHRINK, _HEAT = range(4)
+DEFAULT_SIZE: Final = 100
 FEWEST_BATCHES: Final = 2
-MOST_BATCHES: Final = 50
 LARGEST_LIMIT: Final = 1.8
 """Below pi / sqrt(3), the standard deviation of the logistic distribution."""
+
+_SIZE, _BATCHES, _LIMIT, _REMEDY, _SMOOTHING, _TABLE = range(6)
+_NEXT, _DOUBLED, _COUNTED, _SUMMED, _DUE, _STD, _SUMS = range(7)
+"""``memory``: the minibatch that comes next, how often their size has doubled, the terms and
+their sum before it, the terms when it is complete, the standard deviation, and from ``_SUMS``
+on the sums of the minibatches."""
+MOST_BATCHES: Final = 50
+"""Sums that ``memory`` has room for, and some to spare."""
+_AVERAGE, _SEEN = range(2)
+"""``carried``: a moving average of the standard deviation at ``m`` terms; whether there is one."""
+_FASTEST: Final = 2.0
+"""Largest factor on the temperature, and on one over the step size, of one decision."""
+_MARGIN: Final = 1.1
+"""Beyond what would have brought this standard deviation to the limit."""
+_THIRD: Final = 1.0 / 48.0
+"""``max |S'''| / 6``: of a third cumulant of ``Delta'``, whose variance other terms estimate."""
+
+
+@jit(f8(vector, vector, f8), borrow=True)
+def standard_deviation(settings, memory, size):  # type: ignore[no-untyped-def]
+    """Return that of the means of the ``K`` minibatches of ``size`` terms."""
+    k = int(settings[_BATCHES])
+    mean = 0.0
+    for j in range(k):
+        mean += memory[_SUMS + j] / size / k
+    squares = 0.0
+    for j in range(k):
+        squares += (memory[_SUMS + j] / size - mean) ** 2
+    return math.sqrt(squares / (k - 1.0))
+
+
+@jit(f8(vector, vector, vector, vector, matrix, f8), borrow=True)
+def estimated_error(settings, facts, terms, memory, table, size):  # type: ignore[no-untyped-def]
+    """Return the error of a decision: from the standard deviation, and from skewness.
+
+    That of the standard deviation is tabulated over the true one, for which the variance of
+    all the terms together stands; a moving average is compared with it directly.
+    """
+    variance = facts[M2] / (facts[COUNT] - 1.0) / size
+    if settings[_SMOOTHING] > 0.0:
+        error = CURVATURE * abs(memory[_STD] ** 2 - variance)
+    else:
+        place = math.sqrt(variance) / (settings[_LIMIT] * FURTHEST) * (POINTS - 1.0)
+        i = int(min(place, POINTS - 2.0))
+        part = min(place - i, 1.0)
+        error = table[2, i] + part * (table[2, i + 1] - table[2, i])
+    third = _THIRD * abs(skewness(facts)) * variance**1.5 / math.sqrt(size)
+    return max(error, settings[_TABLE]) + unless_dominated(facts, terms, variance, third)
+
+
+@inline
+def ask(n, facts, memory, reply):  # type: ignore[no-untyped-def]
+    """Ask for ``n`` terms, the next minibatch or what makes one larger."""
+    memory[_COUNTED] = facts[COUNT]
+    memory[_SUMMED] = facts[COUNT] * facts[MEAN]
+    memory[_DUE] = facts[COUNT] + n
+    reply[WANTED] = n
+    return MORE
+
+
+@inline
+def remedied(settings, facts, memory, carried, reply):  # type: ignore[no-untyped-def]
+    """Reject without a decision, and change what is to change from now on.
+
+    The way back has the same terms with the other sign, and is skipped as often: to stay
+    where one is takes nothing from the target, and is no error of a decision.
+    """
+    excess = min(_MARGIN * memory[_STD] / settings[_LIMIT], _FASTEST)
+    if settings[_REMEDY] == _SHRINK:
+        reply[STEP_FACTOR] = 1.0 / excess
+        carried[_AVERAGE] /= excess
+    elif settings[_REMEDY] == _HEAT:
+        reply[HEAT_FACTOR] = excess
+        carried[_AVERAGE] /= excess
+    reply[ERROR] = 0.0
+    reply[FORCED] = 1.0
+    reply[VARIANCE] = memory[_STD] ** 2
+    reply[USED] = facts[COUNT]
+    return REJECT
+
+
+@jit(TEST_SIGNATURE, borrow=True)
+def decide(settings, facts, terms, draws, memory, carried, reply, table):  # type: ignore[no-untyped-def]
+    """Ask for one minibatch after another; with the last, decide."""
+    reply[STEP_FACTOR] = reply[HEAT_FACTOR] = 1.0
+    k = int(settings[_BATCHES])
+    n = facts[COUNT]
+    if facts[SWEPT] != 0.0:
+        reply[ERROR] = 0.0
+        reply[FORCED] = 1.0
+        reply[VARIANCE] = 0.0
+        reply[USED] = facts[POPULATION]
+        exact = facts[KNOWN] + facts[SWEPT_MEAN]
+        return ACCEPT if accepts(exact, draws[UNIFORM], 1) else REJECT
+    if n == 0.0:
+        if (k + 1) * settings[_SIZE] >= facts[POPULATION]:
+            return SWEEP
+        return ask(settings[_SIZE], facts, memory, reply)
+    if n < memory[_DUE]:  # it came in pieces
+        reply[WANTED] = memory[_DUE] - n
+        return MORE
+    size = settings[_SIZE] * 2.0 ** memory[_DOUBLED]
+    batch = n * facts[MEAN] - memory[_SUMMED]
+    current = int(memory[_NEXT])
+    if current == k:
+        error = estimated_error(settings, facts, terms, memory, table, size)
+        reply[ERROR] = unless_others_were(carried, error)
+        reply[FORCED] = 0.0
+        reply[VARIANCE] = facts[M2] / (n - 1.0) / size
+        reply[USED] = n
+        room = settings[_LIMIT] ** 2 - memory[_STD] ** 2
+        total = facts[KNOWN] + batch / size + math.sqrt(room) * draws[NORMAL]
+        total += draw_correction(table, draws[UNIFORM2])
+        return ACCEPT if total > 0.0 else REJECT
+    memory[_SUMS + current] += batch
+    memory[_NEXT] = current + 1.0
+    if current + 1 < k:
+        return ask(n - memory[_COUNTED], facts, memory, reply)
+    at_first_size = math.sqrt(size / settings[_SIZE])
+    spread = standard_deviation(settings, memory, size) * at_first_size
+    if carried[_SEEN] != 0.0:
+        spread += settings[_SMOOTHING] * (carried[_AVERAGE] - spread)
+    memory[_STD] = spread / at_first_size
+    if memory[_STD] >= settings[_LIMIT] and settings[_REMEDY] == _GROW:
+        if n + (k + 2) * size >= facts[POPULATION]:
+            return SWEEP
+        memory[_DOUBLED] += 1.0
+        memory[_NEXT] = 0.0
+        return ask(size, facts, memory, reply)
+    carried[_AVERAGE] = spread
+    carried[_SEEN] = 1.0
+    if memory[_STD] >= settings[_LIMIT]:
+        unless_others_were(carried, estimated_error(settings, facts, terms, memory, table, size))
+        return remedied(settings, facts, memory, carried, reply)
+    return ask(size, facts, memory, reply)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +234,7 @@ class FixedMetropolis(MetropolisOptions):
     Examples
     --------
     >>> from streammc.samplers import mh_fixed
-    >>> mh_fixed(remedy="grow").test_options["limit"]
+    >>> mh_fixed(remedy="grow").limit
     1.2
     """
 
@@ -57,7 +244,7 @@ class FixedMetropolis(MetropolisOptions):
     smoothing: float = 0.0
 
     name: ClassVar[str] = "mh-fixed"
-    test: ClassVar[str] = "fixed"
+    decide: ClassVar[Any] = staticmethod(decide)
     paper: ClassVar[str] = (
         "Chen, Seita, Pan, Canny 2016, A simple minibatch acceptance test for MCMC"
     )
@@ -86,15 +273,27 @@ class FixedMetropolis(MetropolisOptions):
                 ": choose one of them"
             )
 
-    @property
-    def test_options(self) -> dict[str, Any]:
-        """Return what ``prepare`` of the test takes, by name."""
-        return {
-            "batches": self.batches,
-            "limit": self.limit,
-            "remedy": self.remedy,
-            "smoothing": self.smoothing,
-        }
+    def acceptance_test(self, population: int, m: int | None) -> Prepared:
+        """Return the acceptance test; see :class:`MetropolisOptions`.
+
+        The draws of ``shrink`` and ``heat`` skip: a chain that adapts to its past has no
+        invariant density.
+        """
+        size, batches = DEFAULT_SIZE if m is None else m, self.batches
+        made = correction(self.limit)
+        errors = spread_errors(made, batches)[1]
+        width = max(made.table.shape[1], errors.size)
+        table = np.zeros((3, width))
+        for row, values in zip(table, (*made.table, errors), strict=True):
+            row[: values.size] = values
+            row[values.size :] = values[-1]
+        remedy = REMEDIES.index(self.remedy)
+        settings = np.array([size, batches, self.limit, remedy, self.smoothing, made.error])
+        frozen = settings.copy()
+        if remedy in (_SHRINK, _HEAT):
+            frozen[_REMEDY] = _SKIP
+        first = size if (batches + 1) * size < population else 0
+        return Prepared(settings, table, first, True, frozen=frozen)
 
 
 mh_fixed = builder(FixedMetropolis)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from streammc.protocols import Model
     from streammc.samplers.common.chain import SharedProblem
     from streammc.samplers.common.request import RunRequest, Setup
+    from streammc.samplers.metropolis.acceptance.interface import Prepared
     from streammc.trace.run_directory import RunDirectory
 
 LANGEVIN: Final = "langevin"
@@ -42,8 +43,11 @@ METROPOLIS_STATISTICS: Final = (
     "forced",
     "temperature",
 )
-"""What is recorded: also the rows that the decision rests on, the error that the test
+"""Statistics of a draw: also the rows that the decision rests on, the error that the test
 estimates of it, whether it was forced, and the temperature."""
+TEST_ROWS, DECISION_ERROR, WAS_FORCED, TEMPERATURE = range(
+    len(STATISTICS), len(METROPOLIS_STATISTICS)
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,10 +99,10 @@ class MetropolisOptions(Sampler):
     start: float | None = None
 
     target: ClassVar[str] = APPROXIMATE
-    test: ClassVar[str]
-    """Module of ``streammc.samplers.metropolis.acceptance`` that holds the test."""
-    barker: ClassVar[bool] = True
-    """Whether the acceptance function is Barker's."""
+    decide: ClassVar[Any]
+    """The compiled acceptance test: see ``acceptance.interface``."""
+    chooses_size: ClassVar[bool] = False
+    """Whether :meth:`acceptance_test` chooses ``subsample_size`` where it is not given."""
     subsampled: ClassVar[bool] = True
     """Whether decisions rest on some of the rows."""
     follows_schedule: ClassVar[bool] = True
@@ -150,10 +154,17 @@ class MetropolisOptions(Sampler):
         """Return m for a data set of ``n_rows`` rows; ``None`` means chosen automatically."""
         return self.subsample_size
 
-    @property
-    def test_options(self) -> dict[str, Any]:
-        """Return what ``prepare`` of the test takes, by name."""
-        return {}
+    def acceptance_test(self, population: int, m: int | None) -> Prepared:
+        """Return settings and table of the acceptance test.
+
+        Parameters
+        ----------
+        population
+            Terms of the data set: units, U.
+        m
+            Terms of a request, ``subsample_size`` in units; ``None``: the default of the test.
+        """
+        raise NotImplementedError
 
     def needs_pass(self, model: Model) -> bool:
         """Return whether control variates are asked for."""

@@ -47,7 +47,7 @@ def _bounded(
     cv: ControlVariates, request: RunRequest, sampler: MetropolisOptions, plan: Plan | None
 ) -> ControlVariates:
     """Return ``cv`` with the model's bound on a term, where the sampler asks for it: one pass."""
-    if sampler.test_options.get("bound") != MODEL_BOUND:
+    if sampler.describe().get("bound") != MODEL_BOUND:
         return cv
     dataset = request.dataset
     order = 0 if sampler.control_variate in (NONE, None) else int(sampler.control_variate)

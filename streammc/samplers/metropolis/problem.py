@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any, Final
 
 import numpy as np
@@ -24,7 +23,6 @@ from streammc.samplers.common.option_checks import (
     RANDOM_WALK,
 )
 from streammc.samplers.metropolis.acceptance.interface import Prepared
-from streammc.samplers.metropolis.decision import Moves
 from streammc.samplers.metropolis.kernel import SCALING, MetropolisProblem
 from streammc.samplers.metropolis.options import (
     DIAGONAL,
@@ -33,6 +31,7 @@ from streammc.samplers.metropolis.options import (
     PROPOSALS,
     MetropolisOptions,
 )
+from streammc.samplers.metropolis.records import Moves
 from streammc.subsampling.certainty import leave_out
 from streammc.trace.finite import finite_or_none
 
@@ -63,12 +62,11 @@ def metropolis(
     population = -(-dataset.n_rows // b)
     rows = sampler.rows_of(dataset.n_rows)
     m = rows and max(rows // b, 1)
-    module = import_module(f"streammc.samplers.metropolis.acceptance.{sampler.test}")
-    if m is None and plan is not None and not getattr(module, "CHOOSES_SIZE", False):
+    if m is None and plan is not None and not sampler.chooses_size:
         m = plan.k
-    prepared: Prepared = module.prepare(population, m=m, **sampler.test_options)
+    prepared = sampler.acceptance_test(population, m)
     bound = finite_or_none(cv.certificate.term_bound)
-    if sampler.test_options.get("bound") == "model" and bound is None:
+    if prepared.bounded and bound is None:
         prepared = prepared._replace(sweeps=True)
     kind = PROPOSALS.index(sampler.proposal)
     gradient = sampler.gradient_size
@@ -89,10 +87,9 @@ def metropolis(
         population / k if k else 0.0,
         0.0,
     )
-    barker = sampler.test_options.get("barker", sampler.barker)
     target = sampler.target_acceptance
     if target is None:
-        target = ACCEPTANCE.get(sampler.proposal, _TRAJECTORY)[int(barker)]
+        target = ACCEPTANCE.get(sampler.proposal, _TRAJECTORY)[int(prepared.barker)]
     c, power = SCALING[kind]
     first = np.zeros(cv.dim)
     modes = None
@@ -113,7 +110,7 @@ def metropolis(
     return MetropolisProblem(
         link=model.link,
         sums=taylor,
-        decide=module.decide,
+        decide=sampler.decide,
         prepared=prepared,
         base=base,
         certain=load_block(dataset, model, certain, cv.theta_star, order),

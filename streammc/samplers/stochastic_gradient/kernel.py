@@ -58,7 +58,7 @@ class Schedule:
 
 @dataclass(frozen=True)
 class StochasticProblem:
-    """What all chains share: see ``hamiltonian.Problem``."""
+    """What all chains share: see ``common.chain.SharedProblem``."""
 
     link: Any
     sums: Any
@@ -134,7 +134,7 @@ class StochasticGradientKernel(Chain):
         )
 
     def get_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Return arrays and JSON; see ``protocols.Kernel``."""
+        """Return arrays and JSON; see ``common.chain``."""
         arrays = {"z": self._point.z.copy(), "gradient": self._point.gradient.copy()}
         meta = {
             "iteration": self.iteration,

@@ -15,6 +15,7 @@ from streammc.protocols import Matrix, Vector
 from streammc.samplers.common import tuning
 from streammc.samplers.common.explorers import Trial, refresh
 from streammc.samplers.common.ladder import LOG_LIK, LOG_PRIOR, Ladder, allocate_replicas, geometric
+from streammc.samplers.tempering.ensemble import Ensemble
 from streammc.samplers.tempering.options import STEPS
 from streammc.samplers.tempering.shared import TemperedProblem
 from streammc.samplers.tempering.visits import explore_level, restart
@@ -27,17 +28,17 @@ TRIES: Final = 100
 
 
 class Annealed(NamedTuple):
-    """Where a draw from the prior came through."""
+    """Positions and step sizes of a draw from the prior on its way down to level 0."""
 
     beta: Vector
     """(A,) falling from 1 to 0."""
     z: Matrix
     """(A, d) positions after the transitions at every level."""
     step: Vector
-    """(A,) step sizes found there; that of the prior says nothing."""
+    """(A,) tuned step sizes; that of the prior is not used."""
 
     def nearest(self, beta: float) -> int:
-        """Return which of its levels is next to an inverse temperature."""
+        """Return the level whose inverse temperature is nearest to ``beta``."""
         if beta == 0.0:
             return len(self.beta) - 1
         return int(np.argmin(np.abs(np.log(self.beta[:-1] / beta))))
@@ -68,7 +69,7 @@ def anneal(
     options = problem.options
     beta = geometric(max(options.n_levels or 0, LEAST_LEVELS), 0.0)
     ladder = powers(problem, beta, step)
-    replicas, rates = allocate_replicas(1, problem.dim), np.zeros((len(beta), 2))
+    replicas, nothing = allocate_replicas(1, problem.dim), np.zeros(problem.dim)
     z = np.zeros((len(beta), problem.dim))
     hot = len(beta) - 1
     shared = (problem.link, problem.joint, problem.base, problem.full, ladder)
@@ -80,17 +81,19 @@ def anneal(
     else:
         return None
     z[hot] = replicas.z[0]
-    draws = np.ascontiguousarray(numbers(hot, TRANSITIONS)[:, None])
+    draws = numbers(hot, TRANSITIONS)
     wide = float(max(beta[-2], 1.0 / max(len(problem.full.y), 1)))
     first = step * wide**-0.5
     for m in range(hot - 1, -1, -1):
         adapt = np.array([tuning.start(first, reference=False)] * len(beta))
         ladder.step[m] = first if options.step_size is None else step * max(beta[m], wide) ** -0.5
         target = problem.target_acceptance if options.step_size is None else 0.0
+        ensemble = Ensemble(
+            problem.base, problem.full, problem.full, ladder, replicas, trial, adapt
+        )
         explore_level(
-            problem.link, problem.joint, problem.explore, problem.base, problem.full,
-            problem.full, ladder, replicas, 0, m, draws, z, m, trial, adapt, target, rates,
-        )  # fmt: skip
+            problem.link, problem.joint, problem.explore, ensemble, 0, m, draws[m], nothing, target
+        )
         if target:
             ladder.step[m] = np.exp(adapt[m, tuning.LOG_AVERAGE])
         z[m] = replicas.z[0]

@@ -16,27 +16,25 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from streammc.likelihood.contiguous_rows import HELD_TYPE
 from streammc.likelihood.density import log_likelihood
-from streammc.likelihood.target import BASE_TYPE
 from streammc.numerics.jit import JOINT_TYPE, LINK_TYPE, f8, i8, inline, jit, matrix, vector
-from streammc.samplers.common.explorers import EXPLORER_TYPE, TRIAL_TYPE, log_density, refresh
+from streammc.samplers.common.explorers import EXPLORER_TYPE, log_density, refresh
 from streammc.samplers.common.ladder import (
     EVALUATED,
-    LADDER_TYPE,
     LOG_LIK,
     LOG_PRIOR,
     REPLICAS_TYPE,
     STALE,
     at_prior,
 )
+from streammc.samplers.tempering.ensemble import ENSEMBLE_TYPE, rows_of
 from streammc.samplers.tempering.visits import restart
 
 HOME, AWAY = range(2)
 """Replicas: the state of level 0, and the one that rises and falls."""
 
 UP, DOWN, UP_STEP, DOWN_STEP = range(4)
-"""Of every level: acceptance of the inner kernel on either way, and the two terms of ``r``."""
+"""Moves of a level: acceptance of the inner kernel on either way, and the two terms of ``r``."""
 N_MOVES: Final = 4
 NOT_VISITED: Final = -1.0
 
@@ -54,11 +52,14 @@ def _follow(replicas, source, target):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _change_rows(link, joint, base, full, own, ladder, a, b, replicas, r, order, trial):  # type: ignore[no-untyped-def]
+def _change_rows(link, joint, ensemble, a, b, r, order):  # type: ignore[no-untyped-def]
     """Take replica ``r`` from the rows of level ``a`` to those of its neighbour ``b``.
 
     Where one subset holds the other, the rows between the two are enough.
     """
+    base, own, ladder, replicas, trial = (
+        ensemble.base, ensemble.own, ensemble.ladder, ensemble.replicas, ensemble.trial,
+    )  # fmt: skip
     scalars = replicas.scalars
     nested = min(a, b) > 0 and ladder.lo[a] == ladder.lo[b] and own.joint == 0
     lo, hi = min(ladder.hi[a], ladder.hi[b]), max(ladder.hi[a], ladder.hi[b])
@@ -76,82 +77,82 @@ def _change_rows(link, joint, base, full, own, ladder, a, b, replicas, r, order,
                     replicas.slope[r, j] += sign * trial.slope[j]
             return
     scalars[r, STALE] = 1.0
-    if b > 0:
-        refresh(link, joint, base, own, ladder, b, replicas, r, order, trial.scratch)
-    else:
-        refresh(link, joint, base, full, ladder, b, replicas, r, order, trial.scratch)
+    held = rows_of(ensemble, b)
+    refresh(link, joint, base, held, ladder, b, replicas, r, order, trial.scratch)
 
 
 @inline
-def _cross(link, joint, base, full, own, ladder, a, b, replicas, r, order, trial):  # type: ignore[no-untyped-def]
+def _cross(link, joint, ensemble, a, b, r, order):  # type: ignore[no-untyped-def]
     """Return ``log h_b - log h_a`` at replica ``r``, which goes from level ``a`` to ``b``."""
-    scalars = replicas.scalars
+    ladder, scalars = ensemble.ladder, ensemble.replicas.scalars
     before = log_density(ladder, a, scalars[r, LOG_LIK], scalars[r, LOG_PRIOR])
     if ladder.own == 1:
-        _change_rows(link, joint, base, full, own, ladder, a, b, replicas, r, order, trial)
+        _change_rows(link, joint, ensemble, a, b, r, order)
     step = log_density(ladder, b, scalars[r, LOG_LIK], scalars[r, LOG_PRIOR]) - before
     return step if step == step else -math.inf
 
 
 @inline
-def _explore(link, joint, explore, base, full, own, ladder, m, replicas, draws, first, n, trial):  # type: ignore[no-untyped-def]
+def _explore(link, joint, explore, ensemble, m, draws, first, n):  # type: ignore[no-untyped-def]
     """Run the kernel of level ``m``; return its mean acceptance, NaN where it diverged."""
+    base, ladder, replicas, trial = (
+        ensemble.base, ensemble.ladder, ensemble.replicas, ensemble.trial,
+    )  # fmt: skip
+    held = rows_of(ensemble, m)
     rate = 0.0
     for i in range(first, first + n):
-        if ladder.own == 1:
-            rate += explore(link, joint, base, own, ladder, m, replicas, AWAY, draws[i], trial)
-        else:
-            rate += explore(link, joint, base, full, ladder, m, replicas, AWAY, draws[i], trial)
+        rate += explore(link, joint, base, held, ladder, m, replicas, AWAY, draws[i], trial)
     return rate / n
+
+
+@inline
+def _not_visited(moves):  # type: ignore[no-untyped-def]
+    """Forget the moves of the last transition."""
+    for m in range(moves.shape[1]):
+        moves[UP, m] = moves[DOWN, m] = NOT_VISITED
+        moves[UP_STEP, m] = moves[DOWN_STEP, m] = math.nan
 
 
 @jit(
     f8(
-        LINK_TYPE, JOINT_TYPE, EXPLORER_TYPE, BASE_TYPE, HELD_TYPE, HELD_TYPE, LADDER_TYPE,
-        REPLICAS_TYPE, matrix, vector, i8, TRIAL_TYPE, matrix,
+        LINK_TYPE, JOINT_TYPE, EXPLORER_TYPE, ENSEMBLE_TYPE, matrix, vector, i8, matrix
     ),
     borrow=True,
 )  # fmt: skip
-def rise_and_fall(  # type: ignore[no-untyped-def]
-    link, joint, explore, base, full, own, ladder, replicas, draws, fresh, order, trial, moves,
-):  # fmt: skip
+def rise_and_fall(link, joint, explore, ensemble, draws, fresh, order, moves):  # type: ignore[no-untyped-def]
     """Return ``r``, minus infinity where a density is 0; ``v_0`` is then in replica ``AWAY``.
 
     ``draws`` (2 M k, d + 2) are those of the ``k`` transitions of every visit of a level; where
     level M is the prior, its kernel is one independent draw, ``fresh`` (d,). ``order`` is 1
-    where the kernel needs gradients. What happened is written into ``moves`` (4, L): an
-    acceptance is NaN where a trajectory diverged; past a density of 0 it is ``NOT_VISITED``, and
-    the terms of ``r`` are NaN.
+    where the kernel needs gradients. Acceptances and terms of ``r`` are written into ``moves``
+    (4, L): an acceptance is NaN where a trajectory diverged; past a density of 0 it is
+    ``NOT_VISITED``, and the terms of ``r`` are NaN.
     """
+    ladder, replicas = ensemble.ladder, ensemble.replicas
     _follow(replicas, HOME, AWAY)
+    _not_visited(moves)
     top = ladder.beta.shape[0] - 1
     k = draws.shape[0] // (2 * top)
-    for m in range(top + 1):
-        moves[UP, m] = moves[DOWN, m] = NOT_VISITED
-        moves[UP_STEP, m] = moves[DOWN_STEP, m] = math.nan
     ratio = 0.0
     for m in range(1, top + 1):
-        step = _cross(link, joint, base, full, own, ladder, m - 1, m, replicas, AWAY, order, trial)
+        step = _cross(link, joint, ensemble, m - 1, m, AWAY, order)
         moves[UP_STEP, m] = step
         if step == -math.inf:
             return -math.inf
         ratio += step
         if at_prior(ladder, m):
-            held = own if ladder.own == 1 else full
-            restart(link, joint, base, held, ladder, m, replicas, AWAY, fresh, trial.scratch)
+            restart(
+                link, joint, ensemble.base, rows_of(ensemble, m), ladder, m, replicas, AWAY, fresh,
+                ensemble.trial.scratch,
+            )  # fmt: skip
             moves[UP, m] = 1.0
             break
-        moves[UP, m] = _explore(
-            link, joint, explore, base, full, own, ladder, m, replicas, draws, (m - 1) * k, k,
-            trial,
-        )  # fmt: skip
+        moves[UP, m] = _explore(link, joint, explore, ensemble, m, draws, (m - 1) * k, k)
     for m in range(top, 0, -1):
         if not at_prior(ladder, m):  # a second independent draw would change nothing
-            moves[DOWN, m] = _explore(
-                link, joint, explore, base, full, own, ladder, m, replicas, draws,
-                (2 * top - m) * k, k, trial,
-            )  # fmt: skip
-        step = _cross(link, joint, base, full, own, ladder, m, m - 1, replicas, AWAY, order, trial)
+            first = (2 * top - m) * k
+            moves[DOWN, m] = _explore(link, joint, explore, ensemble, m, draws, first, k)
+        step = _cross(link, joint, ensemble, m, m - 1, AWAY, order)
         moves[DOWN_STEP, m] = step
         if step == -math.inf:
             return -math.inf

@@ -1,4 +1,4 @@
-"""What the kernels of all samplers with a ladder share: levels, replicas, their random numbers."""
+"""Base class of the chains with a ladder: levels, replicas, their random numbers."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from streammc.samplers.common.ladder import (
     geometric,
 )
 from streammc.samplers.tempering.anneal import Annealed, anneal
+from streammc.samplers.tempering.ensemble import Ensemble
 from streammc.samplers.tempering.options import HMC, STEPS, TEMPERED_STATISTICS
 from streammc.samplers.tempering.shared import TemperedProblem
 
@@ -119,7 +120,7 @@ class TemperedKernel(Chain):
     def move_ladder(self, beta: Vector) -> None:
         """Give the levels other inverse temperatures, and step sizes that belong to them.
 
-        What tuning knows of a level is read off at its new place, and tuning goes on.
+        The tuned step sizes are interpolated at the new temperatures, and tuning goes on.
         """
         ladder, old = self.ladder, self.ladder.beta.copy()
         least = 0.1 * old[old > 0.0].min()
@@ -160,8 +161,17 @@ class TemperedKernel(Chain):
             )
         return allocate_held(n, len(full.design), joint=bool(full.joint))
 
+    @property
+    def ensemble(self) -> Ensemble:
+        """Return rows, levels, replicas and scratch, not copied."""
+        problem = self.problem
+        return Ensemble(
+            problem.base, problem.full, self.own, self.ladder, self.replicas, self.trial,
+            self._tuning,
+        )  # fmt: skip
+
     def held(self, level: int) -> Held:
-        """Return the rows that a level has some of."""
+        """Return the table that holds the rows of a level."""
         return self.own if self.ladder.own and level > 0 else self.problem.full
 
     @property
@@ -183,7 +193,7 @@ class TemperedKernel(Chain):
         c, power = FIRST_STEP[options.explorer]
         step = options.step_size or c * self.problem.dim**-power
         return anneal(
-            self.problem, self.trial, step, self.fresh, lambda n, k: self.numbers(0, n, k)
+            self.problem, self.trial, step, self.fresh, lambda n, k: self.random_numbers(0, n, k)
         )
 
     def begin_with(self, annealed: Annealed, r: int, level: int) -> bool:
@@ -237,10 +247,11 @@ class TemperedKernel(Chain):
     def draw(self, n: int) -> NDArray[np.float64]:
         """Return (n, R, transitions, d + 2) random numbers for ``n`` iterations."""
         return np.stack(
-            [self.numbers(r, n, self.transitions) for r in range(len(self._streams))], axis=1
+            [self.random_numbers(r, n, self.transitions) for r in range(len(self._streams))],
+            axis=1,
         )
 
-    def numbers(self, r: int, n: int, transitions: int) -> NDArray[np.float64]:
+    def random_numbers(self, r: int, n: int, transitions: int) -> NDArray[np.float64]:
         """Return (n, transitions, d + 2) random numbers of replica ``r``."""
         d, (normals, uniforms) = self.problem.dim, self._streams[r]
         out = np.empty((n, transitions, d + N_UNIFORMS))
@@ -288,7 +299,7 @@ class TemperedKernel(Chain):
         }
 
     def get_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Return arrays and JSON; see ``protocols.Kernel``."""
+        """Return arrays and JSON; see ``common.chain``."""
         meta: dict[str, Any] = {
             "iteration": self.iteration,
             "tuned": self._tuned,

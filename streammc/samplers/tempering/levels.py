@@ -12,25 +12,23 @@ import numpy as np
 from streammc import rng as streams
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.unexpanded import without_pass
-from streammc.errors import ConfigError
-from streammc.numerics.prior_draws import improper
 from streammc.protocols import Dataset, Model
 from streammc.samplers.common.planning import control_variates
 from streammc.samplers.common.request import RunRequest, Setup
 from streammc.samplers.common.sampler import NAMED
+from streammc.samplers.tempering.last_level import ended
 from streammc.samplers.tempering.options import HMC, TemperedOptions
 from streammc.samplers.tempering.parallel_tempering import (
     ParallelOptions,
     ParallelTempering,
     SubsampledParallelTempering,
 )
+from streammc.samplers.tempering.problem import tempering
 from streammc.samplers.tempering.tempered_transitions import (
     SubsampledTransitions,
     TransitionOptions,
 )
 
-WARM: Final = 0.125
-"""Where a ladder ends that cannot end at the prior."""
 PILOT_LEVELS: Final = (13, 25, 40)
 """The next number where the barrier is above ``CROWDED`` of what the last could show."""
 CROWDED: Final = 0.75
@@ -48,26 +46,6 @@ WORK: Final = 6_000_000
 """Gradients of rows times parameters that a draw may take without being asked to."""
 RESTART_DRAWS: Final = 40
 """Draws for one expected restart, which no work is too much for: 25 in 1,000 draws."""
-
-
-def ended(model: Model, labels: tuple[str, ...], sampler: TemperedOptions) -> TemperedOptions:
-    """Return the options with a last level: the prior, where it can be sampled.
-
-    Raises
-    ------
-    ConfigError
-        If the last level was asked to be the prior and that is no density.
-    """
-    flat = improper(model.prior_table(labels))
-    if sampler.n_levels != 1 and sampler.beta_min == 0.0 and flat.any():
-        raise ConfigError(
-            "expected a prior that can be sampled, as beta_min=0 asks for, found a flat one on "
-            f"{labels[int(np.argmax(flat))]}; set another prior or a beta_min above 0"
-        )
-    if sampler.beta_min is None:
-        above = flat.any() or sampler.powers_of_prior
-        sampler = replace(sampler, beta_min=WARM if above else 0.0)
-    return sampler
 
 
 def prepare(sampler: TemperedOptions, request: RunRequest, reason: str) -> Setup:
@@ -118,6 +96,7 @@ def settle(
     if isinstance(sampler, TransitionOptions):
         n_levels = max(n_levels, math.ceil(0.73 * barrier**2) + 1)
         most = MOST_VISITED
+    most = sampler.max_levels or most
     words = f"global barrier {barrier:.1f} in a pilot run"
     if n_levels > most:
         words += f", which asks for {n_levels}"
@@ -168,8 +147,6 @@ def _barrier(
     stop: Callable[[], bool] | None,
 ) -> float:
     """Return the sum of the rejection probabilities of the neighbours of a short run."""
-    from streammc.samplers.tempering.problem import tempering
-
     pilot_seed = int(streams.stream(seed, 0, streams.Role.LADDER).integers(2**63))
     barrier = 0.0
     for n_levels in PILOT_LEVELS:

@@ -38,8 +38,9 @@ STEPS: Final = 10
 """Leapfrog steps of a transition, where they are not given."""
 
 TEMPERED_STATISTICS: Final = (*STATISTICS, "swap_accepted", "replica")
-"""What is recorded: also which part of the proposed swaps was accepted (of a tempered
-transition: whether it was), and which replica is at level 0."""
+"""Statistics of a draw: also the share of the proposed swaps that were accepted (of a tempered
+transition: whether it was accepted), and the number of the replica at level 0."""
+SWAP_ACCEPTED, REPLICA = range(len(STATISTICS), len(TEMPERED_STATISTICS))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +56,9 @@ class TemperedOptions(Sampler):
     n_levels
         Levels, ``M + 1``; 1 is the inner kernel alone. ``None``: from the global barrier that a
         pilot run finds.
+    max_levels
+        Most levels that the pilot run may choose. ``None``: 40 of parallel tempering, 100 of
+        tempered transitions. Without effect where ``n_levels`` is given.
     beta_min
         Inverse temperature of the last level, in [0, 1); 0 is the prior, of which it takes
         independent draws. ``None``: 0, or 0.125 where the prior is flat or has the power too.
@@ -80,6 +84,7 @@ class TemperedOptions(Sampler):
     """
 
     n_levels: int | None = None
+    max_levels: int | None = None
     beta_min: float | None = None
     ladder: Literal["geometric", "adapted"] = ADAPTED
     explorer: Literal["hmc", "random-walk"] = HMC
@@ -100,7 +105,7 @@ class TemperedOptions(Sampler):
 
     def __post_init__(self) -> None:
         """Check what can be checked without data."""
-        check_subsample(self, "n_levels", "n_steps", "inner_steps")
+        check_subsample(self, "n_levels", "max_levels", "n_steps", "inner_steps")
         if self.inner_steps is None:
             raise ConfigError(
                 "inner_steps must be a whole number, found None: give one, or leave it out"

@@ -17,6 +17,8 @@ from streammc.samplers.tempering import swaps
 from streammc.samplers.tempering.barrier import respaced, round_end
 from streammc.samplers.tempering.kernel import TemperedKernel
 from streammc.samplers.tempering.loop import (
+    Batch,
+    Parallel,
     evaluated,
     explore_levels,
     finish,
@@ -97,8 +99,14 @@ class ParallelKernel(TemperedKernel):
             copy_held(full, order, 0, hi - lo, self.own, lo)
 
     def subsets(self) -> Subsets:
-        """Return the rows of the levels above 0, not copied."""
-        return Subsets(self._kind, int(self._nested()), self.own, self._order, self._candidates)
+        """Return which rows the levels above 0 have, not copied."""
+        return Subsets(self._kind, int(self._nested()), self._order, self._candidates)
+
+    def parallel(self) -> Parallel:
+        """Return state, scratch and tallies, not copied."""
+        return Parallel(
+            self.ensemble, self._places, self.subsets(), self._rates, self._tallies, self._known
+        )
 
     def initialise(self) -> None:
         """Draw a start of every replica."""
@@ -138,67 +146,52 @@ class ParallelKernel(TemperedKernel):
     def _run(self, theta: NDArray[np.float64], statistics: NDArray[np.float64], tune: bool) -> None:
         problem, n = self.problem, len(theta)
         pairs = len(self.ladder.beta) - 1
-        uniforms = 1.0 - self.swap_rng.random((n, pairs))  # never 0
-        exchanges = self.subset_rng.random((n, pairs, OFFSETS + self._proposals))
-        draws, target = self.draw(n), problem.target_acceptance if tune else 0.0
-        subsets, fresh = self.subsets(), self.fresh(n)
+        batch = Batch(
+            iteration=self.iteration,
+            schedule=self._schedule,
+            target=problem.target_acceptance if tune else 0.0,
+            draws=self.draw(n),
+            fresh=self.fresh(n),
+            uniforms=1.0 - self.swap_rng.random((n, pairs)),  # never 0
+            exchanges=self.subset_rng.random((n, pairs, OFFSETS + self._proposals)),
+            theta=theta,
+            statistics=statistics,
+        )
         # One BLAS thread or several sum in another order.
         with single_threaded():
             if self._threads_pay(self._seconds_per_iteration / (1 if tune else self._every)):
-                self._run_side_by_side(
-                    subsets, draws, fresh, uniforms, exchanges, target, theta, statistics
-                )
+                self._run_side_by_side(batch)
             else:
-                run(
-                    problem.link, problem.joint, problem.explore, problem.base, problem.full,
-                    subsets, self.ladder, self.replicas, self._places, self._schedule,
-                    self.iteration, draws, fresh, uniforms, exchanges, self.trial, self._known,
-                    self._rates, self._tallies, self._tuning, target, theta, statistics,
-                )  # fmt: skip
+                run(problem.link, problem.joint, problem.explore, self.parallel(), batch)
         self.iteration += n
 
     def _threads_pay(self, seconds: float) -> bool:
         levels = len(self.ladder.beta)
         return min(self.threads, levels) > 1 and self._choice(seconds)
 
-    def _run_side_by_side(
-        self,
-        subsets: Subsets,
-        draws: NDArray[np.float64],
-        fresh: NDArray[np.float64],
-        uniforms: NDArray[np.float64],
-        exchanges: NDArray[np.float64],
-        target: float,
-        theta: NDArray[np.float64],
-        statistics: NDArray[np.float64],
-    ) -> None:
-        """Do what ``parallel_loop.run`` does, the levels of an iteration on several threads."""
-        problem, ladder = self.problem, self.ladder
+    def _run_side_by_side(self, batch: Batch) -> None:
+        """Do what ``loop.run`` does, the levels of an iteration on several threads."""
+        problem, ladder, chain = self.problem, self.ladder, self.parallel()
         parts = shares(ladder.hi - ladder.lo, min(self.threads, len(ladder.beta)))
-        trials = [self.trial] + [
-            allocate_trial(problem.dim, problem.n_predictors) for _ in parts[1:]
+        trials = [allocate_trial(problem.dim, problem.n_predictors) for _ in parts[1:]]
+        chains = [chain] + [
+            chain._replace(ensemble=chain.ensemble._replace(trial=trial)) for trial in trials
         ]
 
         def explore(thread: int, t: int) -> None:
             explore_levels(
-                problem.link, problem.joint, problem.explore, problem.base, problem.full, self.own,
-                ladder, self.replicas, self._places, parts[thread], draws, fresh, t, trials[thread],
-                self._tuning, target, self._rates,
+                problem.link, problem.joint, problem.explore, chains[thread], batch,
+                parts[thread], t,
             )  # fmt: skip
 
         with ThreadPoolExecutor(len(parts) - 1) as pool:
-            for t in range(len(theta)):
+            for t in range(len(batch.theta)):
                 before = evaluated(self.replicas)
                 others = [pool.submit(explore, thread, t) for thread in range(1, len(parts))]
                 explore(0, t)
                 for other in others:
                     other.result()
-                finish(
-                    problem.link, problem.joint, problem.base, problem.full, subsets, ladder,
-                    self.replicas, self._places, self._schedule, self.iteration, uniforms,
-                    exchanges, t, self.trial, self._known, self._rates, self._tallies, before,
-                    theta, statistics,
-                )  # fmt: skip
+                finish(problem.link, problem.joint, chain, batch, t, before)
 
     def _numbers(self) -> int:
         pairs = len(self.ladder.beta) - 1
@@ -226,7 +219,7 @@ class ParallelKernel(TemperedKernel):
         return {**arrays, **places, **order, "tallies": self._tallies}
 
     def get_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Return arrays and JSON; see ``protocols.Kernel``."""
+        """Return arrays and JSON; see ``common.chain``."""
         arrays, meta = super().get_state()
         return arrays, {**meta, "drawing": self._drawing}
 

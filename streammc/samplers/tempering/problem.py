@@ -13,13 +13,16 @@ from streammc.numerics.prior_draws import improper
 from streammc.protocols import Dataset, Model
 from streammc.samplers.common.all_rows import ground
 from streammc.samplers.common.explorers import EXPLORERS
-from streammc.samplers.tempering.levels import ended
+from streammc.samplers.tempering.last_level import ended
 from streammc.samplers.tempering.options import HMC, TemperedOptions
+from streammc.samplers.tempering.parallel_kernel import ParallelKernel
 from streammc.samplers.tempering.shared import TemperedProblem
+from streammc.samplers.tempering.tempered_transitions import TransitionOptions
+from streammc.samplers.tempering.transition_kernel import TransitionKernel
 
 ACCEPTANCE: Final = {HMC: 0.8}
-"""What warm-up aims for; of a random walk 0.44 in one dimension, else 0.234 (Roberts and
-Rosenthal 2001)."""
+"""Target acceptance rate of warm-up; of a random walk 0.44 in one dimension, else 0.234
+(Roberts and Rosenthal 2001)."""
 
 
 def tempering(
@@ -35,7 +38,9 @@ def tempering(
     if target is None:
         target = ACCEPTANCE.get(sampler.explorer, 0.44 if cv.dim == 1 else 0.234)
     link, joint = pointers(model)
+    transitions = isinstance(sampler, TransitionOptions)
     return TemperedProblem(
+        kernel_class=TransitionKernel if transitions else ParallelKernel,
         link=link,
         joint=joint,
         explore=EXPLORERS[sampler.explorer],
@@ -54,7 +59,7 @@ def tempering(
 
 
 def _log_constant(dataset: Dataset, model: Model, full: Held) -> float | None:
-    """Return what the log-likelihood leaves out; ``None`` where it depends on hidden trials."""
+    """Return the constant that the log-likelihood omits; ``None``: it depends on hidden trials."""
     left_out = getattr(model, "log_constant", None)
     if left_out is None:
         return 0.0

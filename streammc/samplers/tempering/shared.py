@@ -1,4 +1,4 @@
-"""What all chains of a tempered sampler share."""
+"""Problem of the samplers with a ladder: rows, likelihood and options that all chains share."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from streammc.likelihood.target import Base
 from streammc.protocols import Index, RowSource, Vector
 from streammc.samplers.common.chain import Chain
 from streammc.samplers.tempering.options import TemperedOptions
-from streammc.samplers.tempering.tempered_transitions import TransitionOptions
 
 
 @dataclass(frozen=True)
 class TemperedProblem:
-    """The rows, the log-likelihood and the options; see ``hamiltonian.Problem``."""
+    """Rows, log-likelihood and options that all chains share."""
 
+    kernel_class: Callable[..., Chain]
+    """Class of the chains: ``ParallelKernel`` or ``TransitionKernel``."""
     link: Any
     joint: Any
     """One of the two is never called: ``density.pointers``."""
@@ -41,8 +42,8 @@ class TemperedProblem:
     proper: bool = True
     """Whether the prior is a density, so that a ladder can end there."""
     log_constant: float | None = 0.0
-    """What the log-likelihood leaves out of the log probability of the responses; ``None``: not
-    known."""
+    """Constant term of the log probability of the responses that the log-likelihood omits;
+    ``None``: not known."""
     memory: Callable[[], int] | None = None
     """Bytes that rows of subsets may take, asked by every chain; ``None``: any number."""
     design: None = None
@@ -61,7 +62,7 @@ class TemperedProblem:
 
     @property
     def certain(self) -> Block:
-        """Every row, for those who count what is held; nothing is expanded."""
+        """Every row, not expanded: the rows that are held in memory."""
         return Block(self.full.design, self.full.y, self.full.weight, *_NO_EXPANSION)
 
     @property
@@ -71,14 +72,7 @@ class TemperedProblem:
 
     def kernel(self, seed: int, chain: int, *, batch_iterations: int = 4096) -> Chain:
         """Return chain ``chain`` of the run with that seed."""
-        # Loading a compiled loop takes time: only the one that is used.
-        if isinstance(self.options, TransitionOptions):
-            from streammc.samplers.tempering.transition_kernel import TransitionKernel
-
-            return TransitionKernel(self, seed, chain, batch_iterations=batch_iterations)
-        from streammc.samplers.tempering.parallel_kernel import ParallelKernel
-
-        return ParallelKernel(self, seed, chain, batch_iterations=batch_iterations)
+        return self.kernel_class(self, seed, chain, batch_iterations=batch_iterations)
 
 
 _EMPTY = allocate_block(0, 0, 0)

@@ -14,45 +14,40 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numba import types
 
-from streammc.likelihood.blocks import SCRATCH_TYPE
-from streammc.likelihood.contiguous_rows import HELD_TYPE
 from streammc.likelihood.density import log_likelihood
-from streammc.likelihood.target import BASE_TYPE
 from streammc.numerics.jit import (
     JOINT_TYPE,
     LINK_TYPE,
     f8,
     i8,
-    index_vector,
     inline,
     jit,
     vector,
 )
+from streammc.numerics.records import record_type
 from streammc.protocols import Index
 from streammc.samplers.common.explorers import probability
 from streammc.samplers.common.ladder import (
     EVALUATED,
     GRADIENT_STALE,
-    LADDER_TYPE,
     LOG_LIK,
     LOG_PRIOR,
-    REPLICAS_TYPE,
     STALE,
     at_prior,
 )
+from streammc.samplers.tempering.ensemble import ENSEMBLE_TYPE, rows_of
 
 SAME_ROWS, SEPARATE, PREFIXES = range(3)
-"""What the levels have: all rows and a power; rows gathered for every level by itself; the
+"""Rows of the levels: all rows and a power; rows gathered for every level by itself; the
 first of one order of all rows, which is held as a whole."""
 
 
 class Places(NamedTuple):
-    """Who is where."""
+    """Which replica is at which level, and where it has been."""
 
     replica_at: Index
-    """(L,)."""
+    """(L,) number of the replica."""
     level_of: Index
     """(R,) the inverse."""
     last_end: Index
@@ -62,7 +57,7 @@ class Places(NamedTuple):
     state that comes from there, a restart."""
 
 
-PLACES_TYPE: Any = types.NamedUniTuple(index_vector, 4, Places)
+PLACES_TYPE: Any = record_type(Places)
 NEITHER, COLD, HOT = range(3)
 
 
@@ -72,50 +67,55 @@ def allocate_places(n: int) -> Places:
     return Places(np.arange(n), np.arange(n), *zeros)
 
 
+@inline
+def _of_powers(ladder, m, scalars, a, b):  # type: ignore[no-untyped-def]
+    """Return the log ratio where both levels are powers of one likelihood."""
+    total = 0.0
+    # Levels alike in a power do not look: infinity times 0 is not a number.
+    if ladder.power[m - 1] != ladder.power[m]:
+        # A level of power 0 may be where the likelihood is 0.
+        change = scalars[b, LOG_LIK] - scalars[a, LOG_LIK]
+        total += (ladder.power[m - 1] - ladder.power[m]) * change
+    if ladder.prior_power[m - 1] != ladder.prior_power[m]:
+        change = scalars[b, LOG_PRIOR] - scalars[a, LOG_PRIOR]
+        total += (ladder.prior_power[m - 1] - ladder.prior_power[m]) * change
+    return total
+
+
+@inline
+def _evaluated(link, joint, ensemble, held, lo, hi, r):  # type: ignore[no-untyped-def]
+    """Return the log-likelihood of the rows ``lo`` to ``hi`` at replica ``r``, and count them."""
+    replicas, trial = ensemble.replicas, ensemble.trial
+    replicas.scalars[r, EVALUATED] += hi - lo
+    return log_likelihood(
+        link, joint, ensemble.base, held, lo, hi, replicas.theta[r], 0, trial.slope, trial.scratch
+    )
+
+
 @jit(
-    f8(
-        LINK_TYPE, JOINT_TYPE, BASE_TYPE, HELD_TYPE, HELD_TYPE, i8, LADDER_TYPE, i8,
-        REPLICAS_TYPE, i8, i8, vector, vector, SCRATCH_TYPE,
-    ),
-    borrow=True,
+    f8(LINK_TYPE, JOINT_TYPE, ENSEMBLE_TYPE, i8, i8, i8, i8, vector), borrow=True
 )  # fmt: skip
-def statistic(  # type: ignore[no-untyped-def]
-    link, joint, base, full, own, kind, ladder, m, replicas, a, b, known, slope, scratch
-):
+def statistic(link, joint, ensemble, kind, m, a, b, known):  # type: ignore[no-untyped-def]
     """Return the log ratio of exchanging replica ``a`` at level ``m - 1`` and ``b`` at ``m``.
 
-    ``known`` (2,) gets the log-likelihoods of a at level m and of b at level m - 1.
+    ``kind`` is ``SAME_ROWS``, ``SEPARATE`` or ``PREFIXES``. ``known`` (2,) gets the
+    log-likelihoods of a at level m and of b at level m - 1.
     """
-    scalars = replicas.scalars
+    ladder, scalars, own = ensemble.ladder, ensemble.replicas.scalars, ensemble.own
     ll_a, ll_b = scalars[a, LOG_LIK], scalars[b, LOG_LIK]
     known[0], known[1] = ll_a, ll_b
     if kind == SAME_ROWS:
-        total = 0.0
-        # Levels alike in a power do not look: infinity times 0 is not a number.
-        if ladder.power[m - 1] != ladder.power[m]:
-            # A level of power 0 may be where the likelihood is 0.
-            total += (ladder.power[m - 1] - ladder.power[m]) * (ll_b - ll_a)
-        if ladder.prior_power[m - 1] != ladder.prior_power[m]:
-            change = scalars[b, LOG_PRIOR] - scalars[a, LOG_PRIOR]
-            total += (ladder.prior_power[m - 1] - ladder.prior_power[m]) * change
-        return total
-    theta_a, theta_b = replicas.theta[a], replicas.theta[b]
+        return _of_powers(ladder, m, scalars, a, b)
     if kind == PREFIXES:
         lo, hi = ladder.hi[m], ladder.hi[m - 1]
-        more_a = log_likelihood(link, joint, base, own, lo, hi, theta_a, 0, slope, scratch)
-        more_b = log_likelihood(link, joint, base, own, lo, hi, theta_b, 0, slope, scratch)
-        scalars[a, EVALUATED] += hi - lo
-        scalars[b, EVALUATED] += hi - lo
+        more_a = _evaluated(link, joint, ensemble, own, lo, hi, a)
+        more_b = _evaluated(link, joint, ensemble, own, lo, hi, b)
         known[0] = ll_a - more_a
         known[1] = ll_b + more_b
         return more_b - more_a
-    lo, hi = ladder.lo[m], ladder.hi[m]
-    known[0] = log_likelihood(link, joint, base, own, lo, hi, theta_a, 0, slope, scratch)
-    scalars[a, EVALUATED] += hi - lo
-    below = full if m == 1 else own
-    lo, hi = ladder.lo[m - 1], ladder.hi[m - 1]
-    known[1] = log_likelihood(link, joint, base, below, lo, hi, theta_b, 0, slope, scratch)
-    scalars[b, EVALUATED] += hi - lo
+    known[0] = _evaluated(link, joint, ensemble, own, ladder.lo[m], ladder.hi[m], a)
+    below = rows_of(ensemble, m - 1)
+    known[1] = _evaluated(link, joint, ensemble, below, ladder.lo[m - 1], ladder.hi[m - 1], b)
     return (known[1] - ll_a) + (known[0] - ll_b)
 
 
@@ -132,26 +132,18 @@ def exchange(kind, m, replicas, places, known):  # type: ignore[no-untyped-def]
 
 
 @jit(
-    f8(
-        LINK_TYPE, JOINT_TYPE, BASE_TYPE, HELD_TYPE, HELD_TYPE, i8, LADDER_TYPE, i8,
-        REPLICAS_TYPE, PLACES_TYPE, f8, vector, vector, SCRATCH_TYPE,
-    ),
-    borrow=True,
+    f8(LINK_TYPE, JOINT_TYPE, ENSEMBLE_TYPE, PLACES_TYPE, i8, i8, f8, vector), borrow=True
 )  # fmt: skip
-def swap(  # type: ignore[no-untyped-def]
-    link, joint, base, full, own, kind, ladder, m, replicas, places, u, known, slope, scratch
-):
+def swap(link, joint, ensemble, places, kind, m, u, known):  # type: ignore[no-untyped-def]
     """Exchange the replicas at levels ``m - 1`` and ``m`` where ``u``, in (0, 1], accepts.
 
-    Returns the probability with which it was accepted.
+    Returns the probability with which it was accepted; for ``kind`` and ``known`` see
+    :func:`statistic`.
     """
     a, b = places.replica_at[m - 1], places.replica_at[m]
-    change = statistic(
-        link, joint, base, full, own, kind, ladder, m, replicas, a, b, known, slope, scratch
-    )
-    accepted = probability(change)
+    accepted = probability(statistic(link, joint, ensemble, kind, m, a, b, known))
     if u <= accepted and accepted > 0.0:
-        exchange(kind, m, replicas, places, known)
+        exchange(kind, m, ensemble.replicas, places, known)
     return accepted
 
 

@@ -16,7 +16,7 @@ from streammc.likelihood.contiguous_rows import HELD_TYPE
 from streammc.likelihood.target import BASE_TYPE
 from streammc.numerics.jit import JOINT_TYPE, LINK_TYPE, f8, i8, inline, jit, matrix, vector
 from streammc.samplers.common import tuning
-from streammc.samplers.common.explorers import EXPLORER_TYPE, TRIAL_TYPE, refresh
+from streammc.samplers.common.explorers import EXPLORER_TYPE, refresh
 from streammc.samplers.common.ladder import (
     GRADIENT_STALE,
     LADDER_TYPE,
@@ -24,10 +24,10 @@ from streammc.samplers.common.ladder import (
     STALE,
     at_prior,
 )
+from streammc.samplers.tempering.ensemble import ENSEMBLE_TYPE, rows_of
 
 LONGEST = 1e300
-DRAWS: Any = types.Array(f8, 4, "C")
-"""Random numbers: iteration, replica, transition, number."""
+RATES: Any = types.UniTuple(f8, 2)
 
 
 @inline
@@ -55,38 +55,42 @@ def restart(link, joint, base, held, ladder, m, replicas, r, theta, scratch):  #
     replicas.scalars[r, STALE] = GRADIENT_STALE
 
 
+@inline
+def learn(ensemble, m, acceptance, target):  # type: ignore[no-untyped-def]
+    """Let the step size of level ``m`` follow the acceptance of its kernel, in warm-up."""
+    if target > 0.0:
+        tuning.update(ensemble.adapt[m], acceptance, target, LONGEST)
+        ensemble.ladder.step[m] = math.exp(ensemble.adapt[m, tuning.LOG_STEP])
+
+
 @jit(
-    types.void(
-        LINK_TYPE, JOINT_TYPE, EXPLORER_TYPE, BASE_TYPE, HELD_TYPE, HELD_TYPE, LADDER_TYPE,
-        REPLICAS_TYPE, i8, i8, DRAWS, matrix, i8, TRIAL_TYPE, matrix, f8, matrix,
+    RATES(
+        LINK_TYPE, JOINT_TYPE, EXPLORER_TYPE, ENSEMBLE_TYPE, i8, i8, matrix, vector, f8
     ),
     borrow=True,
 )  # fmt: skip
-def explore_level(  # type: ignore[no-untyped-def]
-    link, joint, explore, base, full, own, ladder, replicas, r, m, draws, fresh, t, trial, adapt,
-    target, rates,
-):  # fmt: skip
-    """Run the inner kernel of replica ``r`` at level ``m`` in iteration ``t`` of the batch.
+def explore_level(link, joint, explore, ensemble, r, m, draws, fresh, target):  # type: ignore[no-untyped-def]
+    """Run the inner kernel of replica ``r`` at level ``m``, once for every row of ``draws``.
 
-    Where the level is the prior, the replica takes ``fresh[t]`` (d,) instead.
-    ``rates[m]`` becomes the mean acceptance probability and whether a transition diverged.
-    Touches the rows of that replica and that level only, so that levels may run in threads.
+    Where the level is the prior, the replica takes ``fresh`` (d,) instead. ``target`` above 0
+    tunes the step size. Returns the mean acceptance probability, and 1 where a transition
+    diverged, else 0. Touches the rows of that replica and that level only, so that levels may
+    run in threads.
     """
-    held = own if ladder.own != 0 and m > 0 else full
-    rates[m, 1] = 0.0
+    base, ladder, replicas, trial = (
+        ensemble.base, ensemble.ladder, ensemble.replicas, ensemble.trial,
+    )  # fmt: skip
+    held = rows_of(ensemble, m)
     if at_prior(ladder, m):
-        restart(link, joint, base, held, ladder, m, replicas, r, fresh[t], trial.scratch)
-        rates[m, 0] = 1.0
-        return
-    n = draws.shape[2]
-    rate = 0.0
+        restart(link, joint, base, held, ladder, m, replicas, r, fresh, trial.scratch)
+        return 1.0, 0.0
+    n = draws.shape[0]
+    rate = diverged = 0.0
     for i in range(n):
-        a = explore(link, joint, base, held, ladder, m, replicas, r, draws[t, r, i], trial)
+        a = explore(link, joint, base, held, ladder, m, replicas, r, draws[i], trial)
         if a != a:
             a = 0.0
-            rates[m, 1] = 1.0
+            diverged = 1.0
         rate += a
-        if target > 0.0:
-            tuning.update(adapt[m], a, target, LONGEST)
-            ladder.step[m] = math.exp(adapt[m, tuning.LOG_STEP])
-    rates[m, 0] = rate / n
+        learn(ensemble, m, a, target)
+    return rate / n, diverged

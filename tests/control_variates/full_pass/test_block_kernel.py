@@ -202,7 +202,7 @@ def test_rows_in_pieces_give_the_bits_of_rows_at_once(q):
     np.testing.assert_allclose(whole.summaries, cut.summaries, rtol=1e-12)
 
 
-def test_bins_are_quarters_of_octaves():
+def test_histogram_bins_are_quarters_of_octaves():
     edges = 2.0 ** (np.arange(4 * LOWEST_OCTAVE, 97) / 4)
     inside = np.sqrt(edges[:-1] * edges[1:])
     scores = np.r_[0.0, edges[0] * 0.9, inside, edges[-1] * 1.1, 1e150, np.inf]

@@ -51,7 +51,7 @@ def test_no_term_exceeds_its_bound_and_some_come_near(order: int, unit_rows: int
         assert nearest > (0.5, 0.3, 0.05)[order]
 
 
-def test_a_model_without_a_bounded_derivative_says_nothing() -> None:
+def test_model_without_a_bounded_derivative_has_no_row_bound() -> None:
     rng = np.random.default_rng(0)
     data = from_arrays(rng.standard_normal((10, 2)), np.ones(10))
     assert term_bound(data, poisson(), 0, 1) == math.inf
@@ -60,7 +60,7 @@ def test_a_model_without_a_bounded_derivative_says_nothing() -> None:
     assert term_bound(data, logistic(), 0, 1) < math.inf
 
 
-def test_norms_of_blocks_combine() -> None:
+def test_row_norms_of_blocks_combine() -> None:
     rng = np.random.default_rng(1)
     X, weight = rng.standard_normal((50, 3)).astype(np.float32), rng.random(50)
     task = LargestNorms()

@@ -66,20 +66,20 @@ def test_theta_star_far_from_the_location_of_its_prior_is_named():
 
 
 @pytest.mark.parametrize("n", [5, 8, 12, 30])
-def test_few_rows_under_an_ordinary_prior_are_quiet(n):
+def test_few_rows_under_an_ordinary_prior_give_no_conflict_warning(n):
     for seed in range(12):
         X, y = regression(n=n, seed=seed)
         assert [] == conflicts(X, y, gaussian({"*": normal(scale=3.0), **SIGMA}))
 
 
-def test_a_prior_as_informative_as_the_data_is_quiet():
+def test_prior_as_informative_as_the_data_gives_no_conflict_warning():
     X, y = regression(n=100)
     sd = 0.1  # of the likelihood, and of the prior, whose location is 3 of them away
     prior = {"*": normal(scale=10.0), "beta[x2]": normal(location=3.3, scale=sd), **SIGMA}
     assert [] == conflicts(X, y, gaussian(prior))
 
 
-def test_more_columns_than_rows_are_quiet():
+def test_more_columns_than_rows_give_no_conflict_warning():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(10, 20))
     assert [] == conflicts(X, (rng.random(10) < 0.5).astype(float), logistic(normal(scale=0.5)))

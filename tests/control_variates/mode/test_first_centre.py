@@ -32,7 +32,7 @@ def test_the_spread_is_the_scaled_sum_over_its_runs(small):
     assert spread.rows_read == 640
 
 
-def test_a_small_table_has_none():
+def test_small_table_has_no_first_centre():
     rows = table("logistic", n=5000, q=4)
     assert len(Spread(rows.store, rows.model).starts) == 0
 

@@ -78,7 +78,7 @@ def test_fewer_rows_than_parameters_work_under_a_proper_prior(n):
     assert solve(rows).decrement < 1e-5
 
 
-def test_columns_of_very_different_sizes_do_not_matter():
+def test_mode_is_found_with_columns_of_very_different_scales():
     rows = table(n=800, prior=flat())
     plain = solve(rows).theta
     scale = np.array([1.0, 1e-7, 1e7, 1.0])
@@ -102,7 +102,7 @@ def test_a_mode_under_a_uniform_prior_is_inside_its_walls(end):
     assert (point.theta < end[1]).all()
 
 
-def test_where_the_data_push_against_a_wall_the_centre_is_the_posterior_mean():
+def test_centre_at_a_wall_of_the_prior_is_the_posterior_mean():
     # exp(g theta) below the wall: the mean is 1 / g before it and so is the sd.
     slope = 50.0
 

@@ -1,4 +1,4 @@
-"""What only the prior decides is said: collinear columns and separation, and nothing else."""
+"""Warnings of directions that the prior alone decides: collinear columns and separation."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def warnings(X, y, model=None, **options):
 
 
 @pytest.mark.parametrize("model", [logistic(), poisson(), logistic(prior=normal(scale=0.5))])
-def test_ordinary_data_are_quiet(model):
+def test_ordinary_data_give_no_warning_of_weak_directions(model):
     assert [] == warnings(*arrays(), model)
 
 
-def test_few_rows_are_quiet():
+def test_few_rows_give_no_warning_of_weak_directions():
     assert [] == warnings(*arrays(n=30))
 
 
@@ -49,7 +49,7 @@ def test_collinear_columns_are_counted_and_named(extra, rank, named):
     assert all(other in line for other in others)  # the order of a tie is that of rounding
 
 
-def test_a_near_copy_is_no_copy():
+def test_nearly_equal_columns_are_not_called_collinear():
     X, y = arrays()
     noise = 1e-3 * np.random.default_rng(1).normal(size=len(X))
     assert [] == warnings(np.c_[X, X[:, 1] + noise], y)
@@ -82,7 +82,7 @@ def test_a_category_without_events_is_separated():
     assert "rank 3 of 4" in line  # rows that do not count say nothing at all
 
 
-def test_far_from_the_mode_nothing_is_said():
+def test_certificate_is_silent_far_from_the_mode():
     X, y = arrays()
     store = from_arrays(X, y)
     cv = compute(store, logistic(), theta_star=np.array([9.0, -9.0, 9.0]), passes=1)

@@ -69,7 +69,7 @@ def test_the_chosen_design_keeps_every_bound(case, shifts):
     assert np.ptp(perturbation) < 0.02
 
 
-def test_predictions_are_those_of_brute_force(case):
+def test_predicted_variance_of_the_plan_equals_brute_force(case):
     found = case.plan()
     D = case.totals(found, case.pilot_shifts())
     V = found.n_units**2 * D.var(axis=1) / found.k

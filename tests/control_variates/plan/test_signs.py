@@ -1,4 +1,4 @@
-"""What the plan says of a block-Poisson product, against products that are drawn."""
+"""Forecasts of the plan for a block-Poisson product, against drawn products."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def test_forecast_agrees_with_drawn_products(units, k):
     assert found.variance[0] == pytest.approx(logs.var(), rel=0.1)
 
 
-def test_one_unit_to_a_factor_keeps_the_sign_best():
+def test_mean_sign_is_best_with_one_unit_per_factor():
     totals = np.random.default_rng(1).standard_t(4, size=4000) * 0.003
     sign = [forecast(pilot(totals), 1, 60, g, 0.0).mean_sign[0] for g in (1, 5, 30)]
     assert sign[0] > sign[1] > sign[2]
 
 
-def test_more_units_are_worth_while_as_long_as_the_subsample_costs_draws():
+def test_variance_target_of_a_product_grows_with_the_parameters():
     assert [variance_target(d, 100) for d in (2, 29, 500)] == [0.1, 0.29, 1.0]
 
 
@@ -74,7 +74,7 @@ def test_factors_stay_positive_up_to_the_edge():
     assert required_rows(drifting, 1.0, 1, 0.1, edge=edge(2, 2))[0] > k + 4.0 * edge(2, 2)
 
 
-def test_plan_takes_more_rows_where_the_edge_asks_for_them():
+def test_plan_takes_more_rows_to_keep_factors_positive_up_to_the_edge():
     """An intercept alone: thirty rows would do for the variance."""
     n = 3000
     y = (np.random.default_rng(0).random(n) < 0.08).astype(float)
@@ -113,7 +113,7 @@ def test_mini_batches_divide_the_subsample(heavy):
     assert chosen.n_blocks == 34
 
 
-def test_plan_refuses_what_would_lose_its_sign(heavy):
+def test_plan_refuses_a_subsample_whose_mean_sign_is_too_small(heavy):
     store, model, _ = heavy
     crude = compute(store, model, order=0)
     chosen = plan(crude, store, model, factor_units=10, subsample_size=20, certainty=False)

@@ -54,7 +54,7 @@ def test_log_perturbation_is_that_of_normal_units():
     assert abs(math.log(density.mean()) - exact) < 4.5 * error
 
 
-def test_a_line_ends_where_the_exact_posterior_does(poisson_counts):
+def test_line_of_the_edge_ends_at_the_tail_of_the_exact_posterior(poisson_counts):
     """Along ``log phi`` through the mode of ``beta``, whose direction is nearly orthogonal."""
     _, _, cv, _, found = poisson_counts
     line = found.names.index("phi")
@@ -125,7 +125,7 @@ def usual():
     return rows, compute(rows.store, rows.model)
 
 
-def test_a_usual_posterior_takes_no_more_rows(usual):
+def test_edge_of_an_ordinary_posterior_needs_no_additional_rows(usual):
     rows, cv = usual
     without, found = (plan(cv, rows.store, rows.model, perturbed=p) for p in (False, True))
     assert without.edge is None

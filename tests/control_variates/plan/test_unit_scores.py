@@ -149,7 +149,7 @@ def test_a_score_is_made_from_many_draws_where_they_are_cheap():
     assert found == [128, 128, 64, 32]
 
 
-def test_single_rows_where_nothing_is_given(case):
+def test_units_are_single_rows_by_default_under_unequal_probabilities(case):
     found = plan_units(
         case.cv, case.store, case.rows.model, memory=0, probabilities="scores", subsample_size=500
     )
@@ -163,7 +163,7 @@ def test_a_table_that_would_not_fit_is_refused(case, monkeypatch):
     assert case.plan(probabilities="scores", unit_rows=4).refused is None
 
 
-def test_bins_know_their_scores():
+def test_score_of_a_unit_is_recovered_from_its_bin():
     """The histogram takes the score of a unit to be that of its bin."""
     model = table("logistic", n=40, q=2).model
     task = UnitScoreTask(model, np.zeros(2), np.zeros((8, 2)), 2, 1, judging=4)

@@ -33,7 +33,7 @@ def case(request):
     return choose, rows.store, request.param
 
 
-def test_rows_where_the_store_fits_in_memory(case):
+def test_units_are_rows_where_the_store_fits_in_memory(case):
     choose, store, _ = case
     found = choose(10**9, subsample_size=1000)
     assert (found.k, found.unit_rows) == (1000, 1)
@@ -41,7 +41,7 @@ def test_rows_where_the_store_fits_in_memory(case):
     assert choose(0, store, subsample_size=1000).unit_rows == 1  # arrays in memory
 
 
-def test_runs_where_it_does_not_unless_rows_are_ordered(case):
+def test_units_are_runs_where_it_does_not_unless_rows_are_ordered(case):
     choose, _, ordered = case
     found = choose(0, subsample_size=1000)
     assert (found.k, found.unit_rows) == (100, 10)
@@ -56,7 +56,7 @@ def test_runs_where_it_does_not_unless_rows_are_ordered(case):
         assert free.subsample_size <= 2 * rows.subsample_size
 
 
-def test_what_is_given_is_kept(case):
+def test_given_unit_rows_and_subsample_size_are_kept(case):
     choose, _, _ = case
     assert choose(0, subsample_size=1000, unit_rows=3).unit_rows == 3
     one = choose(0, subsample_size=60)

@@ -131,7 +131,7 @@ def test_nothing_is_nan_up_to_1e4(model):
 
 
 @models
-def test_a_nan_stays_one(model):
+def test_nan_in_a_predictor_gives_nan(model):
     theta = np.zeros((model.n_scalar, 2))
     theta[-1, 1] = np.nan
     out = evaluate(model, theta, np.zeros(2), 2, np.ones((columns_of(model), 2)))
@@ -153,7 +153,7 @@ def test_start_of_free_mixtures_is_near_the_truth(model):
 
 
 @free
-def test_parameters_go_there_and_back(model):
+def test_unconstrain_inverts_constrain(model):
     theta = 2.0 * np.random.default_rng(5).normal(size=(4, 6, model.n_scalar))
     values = model.constrain(theta)
     np.testing.assert_allclose(theta, model.unconstrain(values), rtol=1e-12, atol=1e-12)
@@ -259,7 +259,7 @@ def test_description_rebuilds_the_model(model):
 
 
 @models
-def test_there_is_no_response(model):
+def test_mixture_accepts_a_store_without_response(model):
     assert model.response_fault(np.array([np.nan])) is None
     assert (model.simulate(np.zeros((model.n_scalar, 3)), np.random.default_rng(0)) == 0.0).all()
 

@@ -160,7 +160,7 @@ def test_start_has_a_finite_likelihood_where_all_responses_are_alike():
 
 
 @pytest.mark.parametrize("hidden", [[], [0], [2.5], "wide", [True], 3.5, None])
-def test_sizes_that_are_none_are_refused(hidden):
+def test_layer_sizes_below_one_are_refused(hidden):
     with pytest.raises(ConfigError, match="expected hidden layers"):
         network(hidden)
 
@@ -171,7 +171,7 @@ def test_too_wide_a_network_is_refused_with_the_reason():
     assert network([84]).n_scalar == 85
 
 
-def test_what_a_prior_leaves_out_is_standard_normal():
+def test_weights_without_a_named_prior_are_standard_normal():
     model = network([2], prior={"output*": normal(3.0)})
     labels = model.labels(["x"])
     assert model.prior_table(labels)[:, 2].tolist() == [1.0, 1.0, 3.0, 3.0, 3.0]
@@ -207,7 +207,7 @@ def test_a_unit_that_saturates_is_no_separation():
     assert "columns" not in words
 
 
-def test_a_point_between_modes_is_one_helpful_line():
+def test_mode_search_that_ends_at_a_saddle_is_one_line_with_a_remedy():
     rng = np.random.default_rng(3)
     X = np.c_[np.ones(300), rng.normal(size=300)]
     data = streammc.from_arrays(X, (X[:, 1] ** 2 < 0.5) * 1.0)

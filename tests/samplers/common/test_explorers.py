@@ -56,7 +56,7 @@ class Written:
 
 @pytest.mark.parametrize(("power", "prior_power"), [(1.0, 1.0), (0.3, 1.0), (0.3, 0.6)])
 @pytest.mark.parametrize("explorer", EXPLORERS)
-def test_a_transition_is_the_one_that_is_written_down(explorer, power, prior_power):
+def test_transition_equals_the_numpy_reference(explorer, power, prior_power):
     written = Written(power, prior_power)
     options = pt(n_levels=1, explorer=explorer, step_size=0.35, n_steps=5, jitter=0.2)
     given = problem(options, written.X, written.y, prior=normal(SCALE))
@@ -92,7 +92,7 @@ def test_a_transition_is_the_one_that_is_written_down(explorer, power, prior_pow
 
 
 @pytest.mark.parametrize("explorer", EXPLORERS)
-def test_a_trajectory_into_nowhere_is_not_accepted(explorer):
+def test_trajectory_that_overflows_is_rejected(explorer):
     written = Written(1.0, 1.0)
     options = pt(n_levels=1, explorer=explorer, step_size=1e200, n_steps=3, jitter=0.0)
     given = problem(options, written.X, written.y, prior=normal(SCALE))

@@ -1,4 +1,4 @@
-"""The shape of the steps: of the last whole window alone, however its positions came."""
+"""The shape of the steps is that of the last whole window, however its positions arrive."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_shape_is_that_of_the_last_window(kind: str) -> None:
     np.testing.assert_array_equal(shape.factor, learnt(theta, kind, 1000)[0].factor)
 
 
-def test_a_chain_that_did_not_move_teaches_nothing() -> None:
+def test_window_of_a_constant_chain_leaves_the_shape_unchanged() -> None:
     shape, ends = learnt(np.tile(STAR, (100, 1)), "full", 30)
     assert ends == []
     np.testing.assert_array_equal(shape.factor, np.eye(2))

@@ -1,4 +1,4 @@
-"""``mintee``: its ladder, its levels, and what comes down from them."""
+"""``mintee``: its ladder, its levels, and jumps from the level above."""
 
 import numpy as np
 import pytest
@@ -11,12 +11,12 @@ from streammc.priors import normal
 from streammc.runs.setup import decide
 from streammc.samplers import mintee
 from streammc.samplers.common.request import RunRequest
-from streammc.samplers.equi_energy.energies import ABOVE, VALUE
+from streammc.samplers.equi_energy.ensemble import ABOVE, VALUE
 from streammc.samplers.equi_energy.jumps import (
     jumps_described,
 )
 from streammc.samplers.equi_energy.kernel import EquiEnergyKernel
-from streammc.samplers.equi_energy.moves import jump, refresh
+from streammc.samplers.equi_energy.moves import EMPTY, jump, refresh
 
 Z = 4.5
 ENERGIES = ["subset", "full", "shared", "carried"]
@@ -82,7 +82,7 @@ def test_the_ladder_is_that_of_the_paper():
         ({"keep_rings": 1}, "keep_rings must name a folder"),
     ],
 )
-def test_options_that_cannot_be(options, named):
+def test_invalid_options_of_mintee_are_refused(options, named):
     with pytest.raises(ConfigError, match=named):
         mintee(**options)
 
@@ -94,7 +94,7 @@ def test_energies_of_all_rows_where_those_of_subsets_differ_too_much():
     assert "subset" == mintee(energy="subset").settled(50).energy
 
 
-def test_more_levels_than_rows():
+def test_ladder_of_more_levels_than_rows_is_refused():
     data, model = one_mean()
     with pytest.raises(ConfigError, match="9 levels from 20 rows on need 211, found 60"):
         chain(data, model, mintee(n_levels=8 + 1, subset_size=20, covariance="identity"))
@@ -128,7 +128,7 @@ def test_batches_and_checkpoints_change_nothing(energy, explorer):
 
 
 @pytest.mark.parametrize("energy", ["subset", "full"])
-def test_what_is_carried_is_what_would_be_computed(energy):
+def test_carried_energies_equal_recomputed_energies(energy):
     data, model = one_mean()
     kernel = chain(
         data, model, mintee(energy=energy, subset_size=20, jump_probability=0.5), warmup=200
@@ -139,7 +139,8 @@ def test_what_is_carried_is_what_would_be_computed(energy):
     carried = kernel.states.scalars.copy()
     slope = kernel.states.slope.copy()
     for k in range(len(carried)):
-        refresh(*kernel._fixed, k, kernel.states, kernel._trial, kernel._counts, kernel._kernel_rng)
+        given = kernel.problem.link, kernel.problem.joint
+        refresh(*given, kernel.ensemble, k, kernel._kernel_rng)
     columns = [0, 2]  # level 0 and the last know no energy of a level above
     np.testing.assert_allclose(kernel.states.scalars[:, columns], carried[:, columns], atol=1e-9)
     np.testing.assert_allclose(kernel.states.scalars[1:-1, 1], carried[1:-1, 1], atol=1e-9)
@@ -159,9 +160,9 @@ def test_a_jump_looks_into_the_ring_of_the_energy_under_the_level_above(energy):
             scalars[k, ABOVE] = middle[ring] / levels.scale[k + 1]
             held[:] = others
             held[k + 1, ring] = 1 - others
-            state = (kernel.states, kernel.rings, kernel._trial, kernel._counts)
-            found = jump(*kernel._fixed, k, *state, kernel._kernel_rng)
-            assert (found == -1.0) == (others == 1)
+            given = kernel.problem.link, kernel.problem.joint
+            found = jump(*given, kernel.ensemble, k, kernel._kernel_rng)
+            assert (found == EMPTY) == (others == 1)
             scalars[k, VALUE] = middle[0] / levels.scale[k]
 
 
@@ -212,7 +213,7 @@ def test_modes_have_their_weights():
     assert abs(np.mean(shares) - 0.5) > Z * error
 
 
-def test_rows_that_cannot_be_drawn_one_by_one(monkeypatch):
+def test_model_without_row_likelihoods_is_refused(monkeypatch):
     data, model = one_mean()
     cv = decide(RunRequest(data, model, mintee(covariance="identity"), None)).cv
     monkeypatch.setattr(type(model), "joint", object(), raising=False)
@@ -221,11 +222,11 @@ def test_rows_that_cannot_be_drawn_one_by_one(monkeypatch):
         problem_of(data, model, cv, None, sampler)
 
 
-def test_it_is_registered():
+def test_mintee_is_registered():
     assert "mintee" == registry.sampler("mintee")().name
 
 
-def test_levels_that_stand_still_or_are_cut_off_are_named():
+def test_levels_that_do_not_move_or_are_truncated_are_warnings():
     good = {
         "temperature": np.array([1.0, 2.0, 4.0]),
         "rows": np.array([40, 20, 10]),

@@ -50,7 +50,7 @@ def reference(store, tmp_path_factory):
         return path, sample(store, path, hmc_ecs(recalibrate=40), audit=True)
 
 
-def test_the_decrement_and_the_subsample_shrink(store, reference):
+def test_recalibration_shrinks_decrement_and_subsample(store, reference):
     _, report = reference
     found = report.summary["sampling"]["recalibration"]
     first, second = found["first"], found["second"]
@@ -94,7 +94,7 @@ def test_the_centre_of_one_pass_is_a_bad_one(store):
 
 
 @pytest.mark.parametrize("options", [{"threads": 1}, {"batch_iterations": 3}])
-def test_it_is_deterministic(store, reference, tmp_path, options):
+def test_recalibration_is_deterministic(store, reference, tmp_path, options):
     sample(store, tmp_path / "run", hmc_ecs(recalibrate=40), **options)
     assert digest(reference[0]) == digest(tmp_path / "run")
 
@@ -131,7 +131,7 @@ def test_stopped_in_the_short_run_nothing_is_left(store, reference, tmp_path):
     assert not RunDirectory.exists(tmp_path / "run")
 
 
-def test_the_identity_includes_it(store, reference):
+def test_run_identity_includes_recalibrate(store, reference):
     with pytest.raises(IdentityError, match="recalibrate"):
         sample(store, reference[0], hmc_ecs(recalibrate=41))
 

@@ -182,7 +182,7 @@ def test_a_proposal_changes_the_estimate_by_what_it_says(factor_units):
         assert (owners == 1).sum() == len(new) // factor_units
 
 
-def test_what_does_not_fit_is_turned_down_and_said():
+def test_proposal_that_exceeds_its_room_is_rejected_and_counted():
     small = make()
     base = small.product_base(4.0, -3.0)
     point, _, work = small.point_at(np.array([0.1]), np.array([0, 1]), base)

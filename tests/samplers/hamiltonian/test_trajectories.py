@@ -177,6 +177,6 @@ def test_one_step_follows_a_gaussian_posterior_and_the_leapfrog_needs_more(leapf
         {"trajectory": "nuts", "jitter": 0.1},
     ],
 )
-def test_what_no_trajectory_has_is_refused(build, options):
+def test_invalid_trajectory_options_are_refused(build, options):
     with pytest.raises(ConfigError, match=next(reversed(options))):
         build(**options)

@@ -1,34 +1,28 @@
-"""Options of ``mh-minibatch`` and ``mh-fixed``: what they hand to their tests, what they refuse."""
+"""Options of ``mh-minibatch`` and ``mh-fixed``: as their tests receive them, and refusals."""
 
 from __future__ import annotations
-
-from inspect import signature
 
 import pytest
 
 from streammc.errors import ConfigError
 from streammc.samplers import mh_fixed, mh_minibatch
-from streammc.samplers.metropolis import mh_fixed as fixed_options
-from streammc.samplers.metropolis import mh_minibatch as minibatch_options
-from streammc.samplers.metropolis.acceptance import fixed, minibatch
+from streammc.samplers.metropolis import mh_fixed as mh_fixed_options
+from streammc.samplers.metropolis import mh_minibatch as mh_minibatch_options
 from streammc.samplers.metropolis.acceptance.correction import LARGEST_SIGMA
 
 
-@pytest.mark.parametrize(("build", "test"), [(mh_minibatch, minibatch), (mh_fixed, fixed)])
-def test_options_are_those_of_the_test(build, test) -> None:
+@pytest.mark.parametrize("build", [mh_minibatch, mh_fixed])
+def test_tests_with_barkers_function_draw_with_replacement(build) -> None:
     sampler = build()
-    assert {*sampler.test_options, "m"} == set(signature(test.prepare).parameters) - {"population"}
-    assert sampler.barker
+    prepared = sampler.acceptance_test(1000, 30)
     assert "approximate" == sampler.target
-    prepared = test.prepare(1000, m=30, **sampler.test_options)
+    assert prepared.barker
     assert prepared.replace
     assert 30 == prepared.first
 
 
-def test_names_and_limits_are_the_same_on_both_sides() -> None:
-    assert fixed.REMEDIES == fixed_options.REMEDIES
-    assert {*minibatch.BOUNDS} == {minibatch_options.CLT, minibatch_options.EDGEWORTH}
-    for limit in (minibatch_options.LARGEST_SIGMA, fixed_options.LARGEST_LIMIT):
+def test_largest_standard_deviations_leave_something_to_correct_with() -> None:
+    for limit in (mh_minibatch_options.LARGEST_SIGMA, mh_fixed_options.LARGEST_LIMIT):
         assert limit < LARGEST_SIGMA
 
 
@@ -56,5 +50,5 @@ def test_wrong_values_are_refused(build, options, message) -> None:
         build(**options)
 
 
-def test_the_error_need_not_be_bounded() -> None:
-    assert mh_minibatch(delta=None).test_options["delta"] is None
+def test_delta_none_leaves_the_error_unbounded() -> None:
+    assert mh_minibatch(delta=None).delta is None

@@ -20,9 +20,22 @@ from streammc.numerics.jit import LINK_SIGNATURE, jit
 from streammc.numerics.sums import taylor
 from streammc.priors import normal
 from streammc.samplers.common.proposals import LANGEVIN, RANDOM_WALK, SGHMC
-from streammc.samplers.metropolis.acceptance.full import BARKER, METROPOLIS, decide
-from streammc.samplers.metropolis.decision import PRIOR, STEP, Moves, allocate_decision
-from streammc.samplers.metropolis.loop import look_at_start, run
+from streammc.samplers.metropolis.acceptance.interface import BARKER, METROPOLIS
+from streammc.samplers.metropolis.loop import run
+from streammc.samplers.metropolis.mh import decide
+from streammc.samplers.metropolis.options import METROPOLIS_STATISTICS
+from streammc.samplers.metropolis.proposal import look_at_start
+from streammc.samplers.metropolis.records import (
+    ITERATION,
+    PRIOR,
+    STEP,
+    Batch,
+    Gathered,
+    Moves,
+    Shared,
+    Workspace,
+    allocate_decision,
+)
 
 PAIRS = 300_000
 STEPS = 3
@@ -48,12 +61,10 @@ def sharpened(eta, X, y, constants, order, out):
 
 
 @numba.njit
-def pairs(
-    link, sums, test, base, nothing, held, ahead, extra, sub, now, new, work, at, moves, settings,
-    table, tempering, adapt, rng, X, out,
-):  # fmt: skip
+def pairs(link, sums, test, shared, space, gathered, batch, rng, X, out):
     d = X.shape[1]
-    theta, statistics = np.empty((STEPS, d)), np.empty((STEPS, 14))
+    now, at, held, ahead = space.now, space.decision, shared.held, gathered.ahead
+    theta, statistics = batch.theta, batch.statistics
     for pair in range(out.shape[0]):
         for j in range(d):
             now.z[j] = rng.standard_normal()
@@ -68,12 +79,9 @@ def pairs(
             ahead.y[i] = held.y[k]
             for j in range(d):
                 ahead.X[i, j] = X[k, j]
-        at.values[PRIOR] = look_at_start(link, sums, base, nothing, sub, now, work, at)
-        at.where[0] = 0
-        run(
-            link, sums, test, base, nothing, held, ahead, extra, 0, sub, now, new, work, at, moves,
-            settings, table, tempering, 1.0, adapt, 0.0, rng, theta, statistics,
-        )  # fmt: skip
+        at.values[PRIOR] = look_at_start(link, sums, shared, space)
+        at.where[ITERATION] = 0
+        run(link, sums, test, shared, space, gathered, batch, rng)
         dot = 0.0
         for j in range(d):
             out[pair, j] = theta[STEPS - 1, j]
@@ -101,12 +109,16 @@ def case(link, kind, n_steps, friction, step, *, barker, seed, learnt=False):
     if learnt:
         at.shape[...] = [[0.8, 0.0], [0.5, 1.3]]
     out = np.empty((PAIRS, D + 2))
+    now, new = (allocate_point(D, units, units, 1) for _ in range(2))
+    settings = np.array([float(BARKER if barker else METROPOLIS)])
+    statistics = np.empty((STEPS, len(METROPOLIS_STATISTICS)))
     pairs(
-        link, taylor, decide, base, allocate_block(0, D, 1), held, ahead, allocate_rows(0, D),
-        allocate_block(512, D, 1), allocate_point(D, units, units, 1),
-        allocate_point(D, units, units, 1), allocate_work(D, units, 1), at, moves,
-        np.array([float(BARKER if barker else METROPOLIS)]), np.zeros((0, 0)), np.ones(STEPS),
-        np.zeros(7), rng, X, out,
+        link, taylor, decide,
+        Shared(base, allocate_block(0, D, 1), held, moves, np.zeros((0, 0))),
+        Workspace(allocate_block(512, D, 1), now, new, allocate_work(D, units, 1), at),
+        Gathered(ahead, allocate_rows(0, D), 0),
+        Batch(settings, np.ones(STEPS), 1.0, 0.0, np.zeros(7), np.empty((STEPS, D)), statistics),
+        rng, X, out,
     )  # fmt: skip
     theta = rng.standard_normal((PAIRS, D))
     y = rng.random((PAIRS, N)) < 1 / (1 + np.exp(-theta @ X.T))
@@ -129,7 +141,7 @@ def test_the_joint_distribution_is_left_invariant(kind: str, barker: bool) -> No
 @pytest.mark.parametrize(
     "kind", quick(["random walk", "langevin", "sghmc, three steps"], "langevin")
 )
-def test_a_learnt_shape_leaves_it_invariant(kind: str) -> None:
+def test_learnt_step_shape_leaves_the_joint_distribution_invariant(kind: str) -> None:
     z, _ = case(logistic().link, *PROPOSALS[kind], barker=False, seed=12, learnt=True)
     assert np.abs(z).max() < LIMIT, z
 

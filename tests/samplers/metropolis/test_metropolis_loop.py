@@ -1,4 +1,4 @@
-"""What the loop tells an acceptance test is true: terms, moments, and what takes no row."""
+"""The loop gives an acceptance test the right terms, moments and bounds."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def greedy(settings, facts, terms, draws, memory, carried, reply, table):
     return ACCEPT
 
 
-def test_without_replacement_no_test_gets_more_than_there_are():
+def test_test_without_replacement_sees_every_unit_at_most_once():
     case = Case(1, held=False, replace_rows=False)
     case.problem = replace(case.problem, decide=greedy)
     for before, found, carried in case.run():

@@ -90,7 +90,7 @@ def test_a_run_without_a_pass_says_so_and_checks_the_responses_it_meets(tmp_path
         )
 
 
-def test_a_start_far_away_is_found_back_from(tmp_path):
+def test_chain_returns_from_a_far_start(tmp_path):
     rng = np.random.default_rng(0)
     X = np.c_[np.ones(400), rng.normal(size=400)]
     y = (rng.random(400) < 0.5).astype(float)

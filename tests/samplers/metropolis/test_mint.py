@@ -1,4 +1,4 @@
-"""``mint``: its marginal, against quadrature and the closed form, and what it says of itself.
+"""``mint``: its marginal against quadrature and the closed form, and its summary.
 
 With rows drawn with replacement the marginal is known without any expansion: the prior times
 ``(mean_i exp(s l_i(theta)))^m``, ``s = n^lambda / m``. The partner estimates again where the chain
@@ -25,8 +25,8 @@ from streammc.priors import flat, normal
 from streammc.runs.job import run_job
 from streammc.samplers import mint
 from streammc.samplers.common.request import RunRequest
-from streammc.samplers.metropolis.acceptance import carried
 from streammc.samplers.metropolis.acceptance.interface import ESTIMATED, TEST_SIGNATURE
+from streammc.samplers.metropolis.mint import decide
 from streammc.samplers.metropolis.problem import metropolis
 from streammc.stores import from_arrays
 from streammc.trace.run_directory import RunDirectory
@@ -36,12 +36,12 @@ MORE = 2
 
 
 @jit(TEST_SIGNATURE)
-def estimating_again(settings, facts, terms, draws, memory, carried_, reply, table):
+def estimating_again(settings, facts, terms, draws, memory, carried, reply, table):
     """Forget the estimate after every decision: every other one makes it anew."""
-    again = carried_[ESTIMATED] == 0.0
-    verdict = carried.decide(settings, facts, terms, draws, memory, carried_, reply, table)
+    again = carried[ESTIMATED] == 0.0
+    verdict = decide(settings, facts, terms, draws, memory, carried, reply, table)
     if verdict < MORE and not again:
-        carried_[ESTIMATED] = 0.0
+        carried[ESTIMATED] = 0.0
     return verdict
 
 
@@ -133,7 +133,7 @@ def test_the_variance_is_one_over_n_lambda_less_the_noise(alpha, finite):
 
 
 @pytest.mark.slow
-def test_estimating_again_where_the_chain_is_widens_it():
+def test_re_estimating_the_current_position_widens_the_marginal():
     x = np.random.default_rng(3).normal(size=20_000)
     data, model = means(x)
     m = 400
@@ -158,7 +158,7 @@ def test_estimating_again_where_the_chain_is_widens_it():
     assert again.var() * cold > 1.2
 
 
-def test_with_an_expansion_that_is_exact_it_is_the_tempered_posterior(tmp_path):
+def test_mint_with_an_exact_expansion_draws_the_tempered_posterior(tmp_path):
     x = np.random.default_rng(4).normal(size=3000)
     data, model = means(x)
     sampler = mint(control_variate=2, subsample_size=100, alpha=0.95)
@@ -223,7 +223,7 @@ def test_noise_that_is_too_large_and_chains_that_stay_are_told():
     assert any(line.startswith("4 of 4 chains of mint never moved") for line in lines)
 
 
-def test_exponents_and_options():
+def test_mint_exponents_follow_tau_alpha_and_lambda():
     assert 0.25 == pytest.approx(mint(tau=0.5, alpha=0.5).exponents(10_000)[1])
     assert (100, 10) == (mint(tau=0.5).rows_of(10_000), mint().rows_of(100))
     assert 1000 == mint().rows_of(10**9)

@@ -6,7 +6,6 @@ import pytest
 
 from streammc.errors import ConfigError
 from streammc.samplers import mh_austere, mh_sublhd
-from streammc.samplers.metropolis.acceptance import austere, sublhd
 
 
 @pytest.mark.parametrize(
@@ -36,18 +35,13 @@ def test_options_out_of_range_are_refused(build, options, found) -> None:
     assert found in str(refused.value)
 
 
-def test_what_a_test_is_prepared_with_is_what_the_sampler_says() -> None:
-    prepared = austere.prepare(5000, m=None, **mh_austere(max_error=0.05).test_options)
+def test_tests_are_prepared_with_the_options_of_the_sampler() -> None:
+    prepared = mh_austere(max_error=0.05).acceptance_test(5000, None)
     assert prepared.first in range(50, 501, 50)
-    assert (False, False) == (prepared.replace, prepared.sweeps)
-    searching = austere.prepare(5000, m=None, **mh_austere(conservative=False).test_options)
+    assert (False, False, False) == (prepared.replace, prepared.sweeps, prepared.barker)
+    searching = mh_austere(conservative=False).acceptance_test(5000, None)
     assert (0, True) == (searching.first, searching.sweeps)
-    assert sublhd.prepare(5000, m=None, **mh_sublhd().test_options).sweeps
-    assert not sublhd.prepare(5000, m=70, **mh_sublhd(bound="model").test_options).sweeps
-
-
-def test_names_of_choices_are_those_of_the_tests() -> None:
-    from streammc.samplers.metropolis import mh_sublhd as options
-
-    assert set(sublhd.INEQUALITIES) == set(options.INEQUALITIES)
-    assert set(sublhd.SOURCES) == set(options.BOUNDS)
+    by_pass = mh_sublhd().acceptance_test(5000, None)
+    assert (True, False) == (by_pass.sweeps, by_pass.bounded)
+    by_model = mh_sublhd(bound="model").acceptance_test(5000, 70)
+    assert (False, True) == (by_model.sweeps, by_model.bounded)

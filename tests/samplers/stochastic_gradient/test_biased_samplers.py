@@ -84,7 +84,7 @@ def test_a_job_has_the_spread_of_the_closed_form_and_says_that_it_is_biased(tmp_
     assert report.summary["audit"] is None
 
 
-def test_nothing_is_said_where_the_bias_is_small(tmp_path):
+def test_small_predicted_bias_gives_no_warning(tmp_path):
     report = mean_job(sghmc(), tmp_path / "run", draws=1000)
     assert report.summary["sampling"]["predicted_variance_bias"] <= 0.01
     assert not any("biased" in line for line in report.warnings)

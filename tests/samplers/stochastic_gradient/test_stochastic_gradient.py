@@ -404,6 +404,6 @@ def test_options_of_sghmc_out_of_range_are_refused(options):
 
 
 @pytest.mark.parametrize("option", ["control_variate", "preconditioner"])
-def test_none_on_a_command_line_is_the_word(option):
+def test_none_and_the_word_none_are_the_same_option(option):
     assert sgld(**{option: None}) == sgld(**{option: "none"})
     assert sghmc(noise_estimate=None) == sghmc()

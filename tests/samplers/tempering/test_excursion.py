@@ -21,6 +21,7 @@ from streammc.numerics.jit import JOINT_SIGNATURE, LINK_SIGNATURE, jit
 from streammc.priors import normal
 from streammc.samplers.common.explorers import allocate_trial, random_walk, refresh
 from streammc.samplers.common.ladder import LOG_LIK, LOG_PRIOR, STALE, Ladder, allocate_replicas
+from streammc.samplers.tempering.ensemble import Ensemble
 from streammc.samplers.tempering.excursion import (
     AWAY,
     DOWN,
@@ -95,6 +96,11 @@ class Case:
         self.trial = allocate_trial(1, 1)
         self.moves = np.zeros((N_MOVES, n))
 
+    @property
+    def ensemble(self):
+        tables = self.base, self.full, self.own
+        return Ensemble(*tables, self.ladder, self.replicas, self.trial, np.zeros((0, 0)))
+
     def take(self, order):
         copy_held(self.full, np.asarray(order), 0, len(order), self.own, 0)
 
@@ -126,9 +132,8 @@ class Case:
                 self.start(i)
                 draws = np.array(draws)
                 ratio = rise_and_fall(
-                    *self.pointers, random_walk, self.base, self.full, self.own, self.ladder,
-                    self.replicas, draws, np.zeros(1), 0, self.trial, self.moves,
-                )  # fmt: skip
+                    *self.pointers, random_walk, self.ensemble, draws, np.zeros(1), 0, self.moves
+                )
                 acceptance = np.r_[self.moves[UP, 1:], self.moves[DOWN, :0:-1]]
                 acceptance[acceptance == NOT_VISITED] = 0.5
                 # One that is accepted with certainty is accepted whatever the uniform.
@@ -201,7 +206,7 @@ ORDERS = {"nested": [4, 5, 2], "independent": [2, 1, 5, 4]}
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_complete_move_leaves_level_0_invariant(name):
+def test_tempered_transition_leaves_level_0_invariant(name):
     case = Case(**CASES[name])
     if case.ladder.own:
         case.take(ORDERS[CASES[name]["subsets"]])
@@ -226,10 +231,7 @@ def test_an_accepted_move_is_to_the_descending_state():
     draws = np.array(
         [[1.0, ACCEPT, 1.0], [1.0, REJECT, 1.0], [1.0, REJECT, 1.0], [1.0, REJECT, 1.0]]
     )
-    rise_and_fall(
-        *case.pointers, random_walk, case.base, case.full, case.own, case.ladder, case.replicas,
-        draws, np.zeros(1), 0, case.trial, case.moves,
-    )  # fmt: skip
+    rise_and_fall(*case.pointers, random_walk, case.ensemble, draws, np.zeros(1), 0, case.moves)
     assert [2.0, 3.0] == list(case.replicas.z[:, 0])
     assert decide(case.replicas, -1.0, 0.5) == 0
     assert case.replicas.z[HOME, 0] == 2.0
@@ -243,13 +245,13 @@ def test_an_accepted_move_is_to_the_descending_state():
 @pytest.mark.parametrize(
     ("variant", "least"), [("printed", 1e-2), ("mixed", 3e-3), ("added", 1e-2)]
 )
-def test_misprints_do_not(variant, least):
+def test_misprinted_acceptance_rules_do_not_leave_level_0_invariant(variant, least):
     log_h = Case("link").log_h()
     assert off(log_h, by_matrices(log_h)) < 1e-12
     assert off(log_h, by_matrices(log_h, variant)) > least
 
 
-def test_the_ascending_state_never_moves():
+def test_returning_the_ascending_state_never_moves():
     log_h = Case("link").log_h()
     np.testing.assert_allclose(by_matrices(log_h, "ascending"), np.eye(STATES), atol=1e-15)
 

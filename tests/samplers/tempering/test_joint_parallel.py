@@ -25,7 +25,8 @@ from streammc.priors import normal
 from streammc.samplers import pt, spt
 from streammc.samplers.common.explorers import EXPLORER_SIGNATURE, EXPLORER_TYPE
 from streammc.samplers.common.ladder import STALE
-from streammc.samplers.tempering.loop import run
+from streammc.samplers.tempering.loop import Batch, run
+from streammc.samplers.tempering.options import SWAP_ACCEPTED, TEMPERED_STATISTICS
 from streammc.samplers.tempering.problem import tempering
 from streammc.stores.memory import from_arrays
 
@@ -70,13 +71,12 @@ def evidence(x, y, rows):
 
 
 @numba.njit
-def pairs(
-    link, joint, explore, base, full, subsets, power, prior_power, ladder, replicas, places,
-    schedule, draws, uniforms, exchanges, trial, known, rates, tallies, adapt, choices, rng, theta,
-    stats, out,
-):  # fmt: skip
+def pairs(link, joint, explore, chain, batch, power, prior_power, choices, rng, out):
+    base, full, own = chain.ensemble.base, chain.ensemble.full, chain.ensemble.own
+    ladder, replicas, places = chain.ensemble.ladder, chain.ensemble.replicas, chain.places
+    draws, uniforms, exchanges = batch.draws, batch.uniforms, batch.exchanges
     n, levels = full.y.shape[0], power.shape[0]
-    x, y, order, own = full.design[0], full.y, subsets.orders, subsets.own
+    x, y, order = full.design[0], full.y, chain.subsets.orders
     weight = np.empty(choices.shape[0])
     for pair in range(out.shape[0]):
         truth = rng.standard_normal()
@@ -126,12 +126,8 @@ def pairs(
                 uniforms[t, m] = 1.0 - rng.random()
                 for k in range(exchanges.shape[2]):
                     exchanges[t, m, k] = rng.random()
-        run(
-            link, joint, explore, base, full, subsets, ladder, replicas, places, schedule, 0, draws,
-            np.zeros((draws.shape[0], 1)), uniforms, exchanges, trial, known, rates, tallies, adapt,
-            0.0, theta, stats,
-        )  # fmt: skip
-        last, precision, pull = theta[-1, 0], 1.0, 0.0
+        run(link, joint, explore, chain, batch)
+        last, precision, pull = batch.theta[-1, 0], 1.0, 0.0
         for i in range(n):
             precision += x[i] * x[i]
             pull += x[i] * y[i]
@@ -139,7 +135,7 @@ def pairs(
         out[pair, 1] = last * last - 1.0
         out[pair, 2] = precision * (last - pull / precision) ** 2 - 1.0
         out[pair, 3] = last * (pull - (precision - 1.0) * last)
-        out[pair, 4] = stats[:, 10].mean()
+        out[pair, 4] = batch.statistics[:, SWAP_ACCEPTED].mean()
 
 
 def z_scores(sampler, seed, *, explore=None, power=None, prior_power=1.0, n=PAIRS):
@@ -162,13 +158,15 @@ def z_scores(sampler, seed, *, explore=None, power=None, prior_power=1.0, n=PAIR
         choices = np.array([*found.values()])
     levels = len(ladder.beta)
     out = np.empty((n, 5))
+    batch = Batch(
+        0, kernel._schedule, 0.0, np.zeros((STEPS, levels, 1, 3)), np.zeros((STEPS, 1)),
+        np.zeros((STEPS, levels - 1)),
+        np.zeros((STEPS, levels - 1, 2 + getattr(sampler, "resample", 0))),
+        np.zeros((STEPS, 1)), np.zeros((STEPS, len(TEMPERED_STATISTICS))),
+    )  # fmt: skip
     arguments = (
-        link, problem.joint, explore or problem.explore, problem.base,
-        problem.full, kernel.subsets(), *right, ladder, kernel.replicas, kernel._places,
-        kernel._schedule, np.zeros((STEPS, levels, 1, 3)), np.zeros((STEPS, levels - 1)),
-        np.zeros((STEPS, levels - 1, 2 + getattr(sampler, "resample", 0))), kernel.trial,
-        kernel._known, kernel._rates, kernel._tallies, kernel._tuning, choices,
-        np.random.default_rng(seed), np.zeros((STEPS, 1)), np.zeros((STEPS, 12)), out,
+        link, problem.joint, explore or problem.explore, kernel.parallel(), batch, *right, choices,
+        np.random.default_rng(seed), out,
     )  # fmt: skip
     if not pairs.signatures:  # once, for all explorers
         kinds = [LINK_TYPE, JOINT_TYPE, EXPLORER_TYPE, *map(numba.typeof, arguments[3:])]
@@ -187,7 +185,7 @@ def test_the_joint_distribution_is_left_invariant(kind):
 
 
 @pytest.mark.parametrize("kind", ["pt", "spt"])
-def test_swaps_alone_leave_it_invariant(kind):
+def test_swaps_alone_leave_the_joint_distribution_invariant(kind):
     z = z_scores(KINDS[kind], 32, explore=stay)
     assert np.abs(z).max() < LIMIT, z
 

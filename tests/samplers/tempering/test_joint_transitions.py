@@ -21,9 +21,11 @@ from streammc.priors import normal
 from streammc.samplers.common.explorers import EXPLORER_TYPE, EXPLORERS, allocate_trial, hmc
 from streammc.samplers.common.ladder import STALE, Ladder, allocate_replicas
 from streammc.samplers.common.tuning import start
-from streammc.samplers.tempering import transition_kernel as transitions
+from streammc.samplers.tempering.ensemble import Ensemble
 from streammc.samplers.tempering.excursion import HOME, N_MOVES
+from streammc.samplers.tempering.options import SWAP_ACCEPTED, TEMPERED_STATISTICS
 from streammc.samplers.tempering.subsets import n_keys
+from streammc.samplers.tempering.transition_loop import N_TALLIES, Batch, Transition, run
 
 PAIRS, STEPS, LIMIT = 50_000, 3, 4.5
 X = np.array([0.6, 1.4, -0.9, 1.1, 0.3, -1.3])
@@ -67,10 +69,9 @@ def held(n):
 
 
 @numba.njit
-def pairs(
-    link, joint, explore, base, full, own, ladder, replicas, home, away, uniforms, keys, at, order,
-    slopes, trial, moves, adapt, tally, rng, theta, stats, out,
-):  # fmt: skip
+def pairs(link, joint, explore, ensemble, transition, batch, rng, out):
+    base, full, replicas = ensemble.base, ensemble.full, ensemble.replicas
+    home, away, uniforms, keys = batch.home, batch.away, batch.uniforms, batch.keys
     n = full.y.shape[0]
     for pair in range(out.shape[0]):
         truth = rng.standard_normal()
@@ -88,19 +89,15 @@ def pairs(
             uniforms[t, 0] = 1.0 - rng.random()
             for i in range(keys.shape[1]):
                 keys[t, i] = rng.random()
-        transitions.run(
-            link, joint, explore, base, full, own, ladder, replicas, home, away,
-            np.zeros((home.shape[0], 1)), uniforms, keys, at, order, slopes, trial, moves, adapt,
-            0.0, tally, theta, stats,
-        )  # fmt: skip
-        last = theta[-1, 0]
+        run(link, joint, explore, ensemble, transition, batch)
+        last = batch.theta[-1, 0]
         score = 0.0
         for i in range(n):
             score += full.design[0, i] * (full.y[i] - full.design[0, i] * last)
         out[pair, 0] = last
         out[pair, 1] = last * last - 1.0
         out[pair, 2] = last * score
-        out[pair, 3] = stats[:, 10].mean()
+        out[pair, 3] = batch.statistics[:, SWAP_ACCEPTED].mean()
 
 
 def z_scores(kind, explore, seed, *, prior_power=1.0, explorer="hmc"):
@@ -108,14 +105,21 @@ def z_scores(kind, explore, seed, *, prior_power=1.0, explorer="hmc"):
     full, own = held(len(X)), held(int(levels.hi[1:].max()) if levels.own else 0)
     full.design[0] = X
     top, out = len(BETA) - 1, np.empty((PAIRS, 4))
-    arguments = (
-        link, _no_joint, explore, base(), full, own, levels, allocate_replicas(2, 1),
-        np.zeros((STEPS, 1, 3)), np.zeros((STEPS, 2 * top, 3)), np.zeros((STEPS, 1)),
-        np.zeros((STEPS, n_keys(levels, len(X)))), np.zeros(3, dtype=np.int64),
-        np.zeros(len(own.y), dtype=np.int64), int(explorer == "hmc"), allocate_trial(1, 1),
-        np.zeros((N_MOVES, 3)), np.array([start(1.0)] * 3), np.zeros((transitions.N_TALLIES, 3, 2)),
-        np.random.default_rng(seed), np.zeros((STEPS, 1)), np.zeros((STEPS, 12)), out,
+    ensemble = Ensemble(
+        base(), full, own, levels, allocate_replicas(2, 1), allocate_trial(1, 1),
+        np.array([start(1.0)] * 3),
     )  # fmt: skip
+    transition = Transition(
+        int(explorer == "hmc"), np.zeros(3, dtype=np.int64), np.zeros(len(own.y), dtype=np.int64),
+        np.zeros((N_MOVES, 3)), np.zeros((N_TALLIES, 3, 2)),
+    )  # fmt: skip
+    batch = Batch(
+        0.0, np.zeros((STEPS, 1, 3)), np.zeros((STEPS, 2 * top, 3)), np.zeros((STEPS, 1)),
+        np.zeros((STEPS, 1)), np.zeros((STEPS, n_keys(levels, len(X)))), np.zeros((STEPS, 1)),
+        np.zeros((STEPS, len(TEMPERED_STATISTICS))),
+    )  # fmt: skip
+    rng = np.random.default_rng(seed)
+    arguments = (link, _no_joint, explore, ensemble, transition, batch, rng, out)
     if not pairs.signatures:  # once, for all explorers
         kinds = [LINK_TYPE, JOINT_TYPE, EXPLORER_TYPE, *map(numba.typeof, arguments[3:])]
         pairs.compile(tuple(kinds))

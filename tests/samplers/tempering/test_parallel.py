@@ -1,4 +1,4 @@
-"""The chain of pt and spt: levels alike, one level, the same bits, what it counts."""
+"""The chain of pt and spt: equal levels, one level, invariance of bits, tallies."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def started(given, seed=1, chain=0, **settings):
 
 
 @pytest.mark.parametrize("levels", [2, 3, 5])
-def test_levels_all_alike_always_swap_and_every_state_goes_round(levels):
+def test_equal_levels_always_swap_and_every_replica_makes_round_trips(levels):
     """Even-odd: one level an iteration, 2 L a round trip. Sweep: from the last to the first."""
     for swaps in ("even-odd", "sweep"):
         sampler = pt(n_levels=levels, beta_min=0.5, ladder="geometric", swaps=swaps, step_size=1.0)
@@ -61,7 +61,7 @@ def test_levels_all_alike_always_swap_and_every_state_goes_round(levels):
     ("build", "settings"),
     [(pt, {}), (spt, {}), (spt, {"subsets": "independent"}), (spt, {"resample": 2})],
 )
-def test_what_a_replica_knows_is_of_the_rows_of_its_level(build, settings):
+def test_stored_log_likelihood_and_gradient_belong_to_the_level_of_a_replica(build, settings):
     """Also right after it has come there, or its rows were exchanged: gradients guide hmc."""
     given = regression(
         build(n_levels=4, beta_min=0.25, ladder="geometric", step_size=0.2, **settings), d=3
@@ -177,7 +177,7 @@ def test_threads_are_tried_where_iterations_are_long_and_kept_where_they_pay():
     assert lonely._threads_pay(1.0)
 
 
-def test_rounds_double():
+def test_adaptation_rounds_double():
     ends = [25, 75, 175, 375, 775]
     assert ends == sorted({round_end(i) for i in range(775)})
     assert [round_end(i) for i in (24, 25, 74, 75)] == [25, 75, 75, 175]
@@ -203,7 +203,7 @@ def test_equal_rejection_of_powers_of_a_gaussian_is_geometric(d):
     assert np.ptp(rejection(beta, d)) < 0.02
 
 
-def test_levels_nobody_swapped_and_levels_that_always_swap_are_spaced_too():
+def test_respacing_works_for_rates_of_zero_one_and_nan():
     beta = np.array([1.0, 0.5, 0.1, 0.0])
     for rate in ([0.0, 0.0, 0.0], [1.0, 1.0, 1.0], [np.nan, 0.5, 0.5], [1.0, 0.0, 0.0]):
         found = respaced(beta, np.array(rate))
@@ -286,7 +286,7 @@ def test_warns_of_levels_that_hardly_swap_and_of_no_round_trip():
     assert None is found["barrier_error"]
 
 
-def test_too_short_a_run_is_no_number_and_no_error():
+def test_too_short_a_run_has_unknown_rates_without_an_error():
     kernels = [started(regression(pt(n_levels=3, beta_min=0.0)), chain=c) for c in range(2)]
     for kernel in kernels:
         kernel.advance(1, False)  # one of two pairs had its turn
@@ -299,7 +299,7 @@ def test_too_short_a_run_is_no_number_and_no_error():
     json.dumps(kernels[0].described([kernel.tallies() for kernel in kernels]), allow_nan=False)
 
 
-def test_a_likelihood_of_zero_where_the_prior_goes():
+def test_level_at_the_prior_may_visit_states_of_likelihood_zero():
     kernel = Tabulated("powers").kernel
     kernel.set_beta(kernel.ladder, np.array([1.0, 0.4, 0.0]))
     kernel.initialise()
@@ -320,7 +320,7 @@ def test_subsets_that_do_not_fit_are_refused():
     ParallelKernel(replace(given, memory=lambda: 30 * 5 * 8), 1, 0)
 
 
-def test_subsets_are_what_they_say():
+def test_nested_and_independent_subsets_have_their_rows():
     for name, parts in (("nested", 1), ("independent", 2)):
         kernel = Tabulated(name).kernel
         assert parts == len(kernel._order)

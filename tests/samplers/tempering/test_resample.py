@@ -28,9 +28,8 @@ def exchange(case, m, uniforms):
     """One call in production for the replica at level m, which is number m."""
     kernel, problem = case.kernel, case.problem
     resample(
-        problem.link, problem.joint, problem.base, problem.full, kernel.subsets(), kernel.ladder,
-        m, kernel.replicas, m, np.array(uniforms), kernel.trial.slope, kernel.trial.scratch,
-        kernel._tallies, EXCHANGES,
+        problem.link, problem.joint, kernel.ensemble, kernel.subsets(), m, m, np.array(uniforms),
+        kernel._tallies[m, EXCHANGES:],
     )  # fmt: skip
 
 
@@ -71,7 +70,7 @@ def make(name, **options):
 
 
 @pytest.mark.parametrize("name", SUBSETS)
-def test_decides_by_the_likelihood_of_the_set_and_knows_it_afterwards(name):
+def test_resampling_decides_by_the_likelihood_of_the_proposed_set_and_stores_it(name):
     case = make(name)
     rng = np.random.default_rng(2)
     every = orders_of(case)
@@ -102,7 +101,7 @@ def test_decides_by_the_likelihood_of_the_set_and_knows_it_afterwards(name):
     assert {True, False} == decided
 
 
-def test_several_proposals_are_one_after_the_other():
+def test_several_resampling_proposals_are_decided_in_sequence():
     for name in SUBSETS:
         case, single = Tabulated(name, resample=2), make(name)
         (a, b), (c, d) = regions(case, 1)
@@ -173,7 +172,7 @@ def level_zero(case, orders, *, free):
     return stationary.reshape(size, STATES, -1).sum(axis=(0, 2))
 
 
-def test_level_zero_is_exact_and_with_free_resampling_it_is_not():
+def test_level_0_is_exact_unless_rows_are_exchanged_without_a_test():
     case = make("nested", swaps="sweep")
     exact = np.exp([case.log_h(0, s) for s in range(STATES)])
     exact /= exact.sum()

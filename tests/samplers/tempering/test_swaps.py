@@ -36,7 +36,7 @@ def test_sweep_is_the_one_by_hand_and_misprints_are_not_invariant(name):
     assert defect(by_hand(case, swapped=True), case.target()) > 1e-2
 
 
-def test_a_prior_where_the_likelihood_is_zero_or_unknown():
+def test_state_of_likelihood_zero_never_leaves_the_level_at_the_prior():
     """Level M of power 0 may be anywhere; such a state never comes down, others do."""
     case = Tabulated("powers", swaps="sweep")
     case.kernel.set_beta(case.kernel.ladder, np.array([1.0, 0.0, 0.0]))
@@ -44,11 +44,8 @@ def test_a_prior_where_the_likelihood_is_zero_or_unknown():
     kernel, known = case.kernel, np.zeros(2)
 
     def change(m):
-        return statistic(
-            case.problem.link, case.problem.joint, case.problem.base, case.problem.full,
-            kernel.own, kernel._kind, kernel.ladder, m, kernel.replicas, m - 1, m, known,
-            kernel.trial.slope, kernel.trial.scratch,
-        )  # fmt: skip
+        pointers = case.problem.link, case.problem.joint
+        return statistic(*pointers, kernel.ensemble, kernel._kind, m, m - 1, m, known)
 
     for nothing in (-np.inf, np.nan):
         kernel.replicas.scalars[1, LOG_LIK] = nothing

@@ -1,4 +1,4 @@
-"""Chains of ``tt`` and ``stt``: bit for bit, whatever the batches; what they count."""
+"""Chains of ``tt`` and ``stt``: the same bits for every batch size; tallies."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def same(first, second):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_batches_do_not_matter(kind):
+def test_draws_do_not_depend_on_batch_size(kind):
     one, other = begun(KINDS[kind], batch_iterations=1), begun(KINDS[kind], batch_iterations=64)
     same(drawn(one), drawn(other))
     for name, values in one.tallies().items():
@@ -67,7 +67,7 @@ def test_batches_do_not_matter(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("warmup", [True, False])
-def test_a_chain_goes_on_where_it_was(kind, warmup):
+def test_restored_chain_continues_bit_for_bit(kind, warmup):
     kernel, twin = begun(KINDS[kind]), begun(KINDS[kind])
     kernel.advance(40, True)
     if not warmup:
@@ -85,7 +85,7 @@ def test_one_level_is_the_inner_kernel_bit_for_bit(explorer):
         same(alone, drawn(begun(sampler(n_levels=1, explorer=explorer))))
 
 
-def test_chains_differ():
+def test_chains_of_one_seed_differ():
     first, second = (problem(tt(n_levels=3)).kernel(5, chain) for chain in range(2))
     for kernel in (first, second):
         kernel.initialise()

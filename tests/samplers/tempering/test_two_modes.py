@@ -26,7 +26,7 @@ def bench(monkeypatch):
     sys.modules.pop("two_modes", None)
 
 
-def test_the_target_is_what_it_is_said_to_be(bench):
+def test_quadrature_of_the_two_modes_gives_their_stated_masses(bench):
     right = bench.truth(points=201)
     assert abs(right.weight - 0.7) < 1e-3
     assert abs(right.apart - 20.0) < 0.5
@@ -34,7 +34,7 @@ def test_the_target_is_what_it_is_said_to_be(bench):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DRAWS)
-def test_both_modes_have_their_mass(bench, name):
+def test_ladders_give_both_modes_their_mass(bench, name):
     found = bench.run(bench.SAMPLERS[name][0], DRAWS[name], chains=CHAINS, seed=1)
     right = bench.truth(points=201)
     assert abs(found.weight - right.weight) < 4.5 * found.error

@@ -42,7 +42,7 @@ def test_a_url_is_refused_without_its_credentials(url: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["", "a\0b"])
-def test_what_is_no_path_is_refused(path: str) -> None:
+def test_value_that_is_no_path_is_refused(path: str) -> None:
     with pytest.raises(ConfigError, match="expected a path"):
         local_path(path)
 
@@ -58,5 +58,5 @@ def test_checksum_in_pieces_is_the_checksum_of_the_whole(tmp_path: Path) -> None
     ("code", "kind"),
     [(errno.EACCES, AccessError), (errno.EIO, StorageIOError), (errno.ENOENT, StoreError)],
 )
-def test_system_errors_become_ours(code: int, kind: type[Exception]) -> None:
+def test_operating_system_errors_become_store_errors(code: int, kind: type[Exception]) -> None:
     assert type(translate(OSError(code, os.strerror(code)), "'x'")) is kind

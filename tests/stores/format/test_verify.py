@@ -23,7 +23,7 @@ class Count:
         return left + right
 
 
-def test_a_good_store_is_good(shared_sample) -> None:
+def test_undamaged_store_has_no_fault(shared_sample) -> None:
     seen: list[tuple[int, int]] = []
     report = verify(shared_sample.path, lambda done, total: seen.append((done, total)))
     assert report["ok"]
@@ -95,7 +95,7 @@ def test_a_damaged_manifest_is_a_fault_and_a_missing_one_an_error(sample) -> Non
         verify(sample.path)
 
 
-def test_nothing_there_is_missing(tmp_path: Path) -> None:
+def test_missing_path_is_a_missing_error(tmp_path: Path) -> None:
     for read in (verify, info):
         with pytest.raises(MissingError):
             read(tmp_path / "no")

@@ -251,7 +251,7 @@ def test_two_writers_of_one_path_are_refused(tmp_path: Path) -> None:
         StoreWriter(tmp_path / "s", features=["a"])
 
 
-def test_what_a_killed_writer_left_is_collected(tmp_path: Path) -> None:
+def test_files_of_a_killed_writer_are_removed(tmp_path: Path) -> None:
     script = (
         "import os, signal, sys, numpy as np\n"
         "from streammc.stores import StoreWriter\n"
@@ -279,7 +279,9 @@ def test_no_rows_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e300])
-def test_what_float32_cannot_hold_is_refused_by_name(tmp_path: Path, value: float) -> None:
+def test_values_that_float32_cannot_hold_are_refused_by_column(
+    tmp_path: Path, value: float
+) -> None:
     X = np.ones((9_000, 2))
     X[8_000, 1] = value
     with StoreWriter(tmp_path / "s", features=["a", "b"], chunk_rows=4096) as writer:

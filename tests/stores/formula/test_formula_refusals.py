@@ -112,7 +112,7 @@ TABLES = {
 
 
 @pytest.mark.parametrize("formula", FORMULAS)
-def test_a_formula_that_means_nothing_is_refused(formula: str) -> None:
+def test_invalid_formula_is_refused(formula: str) -> None:
     with pytest.raises(ConfigError) as error:
         read_terms(formula)
     assert FORMULAS[formula] in str(error.value)

@@ -100,7 +100,7 @@ def test_progress_counts_every_block(table) -> None:
     assert [(done, total) for done in range(1, total + 1)] == calls
 
 
-def test_results_and_blocks_are_not_kept() -> None:
+def test_full_pass_keeps_neither_results_nor_blocks() -> None:
     """Besides the blocks being mapped, only the frontier of the tree is alive."""
     alive: weakref.WeakSet[Result] = weakref.WeakSet()
     reading, most_reading, most_alive = 0, 0, 0
@@ -203,7 +203,7 @@ def test_an_error_in_the_task_arrives_as_it_is(table) -> None:
 
 
 @pytest.mark.parametrize("scheduler", [0, -1, True, "threads", 1.5, object(), "s3://x"])
-def test_what_is_no_scheduler_is_refused(table, scheduler: Any) -> None:
+def test_invalid_scheduler_is_refused(table, scheduler: Any) -> None:
     with pytest.raises(ConfigError, match="expected a scheduler"):
         open_store(table.path).reduce(Sums(), scheduler=scheduler)
 
@@ -290,7 +290,7 @@ def test_a_cluster_gives_the_same_bits_and_the_same_errors(table, sample) -> Non
             broken.reduce(Sums(), scheduler=client)
 
 
-def test_what_exceeds_half_the_memory_is_dropped_behind_a_pass(
+def test_pages_of_a_store_above_half_the_memory_are_dropped_behind_a_pass(
     table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_store(table.path)

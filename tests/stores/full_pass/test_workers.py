@@ -38,7 +38,7 @@ def test_items_are_taken_a_few_ahead_of_the_work() -> None:
 
 
 @pytest.mark.parametrize("where", ["function", "finished"])
-def test_nothing_runs_after_an_error(where: str) -> None:
+def test_workers_stop_after_an_error(where: str) -> None:
     ended: list[int] = []
 
     def work(item: int) -> int:

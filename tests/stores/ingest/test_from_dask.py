@@ -58,7 +58,7 @@ def test_every_block_is_computed_once_and_alone(tmp_path: Path) -> None:
     assert [0, 1_700, 4_000] == seen
 
 
-def test_options_do_what_they_do_for_a_table(tmp_path: Path) -> None:
+def test_options_of_from_dask_act_as_in_from_table(tmp_path: Path) -> None:
     (X, y), (wide, response) = arrays(), lazy()
     names = ["a", "b", "c"]
     options: dict[str, Any] = {"shuffle": True, "seed": 3, "standardize": True, "intercept": True}
@@ -70,7 +70,7 @@ def test_options_do_what_they_do_for_a_table(tmp_path: Path) -> None:
     assert same.fingerprint == store.fingerprint
 
 
-def test_trials_and_a_single_chunk(tmp_path: Path) -> None:
+def test_from_dask_takes_trials_and_a_single_chunk(tmp_path: Path) -> None:
     X, y = arrays()
     one = da.from_array(X.astype(np.int16), chunks=-1)
     store = streammc.from_dask(one, y, trials=np.full(ROWS, 2), path=tmp_path / "s")
@@ -111,7 +111,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("change", "code", "message"), REFUSALS, ids=lambda value: str(value)[:40])
-def test_refusals_are_one_line_and_leave_nothing(
+def test_invalid_dask_arrays_are_refused_in_one_line_without_a_store(
     change: dict[str, Any], code: int, message: str, tmp_path: Path
 ) -> None:
     inputs = {"X": X0, "y": Y0, "path": tmp_path / "s"} | change

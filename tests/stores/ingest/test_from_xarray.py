@@ -69,7 +69,7 @@ def test_a_dataset_opened_from_a_store_is_that_store(chunks: Any, folder: Path) 
         lambda table: table.assign_coords(feature=["a", "b", "c"]),
     ],
 )
-def test_what_was_changed_after_opening_is_not_that_store(change: Any, folder: Path) -> None:
+def test_dataset_changed_after_opening_is_copied(change: Any, folder: Path) -> None:
     with xr.open_zarr(folder / "store.zarr") as table:
         changed = change(table)
         with pytest.raises(StreammcError, match="expected a path"):
@@ -151,7 +151,9 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("given", "options", "code", "message"), REFUSALS)
-def test_refusals_are_one_line(given: Any, options: Any, code: int, message: str) -> None:
+def test_invalid_datasets_are_refused_in_one_line(
+    given: Any, options: Any, code: int, message: str
+) -> None:
     with pytest.raises(StreammcError) as caught:
         streammc.from_xarray(given, **options)
     assert code == caught.value.exit_code

@@ -268,7 +268,7 @@ def test_pandas_missing_values_are_missing() -> None:
         assert from_table(frame, response="y", drop_missing=True).n_rows == 2
 
 
-def test_a_stream_that_can_be_read_once(tmp_path: Path) -> None:
+def test_arrow_stream_that_can_be_read_once_is_ingested(tmp_path: Path) -> None:
     table = make_table()
 
     class Once:

@@ -61,7 +61,9 @@ def csv_refusal(content: str | bytes, place: Path, **options: Any) -> StreammcEr
         ("a,b,y\n" + MANY + "1,2,0\n1,,0\n", "b", 300_002, "1 row"),
     ],
 )
-def test_missing_values(content: str, column: str, row: int, rows: str, place: Path) -> None:
+def test_missing_values_are_refused_by_row_and_column(
+    content: str, column: str, row: int, rows: str, place: Path
+) -> None:
     error = csv_refusal(content, place)
     assert 65 == error.exit_code
     expected = f"column '{column}', found missing values in {rows}, first in data row {row} of "
@@ -69,7 +71,7 @@ def test_missing_values(content: str, column: str, row: int, rows: str, place: P
     assert "--drop-missing" in str(error)
 
 
-def test_a_missing_value_in_the_last_row_of_a_parquet_file(place: Path) -> None:
+def test_missing_value_in_the_last_row_of_a_parquet_file_is_refused(place: Path) -> None:
     values = np.ones(100_000)
     source = place.parent / "t.parquet"
     pq.write_table(pa.table({"a": pa.array(values, mask=np.arange(100_000) == 99_999)}), source)
@@ -78,7 +80,7 @@ def test_a_missing_value_in_the_last_row_of_a_parquet_file(place: Path) -> None:
 
 @pytest.mark.parametrize("drop", [False, True])
 @pytest.mark.parametrize("value", ["inf", "-inf", "Infinity", "1e999"])
-def test_infinities(value: str, drop: bool, place: Path) -> None:
+def test_infinite_values_are_refused(value: str, drop: bool, place: Path) -> None:
     error = csv_refusal(f"a,b,y\n1,2,0\n,2,0\n3,{value},0\n", place, drop_missing=drop)
     assert 65 == error.exit_code
     assert "column 'b', found infinite values in 1 row, first in data row 3 of" in str(error)
@@ -86,7 +88,7 @@ def test_infinities(value: str, drop: bool, place: Path) -> None:
 
 @pytest.mark.parametrize("features", [None, ["b"]])
 @pytest.mark.parametrize("many", ["", MANY])
-def test_text_in_a_column_of_numbers(many: str, features: Any, place: Path) -> None:
+def test_text_in_a_column_of_numbers_is_refused(many: str, features: Any, place: Path) -> None:
     error = csv_refusal(f"a,b,y\n{many}1,2,0\n3,ab c,1\n1,x,1\n", place, features=features)
     row = many.count("\n") + 2
     assert 65 == error.exit_code
@@ -95,7 +97,7 @@ def test_text_in_a_column_of_numbers(many: str, features: Any, place: Path) -> N
     assert "--features" in str(error)
 
 
-def test_something_else_among_truth_values(place: Path) -> None:
+def test_non_boolean_among_truth_values_is_refused(place: Path) -> None:
     error = csv_refusal("a,b,y\n" + "1,true,0\n" * 300_000 + "1,7,0\n", place)
     assert "true or false in column 'b'" in str(error)
     assert "in 1 row, first in data row 300001 of" in str(error)
@@ -111,7 +113,9 @@ def test_something_else_among_truth_values(place: Path) -> None:
         ("a,b,y\r\n1,2,0\r\n3\r\n", 3, 1),
     ],
 )
-def test_lines_of_unequal_length(content: str, line: int, found: int, place: Path) -> None:
+def test_csv_lines_of_unequal_length_are_refused(
+    content: str, line: int, found: int, place: Path
+) -> None:
     error = csv_refusal(content, place, features=["b"])
     assert 65 == error.exit_code
     assert f"expected 3 columns in line {line} of" in str(error)
@@ -144,7 +148,7 @@ def test_lines_of_unequal_length(content: str, line: int, found: int, place: Pat
         (gzip.compress(b"", mtime=0), "an empty file"),
     ],
 )
-def test_files_that_are_no_table(content: bytes, message: str, place: Path) -> None:
+def test_files_without_a_table_are_refused(content: bytes, message: str, place: Path) -> None:
     source = place.parent / "t"
     source.write_bytes(content)
     with pytest.raises(DataError, match=message):
@@ -167,7 +171,9 @@ def test_files_that_are_no_table(content: bytes, message: str, place: Path) -> N
         (pa.array([1, 2**63 + 5], pa.uint64()), r"\('9223372036854775813'\)"),
     ],
 )
-def test_columns_of_other_types(column: pa.Array, message: str, place: Path) -> None:
+def test_columns_of_unsupported_types_are_refused(
+    column: pa.Array, message: str, place: Path
+) -> None:
     table = pa.table({"a": column, "y": [0, 1]})
     for source in (table, write_parquet(table, place.parent / "t")):
         with pytest.raises(DataError, match=message):
@@ -175,7 +181,7 @@ def test_columns_of_other_types(column: pa.Array, message: str, place: Path) -> 
         refusal(source, place)
 
 
-def test_complex_numbers(place: Path) -> None:
+def test_complex_numbers_are_refused(place: Path) -> None:
     import pandas as pd
 
     error = refusal(pd.DataFrame({"a": [1j, 2.0], "y": [0, 1]}), place)
@@ -201,13 +207,15 @@ def test_complex_numbers(place: Path) -> None:
         ({"chunk_rows": 0}, 2, "chunk"),
     ],
 )
-def test_options(options: dict[str, Any], code: int, message: str, place: Path) -> None:
+def test_invalid_ingest_options_are_refused(
+    options: dict[str, Any], code: int, message: str, place: Path
+) -> None:
     error = refusal(make_table(50), place, **{"response": "late"} | options)
     assert code == error.exit_code
     assert message in str(error)
 
 
-def test_a_column_called_intercept_beside_the_intercept(place: Path) -> None:
+def test_column_called_intercept_beside_the_intercept_is_refused(place: Path) -> None:
     error = csv_refusal("Intercept,y\n1,0\n", place)
     assert isinstance(error, ConfigError)
 
@@ -223,7 +231,7 @@ def test_a_column_called_intercept_beside_the_intercept(place: Path) -> None:
         ("0,0,0", "positive weight"),
     ],
 )
-def test_weights(weights: str, message: str, place: Path) -> None:
+def test_invalid_weights_are_refused(weights: str, message: str, place: Path) -> None:
     lines = "".join(f"{index},{value},1\n" for index, value in enumerate(weights.split(",")))
     error = csv_refusal("a,w,y\n" + lines, place, weight="w")
     assert 65 == error.exit_code
@@ -246,20 +254,20 @@ def test_weights(weights: str, message: str, place: Path) -> None:
         ("1/2,1/1e17", "'n', found huge weights in 1 row, first in data row 2 of"),
     ],
 )
-def test_trials(counts: str, message: str, place: Path) -> None:
+def test_invalid_trials_are_refused(counts: str, message: str, place: Path) -> None:
     lines = "".join(f"{i},{pair.replace('/', ',')}\n" for i, pair in enumerate(counts.split(",")))
     error = csv_refusal("a,c,n\n" + lines, place, response="c", trials="n")
     assert 65 == error.exit_code
     assert message in str(error)
 
 
-def test_trials_without_a_response(place: Path) -> None:
+def test_trials_without_a_response_are_refused(place: Path) -> None:
     error = csv_refusal("a,n\n1,2\n", place, response=None, trials="n")
     assert isinstance(error, ConfigError)
     assert "--response" in str(error)
 
 
-def test_a_column_that_float32_would_round(place: Path) -> None:
+def test_column_that_float32_would_round_is_refused(place: Path) -> None:
     table = pa.table({"a": 1e6 + np.random.default_rng(1).normal(size=1_000), "y": [0.0] * 1_000})
     error = refusal(table, place, standardize=False)
     assert "'a' to fit into float32" in str(error)
@@ -268,17 +276,17 @@ def test_a_column_that_float32_would_round(place: Path) -> None:
     ingest(table, place / "also", response="y")
 
 
-def test_values_beyond_float32(place: Path) -> None:
+def test_values_beyond_float32_are_refused(place: Path) -> None:
     error = refusal(pa.table({"a": [1e300, 1.0], "y": [0, 1]}), place, standardize=False)
     assert "'a' to fit into float32" in str(error)
 
 
-def test_a_range_beyond_float64(place: Path) -> None:
+def test_column_with_a_range_beyond_float64_is_refused(place: Path) -> None:
     error = refusal(pa.table({"a": [1.7e308, -1.7e308], "y": [0, 1]}), place)
     assert "range of column 'a'" in str(error)
 
 
-def test_sources_that_do_not_fit_together(place: Path) -> None:
+def test_sources_with_different_columns_are_refused(place: Path) -> None:
     folder, table = place.parent, make_table(20)
     first = write_csv(table, folder / "1.csv")
     other = write_csv(table.rename_columns(list("abcdef")), folder / "2.csv")
@@ -292,7 +300,7 @@ def test_sources_that_do_not_fit_together(place: Path) -> None:
     assert f"data row 1 of {str(missing)!r}" in str(error)
 
 
-def test_paths(place: Path) -> None:
+def test_invalid_paths_are_refused(place: Path) -> None:
     folder = place.parent
     assert isinstance(refusal(folder / "nothing.csv", place), MissingError)
     assert isinstance(refusal("s3://key:secret@host/t.csv", place), ConfigError)
@@ -308,14 +316,14 @@ def test_paths(place: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a b.csv", "line\nfeed.csv", "☃.csv", "-x.csv", b"\xff.csv"])
-def test_names_of_files(name: str | bytes, place: Path) -> None:
+def test_odd_file_names_reach_the_reader(name: str | bytes, place: Path) -> None:
     path = os.path.join(os.fsencode(place.parent), os.fsencode(name))
     with open(path, "wb") as file:
         file.write(b"a,y\n1,\n")
     assert "missing values" in str(refusal(os.fsdecode(path), place))
 
 
-def test_a_file_that_may_not_be_read(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_file_is_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = write_csv(make_table(5), place.parent / "t.csv")
 
     def refuse(*args: Any, **options: Any) -> Any:
@@ -325,7 +333,7 @@ def test_a_file_that_may_not_be_read(place: Path, monkeypatch: pytest.MonkeyPatc
     assert isinstance(refusal(source, place), AccessError)
 
 
-def test_an_output_that_exists_or_is_an_input(tmp_path: Path) -> None:
+def test_output_that_exists_or_is_an_input_is_refused(tmp_path: Path) -> None:
     source = write_csv(make_table(5), tmp_path / "t.csv")
     before = source.read_bytes()
     with pytest.raises(ConfigError, match="outside the input"):
@@ -339,7 +347,7 @@ def test_an_output_that_exists_or_is_an_input(tmp_path: Path) -> None:
     assert {"t.csv", "there"} == {path.name for path in tmp_path.iterdir()}
 
 
-def test_a_source_that_changes_while_it_is_read(place: Path) -> None:
+def test_source_that_changes_while_it_is_read_is_refused(place: Path) -> None:
     source = write_parquet(make_table(1_000), place.parent / "t")
 
     def touch(done: int, total: int | None, phase: str) -> None:
@@ -365,7 +373,9 @@ def test_ctrl_c_leaves_nothing(phase: str, place: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("share", [0.0, 0.2, 0.45, 0.55, 0.8, 0.999])
-def test_a_full_disk(share: float, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_is_one_error_and_leaves_no_store(
+    share: float, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("streammc.stores.ingest.prepare.LEAF_BYTES", 10_000)
     source = write_parquet(make_table(5_000), place.parent / "t")
     write, room, used = os.write, [10**9], [0]
@@ -384,7 +394,7 @@ def test_a_full_disk(share: float, place: Path, monkeypatch: pytest.MonkeyPatch)
     assert "No space left" in str(error)
 
 
-def test_a_limit_on_the_size_of_files(place: Path) -> None:
+def test_file_size_limit_is_one_error_and_leaves_no_store(place: Path) -> None:
     source = write_csv(make_table(5_000), place.parent / "t.csv")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))

@@ -35,7 +35,7 @@ def root(value: Fraction) -> float:
 @pytest.mark.parametrize(
     ("location", "scale"), [(0.0, 1.0), (1e8, 1.0), (1e9, 1e-3), (-1e300, 1e299), (1e-310, 1e-311)]
 )
-def test_agrees_with_rational_arithmetic(location: float, scale: float, block: int) -> None:
+def test_moments_agree_with_rational_arithmetic(location: float, scale: float, block: int) -> None:
     values = location + scale * np.random.default_rng(3).normal(size=(1, 1_000))
     mean, sd = moments(values, block)
     true_mean, true_variance = exact(values)

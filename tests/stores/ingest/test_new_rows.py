@@ -93,7 +93,9 @@ def test_a_product_that_overflows_is_refused_by_name() -> None:
         ("z", np.nan, "column 'z', found missing values in 1 row, first in data row 3"),
     ],
 )
-def test_what_was_not_there_is_refused(column: str, value: Any, message: str) -> None:
+def test_unseen_levels_and_values_outside_the_knots_are_refused(
+    column: str, value: Any, message: str
+) -> None:
     store = from_table(frame(), formula=FORMULA)
     other = frame(10, seed=1)
     other.loc[2, column] = value

@@ -47,7 +47,7 @@ def run(
 @pytest.mark.parametrize(
     ("n", "leaf_rows"), [(5_000, 10_000), (5_000, 1_000), (2_000, 50), (300, 1), (1, 1)]
 )
-def test_is_a_permutation_that_keeps_rows_together(tmp_path: Path, n: int, leaf_rows: int) -> None:
+def test_shuffle_is_a_permutation_of_whole_rows(tmp_path: Path, n: int, leaf_rows: int) -> None:
     rows = records(n)
     found = run(tmp_path, rows, 700, leaf_rows, stream(1, 0, Role.SHUFFLE))
     assert (n == 1) == (rows.tobytes() == found.tobytes())

@@ -1,4 +1,4 @@
-"""Row ids: what is kept, in which order, and what is refused."""
+"""Row ids: their values, their order, and refusals."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_large_integers_are_exact(tmp_path):
         (pd.Series(2**64 - 1 - np.arange(ROWS, dtype=np.uint64)), "unusable row ids"),
     ],
 )
-def test_bad_ids_are_named(tmp_path, ids, words):
+def test_invalid_row_ids_are_named(tmp_path, ids, words):
     with pytest.raises(DataError, match=words):
         from_table(TABLE.assign(key=ids), row_id="key", **CHOSEN)
     with pytest.raises(DataError, match=words):

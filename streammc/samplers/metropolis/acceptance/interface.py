@@ -1,4 +1,4 @@
-"""What an acceptance test sees of a decision, and what it answers.
+"""Interface of the acceptance tests: the facts of a decision, and the verdict on it.
 
 The log acceptance ratio of a proposal is a sum over the ``U`` units of the data plus a
 part that takes no row,
@@ -19,11 +19,12 @@ its random numbers are ``draws``, so that it can be tested by itself.
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final, NamedTuple
 
 from numba import types
 
-from streammc.numerics.jit import i8, matrix, vector
+from streammc.numerics.jit import i8, inline, matrix, vector
 from streammc.protocols import Matrix, Vector
 
 REJECT, ACCEPT, MORE, SWEEP = range(4)
@@ -68,13 +69,29 @@ TEST_SIGNATURE: Any = i8(vector, vector, vector, vector, vector, vector, vector,
 TEST_TYPE: Any = types.FunctionType(TEST_SIGNATURE)
 
 
+METROPOLIS, BARKER = range(2)
+"""Acceptance functions."""
+
+
+@inline
+def accepts(delta, u, barker):  # type: ignore[no-untyped-def]
+    """Return whether a uniform ``u`` accepts ``delta``.
+
+    With probability ``min(1, exp(delta))``, or ``1 / (1 + exp(-delta))`` where ``barker``
+    is 1 (Barker 1965; Seita et al. 2017, eq. 9): then ``logit(u) < delta``.
+    """
+    if barker == 1:
+        return math.log(u) - math.log1p(-u) < delta
+    return math.log(u) < delta
+
+
 class Prepared(NamedTuple):
-    """A test with its options, for one data set: what ``prepare(population, ...)`` returns."""
+    """An acceptance test with its options, for one data set."""
 
     settings: Vector
     table: Matrix
     first: int
-    """Terms that every decision asks for first: drawn ahead. 0: not known."""
+    """Terms that every decision asks for first: drawn ahead. 0: not known before."""
     replace: bool
     """Whether terms are drawn with replacement."""
     sweeps: bool = False
@@ -83,6 +100,10 @@ class Prepared(NamedTuple):
     """Whether the estimate at the position is carried along, and not made again."""
     frozen: Vector | None = None
     """Settings of the draws, which change neither step size nor temperature; ``None``: the same."""
+    barker: bool = True
+    """Whether the acceptance function is Barker's, not that of Metropolis."""
+    bounded: bool = False
+    """Whether it takes the model's bound on a term, and looks at all rows where there is none."""
 
     def settings_of(self, warmup: bool) -> Vector:
         """Return the settings of an iteration of the warm-up, or of the draws."""

@@ -1,4 +1,4 @@
-"""Errors of the normal approximation: closed forms, NumPy, and the limits they are for."""
+"""Errors of the normal approximation against closed forms and NumPy."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_a_dominating_term_leaves_no_estimate_unless_the_variance_is_small() -> 
     assert 0.01 == clt.unless_dominated(*_facts(X), 0.5, 0.01)
 
 
-def test_a_decision_learns_from_others_that_could_not_tell() -> None:
+def test_error_is_unknown_after_many_decisions_of_unknown_error() -> None:
     carried = np.zeros(N_CARRIED)
     for _ in range(40):
         assert clt.unless_others_were(carried, 0.01) == 0.01

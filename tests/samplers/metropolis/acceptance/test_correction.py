@@ -1,4 +1,4 @@
-"""The correction: the published errors, the authors' table, and what is drawn."""
+"""The correction variable: published errors, the authors' table, and draws."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_masses_are_those_of_the_authors_table(data_folder) -> None:
 
 
 @pytest.mark.parametrize("sigma", sorted(SOLVED))
-def test_what_is_kept_is_as_good_as_what_the_programme_finds(sigma: float) -> None:
+def test_stored_correction_is_as_good_as_the_linear_programme(sigma: float) -> None:
     kept, found = correction(sigma).error, worst(linear_programme(sigma), sigma)
     np.testing.assert_allclose(kept, found, rtol=0.05)
     assert kept < {1.0: 6e-8, 1.2: 1.7e-5, 1.4: 5e-4}[sigma]

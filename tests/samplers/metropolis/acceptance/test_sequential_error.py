@@ -89,7 +89,7 @@ def test_worst_cases_are_those_published(m: int, epsilon: float) -> None:
     ("size", "bound", "chosen"),
     [(13_007, 0.1, (450, 0.01)), (100_000, 0.2, (300, 0.01)), (13_007, 0.05, (50, 0.001))],
 )
-def test_the_search_finds_what_was_published(
+def test_search_finds_the_published_pairs(
     size: int, bound: float, chosen: tuple[int, float]
 ) -> None:
     """Table 5 of Seita et al. 2017; the last is ours."""
@@ -107,7 +107,7 @@ def test_looks_left_out_change_little(epsilon: float) -> None:
     assert (np.abs(fewer.error / every.error - 1.0) > 0.02).all()
 
 
-def test_both_fall_with_the_drift_and_end_at_the_first_look() -> None:
+def test_error_and_rows_fall_with_the_drift_to_one_look() -> None:
     for size in (60, 3_000, 10**8):
         drifts = drift_grid(size)
         test = sequential_test(size, 50, 0.01)

@@ -1,4 +1,4 @@
-"""Sequential t-tests: what they accept, and what they say of their errors."""
+"""Sequential t-tests: acceptance rates and reported errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from term_populations import metropolis, population
 
 from streammc.errors import ConfigError
 from streammc.numerics.jit import f8, i8, jit, vector
-from streammc.samplers.metropolis.acceptance.austere import decide, prepare, student_threshold
+from streammc.samplers import mh_austere
 from streammc.samplers.metropolis.acceptance.austere_search import EPSILONS, SIZES
 from streammc.samplers.metropolis.acceptance.interface import (
     COUNT,
@@ -25,8 +25,13 @@ from streammc.samplers.metropolis.acceptance.sequential_error import (
     sequential_test,
     tabulated,
 )
+from streammc.samplers.metropolis.mh_austere import decide, student_threshold
 
 SIZE = 500
+
+
+def prepare(population, *, m, **options):
+    return mh_austere(**options).acceptance_test(population, m)
 
 
 @jit(TEST_SIGNATURE)

@@ -1,4 +1,4 @@
-"""``mh-fixed``: Barker's function within the tabulated error, the remedies, what breaks it."""
+"""``mh-fixed``: Barker's function within the tabulated error, remedies, broken partners."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from barker import SIZE, Z, curve, terms
 from numba import njit
 from scipy.special import expit
 
+from streammc.samplers import mh_fixed
 from streammc.samplers.metropolis.acceptance.correction import correction
-from streammc.samplers.metropolis.acceptance.fixed import MOST_BATCHES, REMEDIES, decide, prepare
 from streammc.samplers.metropolis.acceptance.interface import (
     ACCEPT,
     ERROR,
@@ -33,8 +33,13 @@ from streammc.samplers.metropolis.acceptance.interface import (
 )
 from streammc.samplers.metropolis.acceptance.moments import add_terms
 from streammc.samplers.metropolis.acceptance.spread import spread_errors
+from streammc.samplers.metropolis.mh_fixed import _SUMS, MOST_BATCHES, REMEDIES, decide
 
 M = 20
+
+
+def prepare(population, *, m, **options):
+    return mh_fixed(**options).acceptance_test(population, m)
 
 
 def tabulated(sd: float, batches: int = 5) -> float:
@@ -102,7 +107,7 @@ def _same_batches(settings, facts, kept, draws, memory, carried, reply, table):
 
 
 @pytest.mark.slow
-def test_broken_partners_are_seen() -> None:
+def test_broken_tests_are_caught() -> None:
     x = terms("normal", 0.8, M)
     prepared = prepare(SIZE, m=M)
     nothing = prepared.table.copy()
@@ -131,7 +136,7 @@ def test_a_standard_deviation_beyond_the_limit_claims_its_error() -> None:
 
 
 @pytest.mark.parametrize("kind", ["heavy", "rare"])
-def test_where_the_promise_fails_the_decisions_say_that_they_cannot_tell(kind: str) -> None:
+def test_decisions_report_an_unknown_error_where_the_bound_fails(kind: str) -> None:
     prepared = prepare(SIZE, m=M)
     found = curve(decide, prepared, terms(kind, 1.0, M), n=5_000, deltas=(0.4,), skips=True)
     assert found.unknown[0] > 0.6
@@ -193,7 +198,7 @@ def test_decides_as_the_paper_says(normal: float) -> None:
 
 
 @pytest.mark.parametrize("remedy", REMEDIES)
-def test_remedies(remedy: str) -> None:
+def test_remedies_change_step_size_or_temperature(remedy: str) -> None:
     batches = _batches(30, 2.0, seed=2)
     prepared = prepare(10_000, m=M, remedy=remedy)
     std = np.std([batch.mean() for batch in batches[:5]], ddof=1)
@@ -235,7 +240,6 @@ def test_moving_average_is_carried_from_decision_to_decision() -> None:
 
 
 def test_memory_holds_as_many_batches_as_the_sampler_takes() -> None:
-    from streammc.samplers.metropolis.mh_fixed import MOST_BATCHES as OFFERED
-
-    assert OFFERED <= MOST_BATCHES
-    assert np.isfinite(_steps(prepare(10_000, m=M, batches=OFFERED), _batches(51, 0.5))[1][ERROR])
+    assert MOST_BATCHES <= N_MEMORY - _SUMS
+    prepared = prepare(10_000, m=M, batches=MOST_BATCHES)
+    assert np.isfinite(_steps(prepared, _batches(MOST_BATCHES + 1, 0.5))[1][ERROR])

@@ -1,4 +1,4 @@
-"""The test of ``mint``: what it accepts, what it keeps, and how far its estimate is from normal."""
+"""The test of ``mint``: acceptance, the carried estimate, and its distance from normal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from streammc.samplers.metropolis.acceptance import carried
+from streammc.samplers import mint
 from streammc.samplers.metropolis.acceptance.interface import (
     ACCEPT,
     COUNT,
@@ -26,13 +26,14 @@ from streammc.samplers.metropolis.acceptance.interface import (
     WANTED,
 )
 from streammc.samplers.metropolis.acceptance.moments import add_terms
+from streammc.samplers.metropolis.mint import NORMALITY, decide
 
 
 class Chain:
     """One chain's memory, and decisions with terms and a uniform in plain sight."""
 
-    def __init__(self, population=1000, **options):
-        self.prepared = carried.prepare(population, **options)
+    def __init__(self, population=1000, *, m, **options):
+        self.prepared = mint(**options).acceptance_test(population, m)
         self.population, self.carried = population, np.zeros(N_CARRIED)
 
     def decide(self, terms, known=0.0, u=0.5):
@@ -40,12 +41,12 @@ class Chain:
         facts[KNOWN], facts[POPULATION] = known, self.population
         settings, table = self.prepared.settings, self.prepared.table
         rest = np.full(N_DRAWS, u), np.zeros(N_MEMORY), self.carried, reply, table
-        verdict = carried.decide(settings, facts, kept, *rest)
+        verdict = decide(settings, facts, kept, *rest)
         if verdict == MORE:
             assert reply[WANTED] == len(terms)
             add_terms(np.asarray(terms, float), len(terms), 1.0, facts, kept)
             assert len(terms) == facts[COUNT]
-            verdict = carried.decide(settings, facts, kept, *rest)
+            verdict = decide(settings, facts, kept, *rest)
         return verdict, reply
 
 
@@ -58,7 +59,7 @@ def test_the_first_estimate_is_kept_whatever_it_is():
 
 
 @pytest.mark.parametrize("known", [-3.0, 0.4])
-def test_accepts_up_to_the_exponential(known):
+def test_acceptance_probability_is_the_exponential_of_the_difference(known):
     for mean in (-2.0, 0.3):
         chance = min(1.0, np.exp(known + mean))
         chain = Chain(m=2)
@@ -68,7 +69,7 @@ def test_accepts_up_to_the_exponential(known):
             assert REJECT == chain.decide([mean - 1, mean + 1], known=known, u=chance * 1.001)[0]
 
 
-def test_what_is_said_is_of_the_position():
+def test_reported_variance_and_error_belong_to_the_kept_position():
     rows = np.array([1.0, 2.0, 4.5])
     chain = Chain(m=3, population=5, replace=False)
     _, reply = chain.decide(rows)
@@ -93,7 +94,7 @@ def test_the_distance_from_normal_is_that_of_the_mean(m):
     for _ in range(300):
         _, reply = Chain(m=m).decide(rng.exponential(size=m))
         estimates.append(reply[ERROR])
-    exact = carried.NORMALITY * 2.0 / np.sqrt(m)
+    exact = NORMALITY * 2.0 / np.sqrt(m)
     assert found == pytest.approx(exact, rel=0.15)
     # The skewness of few terms is less than that of all.
     assert 0.6 * exact < np.nanmean(estimates) < 1.1 * exact

@@ -10,8 +10,13 @@ from acceptance_decisions import decisions
 from term_populations import metropolis, population
 
 from streammc.numerics.jit import f8, i8, jit
+from streammc.samplers import mh_sublhd
 from streammc.samplers.metropolis.acceptance.interface import TEST_SIGNATURE, UNIFORM
-from streammc.samplers.metropolis.acceptance.sublhd import INEQUALITIES, decide, half_width, prepare
+from streammc.samplers.metropolis.mh_sublhd import INEQUALITIES, decide, half_width
+
+
+def prepare(population, *, m, **options):
+    return mh_sublhd(**options).acceptance_test(population, m)
 
 
 @jit(TEST_SIGNATURE)
@@ -26,7 +31,7 @@ def width(n, size, variance, largest, delta, inequality):
     return half_width(n, size, variance, largest, delta, inequality)
 
 
-def test_half_widths_by_hand() -> None:
+def test_half_widths_equal_hand_computed_values() -> None:
     """s = 3, C = 2, delta = 0.05, N = 1000."""
     few = 3 * math.sqrt(2 * 0.901 * math.log(100) / 100)
     few += (7 / 3 + 3 / math.sqrt(2)) * 4 * math.log(100) / 100
@@ -95,7 +100,7 @@ def test_looks_grow_geometrically_up_to_all_terms(gamma: float) -> None:
     assert found.forced.any()
 
 
-def test_a_model_that_says_nothing_takes_a_pass_and_a_loose_bound_costs_rows() -> None:
+def test_model_without_row_bounds_needs_a_pass_and_a_loose_bound_costs_rows() -> None:
     size = 400
     x = population("normal", size)
     largest = float(np.abs(x).max())

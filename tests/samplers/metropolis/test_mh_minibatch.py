@@ -1,4 +1,4 @@
-"""``mh-minibatch``: Barker's function within what each decision claims, and what breaks it."""
+"""``mh-minibatch``: Barker's function within the error of each decision, broken partners."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from barker import SIZE, Z, curve, terms
 from numba import njit
 from scipy.special import expit, ndtr, ndtri
 
+from streammc.samplers import mh_minibatch
 from streammc.samplers.metropolis.acceptance.correction import correction
 from streammc.samplers.metropolis.acceptance.interface import (
     ACCEPT,
@@ -32,8 +33,8 @@ from streammc.samplers.metropolis.acceptance.interface import (
     VARIANCE,
     WANTED,
 )
-from streammc.samplers.metropolis.acceptance.minibatch import decide, prepare
 from streammc.samplers.metropolis.acceptance.moments import add_terms
+from streammc.samplers.metropolis.mh_minibatch import decide
 
 M = 40
 SIZES = {"normal": M, "skewed": M, "t3": 100}
@@ -42,9 +43,13 @@ OPTIONS = {
     "default": {},
     "corrected": {"skew_corrected": True},
     "delta": {"delta": 0.02},
-    "paper": {"kind": "paper"},
+    "paper": {"correction": "paper"},
     "wide": {"sigma": 1.2},
 }
+
+
+def prepare(population, *, m, **options):
+    return mh_minibatch(**{"delta": None, **options}).acceptance_test(population, m)
 
 
 @pytest.mark.slow
@@ -89,7 +94,7 @@ def _without_normal(settings, facts, kept, draws, memory, carried, reply, table)
     return decide(settings, facts, kept, draws, memory, carried, reply, table)
 
 
-def test_broken_partners_are_seen() -> None:
+def test_broken_tests_are_caught() -> None:
     x = terms("normal", 0.5, M)
     prepared = prepare(SIZE, m=M)
     nothing = prepared._replace(table=np.array([[-1e-9, 1e-9], [0.0, 1.0]]))
@@ -100,7 +105,7 @@ def test_broken_partners_are_seen() -> None:
 
 
 @pytest.mark.parametrize("kind", ["heavy", "rare"])
-def test_where_the_promise_fails_the_decisions_say_that_they_cannot_tell(kind: str) -> None:
+def test_decisions_report_an_unknown_error_where_the_bound_fails(kind: str) -> None:
     x = terms(kind, 2.2, M)
     found = curve(decide, prepare(SIZE, m=M, delta=0.02), x, n=5_000, deltas=(0.4,))
     assert abs(found.deviation[0]) > 0.02 + Z * found.mcse[0]
