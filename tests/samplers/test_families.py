@@ -177,7 +177,7 @@ def joint(model, stretch=1.0):
             0,
             Dynamics(0.6, 0.2, 0.8, 0.75, 0, 0),
             rng,
-            Draws(theta, statistics),
+            (theta, statistics),
         )
         out[pair] = np.concatenate([theta[-1], theta[-1] ** 2, point.gradient])
     # The gradient of the log joint density in theta has mean zero.
