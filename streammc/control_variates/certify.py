@@ -68,9 +68,9 @@ def compute(
     Parameters
     ----------
     dataset
-        The rows: a store, or arrays in memory.
+        Data set: a store, or arrays in memory.
     model
-        Their likelihood, with its prior; see ``streammc.models``.
+        Model of the rows: likelihood and priors; see ``streammc.models``.
     order : {0, 1, 2}
         Order of the Taylor expansions.
     passes
@@ -83,7 +83,8 @@ def compute(
         Whether ``theta_star`` is the mean of posterior draws. With one pass, rows are then scored
         around it instead of around the mode of a subset.
     temperature
-        T: every row counts 1 / T times. The last value of a schedule such as ``"100:sqrt"``.
+        T: every row counts 1 / T times. Of a schedule such as ``"100:sqrt"`` the final
+        temperature is used.
     phases : Callable[[str, int, None, dict], None] | None
         Called as ``phases(phase, done, None, facts)``: with phase ``forecast`` before work that
         is expected to last over a minute, and ``newton`` after the steps of Newton's method.

@@ -32,7 +32,7 @@ _TIMED_SECONDS = 0.02
 
 
 def audit_draws(n_rows: int) -> int:
-    """Return the number of draws to audit: 400 up to 1e8 rows, a pass of minutes, then fewer."""
+    """Return the number of draws to audit: 400 up to 1e8 rows, fewer for more rows."""
     return max(FEWEST_DRAWS, min(AUDIT_DRAWS, int(_EVALUATIONS / max(n_rows, 1))))
 
 

@@ -52,13 +52,13 @@ def sample(
     Parameters
     ----------
     store
-        The rows: a store, or arrays in memory.
+        Data set: a store, or arrays in memory.
     model
-        Their likelihood, with its prior; see ``streammc.models``.
+        Model of the rows: likelihood and priors; see ``streammc.models``.
     sampler
-        One of ``streammc.samplers``. ``None`` chooses ``hmc-ecs`` unless its plan is refused,
-        else ``hmc``; if ``hmc-ecs`` is refused while it runs, the run starts again with ``hmc``.
-        A likelihood that is not a product over rows takes ``pt``.
+        One of ``streammc.samplers``. ``None`` chooses ``hmc`` if the sums of one pass are
+        sufficient statistics, ``pt`` if the likelihood is not a product over rows, else
+        ``hmc-ecs``. If that is refused, before or during the run, it is replaced by ``hmc``.
     control_variates
         From ``streammc.control_variates``. ``None``: computed, and kept in the run.
     draws
@@ -71,7 +71,7 @@ def sample(
         Seed of all random numbers, in ``[0, 2**63)``. ``None``: the seed of the run in
         ``path``, or a new one.
     path
-        Directory of the run. ``None``: a temporary one, removed when the process ends.
+        Directory of the run. ``None``: a temporary directory, removed when the process ends.
     audit : bool or 'auto'
         Whether to measure the error of subsampling, in one more pass; ``"auto"``: if that
         takes less time than the sampling did. Only ``hmc-ecs`` has an audit.

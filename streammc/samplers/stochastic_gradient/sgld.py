@@ -14,8 +14,8 @@ class Sgld(StochasticGradient):
     """Sampler ``sgld``: stochastic gradient Langevin dynamics (Welling and Teh 2011).
 
     ``theta' = theta + (eps / 2) P grad + N(0, eps P)`` with a gradient estimated from newly
-    drawn rows. No step is rejected: it does NOT leave the posterior invariant, and the error
-    of its variances grows with ``eps``. By default ``P`` is the covariance of the Laplace
+    drawn rows. No step is rejected, so the sampler does NOT leave the posterior invariant, and
+    the error of its variances grows with ``eps``. By default ``P`` is the covariance of the Laplace
     approximation.
 
     Parameters
