@@ -21,7 +21,7 @@ _UNITS: Final = {
     "newton": " evaluations",
     "plan": " points",
 }
-_WORDS: Final = {
+_PHASE_NAMES: Final = {
     "pass": "full pass",
     "warmup": "warm-up",
     "newton": "Newton's method",
@@ -53,7 +53,7 @@ class Progress:
         self._lock = threading.RLock()
         self._phase = ""
         self._done = 0
-        self._began = self._said = 0.0
+        self._began = self._last_output = 0.0
         self._bar: Any = None
         self._task: Any = None
 
@@ -96,20 +96,22 @@ class Progress:
             now = time.monotonic()
             fresh = phase != self._phase or done < self._done
             if fresh:
-                self._phase, self._began, self._said = phase, now, now
+                self._phase, self._began, self._last_output = phase, now, now
             self._done = done
             if self._bar is not None:
                 self._show(fresh, done, total, facts or {})
-            elif now - self._said >= _SECONDS or (done == total and now - self._began >= 1.0):
-                self._said = now
-                self._say(now - self._began, done, total, facts or {})
+            elif now - self._last_output >= _SECONDS or (
+                done == total and now - self._began >= 1.0
+            ):
+                self._last_output = now
+                self._print_line(now - self._began, done, total, facts or {})
 
     def of(self, phase: str) -> Callable[[int, int], None]:
         """Return a callback ``progress(done, total)`` for one phase."""
         return lambda done, total: self(phase, done, total)
 
     def _show(self, fresh: bool, done: int, total: int | None, facts: Mapping[str, Any]) -> None:
-        words = _WORDS.get(self._phase, self._phase)
+        words = _PHASE_NAMES.get(self._phase, self._phase)
         if self._output.live is None:
             self._output.heartbeat.pause(True)
             self._bar.start()
@@ -119,8 +121,10 @@ class Progress:
             self._task = self._bar.add_task(words, total=total, facts=[])
         self._bar.update(self._task, completed=done, total=total, facts=_ways(facts))
 
-    def _say(self, seconds: float, done: int, total: int | None, facts: Mapping[str, Any]) -> None:
-        words, unit = _WORDS.get(self._phase, self._phase), _UNITS.get(self._phase, "")
+    def _print_line(
+        self, seconds: float, done: int, total: int | None, facts: Mapping[str, Any]
+    ) -> None:
+        words, unit = _PHASE_NAMES.get(self._phase, self._phase), _UNITS.get(self._phase, "")
         left = seconds * (total - done) / done if done and total else None
         of = f"/{total:,}" if total else ""
         rest = f", about {left:.0f} s left" if left else ""

@@ -25,9 +25,9 @@ _GAPS: Final = 4
 """Spaces between the five columns."""
 
 
-def fitting(ways: Sequence[str], room: int) -> str:
+def fitting(texts: Sequence[str], room: int) -> str:
     """Return the first of several texts that fits into ``room`` cells, or ""."""
-    return next((text for text in ways if len(text) <= room), "")
+    return next((text for text in texts if len(text) <= room), "")
 
 
 class _Facts(ProgressColumn):

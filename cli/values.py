@@ -16,7 +16,7 @@ else:
     ParamType = click.ParamType  # generic in recent versions of click only
 
 _SCHEME: Final = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
-_WORDS: Final = {"true": True, "false": False, "none": None, "auto": None}
+_LITERALS: Final = {"true": True, "false": False, "none": None, "auto": None}
 
 
 class WholeNumber(ParamType):
@@ -215,8 +215,8 @@ class Limits(ParamType):
 
 
 def _literal(text: str) -> Any:
-    if text.lower() in _WORDS:
-        return _WORDS[text.lower()]
+    if text.lower() in _LITERALS:
+        return _LITERALS[text.lower()]
     for kind in (int, float):
         try:
             return kind(text)

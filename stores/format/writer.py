@@ -38,9 +38,7 @@ from streammc.stores.format.schema import check_attributes, encode_features
 
 
 class StoreWriter:
-    """Writer of a new store: append rows or put chunks, then :meth:`commit`.
-
-    Use it as a context manager.
+    """Writer of a new store, a context manager: append rows or put chunks, then commit.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Names and columns of the statistics that all samplers record for a draw."""
+"""Names of the statistics of a draw: columns of the compiled loops, and recorded columns."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ STATISTICS: Final = (
     "log_lik_remainder",
 )
 """First columns of the statistics, in this order; a family of samplers appends its own."""
+OF_ESTIMATES: Final = ("log_lik_variance", "subsample_accepted", "log_lik_remainder")
+"""Columns with a meaning only if the log-likelihood is estimated from a subsample."""
 
 LP: Final = STATISTICS.index("lp")
 ACCEPTANCE_RATE: Final = STATISTICS.index("acceptance_rate")
@@ -28,3 +30,8 @@ LOG_LIK_VARIANCE: Final = STATISTICS.index("log_lik_variance")
 SUBSAMPLE_ACCEPTED: Final = STATISTICS.index("subsample_accepted")
 N_ROWS: Final = STATISTICS.index("n_rows")
 LOG_LIK_REMAINDER: Final = STATISTICS.index("log_lik_remainder")
+
+
+def recorded(columns: tuple[str, ...], *without: str) -> tuple[str, ...]:
+    """Return the columns that a sampler records: those of quantities that it has."""
+    return tuple(name for name in columns if name not in without)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streammc.samplers.common.builders import builder
-from streammc.samplers.common.statistics import STATISTICS
+from streammc.samplers.common.statistics import OF_ESTIMATES, STATISTICS, recorded
 from streammc.samplers.common.targets import EXACT
 from streammc.samplers.hamiltonian.options import TrajectoryOptions
 
@@ -30,7 +30,7 @@ class Hmc(TrajectoryOptions):
 
     name = "hmc"
     target = EXACT
-    statistics = STATISTICS
+    statistics = recorded(STATISTICS, *OF_ESTIMATES)
     paper = "Duane, Kennedy, Pendleton and Roweth 1987, Hybrid Monte Carlo"
 
     def prepare(self, request: RunRequest, reason: str) -> Setup:

@@ -15,7 +15,7 @@ from streammc.samplers.common.option_checks import (
     check_subsample,
 )
 from streammc.samplers.common.sampler import Sampler
-from streammc.samplers.common.statistics import STATISTICS
+from streammc.samplers.common.statistics import STATISTICS, recorded
 from streammc.samplers.common.targets import BIASED
 from streammc.subsampling.units import UNIFORM
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 NOISE_STATISTICS: Final = (*STATISTICS, "noise_clipped")
 """Statistics with an estimate of the noise; ``noise_clipped`` is its clipped share."""
+OF_ACCEPTANCE: Final = ("acceptance_rate", "diverging", "subsample_accepted")
+"""Columns with a meaning only if steps can be rejected."""
 NOISE_CLIPPED_COLUMN: Final = NOISE_STATISTICS.index("noise_clipped")
 
 
@@ -93,7 +95,7 @@ class StochasticGradient(Sampler):
     @property
     def statistics(self) -> tuple[str, ...]:
         """Names of the statistics of an iteration."""
-        return STATISTICS
+        return recorded(STATISTICS, *OF_ACCEPTANCE)
 
     def prepare(self, request: RunRequest, reason: str) -> Setup:
         """Return control variates and the plan, which includes the step size; see ``Sampler``."""

@@ -8,8 +8,12 @@ from typing import ClassVar, Final, Literal
 from streammc.errors import ConfigError
 from streammc.samplers.common.builders import builder
 from streammc.samplers.common.option_checks import NONE, check_number, check_subsample
-from streammc.samplers.common.statistics import STATISTICS
-from streammc.samplers.stochastic_gradient.options import NOISE_STATISTICS, StochasticGradient
+from streammc.samplers.common.statistics import STATISTICS, recorded
+from streammc.samplers.stochastic_gradient.options import (
+    NOISE_STATISTICS,
+    OF_ACCEPTANCE,
+    StochasticGradient,
+)
 
 ESTIMATED: Final = "estimated"
 
@@ -77,7 +81,8 @@ class Sghmc(StochasticGradient):
     @property
     def statistics(self) -> tuple[str, ...]:
         """Names of the statistics; with estimated noise, ``noise_clipped`` is one of them."""
-        return NOISE_STATISTICS if self.noise_estimate == ESTIMATED else STATISTICS
+        columns = NOISE_STATISTICS if self.noise_estimate == ESTIMATED else STATISTICS
+        return recorded(columns, *OF_ACCEPTANCE)
 
 
 sghmc = builder(Sghmc)

@@ -16,7 +16,7 @@ from streammc.samplers.common.option_checks import (
     check_subsample,
 )
 from streammc.samplers.common.sampler import Sampler
-from streammc.samplers.common.statistics import STATISTICS
+from streammc.samplers.common.statistics import OF_ESTIMATES, STATISTICS, recorded
 from streammc.samplers.common.targets import EXACT
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class TemperedOptions(Sampler):
     target: ClassVar[str] = EXACT
     crosses_modes: ClassVar[bool] = True
     restarts: ClassVar[bool] = True
-    statistics: ClassVar[tuple[str, ...]] = TEMPERED_STATISTICS
+    statistics: ClassVar[tuple[str, ...]] = recorded(TEMPERED_STATISTICS, *OF_ESTIMATES)
 
     def __post_init__(self) -> None:
         """Check what can be checked without data."""
