@@ -33,5 +33,5 @@ LOG_LIK_REMAINDER: Final = STATISTICS.index("log_lik_remainder")
 
 
 def recorded(columns: tuple[str, ...], *without: str) -> tuple[str, ...]:
-    """Return the columns that a sampler records: those of quantities that it has."""
+    """Return ``columns`` except those of quantities that a sampler does not have."""
     return tuple(name for name in columns if name not in without)
