@@ -25,8 +25,8 @@ class Sghmc(StochasticGradient):
     Each iteration draws a momentum ``p ~ N(0, M)`` and makes L steps ``theta += eps M^-1 p``,
     ``p += eps grad - eps C M^-1 p + N(0, 2 eps (C - B^))`` (Dang et al. 2019, section 6.2),
     each with a gradient estimated from newly drawn rows. No step is rejected, so the sampler
-    does NOT leave the posterior invariant. By default ``M`` is the inverse covariance of the Laplace
-    approximation.
+    does NOT leave the posterior invariant. By default ``M`` is the inverse covariance of the
+    Laplace approximation.
 
     Parameters
     ----------
