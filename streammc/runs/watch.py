@@ -53,14 +53,17 @@ class Watch:
 
     def look(self, phase: str, statistics: Mapping[str, NDArray[Any]], ended: bool) -> None:
         """Check statistics (chain, iteration) of an interval; ``ended``: the last of its phase."""
-        variance: NDArray[np.float64] = statistics["log_lik_variance"]
+        if math.isfinite(self._sampler.variance_limit):
+            self._look_at_variance(phase, statistics["log_lik_variance"], ended)
+        if ended:
+            self._check_sign(phase)
+
+    def _look_at_variance(self, phase: str, variance: NDArray[np.float64], ended: bool) -> None:
         if phase == "draws":
             self._sum, self._count = self._sum + float(variance.sum()), self._count + variance.size
             check_variance(self._sum / self._count, self._sampler)
         elif ended:
             check_variance(float(variance.mean()), self._sampler)
-        if ended:
-            self._check_sign(phase)
 
     def _check_sign(self, phase: str) -> None:
         """Raise RefusedError if signs cancel in the second half of ``phase``."""
