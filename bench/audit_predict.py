@@ -24,6 +24,7 @@ import numpy as np
 import streammc
 from streammc.control_variates.expansion import ControlVariates
 from streammc.prediction.predict import write_predictions
+from streammc.prediction.prediction_request import PredictionRequest
 from streammc.runs.audit import audit_seconds, log_weights, thin
 from streammc.runs.setup import CONTROL_VARIATES
 from streammc.stores.simulate.simulation import simulate
@@ -53,7 +54,8 @@ def measure(folder: Path, columns: int, options: argparse.Namespace) -> dict[str
         log_weights(store, model, cv, theta, nothing, nothing)
         found["audit"].append(time.perf_counter() - began)
         began = time.perf_counter()
-        write_predictions(run, model, store, folder / f"p-{columns}-{repeat}", draws=options.draws)
+        request = PredictionRequest(draws=options.draws)
+        write_predictions(run, model, store, folder / f"p-{columns}-{repeat}", request)
         found["predict"].append(time.perf_counter() - began)
     return found
 

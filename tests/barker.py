@@ -1,4 +1,4 @@
-"""What the tests with Barker's function are held to, and populations of terms for them."""
+"""Checks of tests with Barker's acceptance function, and populations of terms for them."""
 
 from __future__ import annotations
 

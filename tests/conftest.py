@@ -1,4 +1,4 @@
-"""What all tests share: the optional folder of real data sets, and other users."""
+"""Fixtures of all tests: the optional folder of real data sets, and other users."""
 
 from __future__ import annotations
 

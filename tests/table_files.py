@@ -1,4 +1,4 @@
-"""Tables on disk in every format, and what a store of them must hold."""
+"""Tables on disk in every format, and the expected contents of their stores."""
 
 from __future__ import annotations
 

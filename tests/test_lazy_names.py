@@ -1,4 +1,4 @@
-"""Names that a lazy package does not have."""
+"""Unknown names of a lazy package are answered with suggestions."""
 
 from __future__ import annotations
 
@@ -48,6 +48,6 @@ def test_a_name_that_is_near_to_none_lists_what_there_is(package, name, has):
 def test_nuts_is_found_under_its_own_sampler():
     with pytest.raises(ConfigError, match="use hmc with --option trajectory=nuts"):
         sampler("nuts")
-    code = "import streammc; streammc.samplers.hamiltonian.nuts()"
+    code = "import streammc; streammc.samplers.nuts()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert 'streammc.samplers.hmc(trajectory="nuts")' in done.stderr

@@ -1,4 +1,4 @@
-"""What is installed, and under which names."""
+"""Installed packages, their names and their data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The audit: exact importance weights from what was sampled to the posterior.
+"""The audit: exact importance weights from the sampled target to the posterior.
 
 A run of ``hmc-ecs`` leaves ``exp(l^ - s^2/2) p(theta) p(u)`` invariant, so
 
@@ -12,7 +12,6 @@ evaluates ``l`` at some hundred thinned draws at once, as the sum of the remaind
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from time import thread_time
 from typing import Any
 
@@ -20,88 +19,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.control_variates.expansion import ControlVariates
-from streammc.likelihood.blocks import TILE, allocate_block, allocate_rows, allocate_scratch
+from streammc.likelihood.blocks import TILE, allocate_rows
+from streammc.likelihood.remainder_pass import remainder_sums, remainder_task
 from streammc.numerics.blas import single_threaded
-from streammc.numerics.summation import merge_compensated
 from streammc.numerics.threads import available_threads
-from streammc.protocols import Dataset, Matrix, Model, RowBlock, Rows, Vector
-from streammc.runs.audit_kernel import NODES, POWERS, TAIL, add_remainders
+from streammc.protocols import Dataset, Model, RowBlock
 
 AUDIT_DRAWS = 400
 FEWEST_DRAWS = 40
 _EVALUATIONS = 4e10
-_CALL_EVALUATIONS = 2**25
-_PIECE_ENTRIES = 2**21
-_LOG_WEIGHT_ERROR = 1e-5
-"""What interpolation over draws may change of a log weight."""
 _TIMED_SECONDS = 0.02
 
 
 def audit_draws(n_rows: int) -> int:
-    """Return the draws to look at: 400 up to 1e8 rows, where a pass takes minutes, then fewer."""
+    """Return the number of draws to audit: 400 up to 1e8 rows, fewer for more rows."""
     return max(FEWEST_DRAWS, min(AUDIT_DRAWS, int(_EVALUATIONS / max(n_rows, 1))))
 
 
-@dataclass(frozen=True)
-class RemainderTask:
-    """Sum of ``l_i - q_i`` over all rows at several draws; see ``protocols.PassTask``."""
-
-    model: Model
-    theta_star: Vector
-    deltas: Matrix
-    """(S, d) draws minus theta_star."""
-    order: int
-    tolerance: float = -1.0
-    """Of the interpolation over draws, per row; negative: every draw is evaluated."""
-
-    def map(self, block: RowBlock) -> Matrix:
-        """Return (2, S): sums and their compensations."""
-        model = self.model
-        n, p, q = model.n_linear, model.n_linear + model.n_scalar, block.X.shape[1]
-        draws = len(self.deltas)
-        padded = -(-draws // 4) * 4
-        slopes, scalars = np.zeros((n, padded, q)), np.zeros((padded, p - n))
-        for a in range(n):
-            slopes[a, :draws] = self.deltas[:, a * q : (a + 1) * q]
-        scalars[:draws] = self.deltas[:, n * q :]
-        sums = np.zeros((2, draws))
-        buffers = (
-            allocate_block(TILE, q, p),
-            allocate_scratch(p),
-            np.empty((n, padded, TILE)),
-            np.empty((2 * NODES + 1, TILE)),
-            np.empty(padded),
-        )
-        smooth = p == 1 and n == 1 and getattr(model, "analytic", False)
-        tolerance = self.tolerance if smooth else -1.0
-        fit = min(_PIECE_ENTRIES // max(q, 1), _CALL_EVALUATIONS // max(draws, 1))
-        step = max(fit // TILE, 1) * TILE
-        for lo in range(0, len(block.y), step):
-            parts = (block.X, block.y, block.offset, block.weight)
-            rows = Rows(*(np.array(part[lo : lo + step], np.float64, order="C") for part in parts))
-            add_remainders(
-                model.link,
-                model.constants,
-                self.theta_star,
-                self.order,
-                rows,
-                slopes,
-                scalars,
-                tolerance,
-                POWERS,
-                TAIL,
-                *buffers,
-                sums,
-            )
-        return sums
-
-    def combine(self, left: Matrix, right: Matrix) -> Matrix:
-        """Merge two neighbours."""
-        return merge_compensated(left, right)
-
-
 def thin(chains: int, draws: int, wanted: int) -> NDArray[np.int64]:
-    """Return the draws, evenly spaced, that the audit looks at in every chain."""
+    """Return the indices of the evenly spaced draws that are audited in every chain."""
     per_chain = min(draws, max(1, -(-wanted // chains)))
     return np.unique(np.linspace(0, draws - 1, per_chain).round().astype(np.int64))
 
@@ -122,17 +58,22 @@ def log_weights(
     Parameters
     ----------
     dataset, model, cv
-        What was sampled.
+        Data, model and control variates of the run.
     theta
         (..., d) draws.
     log_lik_remainder, log_lik_variance
-        (...) as recorded with them.
+        (...) statistics recorded with the draws.
     """
-    d = theta.shape[-1]
-    deltas = np.ascontiguousarray(theta.reshape(-1, d) - cv.theta_star)
-    task = RemainderTask(model, cv.theta_star, deltas, cv.order, _LOG_WEIGHT_ERROR / dataset.n_rows)
-    sums = dataset.reduce(task, scheduler=scheduler, progress=progress)
-    exact = (sums[0] + sums[1]).reshape(log_lik_variance.shape)
+    sums = remainder_sums(
+        dataset,
+        model,
+        cv.theta_star,
+        cv.order,
+        theta,
+        scheduler=scheduler,
+        progress=progress,
+    )
+    exact = sums.reshape(log_lik_variance.shape)
     weights: NDArray[np.float64] = exact - log_lik_remainder + 0.5 * log_lik_variance
     return weights
 
@@ -144,24 +85,22 @@ def audit_seconds(
     theta: NDArray[np.float64],
     scheduler: Any = None,
 ) -> float:
-    """Return the seconds that :func:`log_weights` will take: some rows are timed.
+    """Return the predicted seconds of :func:`log_weights`, from timing it on some rows.
 
-    The time is that of the processor, so that other work on the machine does not enter: a
-    thread that is interrupted for an instant would seem a hundred times slower. Reading is
-    not counted.
+    Processor time is measured, so that other work on the machine does not matter: with wall
+    time, a short interruption of the thread would make it seem a hundred times slower.
+    Reading is not counted.
 
     Parameters
     ----------
     dataset, model, cv
-        What was sampled.
+        Data, model and control variates of the run.
     theta
         (..., d) draws.
     scheduler
         As for ``Dataset.reduce``; a cluster counts as the threads of this machine.
     """
-    d = theta.shape[-1]
-    deltas = np.ascontiguousarray(theta.reshape(-1, d) - cv.theta_star)
-    task = RemainderTask(model, cv.theta_star, deltas, cv.order, _LOG_WEIGHT_ERROR / dataset.n_rows)
+    task = remainder_task(dataset, model, cv.theta_star, cv.order, theta)
     source, m = dataset.rows(), TILE
     while True:
         m = min(m, dataset.n_rows)

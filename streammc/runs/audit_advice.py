@@ -5,23 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from streammc.diagnostics.audit_record import Audit, Correction
+from streammc.diagnostics.weights import heavy_tailed
 
 CORRECTION_WARNING = 0.1
 CORRECTION_Z = 4.5
 RATIO_LOW, RATIO_HIGH = 0.9, 1.1
-"""Of a standard deviation by the audit over that of the draws; beyond them by 3 errors warns."""
+"""Range of the sd by the audit over the sd of the draws; 3 errors off 1 and outside warns."""
 RATIO_Z = 3.0
-PARETO_K = 0.7
-EVEN_SHARE = 0.9
-"""Effective share of the audit's draws from which on the tail of its weights moves nothing."""
-LARGEST_WEIGHT = 5.0
-"""Unless one weight is more than this many times the mean."""
 NOT_AUDITED = "not audited"
 """Beginning of the warning that a run is not audited; an audit removes it."""
 
 
 def audit_warnings(audit: Audit | None) -> list[str]:
-    """Return what a reader should know of the audit, one line each."""
+    """Return the warnings about the audit: corrections, changed sd, heavy-tailed weights."""
     lines: list[str] = []
     if audit is None:
         return lines
@@ -39,16 +35,17 @@ def audit_warnings(audit: Audit | None) -> list[str]:
             f"by chance (z = {audit.largest_z:.1f}): use the audit's weights where it matters"
         )
     lines += _spread_warnings(audit.parameters)
-    if audit.pareto_k is not None and audit.pareto_k > PARETO_K and _uneven(audit):
+    k = audit.pareto_k
+    if k is not None and heavy_tailed(k, audit.ess, audit.draws, audit.largest_weight):
         lines.append(
-            f"the audit's weights are heavy-tailed (Pareto k {audit.pareto_k:.2f}): its "
+            f"the audit's weights are heavy-tailed (Pareto k {k:.2f}): its "
             "correction cannot be trusted; use a larger --subsample-size or hmc"
         )
     return lines
 
 
 def _spread_warnings(parameters: Mapping[str, Correction]) -> list[str]:
-    """Return a line where the audit changes a standard deviation, and not by chance."""
+    """Return a warning if the audit changes a standard deviation significantly."""
     changed = {}
     for label, entry in parameters.items():
         ratio, error = entry.sd_ratio, entry.sd_ratio_mcse
@@ -67,18 +64,8 @@ def _spread_warnings(parameters: Mapping[str, Correction]) -> list[str]:
     ]
 
 
-def _uneven(audit: Audit) -> bool:
-    """Return whether the weights differ enough for their tail to move an average.
-
-    A Pareto shape is that of the largest weights among themselves, however close to 1 all are.
-    """
-    if audit.ess < EVEN_SHARE * audit.draws:
-        return True
-    return audit.largest_weight is None or audit.largest_weight > LARGEST_WEIGHT
-
-
 def audited_again(lines: Sequence[str], before: Audit | None, after: Audit) -> list[str]:
-    """Return the warnings of a run after an audit: those of an audit ``before`` replaced."""
+    """Return the warnings of a run, with those of the audit ``before`` replaced by ``after``."""
     gone = audit_warnings(before)
     kept = [line for line in lines if line not in gone and not line.startswith(NOT_AUDITED)]
     return [*kept, *audit_warnings(after)]

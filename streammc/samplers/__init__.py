@@ -3,47 +3,16 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from streammc.registry import NOT_SAMPLERS, SAMPLERS, sampler
 
 if TYPE_CHECKING:
-    from streammc.samplers.equi_energy.options import mintee
-    from streammc.samplers.hamiltonian.energy_conserving import hmc_ecs
-    from streammc.samplers.hamiltonian.full_data import hmc
-    from streammc.samplers.hamiltonian.signed import hmc_ecs_signed
-    from streammc.samplers.metropolis.mh import mh
-    from streammc.samplers.metropolis.mh_austere import mh_austere
-    from streammc.samplers.metropolis.mh_fixed import mh_fixed
-    from streammc.samplers.metropolis.mh_minibatch import mh_minibatch
-    from streammc.samplers.metropolis.mh_sublhd import mh_sublhd
-    from streammc.samplers.metropolis.mint import mint
-    from streammc.samplers.stochastic_gradient.sghmc import sghmc
-    from streammc.samplers.stochastic_gradient.sgld import sgld
-    from streammc.samplers.tempering.parallel_tempering import pt, spt
-    from streammc.samplers.tempering.tempered_transitions import stt, tt
-
-__all__ = [
-    "hmc",
-    "hmc_ecs",
-    "hmc_ecs_signed",
-    "mh",
-    "mh_austere",
-    "mh_fixed",
-    "mh_minibatch",
-    "mh_sublhd",
-    "mint",
-    "mintee",
-    "pt",
-    "sghmc",
-    "sgld",
-    "spt",
-    "stt",
-    "tt",
-]
+    from streammc.samplers.common.sampler import Sampler
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> Callable[..., Sampler]:
     """Return the builder of the sampler with that name, dashes written as underscores."""
     registered = name.replace("_", "-")
     if registered in SAMPLERS:
@@ -60,3 +29,6 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     """List the samplers."""
     return sorted(name.replace("-", "_") for name in SAMPLERS)
+
+
+__all__ = __dir__()

@@ -1,4 +1,4 @@
-"""The list of error messages: every case is right, and what is wrong would be seen."""
+"""The list of error messages: every case passes its check, and the check finds faults."""
 
 import sys
 from pathlib import Path

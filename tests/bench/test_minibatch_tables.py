@@ -1,4 +1,4 @@
-"""What the pages of the minibatch papers measure with: grid posterior, eq. (40), variation."""
+"""Measures of the pages on minibatch tests: grid posterior, eq. (40), total variation."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the page of MINT and MINTEE rests on: steps, accuracies, rings, and its results."""
+"""Measures of the page on MINT and MINTEE: steps, accuracies, rings, results."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the bench of silent errors rests on: its references, and that a wrong answer is caught."""
+"""The bench of silent errors: its reference posteriors are right, and it catches wrong draws."""
 
 import sys
 from pathlib import Path

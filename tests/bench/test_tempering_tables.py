@@ -1,4 +1,4 @@
-"""What the page of tempering by subsampling rests on: costs, R-hat and ESS, rows, its results."""
+"""Measures of the page on tempering by subsampling: costs, R-hat, ESS, rows, results."""
 
 import json
 from pathlib import Path

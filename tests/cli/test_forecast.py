@@ -1,4 +1,4 @@
-"""What ``sample``, ``summarize`` and ``--dry-run`` say before any pass, and refuse."""
+"""Forecasts and refusals of ``sample``, ``summarize`` and ``--dry-run`` before any pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every argument that takes a folder of ours says what it was given instead, and what to give."""
+"""An argument that is given the wrong kind of folder names that kind and the right one."""
 
 from __future__ import annotations
 

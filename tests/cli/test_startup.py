@@ -1,4 +1,4 @@
-"""What is imported, and when: a command should be at work before a user wonders."""
+"""Late imports: modules that are used after the last draw are not imported before the first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``--temperature`` from the command line to the last command that looks at the run."""
+"""``--temperature`` in every command that reads the run."""
 
 from __future__ import annotations
 

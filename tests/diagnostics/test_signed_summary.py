@@ -1,4 +1,4 @@
-"""Signed summaries: the right error for a ratio, and no plain summary where it would lie."""
+"""Signed summaries: standard errors of a ratio; a plain summary of signed draws is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a block of rows keeps of their expansions."""
+"""Expansions that a block of rows keeps."""
 
 from __future__ import annotations
 

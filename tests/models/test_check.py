@@ -1,4 +1,4 @@
-"""The self-check finds each kind of mistake it is for."""
+"""The self-check of a model finds every kind of mistake."""
 
 from __future__ import annotations
 

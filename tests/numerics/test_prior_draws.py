@@ -1,4 +1,4 @@
-"""Draws from the prior table have the densities of the table."""
+"""Draws from the prior table have the densities of the prior."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Priors by name and pattern, defaults, and what does not fit."""
+"""Priors by name and pattern, defaults, and refusals of those that fit no parameter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Default priors in the units of the data: what they are, from rows in memory."""
+"""Default priors in the units of the data, computed from rows in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a run is audited without being asked, and what it says where it is not."""
+"""Default audit: which runs are audited, and the warning of those that are not."""
 
 from __future__ import annotations
 

@@ -10,16 +10,18 @@ from streammc import models
 from streammc.control_variates import compute
 from streammc.control_variates.plan.pilot import remainders
 from streammc.control_variates.subset import gather
+from streammc.likelihood import remainder_pass
+from streammc.likelihood.remainder_pass import RemainderTask
 from streammc.protocols import RowBlock
 from streammc.runs import audit
-from streammc.runs.audit import RemainderTask, audit_draws
+from streammc.runs.audit import audit_draws
 from streammc.stores import from_arrays
 
 
 @pytest.mark.parametrize("family", ["logistic", "poisson", "gaussian"])
 @pytest.mark.parametrize("pieces", [2**21, 600])
 def test_the_pass_adds_up_the_remainders_of_every_row(family, pieces, monkeypatch):
-    monkeypatch.setattr(audit, "_PIECE_ENTRIES", pieces)
+    monkeypatch.setattr(remainder_pass, "_PIECE_ENTRIES", pieces)
     rows = table(family, n=2000, q=3)
     cv = compute(rows.store, rows.model)
     shifts = np.random.default_rng(1).standard_normal((7, cv.dim)) @ cv.factor.T * 3
@@ -59,14 +61,14 @@ def test_interpolation_over_draws_keeps_its_tolerance(family, spread):
 
 
 def test_interpolation_without_its_check_exceeds_the_tolerance(monkeypatch):
-    monkeypatch.setattr(audit, "TAIL", np.zeros_like(audit.TAIL))
+    monkeypatch.setattr(remainder_pass, "TAIL", np.zeros_like(remainder_pass.TAIL))
     with pytest.raises(AssertionError, match="tolerance"):
         test_interpolation_over_draws_keeps_its_tolerance("logistic", 40.0)
 
 
 def test_interpolation_is_used_near_the_mode(monkeypatch):
     """With a polynomial of nothing the sums are nothing."""
-    monkeypatch.setattr(audit, "POWERS", np.zeros_like(audit.POWERS))
+    monkeypatch.setattr(remainder_pass, "POWERS", np.zeros_like(remainder_pass.POWERS))
     with pytest.raises(AssertionError):
         test_interpolation_over_draws_keeps_its_tolerance("logistic", 3.0)
 

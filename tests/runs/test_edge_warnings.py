@@ -1,4 +1,4 @@
-"""What a summary says of the edge of the perturbed target."""
+"""Warnings of a summary about the edge of the perturbed target."""
 
 from __future__ import annotations
 

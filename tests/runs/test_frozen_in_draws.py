@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from problem_of import problem_of
 
+from streammc.control_variates import resolved
 from streammc.models import logistic
 from streammc.registry import SAMPLERS
 from streammc.registry import sampler as builder
@@ -45,8 +45,11 @@ def data():
 def test_nothing_adapts_through_the_draws(data, case):
     name, _, rest = case.partition(",")
     options = CASES[case] | ({**ROUGH, "step_size": 1.0} if name == "mh-fixed" and rest else {})
-    setup = decide(RunRequest(data, logistic(), builder(name)(**options), None, seed=1, chains=1))
-    problem = problem_of(data, logistic(), setup.cv, setup.plan, setup.sampler, warmup=WARMUP)
+    request = RunRequest(
+        data, resolved(logistic(), data), builder(name)(**options), warmup=WARMUP, seed=1, chains=1
+    )
+    setup = decide(request)
+    problem = setup.sampler.problem(request, setup)
     kernel = problem.kernel(1, 0)
     kernel.initialise()
     kernel.advance(WARMUP, True)

@@ -1,4 +1,4 @@
-"""Ctrl-C in Python: what is there comes back, and says that it is a part."""
+"""Ctrl-C in Python: the draws so far are returned with a warning."""
 
 from __future__ import annotations
 

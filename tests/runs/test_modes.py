@@ -1,4 +1,4 @@
-"""Runs on posteriors with several modes, or far from where a likelihood puts them."""
+"""Runs on posteriors with several modes, or with a prior far from the likelihood."""
 
 from __future__ import annotations
 

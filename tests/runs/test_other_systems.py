@@ -1,4 +1,4 @@
-"""A job where what only Linux has is missing, as on a Mac."""
+"""A job on a system without the functions that only Linux has."""
 
 from __future__ import annotations
 

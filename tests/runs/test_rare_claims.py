@@ -1,4 +1,4 @@
-"""The audit finds the bias that the recorded variance does not show.
+"""The audit finds a bias that the recorded variance does not show.
 
 The row that matters is usually not in the subsample: then neither the variance nor any
 acceptance rate can tell, but the importance weights to the posterior can.

@@ -1,4 +1,4 @@
-"""What the summary warns of."""
+"""Warnings of the summary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The alias table: whole tickets, so that what is drawn is exactly what is divided by."""
+"""The alias table: whole tickets, so that draws and weights have exactly equal probabilities."""
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ from streammc.errors import (
     StoreError,
 )
 from streammc.trace.datatree import facts, open_rows
-from streammc.trace.row_arrays import RowArrays, check_chunks, read_meta
+from streammc.trace.row_arrays import RowArrays
+from streammc.trace.row_reading import check_chunks, read_meta
 
 VALUES = np.arange(10.0) * 1.5
 

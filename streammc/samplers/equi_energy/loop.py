@@ -18,7 +18,7 @@ from streammc.numerics.jit import (
 )
 from streammc.numerics.records import record_type
 from streammc.protocols import Matrix
-from streammc.samplers.common import option_checks as column
+from streammc.samplers.common import statistics as column
 from streammc.samplers.common import tuning
 from streammc.samplers.equi_energy.chain_state import (
     ENSEMBLE_TYPE,

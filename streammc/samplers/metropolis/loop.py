@@ -12,7 +12,7 @@ import math
 from streammc.likelihood.blocks import expand
 from streammc.numerics.jit import GENERATOR_TYPE, LINK_TYPE, SUMS_TYPE, i8, inline, jit
 from streammc.samplers.common import tuning
-from streammc.samplers.common.option_checks import ACCEPTANCE_RATE
+from streammc.samplers.common.statistics import ACCEPTANCE_RATE
 from streammc.samplers.metropolis.acceptance.interface import (
     KNOWN,
     MORE,

@@ -14,11 +14,11 @@ from streammc.samplers.common.option_checks import (
     LAPLACE,
     NONE,
     RANDOM_WALK,
-    STATISTICS,
     check_number,
     check_subsample,
 )
 from streammc.samplers.common.sampler import Sampler
+from streammc.samplers.common.statistics import STATISTICS, recorded
 from streammc.samplers.common.targets import APPROXIMATE
 from streammc.subsampling.units import UNIFORM
 
@@ -107,7 +107,9 @@ class MetropolisOptions(Sampler):
     subsampled: ClassVar[bool] = True
     """Whether decisions rest on some of the rows."""
     follows_schedule: ClassVar[bool] = True
-    statistics: ClassVar[tuple[str, ...]] = METROPOLIS_STATISTICS
+    statistics: ClassVar[tuple[str, ...]] = recorded(
+        METROPOLIS_STATISTICS, "diverging", "subsample_accepted"
+    )
     n_blocks: ClassVar[int | None] = None
     factor_units: ClassVar[int] = 0
     probabilities: ClassVar[str] = UNIFORM

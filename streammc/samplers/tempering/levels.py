@@ -96,6 +96,7 @@ def settle(
     if isinstance(sampler, TransitionOptions):
         n_levels = max(n_levels, math.ceil(0.73 * barrier**2) + 1)
         most = MOST_VISITED
+    most = sampler.max_levels or most
     words = f"global barrier {barrier:.1f} in a pilot run"
     if n_levels > most:
         words += f", which asks for {n_levels}"

@@ -1,4 +1,4 @@
-"""What only the prior decides is said: collinear columns and separation, and nothing else."""
+"""Warnings of directions that the prior alone decides: collinear columns and separation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reason of a plan, as a reader meets it who knows none of the terms."""
+"""The reason of a plan in words that need no glossary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the plan says of a block-Poisson product, against products that are drawn."""
+"""Forecasts of the plan for a block-Poisson product, against drawn products."""
 
 from __future__ import annotations
 

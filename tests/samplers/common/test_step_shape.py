@@ -1,4 +1,4 @@
-"""The shape of the steps: of the last whole window alone, however its positions came."""
+"""The shape of the steps is that of the last whole window, however its positions arrive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``mintee``: its ladder, its levels, and what comes down from them."""
+"""``mintee``: its ladder, its levels, and jumps from the level above."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Runs of hmc-ecs-signed end to end: agreement, refusal, and what they say."""
+"""Runs of hmc-ecs-signed end to end: agreement, refusals, summaries."""
 
 from __future__ import annotations
 

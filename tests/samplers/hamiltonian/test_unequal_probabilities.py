@@ -1,4 +1,4 @@
-"""``probabilities="scores"`` changes which rows are read, and no promise."""
+"""``probabilities="scores"`` changes the rows that are read and keeps every guarantee."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Options of ``mh-minibatch`` and ``mh-fixed``: what they hand to their tests, what they refuse."""
+"""Options of ``mh-minibatch`` and ``mh-fixed``: as their tests receive them, and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the loop tells an acceptance test is true: terms, moments, and what takes no row."""
+"""The loop gives an acceptance test the right terms, moments and bounds."""
 
 from __future__ import annotations
 

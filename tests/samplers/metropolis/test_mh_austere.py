@@ -1,4 +1,4 @@
-"""Sequential t-tests: what they accept, and what they say of their errors."""
+"""Sequential t-tests: acceptance rates and reported errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``mh-fixed``: Barker's function within the tabulated error, the remedies, what breaks it."""
+"""``mh-fixed``: Barker's function within the tabulated error, remedies, broken partners."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``mh-minibatch``: Barker's function within what each decision claims, and what breaks it."""
+"""``mh-minibatch``: Barker's function within the error of each decision, broken partners."""
 
 from __future__ import annotations
 

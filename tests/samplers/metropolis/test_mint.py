@@ -1,4 +1,4 @@
-"""``mint``: its marginal, against quadrature and the closed form, and what it says of itself.
+"""``mint``: its marginal against quadrature and the closed form, and its summary.
 
 With rows drawn with replacement the marginal is known without any expansion: the prior times
 ``(mean_i exp(s l_i(theta)))^m``, ``s = n^lambda / m``. The partner estimates again where the chain

@@ -1,4 +1,4 @@
-"""The test of ``mint``: what it accepts, what it keeps, and how far its estimate is from normal."""
+"""The test of ``mint``: acceptance, the carried estimate, and its distance from normal."""
 
 from __future__ import annotations
 

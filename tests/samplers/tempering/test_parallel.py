@@ -1,4 +1,4 @@
-"""The chain of pt and spt: levels alike, one level, the same bits, what it counts."""
+"""The chain of pt and spt: equal levels, one level, invariance of bits, tallies."""
 
 from __future__ import annotations
 

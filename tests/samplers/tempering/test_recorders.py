@@ -1,4 +1,4 @@
-"""What the warnings of a ladder say, in numbers that a reader can read."""
+"""Warnings of a ladder print rates as percentages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a ladder cannot be is refused before anything is drawn."""
+"""Impossible ladders are refused before anything is drawn."""
 
 import numpy as np
 import pytest

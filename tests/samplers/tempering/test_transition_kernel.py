@@ -1,4 +1,4 @@
-"""Chains of ``tt`` and ``stt``: bit for bit, whatever the batches; what they count."""
+"""Chains of ``tt`` and ``stt``: the same bits for every batch size; tallies."""
 
 from __future__ import annotations
 

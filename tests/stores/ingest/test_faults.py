@@ -1,4 +1,4 @@
-"""Advice of the error for values that are no numbers, by what they are and their column's role."""
+"""Advice in errors about values that are no numbers, by their kind and the role of the column."""
 
 from __future__ import annotations
 

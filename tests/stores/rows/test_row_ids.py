@@ -1,4 +1,4 @@
-"""Row ids: what is kept, in which order, and what is refused."""
+"""Row ids: their values, their order, and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors of the normal approximation: closed forms, NumPy, and the limits they are for."""
+"""Errors of the normal approximation against closed forms and NumPy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The correction: the published errors, the authors' table, and what is drawn."""
+"""The correction variable: published errors, the authors' table, and draws."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""Draws of an approximation, weighed by the exact posterior in one full pass: ``laplace``."""

@@ -1,0 +1,119 @@
+"""``laplace``: draws of the Laplace approximation, weighed by the exact posterior."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from streammc.diagnostics.summary import least_ess
+from streammc.errors import ConfigError
+from streammc.samplers.common.builders import builder
+from streammc.samplers.common.option_checks import check_subsample
+from streammc.samplers.common.sampler import Sampler
+from streammc.samplers.common.statistics import STATISTICS
+from streammc.samplers.common.targets import WEIGHTED
+
+if TYPE_CHECKING:
+    from streammc.samplers.common.chain import SharedProblem
+    from streammc.samplers.common.request import RunRequest, Setup
+    from streammc.trace.run_directory import RunDirectory
+
+FEWEST_PROPOSALS: Final = 100
+"""Fewer show no tail of the weights."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Laplace(Sampler):
+    """Sampler ``laplace``: the Laplace approximation, weighed by the exact posterior in one pass.
+
+    Draws of ``N(theta_star, S S')`` in unconstrained coordinates get the importance weights
+
+        w = exp(log_lik(theta) + log_prior(theta)) / N(theta; theta_star, S S'),
+
+    smoothed in their tail (Vehtari et al. 2024). Each is then kept a number of times in proportion
+    to its weight, one copy after the other: the draws of the run need no weights, and the
+    autocorrelation of its copies is what a draw that is kept twice lacks in effective size. A
+    posterior too far from its approximation (Pareto k above 0.7, or a second mode) is refused.
+    Warm-up tunes nothing, and takes no time.
+
+    Parameters
+    ----------
+    proposals
+        Draws of the approximation that are weighed, of all chains together, at least 100. ``None``:
+        as many as draws are asked for, or fewer where that is over 1e11 evaluations of a row, but
+        1000.
+
+    Examples
+    --------
+    >>> from streammc.samplers import laplace
+    >>> laplace(proposals=2000).target
+    'exact, by weights'
+    """
+
+    proposals: int | None = None
+
+    name: ClassVar[str] = "laplace"
+    target: ClassVar[str] = WEIGHTED
+    paper: ClassVar[str] = (
+        "Vehtari, Simpson, Gelman, Yao and Gabry 2024, Pareto smoothed importance sampling"
+    )
+    statistics: ClassVar[tuple[str, ...]] = (*STATISTICS, "log_weight")
+    """``log_weight``: of the draw before it was kept, up to a constant."""
+    arrays: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "proposals": ("proposal", "parameter"),
+        "log_density": ("proposal",),
+        "log_weight": ("proposal",),
+        "copies": ("proposal",),
+    }
+    """Unconstrained draws of the approximation, in order; their log posterior without the
+    log-likelihood at theta_star; their log weights; how many draws of the run each became."""
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without data."""
+        check_subsample(self, "proposals")
+        if self.proposals is not None and self.proposals < FEWEST_PROPOSALS:
+            raise ConfigError(
+                f"proposals must be at least {FEWEST_PROPOSALS}, found {self.proposals}: fewer "
+                "show no tail of the weights; give more, or leave it out"
+            )
+
+    def prepare(self, request: RunRequest, reason: str) -> Setup:
+        """Make the pass that weighs the proposals, and keep them; see ``Sampler``."""
+        from streammc.samplers.importance.weighing import prepare
+
+        return prepare(self, request, reason)
+
+    def problem(self, request: RunRequest, setup: Setup) -> SharedProblem:
+        """Return what all chains share; see ``Sampler``."""
+        from streammc.samplers.importance.weighing import kept_draws
+
+        return kept_draws(request, setup)
+
+    def facts(self, run: RunDirectory, setup: Setup) -> dict[str, Any]:
+        """Return number, effective size, largest and Pareto k of the weights."""
+        from streammc.samplers.importance.weighing import weight_facts
+
+        return weight_facts(setup.arrays["log_weight"], setup.arrays["copies"])
+
+    def warnings(self, facts: Mapping[str, Any]) -> list[str]:
+        """Return a warning of weights that leave few effective draws."""
+        limit = least_ess(facts["chains"])
+        if facts["weights_ess"] >= limit:
+            return []
+        return [
+            f"the weights of {facts['proposals']} draws are worth {facts['weights_ess']:.3g} "
+            f"independent ones, below {limit}: means and quantiles are not yet sure; use more "
+            "--option proposals, hmc-ecs, or hmc"
+        ]
+
+    def text(self, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """Return lines for the receipt of a run, words -> value."""
+        return {
+            "proposals": facts.get("proposals"),
+            "effective draws": facts.get("weights_ess"),
+            "pareto k": facts.get("pareto_k"),
+        }
+
+
+laplace = builder(Laplace)

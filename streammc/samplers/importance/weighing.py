@@ -1,0 +1,286 @@
+"""Weigh draws of the Laplace approximation in one pass, and keep them in proportion.
+
+With ``theta = theta_star + S z`` and the Taylor sums of the full pass the log weight is
+
+    sum_i [l_i - q_i](theta) + g'delta + delta'H delta / 2 + log p(theta) + |z|^2 / 2
+
+up to a constant: what the posterior has beyond a normal density, which the precision of the
+sum over a billion rows does not drown.
+
+Systematic resampling keeps proposal s ``n_s`` times, ``E n_s = N w_s / sum w``, and its copies
+stand together; chains are stretches of that sequence. The mean of the N draws then has the variance
+
+    sum_s E[n_s^2] (x_s - mean)^2 / N^2
+
+where the roundings of ``n_s`` are independent, and less where they are systematic. That sum is
+what an autocorrelation time measures of draws in this order: the effective sample sizes and
+errors of ArviZ count copies as they should.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc import rng as streams
+from streammc.control_variates.certify import require_rows
+from streammc.control_variates.mode.mode_words import ADVICE
+from streammc.diagnostics.weights import PARETO_K, heavy_tailed, pareto_k
+from streammc.errors import RefusedError
+from streammc.likelihood.blocks import Block, allocate_block
+from streammc.likelihood.remainder_pass import remainder_sums
+from streammc.likelihood.target import Base
+from streammc.numerics.blas import single_threaded
+from streammc.numerics.prior import log_prior
+from streammc.protocols import Index, Matrix, RowSource, Vector
+from streammc.samplers.common.chain import Chain
+from streammc.samplers.common.planning import control_variates
+from streammc.samplers.common.request import RunRequest, Setup
+from streammc.samplers.common.sampler import NAMED
+from streammc.samplers.common.statistics import STATISTICS
+
+if TYPE_CHECKING:
+    from streammc.control_variates.expansion import ControlVariates
+    from streammc.samplers.importance.laplace import Laplace
+
+_EVALUATIONS: Final = 1e11
+_ENOUGH: Final = 1000
+"""Proposals that a pass weighs however long it is."""
+
+
+def prepare(sampler: Laplace, request: RunRequest, reason: str) -> Setup:
+    """Return control variates, proposals, weights and copies.
+
+    Raises
+    ------
+    RefusedError
+        If the weights are heavy-tailed, or another mode has mass that no proposal reaches.
+    """
+    require_rows(request.model)
+    cv = control_variates(request)
+    if cv.other_modes() is not None:
+        raise RefusedError(
+            "expected one mode for laplace, found others of comparable evidence, which no draw "
+            f"around theta_star reaches: use --sampler hmc, and {ADVICE}"
+        )
+    began = time.perf_counter()
+    wanted = request.chains * request.draws
+    count = sampler.proposals or min(
+        max(wanted, _ENOUGH), max(int(_EVALUATIONS / request.dataset.n_rows), _ENOUGH)
+    )
+    generator = streams.stream(request.stream_seed, 0, streams.Role.KERNEL)
+    z = generator.standard_normal((count, cv.dim))
+    with single_threaded():  # the bits of a product depend on its threads
+        theta = cv.theta_star + z @ cv.factor.T
+        density = log_densities(request, cv, theta)
+    log_weight = density + 0.5 * (z**2).sum(axis=1)
+    _require_light_tail(log_weight)
+    copies = systematic(_smoothed(log_weight), wanted, generator.random())
+    arrays = {
+        "proposals": theta,
+        "log_density": density,
+        "log_weight": log_weight,
+        "copies": copies,
+    }
+    return Setup(sampler, _with_pass(cv, request, began), None, reason or NAMED, arrays)
+
+
+def log_densities(request: RunRequest, cv: ControlVariates, theta: Matrix) -> Vector:
+    """Return the log posterior (S,) of ``theta`` (S, d), in one full pass.
+
+    But for the log-likelihood at ``theta_star``, which would drown the differences.
+    """
+    dataset, model = request.dataset, request.model
+    remainder = remainder_sums(
+        dataset,
+        model,
+        cv.theta_star,
+        2,
+        theta,
+        scheduler=request.scheduler,
+        progress=request.blocks_of("pass"),
+    )
+    delta = theta - cv.theta_star
+    quadratic = delta @ cv.gradient + 0.5 * ((delta @ cv.hessian) * delta).sum(axis=1)
+    table = model.prior_table(cv.labels)
+    prior = np.array([log_prior(at, table, np.zeros(cv.dim)) for at in theta])
+    total: Vector = remainder + quadratic + prior
+    return total
+
+
+def systematic(weight: Vector, draws: int, start: float) -> Index:
+    """Return how often each proposal is kept (S,), ``draws`` in all; ``start`` in [0, 1)."""
+    ends = np.cumsum(weight) * (draws / weight.sum())
+    ends[-1] = draws
+    last = np.floor(ends - start).astype(np.int64)
+    counts: Index = np.diff(last, prepend=np.int64(np.floor(-start)))
+    return counts
+
+
+def weight_facts(log_weight: Vector, copies: Index) -> dict[str, Any]:
+    """Return number, effective size, largest and Pareto k of the raw weights."""
+    weight = np.exp(log_weight - log_weight.max())
+    weight /= weight.mean()
+    return {
+        "proposals": len(weight),
+        "distinct_draws": int(np.count_nonzero(copies)),
+        "weights_ess": float(weight.sum() ** 2 / (weight**2).sum()),
+        "largest_weight": float(weight.max()),
+        "pareto_k": pareto_k(log_weight),
+    }
+
+
+def _require_light_tail(log_weight: Vector) -> None:
+    """Raise RefusedError where averages with the weights cannot be relied on."""
+    if np.isnan(log_weight).any() or not np.isfinite(log_weight.max()):
+        raise RefusedError(
+            "expected a posterior density at draws of its Laplace approximation, found none or "
+            "one that is not a number: use hmc-ecs, or hmc"
+        )
+    found = weight_facts(log_weight, np.zeros(0, np.int64))
+    k, ess, draws = found["pareto_k"], found["weights_ess"], found["proposals"]
+    if k is not None and heavy_tailed(k, ess, draws, found["largest_weight"]):
+        raise RefusedError(
+            f"expected importance weights with a Pareto k of at most {PARETO_K}, found {k:.2f} "
+            f"({draws} draws of the Laplace approximation are worth {ess:.3g}): the posterior is "
+            "too far from normal for laplace; use hmc-ecs, or hmc"
+        )
+
+
+def _smoothed(log_weight: Vector) -> Vector:
+    """Return the weights with their tail smoothed (PSIS); as they are where there is no tail."""
+    from arviz_stats.base import array_stats
+
+    if pareto_k(log_weight) is not None:
+        with np.errstate(all="ignore"):
+            log_weight, _ = array_stats.psislw(-log_weight)
+    weight: Vector = np.exp(log_weight - log_weight.max())
+    return weight
+
+
+def _with_pass(cv: ControlVariates, request: RunRequest, began: float) -> ControlVariates:
+    """Return control variates whose certificate counts the pass that weighed the proposals."""
+    n = request.dataset.n_rows
+    counted = cv.certificate.plus(
+        passes=1,
+        rows_read=n,
+        bytes_read=n * request.dataset.rows().row_bytes,
+        seconds=time.perf_counter() - began,
+    )
+    return replace(cv, certificate=counted)
+
+
+@dataclass(frozen=True)
+class KeptDraws:
+    """Draws of all chains, as the proposals were weighed; see ``chain.SharedProblem``."""
+
+    base: Base
+    source: RowSource
+    certain: Block
+    constrain: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+    theta: NDArray[np.float64]
+    """(chain, draw, d)."""
+    statistics: NDArray[np.float64]
+    """(chain, draw, statistic)."""
+    certainty_rows: Index
+    design: None = None
+
+    def kernel(self, seed: int, chain: int, *, batch_iterations: int = 4096) -> KeptChain:
+        """Return chain ``chain``."""
+        return KeptChain(self, seed, chain, batch_iterations=batch_iterations)
+
+
+def kept_draws(request: RunRequest, setup: Setup) -> KeptDraws:
+    """Return the draws of every chain and what is recorded of them.
+
+    Raises
+    ------
+    RefusedError
+        If more draws are asked for than the run was planned for.
+    """
+    dataset, model, cv = request.dataset, request.model, setup.cv
+    proposals, log_weight = setup.arrays["proposals"], setup.arrays["log_weight"]
+    copies, d = setup.arrays["copies"], cv.dim
+    draws = int(copies.sum()) // request.chains
+    if request.draws > draws:
+        raise RefusedError(
+            f"expected at most {draws} draws, for which laplace has weighed its proposals, found "
+            f"{request.draws}: start the run anew with --overwrite, or another one with -o"
+        )
+    base = Base(
+        cv.theta_star,
+        0.0,
+        np.zeros(d),
+        np.zeros((d, d)),
+        np.ascontiguousarray(cv.factor),
+        model.prior_table(cv.labels),
+        model.constants,
+        model.n_linear,
+        -1,
+        1,
+        0.0,
+        0.0,
+    )
+    kept = np.repeat(np.arange(len(copies)), copies)
+    density = setup.arrays["log_density"] + cv.log_lik
+    recorded = dict.fromkeys((*STATISTICS, "log_weight"), np.zeros(len(copies)))
+    recorded |= {
+        "lp": density,
+        "energy": -density,
+        "log_weight": log_weight,
+        "acceptance_rate": np.ones(len(copies)),
+        "subsample_accepted": np.ones(len(copies)),
+        "n_rows": np.full(len(copies), round(dataset.n_rows * len(copies) / len(kept))),
+    }
+    columns = np.stack([recorded[name][kept] for name in setup.sampler.statistics], axis=1)
+    return KeptDraws(
+        base,
+        dataset.rows(),
+        allocate_block(0, dataset.n_features, model.n_linear + model.n_scalar),
+        model.constrain,
+        proposals[kept].reshape(request.chains, draws, d),
+        columns.reshape(request.chains, draws, -1),
+        np.zeros(0, np.int64),
+    )
+
+
+class KeptChain(Chain):
+    """One chain: the copies of its proposals, in the order in which they were drawn."""
+
+    def __init__(self, problem: KeptDraws, seed: int, chain: int, *, batch_iterations: int) -> None:
+        super().__init__(problem, seed, chain, batch_iterations=batch_iterations)
+        self.statistics = (*STATISTICS, "log_weight")
+        self._theta, self._recorded = problem.theta[chain], problem.statistics[chain]
+        self._given = 0
+
+    def initialise(self) -> None:
+        """Do nothing: every draw is known."""
+
+    def get_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Return the number of iterations and of draws that were given."""
+        return {}, {"iteration": self.iteration, "given": self._given}
+
+    def set_state(self, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> None:
+        """Continue from :meth:`get_state`."""
+        self.iteration, self._given = int(meta["iteration"]), int(meta["given"])
+
+    def _batch(self) -> int:
+        return self.batch_iterations
+
+    def _run_batch(
+        self, theta: NDArray[np.float64], statistics: NDArray[np.float64], warmup: bool
+    ) -> None:
+        """Give the next draws; in warm-up draws from the first on, which are given again."""
+        n = len(theta)
+        first = self.iteration if warmup else self._given
+        chosen = np.arange(first, first + n) % len(self._theta)
+        theta[:], statistics[:] = self._theta[chosen], self._recorded[chosen]
+        if warmup:
+            statistics[:, STATISTICS.index("n_rows")] = 0.0
+        self.iteration += n
+        self._given += 0 if warmup else n
