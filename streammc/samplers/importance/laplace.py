@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from streammc.diagnostics.summary import least_ess
 from streammc.errors import ConfigError
+from streammc.numerics.threads import available_threads
 from streammc.samplers.common.builders import builder
 from streammc.samplers.common.option_checks import STATISTICS, check_subsample
 from streammc.samplers.common.sampler import Sampler
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
 
 FEWEST_PROPOSALS: Final = 100
 """Fewer show no tail of the weights."""
+_EVALUATIONS: Final = 1e11
+_ENOUGH: Final = 1000
+"""Proposals that a pass weighs however long it is."""
+_PER_SECOND: Final = 4e8
+"""Evaluations of a row on one core."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +82,15 @@ class Laplace(Sampler):
                 f"proposals must be at least {FEWEST_PROPOSALS}, found {self.proposals}: fewer "
                 "show no tail of the weights; give more, or leave it out"
             )
+
+    def count(self, n_rows: int, draws: int) -> int:
+        """Return how many proposals a pass over ``n_rows`` weighs for ``draws`` draws in all."""
+        affordable = max(int(_EVALUATIONS / n_rows), _ENOUGH)
+        return self.proposals or min(max(draws, _ENOUGH), affordable)
+
+    def own_pass_seconds(self, n_rows: int, draws: int) -> float:
+        """Return about how long the proposals take to be weighed; see ``Sampler``."""
+        return n_rows * self.count(n_rows, draws) / (_PER_SECOND * available_threads())
 
     def prepare(self, request: RunRequest, reason: str) -> Setup:
         """Make the pass that weighs the proposals, and keep them; see ``Sampler``."""

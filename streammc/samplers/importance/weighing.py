@@ -22,7 +22,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,10 +48,6 @@ if TYPE_CHECKING:
     from streammc.control_variates.expansion import ControlVariates
     from streammc.samplers.importance.laplace import Laplace
 
-_EVALUATIONS: Final = 1e11
-_ENOUGH: Final = 1000
-"""Proposals that a pass weighs however long it is."""
-
 
 def prepare(sampler: Laplace, request: RunRequest, reason: str) -> Setup:
     """Return control variates, proposals, weights and copies.
@@ -70,9 +66,7 @@ def prepare(sampler: Laplace, request: RunRequest, reason: str) -> Setup:
         )
     began = time.perf_counter()
     wanted = request.chains * request.draws
-    count = sampler.proposals or min(
-        max(wanted, _ENOUGH), max(int(_EVALUATIONS / request.dataset.n_rows), _ENOUGH)
-    )
+    count = sampler.count(request.dataset.n_rows, wanted)
     generator = streams.stream(request.stream_seed, 0, streams.Role.KERNEL)
     z = generator.standard_normal((count, cv.dim))
     with single_threaded():  # the bits of a product depend on its threads
