@@ -24,12 +24,7 @@ import numpy as np
 from numba import types
 
 from streammc.likelihood.block_poisson import log_product, soft_bound
-from streammc.likelihood.blocks import (
-    BLOCK_TYPE,
-    TILE,
-    Scratch,
-    allocate_scratch,
-)
+from streammc.likelihood.blocks import BLOCK_TYPE, TILE, Scratch, allocate_scratch
 from streammc.likelihood.difference import (
     mean_and_scatter,
     pull_back,
@@ -37,12 +32,7 @@ from streammc.likelihood.difference import (
     unit_totals,
     weigh,
 )
-from streammc.numerics.jit import (
-    LINK_TYPE,
-    SUMS_TYPE,
-    inline,
-    jit,
-)
+from streammc.numerics.jit import LINK_TYPE, SUMS_TYPE, inline, jit
 from streammc.numerics.prior import log_prior
 from streammc.numerics.records import record_type
 from streammc.protocols import Index, Matrix, Vector

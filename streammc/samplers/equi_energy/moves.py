@@ -7,15 +7,7 @@ import math
 from numba import types
 
 from streammc.likelihood.density import log_likelihood
-from streammc.numerics.jit import (
-    GENERATOR_TYPE,
-    JOINT_TYPE,
-    LINK_TYPE,
-    f8,
-    i8,
-    inline,
-    jit,
-)
+from streammc.numerics.jit import GENERATOR_TYPE, JOINT_TYPE, LINK_TYPE, f8, i8, inline, jit
 from streammc.samplers.common.explorers import probability
 from streammc.samplers.common.proposals import langevin_ratio
 from streammc.samplers.equi_energy.chain_state import (
@@ -29,13 +21,7 @@ from streammc.samplers.equi_energy.chain_state import (
     SUBSET,
     VALUE,
 )
-from streammc.samplers.equi_energy.energies import (
-    draw_rows,
-    prior_at,
-    referred,
-    take,
-    value_at,
-)
+from streammc.samplers.equi_energy.energies import draw_rows, prior_at, referred, take, value_at
 from streammc.samplers.equi_energy.rings import jump_ratio, ring_of, truncated
 
 EMPTY = -1.0

@@ -17,9 +17,7 @@ from streammc.likelihood.density import log_likelihood, pointers
 from streammc.likelihood.target import Base
 from streammc.numerics.prior import log_prior
 from streammc.protocols import Dataset, Model, Vector
-from streammc.samplers.common.all_rows import (
-    ground,
-)
+from streammc.samplers.common.all_rows import ground
 from streammc.samplers.common.explorers import allocate_trial
 from streammc.samplers.common.planning import control_variates
 from streammc.samplers.common.request import RunRequest, Setup

@@ -10,15 +10,7 @@ from numba import types
 
 from streammc.likelihood.blocks import ROWS_TYPE, expand
 from streammc.likelihood.target import ROWS, UNITS, evaluate
-from streammc.numerics.jit import (
-    GENERATOR_TYPE,
-    LINK_TYPE,
-    SUMS_TYPE,
-    f8,
-    i8,
-    inline,
-    jit,
-)
+from streammc.numerics.jit import GENERATOR_TYPE, LINK_TYPE, SUMS_TYPE, f8, i8, inline, jit
 from streammc.samplers.common.proposals import (
     LANGEVIN,
     RANDOM_WALK,

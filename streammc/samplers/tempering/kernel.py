@@ -18,13 +18,7 @@ from streammc.protocols import Matrix, Vector
 from streammc.samplers.common import tuning
 from streammc.samplers.common.chain import BATCH_SECONDS, Chain
 from streammc.samplers.common.explorers import N_UNIFORMS, allocate_trial, refresh
-from streammc.samplers.common.ladder import (
-    LOG_LIK,
-    LOG_PRIOR,
-    STALE,
-    allocate_replicas,
-    geometric,
-)
+from streammc.samplers.common.ladder import LOG_LIK, LOG_PRIOR, STALE, allocate_replicas, geometric
 from streammc.samplers.tempering.anneal import Annealed, anneal
 from streammc.samplers.tempering.ensemble import Ensemble
 from streammc.samplers.tempering.options import HMC, TEMPERED_STATISTICS

@@ -9,15 +9,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from streammc.numerics.jit import (
-    JOINT_TYPE,
-    LINK_TYPE,
-    f8,
-    i8,
-    index_vector,
-    inline,
-    jit,
-)
+from streammc.numerics.jit import JOINT_TYPE, LINK_TYPE, f8, i8, index_vector, inline, jit
 from streammc.numerics.records import record_type
 from streammc.protocols import Matrix, Vector
 from streammc.samplers.common import statistics as column
