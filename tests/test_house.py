@@ -238,9 +238,9 @@ PRESENT = {
     "compiled functions of over 10 arguments": (3, 23),
     "other functions of over 8 arguments": (3, 15),
     "functions of over 80 lines": (1, 128),
-    "files of over 300 lines without a reason": (2, 309),
+    "files of over 300 lines without a reason": (1, 301),
     "file names in several folders": (16, 2),
-    "samplers told apart outside their family": (1, 1),
+    "samplers told apart outside their family": (0, 0),
     "imports of a family outside the samplers": (0, 0),
 }
 """How many places do not keep a rule, and the largest number among them. They may only fall."""

@@ -13,6 +13,8 @@ gradient goes through ``s^2``. With the block-Poisson estimator the log density 
 HMC is the case of no units and every row in ``C``. Positions are whitened:
 ``theta = theta_star + S z`` with ``S S'`` the inverse of minus the Hessian of the log
 posterior, so the mass matrix is the identity.
+
+Over 300 lines: density and gradient share every intermediate result.
 """
 
 from __future__ import annotations
