@@ -24,7 +24,7 @@ TESTS := tests
 
 NOTEBOOKS := $(wildcard notebooks/*.py)
 
-.PHONY: demo test test-slow test-all test-odd edges lint format types contracts doctest notebook sync-notebooks docs dist clean
+.PHONY: demo test test-covered test-others test-slow test-all test-odd edges lint format types contracts doctest notebook sync-notebooks docs dist clean
 
 demo: $(VENV)/.compiled
 	$(BIN)/streammc demo
@@ -35,6 +35,20 @@ LOAD := $(BIN)/python -m streammc.numerics.compile_ahead
 test: $(VENV)/.installed-test
 	$(LOAD)
 	$(BIN)/python -m pytest -m "not slow" $(PARALLEL) $(PYTEST_OPTIONS)
+
+# The tests of make test in two parts: those traced for coverage, and all others. Tracing takes a
+# multiple of the time, so it is for a few folders; pyproject.toml names the packages they are of.
+COVERED := tests/stores/format tests/stores/rows tests/diagnostics tests/priors tests/trace
+LEAST_COVERAGE := 94
+
+test-covered: $(VENV)/.installed-test
+	$(LOAD)
+	$(BIN)/python -m pytest -m "not slow" $(PARALLEL) --cov --cov-report=term:skip-covered \
+		--cov-fail-under=$(LEAST_COVERAGE) $(COVERED)
+
+test-others: $(VENV)/.installed-test
+	$(LOAD)
+	$(BIN)/python -m pytest -m "not slow" $(PARALLEL) $(COVERED:%=--ignore=%) $(PYTEST_OPTIONS)
 
 test-slow: $(VENV)/.installed-test
 	$(LOAD)

@@ -23,7 +23,8 @@ import numpy as np
 
 import streammc
 from streammc.control_variates.expansion import ControlVariates
-from streammc.prediction.predict import PredictionRequest, write_predictions
+from streammc.prediction.predict import write_predictions
+from streammc.prediction.prediction_request import PredictionRequest
 from streammc.runs.audit import audit_seconds, log_weights, thin
 from streammc.runs.setup import CONTROL_VARIATES
 from streammc.stores.simulate.simulation import simulate

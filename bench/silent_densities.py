@@ -71,6 +71,12 @@ def student_t(eta: Array, y: Array, log_sigma: Array, log_nu: Array) -> Array:
     return top - 0.5 * np.log(nu * math.pi) - log_sigma - 0.5 * (nu + 1) * np.log1p(z * z / nu)
 
 
+def gamma(eta: Array, y: Array, log_shape: Array) -> Array:
+    shape, rate = np.exp(log_shape), np.exp(log_shape - eta)
+    value = shape * np.log(rate) - special.gammaln(shape) + (shape - 1.0) * np.log(y) - rate * y
+    return np.asarray(value)
+
+
 def negative_binomial(eta: Array, y: Array, log_phi: Array) -> Array:
     """Poisson for large phi: the difference of two gamma functions is summed term by term."""
     phi, terms = np.exp(log_phi), np.arange(int(y.max(initial=0.0)))
@@ -86,6 +92,7 @@ LINEAR: dict[str, tuple[Callable[..., Array], tuple[str, ...]]] = {
     "binomial": (bernoulli, ()),
     "probit": (probit, ()),
     "poisson": (poisson, ()),
+    "gamma": (gamma, ("shape",)),
     "gaussian": (gaussian, ("sigma",)),
     "student-t": (student_t, ("sigma", "nu")),
     "negative-binomial": (negative_binomial, ("phi",)),

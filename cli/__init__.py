@@ -1,4 +1,4 @@
-"""The command line: the only place that wires everything together and prints."""
+"""The command line: the only layer that connects all others and prints."""
 
 if not __name__.startswith("streammc."):
     raise ImportError("import streammc.cli; a top-level package 'cli' is not installed")
@@ -12,7 +12,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     arguments
-        Words after the program's name; ``None`` takes those of the process.
+        Arguments after the program's name; ``None`` takes those of the process.
     """
     from streammc.cli.app import run
 

@@ -1,4 +1,4 @@
-"""``python -m streammc.cli``: the command line where no script is installed."""
+"""``python -m streammc.cli``: the command line without an installed script."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The command ``streammc``: its subcommands by name, imported when they are called."""
+"""The command ``streammc`` with its subcommands, which are imported when they are called."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "diagnose": ("streammc.cli.diagnose:diagnose", "Summarise the draws of a run."),
     "compare": ("streammc.cli.compare:compare", "Compare the cost of runs of one posterior."),
     "predict": ("streammc.cli.predict:predict", "Predict the rows of a store from a run."),
-    "audit": ("streammc.cli.audit:audit", "Measure what subsampling did to a run."),
+    "audit": ("streammc.cli.audit:audit", "Measure the effect of subsampling on a run."),
     "models": ("streammc.cli.listings:models", "List the models."),
     "samplers": ("streammc.cli.listings:samplers", "List the samplers and what they target."),
 }
-"""Name -> where the command is, and its line of help: known without importing it."""
+"""Name -> import path of the command and its line of help, so that help needs no import."""
 
 
 class Application(click.Group):
     """A group whose commands are imported on first use, so that ``--help`` stays quick."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the commands in the order of the work."""
+        """Return the names of the commands, in the order in which a user needs them."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the command ``cmd_name``."""
+        """Return the command ``cmd_name``, imported; ``None`` if it does not exist."""
         if cmd_name not in COMMANDS:
             return None
         module, attribute = COMMANDS[cmd_name][0].split(":")
@@ -50,7 +50,7 @@ class Application(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, or say which one was probably meant."""
+        """Return the command of the arguments; refuse an unknown one with the nearest name."""
         if args and not args[0].startswith("-") and args[0] not in COMMANDS:
             from difflib import get_close_matches
 
@@ -60,7 +60,7 @@ class Application(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands from the table alone."""
+        """Write the list of commands, without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
@@ -90,11 +90,11 @@ def _print_version(ctx: click.Context) -> None:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code; every error becomes one line."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    parts = list(sys.argv[1:] if arguments is None else arguments)
     prepare_streams()
     try:
         with interruptible() as interruption:
-            context = application.make_context("streammc", list(words), obj=interruption)
+            context = application.make_context("streammc", list(parts), obj=interruption)
             with context:
                 result = application.invoke(context)
         code = result if isinstance(result, int) else 0
@@ -102,6 +102,6 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except BaseException as error:
         from streammc.cli.run_errors import report
 
-        code = report(error, words)
+        code = report(error, parts)
     close_streams()
     return code

@@ -1,4 +1,4 @@
-"""``streammc audit``: whether subsampling did any harm."""
+"""``streammc audit``: measure the effect of subsampling on the draws of a run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from streammc.diagnostics.audit_record import Audit
 
 
-@command("audit", short_help="Measure what subsampling did to a run.")
+@command("audit", short_help="Measure the effect of subsampling on a run.")
 @path_argument("run")
 @scheduler_option
 @code_option
@@ -53,7 +53,7 @@ def audit_once(
     scheduler: Any = None,
     allow_code: bool = False,
 ) -> tuple[Audit | None, bool]:
-    """Return the verdict on a run, and whether it was made now; ``None`` where there is none.
+    """Return the audit of a run, and whether it was made now; ``None`` if there can be none.
 
     Raises
     ------
@@ -94,7 +94,7 @@ def audit_once(
 
 
 def _not_audited(path: str) -> str:
-    """Return why no audit is made of a run."""
+    """Return the reason why the sampler of a run has no audit."""
     from streammc.samplers.common.targets import NOT_AUDITED
     from streammc.trace.run_directory import RunDirectory
 
@@ -104,7 +104,7 @@ def _not_audited(path: str) -> str:
 
 
 def human_audit(verdict: Audit) -> str:
-    """Return the verdict as text: the worst parameters first."""
+    """Return an audit as text, with the largest corrections first."""
     from streammc.cli.output import number
     from streammc.cli.report import audit_text
 

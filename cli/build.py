@@ -1,4 +1,4 @@
-"""Models and samplers from the options of the command line, or from a run's identity."""
+"""Models and samplers built from command-line options, or from the identity of a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def find_model(name: str, allow_code: bool = False) -> Callable[..., Any]:
     Raises
     ------
     ConfigError
-        If it is code of the user's own that was not allowed, or nothing.
+        If the name is unknown, or the user's own code without ``allow_code``.
     """
     if ":" not in name:
         return registry.model(name)
@@ -26,7 +26,7 @@ def find_model(name: str, allow_code: bool = False) -> Callable[..., Any]:
             f"expected --allow-code, since the model {name!r} runs code of its own: add it"
         )
     if "" not in sys.path and not sys.flags.safe_path:
-        sys.path.insert(0, "")  # as ``python -m`` does: a module beside the user
+        sys.path.insert(0, "")  # as ``python -m`` does, for a module in the current folder
     return registry.model_at(name)
 
 
@@ -39,7 +39,7 @@ def make_model(
 ) -> Any:
     """Return the model ``name`` with the priors of ``--prior`` and ``--prior-scale``.
 
-    What they leave is left to the model, whose defaults scale with the data.
+    Parameters without such a prior get the defaults of the model, which scale with the data.
     """
     prior = make_prior(prior_scale, priors)
     given = dict(options or {})
@@ -58,9 +58,9 @@ def make_prior(scale: float | None, items: Sequence[tuple[str, str]]) -> Any:
     Parameters
     ----------
     scale
-        That of ``--prior-scale``; ``None`` leaves what is not named to the model.
+        Value of ``--prior-scale``; with ``None`` other coefficients get the model's defaults.
     items
-        Names or patterns with the text of a prior; the name ``*`` is for all other
+        Pairs of a name or pattern and the text of a prior; the name ``*`` stands for all other
         coefficients.
 
     Raises
@@ -89,7 +89,7 @@ def model_options(name: str, allow_code: bool = False) -> set[str]:
 def split_options(
     model: str, pairs: Sequence[tuple[str, Any]], allow_code: bool = False
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the ``--option`` pairs of the model and those of the sampler.
+    """Split the ``--option`` pairs into options of the model and options of the sampler.
 
     Raises
     ------
@@ -113,11 +113,11 @@ def make_sampler(name: str, flags: Mapping[str, Any], options: Mapping[str, Any]
     Parameters
     ----------
     name
-        A registered name, or ``auto``. Options decide for ``hmc-ecs``, whose they are.
+        A registered name, or ``auto``. With options, ``auto`` becomes ``hmc-ecs``.
     flags
-        Options with a flag of their own; ``None`` where not given.
+        Options with a command-line flag each; ``None`` if not given.
     options
-        Those of ``--option``.
+        Options given by ``--option``.
 
     Raises
     ------
@@ -145,11 +145,11 @@ def model_of_run(
     Raises
     ------
     StoreError
-        If the run does not describe a model that can be named.
+        If the run does not name a registered model.
     ConfigError
-        If its model is code of the user's own that was not allowed.
+        If its model is the user's own code, and ``allow_code`` is false.
     IdentityError
-        If that code is not what it was when the run began.
+        If that code has changed since the run began.
     """
     from streammc.control_variates.default_priors import as_recorded
     from streammc.runs.identity import registered_model
@@ -170,7 +170,7 @@ def model_of_run(
 
 
 def sampler_of_run(identity: Mapping[str, Any]) -> Any:
-    """Rebuild the sampler that was asked for; ``None`` for ``auto``."""
+    """Rebuild the sampler of a run from its identity; ``None`` for ``auto``."""
     options = dict(identity["sampler"])
     name = options.pop("name")
     return None if name == "auto" else registry.sampler(name)(**options)

@@ -1,4 +1,4 @@
-"""``streammc compare``: what an independent draw costs in several runs of one posterior."""
+"""``streammc compare``: the cost of an independent draw in several runs of one posterior."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from streammc.cli.output import Output, number, table
 @path_argument("runs", nargs=-1, required=True)
 @click.pass_obj
 def compare(output: Output, runs: tuple[str, ...]) -> None:
-    """Print what an independent draw costs in each of RUNS, relative to the first."""
+    """Print the cost of an independent draw in each of RUNS, relative to the first."""
     document = comparison(runs)
     output.result(document, human(document))
 
 
 def comparison(paths: tuple[str, ...]) -> dict[str, Any]:
-    """Return cost and acceptance of every run, and RCT against the first.
+    """Return cost and acceptance rates of every run, and its RCT relative to the first run.
 
     Raises
     ------
     IdentityError
         If a run is of another store or model than the first.
     DataError
-        If one has no draws yet.
+        If a run has no draws yet.
     """
     from streammc.diagnostics.cost import relative
     from streammc.errors import DataError, IdentityError
@@ -48,10 +48,10 @@ def comparison(paths: tuple[str, ...]) -> dict[str, Any]:
                     f"expected runs of one store and model, found another {key} in {path!r} than "
                     f"in {paths[0]!r}: compare runs of the same posterior"
                 )
-        ends = [temperature_of(some.identity, some.attributes) for some in (first, run)]
-        if ends[0] != ends[1]:
+        base, other = (temperature_of(each.identity, each.attributes) for each in (first, run))
+        if base != other:
             raise IdentityError(
-                f"expected runs at one temperature, found {ends[1]:g} in {path!r} and {ends[0]:g} "
+                f"expected runs at one temperature, found {other:g} in {path!r} and {base:g} "
                 f"in {paths[0]!r}: compare runs of the same posterior"
             )
         if not run.committed_draws:
@@ -80,7 +80,7 @@ def comparison(paths: tuple[str, ...]) -> dict[str, Any]:
 
 
 def target_of(sampler: str | None) -> str | None:
-    """Return what a registered sampler targets: exact, perturbed, signed or biased."""
+    """Return the target of a registered sampler: exact, perturbed, signed, tempered or biased."""
     from streammc import registry
 
     if sampler not in registry.SAMPLERS:
@@ -89,12 +89,12 @@ def target_of(sampler: str | None) -> str | None:
 
 
 def human(document: dict[str, Any]) -> str:
-    """Return one line a run."""
+    """Return the comparison as text, one line per run."""
     header = ["run", "sampler", "target", "sign", "accept", "accept u", "rows/iteration"]
     header += ["IF", "RCT min", "median", "max"]
     rows = []
     for entry in document["runs"]:
-        words = [entry["run"], entry["sampler"] or "-", entry["target"] or "-"]
+        texts = [entry["run"], entry["sampler"] or "-", entry["target"] or "-"]
         numbers = [
             entry["mean_sign"],
             entry["acceptance_rate"],
@@ -103,7 +103,7 @@ def human(document: dict[str, Any]) -> str:
             entry["if"]["median"],
             *(entry["rct"][name] for name in ("min", "median", "max")),
         ]
-        rows.append([*words, *(number(value, 3) for value in numbers)])
+        rows.append([*texts, *(number(value, 3) for value in numbers)])
     base = document["base"]
     return (
         f"{table(header, rows)}\n\nRCT: evaluations of rows per independent draw, passes and "

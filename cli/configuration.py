@@ -19,18 +19,18 @@ _LIMIT: Final = 1 << 20
 def read_configuration(
     path: str, command: click.Command, *, except_for: Collection[str] = ()
 ) -> dict[str, Any]:
-    """Return the settings in a TOML file, as the texts that the command line would hold.
+    """Return the settings in a TOML file as command-line texts, by parameter name.
 
     Top-level keys are the long names of the options (dashes or underscores) or of the
-    arguments; one that only other commands know is left to them. A table with the
-    command's name holds settings of that command alone, and wins.
+    arguments; a key that only other commands have is ignored. A table with the name of the
+    command has settings of this command only, which take precedence.
 
     Raises
     ------
     MissingError
         If there is no such file.
     IdentityError
-        For a file that is not TOML, an unknown key (with a suggestion) or one given twice.
+        If the file is not TOML, or a key is unknown (with a suggestion) or given twice.
     """
     from streammc.cli.app import COMMANDS
 
@@ -86,7 +86,7 @@ def _parse(path: str) -> dict[str, Any]:
 
 
 def _of_other_commands() -> set[str]:
-    """Return the settings of every command that reads a configuration."""
+    """Return the names of the settings of all commands that read a configuration."""
     from streammc.cli.app import COMMANDS, application
 
     found: set[str] = set()
@@ -112,7 +112,7 @@ def _unknown(key: str, path: str, names: Collection[str], command: click.Command
 
 
 def _texts(key: str, value: Any, param: click.Parameter, path: str) -> Any:
-    """Return ``value`` as the words of a command line, so that both are checked alike."""
+    """Return a TOML value as command-line texts, so that both get the same checks."""
     many = param.nargs == -1 or getattr(param, "multiple", False)
     if isinstance(value, dict) and many:
         return [f"{name}={_text(item)}" for name, item in value.items()]
@@ -140,7 +140,7 @@ def _quoted(text: str) -> str:
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
-    """Write a JSON file whole or not at all; leave it alone if it says the same already."""
+    """Write a JSON file atomically; do nothing if it already has this content."""
     from streammc.cli.output import plain
 
     text = json.dumps(plain(document), indent=2) + "\n"

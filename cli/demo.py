@@ -1,4 +1,4 @@
-"""``streammc demo``: every stage on a real data set, checked against the full data."""
+"""``streammc demo``: every stage on a real data set, compared with sampling on all rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from streammc.cli.signals import Interruption
 FOLDER: Final = "streammc-demo"
 SEED: Final = 1
 TOLERANCE: Final = 0.1
-"""Posterior sd by which two means may differ beyond Monte Carlo error."""
+"""Difference of two means, in posterior sd, that is accepted whatever the Monte Carlo error."""
 Z_LIMIT: Final = 4.5
 
 
@@ -30,8 +30,8 @@ Z_LIMIT: Final = 4.5
 def demo(ctx: click.Context, directory: str | None) -> int:
     """Take 10,984 real rows from CSV to a posterior in DIRECTORY (./streammc-demo).
 
-    Ingest, one full pass, hmc-ecs on a few hundred rows an iteration, the audit, and
-    hmc on all rows as the reference. Run again, it shows the same without the work.
+    The stages are ingest, one full pass, hmc-ecs on a few hundred rows per iteration, its audit,
+    and hmc on all rows as the reference. A second call shows the same results at once.
     """
     printer: Output = ctx.obj
     began = time.perf_counter()
@@ -51,7 +51,7 @@ def run_demo(
 ) -> dict[str, Any]:
     """Run every stage in ``folder`` and return the runs and their comparison.
 
-    ``compiled()`` returns when the samplers can be loaded.
+    ``compiled()`` waits until the samplers are compiled.
     """
     from streammc import demo_data
     from streammc.cli.build import make_model, make_sampler
@@ -114,7 +114,7 @@ def run_demo(
             audit=name == "hmc-ecs",
             settings={"command": "demo", "sampler": name},
         )
-        # A finished stage is no news here: the rerun of a demo shows its table.
+        # No note about a finished stage: a second call of the demo shows only the table.
         runs[name] = run_document(job.path, execute(output, interruption, job))
     comparison = compare(runs["hmc-ecs"]["parameters"], runs["hmc"]["parameters"])
     return {
@@ -130,11 +130,10 @@ def run_demo(
 
 @contextmanager
 def compiling_ahead() -> Iterator[Callable[[], object]]:
-    """Compile the samplers in a process of its own, while this one ingests and summarises.
+    """Compile the samplers in another process, while this one ingests and summarises.
 
-    Where nothing has been compiled yet that is half of the demo's time, and the other
-    core is idle; the result reaches this process through numba's disk cache. Yields what
-    waits for it.
+    At the first use compilation takes half of the demo's time, and another core is idle;
+    numba's disk cache passes the result to this process. Yields a function that waits for it.
     """
     # -P: nothing is imported from the current folder.
     command = [sys.executable, "-P", "-m", "streammc.numerics.compile_ahead"]
@@ -142,7 +141,7 @@ def compiling_ahead() -> Iterator[Callable[[], object]]:
     quiet = subprocess.DEVNULL
     try:
         process = subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet)
-    except OSError:  # then it is compiled here, later
+    except OSError:  # this process then compiles at the first use
         yield lambda: None
         return
     try:
@@ -153,16 +152,16 @@ def compiling_ahead() -> Iterator[Callable[[], object]]:
 
 
 def compare(ours: dict[str, Any], reference: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return, per parameter, how far the means of two runs are apart, in posterior sd."""
+    """Return the difference of the means of two runs by parameter, in posterior sd."""
     result = {}
-    for label, one in ours.items():
-        two = reference[label]
-        difference = (one["mean"] - two["mean"]) / two["sd"]
-        mcse = float((one["mcse_mean"] ** 2 + two["mcse_mean"] ** 2) ** 0.5) / two["sd"]
+    for label, own in ours.items():
+        other = reference[label]
+        difference = (own["mean"] - other["mean"]) / other["sd"]
+        mcse = float((own["mcse_mean"] ** 2 + other["mcse_mean"] ** 2) ** 0.5) / other["sd"]
         result[label] = {
             "difference_sd": difference,
             "mcse_sd": mcse,
-            "sd_ratio": one["sd"] / two["sd"],
+            "sd_ratio": own["sd"] / other["sd"],
             "agrees": abs(difference) <= max(TOLERANCE, Z_LIMIT * mcse),
         }
     return result

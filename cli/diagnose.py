@@ -1,4 +1,4 @@
-"""``streammc diagnose``: what the draws of a run are worth."""
+"""``streammc diagnose``: summary and convergence statistics of the draws of a run."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from streammc.cli.values import Limits
 @setting("--check", type=Limits(), help="rhat=1.01,ess=400: exit 1 if the run misses them.")
 @click.pass_obj
 def diagnose(output: Output, run: str, check: dict[str, float] | None) -> int:
-    """Summarise the committed draws of RUN, finished or not, every checksum verified."""
+    """Summarise the committed draws of RUN, finished or not, after verifying every checksum."""
     from streammc.cli.report import run_document, show_run
 
     return show_run(output, run_document(run, diagnosis(run)), check)
 
 
 def diagnosis(path: str) -> dict[str, Any]:
-    """Return the summary of a run, made anew from the draws where the run is unfinished.
+    """Return the summary of a run, computed from its draws if the run has no current one.
 
     Raises
     ------
     DataError
-        If there are no draws yet.
+        If the run has no draws yet.
     """
     from streammc.cli.recorded import store_of_run
     from streammc.diagnostics.original_scale import ratios, transform
@@ -92,7 +92,7 @@ def diagnosis(path: str) -> dict[str, Any]:
 
 
 def _unfinished(committed: int, asked: int) -> str:
-    """Return what an unfinished run lacks, and what to do."""
+    """Return the warning about an unfinished run: its missing draws or summary, and the remedy."""
     if committed >= asked:
         return f"the run has all its {asked} draws per chain, its summary is missing: resume it"
     return f"the run is unfinished: {committed} of {asked} draws; resume it"

@@ -1,4 +1,4 @@
-"""Running a job: checks before any row is read, then chains until done or told to stop."""
+"""Execution of a job: checks before any row is read, then sampling until done or interrupted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CONFIGURATION: Final = "config.json"
 
 @dataclass(frozen=True)
 class Job:
-    """Everything that ``run_job`` needs, resolved."""
+    """A sampling job with resolved settings, for ``run_job``."""
 
     dataset: Any
     model: Any
@@ -34,11 +34,11 @@ class Job:
     warmup: int
     chains: int
     seed: int | None
-    """``None`` for that of the run in ``path``."""
+    """``None`` for the seed of the run at ``path``."""
     audit: bool | str = "auto"
     scheduler: Any = None
     sampler_reason: str = ""
-    """Why this sampler, where it was not asked for by name."""
+    """Reason for this sampler, if the user did not name it."""
     settings: Mapping[str, Any] | None = None
     """Resolved settings of the command, recorded with the run."""
     temperature: float | str = 1.0
@@ -46,7 +46,7 @@ class Job:
 
     @property
     def tempered(self) -> Any:
-        """The data set at the temperature that the run ends at."""
+        """The data set at the final temperature of the run."""
         from streammc.likelihood.temperature import Schedule
         from streammc.runs.identity import heated
 
@@ -54,21 +54,21 @@ class Job:
 
     @property
     def disk_bytes(self) -> int:
-        """Bytes that draws, warm-up and control variates take."""
+        """Estimated bytes on disk of draws, warm-up and control variates."""
         d = int(self.model.dim(self.dataset.n_features))
         iterations = self.chains * (self.draws + self.warmup)
         return 8 * (iterations * (d + _STATISTICS) + 4 * d * d + 60_000) + 2**18
 
 
 def check_job(job: Job) -> None:
-    """Raise for what can be known before a row is read.
+    """Check a job before any row is read: output, temperature, subsample sizes and disk space.
 
     Raises
     ------
     ConfigError
-        If the subsample does not fit the rows, or the sampler not the temperature.
+        If a subsample size exceeds the rows, or the sampler does not allow the temperature.
     OutputError
-        If something that is no run is at the output.
+        If the output path has something other than a run.
     StorageIOError
         If the draws do not fit the disk.
     """
@@ -101,7 +101,7 @@ def check_job(job: Job) -> None:
 
 
 def check_place(path: str) -> None:
-    """Raise an error of ours if a run cannot be at ``path``."""
+    """Refuse a path at which a run cannot be created or continued."""
     from streammc.stores.format.partial import refuse_existing
     from streammc.trace.run_directory import RunDirectory
 
@@ -134,12 +134,12 @@ def check_place(path: str) -> None:
 
 
 def execute(output: Output, interruption: Interruption, job: Job) -> dict[str, Any]:
-    """Start, resume or extend the run; return what it has to say.
+    """Start, resume or extend the run of a job; return its summary.
 
     Raises
     ------
     Interrupted
-        If a signal came; what was committed before it stays.
+        If a signal came; draws committed before it are kept.
     """
     from streammc.runs.job import run_job
     from streammc.samplers.common.request import RunRequest
@@ -183,7 +183,7 @@ def execute(output: Output, interruption: Interruption, job: Job) -> dict[str, A
 
 
 def record_settings(job: Job) -> None:
-    """Write the resolved settings into the run, unless it is another job's."""
+    """Write the recorded settings of a run to ``config.json`` in its directory."""
     from streammc.trace.run_directory import RunDirectory
 
     run = RunDirectory.open(job.path, verify=False)

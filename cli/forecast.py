@@ -1,4 +1,4 @@
-"""``--dry-run``: what a run would take, from the full pass and a few iterations."""
+"""``--dry-run``: forecast of sizes, time and disk of a run, from full passes and iterations."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 _SECONDS: Final = 0.5
 _ITERATIONS: Final = 4096
 LONGEST_SECONDS: Final = 120.0
-"""Passes that are expected to take longer are not made."""
+"""Longest expected duration of the passes of a dry run; longer ones are not made."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DrawForecast:
-    """Sizes and time of the draws, which only a full pass can tell."""
+    """Forecast of sizes and time of the draws, which needs a full pass."""
 
     plan: Plan | None
     seconds_per_iteration: float
     minutes: float
-    """Of the passes, the warm-up and the draws."""
+    """Minutes of the passes, the warm-up and the draws."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunForecast:
-    """What a run would take; without ``draws`` where no pass was made to know them."""
+    """Forecast of a run: sampler, passes, time and disk; no ``draws`` without a full pass."""
 
     sampler: Sampler | None
     temperature: float | str
@@ -49,7 +49,7 @@ class RunForecast:
     pass_seconds: float
     draws: DrawForecast | None = None
     cost: PassCost | None = None
-    """Of the passes that were not made."""
+    """Forecast of the passes, if they were not made."""
     disk_bytes: int
 
     def to_json(self) -> dict[str, Any]:
@@ -94,17 +94,17 @@ class RunForecast:
 
 
 def forecast(output: Output, interruption: Interruption, job: Job) -> RunForecast:
-    """Return sampler, sizes, passes, minutes and disk of a run, and write nothing.
+    """Return the forecast of a job, without writing anything.
 
-    The full passes are made, since sizes follow from them, unless they are expected to take
-    longer than two minutes: then only what needs no pass is returned.
+    The full passes are made, because the sizes follow from them, unless they are expected to
+    take longer than two minutes. The forecast then has only the items that need no pass.
 
     Raises
     ------
     OutOfMemoryError
         If the matrices of a pass do not fit in the memory that is available.
     RefusedError
-        If the sampler was asked for by name and cannot be right here.
+        If the sampler named by the user cannot be correct for this model or data.
     """
     from streammc.control_variates.default_priors import resolved
     from streammc.control_variates.forecast import announce
@@ -145,7 +145,7 @@ def forecast(output: Output, interruption: Interruption, job: Job) -> RunForecas
     draws = rounds * seconds * (job.draws + job.warmup)
     certificate, plan = setup.cv.certificate, setup.plan
     passes, pass_seconds = certificate.passes, certificate.seconds
-    if job.control_variates is not None:  # their passes are behind us
+    if job.control_variates is not None:  # their passes are already made
         passes -= job.control_variates.certificate.passes
         pass_seconds -= job.control_variates.certificate.seconds
     if plan is not None:
@@ -171,7 +171,7 @@ def forecast(output: Output, interruption: Interruption, job: Job) -> RunForecas
 def _without_passes(
     output: Output, job: Job, dataset: Dataset, text: str, cost: PassCost | None = None
 ) -> RunForecast:
-    """Return what is known before any pass, and say what is not."""
+    """Return the forecast without any pass; print a note about the missing items."""
     from streammc.control_variates.default_priors import resolved
     from streammc.runs.prior_texts import describe_priors
 
@@ -196,7 +196,7 @@ def _without_passes(
 
 
 def _seconds_per_iteration(request: RunRequest, setup: Setup) -> float:
-    """Time one chain in its warm-up, in longer and longer stretches; never 0.0."""
+    """Return the measured seconds per warm-up iteration of one chain; never 0.0."""
     kernel = setup.sampler.problem(request, setup).kernel(request.stream_seed, 0)
     kernel.initialise()
     count, seconds = 1, 0.0
@@ -204,7 +204,7 @@ def _seconds_per_iteration(request: RunRequest, setup: Setup) -> float:
         began = time.perf_counter()
         kernel.advance(count, True)
         seconds = time.perf_counter() - began
-        # The last stretch counts: the first read cold pages and look for a step size.
+        # Only the last stretch counts: earlier ones read cold pages and search a step size.
         if seconds > _SECONDS or count >= _ITERATIONS:
             return seconds / count
         count *= 4

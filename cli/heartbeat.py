@@ -1,4 +1,4 @@
-"""On a terminal, a line that counts the seconds in which nothing else was said."""
+"""The heartbeat on a terminal: a line with the elapsed seconds while nothing else is printed."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _CLEAR: Final = "\r\x1b[2K"
 
 
 class Heartbeat:
-    """The line ``working: 3 s``, gone as soon as anything else is printed.
+    """The line ``working: 3 s``, which is erased before anything else is printed.
 
     Parameters
     ----------
     wanted
-        Whether the command may print at all; without a terminal nothing is shown either.
+        Whether the command may print it. Without a terminal nothing is shown in any case.
     """
 
     def __init__(self, wanted: bool) -> None:
@@ -29,10 +29,10 @@ class Heartbeat:
         self._over = threading.Event()
         self._shown = self._counting = False
         self._paused = False
-        self._began = self._said = time.monotonic()
+        self._start = self._last_output = time.monotonic()
 
     def __enter__(self) -> Heartbeat:
-        """Begin to watch."""
+        """Start the thread that shows the line."""
         if self._wanted:
             threading.Thread(target=self._watch, daemon=True).start()
         return self
@@ -43,30 +43,30 @@ class Heartbeat:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Take the line away."""
+        """Erase the line and stop the thread."""
         self._over.set()
         self.clear()
 
     def clear(self) -> None:
-        """Take the line away, because something else is about to be printed."""
+        """Erase the line before something else is printed."""
         with self._lock:
-            self._said = time.monotonic()
+            self._last_output = time.monotonic()
             self._erase()
             self._counting = False
 
     def pause(self, paused: bool) -> None:
-        """Show nothing while ``paused``: something else shows that work goes on."""
+        """Stop showing the line while ``paused``, when a progress bar is shown instead."""
         with self._lock:
             self.clear()
             self._paused = paused
 
     def show(self, text: str) -> bool:
-        """Show ``text`` as the line, if there is one; return whether."""
+        """Show ``text`` in place of the line; return whether it could be shown."""
         with self._lock:
             if not self._wanted or self._paused or self._over.is_set():
                 return False
             self._erase()
-            self._said, self._shown = time.monotonic(), True
+            self._last_output, self._shown = time.monotonic(), True
             self._counting = False
             print(text, end="", file=sys.stderr, flush=True)
             return True
@@ -80,5 +80,5 @@ class Heartbeat:
         while not self._over.wait(1.0):
             with self._lock:
                 now = time.monotonic()
-                if self._counting or now - self._said >= _SILENT:
-                    self._counting = self.show(f"working: {now - self._began:.0f} s")
+                if self._counting or now - self._last_output >= _SILENT:
+                    self._counting = self.show(f"working: {now - self._start:.0f} s")

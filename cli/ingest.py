@@ -1,4 +1,4 @@
-"""``streammc ingest``: files become a store."""
+"""``streammc ingest``: make a store from files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from streammc.cli.values import LocalPath, Names, WholeNumber
 @path_argument("sources", nargs=-1)
 @path_argument("store")
 @setting("--formula", metavar="TEXT", help="'y ~ x + C(g)': response and features in one.")
-@setting("--like", type=LocalPath(), help="A store: its columns, fitted formula and scale again.")
+@setting("--like", type=LocalPath(), help="A store whose columns, formula and scale to use.")
 @setting("--response", metavar="COLUMN", help="Column y.")
 @setting("--features", type=Names(), help="Columns of X; default: all others.")
 @setting("--offset", metavar="COLUMN", help="Added to the linear predictor (log exposure).")
@@ -35,10 +35,10 @@ from streammc.cli.values import LocalPath, Names, WholeNumber
     type=click.Choice(["float32", "float64"]),
     default="float32",
     show_default=True,
-    help="How the design is stored.",
+    help="Dtype of the stored design.",
 )
 @setting("--standardize/--no-standardize", default=True, help="Mean 0 and sd 1.  [default: yes]")
-@setting("--intercept/--no-intercept", default=True, help="First a column of ones.  [default: yes]")
+@setting("--intercept/--no-intercept", default=True, help="Add a column of ones.  [default: yes]")
 @setting("--drop-missing", is_flag=True, help="Leave out rows with missing values.")
 @setting("--chunk-rows", type=WholeNumber(1, 10**12), help="Rows per chunk.")
 @setting(
@@ -69,11 +69,11 @@ def ingest(
     require_apart(store, sources if like is None else [*sources, like])
     asked = {"command": "ingest", **options, "sources": describe_inputs(sources)}
     if like is None:
-        del asked["like"]  # as stores of earlier versions were asked for
+        del asked["like"]  # receipts of earlier versions do not have it
     else:
         asked["like"] = open_store(like).fingerprint
     if options["row_id"] is None:
-        del asked["row_id"]  # as well
+        del asked["row_id"]  # likewise
     with Progress(output) as progress:
 
         def make() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""``streammc info`` and ``streammc verify``: what is at a path, and is it whole."""
+"""``streammc info`` and ``streammc verify``: describe the data at a path, and check its bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streammc.cli.progress import Progress
 from streammc.errors import one_line
 
 _SHOWN: Final = 20
-"""Features in the table of ``info``."""
+"""Largest number of features in the table of ``info``."""
 
 
 @command("info", short_help="Describe a store, a run or control variates.")
@@ -59,12 +59,14 @@ def verify(output: Output, path: str) -> int:
 
 
 def kind_of(path: str) -> str:
-    """Return ``store``, ``run``, ``predictions`` or ``control-variates``; a store in doubt.
+    """Return the kind of data at ``path``: ``store``, ``run``, ``predictions`` or such.
+
+    It is ``store`` if the kind is in doubt, ``control-variates`` for control variates.
 
     Raises
     ------
     MissingError, StoreError
-        If there is nothing at ``path``, or something that is none of them.
+        If there is nothing at ``path``, or data of another kind.
     """
     from streammc.errors import MissingError
     from streammc.trace.kinds import OURS, STORE, found_at, listed, refuse_other_kind
@@ -77,7 +79,7 @@ def kind_of(path: str) -> str:
 
 
 def _scales(features: Sequence[str], standardization: Mapping[str, Any] | None) -> str:
-    """Return mean and scale of the first features as a table; nothing without them."""
+    """Return means and scales of the first features as a table; "" without standardisation."""
     if standardization is None:
         return ""
     columns = features, standardization["mean"], standardization["scale"]
@@ -90,14 +92,14 @@ def _scales(features: Sequence[str], standardization: Mapping[str, Any] | None) 
 
 
 def describe_store(path: str) -> dict[str, Any]:
-    """Return what a store holds."""
+    """Return the description of a store, without reading its rows."""
     from streammc.stores.format.verify import info as describe
 
     return describe(path)
 
 
 def describe_run(path: str) -> dict[str, Any]:
-    """Return what a run holds, from its root document alone."""
+    """Return the description of a run, from its root document only."""
     from streammc.trace.run_directory import RunDirectory
 
     run = RunDirectory.open(path, verify=False)
@@ -122,7 +124,7 @@ def describe_run(path: str) -> dict[str, Any]:
 
 
 def describe_control_variates(path: str) -> dict[str, Any]:
-    """Return what control variates hold."""
+    """Return the description of the control variates at a path."""
     from streammc.control_variates.expansion import ControlVariates
 
     cv = ControlVariates.open(path)
@@ -130,7 +132,7 @@ def describe_control_variates(path: str) -> dict[str, Any]:
 
 
 def describe_predictions(path: str) -> dict[str, Any]:
-    """Return what predictions hold."""
+    """Return the attributes of predictions and the names of their arrays."""
     from streammc.trace.row_reading import read_meta
 
     meta, names = read_meta(path)
@@ -138,7 +140,7 @@ def describe_predictions(path: str) -> dict[str, Any]:
 
 
 def control_variates_document(cv: Any) -> dict[str, Any]:
-    """Return control variates as JSON types: centre, Laplace sd, certificate."""
+    """Return the description of control variates: centre, Laplace sd, certificate."""
     from streammc.likelihood.tempered import split_fingerprint
 
     logarithms = cv.certificate.logarithms

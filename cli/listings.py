@@ -1,4 +1,4 @@
-"""``streammc models`` and ``streammc samplers``: what is registered."""
+"""``streammc models`` and ``streammc samplers``: lists of the registered models and samplers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def models(output: Output) -> None:
 @command("samplers", short_help="List the samplers and what they target.")
 @click.pass_obj
 def samplers(output: Output) -> None:
-    """List the samplers, what each leaves invariant, and its source."""
+    """List the samplers with their targets and papers."""
     from streammc import registry
 
     rows = []

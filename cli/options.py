@@ -1,7 +1,7 @@
-"""What all commands share: printing options, the environment and the configuration file.
+"""Shared options of the commands, also from the environment and the configuration file.
 
-A setting is looked up as flag, then ``STREAMMC_<NAME>``, then the file of
-``--config``, then its default.
+The value of a setting is taken from its flag, else from ``STREAMMC_<NAME>``, else from the
+file of ``--config``, else from its default.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SEED: Final = WholeNumber(0, 2**63 - 1)
 
 
 class Command(click.Command):
-    """A command with the shared options, which reach its body as an ``Output``."""
+    """A command with the shared printing options, which its body gets as an ``Output``."""
 
     def __init__(self, *args: Any, configurable: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -40,10 +40,10 @@ class Command(click.Command):
         ctx.params.pop("config", None)
         ctx.obj = output = Output(**chosen)
         output.heartbeat = Heartbeat(not output.quiet and output.log_format == "text")
-        told = compiling.told_to(output.compiling)
-        with output.heartbeat, told, warnings.catch_warnings():
+        compilation_notes = compiling.told_to(output.compiling)
+        with output.heartbeat, compilation_notes, warnings.catch_warnings():
             if not output.debug:
-                # Warnings of other libraries say nothing to the user of a command line.
+                # Warnings of other libraries do not help the user of a command line.
                 warnings.showwarning = lambda *_, **__: None
             return super().invoke(ctx)
 
@@ -54,12 +54,12 @@ def command(name: str, *, configurable: bool = False, **kwargs: Any) -> Callable
 
 
 def setting(*declarations: str, **kwargs: Any) -> Callable[[F], F]:
-    """Declare an option that can also come from ``STREAMMC_<NAME>`` or the file."""
+    """Declare an option that can also be set by ``STREAMMC_<NAME>`` or the configuration file."""
     return click.option(*declarations, envvar=_variable(declarations), **kwargs)
 
 
 def path_argument(name: str, **kwargs: Any) -> Callable[[F], F]:
-    """Declare a positional path."""
+    """Declare a positional argument that is a path."""
     return click.argument(name, type=LocalPath(), **kwargs)
 
 
@@ -90,7 +90,7 @@ def model_options(function: F) -> F:
 
 
 def code_option(function: F) -> F:
-    """Add ``--allow-code``; never from the environment or a file."""
+    """Add ``--allow-code``, which cannot be set by the environment or a file."""
     return click.option(
         "--allow-code", is_flag=True, help="Import and run the code of a model of your own."
     )(function)
@@ -108,9 +108,9 @@ def temperature_option(function: F) -> F:
 
 
 def overwrite_option(function: F) -> F:
-    """Add ``--overwrite``; never from the environment or a file."""
+    """Add ``--overwrite``, which cannot be set by the environment or a file."""
     return click.option(
-        "--overwrite", is_flag=True, help="Replace what an earlier command made at the output."
+        "--overwrite", is_flag=True, help="Replace an existing output of the same kind."
     )(function)
 
 
@@ -124,7 +124,7 @@ def scheduler_option(function: F) -> F:
 
 
 def parse_scheduler(text: str | None) -> Any:
-    """Return a scheduler as ``Dataset.reduce`` takes it."""
+    """Return the value of ``--scheduler`` in the form that ``Dataset.reduce`` takes."""
     if text is None or text in {"sync", "threads"}:
         return None if text == "threads" else text
     if text.isdecimal() and int(text) > 0:

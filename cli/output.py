@@ -1,4 +1,4 @@
-"""What a command prints: one result on stdout, everything else on stderr."""
+"""Printing of a command: one result on stdout, everything else on stderr."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from streammc.first_use import EVERY
 
 
 def prepare_streams() -> None:
-    """Make the streams usable whatever the environment: closed, or not UTF-8."""
+    """Make stdout and stderr usable even if they are closed or not UTF-8."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -26,7 +26,7 @@ def prepare_streams() -> None:
 
 
 def close_streams() -> None:
-    """Flush; where the reader has gone, leave nothing for the interpreter to flush."""
+    """Flush stdout and stderr; redirect a broken one, so that the interpreter's flush succeeds."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -38,7 +38,7 @@ def close_streams() -> None:
 
 
 def plain(value: Any) -> Any:
-    """Return ``value`` as JSON holds it: no NumPy, no NaN, text for paths."""
+    """Return ``value`` as JSON types: no NumPy, ``None`` for NaN, text for paths."""
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if hasattr(value, "tolist"):
@@ -55,7 +55,7 @@ def plain(value: Any) -> Any:
 
 
 def write_log(level: str, message: str, *, as_json: bool, **facts: Any) -> None:
-    """Write one line on stderr."""
+    """Write one log line on stderr, as text or JSON."""
     if as_json:
         import json
         import time
@@ -71,14 +71,14 @@ def write_log(level: str, message: str, *, as_json: bool, **facts: Any) -> None:
 
 @dataclass
 class Output:
-    """How one command prints."""
+    """The printer of one command, with its printing options."""
 
     json: bool = False
     quiet: bool = False
     log_format: str = "text"
     debug: bool = False
     live: Callable[[str], None] | None = None
-    """Prints a line above a progress bar while there is one."""
+    """Function that prints a line above the progress bar; ``None`` without a bar."""
     heartbeat: Heartbeat = field(default_factory=lambda: Heartbeat(wanted=False))
 
     def log(self, level: str, message: str, **facts: Any) -> None:
@@ -90,16 +90,16 @@ class Output:
             write_log(level, one_line(message), as_json=self.log_format == "json", **facts)
 
     def note(self, message: str, **facts: Any) -> None:
-        """Tell what is being done; silent under ``--quiet``."""
+        """Print a message about the work in progress; silent under ``--quiet``."""
         if not self.quiet:
             self.log("info", message, **facts)
 
     def warn(self, message: str, **facts: Any) -> None:
-        """Tell what the user should know even under ``--quiet``."""
+        """Print a warning, also under ``--quiet``."""
         self.log("warning", message, **facts)
 
     def compiling(self, seconds: int, over: bool) -> None:
-        """Tell that functions are being compiled, as :func:`streammc.first_use.tell` does."""
+        """Print that functions are being compiled; a listener of `streammc.first_use.tell`."""
         if self.quiet or over:
             return
         line = f"compiling, once (a minute or two the first time): {seconds} s"
@@ -109,7 +109,7 @@ class Output:
     def result(self, document: Mapping[str, Any], human: str) -> None:
         """Print the result: ``document`` under ``--json``, else ``human``.
 
-        ``human`` is what the command is for, so that ``--quiet`` does not silence it.
+        ``--quiet`` does not silence the result.
         """
         if self.json:
             import json
@@ -120,7 +120,7 @@ class Output:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, words: bool = False) -> str:
-    """Return aligned columns: the first to the left, the others to the right or as words."""
+    """Return a table as text: first column left-aligned, others right, or left with ``words``."""
     lines = [list(header), *(list(row) for row in rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
     text = []
@@ -133,14 +133,14 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, words: bool =
 
 
 def fields(pairs: Mapping[str, Any]) -> str:
-    """Return ``name  value`` lines, aligned, without those that are ``None``."""
+    """Return aligned lines ``name  value``; values that are ``None`` or empty are left out."""
     shown = {name: _text(value) for name, value in pairs.items() if value not in (None, [], ())}
     width = max((len(name) for name in shown), default=0)
     return "\n".join(f"{name.ljust(width)}  {value}" for name, value in shown.items())
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """Return a number with ``digits`` significant digits, ``-`` for none."""
+    """Return a number as text with ``digits`` significant digits; ``-`` for none or NaN."""
     if value is None or not math.isfinite(value):
         return "-"
     return f"{value:.{digits}g}"

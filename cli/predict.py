@@ -1,4 +1,4 @@
-"""``streammc predict``: a run meets another table."""
+"""``streammc predict``: predictions for the rows of a store from the draws of a run."""
 
 from __future__ import annotations
 
@@ -31,12 +31,14 @@ from streammc.cli.values import LocalPath, Share, WholeNumber
     type=WholeNumber(2),
     default=200,
     show_default=True,
-    help="Thinned draws, of all chains together.",
+    help="Number of draws, thinned from all chains.",
 )
-@setting("--interval", type=Share(), default=0.9, show_default=True, help="Of the bands.")
+@setting(
+    "--interval", type=Share(), default=0.9, show_default=True, help="Probability of the bands."
+)
 @setting("--by", metavar="COLUMN", help="Compare with the response by groups of this column.")
 @setting(
-    "--bins", type=WholeNumber(1, 10**5), default=100, show_default=True, help="Groups of --by."
+    "--bins", type=WholeNumber(1, 10**5), default=100, show_default=True, help="Number of groups."
 )
 @overwrite_option
 @scheduler_option
@@ -57,12 +59,13 @@ def predict(
 ) -> None:
     """Write the mean response of every row of STORE, with a band, from the draws of RUN.
 
-    STORE has the columns of the run's own: ingest it with --like. Where it has a response,
-    the predictions are compared with it.
+    STORE must have the same columns as the store of the run: ingest it with --like. If it has
+    a response, the predictions are compared with it.
     """
     from streammc.cli.build import model_of_run
     from streammc.cli.recorded import store_of_run
-    from streammc.prediction.predict import PredictionRequest, write_predictions
+    from streammc.prediction.predict import write_predictions
+    from streammc.prediction.prediction_request import PredictionRequest
     from streammc.stores.store import open_store
     from streammc.trace.row_reading import read_meta
     from streammc.trace.run_directory import RunDirectory
@@ -74,7 +77,7 @@ def predict(
     opened = RunDirectory.open(run)
     model = model_of_run(opened.identity, opened.attributes.get("settings"), allow_code)
     table = open_store(store)
-    # A run of an earlier version does not say what its store was like.
+    # A run of an earlier version has no description of its design.
     trained_on = None if "design" in opened.attributes else store_of_run(opened)
     options: dict[str, Any] = {
         "draws": predict_draws,
@@ -114,7 +117,7 @@ def predict(
 
 
 def human(output: str, result: dict[str, Any]) -> str:
-    """Return what was predicted in a few lines."""
+    """Return the facts about predictions as text."""
     area, by = result["auc"], result["by"]
     low, high = result["quantiles"]
     facts = {

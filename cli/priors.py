@@ -1,4 +1,4 @@
-"""What the command line says about priors."""
+"""The notes of the command line about priors."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from streammc.cli.output import Output
 
 
 def announced_priors(output: Output, model: Any, dataset: Any) -> Any:
-    """Return the model with the numbers of its default priors, after notes with all priors."""
+    """Return the model with default priors resolved for the data; print notes of all priors."""
     from streammc.control_variates.default_priors import resolved
     from streammc.priors import ScaledPriors
     from streammc.runs.prior_texts import describe_priors, priors_lines
 
     model = resolved(model, dataset)
-    if isinstance(model.prior, ScaledPriors):  # the full pass says what is wrong with the data
+    if isinstance(model.prior, ScaledPriors):  # the full pass reports the bad data
         return model
     described = describe_priors(model, tuple(model.labels(dataset.feature_names)))
     for line in priors_lines(described):

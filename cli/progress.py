@@ -1,4 +1,4 @@
-"""Progress on stderr: a bar on a terminal, one line every few seconds elsewhere."""
+"""Progress on stderr: a bar on a terminal, otherwise one line every few seconds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UNITS: Final = {
     "newton": " evaluations",
     "plan": " points",
 }
-_WORDS: Final = {
+_PHASE_NAMES: Final = {
     "pass": "full pass",
     "warmup": "warm-up",
     "newton": "Newton's method",
@@ -33,18 +33,18 @@ _SHOWN: Final = {
     "step_size": "step",
 }
 _POLLED: Final = ("start", "warmup", "draws")
-"""Phases in which the chains look at the interruption themselves."""
+"""Phases in which the chains poll the interruption themselves."""
 
 
 class Progress:
-    """``progress(phase, done, total, facts)``, as ``sampling`` and the passes call it.
+    """Progress callback ``progress(phase, done, total, facts)`` of sampling and of the passes.
 
     Parameters
     ----------
     output
-        How to print; nothing is shown under ``--quiet``.
+        Printer; nothing is shown under ``--quiet``.
     interruption
-        Checked at every call, so that a pass ends between two blocks.
+        Checked at every call, so that a pass can end between two blocks.
     """
 
     def __init__(self, output: Output, interruption: Interruption | None = None) -> None:
@@ -53,12 +53,12 @@ class Progress:
         self._lock = threading.RLock()
         self._phase = ""
         self._done = 0
-        self._began = self._said = 0.0
+        self._began = self._last_output = 0.0
         self._bar: Any = None
         self._task: Any = None
 
     def __enter__(self) -> Progress:
-        """Make the bar on a terminal; it is shown from the first phase on."""
+        """Make the bar, if there is a terminal; the first phase shows it."""
         plain = self._output.quiet or self._output.log_format == "json"
         if not plain and sys.stderr.isatty():
             self._bar = _terminal_bar()
@@ -70,7 +70,7 @@ class Progress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Leave the terminal as it was."""
+        """Remove the bar from the terminal."""
         if self._output.live is not None:
             self._output.live = None
             self._bar.stop()
@@ -89,27 +89,29 @@ class Progress:
             self._output.note(_start(facts or {}), phase=phase, **(facts or {}))
             return
         if phase == "forecast":
-            told = {name: value for name, value in (facts or {}).items() if name != "text"}
-            self._output.note((facts or {})["text"], phase=phase, **told)
+            others = {name: value for name, value in (facts or {}).items() if name != "text"}
+            self._output.note((facts or {})["text"], phase=phase, **others)
             return
         with self._lock:
             now = time.monotonic()
             fresh = phase != self._phase or done < self._done
             if fresh:
-                self._phase, self._began, self._said = phase, now, now
+                self._phase, self._began, self._last_output = phase, now, now
             self._done = done
             if self._bar is not None:
                 self._show(fresh, done, total, facts or {})
-            elif now - self._said >= _SECONDS or (done == total and now - self._began >= 1.0):
-                self._said = now
-                self._say(now - self._began, done, total, facts or {})
+            elif now - self._last_output >= _SECONDS or (
+                done == total and now - self._began >= 1.0
+            ):
+                self._last_output = now
+                self._print_line(now - self._began, done, total, facts or {})
 
     def of(self, phase: str) -> Callable[[int, int], None]:
-        """Return ``progress(done, total)`` for one phase."""
+        """Return a callback ``progress(done, total)`` for one phase."""
         return lambda done, total: self(phase, done, total)
 
     def _show(self, fresh: bool, done: int, total: int | None, facts: Mapping[str, Any]) -> None:
-        words = _WORDS.get(self._phase, self._phase)
+        words = _PHASE_NAMES.get(self._phase, self._phase)
         if self._output.live is None:
             self._output.heartbeat.pause(True)
             self._bar.start()
@@ -119,8 +121,10 @@ class Progress:
             self._task = self._bar.add_task(words, total=total, facts=[])
         self._bar.update(self._task, completed=done, total=total, facts=_ways(facts))
 
-    def _say(self, seconds: float, done: int, total: int | None, facts: Mapping[str, Any]) -> None:
-        words, unit = _WORDS.get(self._phase, self._phase), _UNITS.get(self._phase, "")
+    def _print_line(
+        self, seconds: float, done: int, total: int | None, facts: Mapping[str, Any]
+    ) -> None:
+        words, unit = _PHASE_NAMES.get(self._phase, self._phase), _UNITS.get(self._phase, "")
         left = seconds * (total - done) / done if done and total else None
         of = f"/{total:,}" if total else ""
         rest = f", about {left:.0f} s left" if left else ""
@@ -136,7 +140,7 @@ class Progress:
 
 
 def _start(facts: Mapping[str, Any]) -> str:
-    """Return that the chains begin, or go on, and how far they are to go."""
+    """Return the note at the start of sampling: new or continued, and the planned sizes."""
     if not facts:
         return "sampling begins"
     warmup, draws = (f"{facts[name]:,}" for name in ("warmup", "draws"))
@@ -157,7 +161,7 @@ def _brief(facts: Mapping[str, Any]) -> str:
 
 
 def _ways(facts: Mapping[str, Any]) -> list[str]:
-    """Return the facts by their names, then by short ones, then fewer and fewer of them."""
+    """Return texts of the facts of falling length: full names, short names, then fewer facts."""
     short = [f"{word} {number(facts[name], 2)}" for name, word in _SHOWN.items() if name in facts]
     return [_brief(facts), *(", ".join(short[:n]) for n in range(len(short), 0, -1))]
 

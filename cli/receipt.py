@@ -1,4 +1,4 @@
-"""``<output>.config.json``: what an output was made from, so that a rerun is recognised."""
+"""The receipt ``<output>.config.json``: settings and inputs of an output, to recognise a rerun."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _REPLACED: Final = {
     "summarize": CONTROL_VARIATES,
     "predict": PREDICTIONS,
 }
-"""What each command with --overwrite replaces."""
+"""Kind of data that each command replaces with --overwrite."""
 
 
 def require_apart(output: str, inputs: Sequence[str]) -> None:
@@ -45,14 +45,15 @@ def require_apart(output: str, inputs: Sequence[str]) -> None:
 
 
 def describe_inputs(paths: Sequence[str]) -> list[dict[str, Any]]:
-    """Return path, size and time of change of every input that exists.
+    """Return path, size and modification time of every input.
 
-    Of a directory: the bytes of its files, and the last change of it or of one of them.
+    For a directory: the total size of its files, and the latest time of it and its files. An
+    input that does not exist has only its path.
     """
     found = []
     for path in paths:
         entry: dict[str, Any] = {"path": os.path.abspath(path)}
-        with suppress(OSError):  # whoever reads it says what is wrong
+        with suppress(OSError):  # the reader of the input reports the error
             stamp = file_stamp(path)
             if os.path.isdir(path):
                 files = [file_stamp(each) for each in sorted(Path(path).iterdir())]
@@ -66,14 +67,14 @@ def describe_inputs(paths: Sequence[str]) -> list[dict[str, Any]]:
 
 
 class Receipt:
-    """The file beside an output that says what was asked for and what came out.
+    """The file beside an output with the settings and inputs that made it, and the result.
 
     Parameters
     ----------
     output
-        The store or result.
+        Path of the store or result.
     asked
-        The resolved settings and the inputs, as JSON types.
+        Resolved settings and inputs of the command, as JSON types.
     """
 
     def __init__(self, output: str, asked: Mapping[str, Any]) -> None:
@@ -88,12 +89,12 @@ class Receipt:
         Parameters
         ----------
         describe
-            Describes what is there, with its ``fingerprint``.
+            Returns the description of the existing output, with its ``fingerprint``.
 
         Raises
         ------
         IdentityError
-            If what is there was made from something else.
+            If the output was made from other settings or inputs, or has changed.
         """
         if not os.path.lexists(self._output):
             return None
@@ -123,13 +124,13 @@ class Receipt:
         return dict(result)
 
     def _or_overwrite(self) -> str:
-        """Return the option that replaces what is there, where the command has it and can."""
+        """Return the advice to use --overwrite, if the command can replace the output."""
         found = found_at(self._output)
         replaced = _REPLACED.get(str(self._asked["command"]))
         return ", or replace it with --overwrite" if found and found.kind == replaced else ""
 
     def write(self, result: Mapping[str, Any] | None) -> None:
-        """Write the file; before the work without a result.
+        """Write the receipt; before the work is done ``result`` is ``None``.
 
         Raises
         ------
@@ -152,7 +153,7 @@ class Receipt:
 
     @contextmanager
     def taken_away(self) -> Iterator[None]:
-        """Have no file while the block runs; put it back if that fails."""
+        """Remove the receipt while the block runs; restore it if the block fails."""
         old = self.path.read_bytes() if self.path.exists() else None
         self.remove()
         try:
@@ -163,7 +164,7 @@ class Receipt:
             raise
 
     def remove(self) -> None:
-        """Take the file back after a failure, whose own error is the one to report."""
+        """Delete the receipt, and ignore an error: that of the work is the one to report."""
         with suppress(OSError):
             self.path.unlink()
 
@@ -175,11 +176,11 @@ def make_once(
     *,
     overwrite: bool = False,
 ) -> tuple[dict[str, Any], bool]:
-    """Return the result of ``make``, or of the command before, and whether it is new.
+    """Return the result of ``make``, or of an earlier equal command, and whether it is new.
 
-    The receipt is written first: a kill between output and receipt must not make the
-    output look foreign to the same command. With ``overwrite`` it is taken away first and
-    written last: a kill must not make the old output look like the new one.
+    The receipt is written first, so that after a kill the same command still recognises its
+    output. With ``overwrite`` the receipt is removed first and written last, so that after a
+    kill the old output is not taken for the new one.
     """
     from streammc.stores.format.partial import refuse_existing
 
@@ -203,7 +204,7 @@ def make_once(
 
 
 def _differences(before: Any, now: Mapping[str, Any]) -> tuple[str, str]:
-    """Return what differs and what to do beside making the output again."""
+    """Return the text of the differences, and advice if only a file's time has changed."""
     before = before if isinstance(before, dict) else {}
     names = [key for key in {**before, **now} if before.get(key) != now.get(key)]
     source = _changed_source(before.get("sources"), now.get("sources"))
@@ -218,7 +219,7 @@ def _differences(before: Any, now: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _changed_source(before: Any, now: Any) -> tuple[str, FileStamp, FileStamp] | None:
-    """Return the first source that changed; ``None`` where the sources are other files."""
+    """Return the first changed source and its stamps; ``None`` if the paths differ."""
     try:
         pairs = list(zip(before, now, strict=True))
         if any(old["path"] != new["path"] for old, new in pairs):

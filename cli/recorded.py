@@ -1,4 +1,4 @@
-"""A job rebuilt from what a run directory records."""
+"""Jobs and stores of existing runs, rebuilt from the records of a run directory."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ def recorded_job(
     Parameters
     ----------
     path
-        The run.
+        Directory of the run.
     draws
-        More draws than were planned; ``None`` for those planned.
+        New number of draws per chain; ``None`` for the planned number.
     scheduler
-        Where full passes run.
+        Scheduler of full passes, see ``Dataset.reduce``.
     allow_code
         Whether a model of the user's own may be imported again.
 
     Raises
     ------
     MissingError
-        If the run or its store is not there.
+        If the run or its store does not exist.
     IdentityError
-        If the store is another one now.
+        If another store is at the path of its store.
     """
     from streammc.control_variates.expansion import ControlVariates
     from streammc.likelihood.temperature import (
@@ -78,7 +78,7 @@ def store_of_run(run: Any) -> Any:
     Raises
     ------
     MissingError, IdentityError, DataError
-        If it is gone, another one, or was never on disk.
+        If the store does not exist any more, is another one, or was never on disk.
     """
     from streammc.stores.store import open_store
 
@@ -105,7 +105,7 @@ def store_of_run(run: Any) -> Any:
 
 
 def _elsewhere(run: Any) -> str:
-    """Return what to do where the store of a run is at another place now."""
+    """Return the advice for a run whose store was moved."""
     settings = run.attributes.get("settings")
     if not settings:
         return "call streammc.sample again with the store at its new place, and with path"
@@ -113,16 +113,16 @@ def _elsewhere(run: Any) -> str:
 
 
 def sample_command(run: Any, settings: Mapping[str, Any], store: str = "NEW_STORE") -> str:
-    """Return the ``streammc sample`` that continues a run, with the settings not at default.
+    """Return the ``streammc sample`` command that continues a run, with non-default settings.
 
     Parameters
     ----------
     run
-        The run, opened.
+        The opened run.
     settings
-        As it records them: by the names of the parameters of ``streammc sample``.
+        Recorded settings, by the names of the parameters of ``streammc sample``.
     store
-        Where its store is now.
+        Present path of its store.
     """
     from streammc.cli.sample import sample
 

@@ -1,4 +1,4 @@
-"""What ``sample``, ``resume``, ``diagnose`` and ``audit`` print about a run."""
+"""The report of a run that ``sample``, ``resume``, ``diagnose`` and ``audit`` print."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from streammc.samplers.common.targets import TARGETS
 
 COLUMNS: Final = ("mean", "sd", "mcse_mean", "ess_bulk", "ess_tail", "r_hat", "q5", "median", "q95")
 _SPARED: Final = ("mcse_mean", "ess_tail", "median", "sd", "q5", "q95")
-"""Columns that a narrow terminal goes without, the first ones first."""
+"""Columns that a narrow terminal drops, in this order."""
 CHECK_FAILED: Final = 1
 _PHASES: Final = {"passes": "in passes", "warmup": "in the warm-up", "draws": "in the draws"}
 
 
 def run_document(path: str, summary: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what ``--json`` prints about a run: where it is, of what, and its summary."""
+    """Return the JSON document of a run: path, store, model, sampler, sizes and summary."""
     from streammc.trace.run_directory import RunDirectory
 
     run = RunDirectory.open(path, verify=False)
@@ -46,7 +46,7 @@ def run_document(path: str, summary: Mapping[str, Any]) -> dict[str, Any]:
 def check_limits(
     parameters: Mapping[str, Mapping[str, float | None]], limits: Mapping[str, float]
 ) -> dict[str, Any]:
-    """Return whether every parameter keeps the limits; what is unknown does not.
+    """Return whether all parameters satisfy the limits; an unknown statistic fails.
 
     Parameters
     ----------
@@ -119,9 +119,9 @@ def human_run(document: Mapping[str, Any]) -> str:
 def parameter_table(
     parameters: Mapping[str, Mapping[str, float | None]], width: int | None = None
 ) -> str:
-    """Return one line per parameter, of at most ``width`` characters where columns can be spared.
+    """Return the table of parameters; columns are dropped until it fits into ``width``.
 
-    Means and quantiles have the digits that the error of the mean leaves, four at least.
+    Means and quantiles have as many digits as the error of the mean allows, at least four.
     """
     columns = list(COLUMNS)
     for spared in (None, *_SPARED):
@@ -138,12 +138,12 @@ def parameter_table(
 
 
 def _terminal_width() -> int | None:
-    """Return the columns of the terminal that the result goes to; ``None``: no terminal."""
+    """Return the width of the terminal of stdout; ``None`` without a terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def ratio_text(ratios: Mapping[str, Any]) -> str:
-    """Return one line per coefficient: the factor for one unit of the table's column."""
+    """Return the table of ratios: the factor for one unit of each column of the table."""
     columns = ("median", "q5", "q95")
     left_out = set(ratios.get("only_together", ()))
     rows = [
@@ -162,7 +162,7 @@ def ratio_text(ratios: Mapping[str, Any]) -> str:
 
 
 def _factor(value: float | None) -> str:
-    """Return a factor; one near 1 with two digits of its distance from it."""
+    """Return a factor as text; near 1 with two significant digits of its distance from 1."""
     if value is None or not 0.0 < abs(value - 1.0) < 0.01:
         return number(value)
     return f"{value:.{min(1 - math.floor(math.log10(abs(value - 1.0))), 15)}f}"
@@ -184,7 +184,7 @@ def _cell(column: str, value: float | None, error: float | None) -> str:
 
 
 def audit_text(audit: Audit) -> str:
-    """Return the verdict of the audit in a few lines."""
+    """Return the audit in a few lines of text."""
     worst = audit.parameters[audit.worst]
     return fields(
         {
@@ -198,7 +198,7 @@ def audit_text(audit: Audit) -> str:
 
 
 def draw_cost_text(cost: Mapping[str, Any]) -> str:
-    """Return evaluations, inefficiency factors and what an independent draw costs."""
+    """Return the text about evaluated rows, inefficiency and the cost of an independent draw."""
     rows = []
     for shown, name in (("inefficiency factor", "if"), ("rows per independent draw", "ct")):
         rows.append([shown, *(number(cost[name][end], 3) for end in ("min", "median", "max"))])
@@ -208,7 +208,7 @@ def draw_cost_text(cost: Mapping[str, Any]) -> str:
 
 
 def cost_text(sampling: Mapping[str, Any]) -> str:
-    """Return what the run did and what it cost; some lines are those of its sampler."""
+    """Return the text about sampler, target, rows read and time, with lines of the sampler."""
     tempered = tempered_text(sampling.get("temperature", 1.0))
     target = sampling.get("target")
     if target in TARGETS:
@@ -241,7 +241,7 @@ def cost_text(sampling: Mapping[str, Any]) -> str:
 
 
 def tempering_text(tempering: Mapping[str, Any]) -> str:
-    """Return a line per level, and what holds for the ladder."""
+    """Return the table of the temperature levels, and the facts about the whole ladder."""
     columns = tempering["levels"]
     n = max(map(len, columns.values()), default=0)
     rows = [
@@ -258,7 +258,7 @@ def _level(column: str, value: float | None) -> str:
 
 
 def tempered_text(temperature: float | str) -> str | None:
-    """Return what the draws are of where the temperature is not 1."""
+    """Return the text about the density of the draws at a temperature; ``None`` at 1."""
     if temperature == 1.0:
         return None
     if isinstance(temperature, str):

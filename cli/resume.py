@@ -1,4 +1,4 @@
-"""``streammc resume``: a run knows what it was asked for."""
+"""``streammc resume``: continue a run with its recorded settings."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def resume(
     check: dict[str, float] | None,
     allow_code: bool,
 ) -> int:
-    """Continue RUN from its last commit, as the command that began it would."""
+    """Continue RUN from its last commit, with the settings of the command that started it."""
     from streammc.cli.execute import execute
     from streammc.cli.recorded import recorded_job
     from streammc.cli.report import run_document, show_run

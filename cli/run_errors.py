@@ -1,4 +1,4 @@
-"""Every way to fail: an exit code, a code in words, and one line."""
+"""The report of an error: its exit code, its error code as text, and a message of one line."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from streammc.cli.signals import Interrupted
 from streammc.errors import OutputError, StreammcError, one_line
 
 BROKEN_PIPE: Final = 141
-"""What a shell reports of a program that SIGPIPE ended."""
+"""Exit code that a shell reports for a program killed by SIGPIPE."""
 _CANNOT_CREATE: Final = (errno.EROFS, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG)
 
 
 def classify(error: BaseException) -> tuple[int, str, str]:
-    """Return exit code, code in words and message; an empty message prints nothing."""
+    """Return exit code, error code as text and message; an empty message prints nothing."""
     match error:
         case click.exceptions.Exit():
             return error.exit_code, "", ""
@@ -64,7 +64,7 @@ def _name(error: OSError) -> str:
 
 
 def report(error: BaseException, words: Sequence[str]) -> int:
-    """Print ``error`` as the command line ``words`` asks, and return the exit code."""
+    """Print ``error`` in the format that the command line requests; return the exit code."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         print(error.format_message(), file=sys.stderr)
         return error.exit_code
@@ -79,14 +79,14 @@ def report(error: BaseException, words: Sequence[str]) -> int:
                 body = {"error": {"exit_code": code, "code": name, "message": message}}
                 print(json.dumps(body), flush=True)
         except (OSError, ValueError, AttributeError):
-            pass  # nowhere to print to; the exit code still tells
+            pass  # no stream to print to; the exit code remains
     return code
 
 
 def asked(words: Sequence[str], flag: str) -> bool:
-    """Return whether a flag is given, on the line or in the environment.
+    """Return whether a flag is given on the command line or in the environment.
 
-    Read here again, because the error may be that the line cannot be parsed.
+    It is read here again, because the error may be that the line cannot be parsed.
     """
     before_end = words[: list(words).index("--")] if "--" in words else words
     value = os.environ.get(f"STREAMMC_{flag.lstrip('-').upper()}", "")

@@ -1,11 +1,11 @@
-"""``streammc sample``: from a store and a model to a posterior on disk."""
+"""``streammc sample``: sample the posterior of a model on a store into a run on disk."""
 
 from __future__ import annotations
 
 import os
 import secrets
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -23,13 +23,17 @@ from streammc.cli.options import (
 from streammc.cli.output import Output, fields
 from streammc.cli.values import KeyValue, Limits, LocalPath, PositiveNumber, WholeNumber
 
+if TYPE_CHECKING:
+    from streammc.cli.execute import Job
+    from streammc.cli.signals import Interruption
+
 
 @command("sample", configurable=True, short_help="Sample a posterior, or resume where it stopped.")
 @path_argument("store")
 @setting("--output", "-o", type=LocalPath(), required=True, help="Directory of the run.")
 @model_options
-@setting("--sampler", default="auto", show_default=True, help="auto, or of `streammc samplers`.")
-@setting("--control-variates", type=LocalPath(), help="Those of `streammc summarize`.")
+@setting("--sampler", default="auto", show_default=True, help="auto or see `streammc samplers`.")
+@setting("--control-variates", type=LocalPath(), help="From `streammc summarize`.")
 @setting("--draws", type=WholeNumber(1), default=1000, show_default=True, help="Per chain.")
 @setting("--warmup", type=WholeNumber(1), default=1000, show_default=True, help="Per chain.")
 @setting("--chains", type=WholeNumber(1, 1024), default=4, show_default=True, help="Chains.")
@@ -37,14 +41,14 @@ from streammc.cli.values import KeyValue, Limits, LocalPath, PositiveNumber, Who
 @temperature_option
 @setting("--subsample-size", type=WholeNumber(1, auto=True), help="Rows m; default: automatic.")
 @setting("--n-blocks", type=WholeNumber(1, auto=True), help="Blocks G; default: automatic.")
-@setting("--unit-rows", type=WholeNumber(1, auto=True), help="Rows of a unit, b; automatic.")
+@setting("--unit-rows", type=WholeNumber(1, auto=True), help="Rows b of a unit; automatic.")
 @setting("--step-size", type=PositiveNumber(auto=True), help="Default: automatic.")
-@setting("--trajectory-length", type=PositiveNumber(auto=True), help="In posterior sd; fixed.")
+@setting("--trajectory-length", type=PositiveNumber(auto=True), help="Fixed; in posterior sd.")
 @setting("--option", type=KeyValue(), multiple=True, help="Any other option of sampler or model.")
-@setting("--audit/--no-audit", default=None, help="Default: where it costs less than the draws.")
+@setting("--audit/--no-audit", default=None, help="Default: if it costs less than the draws.")
 @overwrite_option
 @scheduler_option
-@click.option("--dry-run", is_flag=True, help="Print what it would take; draw nothing.")
+@click.option("--dry-run", is_flag=True, help="Print a forecast of the run; draw nothing.")
 @setting("--check", type=Limits(), help="rhat=1.01,ess=400: exit 1 if the run misses them.")
 @click.pass_context
 def sample(
@@ -73,15 +77,14 @@ def sample(
 ) -> int:
     """Sample the posterior of a model on STORE into the run of --output.
 
-    The same command again resumes an interrupted run, leaves a finished one as it is,
-    and with more --draws extends it.
+    The same command again resumes an interrupted run and does not change a finished one; with
+    more --draws it extends the run.
     """
     from streammc.cli.build import make_model, make_sampler, split_options
-    from streammc.cli.execute import Job, check_job, execute
+    from streammc.cli.execute import Job, execute
     from streammc.cli.priors import announced_priors
     from streammc.cli.receipt import require_apart
     from streammc.cli.report import run_document, show_run
-    from streammc.control_variates.expansion import ControlVariates
     from streammc.stores.store import open_store
     from streammc.trace.run_directory import RunDirectory
 
@@ -91,18 +94,15 @@ def sample(
     of_model, of_sampler = split_options(model, option, allow_code)
     built = make_model(model, prior_scale, of_model, prior, allow_code)
     chosen = make_sampler(sampler, flags, of_sampler)
-    reason = ""
-    if sampler == "auto" and chosen is not None:
-        asked = [name for name, value in flags.items() if value is not None] + list(of_sampler)
-        reason = f"{chosen.name}, because options of its own were given ({', '.join(asked)})"
-        printer.note(f"sampler {reason}")
+    reason = _reason(printer, chosen, flags, of_sampler) if sampler == "auto" else ""
     dataset = open_store(store)
-    anew = overwrite or not RunDirectory.exists(output)
-    if dry_run or anew:  # a run has the priors that it began with
+    new_run = overwrite or not RunDirectory.exists(output)
+    if dry_run or new_run:  # an existing run keeps its priors
         built = announced_priors(printer, built, dataset)
-    if seed is None and anew and not dry_run:
-        seed = secrets.randbits(32)
-        printer.note(f"seed {seed}: new, kept with the run", seed=seed)
+    if seed is None and new_run and not dry_run:
+        seed = _new_seed(printer)
+    shape: dict[str, Any] = {"draws": draws, "warmup": warmup, "chains": chains}
+    shape |= {"seed": seed, "temperature": temperature}
     settings = {
         "store": os.path.abspath(store),
         "model": model,
@@ -110,11 +110,7 @@ def sample(
         "prior_scale": prior_scale,
         "sampler": sampler,
         "control_variates": control_variates and os.path.abspath(control_variates),
-        "draws": draws,
-        "warmup": warmup,
-        "chains": chains,
-        "seed": seed,
-        "temperature": temperature,
+        **shape,
         **flags,
         "option": dict(option),
         "audit": audit,
@@ -127,30 +123,57 @@ def sample(
         sampler=chosen,
         control_variates=None,
         path=output,
-        draws=draws,
-        warmup=warmup,
-        chains=chains,
-        seed=seed,
         audit="auto" if audit is None else audit,
         scheduler=where,
         sampler_reason=reason,
         settings=settings,
-        temperature=temperature,
         overwrite=overwrite,
+        **shape,
     )
-    if control_variates is not None:
-        kept = ControlVariates.open(control_variates, job.tempered, built)
-        job = replace(job, control_variates=kept)
+    job = _with_control_variates(job, control_variates)
     interruption = ctx.find_root().obj
     if dry_run:
-        from streammc.cli.forecast import forecast
-        from streammc.runs.prior_texts import priors_lines
-
-        check_job(job)
-        document = forecast(printer, interruption, job).to_json()
-        priors = "; ".join(priors_lines(document["priors"])).removeprefix("priors: ")
-        shown = {**document, "priors": priors}
-        printer.result(document, fields(shown))
-        return 0
+        return _dry_run(printer, interruption, job)
     summary = execute(printer, interruption, job)
     return show_run(printer, run_document(output, summary), check)
+
+
+def _reason(printer: Output, chosen: Any, flags: dict[str, Any], others: dict[str, Any]) -> str:
+    """Return why the automatic choice is ``chosen``, and print it; empty where it is open."""
+    if chosen is None:
+        return ""
+    asked = [name for name, value in flags.items() if value is not None] + list(others)
+    reason = f"{chosen.name}, because options of its own were given ({', '.join(asked)})"
+    printer.note(f"sampler {reason}")
+    return reason
+
+
+def _new_seed(printer: Output) -> int:
+    """Return a new seed, and print it."""
+    seed = secrets.randbits(32)
+    printer.note(f"seed {seed}: new, kept with the run", seed=seed)
+    return seed
+
+
+def _with_control_variates(job: Job, path: str | None) -> Job:
+    """Return the job with the control variates at ``path``, if there is one."""
+    from streammc.control_variates.expansion import ControlVariates
+
+    if path is None:
+        return job
+    kept = ControlVariates.open(path, job.tempered, job.model)
+    return replace(job, control_variates=kept)
+
+
+def _dry_run(printer: Output, interruption: Interruption, job: Job) -> int:
+    """Print what the job would take."""
+    from streammc.cli.execute import check_job
+    from streammc.cli.forecast import forecast
+    from streammc.runs.prior_texts import priors_lines
+
+    check_job(job)
+    document = forecast(printer, interruption, job).to_json()
+    priors = "; ".join(priors_lines(document["priors"])).removeprefix("priors: ")
+    shown = {**document, "priors": priors}
+    printer.result(document, fields(shown))
+    return 0

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP: a checkpoint where chains run, an orderly end elsewhere."""
+"""Ctrl-C, SIGTERM and SIGHUP: chains end at a checkpoint, other work by an exception."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Final
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LISTENING: Final = 1.0
-"""Seconds since the last poll after which nobody is believed to look at the flag."""
+"""Seconds after the last poll from which on the work is assumed not to poll."""
 
 
 class Interrupted(BaseException):
-    """A signal asked to stop; click and worker threads let it pass."""
+    """Exception for a signal to stop; neither click nor worker threads catch it."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(f"interrupted by {signal.Signals(signum).name}")
@@ -25,11 +25,11 @@ class Interrupted(BaseException):
 
 
 class Interruption:
-    """Whether a signal has come, for code that polls and for code that does not.
+    """Signal handler for work that polls and for work that does not.
 
-    Chains poll :meth:`requested` several times a second and end at a commit. Where
-    nothing polls, the signal raises :class:`Interrupted` in the main thread at once.
-    A second signal ends the process, as a kill would: what is committed stays.
+    Chains poll :meth:`requested` several times per second and end at a commit. If nothing
+    polls, the signal raises :class:`Interrupted` in the main thread at once. A second signal
+    ends the process like a kill: committed draws are kept.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Interruption:
         self._polled = -1e9
 
     def requested(self) -> bool:
-        """Return whether to stop; to be called often."""
+        """Return whether to stop; call it several times per second."""
         self._polled = time.monotonic()
         return self.signum is not None
 
@@ -47,7 +47,7 @@ class Interruption:
             raise Interrupted(self.signum)
 
     def handle(self, signum: int, frame: FrameType | None) -> None:
-        """React to a signal."""
+        """Handle a signal: set the flag, raise, or at the second signal exit."""
         if self.signum is not None:
             os._exit(128 + signum)
         self.signum = signum
@@ -57,7 +57,7 @@ class Interruption:
 
 @contextmanager
 def interruptible() -> Iterator[Interruption]:
-    """Handle the signals while the block runs; only the main thread of a process can."""
+    """Install the signal handlers while the block runs; no effect outside the main thread."""
     interruption = Interruption()
     if threading.current_thread() is not threading.main_thread():
         yield interruption

@@ -1,4 +1,4 @@
-"""``streammc simulate``: a store with a known truth."""
+"""``streammc simulate``: make a store of simulated rows with known parameters."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from streammc.cli.values import Number, WholeNumber
 @setting(
     "--intercept",
     type=Number(),
-    help="True coefficient of the ones, such as -14.5 for rare events; the kind's own by default.",
+    help="True intercept, such as -14.5 for rare events; each kind has a default.",
 )
 @setting("--chunk-rows", type=WholeNumber(1, 10**12), help="Rows per chunk.")
 @setting(
@@ -30,7 +30,7 @@ from streammc.cli.values import Number, WholeNumber
     type=click.Choice(["float32", "float64"]),
     default="float32",
     show_default=True,
-    help="How the design is stored.",
+    help="Dtype of the stored design.",
 )
 @overwrite_option
 @click.pass_obj
@@ -46,7 +46,7 @@ def simulate(
     dtype: str,
     overwrite: bool,
 ) -> None:
-    """Write rows of KIND, such as logistic, with a true theta that is kept in STORE."""
+    """Write simulated rows of KIND, such as logistic, to STORE, which also keeps the true theta."""
     from streammc.stores.format.verify import info
     from streammc.stores.simulate.simulation import simulate as write
 

@@ -1,4 +1,4 @@
-"""``streammc summarize``: the full pass, kept for later runs."""
+"""``streammc summarize``: compute control variates by full passes and keep them for runs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from streammc.cli.values import KeyValue, LocalPath, WholeNumber
     "--output",
     "-o",
     type=LocalPath(),
-    help="Where to keep them; default: beside STORE, as NAME.cv.zarr.",
+    help="Path of the result; default: NAME.cv.zarr beside STORE.",
 )
 @setting("--passes", type=WholeNumber(1, 1000), help="Full passes; default: until certified.")
 @setting(
@@ -61,7 +61,7 @@ def summarize(
     overwrite: bool,
     scheduler: str | None,
 ) -> None:
-    """Find the posterior mode of STORE and the expansion there, in one or a few passes."""
+    """Find the posterior mode on STORE and the expansion around it, in one or a few passes."""
     from streammc.cli.build import make_model
     from streammc.cli.inspect import control_variates_document, describe_control_variates
     from streammc.cli.priors import announced_priors
@@ -117,7 +117,7 @@ def summarize(
 
 
 def _show(printer: Output, result: dict[str, Any], heat: float) -> None:
-    """Print control variates, with the warnings of their certificate."""
+    """Print control variates and the warnings of their certificate."""
     certificate = result["certificate"]
     if not certificate["converged"]:
         printer.warn(

@@ -1,4 +1,4 @@
-"""The progress bar of a terminal: the bar keeps its width, the facts beside it give way."""
+"""The progress bar of a terminal; the facts beside the bar are shortened to fit the line."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _GAPS: Final = 4
 """Spaces between the five columns."""
 
 
-def fitting(ways: Sequence[str], room: int) -> str:
-    """Return the first of several ways to say the facts that fits, or nothing."""
-    return next((text for text in ways if len(text) <= room), "")
+def fitting(texts: Sequence[str], room: int) -> str:
+    """Return the first of several texts that fits into ``room`` cells, or ""."""
+    return next((text for text in texts if len(text) <= room), "")
 
 
 class _Facts(ProgressColumn):
-    """The facts in as many words as the bar leaves room for."""
+    """Column of the facts, in the longest text that leaves the bar its least width."""
 
     def __init__(self, bar: TerminalBar) -> None:
         self._bar = bar
@@ -43,7 +43,7 @@ class _Facts(ProgressColumn):
 
 
 class _Bar(BarColumn):
-    """A bar as wide as the facts leave it, from 12 to 40 cells."""
+    """Column of the bar, in the room that the facts leave, from 12 to 40 cells."""
 
     def __init__(self, bar: TerminalBar) -> None:
         self._own = bar
@@ -58,16 +58,16 @@ class _Bar(BarColumn):
 
 
 class TerminalBar(Progress):
-    """One line per phase: what, bar, how many of how many, time left, facts.
+    """Progress display with one line per phase: name, bar, done of total, time left, facts.
 
     Parameters
     ----------
     console
-        Where it is drawn.
+        Console on which it is drawn.
 
     Notes
     -----
-    The field ``facts`` of a task holds several ways to say the facts, the longest first.
+    The field ``facts`` of a task is a list of texts for the same facts, the longest first.
     """
 
     def __init__(self, console: Console) -> None:
@@ -82,7 +82,7 @@ class TerminalBar(Progress):
 
     @property
     def room(self) -> int:
-        """Cells of the terminal that are left for bar and facts."""
+        """Cells of the terminal line that remain for bar and facts."""
         names = max((len(str(task.description)) for task in self.tasks), default=0)
         counts = max((2 * len(_count(task)) + 1 for task in self.tasks), default=0)
         return self.console.width - names - counts - _TIME - _GAPS

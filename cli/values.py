@@ -1,4 +1,4 @@
-"""What an option accepts, checked before any work: exit code 2."""
+"""Types of option values, checked before any work; a wrong value exits with code 2."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ else:
     ParamType = click.ParamType  # generic in recent versions of click only
 
 _SCHEME: Final = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
-_WORDS: Final = {"true": True, "false": False, "none": None, "auto": None}
+_LITERALS: Final = {"true": True, "false": False, "none": None, "auto": None}
 
 
 class WholeNumber(ParamType):
-    """A whole number in a range; ``auto`` is ``None`` where allowed."""
+    """A whole number in a range, or if allowed ``auto``, which becomes ``None``."""
 
     name = "number"
 
@@ -43,7 +43,7 @@ class WholeNumber(ParamType):
 
 
 class PositiveNumber(ParamType):
-    """A finite number above 0; ``auto`` is ``None`` where allowed."""
+    """A finite number above 0, or if allowed ``auto``, which becomes ``None``."""
 
     name = "number"
 
@@ -65,12 +65,12 @@ class PositiveNumber(ParamType):
 
 
 class Temperature(ParamType):
-    """``T``, ``T:sqrt`` or ``T:N``, returned as ``likelihood.temperature`` describes it."""
+    """A temperature ``T``, ``T:sqrt`` or ``T:N``, as ``likelihood.temperature`` describes it."""
 
     name = "t"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> float | str:
-        """Return the temperature, a number where it is constant."""
+        """Return the temperature: a number if constant, else the text of the schedule."""
         if value == 1.0:
             return 1.0
         from streammc.errors import ConfigError
@@ -83,7 +83,7 @@ class Temperature(ParamType):
 
 
 class Share(ParamType):
-    """A number between 0 and 1."""
+    """A number strictly between 0 and 1."""
 
     name = "number"
 
@@ -160,7 +160,7 @@ class KeyValue(ParamType):
     name = "key=value"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, Any]:
-        """Return the key, dashes written as underscores, and the value."""
+        """Return the key, with underscores for dashes, and the value."""
         if isinstance(value, tuple):
             return value
         key, equals, text = str(value).partition("=")
@@ -171,7 +171,7 @@ class KeyValue(ParamType):
 
 
 class NamedPrior(ParamType):
-    """``NAME=PRIOR``, or ``PRIOR`` for all coefficients; ``;`` between several in a variable."""
+    """``NAME=PRIOR``, or ``PRIOR`` for all coefficients; ``;`` separates several in a variable."""
 
     name = "[name=]prior"
     envvar_list_splitter = ";"
@@ -190,7 +190,7 @@ class NamedPrior(ParamType):
 
 
 class Limits(ParamType):
-    """``rhat=1.01,ess=400``: what a finished run must reach."""
+    """Limits such as ``rhat=1.01,ess=400`` that a run must satisfy."""
 
     name = "limits"
     known = ("rhat", "ess")
@@ -215,8 +215,8 @@ class Limits(ParamType):
 
 
 def _literal(text: str) -> Any:
-    if text.lower() in _WORDS:
-        return _WORDS[text.lower()]
+    if text.lower() in _LITERALS:
+        return _LITERALS[text.lower()]
     for kind in (int, float):
         try:
             return kind(text)

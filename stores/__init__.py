@@ -46,5 +46,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """List the public names beside those of a module."""
+    """Return the names of the module and the public names that are imported on first use."""
     return sorted({*globals(), *_LAZY})

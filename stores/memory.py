@@ -33,20 +33,20 @@ T = TypeVar("T")
 
 
 class MemoryStore:
-    """Arrays in memory: a ``Dataset``. Make it with :func:`from_arrays`.
+    """A ``Dataset`` of arrays in memory; made by :func:`from_arrays`.
 
     Parameters
     ----------
     X
         (n, q) float32 or float64.
     y, offset, weight
-        (n,) or empty.
+        (n,), or empty if absent.
     attributes
-        As the group attribute of a store.
+        Attributes as in the group attribute of a store.
     chunk_rows
-        Unit of the blocks of a full pass.
+        Rows of a piece; a block of a full pass is a multiple of it.
     ids
-        (n,) row ids; ``None``: the number of the row.
+        (n,) row ids. ``None``: the numbers of the rows.
     """
 
     address = "memory"
@@ -76,18 +76,18 @@ class MemoryStore:
         return f"<MemoryStore: {self.n_rows} rows, {self.n_features} features>"
 
     def _digest(self, attributes: dict[str, Any]) -> str:
-        """Return SHA-256 over a JSON header and the bytes of the arrays."""
+        """Return the SHA-256 of a JSON header and the bytes of the arrays."""
         shapes = [(array.dtype.str, array.shape) for array in self._arrays]
         header = json.dumps([attributes, shapes, self._chunk_rows], sort_keys=True)
         digest = hashlib.sha256(header.encode())
-        # Positions follow from the seed of the shuffle; ids of the user's are data.
+        # Positions follow from the seed of the shuffle; ids given by the user are data.
         ids = [self._ids] if self._ids is not None and attributes.get(ROW_ID) else []
         for array in (*self._arrays, *ids):
             digest.update(array.reshape(-1).view(np.uint8).data)
         return digest.hexdigest()
 
     def rows(self) -> MemoryRows:
-        """Return the rows; nothing is copied."""
+        """Return the row source of the arrays; nothing is copied."""
         from streammc.stores.rows.row_source import MemoryRows
 
         if self._rows is None:
@@ -108,13 +108,13 @@ class MemoryStore:
         return np.arange(start, stop) if self._ids is None else self._ids[start:stop]
 
     def covariate(self, name: str) -> tuple[Vector, float]:
-        """Return ``(a, c)`` with ``x_i . a + c`` the column ``name``; see ``stores.covariate``."""
+        """Return ``(a, c)`` so that ``x_i . a + c`` is the column ``name``; see ``covariate``."""
         from streammc.stores.covariate import covariate
 
         return covariate(self.attributes, name)
 
     def blocks(self) -> list[MemoryBlock]:
-        """Return what the tasks of a full pass read, in the order of the rows."""
+        """Return the row blocks of a full pass, in the order of the rows."""
         step = self.block_rows()
         return [self._block(index, index * step, step) for index in range(-(-self.n_rows // step))]
 
@@ -139,7 +139,7 @@ class MemoryStore:
         return np.empty((0, 3), np.int64)
 
     def recheck(self, stamps: Index) -> None:
-        """Do nothing: the fingerprint was computed from these very arrays."""
+        """Do nothing: arrays in memory have no files that could change."""
 
 
 @documented()
@@ -160,28 +160,28 @@ def from_arrays(
     Parameters
     ----------
     X
-        (n, q) design matrix. float32 and float64 are used as they are, without a copy
-        where C-contiguous: do not change them afterwards. Other numbers become float64.
+        (n, q) design matrix. float32 and float64 keep their dtype, without a copy if
+        C-contiguous: do not change them afterwards. Other numbers become float64.
     y
-        (n,) response, numbers or truth values.
+        (n,) response, numbers or booleans.
     offset
         (n,) numbers added to the linear predictor.
     weight
-        (n,) powers of the likelihood of each row, from 0 to 2**53, such as frequencies or survey
+        (n,) power of the likelihood of each row, from 0 to 2**53, such as frequencies or survey
         weights. ``None``: 1.
     trials
-        (n,) binomial trials N; ``y`` then counts successes, and becomes the proportion y / N with
-        the weight times N.
+        (n,) binomial trials N; ``y`` then counts successes and is stored as the proportion
+        y / N, with the weight multiplied by N.
     row_id
-        (n,) integers or text by which predictions are joined. ``None``: the number of the row,
-        from 0.
+        (n,) integers or text that identify the rows in predictions. ``None``: the number of
+        the row, from 0.
     feature_names
         Names of the columns. ``None``: ``x0, x1, ...``.
     response
         Name of the response. ``None``: ``"y"``.
     chunk_rows
-        Rows that the blocks of a full pass are multiples of, rounded up to a multiple of 4096.
-        ``None``: chosen by the width of a row.
+        Rows of a chunk, rounded up to a multiple of 4096; a block of a full pass is a multiple
+        of it. ``None``: chosen by the width of a row.
 
     Raises
     ------

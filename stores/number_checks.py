@@ -1,4 +1,4 @@
-"""Checks of arrays in memory: numbers that float64 holds, finite, with a name per column."""
+"""Checks of arrays in memory: finite numbers, exact in float64, and one name per column."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from numpy.typing import ArrayLike, NDArray
 from streammc.errors import DataError
 
 LARGEST: Final = 1e150
-"""Squares of larger numbers would not be finite."""
+"""Largest absolute value accepted; squares of larger numbers could overflow."""
 
 
 def given_names(names: Sequence[str] | None, columns: int) -> list[str]:
-    """Return a name per column of a matrix: ``x0``, ``x1``, ... where none are given.
+    """Return one name per column of a matrix: ``names``, or ``x0``, ``x1``, ... by default.
 
     Raises
     ------
     DataError
-        If there are more or fewer than columns.
+        If the number of names is not the number of columns.
     """
     if names is None:
         return [f"x{column}" for column in range(columns)]
@@ -42,7 +42,7 @@ def checked_numbers(value: ArrayLike, label: str, ndim: int) -> NDArray[Any]:
     Raises
     ------
     DataError
-        If they have other dimensions, or are no numbers that float64 holds.
+        If they have another number of dimensions, or are not numbers exact in float64.
     """
     try:
         array = np.asarray(value)
@@ -67,7 +67,7 @@ def checked_numbers(value: ArrayLike, label: str, ndim: int) -> NDArray[Any]:
 
 
 def check_finite(matrix: NDArray[Any], names: Sequence[str], start: int = 0) -> None:
-    """Refuse NaN, infinities, and numbers whose squares would be infinite.
+    """Refuse NaN, infinities, and numbers whose squares would overflow.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def check_finite(matrix: NDArray[Any], names: Sequence[str], start: int = 0) -> 
     Raises
     ------
     DataError
-        Naming the first column that has one, its first row and how many there are.
+        If there is one; names the first column, its first row and the number of rows.
     """
     step = max(1, (1 << 20) // matrix.shape[1])
     limit = matrix.dtype.type(min(LARGEST, float(np.finfo(matrix.dtype).max)))

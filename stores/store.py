@@ -38,14 +38,14 @@ T = TypeVar("T")
 
 
 class Store:
-    """A format 1 store: a ``Dataset``. Make it with :func:`open_store`.
+    """A ``Dataset`` of a store on disk (format 1); made by :func:`open_store`.
 
     Parameters
     ----------
     root
-        Absolute path.
+        Absolute path of the store.
     attributes, layout, manifest
-        Its metadata, already checked.
+        Checked metadata of the store.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Store:
         Raises
         ------
         StoreError
-            If a chunk file is not as the manifest says, or another store is there by now.
+            If a chunk file contradicts the manifest, or the store was replaced after it was opened.
         OutOfMemoryError
             If the system allows no further mapping.
         """
@@ -117,7 +117,7 @@ class Store:
         Raises
         ------
         StoreError
-            Naming the chunk that is missing or fails its checksum.
+            If a chunk is missing or fails its checksum; the message names it.
         """
         stop = self.n_rows if stop is None else min(stop, self.n_rows)
         member = self.layout.member(ROW_ID)
@@ -136,13 +136,13 @@ class Store:
         return found if member.columns is None else found.view(f"S{member.columns}")[:, 0]
 
     def covariate(self, name: str) -> tuple[Vector, float]:
-        """Return ``(a, c)`` with ``x_i . a + c`` the column ``name``; see ``stores.covariate``."""
+        """Return ``(a, c)`` so that ``x_i . a + c`` is the column ``name``; see ``covariate``."""
         from streammc.stores.covariate import covariate
 
         return covariate(self.attributes, name)
 
     def blocks(self) -> list[StoreBlock]:
-        """Return what the tasks of a full pass read, in the order of the rows."""
+        """Return the row blocks of a full pass, in the order of the rows."""
         return store_blocks(self._root, self.layout, self.manifest, self.block_rows())
 
     def reduce(
@@ -157,14 +157,14 @@ class Store:
         Raises
         ------
         StoreError
-            Naming the chunk that is missing or fails its checksum.
+            If a chunk is missing or fails its checksum; the message names it.
         """
         from streammc.stores.full_pass.reduction import run
 
         return run(task, self.blocks(), scheduler=scheduler, progress=progress)
 
     def stamps(self) -> Index:
-        """Return (objects, 3) size, modification time in ns and inode, by sorted key.
+        """Return size, modification time in ns and inode (objects, 3), by sorted key.
 
         Raises
         ------
@@ -177,7 +177,7 @@ class Store:
                 found = os.lstat(self._root / key)
             except OSError as error:
                 raise translate(error, f"{key!r} in store {self.address!r}") from error
-            # Some file systems number inodes with 64 bits.
+            # Some file systems have inode numbers of 64 bits.
             stamps[position] = found.st_size, found.st_mtime_ns, found.st_ino & (2**63 - 1)
         return stamps
 
@@ -187,7 +187,7 @@ class Store:
         Raises
         ------
         StoreError
-            If one fails its checksum, or the stamps are of another store.
+            If an object fails its checksum, or the stamps are of another store.
         """
         now = self.stamps()
         if stamps.shape != now.shape:
@@ -205,9 +205,9 @@ class Store:
 def open_store(path: str | os.PathLike[str]) -> Store:
     """Open the store at ``path`` and check that it is whole, without reading the rows.
 
-    Every document is read as untrusted JSON; the files present, their kinds and their
-    lengths must be those that shapes and manifest ask for. The checksums of the rows
-    are checked by :meth:`Store.reduce` and ``streammc.stores.format.verify.verify``.
+    Every document is read as untrusted JSON. The files, their kinds and their lengths must
+    agree with the shapes and the manifest. :meth:`Store.reduce` and
+    ``streammc.stores.format.verify.verify`` check the checksums of the rows.
 
     Parameters
     ----------
@@ -223,7 +223,7 @@ def open_store(path: str | os.PathLike[str]) -> Store:
     AccessError
         If it may not be read.
     ConfigError
-        If ``path`` is a URL or no path.
+        If ``path`` is a URL or not a path.
     """
     root = local_path(path)
     refuse_other_kind(root, STORE)
@@ -238,9 +238,9 @@ def open_store(path: str | os.PathLike[str]) -> Store:
 
 
 def list_files(root: Path) -> dict[str, os.stat_result]:
-    """Return every entry of a store by key, the manifest left out, without following links.
+    """Return the status of every file of a store by key, except the manifest; follow no links.
 
-    Names that start with a dot are left out: desktops and NFS make such files.
+    Names that start with a dot are ignored: desktops and NFS make such files.
     """
     found: dict[str, os.stat_result] = {}
     folders = [""]
@@ -261,7 +261,7 @@ def list_files(root: Path) -> dict[str, os.stat_result]:
 
 
 def _check_keys(root: Path, layout: Layout, manifest: Manifest) -> None:
-    """Compare the shapes, the manifest and the directory with each other."""
+    """Refuse a store whose shapes, manifest and files disagree."""
     sizes: dict[str, int | None] = dict.fromkeys(layout.metadata_keys())
     sizes.update(layout.chunk_sizes())
     entries = manifest.entries
@@ -287,7 +287,7 @@ def _check_keys(root: Path, layout: Layout, manifest: Manifest) -> None:
 
 
 def _check_features(root: Path, names: list[str]) -> None:
-    """Compare the names in the coordinate with those in the group attribute."""
+    """Refuse a coordinate ``feature`` that differs from the names in the group attribute."""
     payload = encode_features(names)
     size = len(payload) + 4
     content = np.empty(size, np.uint8)

@@ -1,7 +1,6 @@
 """streammc: Bayesian inference by MCMC on tables that do not fit in memory.
 
-Names are resolved when they are first used, so that importing the package costs
-nothing.
+Public names are imported on first use, so that importing the package itself takes no time.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Help texts whose types and defaults come from the signature, and shared meanings from one place.
+"""Docstrings completed from signatures, with entries of shared parameters from one source.
 
-A docstring says under ``Parameters`` what each parameter means. Its type and its default stand
+A docstring describes the meaning of each parameter under ``Parameters``. Type and default are
 in the signature, and :func:`documented` writes them into the docstring when the module is
-imported. A parameter that several functions take is described once: the others get the entry
-from the function that they name.
+imported. A parameter of several functions is described once: the other functions name the
+function, or text, that describes it.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ _ALIASES: Final = {
     "Matrix": "NDArray[float64]",
     "Vector": "NDArray[float64]",
 }
-"""Names of types that say nothing to a user, and what they stand for."""
+"""Internal type names, and the text that replaces them in docstrings."""
 _WRITTEN: Final[dict[Callable[..., Any], str | None]] = {}
-"""Docstrings as they stand in the source, for functions that refer to them."""
+"""Docstrings as written in the source, for functions that refer to them."""
 
 
 def documented(*sources: Callable[..., Any] | str) -> Callable[[F], F]:
-    """Complete the docstring of a function from its signature.
+    """Return a decorator that completes the docstring of a function from its signature.
 
     Parameters
     ----------
     *sources
-        Functions, or docstrings, that describe the parameters which the function itself does
-        not.
+        Functions, or docstrings, that describe parameters missing in the docstring of the
+        function itself.
 
     Returns
     -------
     Callable
-        A decorator. A function with overloads shows the signature of the first.
+        The decorator. A function with overloads gets the signature of the first overload.
     """
 
     def complete(target: F) -> F:
@@ -71,17 +71,17 @@ def documented(*sources: Callable[..., Any] | str) -> Callable[[F], F]:
 def completed(
     signature: inspect.Signature, docs: Sequence[str | None], raises: str = ""
 ) -> str | None:
-    """Return the first docstring with an entry for every parameter that one of them describes.
+    """Return the first docstring, with an entry for every parameter described in any of them.
 
     Parameters
     ----------
     signature
         Order, types and defaults of the parameters.
     docs
-        Docstrings; the first that describes a parameter decides. Where the first is ``None``,
-        as under ``python -OO``, so is the result.
+        Docstrings; the first that describes a parameter takes precedence. If the first is
+        ``None``, as under ``python -OO``, the result is ``None``.
     raises
-        Text of a section ``Raises``, where there is no such section.
+        Text of a section ``Raises``, for a docstring without one.
     """
     if not docs[0]:
         return None
@@ -113,13 +113,13 @@ def completed(
 
 
 def sections(doc: str) -> dict[str, str]:
-    """Return the sections of a numpydoc text by title; ``""`` is what stands before the first."""
+    """Return the sections of a numpydoc text by title; the text before the first under ``""``."""
     parts = _SECTION.split(inspect.cleandoc(doc))
     return dict(zip(["", *parts[1::2]], (part.strip("\n") for part in parts[::2]), strict=True))
 
 
 def entries(section: str) -> dict[str, tuple[str, str]]:
-    """Return type and meaning of every parameter of a section; ``""`` is a type not given."""
+    """Return type and meaning of every parameter of a section; the type is ``""`` if missing."""
     return {
         name.lstrip("*"): (kind, textwrap.indent(textwrap.dedent(text).strip("\n"), "    "))
         for names, kind, text in _ENTRY.findall(section)
@@ -128,12 +128,12 @@ def entries(section: str) -> dict[str, tuple[str, str]]:
 
 
 def _typed(parameter: inspect.Parameter, kind: str) -> str:
-    """Return `` : type, default value``; a type given by hand stays."""
+    """Return `` : type, default value`` of a parameter; a type in the docstring is kept."""
     if not kind and parameter.annotation is not parameter.empty:
         kind = str(parameter.annotation)
         for alias, meaning in _ALIASES.items():
             kind = re.sub(rf"\b{alias}\b", meaning, kind)
         kind = _LITERAL.sub(r"{\1}", kind)
     default = [] if parameter.default is parameter.empty else [f"default {parameter.default!r}"]
-    said = ", ".join([kind] * bool(kind) + default)
-    return f" : {said}" if said else ""
+    text = ", ".join([kind] * bool(kind) + default)
+    return f" : {text}" if text else ""

@@ -1,4 +1,4 @@
-"""The one tree of errors; each class knows the exit code of the command line.
+"""Error classes, one tree; each class has the exit code of the command line.
 
     StreammcError                70  internal
     ├── ConfigError(ValueError)   2  usage: a value that can be checked before any work
@@ -34,25 +34,25 @@ def one_line(text: str) -> str:
 
 
 class StreammcError(Exception):
-    """Base of every deliberate error."""
+    """Base class of all errors that streammc raises on purpose."""
 
     exit_code: ClassVar[int] = 70
     code: ClassVar[str] = "internal"
 
     def __str__(self) -> str:
-        """Return the message on one line, whatever a path in it is called."""
+        """Return the message on one line, even if a path in it has line breaks."""
         return one_line(super().__str__())
 
 
 class ConfigError(StreammcError, ValueError):
-    """An argument that is wrong whatever the data."""
+    """An argument that is wrong for any data."""
 
     exit_code = 2
     code = "usage"
 
 
 class DataError(StreammcError, ValueError):
-    """Data that cannot be used as asked."""
+    """Data that cannot be used for the requested operation."""
 
     exit_code = 65
     code = "bad_data"
@@ -71,7 +71,7 @@ class ModelError(DataError):
 
 
 class RefusedError(DataError):
-    """A sampler asked for by name that cannot be right on these data."""
+    """A sampler, given by name, that cannot be accurate on these data."""
 
     code = "refused"
 
@@ -112,25 +112,25 @@ class StorageIOError(StreammcError, OSError):
 
 
 class BusyError(StreammcError, OSError):
-    """Another process holds what is needed; the same command may work later."""
+    """Another process holds a lock, or a fault is transient: the same command may work later."""
 
     exit_code = 75
     code = "busy"
 
 
 class AccessError(StreammcError, PermissionError):
-    """A path that may not be read or written."""
+    """A path without permission to read or write."""
 
     exit_code = 77
     code = "permission"
 
 
 class IdentityError(StreammcError, ValueError):
-    """A run, summary or configuration made for something else."""
+    """A run, summary or configuration made for other data, models or settings."""
 
     exit_code = 78
     code = "identity"
 
 
 class SamplingWarning(UserWarning):
-    """Something about a run that its user should know: see ``summary["warnings"]``."""
+    """Warning of a run, one line of ``summary["warnings"]``."""

@@ -1,4 +1,4 @@
-"""The first use compiles: that it does, and for how long, is said on the terminal."""
+"""Messages on the terminal while functions are compiled at their first use."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 _QUIET: Final = 1.0
-"""Seconds of compiling that nobody needs to hear of."""
+"""Compiling for fewer seconds is not reported."""
 _OVER: Final = 0.5
-"""Seconds without any after which it is over."""
+"""Seconds without compiling after which a period of compiling has ended."""
 EVERY: Final = 30
-"""Seconds between two lines where nobody watches."""
+"""Seconds between two lines if stderr is not a terminal."""
 
 
 def tell(seconds: int, over: bool) -> None:
-    """Say on stderr that functions have been compiled for ``seconds``: by now, or in all.
+    """Print to stderr how many ``seconds`` compiling has taken; ``over``: it has ended.
 
-    On a terminal one line counts the seconds; elsewhere there is a line at the beginning and
+    On a terminal one line counts the seconds. Otherwise a line is printed at the beginning and
     every half minute.
     """
     line = f"streammc: compiling, once (a minute or two the first time): {seconds} s"
@@ -33,13 +33,13 @@ def tell(seconds: int, over: bool) -> None:
 
 
 class Compiling:
-    """Counts the seconds in which at least one function is being compiled.
+    """Clock of the periods in which at least one function is being compiled.
 
     Parameters
     ----------
     teller
-        Called as :func:`tell` is, every second and once at the end, by a thread of its own.
-        Compiling that takes less than a second is not told of.
+        Called like :func:`tell`, every second and once at the end, by a thread of its own.
+        Periods of less than a second are not reported.
     """
 
     def __init__(self, teller: Callable[[int, bool], None]) -> None:
@@ -51,7 +51,7 @@ class Compiling:
 
     @contextmanager
     def told_to(self, teller: Callable[[int, bool], None]) -> Iterator[None]:
-        """Have another ``teller`` called while the block runs."""
+        """Return a context manager in which ``teller`` replaces the current one."""
         before, self.teller = self.teller, teller
         try:
             yield
@@ -59,7 +59,7 @@ class Compiling:
             self.teller = before
 
     def began(self) -> None:
-        """Note that a function begins to be compiled."""
+        """Count a function whose compilation begins."""
         with self._lock:
             self._depth += 1
             if not self._watched:
@@ -67,14 +67,14 @@ class Compiling:
                 threading.Thread(target=self._watch, daemon=True).start()
 
     def ended(self) -> None:
-        """Note that a function has been compiled."""
+        """Count a function whose compilation has ended."""
         with self._lock:
             self._depth -= 1
             self._ended = time.monotonic()
 
     def _watch(self) -> None:
         began = time.monotonic()
-        said = 0
+        reported = 0
         while True:
             time.sleep(_OVER / 5)
             now = time.monotonic()
@@ -83,10 +83,10 @@ class Compiling:
                 if over:
                     self._watched = False
             seconds = int(now - began)
-            if over and said:
+            if over and reported:
                 self.teller(seconds, True)
-            elif not over and now - began >= _QUIET and seconds > said:
-                said = seconds
+            elif not over and now - began >= _QUIET and seconds > reported:
+                reported = seconds
                 self.teller(seconds, False)
             if over:
                 return
@@ -96,7 +96,7 @@ compiling: Final = Compiling(lambda seconds, over: tell(seconds, over))
 
 
 def listen() -> None:
-    """Have numba tell :data:`compiling` of every function that it does not find in its cache."""
+    """Register :data:`compiling` with numba, for functions that are not in the cache."""
     from numba.core import event
 
     class Listener(event.Listener):  # type: ignore[misc]

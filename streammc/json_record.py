@@ -1,4 +1,4 @@
-"""Results: frozen dataclasses, read by attribute, or by key like the JSON that they become."""
+"""Records of results: frozen dataclasses with access by attribute, or by key as in JSON."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 
 class Record(Mapping[str, Any]):
-    """Base of a frozen dataclass whose items are the entries of its JSON.
+    """Base class of frozen dataclasses whose items are the entries of their JSON.
 
-    A field that is ``None`` by default stands in the JSON only where it was set.
+    A field whose default is ``None`` is in the JSON only if it is set.
     """
 
     def to_json(self) -> dict[str, Any]:
-        """Return the record as JSON types: an entry per field, in the order of the fields."""
+        """Return the record as a JSON object, with the fields in their order."""
         values = {field.name: (getattr(self, field.name), field.default) for field in fields(self)}  # type: ignore[arg-type]
         return {
             name: list(value) if isinstance(value, tuple) else value

@@ -1,8 +1,8 @@
-"""Interfaces between layers. Nothing here does any work.
+"""Interfaces between the layers of the package: protocols and types, without code.
 
-Every likelihood is seen through ``p`` predictors per row. The first ``n_linear``
+Every likelihood of a row is a function of ``p`` predictors. The first ``n_linear``
 are linear, ``eta[a, i] = x_i . theta[a q : (a + 1) q]`` (plus the offset of the row
-where ``a == 0``), with ``q`` features; the other ``n_scalar`` are parameters that all
+for ``a == 0``), with ``q`` features; the other ``n_scalar`` are parameters that all
 rows share, ``eta[n_linear + s, i] = theta[n_linear q + s]``. A generalised linear
 model has one linear predictor, a scale parameter adds a scalar one, and a model
 without linear structure has only scalar ones. The compiled *link* turns
@@ -18,7 +18,7 @@ from typing import Annotated, Any, Generic, NamedTuple, Protocol, TypeVar, runti
 import numpy as np
 from numpy.typing import NDArray
 
-# The number is that of the dimensions; ``numerics.records`` reads it.
+# The annotation is the number of dimensions, which ``numerics.records`` reads.
 Vector = Annotated[NDArray[np.float64], 1]
 Matrix = Annotated[NDArray[np.float64], 2]
 Index = Annotated[NDArray[np.int64], 1]
@@ -34,15 +34,15 @@ class Rows(NamedTuple):
     y: Vector
     """(m,) response."""
     offset: Vector
-    """(m,) added to the first linear predictor; zeros where the store has none."""
+    """(m,) offset of the first linear predictor; zeros if the store has none."""
     weight: Vector
-    """(m,) the log-likelihood of a row counts this often; 0 for padding."""
+    """(m,) weight of the log-likelihood of each row; 0 for padding."""
 
 
 class RowBlock(NamedTuple):
-    """What a task of a full pass sees at a time: contiguous rows, ``X`` in the store's dtype.
+    """Contiguous rows for a task of a full pass, with ``X`` in the dtype of the store.
 
-    The arrays belong to the block they come from, which overwrites them with the next.
+    The arrays belong to the reader, which overwrites them with the next rows.
     """
 
     index: int  # type: ignore[assignment]
@@ -57,12 +57,12 @@ class RowBlock(NamedTuple):
 
 
 class RowSource(Protocol):
-    """The rows of a data set, as a sampler sees them."""
+    """Source of the rows of a data set, for samplers."""
 
     n_rows: int
     n_features: int
     row_bytes: int
-    """Bytes of one row on disk, all arrays."""
+    """Bytes of one row on disk, in all arrays."""
 
     def gather(self, starts: Index, unit_rows: int, out: Rows) -> None:
         """Copy the runs ``[start, start + unit_rows)`` into ``out``, one after the other.
@@ -79,22 +79,22 @@ class PassTask(Protocol, Generic[T]):
     """A reduction over all rows; ``map`` and ``combine`` must be picklable and pure."""
 
     def map(self, block: RowBlock) -> T:
-        """Reduce some rows; a block comes in one piece or more, combined in their order."""
+        """Reduce contiguous rows: a block, or a piece of one; pieces are combined in order."""
 
     def combine(self, left: T, right: T) -> T:
-        """Merge two neighbours, ``left`` holding the earlier rows."""
+        """Merge the results of two neighbours; ``left`` is that of the earlier rows."""
 
 
 @runtime_checkable
 class PieceTask(PassTask[T], Protocol[T]):
-    """A reduction that has something cheaper than ``combine`` for the pieces of a block."""
+    """A reduction with a cheaper way than ``combine`` to merge the pieces of a block."""
 
     def map_pieces(self, pieces: Iterator[RowBlock]) -> T:
-        """Reduce one block: the same as combining ``map`` of every piece, in order."""
+        """Reduce one block given in pieces; equal to combining ``map`` of every piece, in order."""
 
 
 class Dataset(Protocol):
-    """A table that can be sampled and passed over: a store, or arrays in memory."""
+    """A table for samplers and full passes: a store, or arrays in memory."""
 
     n_rows: int
     n_features: int
@@ -125,15 +125,15 @@ class Dataset(Protocol):
         """
 
     def block_rows(self) -> int:
-        """Return the rows of one block of :meth:`reduce`."""
+        """Return the number of rows of a block of :meth:`reduce`."""
 
     def piece_rows(self) -> int:
-        """Return the rows of every piece of a block but the last: pieces start at multiples."""
+        """Return the number of rows of a piece of a block; the last piece may be shorter."""
 
     def row_ids(self, start: int = 0, stop: int | None = None) -> NDArray[Any] | None:
-        """Return the ids of rows ``start`` to ``stop`` (m,), by which predictions are joined.
+        """Return the ids of rows ``start`` to ``stop`` (m,), the keys to join predictions with.
 
-        int64, or UTF-8 texts as bytes; ``None`` where the rows were moved and no ids kept.
+        int64, or UTF-8 texts as bytes; ``None`` if rows were shuffled and no ids kept.
         """
 
     def covariate(self, name: str) -> tuple[Vector, float]:
@@ -163,11 +163,11 @@ class Prior(Protocol):
         """
 
     def describe(self) -> dict[str, Any]:
-        """Return a JSON description: part of every digest."""
+        """Return a JSON description of the prior; it is part of every digest."""
 
 
 class Model(Protocol):
-    """One likelihood family with its prior."""
+    """A likelihood family with its prior."""
 
     name: str
     n_linear: int
@@ -183,12 +183,12 @@ class Model(Protocol):
         ``out[0]``; for ``order >= 1`` its ``p`` derivatives into ``out[1 : 1 + p]``;
         for ``order == 2`` the upper triangle of the Hessian, row by row, into the
         rest. ``X`` is the design with its rows along the second axis; a generalised
-        linear model does not look at it.
+        linear model does not use it.
         """
 
     @property
     def constants(self) -> Vector:
-        """Return (c,) numbers that the link needs and nobody estimates."""
+        """Return (c,) constants that the link needs, such as options of the model."""
 
     @property
     def exact_sums(self) -> Any:
@@ -202,13 +202,13 @@ class Model(Protocol):
 
     @property
     def joint(self) -> Any:
-        """Return the compiled log-likelihood of rows that do not factorise, or ``None``.
+        """Return the compiled log-likelihood of all rows together, or ``None`` if rows factorise.
 
         Of type ``numerics.jit.JOINT_TYPE``: ``joint(X (q, m), y (m,), theta (d,),
         constants (c,), order, gradient (d,))`` returns the normalised log-likelihood of
-        those rows as a whole, minus infinity where there is none, and for ``order == 1``
-        writes its gradient. A model that has it has no link: its term is a set of rows, and
-        only the samplers of ``streammc.samplers.tempering`` can draw from it.
+        these rows together, minus infinity where it is not defined, and for ``order == 1``
+        writes its gradient. Such a model has no link, and only the samplers of
+        ``streammc.samplers.tempering`` can draw from its posterior.
         """
 
     def dim(self, n_features: int) -> int:
@@ -218,24 +218,24 @@ class Model(Protocol):
         """Return one ArviZ label per component of theta: ``beta[distance]``, ``sigma``."""
 
     def table_scale(self, feature_names: Sequence[str]) -> Sequence[Any]:
-        """Return how parameters go to the table's scale: ``models.table_scale.Block``."""
+        """Return the transformation to the table's scale, as ``models.table_scale.Block``."""
 
     def constrain(self, theta: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the reported parameters of theta (..., d): a scale is sampled as its log."""
+        """Return the reported parameters of theta (..., d), such as a scale for its logarithm."""
 
     def unconstrain(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return theta (..., d) of reported parameters: the inverse of :meth:`constrain`."""
 
     def prior_table(self, labels: Sequence[str]) -> Matrix:
-        """Return the table of the prior over theta, Jacobians included; see ``Prior``."""
+        """Return the table of the prior of theta, Jacobians included; see ``Prior``."""
 
     def response_fault(self, y: Vector) -> tuple[Index, str] | None:
-        """Return the offending positions in ``y`` and what was expected, or ``None``."""
+        """Return the positions of invalid responses in ``y`` and the expectation, or ``None``."""
 
     def mean(self, eta: Matrix) -> Vector:
         """Return the mean response (m,) per column of ``eta`` (p, m).
 
-        Raises ModelError where there is none.
+        Raises ModelError if the model has no mean.
         """
 
     def simulate(self, eta: Matrix, rng: np.random.Generator) -> Vector:
@@ -245,7 +245,7 @@ class Model(Protocol):
         """Return a finite starting point for Newton's method from some rows."""
 
     def describe(self) -> dict[str, Any]:
-        """Return a JSON description: name, options, prior. Part of every digest."""
+        """Return a JSON description: name, options, prior; it is part of every digest."""
 
 
 class Trace(Protocol):

@@ -1,8 +1,7 @@
-"""Names of models and samplers, and where each is built.
+"""Registry of models and samplers: the address of the builder of each name.
 
-Strings, so that nothing is imported (or compiled) before it is used. To add a
-model or sampler is to add a file and one line here; the contract tests run over
-these tables.
+Addresses are strings, so that nothing is imported (or compiled) before it is used. A new
+model or sampler needs a file and one line here; the contract tests run over these tables.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from streammc.errors import ConfigError
 
 MODELS: Final[dict[str, str]] = {
     "binomial": "streammc.models.glm.binomial_logit:binomial",
+    "gamma": "streammc.models.glm.gamma_log:gamma",
     "gaussian": "streammc.models.glm.gaussian_identity:gaussian",
     "gaussian-mean": "streammc.models.mixtures.known_covariance:gaussian_mean",
     "gaussian-mixture": "streammc.models.mixtures.mixture:gaussian_mixture",
@@ -56,7 +56,7 @@ NOT_SAMPLERS: Final[dict[str, str]] = {
     "nuts": "use hmc with --option trajectory=nuts, in Python "
     'streammc.samplers.hmc(trajectory="nuts")',
 }
-"""Names that are looked for among the samplers, and where to find what they mean."""
+"""Names that users take for samplers, and the advice how to get what they mean."""
 
 
 def resolve(table: dict[str, str], kind: str, name: str) -> Callable[..., Any]:
@@ -65,7 +65,7 @@ def resolve(table: dict[str, str], kind: str, name: str) -> Callable[..., Any]:
     Raises
     ------
     ConfigError
-        If ``name`` is not in ``table``; the message lists what is.
+        If ``name`` is not in ``table``; the message lists the registered names.
     """
     if name not in table:
         if kind == "sampler" and name.lower() in NOT_SAMPLERS:
@@ -83,7 +83,7 @@ ENTRY_POINTS: Final = "streammc.models"
 
 
 def model(name: str) -> Callable[..., Any]:
-    """Return the builder of the model ``name``: ours, or of an installed package."""
+    """Return the builder of the model ``name``, registered here or by an installed package."""
     if name not in MODELS:
         for entry in entry_points(group=ENTRY_POINTS, name=name):
             builder: Callable[..., Any] = entry.load()
@@ -94,12 +94,12 @@ def model(name: str) -> Callable[..., Any]:
 def model_at(address: str) -> Callable[..., Any]:
     """Return the builder at ``package.module:build``, importing the module.
 
-    This runs its code: only for addresses that the user has allowed.
+    The import runs code of the module: use it only for addresses that the user has allowed.
 
     Raises
     ------
     ConfigError
-        If there is no such module or function.
+        If the module or function does not exist.
     """
     module, _, attribute = address.partition(":")
     try:

@@ -1,8 +1,8 @@
-"""One seed, one tree of streams: run -> chain -> role.
+"""Random streams of a run: a tree from one seed by chain and role.
 
-Chain ``k`` of four draws the same numbers as chain ``k`` of eight, and the
-subsample stream never depends on what the kernel stream has used, so that units
-can be drawn ahead of the draws that need them.
+Chain ``k`` of four uses the same numbers as chain ``k`` of eight, and the subsample stream
+does not depend on the use of the kernel stream, so that units can be drawn ahead of the
+iterations that need them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 
 class Role(IntEnum):
-    """What a stream of random numbers is for."""
+    """Purpose of a stream of random numbers."""
 
     KERNEL = 0
     SUBSAMPLE = 1
@@ -39,22 +39,22 @@ def stream(seed: int, chain: int, role: Role, *part: int) -> np.random.Generator
     chain
         Index of the chain; ``0`` for roles that chains share.
     role
-        What the numbers are for.
+        Purpose of the numbers.
     part
-        Which part of them, where a role has several independent ones.
+        Index of the stream, for a role with several independent streams.
     """
     sequence = np.random.SeedSequence(seed, spawn_key=(chain, int(role), *part))
     return np.random.Generator(np.random.PCG64(sequence))
 
 
 def get_state(generator: np.random.Generator) -> dict[str, Any]:
-    """Return the state of ``generator`` as plain JSON types."""
+    """Return the state of ``generator`` as JSON."""
     state: dict[str, Any] = dict(generator.bit_generator.state)
     return state
 
 
 def from_state(state: dict[str, Any]) -> np.random.Generator:
-    """Return a generator that continues from :func:`get_state`."""
+    """Return a generator that continues from a state of :func:`get_state`."""
     bits = np.random.PCG64(0)
     plain: Any = state
     bits.state = plain

@@ -70,6 +70,14 @@ def negative_binomial_log_lik(y: mpf, log_mu: mpf, log_phi: mpf) -> mpf:
     return choose - phi * mpmath.log1p(ratio) - y * mpmath.log1p(1 / ratio)
 
 
+def gamma_log_lik(y: mpf, log_mu: mpf, log_shape: mpf) -> mpf:
+    shape = mpmath.exp(log_shape)
+    rate = shape * mpmath.exp(-log_mu)
+    return (
+        shape * mpmath.log(rate) - mpmath.loggamma(shape) + (shape - 1) * mpmath.log(y) - rate * y
+    )
+
+
 def logistic_exact(eta: mpf, y: mpf) -> Terms:
     a = eta if y == 0 else -eta
     value = -mpmath.log1p(mpmath.exp(a))
@@ -121,6 +129,11 @@ FAMILIES = {
         exact=binomial_exact,
         size=binomial_size,
         bad=(1.0000001, -0.1, 2.0, np.nan, np.inf),
+    ),
+    "gamma": Family(
+        responses=(1e-8, 0.5, 1.0, 3.7, 1e9),
+        log_lik=gamma_log_lik,
+        bad=(0.0, -1.0, np.nan, np.inf),
     ),
     "gaussian": Family(
         responses=(0.0, 1.0, -3.5, 1e6, -1e15),

@@ -73,7 +73,7 @@ WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
         "stores/format/writer.py StoreWriter.commit: expected at least one row for store '{}', found none: put a chunk first",
         "stores/format/writer.py StoreWriter.put_chunk: expected 1 to {} rows of a new chunk, found {} of {}: put chunks of that size",
         "streammc/control_variates/pass_request.py check_request: expected rows, found none in {}; ingest a table first",
-        "streammc/control_variates/plan/subsample_plan.py plan: expected variance_target > 0, found {}; give one such as 0.1",
+        "streammc/control_variates/plan/subsample_plan.py _variance_target: expected variance_target > 0, found {}; give one such as 0.1",
         "streammc/trace/arrays.py write_arrays: expected meta without the reserved key 'streammc': rename it",
         "streammc/trace/codec.py check_name: error(f\"expected a name of letters, digits, '_', '-' and '.', found {name!r:.80}: rename i",
         "streammc/trace/codec.py dtype_name: expected numbers, truth values or text, found dtype {}: convert it",

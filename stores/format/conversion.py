@@ -1,4 +1,4 @@
-"""What a writer is given: complete, in the store's dtypes, and nothing lost on the way."""
+"""Checks of the arrays passed to a store writer, and their conversion to the store's dtypes."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from streammc.stores.rows.row_weights import find_weight_faults
 def check_given(
     members: Sequence[Member], given: Mapping[str, NDArray[Any] | None], start: int, where: str
 ) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a block of rows.
+    """Check that a block of rows has exactly the arrays of the store; return them by name.
 
     Parameters
     ----------
     members
         The row arrays of the store, ``X`` among them.
     given
-        By name; ``None`` for what is not there.
+        Arrays by name; ``None`` for an absent array.
     start
         Number of the first row, for messages.
     where
@@ -66,12 +66,12 @@ def check_given(
 
 
 def id_bytes(ids: NDArray[Any], width: int | None) -> NDArray[np.uint8]:
-    """Return texts (m,) as the (m, width) bytes that a store holds.
+    """Return text row ids (m,) as the (m, width) bytes of the stored array.
 
     Raises
     ------
     ConfigError
-        If they are longer, or the store has integers.
+        If an id is longer than ``width``, or the row ids of the store are integers.
     """
     if width is None or ids.dtype.itemsize > width:
         raise ConfigError(
@@ -83,7 +83,7 @@ def id_bytes(ids: NDArray[Any], width: int | None) -> NDArray[np.uint8]:
 
 
 def convert(values: NDArray[Any], into: NDArray[Any], names: Sequence[str], start: int) -> None:
-    """Copy ``values`` into ``into``.
+    """Copy ``values`` into ``into``; check that no value changes in the dtype of ``into``.
 
     Parameters
     ----------
@@ -114,9 +114,9 @@ def convert(values: NDArray[Any], into: NDArray[Any], names: Sequence[str], star
 def whole(
     values: NDArray[Any], member: Member, length: int, names: Sequence[str], start: int
 ) -> NDArray[Any]:
-    """Return ``values`` as the ``length`` rows of a chunk file, checked as :func:`convert` does.
+    """Return ``values`` padded with zeros to a chunk of ``length`` rows, checked by `convert`.
 
-    What is already as long and of the member's dtype is returned as it is.
+    An array that already has this length and the dtype of the member is returned uncopied.
     """
     ready = values.dtype == member.dtype and len(values) == length and values.flags.c_contiguous
     if not ready:
@@ -129,7 +129,7 @@ def whole(
 
 
 def page_aligned(shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
-    """Return zeros that begin at a page, as writing past the page cache needs."""
+    """Return a page-aligned array of zeros, as direct writes (``O_DIRECT``) need."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     raw = np.zeros(size + mmap.PAGESIZE, np.uint8)
     start = -raw.ctypes.data % mmap.PAGESIZE

@@ -12,7 +12,7 @@ ATTRIBUTE: Final = "streammc"
 
 
 def store_attributes(given: dict[str, Any], features: list[str], layout: Layout) -> dict[str, Any]:
-    """Return the group attribute of a new store: what was given, and what its arrays say."""
+    """Return the group attribute ``streammc`` of a new store: ``given``, sizes and defaults."""
     return {
         "format": FORMAT,
         "n_rows": layout.n_rows,

@@ -1,4 +1,4 @@
-"""Format 1: which files a store has, how long each is, and how rows are cut into chunks.
+"""Store format 1: the files of a store, their lengths, and the chunks of rows.
 
 Every row array is cut into the same chunks of whole rows, and a chunk file is the
 raw little-endian block, the last one padded with zeros to full length (zarr's
@@ -51,12 +51,12 @@ FEATURE_KEY: Final = "feature/c.0"
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One array with a value, or a row of values, for every row of the table."""
+    """A row array of a store: one value, or one row of values, for each row of the table."""
 
     name: str
     dtype: str
     columns: int | None = None
-    """Columns of a matrix; ``None`` for a vector. Of row ids that are texts, their bytes."""
+    """Columns of a matrix, or bytes of a text row id; ``None`` for a vector."""
 
     @property
     def row_bytes(self) -> int:
@@ -68,17 +68,17 @@ class Member:
         return f"{self.name}/c.{chunk}" + ("" if self.columns is None else ".0")
 
     def shape(self, rows: int) -> tuple[int, ...]:
-        """Return the shape of ``rows`` rows."""
+        """Return the shape of this array for ``rows`` rows."""
         return (rows,) if self.columns is None else (rows, self.columns)
 
 
 def make_members(columns: int, dtypes: Mapping[str, str | None]) -> tuple[Member, ...]:
-    """Return the row arrays of a new store, by the dtype wanted for each or ``None``.
+    """Return the row arrays of a new store; ``dtypes`` has ``None`` for an absent array.
 
     Raises
     ------
     ConfigError
-        If the format does not have a dtype.
+        If the format does not allow a dtype for its array.
     """
     members = []
     for name, wanted in dtypes.items():
@@ -112,7 +112,7 @@ class Layout:
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of one row on disk, all arrays."""
+        """Bytes of one row on disk, summed over all arrays."""
         return sum(member.row_bytes for member in self.members)
 
     @property
@@ -137,18 +137,18 @@ class Layout:
         }
 
     def metadata_keys(self) -> tuple[str, ...]:
-        """Return the keys of the documents and of the feature names."""
+        """Return the keys of the ``zarr.json`` documents and of the feature names."""
         arrays = (*(member.name for member in self.members), "feature")
         return (METADATA, *(f"{name}/{METADATA}" for name in arrays), FEATURE_KEY)
 
 
 def check_row_bytes(columns: int, dtype: str) -> None:
-    """Refuse rows of which the smallest chunk would be too large.
+    """Refuse rows so wide that even the smallest chunk exceeds the limit.
 
     Raises
     ------
     ConfigError
-        Naming the most columns that a store of this dtype can have.
+        With the largest number of columns that a store of this dtype can have.
     """
     itemsize = np.dtype(dtype).itemsize
     most = MAX_CHUNK_BYTES // (ROW_MULTIPLE * itemsize)
@@ -161,7 +161,7 @@ def check_row_bytes(columns: int, dtype: str) -> None:
 
 
 def round_chunk_rows(rows: int) -> int:
-    """Return ``rows`` rounded up to whole pages of every array.
+    """Return ``rows`` rounded up to a multiple of 4096: whole pages in every array.
 
     Raises
     ------
@@ -177,16 +177,16 @@ def round_chunk_rows(rows: int) -> int:
 
 
 def choose_chunk_rows(row_bytes: int, n_rows: int | None = None, n_members: int = 2) -> int:
-    """Return rows per chunk: about 8 MB of ``X``, more where there would be too many files.
+    """Return the rows per chunk: about 8 MB, or more if there would be too many files.
 
     Parameters
     ----------
     row_bytes
-        Bytes of one row of ``X``.
+        Bytes of one row of the widest array.
     n_rows
-        Rows of the table, where known.
+        Rows of the table, if known.
     n_members
-        Row arrays of the store.
+        Number of row arrays of the store.
     """
     rows = max(1, TARGET_CHUNK_BYTES // row_bytes // ROW_MULTIPLE) * ROW_MULTIPLE
     if n_rows is not None:
@@ -195,7 +195,7 @@ def choose_chunk_rows(row_bytes: int, n_rows: int | None = None, n_members: int 
 
 
 def settle_chunk_rows(members: Sequence[Member], chunk_rows: int | None, n_rows: int | None) -> int:
-    """Return the rows per chunk of a new store, as asked for or by default.
+    """Return the rows per chunk of a new store: ``chunk_rows`` rounded up, or the default.
 
     Raises
     ------
@@ -218,12 +218,12 @@ def settle_chunk_rows(members: Sequence[Member], chunk_rows: int | None, n_rows:
 
 
 def chunks_per_block(n_rows: int, chunk_rows: int) -> int:
-    """Return how many chunks one task of a full pass reads.
+    """Return the number of chunks that one task of a full pass reads, one after the other.
 
-    About 2.5 million rows, so that a billion make a graph of less than 1000 tasks, and
-    few enough for a small table to keep two cores busy; they are read one chunk after
-    the other. A function of the data alone, so that the blocks, and with them every bit
-    of a sum, are the same for any number of workers.
+    A task reads about 2.5 million rows, so that a billion rows make under 1000 tasks; a
+    smaller table is cut into about 8 tasks, to keep two cores busy. The number depends on
+    the data alone, so that the blocks, and with them every bit of a sum, are the same for
+    any number of workers.
     """
     wanted = min(BLOCK_ROWS, -(-n_rows // BLOCKS_WANTED))
     return max(1, min(BLOCK_ROWS // chunk_rows, -(-wanted // chunk_rows)))

@@ -1,7 +1,7 @@
 """The manifest: every object of a store with its length and crc32c.
 
 zarr by itself reads a deleted chunk as zeros and a flipped bit as a number. The
-manifest decides what is there, and its digest is the store's fingerprint: SHA-256
+manifest lists every valid object, and its digest is the store's fingerprint: SHA-256
 over ``key NUL size NUL crc32c`` lines in the order of the keys.
 """
 
@@ -21,14 +21,14 @@ from streammc.stores.format.objects import checksum_object, damaged, parse_json,
 
 
 class Entry(NamedTuple):
-    """What the manifest knows of one object."""
+    """Manifest entry of one object: its length in bytes and its crc32c."""
 
     size: int
     crc: int
 
 
 class Fault(NamedTuple):
-    """One object that is not as the manifest says."""
+    """One object that contradicts the manifest."""
 
     key: str
     kind: str
@@ -76,7 +76,7 @@ def read_manifest(root: Path) -> Manifest:
     Raises
     ------
     StoreError
-        If it is missing, not ours, or contradicts its own fingerprint.
+        If it is missing, not of this format, or contradicts its own fingerprint.
     """
     what = f"{MANIFEST!r} in store {str(root)!r}"
     if not os.path.lexists(root / MANIFEST):
@@ -128,7 +128,7 @@ def find_faults(
     present: Iterable[str],
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Fault]:
-    """Read every object once; return what is missing, changed, extra or unreadable.
+    """Read every object once; return the missing, changed, extra and unreadable objects.
 
     Parameters
     ----------
@@ -139,12 +139,12 @@ def find_faults(
     progress
         Called with (bytes checked, bytes in all).
     """
-    found = set(present)
-    strangers = sorted(found - {*manifest.entries})
-    faults = [Fault(key, "extra", "not in the manifest") for key in strangers]
+    on_disk = set(present)
+    extra = sorted(on_disk - {*manifest.entries})
+    faults = [Fault(key, "extra", "not in the manifest") for key in extra]
     done = 0
     for key, entry in manifest.entries.items():
-        if key not in found:
+        if key not in on_disk:
             faults.append(Fault(key, "missing", "in the manifest, not on disk"))
         else:
             try:

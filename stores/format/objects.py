@@ -1,4 +1,4 @@
-"""Reading one file of a store that nobody vouches for.
+"""Safe reads of one file of an untrusted store.
 
 A file is opened without following a link and without waiting for a FIFO, must be
 regular and of the expected length, and is checked against its crc32c.
@@ -34,7 +34,7 @@ Bytes = NDArray[np.uint8]
 MAX_JSON_BYTES: Final = 64 << 20
 _PIECE: Final = 8 << 20
 _CACHED: Final = 1 << 20
-"""Read, then checksummed: the second finds in a cache what the first has written."""
+"""Bytes read before each checksum step, so that it finds them in the processor's cache."""
 _FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
@@ -50,7 +50,7 @@ def local_path(path: str | os.PathLike[str]) -> Path:
 
 
 def translate(error: OSError, what: str) -> StreammcError:
-    """Return our error for an operating system's ``error`` about ``what``."""
+    """Return the streammc error for an ``error`` of the operating system in reading ``what``."""
     reason = error.strerror or str(error)
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         return StoreError(f"expected {what}, found nothing: copy or make the store again")
@@ -90,7 +90,7 @@ def open_object(root: Path, key: str, size: int | None) -> int:
 
 
 def cached_bytes() -> int:
-    """Return how much of a store may stay in the page cache: half of the memory."""
+    """Return the bytes of a store that may stay in the page cache: half of the memory."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
 
 
@@ -99,7 +99,7 @@ def read_object(
 ) -> int:
     """Fill ``into`` with the whole file ``key``; return its crc32c.
 
-    ``forget``: the page cache need not keep the file.
+    With ``forget`` the system is told to drop the file from its page cache.
 
     Raises
     ------
@@ -124,7 +124,7 @@ def read_object(
 
 
 def will_read(root: Path, key: str) -> None:
-    """Ask the system to read the file ``key`` ahead; errors wait for :func:`read_object`."""
+    """Ask the system to read the file ``key`` ahead; :func:`read_object` reports any error."""
     try:
         descriptor = os.open(root / key, _FLAGS)
     except OSError:
@@ -183,7 +183,7 @@ def _fill(descriptor: int, into: Bytes, what: str) -> None:
 
 
 def read_small(root: Path, key: str, limit: int = MAX_JSON_BYTES) -> bytes:
-    """Return the whole file ``key``, refused above ``limit`` bytes."""
+    """Return the content of the file ``key``; refuse a file above ``limit`` bytes."""
     descriptor = open_object(root, key, None)
     try:
         size = os.fstat(descriptor).st_size
@@ -200,7 +200,7 @@ def read_small(root: Path, key: str, limit: int = MAX_JSON_BYTES) -> bytes:
 
 
 def parse_json(content: bytes, what: str) -> dict[str, Any]:
-    """Return a JSON object: UTF-8, no repeated key, no NaN, of sane depth.
+    """Return ``content`` as a JSON object: UTF-8, no repeated key, no NaN, bounded depth.
 
     Raises
     ------
@@ -242,13 +242,13 @@ def require_directory(path: Path) -> None:
     Raises
     ------
     MissingError, StoreError, AccessError, ConfigError
-        If it does not exist, is something else, may not be read, or is no path.
+        If it does not exist, is not a directory, may not be read, or is not a valid path.
     """
     try:
         mode = path.stat().st_mode
         if not stat.S_ISDIR(mode):
             raise StoreError(f"expected a directory at {str(path)!r}, found a file: give a store")
-        # Otherwise what is inside would look absent rather than forbidden.
+        # Without this check the files inside would look missing instead of forbidden.
         effective = os.access in os.supports_effective_ids
         if not os.access(path, os.R_OK | os.X_OK, effective_ids=effective):
             raise AccessError(

@@ -1,4 +1,4 @@
-"""A directory that is written beside its final place and appears by one rename."""
+"""A directory written under a temporary name and renamed to its final path on commit."""
 
 from __future__ import annotations
 
@@ -26,18 +26,20 @@ from streammc.stores.format.layout import MANIFEST
 from streammc.trace.durable import collect_debris, swap
 
 _LARGE: Final = 1 << 16
-"""Bytes from which a file goes to the disk at once."""
+"""Length in bytes from which a file is sent to the disk right after it is written."""
 
 
 def refuse_existing(path: Path, *, overwrite: bool = False) -> None:
     """Refuse a path that exists or lies inside a store.
 
-    With ``overwrite`` a store may be there.
+    With ``overwrite`` an existing store is accepted.
 
     Raises
     ------
-    IdentityError, ConfigError
-        As said.
+    IdentityError
+        If the path exists.
+    ConfigError
+        If it lies inside a store.
     """
     try:
         exists = os.path.lexists(path)
@@ -69,11 +71,11 @@ class PartialDirectory:
     Parameters
     ----------
     path
-        Where the directory will appear.
+        Final path of the directory.
     folders
         Its subdirectories.
     overwrite
-        Whether a store may be at ``path``, which the new one then replaces as a whole.
+        Whether the directory replaces a store at ``path``.
 
     Raises
     ------
@@ -105,7 +107,7 @@ class PartialDirectory:
 
     @property
     def root(self) -> Path:
-        """Where the files are until they appear at their place."""
+        """Temporary path of the unfinished directory; renamed to the final path on commit."""
         return self._root
 
     def write(self, key: str, content: bytes | NDArray[np.uint8], *, cached: bool = True) -> None:
@@ -116,10 +118,10 @@ class PartialDirectory:
         key
             Its path below :attr:`root`.
         content
-            All of it.
+            Whole content of the file.
         cached
-            ``False``: past the page cache, where the system can, and the address and the
-            length are those of whole pages.
+            ``False`` writes past the page cache, if the system can and ``content`` is
+            page-aligned and of whole pages.
 
         Raises
         ------
@@ -131,7 +133,7 @@ class PartialDirectory:
             descriptor = os.open(self._root / key, flags, 0o666)
             try:
                 view = memoryview(content) if isinstance(content, bytes) else content.data
-                direct = not cached and _go_past_the_cache(descriptor)
+                direct = not cached and _bypass_page_cache(descriptor)
                 while view:
                     try:
                         view = view[os.write(descriptor, view) :]
@@ -153,7 +155,7 @@ class PartialDirectory:
         Raises
         ------
         IdentityError
-            If the path has come to exist.
+            If the path was created in the meantime.
         StorageIOError
             If the disk is full or refuses.
         """
@@ -180,7 +182,7 @@ class PartialDirectory:
         self._release()
 
     def discard(self) -> None:
-        """Remove what was written; after :meth:`commit`, nothing."""
+        """Remove the unfinished directory; do nothing after :meth:`commit`."""
         if self._lock >= 0:
             shutil.rmtree(self._root, ignore_errors=True)
             self._release()
@@ -226,7 +228,7 @@ def _refused(error: OSError, path: Path) -> StreammcError:
     )
 
 
-def _go_past_the_cache(descriptor: int) -> bool:
+def _bypass_page_cache(descriptor: int) -> bool:
     try:
         fcntl.fcntl(descriptor, fcntl.F_SETFL, getattr(os, "O_DIRECT", 0))
     except OSError:
@@ -235,8 +237,8 @@ def _go_past_the_cache(descriptor: int) -> bool:
 
 
 def _begin_writeback(descriptor: int) -> None:
-    # Writes dirty pages without waiting; left to itself the kernel waits for gigabytes
-    # of them, and the sync of the commit for the disk.
+    # Starts to write dirty pages, without waiting. The kernel by itself first lets gigabytes
+    # of them collect, and the sync of the commit then waits for the disk.
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 

@@ -1,7 +1,7 @@
 """The metadata of a store, read as untrusted JSON before anything is allocated.
 
-A document is accepted if it is the one this version would write for the same
-shapes, dtypes and chunks; what differs is named.
+A document is accepted if it equals the one that this version writes for the same
+shapes, dtypes and chunks; the error names the first field that differs.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def read_schema(root: Path) -> tuple[dict[str, Any], Layout]:
     Raises
     ------
     StoreError
-        If a document is missing, not ours, out of limits or contradicts another.
+        If a document is missing, not of this format, out of limits or contradicts another.
     """
     if not os.path.lexists(root / METADATA):
         found = "a zarr v2 store" if os.path.lexists(root / ".zgroup") else "none"
@@ -78,20 +78,20 @@ def read_schema(root: Path) -> tuple[dict[str, Any], Layout]:
 
 def encode_features(names: list[str]) -> bytes:
     """Return the names as zarr's ``vlen-utf8`` codec writes them, without the checksum."""
-    words = [name.encode() for name in names]
-    parts = [len(words).to_bytes(4, "little")]
-    for word in words:
-        parts += [len(word).to_bytes(4, "little"), word]
+    parts = [len(names).to_bytes(4, "little")]
+    for name in names:
+        encoded = name.encode()
+        parts += [len(encoded).to_bytes(4, "little"), encoded]
     return b"".join(parts)
 
 
 def check_attributes(attributes: dict[str, Any], what: str) -> None:
-    """Check the group attribute: the keys every reader relies on.
+    """Check the keys of the group attribute ``streammc`` that every reader needs.
 
     Raises
     ------
     StoreError
-        If one is missing or of the wrong kind.
+        If a key is missing or its value is of the wrong kind.
     """
 
     def require(key: str, good: bool, expected: str) -> None:
@@ -160,7 +160,7 @@ def _attributes(group: dict[str, Any], root: Path) -> dict[str, Any]:
 
 
 def _member(document: dict[str, Any], name: str, root: Path) -> tuple[Member, int, int]:
-    """Return one array and its rows and chunk rows."""
+    """Return the row array that a document describes, its rows and its rows per chunk."""
     key = f"{name}/{METADATA}"
     dtype = document.get("data_type")
     allowed = MEMBER_DTYPES[name]
@@ -192,7 +192,7 @@ def _extent(value: Any, ndim: int, root: Path, key: str, field: str) -> list[int
 
 
 def _combine(members: list[tuple[Member, int, int]], root: Path) -> Layout:
-    """Return the layout that all arrays share."""
+    """Return the common layout of all arrays; refuse arrays of different rows or chunks."""
     _, rows, chunk = members[0]
     for member, other_rows, other_chunk in members:
         key = f"{member.name}/{METADATA}"

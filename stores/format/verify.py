@@ -1,4 +1,4 @@
-"""What a store holds, and whether every byte of it is as it was written."""
+"""Description of a store, and verification of every byte against its manifest."""
 
 from __future__ import annotations
 
@@ -36,8 +36,7 @@ def verify(
     Raises
     ------
     MissingError, StoreError, AccessError
-        If there is nothing at ``path``, it is not a directory, has no manifest at all,
-        or may not be read.
+        If ``path`` does not exist, is not a directory, has no manifest, or may not be read.
     """
     root = local_path(path)
     refuse_other_kind(root, STORE)
@@ -67,7 +66,7 @@ def verify(
 
 
 def info(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return what a store holds as JSON types, without reading its rows.
+    """Return attributes, arrays, chunks and fingerprint of a store, without reading its rows.
 
     Raises
     ------

@@ -1,10 +1,10 @@
-"""Writing a store: whole chunk files by one writer, visible only when complete.
+"""The writer of a store: whole chunk files, visible only when the store is complete.
 
 Everything goes to a sibling directory ``<name>.partial-<pid>``. When the last row is
 in, files and directories are synced, the manifest is written last, and one rename
 makes the store appear. A failure, or leaving without :meth:`StoreWriter.commit`,
-removes the directory; one left behind by a killed process is removed by the next
-writer of the same path, which knows it by its free lock.
+removes the directory. The directory of a killed process is removed by the next writer
+of the same path, which recognises it by its free lock.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from streammc.stores.format.schema import check_attributes, encode_features
 
 
 class StoreWriter:
-    """Append rows or put chunks, then :meth:`commit`; use it as a context manager.
+    """Writer of a new store, a context manager: append rows or put chunks, then commit.
 
     Parameters
     ----------
     path
-        The new store; must not exist.
+        Path of the new store; must not exist.
     features
         Names of the columns of ``X``, the intercept included.
     dtype
@@ -52,22 +52,22 @@ class StoreWriter:
         ``uint8``, ``int32``, ``int64``, ``float32`` or ``float64``; ``None`` without a
         response.
     offset, weight
-        Whether the store has them; float64.
+        Whether the store has this array; float64.
     row_id
-        Dtype of the row ids: ``int64``, or for texts ``S`` and their most bytes, such as
-        ``S36``. ``None``: none are stored.
+        Dtype of the row ids: ``int64``, or ``S`` and a number of bytes for texts of at most
+        that length, such as ``S36``. ``None`` stores no row ids.
     chunk_rows
         Rows per chunk, rounded up to 4096; about 8 MB of ``X`` by default.
     n_rows
-        Rows to come, where known: to choose ``chunk_rows``, and to write past the page
-        cache what would fill more than half of the memory.
+        Number of rows to come, if known: to choose ``chunk_rows``, and to write a store
+        larger than half of the memory past the page cache.
     overwrite
         Replace a store at ``path``, once the new one is complete.
 
     Raises
     ------
     IdentityError
-        If ``path`` exists, and with ``overwrite`` is no store.
+        If ``path`` exists; with ``overwrite``, if it is not a store.
     ConfigError
         If it is inside another store, or an option is wrong.
     BusyError
@@ -176,7 +176,7 @@ class StoreWriter:
         weight: NDArray[Any] | None = None,
         row_id: NDArray[Any] | None = None,
     ) -> None:
-        """Write one chunk; in any order and from any thread, in place of :meth:`append`.
+        """Write one chunk, in any order and from any thread; use instead of :meth:`append`.
 
         Parameters
         ----------
@@ -191,7 +191,7 @@ class StoreWriter:
         Raises
         ------
         ConfigError
-            If the chunk is there, or has no place.
+            If the chunk was written before, or its number or length is out of range.
         DataError, StorageIOError
             As :meth:`append`.
         """
@@ -205,7 +205,7 @@ class StoreWriter:
                 )
             self._written[chunk] = rows
             self.n_rows += rows
-        length = self.chunk_rows if chunk else rows  # an only chunk is not padded
+        length = self.chunk_rows if chunk else rows  # a single chunk is not padded
         arrays = {}
         for member in self._members:
             names = self._columns(member.name)
@@ -228,7 +228,7 @@ class StoreWriter:
         ConfigError
             If a chunk is missing before the last, or not whole.
         IdentityError
-            If the path has come to exist.
+            If the path was created in the meantime.
         StorageIOError
             If the disk is full or refuses.
         """
@@ -269,18 +269,18 @@ class StoreWriter:
             self.chunk_rows = self.n_rows
 
     def _flush(self) -> None:
-        """Write what has been appended as one chunk."""
+        """Write the appended rows in the buffers as one chunk."""
         chunk, rows = len(self._written), self._filled
         for buffer in self._buffers.values():
             buffer[rows:] = 0
-        length = self.chunk_rows if chunk else rows  # an only chunk is not padded
+        length = self.chunk_rows if chunk else rows  # a single chunk is not padded
         arrays = {name: buffer[:length] for name, buffer in self._buffers.items()}
         self._written[chunk] = rows
         self._write_chunk(chunk, arrays)
         self._filled = 0
 
     def _write_chunk(self, chunk: int, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Write one file of each member; ``arrays`` are checked, and as long as it."""
+        """Write one chunk file for each member from checked arrays of the file's length."""
         for member in self._members:
             raw = arrays[member.name].reshape(-1).view(np.uint8)
             self._put(member.key(chunk), raw, self._cached)

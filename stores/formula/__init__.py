@@ -1,1 +1,1 @@
-"""Formulas: what they may contain, how they are fitted to a table, and how they encode its rows."""
+"""Formulas: an allow-list for their text, their fit to a table, and the encoding of its rows."""

@@ -1,9 +1,9 @@
-"""Which calls a formula may have: tokens become nodes, and nothing in them is ever run.
+"""The allow-list of calls in a formula, and their parser; formula text is never executed.
 
-The tokens of a call are parsed as Python (not compiled) and become the few kinds of nodes
-of ``formula_nodes``, which our own code interprets. Whatever is not in the list is
-refused: attributes, subscripts, lambdas, comprehensions, strings outside of arguments,
-unknown functions and options.
+The tokens of a call are parsed as Python (not compiled) and become the few node types of
+``stores.formula.nodes``, which streammc itself interprets. Everything else is refused:
+attributes, subscripts, lambdas, comprehensions, strings outside of arguments, unknown
+functions and options.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _OF_PATSY: Final = {
     "Q": "write a column name in backquotes, `{name}`",
     "standardize": "write scale(x)",
 }
-"""Functions of other formulas, and what to write here."""
+"""Functions of patsy and similar packages, with the form to write instead."""
 
 _CHOICES: Final = {
     "extrapolation": ("raise", "clip", "zero", "extend"),
@@ -75,16 +75,16 @@ _LIMITS: Final = {"df": 1000, "degree": 20}
 
 
 def parse_expression(tokens: list[Token]) -> Node:
-    """Return the node of a call, or of what stands inside one.
+    """Return the node of a column or of a call with its arguments.
 
     Raises
     ------
     ConfigError
-        If it is not in the allow-list.
+        If a part of it is not in the allow-list.
     """
     start = tokens[0].position
     names: dict[str, Column] = {}
-    words = []
+    source = []
     for index, (kind, text, position) in enumerate(tokens):
         following = tokens[index + 1].text if index + 1 < len(tokens) else ""
         if kind == "column" or (kind == "name" and text not in ("True", "False")):
@@ -96,9 +96,9 @@ def parse_expression(tokens: list[Token]) -> Node:
         elif text in (":", "^", "~"):
             advice = "write powers as ** inside a function, and no interactions"
             raise refused(repr(text), position, advice)
-        words.append("_treatment" if text == TREATMENT else text)
+        source.append("_treatment" if text == TREATMENT else text)
     try:
-        body = ast.parse(" ".join(words), mode="eval").body
+        body = ast.parse(" ".join(source), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         shown = " ".join(token.text for token in tokens)[:60]
         raise refused(repr(shown), start, "write a complete expression") from None
@@ -106,7 +106,7 @@ def parse_expression(tokens: list[Token]) -> Node:
 
 
 def _check_function(tokens: list[Token], index: int) -> None:
-    """Refuse a call of an unknown function, the token ``index``."""
+    """Refuse a call of an unknown function; ``tokens[index]`` is the name of the function."""
     _, name, position = tokens[index]
     if name in FUNCTIONS or name == TREATMENT:
         return
@@ -138,7 +138,7 @@ _OPERATORS: Final[dict[type[ast.AST], str]] = {
 
 
 class _Reader:
-    """Turns syntax into nodes, or refuses it."""
+    """Converter of Python syntax trees to formula nodes; refuses syntax outside the allow-list."""
 
     def __init__(self, names: dict[str, Column], position: int) -> None:
         self._names = names
@@ -253,7 +253,7 @@ class _Reader:
         return self._number(node)
 
     def unparse(self, node: ast.expr) -> str:
-        """Return the text in one form, with the names of the columns."""
+        """Return the normalised text of an expression, with column names for placeholders."""
         copied = deepcopy(node)
         for part in ast.walk(copied):
             if isinstance(part, ast.Name) and part.id in self._names:

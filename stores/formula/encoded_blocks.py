@@ -1,4 +1,4 @@
-"""A table as blocks of the columns that a formula makes of it."""
+"""Blocks of the design columns that a formula computes from a table."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TESTS = frozenset({"<", "<=", ">", ">=", "==", "!="})
 
 
 def doubtful_levels(design: Design) -> list[str]:
-    """Return a line for each factor of numbers with a decimal comma, or of dates without C()."""
+    """Return a warning for each text factor whose levels look like dates or decimal commas."""
     lines = []
     for name, state in design.states.items():
         levels = [level for level in state.get("levels", ()) if isinstance(level, str)]
@@ -50,23 +50,26 @@ def doubtful_levels(design: Design) -> list[str]:
 
 
 class FormulaBlocks:
-    """The design of a formula, as ``TableBlocks`` gives columns of a table.
+    """Blocks of the design of a formula, with the methods of ``TableBlocks``.
 
-    The formula is fitted when the object is made: one pass over the table, and one more
-    for each expression that stands in another one, or for a degree of a polynomial.
+    The constructor fits the formula in one pass over the table. Each level of nested
+    expressions with a state, each degree of a polynomial and the mean of a centred spline
+    take one more pass.
 
     Parameters
     ----------
-    table, options
-        What to read, and how: the formula, or with ``options.like`` the formula as it was fitted
-        before; the columns that are passed through after the design; missing values; the seed
-        of the sample for knots.
+    table
+        The table to read.
+    options
+        The formula, or with ``options.like`` the fitted formula of a store; the offset, weight
+        and trials columns, passed on after the design; the treatment of missing values; the
+        seed of the sample for knots.
     spool
-        A file for a copy of the columns in use, where the table asks for one.
+        Path for a temporary copy of the columns in use, if the table asks for one.
     progress
         Called with the number of rows read so far, in each pass.
     ids
-        Keeps the row ids in the first pass.
+        Collects the row ids in the first pass.
     scored
         Whether the table has the response of the formula.
 
@@ -127,9 +130,9 @@ class FormulaBlocks:
         )
 
     def first(self, faults: Faults) -> Iterator[tuple[int, Matrix]]:
-        """Yield ``(first row, (columns, m) float64)``, NaN in a row that is left out.
+        """Yield ``(first row, block)``, block (columns, m) float64 with NaN in omitted rows.
 
-        What the formula cannot compute is recorded in ``faults``.
+        Values that the formula cannot compute are recorded in ``faults``.
         """
         step = block_rows(max(len(self.columns.names), len(self._rows.names)))
         for start, raw in self._rows.again():
@@ -137,11 +140,11 @@ class FormulaBlocks:
                 yield start + low, self._encode(start + low, raw[:, low : low + step], faults)
 
     def again(self) -> Iterator[tuple[int, Matrix]]:
-        """Yield the same blocks again."""
+        """Yield the blocks of :meth:`first` again, without a record of faults."""
         return self.first(Faults())
 
     def find_text(self, names: Sequence[str], faults: Faults) -> None:
-        """Do nothing: text was looked for when the formula was fitted."""
+        """Do nothing: the fit of the formula has already searched for text."""
 
     def _encode(self, start: int, raw: Matrix, faults: Faults) -> Matrix:
         keep, values = self._rows.kept(raw)
@@ -181,7 +184,7 @@ class FormulaBlocks:
     def _pass(
         self, first: bool, running: list[tuple[Node, Fitter]], states: dict[str, State]
     ) -> None:
-        """Show every row in use to the fitters."""
+        """Read the table once, and pass every row in use to the fitters of ``running``."""
         faults, seen, kept = Faults(), 0, 0
         rows = self._rows
         drop = self._drop_missing

@@ -1,8 +1,8 @@
-"""What a formula must know of the whole table, one block after another.
+"""Fitters of a formula: statistics of the whole table, computed block by block.
 
 Levels, bounds, means and standard deviations are exact; knots are quantiles of a seeded
-uniform sample of the rows, which is all of them where they are few. An expression
-inside another is fitted in an earlier pass over the table.
+uniform sample of the rows (all rows of a small table). An expression inside another is
+fitted in an earlier pass over the table.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from streammc.stores.ingest.moments import Moments
 from streammc.stores.ingest.reservoir import Sample
 from streammc.stores.ingest.table_blocks import block_rows
 
-# Of the squares of the terms that make a polynomial: what is left where they cancel.
+# Squared norm of a polynomial relative to the squares of its terms; below it is rounding error.
 _CANCELLED: Final = 1e-20
 
 
 class Fitter(Protocol):
-    """Learns from blocks what one expression must remember."""
+    """Fitter of one expression: computes its state from blocks of rows."""
 
     def add(self, values: Vector) -> None:
-        """Take the next rows (m,), finite."""
+        """Add the finite values (m,) of the next rows."""
 
     def finish(self) -> State | None:
-        """Return the state after a pass; ``None`` asks for another pass."""
+        """Return the state after a pass, or ``None`` to request another pass."""
 
 
 def fitter(node: Call, seed: int) -> Fitter:
-    """Return the one for a call that remembers something."""
+    """Return the fitter of a call that has a numeric state."""
     options = dict(node.options)
     if node.function in ("center", "scale"):
         if node.function == "center":
@@ -52,7 +52,7 @@ def fitter(node: Call, seed: int) -> Fitter:
 
 
 def remembers(node: Node) -> bool:
-    """Return whether a call has a numeric state."""
+    """Return whether an expression is a call with a numeric state."""
     if not isinstance(node, Call):
         return False
     if node.function == "poly":
@@ -66,7 +66,7 @@ def fitted_parts(node: Node) -> list[Call]:
 
 
 class _Scale:
-    """Mean, and sqrt(sum (x - c)^2 / (n - ddof)) around the centre c in use."""
+    """Fitter of center() and scale(): the centre c and sqrt(sum (x - c)^2 / (n - ddof))."""
 
     def __init__(self, center: bool = True, scale: bool = True, ddof: float = 1.0) -> None:
         self._options = center, scale, ddof
@@ -92,7 +92,7 @@ class _Scale:
 
 
 class _Polynomial:
-    """Orthogonal polynomials by their recurrence: one pass for each degree."""
+    """Fitter of orthogonal polynomials by their recurrence: one pass for each degree."""
 
     def __init__(self, degree: int) -> None:
         self._degree = degree
@@ -126,6 +126,8 @@ class _Polynomial:
 
 
 class _Spline:
+    """Fitter of a spline: bounds, and knots from a sample of the rows."""
+
     def __init__(self, node: Call, seed: int) -> None:
         self._node = node
         self._sample = Sample(seed)
@@ -163,7 +165,7 @@ class _Spline:
 
 
 class _Centred:
-    """A cubic spline whose fields have mean zero: their means take a pass of their own."""
+    """Fitter of a cubic spline with columns of mean zero; the means take a second pass."""
 
     def __init__(self, node: Call, seed: int) -> None:
         self._node = node
@@ -193,14 +195,14 @@ class _Centred:
 
 
 class Distinct:
-    """The different values of a numeric factor.
+    """Fitter of a numeric factor: its distinct values.
 
     Parameters
     ----------
     node
         The factor.
     boolean
-        Show 0 and 1 as False and True.
+        Whether the levels 0 and 1 are written as False and True.
     """
 
     def __init__(self, node: Node, boolean: bool) -> None:
@@ -209,24 +211,24 @@ class Distinct:
         self._values: Vector = np.empty(0)
 
     def add(self, values: Vector) -> None:
-        """Take the next rows (m,).
+        """Add the values (m,) of the next rows.
 
         Raises
         ------
         DataError
-            If there are more than a formula can have columns.
+            If there are more levels than a formula may have columns.
         """
         self._values = np.union1d(self._values, values)
         _check_levels(self._node, self._values.size)
 
     def finish(self) -> State:
-        """Return levels and reference."""
+        """Return the levels and the reference level."""
         levels = [level_of(float(value), self._boolean) for value in self._values]
         return factor_state(self._node, levels)
 
 
 class TextLevels:
-    """The different values of a text column, in the rows in use."""
+    """Fitter of a text factor: its distinct values in the rows in use."""
 
     def __init__(self, node: Node, coder: Coder) -> None:
         self._node = node
@@ -234,23 +236,23 @@ class TextLevels:
         self._codes: Vector = np.empty(0)
 
     def add(self, values: Vector) -> None:
-        """Take the codes of the next rows (m,)."""
+        """Add the codes (m,) of the next rows."""
         self._codes = np.union1d(self._codes, values)
 
     def finish(self) -> State:
-        """Return levels and reference."""
+        """Return the levels and the reference level."""
         levels = self._coder.ordered(self._codes.astype(int).tolist())
         _check_levels(self._node, len(levels))
         return factor_state(self._node, levels)
 
 
 def factor_state(node: Node, found: list[Level]) -> State:
-    """Return levels and reference of a factor, having compared them with its options.
+    """Return the levels and the reference level of a factor, checked against its options.
 
     Raises
     ------
     DataError
-        If a level is not in the list of levels, or the reference is none of them.
+        If a level in the data is not in the list ``levels``, or the reference is not a level.
     """
     options = dict(node.options) if isinstance(node, Call) else {}
     levels = found

@@ -1,4 +1,4 @@
-"""A fitted formula: what it must remember, as plain JSON, and how it encodes rows."""
+"""A fitted formula: its state as plain JSON, and the encoding of rows as design columns."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from streammc.stores.formula.values import (
 )
 
 KINDS: Final = ("number", "boolean", "text", "category")
-"""Of columns; a category is one of numbers, which are its levels."""
+"""Kinds of table columns; a category is a dictionary column whose levels are numbers."""
 _MAX_NUMBERS: Final = 10_000
 
 
 class Design:
-    """A formula and what it remembers of the table it was fitted to.
+    """A formula with its fitted state.
 
     Parameters
     ----------
     terms
         The formula.
     kinds
-        One of ``KINDS`` for each column of the table it uses.
+        One of ``KINDS`` for each column of the table that the formula uses.
     states
-        What each expression remembers, by its label.
+        Fitted state of each expression (levels, knots, means), by its label.
     """
 
     def __init__(self, terms: Terms, kinds: Mapping[str, str], states: dict[str, State]) -> None:
@@ -52,12 +52,12 @@ class Design:
 
     @property
     def names(self) -> list[str]:
-        """Names of the columns, the intercept excepted."""
+        """Names of the columns, without the intercept."""
         return [column.name for column in self.columns if column.fields]
 
     @property
     def levels_alone(self) -> list[bool]:
-        """For each of :attr:`names`, whether it is 0 or 1 as a level, or a product of levels."""
+        """For each of :attr:`names`, whether it is a 0/1 indicator of levels."""
         return [
             all(is_factor(node, self.kinds) for node, _ in column.fields) and column.scale == 1
             for column in self.columns
@@ -70,16 +70,16 @@ class Design:
         Parameters
         ----------
         values
-            (m,) of each column of the right side, nothing missing.
+            (m,) values of each table column on the right side, none missing.
         rows
-            m.
+            Number of rows m.
         report
-            Called with what is not finite, out of bounds or unseen.
+            Called with values that are not finite, out of bounds or of an unseen level.
         """
         found = {node: fields(node, values, self.states, report) for node in self._counts}
         columns = [column for column in self.columns if column.fields]
         out = np.empty((len(columns), rows))
-        with np.errstate(over="ignore"):  # what overflows is refused as infinite
+        with np.errstate(over="ignore"):  # an overflow is refused later as infinite
             for row, column in zip(out, columns, strict=True):
                 node, index = column.fields[0]
                 row[:] = found[node][index]
@@ -101,12 +101,12 @@ class Design:
         return finite(self.terms.response, values, self.states, report)
 
     def document(self) -> dict[str, Any]:
-        """Return plain JSON, from which :func:`read_design` makes the same design."""
+        """Return the design as plain JSON, for :func:`read_design` to restore."""
         return {"text": self.terms.text, "columns": self.kinds, "states": self.states}
 
 
 def read_design(document: object, where: str) -> Design:
-    """Make a design from what a store says, having checked all of it again.
+    """Return the design of a stored formula document, after checking all of it.
 
     Raises
     ------
@@ -138,7 +138,7 @@ def check_document(document: object, where: str) -> None:
     Raises
     ------
     StoreError
-        Saying what is wrong.
+        If they are not; the message names the first wrong part.
     """
     if not isinstance(document, dict) or {*document} != {"text", "columns", "states"}:
         raise _wrong(where, "text, columns and states", repr(document))
@@ -161,7 +161,7 @@ def _not_allowed(where: str, error: ConfigError) -> StoreError:
 
 
 def remembering(terms: Terms, kinds: Mapping[str, str]) -> list[Node]:
-    """Return the expressions that have a state, the innermost first, each once."""
+    """Return the expressions of a formula that have a state, innermost first, each once."""
     nodes: list[Node] = []
     for factor in [*terms.factors, *terms.offsets, terms.response]:
         nodes += fitted_parts(factor)
@@ -171,14 +171,14 @@ def remembering(terms: Terms, kinds: Mapping[str, str]) -> list[Node]:
 
 
 def is_factor(node: Node, kinds: Mapping[str, str]) -> bool:
-    """Return whether an expression is coded by levels."""
+    """Return whether an expression is a factor, coded by levels."""
     if isinstance(node, Column):
         return kinds.get(node.name) in ("text", "category")
     return isinstance(node, Call) and node.function == "C"
 
 
 def _fields(node: Node, states: Mapping[str, State]) -> Fields:
-    """Return what formulaic must know of an expression to name its columns."""
+    """Return the fields of an expression, as formulaic needs them to name its columns."""
     name = label(node)
     state = states.get(name, {})
     if "levels" in state:

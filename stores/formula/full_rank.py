@@ -1,4 +1,4 @@
-"""Terms as columns of full rank: formulaic decides which levels are left out, and names them."""
+"""Full-rank design columns of the terms; formulaic omits levels and names the columns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streammc.stores.formula.nodes import Node, label
 from streammc.stores.formula.terms import Terms
 
 MAX_COLUMNS: Final = 4096
-"""Columns of one formula."""
+"""Largest number of columns of one formula."""
 
 
 class DesignColumn(NamedTuple):
@@ -20,27 +20,27 @@ class DesignColumn(NamedTuple):
 
     name: str
     fields: tuple[tuple[Node, int], ...]
-    """Expressions, and which of their fields."""
+    """Pairs of an expression and the index of one of its fields."""
     scale: float
 
 
 class Fields(NamedTuple):
-    """What an expression gives: levels of a factor, or numeric fields."""
+    """Fields of an expression: the levels of a factor, or numeric columns."""
 
     value: Any
-    """As formulaic takes it, for one row."""
+    """Value for one row, in the form that formulaic takes."""
     size: int
     dropped: int | None
-    """The field that is left out beside an intercept."""
+    """Index of the field that is omitted beside an intercept."""
 
 
 def design_columns(terms: Terms, fields: dict[Node, Fields]) -> list[DesignColumn]:
-    """Return the columns, made full rank by formulaic, with its names.
+    """Return the full-rank design columns of the terms, named by formulaic.
 
     Raises
     ------
     DataError
-        If there are more than 4096, none, or two of one name.
+        If there are more than 4096 columns, none, or two of the same name.
     """
     _check_size(terms, fields)
     from formulaic import Formula, ModelSpec
@@ -85,7 +85,7 @@ def design_columns(terms: Terms, fields: dict[Node, Fields]) -> list[DesignColum
 
 
 def _check_size(terms: Terms, fields: dict[Node, Fields]) -> None:
-    """Refuse a formula of too many columns before any is made."""
+    """Refuse a formula of too many columns, before any column is computed."""
     total = 0
     for term in terms.terms:
         counts = [

@@ -1,4 +1,4 @@
-"""The expressions of a formula, as data."""
+"""Node types of the expressions in a formula."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ class Call:
     argument: Node
     options: tuple[tuple[str, Any], ...]
     label: str = field(compare=False)
-    """As formulaic writes it."""
+    """Text of the call, as formulaic writes it."""
 
 
 Node = Column | Number | Text | Operation | Call
 
 
 def label(node: Node) -> str:
-    """Return how a column or call is named in the design."""
+    """Return the name of a column or call in the design."""
     assert isinstance(node, (Column, Call))
     return node.label if isinstance(node, Call) else node.name
 

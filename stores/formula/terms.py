@@ -1,7 +1,7 @@
-"""The algebra of a formula: formulaic turns it into terms, and terms into columns.
+"""The terms of a formula, expanded by formulaic.
 
-formulaic sees placeholders for columns and calls, numbers and operators, so that there
-is nothing for it to evaluate.
+formulaic sees only placeholders for columns and calls, numbers and operators: it has nothing
+to evaluate.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Term(NamedTuple):
 
 @dataclass(frozen=True)
 class Terms:
-    """A formula after its algebra."""
+    """A formula expanded into its response, offsets and terms."""
 
     text: str
     response: Node
@@ -42,7 +42,7 @@ class Terms:
 
     @property
     def intercept(self) -> bool:
-        """Whether there is one."""
+        """Whether the formula has an intercept."""
         return any(not term.factors for term in self.terms)
 
     @property
@@ -58,12 +58,12 @@ class Terms:
 
 
 def read_nodes(text: object) -> list[Node]:
-    """Return the columns and calls of a formula, having checked them, without its algebra.
+    """Check the columns and calls of a formula and return them, without expanding its terms.
 
     Raises
     ------
     ConfigError
-        Saying what is not allowed, and where.
+        If something is not allowed; the message says what and where.
     """
     nodes: dict[Node, str] = {}
     _words(text, nodes)
@@ -71,22 +71,22 @@ def read_nodes(text: object) -> list[Node]:
 
 
 def read_terms(text: object) -> Terms:
-    """Check a formula and expand it.
+    """Check a formula and expand it into terms.
 
     Raises
     ------
     ConfigError
-        Saying what is not allowed, and where.
+        If something is not allowed; the message says what and where.
     """
     nodes: dict[Node, str] = {}
-    words = _words(text, nodes)
+    pieces = _words(text, nodes)
     assert isinstance(text, str)
-    if words.count("~") != 1 or words[0] == "~" or words[-1] == "~":
+    if pieces.count("~") != 1 or pieces[0] == "~" or pieces[-1] == "~":
         raise ConfigError(
             f"expected a formula 'response ~ terms', found {text[:60]!r}: write one response left "
             "of one '~', and the terms right of it (1 for the intercept alone)"
         )
-    formula = _parse(" ".join(words), text)
+    formula = _parse(" ".join(pieces), text)
     by_name = {name: node for node, name in nodes.items()}
     left = [_term(term, by_name) for term in formula.lhs]
     right = [_term(term, by_name) for term in formula.rhs]
@@ -113,19 +113,19 @@ def read_terms(text: object) -> Terms:
             ": add a term, or 1 for the intercept alone"
         )
     found = Terms(text, left[0].factors[0], tuple(offsets), tuple(terms))
-    _check(found)
+    _check_response_and_names(found)
     return found
 
 
 def refuse_powers(text: str) -> None:
-    """Refuse ``x ** 2`` as a term: in the algebra of terms it is ``x``.
+    """Refuse ``x ** 2`` as a term: formula algebra reduces it to ``x``.
 
-    Formulas of stores that were made before are read all the same.
+    Only new formulas are refused; stores that already have such a formula are still read.
 
     Raises
     ------
     ConfigError
-        Saying where, and what was probably meant.
+        If there is such a term; the message says where, and what was probably meant.
     """
     tokens, depth = tokenize(text), 0
     for before, here, after in zip(tokens, tokens[1:], tokens[2:], strict=False):
@@ -140,13 +140,13 @@ def refuse_powers(text: str) -> None:
 
 
 def _words(text: object, nodes: dict[Node, str]) -> list[str]:
-    """Return the formula with a placeholder for each column and call."""
+    """Return the tokens of a formula with a placeholder for each column and call."""
     tokens = tokenize(text)
     if not tokens:
         raise ConfigError(
             "expected a formula 'response ~ terms', found an empty one: write one such as 'y ~ x'"
         )
-    words, index = [], 0
+    pieces, index = [], 0
     while index < len(tokens):
         kind, word, position = tokens[index]
         end = index + 1
@@ -162,9 +162,9 @@ def _words(text: object, nodes: dict[Node, str]) -> list[str]:
             raise refused(repr(word), position, "combine only terms outside of a function")
         elif kind == "number" and not _DECIMAL.fullmatch(word):
             raise refused(repr(word), position, "write it without an exponent")
-        words.append("**" if word == "^" else word)
+        pieces.append("**" if word == "^" else word)
         index = end
-    return words
+    return pieces
 
 
 def _closing(tokens: list[Token], start: int) -> int:
@@ -206,7 +206,7 @@ def _parse(source: str, text: str) -> Formula:
 
 
 def _bound(tree: Any) -> float:
-    """Return how many products the expansion of a syntax tree makes at the most."""
+    """Return an upper bound of the number of terms in the expansion of a syntax tree."""
     operator = getattr(tree, "operator", None)
     if operator is None:
         return 1
@@ -236,8 +236,8 @@ def _is_offset(node: Call) -> bool:
     return node.function == "offset"
 
 
-def _check(terms: Terms) -> None:
-    """Refuse a response of many columns, one that is on the right side, and shared names."""
+def _check_response_and_names(terms: Terms) -> None:
+    """Refuse a multi-column response, a response on both sides, and ambiguous names."""
     response = terms.response
     if isinstance(response, Call) and response.function in OUTER:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""A formula as tokens: characters and words outside of the allow-list are refused here.
+"""Tokens of a formula; characters and words outside the allow-list are refused.
 
 No attributes, braces, backslashes, keywords or names with two leading underscores.
 """
@@ -27,7 +27,7 @@ _TOKEN: Final = re.compile(
     """,
     re.VERBOSE,
 )
-_OF_A_MODULE: Final = re.compile(r"\.([A-Za-z_]\w*)\s*\(([^()]{0,60})(\)?)")
+_PREFIXED_CALL: Final = re.compile(r"\.([A-Za-z_]\w*)\s*\(([^()]{0,60})(\)?)")
 _ADVICE: Final = {
     ".": "write the columns out; a name with a dot goes into backquotes, `a.b`",
     "{": "write a calculation as I(...)",
@@ -40,12 +40,12 @@ _ADVICE: Final = {
 
 
 class Token(NamedTuple):
-    """A piece of the text."""
+    """A token of a formula."""
 
     kind: str
     text: str
     position: int
-    """From 1."""
+    """Number of its first character, counted from 1."""
 
 
 def tokenize(text: object) -> list[Token]:
@@ -54,7 +54,7 @@ def tokenize(text: object) -> list[Token]:
     Raises
     ------
     ConfigError
-        If it is no text, too long or nested too deep, or a character is not allowed.
+        If ``text`` is not a string, too long or nested too deep, or a character is not allowed.
     """
     if not isinstance(text, str) or len(text) > MAX_LENGTH:
         found = f"{len(text)} characters" if isinstance(text, str) else type(text).__name__
@@ -69,7 +69,7 @@ def tokenize(text: object) -> list[Token]:
         if match is None:
             char = text[position]
             advice = _ADVICE.get(char, "leave it out, or quote a column name with backquotes")
-            called = _OF_A_MODULE.match(text, position)
+            called = _PREFIXED_CALL.match(text, position)
             if called and tokens and tokens[-1].kind == "name":
                 function, argument, closed = called.groups()
                 argument = argument.strip() if closed else "..."
@@ -94,7 +94,7 @@ def tokenize(text: object) -> list[Token]:
 
 
 def refused(found: str, position: int, advice: str) -> ConfigError:
-    """Return the error for what a formula may not contain."""
+    """Return the error for text that a formula may not contain."""
     return ConfigError(
         f"expected columns, numbers, operators and known functions in the formula, found {found} "
         f"at character {position}: {advice}"

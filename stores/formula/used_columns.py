@@ -1,4 +1,4 @@
-"""The columns of a table that a formula uses, as blocks of numbers and codes."""
+"""Blocks of the table columns that a formula uses, as numbers and codes."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from streammc.stores.sources.tables import Table
 
 
 class FormulaRows:
-    """Blocks of the columns in use; text becomes codes, and dates as ISO text.
+    """Blocks of the table columns in use; text, and dates as ISO text, become codes.
 
     Parameters
     ----------
     table
-        Where the rows are.
+        The table to read.
     names
         Columns of the formula.
     others
-        Columns of numbers that are passed through.
+        Numeric columns that are passed on unchanged.
     spool
-        A file for a copy, where the table asks for one.
+        Path for a temporary copy of the columns, if the table asks for one.
     ids
-        Keeps the row ids in the first pass.
+        Collects the row ids in the first pass.
     roles
         See :meth:`streammc.stores.ingest.faults.Faults.refuse`.
 
@@ -91,11 +91,11 @@ class FormulaRows:
             raise self.text_error(str(error)) from error
 
     def again(self) -> Iterator[tuple[int, Matrix]]:
-        """Yield the same blocks again."""
+        """Yield the blocks of :meth:`first` again."""
         return self._blocks.again()
 
     def kept(self, raw: Matrix) -> tuple[NDArray[np.intp], Values]:
-        """Return which rows of a block have no missing value, and their values."""
+        """Return the indices of the rows without missing values, and their values by column."""
         keep = np.flatnonzero(~np.isnan(raw).any(axis=0))
         chosen = raw if keep.size == raw.shape[1] else raw[:, keep]
         values: dict[str, Vector | Codes] = {}
@@ -110,24 +110,24 @@ class FormulaRows:
         Raises
         ------
         DataError
-            Naming the column, and the row where there is one.
+            With the name of the column, and the first row with text.
         """
         for factor in nodes:
             whole = is_factor(factor, self.kinds) and factor != response
             self._check(factor, factor.argument if isinstance(factor, Call) else factor, whole)
 
     def check_kinds(self, design: Design | None) -> None:
-        """Refuse numbers where a formula was fitted to text, and text elsewhere.
+        """Refuse a column of numbers that was text in the fit, and the reverse.
 
         Parameters
         ----------
         design
-            What was fitted; ``None``: numbers everywhere.
+            The fitted formula; ``None`` requires numbers in every column.
 
         Raises
         ------
         DataError
-            Naming the column, and the row where there is one.
+            With the name of the column, and the first row with text.
         """
         for name, found in self.kinds.items():
             fitted = "number" if design is None else design.kinds[name]
@@ -141,7 +141,7 @@ class FormulaRows:
 
     def _check(self, factor: Node, inner: Node, whole: bool) -> None:
         if whole and isinstance(factor, Column):
-            check_types(self.table, [factor.name])  # dates are a factor only where asked for
+            check_types(self.table, [factor.name])  # dates are a factor only inside C()
         compared = 0
         for node in walk(factor):
             if isinstance(node, Operation) and isinstance(node.arguments[-1], Text):
@@ -158,7 +158,7 @@ class FormulaRows:
             raise self.text_error("text", [text[0].name])
 
     def text_error(self, found: str, names: Sequence[str] = ()) -> DataError:
-        """Return the error for text where numbers are needed, having looked where it is."""
+        """Search the table for text in numeric columns; return the error with its place."""
         faults = Faults()
         names = names or [name for name in self.names if name not in self.coders]
         self._blocks.find_text(names, faults)
@@ -173,14 +173,14 @@ class FormulaRows:
 
 
 class RowReport:
-    """Faults in the rows in use, by their number in the table."""
+    """Recorder of faults in the rows in use, under their row numbers in the table."""
 
     def __init__(self, faults: Faults, start: int, keep: NDArray[np.intp]) -> None:
         self._faults = faults
         self._rows = start + keep
 
     def __call__(self, kind: str, name: str, bad: NDArray[np.bool_], values: Any) -> None:
-        """Record the rows where ``bad`` (m,), with an example of ``values``."""
+        """Record the rows with ``bad`` (m,) true, with an example of ``values``."""
         positions = np.flatnonzero(bad)
         if positions.size:
             first = int(positions[0])
@@ -189,7 +189,7 @@ class RowReport:
 
 
 def other_columns(table: Table, used: Sequence[str], others: Mapping[str, str | None]) -> list[str]:
-    """Return the columns with a role of their own, having compared them with the formula's.
+    """Return the columns of ``others``; refuse a column that the formula uses as well.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""The value of an expression on a block of rows, given what the whole table said.
+"""Values of a formula's expressions on a block of rows, given their fitted states.
 
-Splines and polynomials are formulaic's own functions; the state they keep is handed to
-them. Nothing is compiled or evaluated as Python.
+formulaic computes splines and polynomials from the state that is passed to it. Nothing is
+compiled or evaluated as Python.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from streammc.protocols import Matrix, Vector
 from streammc.stores.formula.nodes import Call, Column, Node, Number, Operation, Text, label
 
 State = dict[str, Any]
-"""Plain JSON: what one expression must remember of the table."""
+"""Fitted state of one expression, as plain JSON."""
 Level = str | int | float | bool
 
 _ELEMENTWISE: Final[dict[str, Callable[[Vector], Vector]]] = {
@@ -52,7 +52,7 @@ _OPERATIONS: Final[dict[str, Callable[..., Any]]] = {
 
 @dataclass(frozen=True)
 class Codes:
-    """A block of a text column: positions in a list of its values."""
+    """A block of a text column: codes (m,) that index the list of its values."""
 
     codes: Vector
     values: Sequence[str]
@@ -60,11 +60,11 @@ class Codes:
 
 Values = Mapping[str, Vector | Codes]
 Report = Callable[[str, str, NDArray[np.bool_], Any], None]
-"""Called with kind of fault, column or term, bad rows, and values for an example."""
+"""Called with the kind of fault, the column or term, the mask of bad rows, and their values."""
 
 
 def numbers(node: Node, values: Values, states: Mapping[str, State]) -> Vector:
-    """Return one number per row (m,), not necessarily finite."""
+    """Return the values (m,) of a numeric expression, which may be infinite or NaN."""
     if isinstance(node, Number):
         return np.float64(node.value)  # type: ignore[return-value]
     if isinstance(node, Column):
@@ -94,7 +94,8 @@ def numbers(node: Node, values: Values, states: Mapping[str, State]) -> Vector:
 def fields(node: Node, values: Values, states: Mapping[str, State], report: Report) -> Matrix:
     """Return the numeric fields or 0/1 levels of an expression, (fields, m) float64.
 
-    What is not finite, outside the bounds of a spline or no known level is reported.
+    Values that are not finite, outside the bounds of a spline or of an unknown level are
+    reported.
     """
     state = states.get(label(node), {})
     if "levels" in state:
@@ -121,7 +122,7 @@ def finite(
     report: Report,
     name: str | None = None,
 ) -> Vector:
-    """Return one finite number per row (m,); others are reported and become 0."""
+    """Return the values (m,) of a numeric expression; report non-finite ones and make them 0."""
     with np.errstate(all="ignore"):
         found = numbers(node, values, states)
     bad = ~np.isfinite(found)
@@ -132,12 +133,12 @@ def finite(
 
 
 def transform(node: Call, x: Vector, state: State) -> Any:
-    """Return what formulaic's function gives for ``x`` (m,); it adds to ``state``.
+    """Return the fields of formulaic's function at ``x`` (m,); formulaic may add to ``state``.
 
     Raises
     ------
     DataError
-        If its options do not fit the data: too few different values for the knots.
+        If its options do not fit the data, such as too few different values for the knots.
     """
     from formulaic.transforms import TRANSFORMS
 
@@ -160,7 +161,7 @@ def transform(node: Call, x: Vector, state: State) -> Any:
 
 
 def as_matrix(found: Any) -> Matrix:
-    """Return formulaic's fields as (fields, m)."""
+    """Return fields in any form of formulaic as one array (fields, m)."""
     if isinstance(found, dict) or isinstance(getattr(found, "__wrapped__", None), dict):
         parts = [np.asarray(part, np.float64) for key, part in found.items()]
         return np.stack(parts)
@@ -169,7 +170,7 @@ def as_matrix(found: Any) -> Matrix:
 
 
 def level_of(value: float, boolean: bool) -> Level:
-    """Return a number as the level that JSON and labels show."""
+    """Return a number as a level: a boolean, an integer if it is whole, or a float."""
     if boolean and value in (0, 1):
         return bool(value)
     return int(value) if float(value).is_integer() else float(value)
@@ -183,7 +184,7 @@ def _indicators(node: Node, values: Values, states: Mapping[str, State], report:
         place = {level: index for index, level in enumerate(levels)}
         table = np.array([place.get(value, -1) for value in column.values] or [-1])
         index = table[column.codes.astype(np.int64)]
-        shown: Any = _Shown(column)
+        shown: Any = _TextByRow(column)
     else:
         shown = finite(inner, values, states, report, label(node))
         sorter = np.argsort(np.asarray(levels, np.float64), kind="stable")
@@ -200,8 +201,8 @@ def _indicators(node: Node, values: Values, states: Mapping[str, State], report:
     return matrix
 
 
-class _Shown:
-    """Examples of text by row."""
+class _TextByRow:
+    """Text of a coded column by row, for examples in messages."""
 
     def __init__(self, column: Codes) -> None:
         self._column = column

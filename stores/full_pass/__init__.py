@@ -1,1 +1,1 @@
-"""The reduction of all row blocks with Dask."""
+"""The full pass: a reduction over all row blocks with Dask."""

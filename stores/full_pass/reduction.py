@@ -1,10 +1,10 @@
-"""Running a reduction over all rows on dask, in a fixed tree.
+"""A reduction over all rows with Dask, in a fixed tree.
 
 Block ``i`` is combined with its neighbour in the binary tree over block indices
 (neighbours pairwise, level by level; an odd last one moves up), so that any number
 of threads or workers, finishing in any order, gives the same bits. Dask starts a
-map task only when a thread is free and combines depth first: besides the blocks
-being worked on, only the frontier of the tree is in memory.
+map task only when a thread is free and combines depth first: memory holds only the
+blocks in work and the frontier of the tree.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from streammc.protocols import PassTask, PieceTask
 from streammc.stores.full_pass.row_blocks import Block
 
 _WORKER_SECONDS = 30.0
-"""How long a cluster may have no worker."""
+"""Seconds that a cluster may have no worker."""
 _POLL_SECONDS = 5.0
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ class _Map(Generic[T]):
     block: Block
     topic: str | None = None
     home: int = 0
-    """Process that asked; a worker elsewhere pins its own BLAS."""
+    """Id of the process that made the task; a task in another process pins BLAS there."""
 
     def __call__(self, task: PassTask[T]) -> T:
         if self.topic is not None and os.getpid() != self.home:
@@ -61,7 +61,7 @@ class _Map(Generic[T]):
 
 
 def _reduce(task: PassTask[T], block: Block) -> T:
-    """Map the pieces of ``block``, in order."""
+    """Return the result of the task for the pieces of ``block``, in order."""
     if isinstance(task, PieceTask):
         result: T = task.map_pieces(block.pieces())
         return result
@@ -74,7 +74,7 @@ def _combine(task: PassTask[T], left: T, right: T) -> T:
 
 @cache
 def _pin_blas() -> Any:
-    # Kept alive for the life of the worker: leaving it would restore the old limit.
+    # Cached for the life of the worker: the end of the context would restore the old limit.
     return threadpool_limits(limits=1)
 
 
@@ -90,19 +90,19 @@ def run(
     Raises
     ------
     ConfigError
-        If ``scheduler`` is none of the accepted kinds.
+        If ``scheduler`` is not of an accepted kind.
     UnavailableError
         If there is no scheduler at the address.
     """
     if scheduler is None:
         scheduler = available_threads()
     if scheduler == "sync" or (type(scheduler) is int and scheduler >= 1):
-        return _run_here(task, blocks, scheduler, progress)
+        return _run_in_process(task, blocks, scheduler, progress)
     if isinstance(scheduler, str) and scheduler.startswith(("tcp://", "tls://")):
         with _connect(scheduler) as client:
-            return _run_there(task, blocks, client, progress)
+            return _run_on_cluster(task, blocks, client, progress)
     if hasattr(scheduler, "compute") and hasattr(scheduler, "subscribe_topic"):
-        return _run_there(task, blocks, scheduler, progress)
+        return _run_on_cluster(task, blocks, scheduler, progress)
     raise ConfigError(
         "expected a scheduler None, 'sync', a positive number of threads, 'tcp://HOST:PORT' or a "
         f"distributed.Client, found {repr(scheduler)[:100]}: give one of them"
@@ -110,7 +110,7 @@ def run(
 
 
 def _graph(task: PassTask[T], blocks: Sequence[Block], name: str, topic: str | None) -> Any:
-    """Return the root of the tree as a ``Delayed``."""
+    """Return the root of the reduction tree as a ``Delayed``."""
     options = {"pure": False, "traverse": False}
     shared = delayed(task, name=f"{name}-task", **options)
     combine = delayed(_combine, name=f"{name}-combine", **options)
@@ -131,7 +131,7 @@ def _graph(task: PassTask[T], blocks: Sequence[Block], name: str, topic: str | N
     return level[0]
 
 
-def _run_here(
+def _run_in_process(
     task: PassTask[T], blocks: Sequence[Block], scheduler: Any, progress: Progress | None
 ) -> T:
     name = f"streammc-{uuid4().hex[:8]}"
@@ -145,7 +145,7 @@ def _run_here(
             if progress is not None:
                 progress(done, len(blocks))
 
-    # One BLAS thread per task: as many as cores would fight, and change the last bits.
+    # One BLAS thread per task: more would compete for the cores and change the last bits.
     with threadpool_limits(limits=1), Callback(posttask=count):
         if scheduler == "sync":
             (result,) = dask.compute(root, scheduler=get_sync, optimize_graph=False)
@@ -158,7 +158,7 @@ def _run_here(
     return result  # type: ignore[no-any-return]
 
 
-def _run_there(
+def _run_on_cluster(
     task: PassTask[T], blocks: Sequence[Block], client: Any, progress: Progress | None
 ) -> T:
     name = f"streammc-{uuid4().hex[:8]}"
@@ -182,7 +182,7 @@ def _run_there(
 
 
 def _require_workers(client: Any) -> None:
-    """Refuse a cluster that cannot do the work: tasks would wait for ever."""
+    """Refuse a cluster without workers, or with a worker that lacks streammc."""
     try:
         client.wait_for_workers(1, timeout=_WORKER_SECONDS)
     except TimeoutError:
@@ -198,16 +198,16 @@ def _require_workers(client: Any) -> None:
 
 
 def _result(future: Any, client: Any) -> Any:
-    """Wait for a result, unless all workers are gone for too long."""
-    alone = 0.0
+    """Wait for a result; raise if there is no worker for ``_WORKER_SECONDS``."""
+    idle_seconds = 0.0
     while True:
         try:
             return future.result(timeout=_POLL_SECONDS)
         except TimeoutError:
             if future.done():  # the task raised it
                 raise
-        alone = 0.0 if client.scheduler_info()["workers"] else alone + _POLL_SECONDS
-        if alone >= _WORKER_SECONDS:
+        idle_seconds = 0.0 if client.scheduler_info()["workers"] else idle_seconds + _POLL_SECONDS
+        if idle_seconds >= _WORKER_SECONDS:
             future.cancel()
             raise _no_worker(client)
 
@@ -222,7 +222,7 @@ def _no_worker(client: Any) -> UnavailableError:
 
 @contextmanager
 def _connect(address: str) -> Iterator[Any]:
-    """Use the cluster at ``address``; start none."""
+    """Connect to the existing cluster at ``address``; never start one."""
     try:
         from distributed import Client
     except ImportError as error:
@@ -235,7 +235,7 @@ def _connect(address: str) -> Iterator[Any]:
         raise UnavailableError(
             f"expected a dask scheduler at {address!r}, found none: start one, or omit --scheduler"
         ) from error
-    except Exception as error:  # what another program answers is read as numbers, such as a length
+    except Exception as error:  # any error: the answer is misread
         raise UnavailableError(
             f"expected a dask scheduler at {address!r}, found something else that answers there "
             f"({type(error).__name__}): check the port; that of the dashboard is another"

@@ -1,8 +1,8 @@
-"""The row blocks of a full pass: small, picklable, and able to read themselves.
+"""The row blocks of a full pass: small picklable objects that read their own rows.
 
 A block is read piece by piece, a chunk at a time, into the same buffers: fresh memory
-costs a page fault every 4 kB. While one piece is worked on, a thread reads and checks the
-next.
+costs a page fault every 4 kB. While the task works on one piece, a thread reads and checks
+the next.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _EXACT = 2**53
 
 
 class _Buffers:
-    """Memory for two chunks of every array, kept by a thread from block to block."""
+    """Buffers for two chunks of every array, reused by a thread from block to block."""
 
     def __init__(self, chunk_rows: int, members: tuple[Member, ...]) -> None:
         self.shapes = (chunk_rows, members)
@@ -47,15 +47,15 @@ class Block(Protocol):
 
     @property
     def index(self) -> int:
-        """Place in the fixed tree."""
+        """Position among the leaves of the fixed reduction tree."""
 
     def pieces(self) -> Iterator[RowBlock]:
-        """Return the rows, in order; each piece is gone when the next one is asked for."""
+        """Yield the rows piece by piece, in order; the next piece overwrites the last."""
 
 
 @dataclass(frozen=True)
 class StoreBlock:
-    """Whole chunks of a store, with the checksums they must have."""
+    """A block of whole chunks of a store, with their expected checksums."""
 
     index: int
     root: str
@@ -67,20 +67,20 @@ class StoreBlock:
     checksums: tuple[tuple[int, ...], ...]
     """crc32c of each chunk, by member."""
     forget: bool = False
-    """Whether the page cache gives up what was read."""
+    """Whether to drop the chunk files from the page cache after the read."""
 
     def pieces(self) -> Iterator[RowBlock]:
-        """Return the rows by chunks: encoded bytes are read once, checked, reinterpreted.
+        """Yield the rows chunk by chunk; each file is read once, checked and not copied.
 
         Raises
         ------
         StoreError
-            Naming the chunk that is missing or damaged.
+            If a chunk is missing or damaged; the message names it.
         """
         shapes = (self.chunk_rows, self.members)
-        # Taken while in use, so that two blocks read in turn by one thread do not meet.
-        held = vars(_thread).pop("buffers", None)
-        buffers = held if held is not None and held.shapes == shapes else _Buffers(*shapes)
+        # Removed while in use, so that two blocks read in turn by one thread share no buffer.
+        cached = vars(_thread).pop("buffers", None)
+        buffers = cached if cached is not None and cached.shapes == shapes else _Buffers(*shapes)
         try:
             yield from self._chunks(buffers)
         finally:
@@ -109,7 +109,7 @@ class StoreBlock:
                 )
 
     def _read(self, position: int, into: list[NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """Read one chunk of every array, the chunk after it being on its way; check it."""
+        """Read and check one chunk of every array; ask the system to read the next one ahead."""
         root, chunk = Path(self.root), self.first_chunk + position
         if position + 1 < len(self.checksums[0]):
             for member in self.members:
@@ -134,11 +134,11 @@ class StoreBlock:
 def store_blocks(
     root: Path, layout: Layout, manifest: Manifest, block_rows: int
 ) -> list[StoreBlock]:
-    """Return the blocks of a store, each of ``block_rows`` rows but the last.
+    """Return the blocks of a store, each of ``block_rows`` rows except the last.
 
-    Of a store larger than half the memory, that half stays in the page cache for the next
-    pass. Keeping the last half instead, as the system would, keeps nothing: each page is
-    gone when its turn comes again.
+    The first rows of a store, up to half of the memory, stay in the page cache for the next
+    pass; later rows are dropped after the read. The system alone would keep the latest rows:
+    in a store larger than memory every page would be evicted before its next read.
     """
     blocks = []
     members = layout.data_members
@@ -168,7 +168,7 @@ def store_blocks(
 
 @dataclass(frozen=True, eq=False)
 class MemoryBlock:
-    """A slice of arrays in memory; an empty array stands for one the data do not have."""
+    """A block of rows of arrays in memory; an empty array stands for an absent one."""
 
     index: int
     start: int
@@ -178,10 +178,10 @@ class MemoryBlock:
     offset: Vector
     weight: Vector
     piece_rows: int = 0
-    """Rows of a piece, as the chunks of a store; 0: all."""
+    """Rows of a piece; 0 for all rows in one piece."""
 
     def pieces(self) -> Iterator[RowBlock]:
-        """Return the rows; nothing is copied that a kernel could have as it is."""
+        """Yield the rows piece by piece; only arrays that a kernel cannot take are copied."""
         step = self.piece_rows or self.rows
         zeros, ones = np.zeros(min(step, self.rows)), np.ones(min(step, self.rows))
         for start in range(0, self.rows, step):
@@ -208,5 +208,5 @@ def whole(block: Block) -> RowBlock:
 
 
 def _writeable(array: NDArray[Any]) -> NDArray[Any]:
-    # A compiled kernel has one type of array; what arrives at a worker is read-only.
+    # A compiled kernel takes writeable arrays; those that arrive at a worker are read-only.
     return np.require(array, requirements=["C", "W"])

@@ -1,4 +1,4 @@
-"""Independent pieces of work on a few threads, a bounded number of them at once."""
+"""Calls of one function in a few threads, with a bounded number of waiting results."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ def in_threads(
     threads: int,
     finished: Callable[[T], None],
 ) -> None:
-    """Call ``function`` for every item, and ``finished`` here with each result.
+    """Call ``function`` for every item in threads, and ``finished`` with each result.
 
     Results come in the order in which they are ready. No thread is at work when this
-    returns or raises, also by an interruption: what was begun is ended first, and
-    what was not is dropped.
+    returns or raises, also after an interruption: calls that have begun are completed, and
+    calls that have not are dropped.
 
     Parameters
     ----------
     function
         Called in ``threads`` threads.
     items
-        Taken one by one, a few ahead of the work.
+        Arguments, taken one by one, a few ahead of the work.
     threads
-        At least 1.
+        Number of threads, at least 1.
     finished
         Called in the calling thread.
     """

@@ -1,4 +1,4 @@
-"""Which columns of a table become the response, the features, the offset and the weight."""
+"""The choice of response, features, offset, weight and trials among the columns of a table."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ INTERCEPT: Final = "Intercept"
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns in use, each once."""
+    """The table columns in use, by role; each column has one role."""
 
     response: str | None
     features: tuple[str, ...]
@@ -38,7 +38,7 @@ class Columns:
 
     @property
     def roles(self) -> dict[str, str]:
-        """What each column that is no feature is for."""
+        """Role of each column that is not a feature, by column name."""
         names = ("response", "offset", "weight", "trials")
         chosen = {name: getattr(self, name) for name in names}
         return {column: role for role, column in chosen.items() if column is not None}
@@ -49,17 +49,18 @@ class Columns:
 
 
 def choose_columns(table: Table, options: IngestOptions, row_id: str | None) -> Columns:
-    """Choose the columns; by default every other column is a feature.
+    """Return the columns in use; by default every column without another role is a feature.
 
-    The column ``row_id`` has no place among them.
+    The column ``row_id`` is not among them.
 
     Raises
     ------
     ConfigError
-        If a column is asked for twice, trials without a response, or nothing would be left.
+        If a column has two roles, trials have no response, or there is neither a feature nor
+        an intercept.
     DataError
         If a column does not exist (with the nearest name), or is of a type that is
-        neither a number nor text. Text is left to the caller, who can say where it is.
+        neither a number nor text. The caller refuses text, because it can name the row.
     """
     names = ("response", "offset", "weight", "trials")
     roles = {**{name: getattr(options, name) for name in names}, "row id": row_id}
@@ -110,7 +111,7 @@ def choose_columns(table: Table, options: IngestOptions, row_id: str | None) -> 
 
 
 def text_columns(table: Table, columns: Columns) -> list[str]:
-    """Return the chosen columns that hold text in some source."""
+    """Return the chosen columns that are of a text type in some source."""
     return [
         name
         for name in columns.names
@@ -119,7 +120,7 @@ def text_columns(table: Table, columns: Columns) -> list[str]:
 
 
 def require_column(table: Table, name: str, role: str) -> None:
-    """Refuse a column that does not exist, naming the nearest."""
+    """Refuse a column that does not exist; the message has the nearest name."""
     if name in table:
         return
     near = get_close_matches(str(name), table.names, n=1)

@@ -1,4 +1,4 @@
-"""Rows as fixed-length records, standardised and in the types of the store."""
+"""Fixed-length records of rows, standardised and in the dtypes of the store."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from streammc.stores.rows.row_weights import proportions
 
 @dataclass(frozen=True)
 class Encoding:
-    """How a block of a table becomes records.
+    """Encoder of table blocks as records.
 
-    The record has the fields ``X`` (q,) and, where there are such columns, ``y``,
-    ``offset`` and ``weight``; with trials ``y`` is the proportion of successes and the
-    weight is times the trials. The last field is ``row_id``, where ids are stored.
+    A record has the field ``X`` (q,) and, if the table has such columns, ``y``, ``offset``
+    and ``weight``. With trials ``y`` is the proportion of successes, and ``weight`` is
+    multiplied by the trials. The last field is ``row_id``, if ids are stored.
     """
 
     columns: Columns
@@ -28,15 +28,15 @@ class Encoding:
     x_dtype: str
     y_dtype: str | None
     mean: Vector
-    """(number of features,) subtracted; zeros without standardisation."""
+    """(number of features,) subtracted from the features; zeros without standardisation."""
     scale: Vector
-    """(number of features,) divided by; ones without standardisation."""
+    """(number of features,) divisors of the features; ones without standardisation."""
     id_dtype: str | None = None
-    """Dtype of the row ids, ``int64`` or ``S`` and a length; ``None``: none are stored."""
+    """Dtype of the row ids, ``int64`` or ``S`` and a length; ``None`` if not stored."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The type of a record."""
+        """Structured dtype of a record."""
         width = len(self.columns.features) + self.intercept
         fields: list[tuple[Any, ...]] = [("X", self.x_dtype, (width,))]
         for name, column, dtype in (
@@ -53,7 +53,7 @@ class Encoding:
     def encode(self, values: Matrix, ids: NDArray[Any] | None = None) -> NDArray[Any]:
         """Return the records (m,) of a block ``values`` (c, m): X = (x - mean) / scale.
 
-        ``ids`` (m,): the row ids, where they are stored.
+        ``ids`` (m,) are the row ids, if they are stored.
         """
         records = np.empty(values.shape[1], self.dtype)
         X = records["X"]

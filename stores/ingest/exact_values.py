@@ -1,4 +1,4 @@
-"""Arrow columns as float64, exactly or not at all."""
+"""Conversion of Arrow columns to float64 and to codes of text, without loss."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streammc.protocols import Vector
 from streammc.stores.ingest.faults import Faults
 
 LIMIT: Final = 2**53
-"""Integers up to here, either sign, are exact in float64."""
+"""Largest absolute value up to which every integer is exact in float64."""
 
 _MAX_TEXTS: Final = 1_000_000
 _NUMBER: Final = r"(?i)^\s*[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)\s*$"
@@ -26,12 +26,15 @@ ISO_DATE: Final = (
     r"([ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?(Z|[+-][0-9]{2}:?[0-9]{2})?)?"
 )
 """A date, with or without a time of day, as a regular expression."""
-# Text that has advice of its own, by the names in ``faults``.
+# Patterns of text with advice of its own, by the kind of fault in ``faults``.
 _KNOWN_TEXT: Final = {"numbers with a decimal comma": DECIMAL_COMMA, "dates": ISO_DATE}
 
 
 def kind(type_: Any) -> str:
-    """Return ``"number"``, ``"text"``, ``"date"`` (also a time) or ``"other"``: an Arrow type."""
+    """Return the kind of an Arrow type: ``"number"``, ``"text"``, ``"date"`` or ``"other"``.
+
+    Times are dates; a dictionary type has the kind of its values.
+    """
     types = pa.types
     if types.is_dictionary(type_):
         return kind(type_.value_type)
@@ -57,7 +60,10 @@ def kind(type_: Any) -> str:
 
 
 def iso_text(array: Any) -> Any:
-    """Return Arrow dates and times (m,) as ISO text, midnight as the date; others as they are."""
+    """Return Arrow dates and times (m,) as ISO text; other types unchanged.
+
+    A time stamp at midnight becomes a date.
+    """
     if kind(array.type) != "date":
         return array
     if pa.types.is_dictionary(array.type):
@@ -70,7 +76,7 @@ def iso_text(array: Any) -> Any:
 
 
 def to_float64(array: Any, column: str, start: int, faults: Faults) -> Vector:
-    """Return an Arrow array of numbers as float64, NaN where it is null.
+    """Return an Arrow array of numbers as float64, with NaN for null.
 
     Integers beyond 2**53 are recorded in ``faults``: float64 would round them.
 
@@ -104,7 +110,8 @@ def find_text(
 ) -> None:
     """Record in ``faults`` the values of a text array that are not written as numbers.
 
-    ``boolean``: not written as truth values. An array that holds no text has none.
+    With ``boolean``: the values that are not written as truth values. An array of another type
+    than text has no such values.
     """
     array = iso_text(array)
     if kind(array.type) != "text":
@@ -128,12 +135,12 @@ def find_text(
 
 
 class Coder:
-    """A column of text or dates as codes, in the order in which its values appear.
+    """Coder of a column of text or dates: numbers its values in order of appearance.
 
     Parameters
     ----------
     column
-        Its name, for messages.
+        Name of the column, for messages.
     """
 
     def __init__(self, column: str) -> None:
@@ -143,12 +150,12 @@ class Coder:
         self.values: list[str] = []
 
     def codes(self, array: Any) -> Vector:
-        """Return the code of each value of an Arrow array (m,), NaN where it is null.
+        """Return the code of each value of an Arrow array (m,), NaN for null.
 
         Raises
         ------
         DataError
-            If the column has over a million different values, or bytes that are no text.
+            If the column has over a million different values, or bytes that are not UTF-8.
         """
         array = iso_text(array)
         if pa.types.is_dictionary(array.type):
@@ -170,7 +177,7 @@ class Coder:
         return table[np.where(np.isnan(index), -1, index).astype(np.int64)]
 
     def ordered(self, codes: Sequence[int]) -> list[Any]:
-        """Return the values of ``codes``: sorted, or in the order that the table has."""
+        """Return the values of ``codes``: in the order of an ordered dictionary, else sorted."""
         found = {self.values[code] for code in codes}
         if self._order is not None and found <= {*self._order}:
             return [value for value in self._order if value in found]
@@ -198,7 +205,7 @@ class Coder:
 
 
 class _Decoded:
-    """Examples of text, whatever its bytes."""
+    """Text of an Arrow array by row, for examples in messages; bad UTF-8 is replaced."""
 
     def __init__(self, array: Any) -> None:
         self._array = array

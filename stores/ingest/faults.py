@@ -1,4 +1,4 @@
-"""What is wrong with the values of a table: collected over a whole pass, refused at once."""
+"""Faults in the values of a table, collected over a whole pass and raised as one error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OMIT: Final = "leave the column out with --features"
 _IN_A_FORMULA: Final = re.compile(r"""[^'"\\`\x00-\x1f\x7f]{1,40}""")
 _DAYS: Final = "a column of numbers (days since the first)"
 
-# In the order in which they are reported; the name, what was expected, the advice.
+# Kinds of faults in the order of their report: the expected values and the advice of each.
 _KINDS: Final[dict[str, tuple[str, str]]] = {
     "text": ("numbers", _OMIT + ", or take it as a factor: --formula 'y ~ C(column)'"),
     "numbers with a decimal comma": (
@@ -75,7 +75,7 @@ class Fault:
 
     count: int
     row: int
-    """The first such row, from 0, over all sources."""
+    """Number of the first row with the fault, from 0, over all sources."""
     example: str
 
 
@@ -86,13 +86,13 @@ class Faults:
         self._found: dict[tuple[str, str], Fault] = {}
 
     def __bool__(self) -> bool:
-        """Return whether anything is wrong."""
+        """Return whether any fault was recorded."""
         return bool(self._found)
 
     def add(
         self, kind: str, column: str, start: int, bad: NDArray[np.bool_], values: object
     ) -> None:
-        """Count the rows where ``bad`` (m,), ``start`` being the number of the first.
+        """Record the rows with ``bad`` (m,) true; ``start`` is the number of the first row.
 
         ``values`` is indexed by position for an example.
         """
@@ -103,7 +103,7 @@ class Faults:
         self.count(kind, column, start + first, int(positions.size), values[first])  # type: ignore[index]
 
     def count(self, kind: str, column: str, row: int, count: int, example: object) -> None:
-        """Count ``count`` rows, of which number ``row`` is the first."""
+        """Record ``count`` rows with a fault; ``row`` is the number of the first of them."""
         key = (kind, column)
         if key in self._found:
             self._found[key].count += count
@@ -111,19 +111,19 @@ class Faults:
             self._found[key] = Fault(count, row, str(example).removesuffix(".0"))
 
     def refuse(self, locate: Callable[[int], str], roles: Mapping[str, str] | None = None) -> None:
-        """Raise if anything was found: the first kind, its first column, and how many more.
+        """Raise an error if a fault was recorded: the first kind, and its columns.
 
         Parameters
         ----------
         locate
-            Turns a row number into ``"row 3 of flights.csv, counted from 1"``.
+            Returns ``"row 3 of flights.csv, counted from 1"`` or the like for a row number.
         roles
-            ``"response"``, ``"weight"`` and so on, of the columns that are no features.
+            ``"response"``, ``"weight"`` and so on, of each column that is not a feature.
 
         Raises
         ------
         DataError
-            Naming kind, column, first row, count and an example.
+            With the kind, the column, the first row, the number of rows and an example.
         """
         for kind, (expected, _) in _KINDS.items():
             columns = {
@@ -145,7 +145,7 @@ class Faults:
 
 
 def advice_for(kind: str, column: str, role: str | None = None, example: str = "") -> str:
-    """Return what to do about a kind of fault in a column, which is a feature without ``role``."""
+    """Return the advice for a kind of fault in a column; without ``role`` it is a feature."""
     name = column if column.isidentifier() else f"`{column}`"
     if role is None or kind not in ("text", "dates", "large integers"):
         return _KINDS[kind][1].replace("C(column)", f"C({name})")

@@ -1,4 +1,4 @@
-"""A store from Dask arrays, block by block."""
+"""Ingestion of Dask arrays into a store, block by block."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ def from_dask(
 ) -> Store:
     """Make a store at ``path`` from Dask arrays, and open it.
 
-    Each block of rows is computed once, in order, with Dask's scheduler of the moment
-    (threads, or the current client); one block is in memory at a time. As with
-    ``from_arrays`` the design is taken as it is unless asked otherwise.
+    Each block of rows is computed once, in order, with Dask's current scheduler (threads, or
+    the current client); one block is in memory at a time. As in ``from_arrays``, by default
+    the design gets neither standardisation nor an intercept.
 
     Parameters
     ----------
     X : dask array
         (n, q) numbers; the chunks of its rows are the blocks.
     y, offset, weight, trials, row_id : array or None
-        (n,) Dask arrays in the same chunks, or arrays in memory, that mean what they mean in
+        (n,) Dask arrays in the same chunks, or arrays in memory, with the same meaning as in
         ``from_arrays``.
     path
-        The new store; must be given.
+        Path of the new store; required.
     feature_names
         Names of the columns. ``None``: ``x0, x1, ...``.
     response
@@ -65,12 +65,12 @@ def from_dask(
     shuffle
         Put the rows into a uniformly random order.
     dtype : {'float32', 'float64', None}
-        How ``X`` is stored. ``None``: as it is, where it is one of them.
+        Dtype of the stored ``X``. ``None``: the dtype of ``X``, or float64 if that is another.
 
     Raises
     ------
     ConfigError
-        If ``X`` is no Dask array, or there is no path.
+        If ``X`` is not a Dask array, or ``path`` is missing.
     DataError
         If chunks are unknown or do not fit together, dtypes are not numbers, a block
         cannot be computed, or values cannot be used: see ``ingest``.
@@ -112,7 +112,7 @@ def from_dask(
         [X.dtype, *(value.dtype for value in vectors.values())],
         [0, *accumulate(int(length) for length in lengths if length)],
         read,
-        spool=True,  # what a graph returns may change, and may be slow
+        spool=True,  # a second computation of the graph may differ, and may be slow
         row_id=None if row_id is None else ROW_ID,
     )
     if dtype is None:
@@ -138,7 +138,7 @@ def from_dask(
 
 
 def _require_array(value: Any, name: str, ndim: int) -> None:
-    """Refuse what is no Dask array of known chunks."""
+    """Refuse a value that is not a Dask array of known chunk sizes."""
     if hasattr(value, "to_dask_array"):
         raise ConfigError(
             f"expected a dask array as {name}, found a dask {type(value).__name__}: "

@@ -1,4 +1,4 @@
-"""An xarray Dataset as a data set: where it is, or copied block by block."""
+"""An xarray Dataset as a data set: used in place, or copied to a store block by block."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def from_xarray(
     chunk_rows: int | None = None,
     overwrite: bool = False,
 ) -> Store | MemoryStore:
-    """Use an xarray Dataset: without a copy where its layout allows, else from a store.
+    """Use an xarray Dataset as a data set: in place, or copied to a new store at ``path``.
 
-    Without ``path`` nothing is written. A dataset that was opened from a streammc store,
-    and still holds its values (they are compared block by block), is that store. One
-    whose arrays are in memory is used there, without a copy where the design is
-    C-contiguous float32 or float64. Any other needs ``path``.
+    Without ``path`` nothing is written. For a dataset that was opened from a streammc store
+    and still has its values (they are compared block by block), the store itself is returned.
+    A dataset in memory is used in place, without a copy if the design is C-contiguous float32
+    or float64. Any other dataset needs ``path``.
 
     Parameters
     ----------
@@ -60,24 +60,24 @@ def from_xarray(
         or called ``row`` and ``feature``), and vectors over the rows. A DataArray is a
         dataset of a design alone.
     path
-        Make a store here, block by block. ``None``: nothing is written;
+        Path of a new store, written block by block. ``None``: nothing is written;
         ``shuffle``, ``standardize``, ``intercept`` and ``drop_missing`` need a path.
     design
         Name of the variable that holds the features. Their names are the coordinate of their
         dimension, else ``x0, x1, ...``.
     response, trials
-        Name of the variable; ``None``: there is none.
+        Name of the variable; ``None`` if there is none.
     offset, weight, row_id
-        Name of the variable, used where there is one.
+        Name of the variable. A variable of the default name may be absent.
     shuffle
         Put the rows into a uniformly random order.
     dtype : {'float32', 'float64', None}
-        How ``X`` is stored. ``None``: as the design is, where it is one of them.
+        Dtype of the stored ``X``. ``None``: the design's dtype, or float64 if that is another.
 
     Raises
     ------
     ConfigError
-        If ``dataset`` is none, or ``path`` is missing.
+        If ``dataset`` is not an xarray Dataset, or ``path`` is missing.
     DataError
         If variables are missing or do not fit together, or values cannot be used: see
         ``ingest``.
@@ -120,7 +120,7 @@ def from_xarray(
 
 
 class _Variables:
-    """The variables in use, known by what they can do: this layer does not import xarray."""
+    """The variables of a dataset in use; duck-typed, as this layer does not import xarray."""
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ class _Variables:
                 f"expected an xarray Dataset, found {type(dataset).__name__}: use "
                 "streammc.from_table for tables, streammc.from_arrays for arrays"
             )
-        # A variable of the default name is used where there is one; any other has to exist.
+        # A variable of the default name may be absent; any other must exist.
         self.optional = [
             None if name == default and name not in dataset else name
             for name, default in zip(optional, ("offset", "weight"), strict=True)
@@ -194,7 +194,7 @@ class _Variables:
         return part[self._design].values, found
 
     def _require_ids(self, ids: Any, vectors: list[str]) -> None:
-        """Refuse row ids of another shape; those of a store may be bytes (row, byte)."""
+        """Refuse row ids that are neither (n,) nor the bytes (n, width) of a store."""
         stored = len(ids.dims) == 2 and ids.dims[0] == self.row and ids.dtype == np.uint8
         if (ids.dims != (self.row,) and not stored) or ids.name in vectors:
             raise DataError(
@@ -203,7 +203,7 @@ class _Variables:
             )
 
     def edges(self) -> list[int]:
-        """Return where blocks begin and end: whole chunks, about 32 MB."""
+        """Return the edges of the blocks of rows: whole chunks, about 32 MB."""
         X = self._table[self._design]
         preferred = X.encoding.get("preferred_chunks", {}).get(self.row, 1)
         unit = X.chunks[0][0] if X.chunks else int(preferred)
@@ -265,9 +265,9 @@ class _Variables:
         trials: str | None,
         chunk_rows: int | None,
     ) -> MemoryStore | None:
-        """Return the arrays where they are, if they are in memory."""
+        """Return a data set of the arrays in place, or ``None`` if one is not in memory."""
         for name in (self._design, *self._vectors):
-            # Not .values: it would load what is on disk.
+            # Not .values: it would load the variable from disk.
             if not getattr(self._table[name].variable, "_in_memory", False):
                 return None
         table = self._table
@@ -289,7 +289,7 @@ class _Variables:
 
 
 def _ids(values: NDArray[Any]) -> NDArray[Any]:
-    """Return row ids (m,): the bytes of a store as text."""
+    """Return row ids (m,); the stored bytes (m, width) of a store become text."""
     if values.ndim == 1:
         return values
     return _text(np.ascontiguousarray(values).view(f"S{values.shape[1]}")[:, 0])

@@ -1,4 +1,4 @@
-"""The settings of ``ingest``: given one by one, or taken from a store."""
+"""The options of ``ingest``, given one by one or taken from an existing store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from streammc.stores.sources.tables import Table
 
 @dataclass(frozen=True, kw_only=True)
 class IngestOptions:
-    """The settings of ``ingest`` that decide which rows a store has, and how they are cut.
+    """The options of ``ingest`` that decide the columns, rows and chunks of a store.
 
     Raises
     ------
@@ -32,7 +32,7 @@ class IngestOptions:
     weight: str | None
     trials: str | None
     shuffle: bool | None
-    """``None``: yes, unless the columns of a store are made again; see :func:`as_in`."""
+    """``None``: true, except with the columns of an existing store; see :func:`as_in`."""
     seed: int
     dtype: str
     standardize: bool
@@ -42,7 +42,7 @@ class IngestOptions:
     row_id: str | None = None
     chunk_rows: int | None = None
     like: Mapping[str, Any] | None = None
-    """Attributes of a store: its columns, formula as fitted, and standardisation."""
+    """Attributes of an existing store: its columns, fitted formula and standardisation."""
 
     def __post_init__(self) -> None:
         named = self.features is None or isinstance(self.features, str | Iterable)
@@ -65,15 +65,15 @@ class IngestOptions:
 
 
 def unscored(options: IngestOptions, table: Table) -> IngestOptions | None:
-    """Return the options of rows to be predicted; ``None`` where there is a response.
+    """Return options without a response, for a table of rows to predict, or ``None``.
 
-    Of a table that is to be like a store, response, trials and weight may be missing:
-    nothing of them is needed to predict a row.
+    With ``options.like`` a table may lack response, trials and weight, which a prediction
+    does not need. ``None`` if the table has a response, or without ``options.like``.
 
     Parameters
     ----------
     options
-        What is asked for.
+        The options as given.
     table
         The table.
     """
@@ -90,14 +90,14 @@ def unscored(options: IngestOptions, table: Table) -> IngestOptions | None:
 
 
 def as_in(options: IngestOptions, store: Any) -> IngestOptions:
-    """Return options that make the columns of a store again, on its scale.
+    """Return options that reproduce the columns of an existing store, on its scale.
 
     Parameters
     ----------
     options
-        The others.
+        The options as given.
     store
-        A data set, or the path of one. ``None``: the options alone decide.
+        A data set, or the path of one. ``None`` takes nothing from a store.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""From a table to a store: one pass to look at the values, one to write them."""
+"""Ingestion of a table into a store: one pass checks the values, a second writes them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def ingest(
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Make a store from a table, in memory that does not grow with it.
+    """Make a store from a table, in memory that does not grow with the table.
 
     Parameters
     ----------
@@ -50,61 +50,61 @@ def ingest(
         tables in memory (pandas or polars data frames, Arrow tables, mappings from names to
         arrays).
     path
-        The new store. Temporary files go beside it: at most the
-        size of the store, and for CSV a copy of the columns in use as float64.
+        Path of the new store. Temporary files go beside it: at most the size of the store, and
+        for CSV a copy of the columns in use as float64.
     formula
         ``"late ~ distance + C(origin)"`` instead of ``response``, ``features`` and
         ``intercept``: see the how-to on formulas.
     response
-        Column ``y``. Stored as integers where every value is a whole number (whatever
-        the type of the column), else as floating point numbers; always exactly.
+        Column ``y``. Stored as integers if every value is a whole number (whatever the type of
+        the column), else as floating point numbers; always exactly.
     features
-        Columns of ``X``, in this order; all others by default, an index excepted.
+        Columns of ``X``, in this order. By default all columns without another role, except an
+        index.
     offset
-        Column added to the linear predictor as it is: for an exposure, its logarithm.
+        Column added to the linear predictor unchanged: for an exposure, its logarithm.
     weight
-        Column of weights, 0 to 2**53, such as frequencies or survey weights: powers of
-        the likelihood of each row. Means and standard deviations of the features are not
-        weighted.
+        Column of weights, 0 to 2**53, such as frequencies or survey weights: the power of the
+        likelihood of each row. Means and standard deviations of the features are not weighted.
     trials
         Column of binomial trials N, whole numbers of at least 0; the response holds the
-        successes C, whole numbers up to N. Stored are the proportion C/N as ``y`` (0
-        where N = 0) and N times the weight as ``weight``.
+        successes C, whole numbers up to N. The store has the proportion C/N as ``y`` (0 if
+        N = 0) and N times the weight as ``weight``.
     row_id
-        Column of row ids, integers or text, which predictions carry. By default the
-        position of the row in the table, from 0, over all sources and with the rows that
-        are left out for missing values.
+        Column of row ids, integers or text, which predictions carry. By default the position
+        of the row in the table, from 0, over all sources; rows left out for missing values
+        count.
     shuffle
-        Put the rows into a uniformly random order. ``None``: yes, but with ``like`` the
-        order of the table is kept.
+        Put the rows into a uniformly random order. ``None``: yes, except with ``like``, which
+        keeps the order of the table.
     seed
         Seed of the shuffle, in ``[0, 2**64)``.
     dtype : {'float32', 'float64'}
-        How ``X`` is stored.
+        Dtype of the stored ``X``.
     standardize
         Store ``(x - mean) / sd`` (divisor n). A constant column, and a level of a factor
         in a formula, is only centred.
     intercept
         Put a column ``Intercept`` of ones first.
     drop_missing
-        Leave out rows with a missing value in a column that is used; else refuse them.
+        Leave out rows with a missing value in a column in use. By default they are refused.
     chunk_rows
         Rows of a chunk, rounded up to a multiple of 4096. ``None``: chosen by the width of a
         row.
     layout : {'local'}
         ``local``: uncompressed chunks that are memory-mapped.
     like : store, path or None
-        A store or its path: its columns, its formula with the knots and levels that were
-        fitted, and its standardisation are used again, for a table to be predicted.
-        Excludes the options that it decides. The column of its row ids is used again where
-        the table has it. ``None``: the table itself decides.
+        A store or its path: its columns, its formula with the fitted knots and levels, and its
+        standardisation are used again, for a table of rows to predict. Excludes the options
+        that the store decides. The column of its row ids is used again if the table has it.
+        ``None``: the options and the table decide.
     overwrite
-        Replace a store at ``path``, once the new one is complete. Without it nothing may be
-        there. Data sets that are open go on with the old one.
+        Replace a store at ``path``, once the new one is complete. Without it ``path`` must not
+        exist. Data sets that are open continue to read the old store.
     progress : Callable[[int, int | None, str], None] | None
         Called as ``progress(rows done, rows in all or None, phase)``; the phases are
-        ``formula`` (only with one, in each of its passes), ``scan``, ``shuffle`` (only
-        where rows are shuffled on disk) and ``write``.
+        ``formula`` (each pass of its fit), ``scan``, ``shuffle`` (only if rows are shuffled
+        on disk) and ``write``.
 
     Returns
     -------
@@ -118,15 +118,15 @@ def ingest(
     ConfigError
         If an option is wrong, or the output is an input or inside one.
     IdentityError
-        If ``path`` exists, and with ``overwrite`` is no store.
+        If ``path`` exists; with ``overwrite``, if it is not a store.
     MissingError, AccessError
         If a source does not exist or may not be read.
     DataError
-        If a column does not exist or is of the wrong type, or a value is missing,
-        infinite, text, or not exact in float64, or a weight or a count of trials cannot
-        be one: the message names column, first row
-        (from 1, the header not counted) and count. If float32 would round a column by
-        more than 1e-6 of its standard deviation (root mean square).
+        If a column does not exist or is of the wrong type, or a value is missing, infinite,
+        text or not exact in float64, or a weight or a count of trials is invalid: the message
+        names the column, the first row (from 1, without the header) and the number of rows. If
+        float32 would round a column by more than 1e-6 of its standard deviation (root mean
+        square).
     StorageIOError
         If the disk is full or refuses.
 
@@ -184,9 +184,9 @@ def from_table(
 ) -> Store | MemoryStore:
     """Use a data frame, an Arrow table or files as a data set.
 
-    The rows are those that :func:`ingest` would store, bit for bit: in memory, or in
-    a new store at ``path``. Errors are those of :func:`ingest`; its warnings are issued as
-    ``UserWarning``.
+    The rows are the same as in a store of :func:`ingest`, bit for bit, but are kept in memory,
+    or in a new store at ``path``. Errors are those of :func:`ingest`; its warnings are issued
+    as ``UserWarning``.
 
     Parameters
     ----------
@@ -195,7 +195,7 @@ def from_table(
         tables in memory (pandas or polars data frames, Arrow tables, mappings from names to
         arrays).
     path
-        The new store. ``None``: the rows stay in memory.
+        Path of the new store. ``None``: the rows stay in memory.
 
     Returns
     -------

@@ -1,12 +1,12 @@
 """Means and standard deviations of columns in one pass.
 
-Each block gives its mean ``m_b`` and ``M_b = sum (x - m_b)^2``, twice corrected for the
-rounding of the mean; at the end they are combined around the mean of all,
+Each block of ``n_b`` rows gives its mean ``m_b`` and ``M_b = sum (x - m_b)^2``, both corrected
+for the rounding of ``m_b``. At the end they are combined around the overall mean ``m``,
 
     M = sum_b [M_b + n_b (m_b - m)^2]
 
 (Chan, Golub and LeVeque 1983, eq. 1.5, for all blocks at once), with exactly rounded
-sums. Blocks whose squares would overflow or vanish are scaled by a power of two.
+sums. Blocks whose squares would overflow or underflow are scaled by a power of two.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _SHIFT: Final = 600
 
 
 class Moments:
-    """The moments of c columns.
+    """Accumulator of count, range, mean and standard deviation of c columns.
 
     Parameters
     ----------
     n_columns
-        c.
+        Number of columns c.
     """
 
     def __init__(self, n_columns: int) -> None:

@@ -1,4 +1,4 @@
-"""Rows of another table, in the columns and on the scale of a store: for prediction."""
+"""Encoding of new rows for prediction, in the columns and on the scale of a store."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from streammc.stores.sources.tables import open_table
 
 
 class NewRows(NamedTuple):
-    """Some rows of a table."""
+    """A block of encoded rows of a table."""
 
     start: int
-    """Number of the first."""
+    """Number of the first row."""
     X: Matrix
     """(m, q) float64, the features of the store."""
     offset: Vector
-    """(m,) float64; zeros without offset."""
+    """(m,) float64; zeros without an offset."""
 
 
 @documented()
 def encode_rows(attributes: Mapping[str, Any], table: Any) -> Iterator[NewRows]:
-    """Encode a table as the store was, a few megabytes at a time.
+    """Yield the rows of a table in the columns of a store, a few megabytes at a time.
 
     Parameters
     ----------
@@ -41,15 +41,15 @@ def encode_rows(attributes: Mapping[str, Any], table: Any) -> Iterator[NewRows]:
         ``Store.attributes``: features, standardisation, and the formula, which is checked
         again.
     table : path, table, or list of them
-        As for ``ingest``; it needs the columns of the right side alone.
+        As for ``ingest``; only the columns on the right side of the formula are needed.
 
     Raises
     ------
     StoreError
         If the formula of the store is not allowed, or damaged.
     DataError
-        If a column does not exist, or a value is missing, infinite, no level of the fitted
-        formula or outside of its bounds: the message names column, row and value.
+        If a column does not exist, or a value is missing, infinite, of an unknown level or
+        outside the bounds of the fitted formula: the message names column, row and value.
     """
     if not isinstance(attributes, Mapping) or not {"formula", "features"} <= {*attributes}:
         raise ConfigError(
@@ -79,9 +79,9 @@ def encode_rows(attributes: Mapping[str, Any], table: Any) -> Iterator[NewRows]:
             for low in range(0, raw.shape[1], step):
                 if not faults:
                     piece = raw[:, low : low + step]
-                    found = _encode(attributes, design, rows, start + low, piece, faults)
+                    encoded = _encode(attributes, design, rows, start + low, piece, faults)
                     if not faults:
-                        yield found
+                        yield encoded
         faults.refuse(rows.table.locate)
 
 

@@ -1,4 +1,4 @@
-"""A table that has been looked at once, and how its rows become those of a store."""
+"""The first pass of ``ingest`` over a table, and the encoding of its rows for the store."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _SLICE_BYTES: Final = 8 << 20
 
 
 class Prepared:
-    """The rows to be stored, after the first pass over the table.
+    """A table after the first pass: statistics, warnings, and the records of the second pass.
 
     Parameters
     ----------
     table, options
-        What to read, and how.
+        The table and the options of ``ingest``.
     folder
-        An existing directory of ours for temporary files.
+        An existing private directory for temporary files.
     progress
         See ``ingest``.
 
@@ -83,7 +83,7 @@ class Prepared:
         self.warnings += row_warnings(table, self.columns, self.found)
         self.warnings += check_values(self.columns, self.found, self._options, self._centred)
         n_features = len(self.columns.features)
-        if options.like is None:  # what is sampled, not what is predicted
+        if options.like is None:  # rows to sample from, not rows to predict
             design = None if self._formula is None else self._formula.design
             mean, width = self.found.mean[:n_features], len(self.feature_names)
             self.warnings += wide_design(design, mean, self.found.n_rows, width)
@@ -110,8 +110,8 @@ class Prepared:
 
     @property
     def _centred(self) -> bool:
-        """Whether means are subtracted: beside a formula's intercept, or as asked for."""
-        # Without an intercept it would change what the columns of a formula span.
+        """Whether means are subtracted: if standardised; in a formula, only with an intercept."""
+        # Without an intercept, centring would change the column space of a formula.
         return self._options.standardize and (self._formula is None or self._options.intercept)
 
     @property
@@ -120,7 +120,7 @@ class Prepared:
         return [INTERCEPT] * self._options.intercept + list(self.columns.features)
 
     def records(self) -> Iterator[NDArray[Any]]:
-        """Yield the rows as records, a few megabytes at a time: the second pass."""
+        """Make the second pass: yield the rows as records, a few megabytes at a time."""
         rows = self.found.n_rows
         dtype = self.encoding.dtype
         parts = self._encoded()
@@ -153,13 +153,13 @@ class Prepared:
                     f"expected {rows} rows in the second pass, found {found}: try again"
                 )
         except (DataError, IndexError, ValueError):
-            # A file that changed between the passes may fail anywhere: that is the cause.
+            # Such an error may come from a file that changed between the passes: report that.
             self._table.check_unchanged()
             raise
         self._table.check_unchanged()
 
     def attributes(self) -> dict[str, Any]:
-        """Return what the group attribute of a store says about its origin."""
+        """Return the attributes of a store that describe its origin."""
         options = self._options
         standardization = None
         if options.standardize:
@@ -184,7 +184,7 @@ class Prepared:
 
     @property
     def _id_dtype(self) -> str | None:
-        """Dtype of the row ids; ``None`` where the number of a row is its place in the table."""
+        """Dtype of the row ids; ``None`` if each id is the row's position in the store."""
         if self._ids is not None:
             return self._ids.dtype
         return "int64" if self._options.shuffle or self.found.n_dropped else None
@@ -243,7 +243,7 @@ class Prepared:
         return found
 
     def _text(self, names: Sequence[str], found: str) -> DataError:
-        """Return the error for text in one of ``names``, having looked where it is."""
+        """Search the columns ``names`` for text; return the error with its place."""
         faults = Faults()
         self._blocks.find_text(names, faults)
         try:

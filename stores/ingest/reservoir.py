@@ -1,4 +1,4 @@
-"""A uniform sample of a table that is read once."""
+"""A uniform random sample of the rows of a table, taken in one pass."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ SAMPLE_ROWS: Final = 100_000
 
 
 class Sample:
-    """A uniform sample of fixed size from rows that come one after another.
+    """A uniform random sample of fixed size from a stream of rows.
 
-    Row number i replaces a random one with probability ``size / (i + 1)`` (Vitter 1985,
-    algorithm R). The same seed takes the same rows, however they are cut into blocks.
+    Row number i replaces a random row of the sample with probability ``size / (i + 1)``
+    (Vitter 1985, algorithm R). The sample depends on the seed, not on the cuts into blocks.
     """
 
     def __init__(self, seed: int, size: int | None = None) -> None:
@@ -27,11 +27,11 @@ class Sample:
 
     @property
     def values(self) -> Vector:
-        """The sample."""
+        """Values of the rows in the sample; fewer than ``size`` for a short stream."""
         return self._values[: min(self.seen, self._size)]
 
     def add(self, values: Vector) -> None:
-        """Take the next rows (m,)."""
+        """Add the values (m,) of the next rows."""
         fill = min(values.size, max(0, self._size - self.seen))
         self._values[self.seen : self.seen + fill] = values[:fill]
         rest = values[fill:]
@@ -39,5 +39,5 @@ class Sample:
             row = self.seen + fill + np.arange(rest.size)
             place = (self._rng.random(rest.size) * (row + 1)).astype(np.int64)
             taken = place < self._size
-            self._values[place[taken]] = rest[taken]  # of equal places the last row stays
+            self._values[place[taken]] = rest[taken]  # the last row of an equal place stays
         self.seen += values.size

@@ -1,4 +1,4 @@
-"""The first pass over a table: what its values are, and whether they can be used."""
+"""The scan of a table in the first pass: moments, ranges and faults of its values."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from streammc.stores.rows.row_weights import find_trial_faults, find_weight_faul
 
 @dataclass
 class Scan:
-    """What the first pass found; vectors are by column of ``Columns.names``."""
+    """Result of the first pass; vectors have one entry per column of ``Columns.names``."""
 
     n_rows: int
-    """Rows that will be kept."""
+    """Number of rows that are kept."""
     n_dropped: int
     mean: Vector
     sd: Vector
@@ -29,9 +29,9 @@ class Scan:
     minimum: Vector
     maximum: Vector
     rounding: Vector
-    """Root mean square of what float32 would round off, in the unit of the column."""
+    """Root mean square of the rounding error in float32, in the unit of the column."""
     y_dtype: str | None
-    """Smallest type that holds the response exactly."""
+    """Smallest dtype that holds the response exactly."""
 
 
 def scan(
@@ -43,10 +43,10 @@ def scan(
     rounding: bool,
     progress: Callable[[int], None] | None = None,
 ) -> Scan:
-    """Read every block once.
+    """Read every block once; return moments, ranges and rounding errors of the columns.
 
-    Missing values, infinities, bad weights and bad counts of trials are recorded in ``faults``; the
-    moments mean something only where there are none.
+    Missing values, infinities, bad weights and bad counts of trials are recorded in ``faults``;
+    the moments are valid only without such faults.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def scan(
     drop_missing
         Leave out rows with a missing value, and count them.
     rounding
-        Find out what float32 would round off; 0 otherwise.
+        Compute the rounding errors of all columns in float32; else they are 0.
     progress
         Called with the number of rows read so far.
     """
@@ -103,10 +103,10 @@ def scan(
 
 
 def response_dtype(low: float, high: float, whole: bool, single: bool) -> str:
-    """Return the smallest dtype of the store that is exact.
+    """Return the smallest store dtype that holds the response exactly.
 
-    Integers wherever every value is one, whatever the type of the column: counts and
-    classes often come as decimals.
+    An integer dtype if every value is whole, whatever the type of the column: tables often
+    hold counts and classes as decimals.
     """
     if whole and low >= -LIMIT and high <= LIMIT:
         if low >= 0 and high <= 255:
@@ -122,12 +122,12 @@ def drop_missing_rows(values: Matrix) -> Matrix:
 
 
 def kept_rows(values: Matrix) -> NDArray[np.intp]:
-    """Return which rows of a block (c, m) have no missing value."""
+    """Return the indices of the rows of a block (c, m) without a missing value."""
     return np.flatnonzero(~np.isnan(values).any(axis=0))
 
 
 def _check_weights(start: int, values: Matrix, columns: Columns, faults: Faults) -> None:
-    """Record weights and counts of trials that cannot be."""
+    """Record invalid weights and invalid counts of successes and trials."""
     weight, trials = columns.index(columns.weight), columns.index(columns.trials)
     if weight is not None:
         find_weight_faults(faults, columns.names[weight], start, values[weight])
@@ -142,9 +142,9 @@ def _check_weights(start: int, values: Matrix, columns: Columns, faults: Faults)
 def _clean(
     start: int, values: Matrix, names: tuple[str, ...], faults: Faults, drop_missing: bool
 ) -> Matrix:
-    """Record what is not finite; return the finite numbers to compute with."""
+    """Record missing and infinite values; return the block with 0 in their place."""
     with np.errstate(invalid="ignore", over="ignore"):
-        sums = values.sum(axis=1)  # a sum that is finite has finite terms
+        sums = values.sum(axis=1)  # a finite sum has only finite terms
     if np.isfinite(sums).all():
         return values
     missing = np.isnan(values)

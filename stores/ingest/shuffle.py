@@ -1,9 +1,9 @@
 """A uniformly random permutation of rows that do not fit into memory.
 
 Every row goes to a bucket on disk, chosen independently and uniformly; the buckets
-are permuted one by one in memory and put one after the other. Given the sizes of the
-buckets every arrangement is equally likely, and so it is without them: Rao (1961)
-and Sandelius (1962). A bucket that is still too large is treated in the same way.
+are permuted one by one in memory and concatenated. Given the sizes of the buckets every
+order of the rows is equally likely, and therefore also unconditionally: Rao (1961) and
+Sandelius (1962). A bucket that is still too large is shuffled in the same way.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ def shuffled(
 ) -> Iterator[Records]:
     """Yield the records of ``blocks`` in random order, about ``leaf_bytes`` at a time.
 
-    Peak memory is two leaves and one block; files take the size of the records once.
-    The order is a function of the generator, the number of rows and the lengths of
-    the blocks.
+    Peak memory is two leaves (buckets permuted in memory) and one block; the files have the
+    size of the records once. The order depends on the generator, the number of rows and the
+    lengths of the blocks.
 
     Parameters
     ----------
     blocks
-        1-D arrays of ``dtype``; each may be overwritten once the next is asked for.
+        1-D arrays of ``dtype``; the iterator may overwrite an array when it yields the next.
     n_rows
         Their total length.
     folder
-        An existing directory of ours, for the buckets; empty again at the end.
+        An existing private directory for the buckets; empty again at the end.
     rng
-        Used up to the last record.
+        Random generator; drawn from until the last record is yielded.
     leaf_bytes
-        What is permuted in memory at once.
+        Largest number of bytes that are permuted in memory at once.
     progress
         Called with the number of records scattered to buckets so far.
     """
@@ -64,7 +64,7 @@ def shuffled(
             raise ValueError(f"expected {n_rows} records, found {filled}")
         yield _take(rows, rng.permutation(n_rows))
         return
-    # A little smaller than a leaf, so that chance makes no bucket a second level.
+    # Buckets of 90 % of a leaf, so that by chance hardly any exceeds a leaf.
     n_buckets = max(2, min(_MAX_BUCKETS, -(-n_rows * dtype.itemsize * 10 // (leaf_bytes * 9))))
     sizes = _scatter(blocks, n_buckets, folder, rng, progress)
     if sizes.sum() != n_rows:
@@ -94,7 +94,7 @@ def _scatter(
     rng: np.random.Generator,
     progress: Callable[[int], None] | None,
 ) -> NDArray[np.int64]:
-    """Append each record to a random bucket; return the number in each."""
+    """Append each record to a random bucket; return the number of records in each bucket."""
     sizes = np.zeros(n_buckets, np.int64)
     for block in blocks:
         labels = rng.integers(0, n_buckets, block.size, dtype=np.uint8)
@@ -110,13 +110,13 @@ def _scatter(
 
 
 def _take(records: Records, index: NDArray[np.int64]) -> Records:
-    # Twice as fast as the same on a structured type.
+    # Twice as fast as take on the structured dtype.
     opaque = records.view(np.dtype((np.void, records.itemsize)))
     return opaque.take(index).view(records.dtype)
 
 
 def _append(path: Path, records: Records) -> None:
-    # Opened each time: 256 open files per level would meet the limit of descriptors.
+    # Opened for each call: 256 open files per level would reach the limit of descriptors.
     descriptor = os.open(path, _FLAGS, 0o600)
     try:
         raw: Any = records.view(np.uint8)

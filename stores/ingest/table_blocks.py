@@ -28,25 +28,25 @@ def block_rows(n_columns: int) -> int:
 
 
 def raw_bytes(values: NDArray[Any]) -> Any:
-    """Return the bytes of an array, without a copy where it is contiguous."""
+    """Return the bytes of an array, without a copy if it is contiguous."""
     return np.ascontiguousarray(values).reshape(-1).view(np.uint8)
 
 
 class TableBlocks:
-    """A table as ``(first row, (c, m) float64)``, each array valid until the next.
+    """Blocks ``(first row, (c, m) float64)`` of a table; the next block overwrites the last.
 
     Parameters
     ----------
     table
-        Where the rows are.
+        The table to read.
     names
         The c columns, in this order.
     spool
-        A file for the copy that :meth:`again` reads, where the table asks for one.
+        Path for a temporary copy that :meth:`again` reads, if the table asks for one.
     coders
-        The columns of text, which become codes.
+        Coders of the text columns.
     ids
-        Keeps the row ids in the first pass.
+        Collects the row ids in the first pass.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class TableBlocks:
         self._spool = spool if table.spool else None
 
     def first(self, faults: Faults) -> Iterator[tuple[int, Matrix]]:
-        """Read the table: NaN where a value is missing, ``faults`` for what is not exact."""
+        """Read the table; missing values are NaN, inexact integers are recorded in ``faults``."""
         if self._spool is None:
             yield from self._read(faults, self._ids)
             return
@@ -77,7 +77,7 @@ class TableBlocks:
                 yield start, values
 
     def again(self) -> Iterator[tuple[int, Matrix]]:
-        """Read the same blocks after :meth:`first` came to its end."""
+        """Yield the blocks of :meth:`first` again, once it is exhausted."""
         if self._spool is None:
             yield from self._read(Faults())
             return
@@ -91,7 +91,7 @@ class TableBlocks:
                 start += rows
 
     def find_text(self, names: Sequence[str], faults: Faults) -> None:
-        """Read the table once more, to find what in ``names`` is not written as a number."""
+        """Read the columns ``names`` again; record values that are not written as numbers."""
         start = 0
         for batch in self._table.batches(names, self._rows, text=True):
             for index, name in enumerate(names):
@@ -119,7 +119,7 @@ class TableBlocks:
                         continue
                     into[:] = to_float64(array, name, start + filled, faults)
                     if name in self._table.integers:
-                        # 2**53 itself may be an odd neighbour that was rounded.
+                        # 2**53 itself may be the odd integer 2**53 + 1, rounded.
                         bad = (np.abs(into) >= LIMIT) & np.isfinite(into)
                         faults.add("large integers", name, start + filled, bad, into)
                 done += step

@@ -1,4 +1,4 @@
-"""Refusals of values that a store cannot hold, and warnings about those that say little."""
+"""Checks after the scan: values that a store cannot hold, and columns that hardly vary."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from streammc.stores.ingest.scan import Scan
 from streammc.stores.number_checks import LARGEST
 from streammc.stores.sources.tables import Table
 
-# Of a standard deviation: what float32 may round off, or the table may have lost already.
+# Largest rounding error of a column, in standard deviations: by float32, or in the table.
 _ROUNDING: Final = 1e-6
 _SHOWN: Final = 5
 _UNNAMED_INDEX: Final = re.compile(r"__index_level_[0-9]+__")
-"""What Arrow calls the index of a pandas frame that was sliced or filtered."""
+"""Arrow's name for the unnamed index of a sliced or filtered pandas frame."""
 
 
 def row_warnings(table: Table, columns: Columns, found: Scan) -> list[str]:
-    """Return the lines about columns that are not used, and rows that were left out."""
+    """Return the warnings about unused index columns and about rows left out."""
     lines = []
     hidden = table.hidden - set(columns.names)
     unused = [name for name in hidden if not _UNNAMED_INDEX.fullmatch(name)]
@@ -35,12 +35,12 @@ def row_warnings(table: Table, columns: Columns, found: Scan) -> list[str]:
 
 
 def check_values(columns: Columns, found: Scan, options: IngestOptions, centred: bool) -> list[str]:
-    """Refuse what cannot be represented; return the lines about columns that hardly vary.
+    """Refuse columns that cannot be stored; return the warnings about constant columns.
 
     Raises
     ------
     DataError
-        Naming the column.
+        If a column cannot be represented, or all weights or trials are 0; names the column.
     """
     for name, what in ((columns.weight, "weight"), (columns.trials, "count")):
         index = columns.index(name)
@@ -49,7 +49,7 @@ def check_values(columns: Columns, found: Scan, options: IngestOptions, centred:
                 f"expected a positive {what} in {name!r}, found only 0"
                 ": check the column, or leave it out"
             )
-    # Scaled, or refused below where float32 cannot hold them.
+    # Features are excluded if they are scaled, or checked for float32 below.
     keeps = options.dtype == "float64" and not options.standardize
     scaled = 0 if keeps else len(columns.features)
     for name in columns.names[scaled:]:

@@ -13,22 +13,22 @@ from streammc.stores.formula.fitted import Design, is_factor
 from streammc.stores.formula.nodes import label
 
 MANY_COLUMNS: Final = 1000
-"""Columns from which on a design is warned of."""
+"""Number of columns from which a design gets a warning."""
 _FEW_ROWS: Final = 10
 
 
 def wide_design(design: Design | None, mean: Vector, n_rows: int, n_features: int) -> list[str]:
-    """Return a line where sampling would be slow, for the columns are too many.
+    """Return a warning if the design has so many columns that sampling would be slow.
 
     Parameters
     ----------
     design
-        The formula with its levels; ``None`` where there is none.
+        The fitted formula with its levels; ``None`` without a formula.
     mean
-        (c,) means of the columns before they are standardised, without the intercept: of a
-        level its share of the rows.
+        (c,) means of the columns before standardisation, without the intercept; the mean of
+        a level's indicator is its share of the rows.
     n_rows, n_features
-        Of the store.
+        Numbers of rows and of columns of the store.
     """
     if n_features < MANY_COLUMNS:
         return []
@@ -49,7 +49,7 @@ def wide_design(design: Design | None, mean: Vector, n_rows: int, n_features: in
 
 
 def _levels(design: Design, mean: Vector, n_rows: int) -> str:
-    """Return the factor of most levels, and how few rows its rarest levels have."""
+    """Return the text about the factor of most levels and the rows of its rarest levels."""
     names = [column for column in design.columns if column.fields]
     counts: dict[str, list[int]] = {}
     for column, share in zip(names, mean, strict=True):

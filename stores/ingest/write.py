@@ -1,4 +1,4 @@
-"""The second pass of ``ingest``: the rows go into a new store, or into memory."""
+"""The second pass of ``ingest``: write the rows into a new store, or into memory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def make_store(
     overwrite: bool,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Make a store from a table and return what it is; see ``ingest``."""
+    """Make a store from a table; return the report of ``ingest``."""
     started = monotonic()
     target = local_path(path)
     _check_output(target, sources)
@@ -78,7 +78,7 @@ def make_data_set(
 ) -> Store | MemoryStore:
     """Return the rows of a table in a new store, or in memory without ``path``.
 
-    Warnings are issued at the line that called the caller.
+    Warnings name the line that called the caller of this function.
     """
     if path is not None:
         report = make_store(table, path, options, overwrite=overwrite)

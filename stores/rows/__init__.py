@@ -1,1 +1,1 @@
-"""Rows of a store for a sampler: mapped files, the compiled gather, ids and weights."""
+"""Row access for samplers: mapped files, the compiled gather, row ids and row weights."""

@@ -2,8 +2,8 @@
 
 An address range is reserved without access (``PROT_NONE``), then every file is
 mapped into its place (``MAP_FIXED``). Pages belong to the page cache: they cost no
-anonymous memory and the system drops them under pressure. Gathering a row is then
-plain indexing, in compiled code, at memory speed where the page is cached.
+anonymous memory and the system drops them under pressure. To gather a row is then plain
+indexing in compiled code, at memory speed if the page is cached.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class _Range:
 
     def place(self, descriptor: int, start: int, size: int) -> None:
         """Map the whole file ``descriptor`` at ``start`` bytes into the range."""
-        at = self.address + start
-        _map(at, size, mmap.PROT_READ, mmap.MAP_SHARED | _MAP_FIXED, descriptor)
-        _libc.madvise(at, size, mmap.MADV_RANDOM)
+        address = self.address + start
+        _map(address, size, mmap.PROT_READ, mmap.MAP_SHARED | _MAP_FIXED, descriptor)
+        _libc.madvise(address, size, mmap.MADV_RANDOM)
 
 
 def map_member(root: Path, layout: Layout, member: Member) -> NDArray[Any]:
@@ -77,7 +77,7 @@ def map_member(root: Path, layout: Layout, member: Member) -> NDArray[Any]:
     shape = member.shape(layout.chunk_rows * layout.n_chunks)
     dtype = np.dtype(member.dtype).newbyteorder("<")
     if size % mmap.PAGESIZE and layout.n_chunks > 1:
-        return _load_member(root, layout, member, shape)  # pages of 64 KB, one-byte response
+        return _load_member(root, layout, member, shape)  # one-byte response, pages of 64 kB
     pages = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
     owner = _Range(pages * layout.n_chunks, shape, dtype)
     for chunk in range(layout.n_chunks):
@@ -92,7 +92,7 @@ def map_member(root: Path, layout: Layout, member: Member) -> NDArray[Any]:
 def _load_member(
     root: Path, layout: Layout, member: Member, shape: tuple[int, ...]
 ) -> NDArray[Any]:
-    """Read ``member`` into memory, where its chunks are not whole pages of this machine."""
+    """Return ``member`` read into memory, for chunks that are not whole pages of this machine."""
     array = np.empty(shape, member.dtype)
     raw = array.reshape(-1).view(np.uint8)
     size = layout.chunk_bytes(member)

@@ -1,4 +1,4 @@
-"""Row ids: integers or texts by which predictions are joined with the table they came from."""
+"""Row ids: integers or texts that join predictions with the rows of the original table."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
     from streammc.stores.ingest.ingest_options import IngestOptions
 
 _INTEGER: Final = r"^(0|-?[1-9][0-9]{0,17})$"
-"""A whole number of at most 18 digits in the one way to write it: nothing is lost as int64."""
+"""A whole number of at most 18 digits in canonical form, which int64 holds without loss."""
 _EXACT: Final = 2.0**53
 
 
 class IdColumn:
-    """Ids of the rows of a table: copied to disk in the first pass, read back in the second.
+    """Row ids of a table: copied to disk in the first pass, read back in the second.
 
-    A column of a CSV file is kept as it is written, and becomes integers where every value
-    is written as one.
+    A column of a CSV file is kept as text, and becomes integers if every value is written as
+    an integer in canonical form.
 
     Parameters
     ----------
     table
-        Where the rows are.
+        The table to read.
     column
-        The column of the ids.
+        Name of the column of the ids.
     folder
-        An existing directory of ours.
+        An existing private directory for temporary files.
 
     Raises
     ------
@@ -61,10 +61,10 @@ class IdColumn:
         self._all_integers = column in table.integers
         self._files = folder / "row-ids", folder / "row-id-lengths"
         self._width = 1
-        self._at = 0
+        self._content_offset = 0
 
     def add(self, array: Any, start: int, faults: Faults) -> None:
-        """Keep the ids of the next rows, number ``start`` and up; record what cannot be one."""
+        """Add the ids of the rows from number ``start``; record unusable ids in ``faults``."""
         if not self._text:
             _append(self._files[0], integers(array, self.column, start, faults))
             return
@@ -77,18 +77,18 @@ class IdColumn:
 
     @property
     def dtype(self) -> str:
-        """Dtype of the ids once all were added: ``int64``, or ``S`` and their most bytes."""
+        """Dtype of the ids after the first pass: ``int64``, or ``S`` and the longest length."""
         return "int64" if self._all_integers or not self._text else f"S{self._width}"
 
     def read(self, start: int, count: int) -> NDArray[Any]:
-        """Return the ids of some rows (count,); blocks are read in order, from row 0 on."""
+        """Return the ids of the rows from ``start``; blocks are read in order, from row 0 on."""
         if not self._text:
             return np.fromfile(self._files[0], np.int64, count, offset=8 * start)
         lengths = np.fromfile(self._files[1], np.int32, count, offset=4 * start)
-        self._at = 0 if start == 0 else self._at
+        self._content_offset = 0 if start == 0 else self._content_offset
         size = int(lengths.sum(dtype=np.int64))
-        content = np.fromfile(self._files[0], np.uint8, size, offset=self._at)
-        self._at += size
+        content = np.fromfile(self._files[0], np.uint8, size, offset=self._content_offset)
+        self._content_offset += size
         found = fixed_width(lengths, content, self._width)
         return found.astype(np.int64) if self._all_integers else found
 
@@ -96,9 +96,9 @@ class IdColumn:
 def id_column(
     table: Table, options: IngestOptions, folder: Path, messages: list[str]
 ) -> IdColumn | None:
-    """Return the column of the row ids: as asked for, or that of the store to be like.
+    """Return the column of the row ids: that of the options, or of the store ``options.like``.
 
-    Where the table lacks the latter, ``messages`` gets a line.
+    If the table lacks the column of that store, ``messages`` gets a line.
     """
     name = options.row_id
     if name is None and options.like is not None:
@@ -113,12 +113,12 @@ def id_column(
 
 
 def in_memory(values: Any, n_rows: int) -> NDArray[Any]:
-    """Return the ids of arrays: (n,) int64, or UTF-8 texts as bytes of one width.
+    """Return row ids given as an array: (n,) int64, or UTF-8 texts as bytes of one width.
 
     Raises
     ------
     DataError
-        If they are neither integers nor text, or of another number, or one is missing.
+        If they are neither integers nor text, or not ``n_rows``, or one is missing.
     """
     import pyarrow as pa
 
@@ -157,7 +157,7 @@ def _converted(array: Any, faults: Faults, locate: Callable[[int], str]) -> NDAr
 
 
 def integers(array: Any, column: str, start: int, faults: Faults) -> NDArray[np.int64]:
-    """Return an Arrow array of numbers as int64; record what is missing or would change."""
+    """Return an Arrow array of numbers as int64; record missing and inexact values."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -179,7 +179,7 @@ def integers(array: Any, column: str, start: int, faults: Faults) -> NDArray[np.
 def texts(
     array: Any, column: str, start: int, faults: Faults
 ) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
-    """Return the lengths in bytes (m,) of an Arrow array of texts, and all bytes in a row."""
+    """Return the lengths in bytes (m,) of an Arrow array of texts, and their joined bytes."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -198,7 +198,7 @@ def texts(
     if content is None:
         return lengths.astype(np.int32), np.empty(0, np.uint8)
     found = np.frombuffer(content, np.uint8)[ends[0] : ends[-1]]
-    # Bytes of one width are padded with NUL.
+    # An id may not contain NUL, which pads the ids to one width.
     bad = lengths > MAX_ID_BYTES
     if not found.all():
         bad = bad | pc.match_substring(array, "\0").to_numpy(zero_copy_only=False)

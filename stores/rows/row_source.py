@@ -1,4 +1,4 @@
-"""Rows for a sampler, from mapped files or from memory, by one compiled gather."""
+"""Row sources of a sampler: mapped files or arrays, read by one compiled gather."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _madvise: Any = types.ExternalFunction("madvise", types.intc(types.uintp, types.
 _mincore: Any = types.ExternalFunction("mincore", types.intc(types.uintp, types.uintp, types.uintp))
 
 _PROBES = 256
-"""Runs of a request that are looked up in the page cache before any is asked for."""
+"""Number of runs of a request that are looked up in the page cache first."""
 
 
 @jit()
@@ -30,12 +30,9 @@ def gather_rows(
     n_rows: int,
     starts: Index,
     unit_rows: int,
-    out_X: NDArray[np.float64],
-    out_y: NDArray[np.float64],
-    out_offset: NDArray[np.float64],
-    out_weight: NDArray[np.float64],
+    out: Rows,
 ) -> None:
-    """Copy runs of rows as float64; an empty array stands for one the data do not have."""
+    """Copy runs of rows as float64; an empty array stands for an absent one."""
     columns = X.shape[1]
     for unit in range(starts.shape[0]):
         for step in range(unit_rows):
@@ -43,23 +40,23 @@ def gather_rows(
             to = unit * unit_rows + step
             if 0 <= row < n_rows:
                 for column in range(columns):
-                    out_X[to, column] = X[row, column]
-                out_y[to] = y[row] if y.shape[0] > 0 else 0.0
-                out_offset[to] = offset[row] if offset.shape[0] > 0 else 0.0
-                out_weight[to] = weight[row] if weight.shape[0] > 0 else 1.0
+                    out.X[to, column] = X[row, column]
+                out.y[to] = y[row] if y.shape[0] > 0 else 0.0
+                out.offset[to] = offset[row] if offset.shape[0] > 0 else 0.0
+                out.weight[to] = weight[row] if weight.shape[0] > 0 else 1.0
             else:
                 for column in range(columns):
-                    out_X[to, column] = 0.0
-                out_y[to] = 0.0
-                out_offset[to] = 0.0
-                out_weight[to] = 0.0
+                    out.X[to, column] = 0.0
+                out.y[to] = 0.0
+                out.offset[to] = 0.0
+                out.weight[to] = 0.0
 
 
 @jit()
 def advise_rows(
     address: int, row_bytes: int, n_rows: int, starts: Index, unit_rows: int, page: int
 ) -> int:
-    """Ask for the pages of some runs; neighbouring runs are merged. Return the requests."""
+    """Request the pages of runs ahead of use, merging neighbours; return the requests made."""
     requests = 0
     first = 0
     last = 0
@@ -88,7 +85,7 @@ def advise_rows(
 def missing_runs(
     address: int, row_bytes: int, n_rows: int, starts: Index, page: int, every: int
 ) -> int:
-    """Return how many of every so many runs begin in a page that is not in memory."""
+    """Return the number of runs, of every ``every``-th, whose first page is not in memory."""
     resident = np.ones(1, dtype=np.uint8)
     missing = 0
     for unit in range(0, starts.shape[0], every):
@@ -107,9 +104,9 @@ class MemoryRows:
     X
         (n, q) float32 or float64, C-contiguous; rows past ``n_rows`` are padding.
     y, offset, weight
-        (n,) or empty: response 0, offset 0, weight 1.
+        (n,), or empty for response 0, offset 0 or weight 1.
     n_rows
-        Rows of the table.
+        Number of rows of the table.
     """
 
     def __init__(
@@ -138,7 +135,7 @@ class MemoryRows:
                 f"expected out.y, out.offset and out.weight of shape {(rows,)}, found others: "
                 "pass arrays of that shape"
             )
-        gather_rows(*self.arrays, self.n_rows, starts, unit_rows, *out)
+        gather_rows(*self.arrays, self.n_rows, starts, unit_rows, out)
 
     def will_need(self, starts: Index, unit_rows: int) -> None:
         """Do nothing: the rows are in memory."""
@@ -150,8 +147,8 @@ class MappedRows(MemoryRows):
     Parameters
     ----------
     observable
-        Whether the system tells this user which pages are in memory: it does so to those
-        who could write the files.
+        Whether the system tells this user which pages are in memory. It does if the user may
+        write the files.
     """
 
     def __init__(
@@ -167,11 +164,11 @@ class MappedRows(MemoryRows):
         self._observable = observable
 
     def will_need(self, starts: Index, unit_rows: int) -> None:
-        """Start reading the pages of these runs, sorted: that needs the fewest requests.
+        """Start to read the pages of these runs, in sorted order for the fewest requests.
 
-        ``MADV_WILLNEED`` on a mapped file is ``posix_fadvise(WILLNEED)`` on the same
-        range, without keeping a descriptor open per chunk. Nothing is asked for where a
-        sample of the runs is in memory: a request is a system call even then.
+        ``MADV_WILLNEED`` on a mapped file is ``posix_fadvise(WILLNEED)`` on the same range,
+        without an open descriptor per chunk. If a sample of the runs is in memory, no request
+        is made: each is a system call.
         """
         starts = np.sort(np.ascontiguousarray(starts, dtype=np.int64))
         every = max(32, starts.size // _PROBES)

@@ -1,11 +1,11 @@
-"""How often a row counts: weights, and binomial trials, which are weights.
+"""Row weights, and binomial trials expressed as weights.
 
-A row of weight w has the likelihood of its response to the power w. ``C`` successes in
-``N`` trials have, up to the constant ``log C(N, C)``, the log-likelihood
+A row of weight w contributes its likelihood to the power w. ``C`` successes in ``N`` trials
+have, up to the constant ``log binomial(N, C)``, the log-likelihood
 
-    N [(C/N) log p + (1 - C/N) log(1 - p)]:
+    N [(C/N) log p + (1 - C/N) log(1 - p)],
 
-that of the proportion ``C/N``, ``N`` times. So trials need no array of their own.
+which is ``N`` times that of the response ``C/N``. Trials therefore need no array of their own.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from streammc.protocols import Vector
 from streammc.stores.ingest.faults import Faults
 
 MAX_WEIGHT: Final = 2.0**53
-"""Above it float64 does not count, and sums over rows would lose all others."""
+"""Largest weight: above it float64 skips integers, and sums would lose all other rows."""
 
 
 def find_weight_faults(faults: Faults, column: str, start: int, weight: Vector) -> None:
-    """Record weights (m,) that are negative or too large; NaN and infinity are left."""
+    """Record weights (m,) that are negative or too large; NaN and infinity are ignored."""
     with np.errstate(invalid="ignore"):
         faults.add("negative weights", column, start, weight < 0, weight)
         huge = (weight > MAX_WEIGHT) & np.isfinite(weight)
@@ -34,16 +34,16 @@ def find_weight_faults(faults: Faults, column: str, start: int, weight: Vector) 
 def find_trial_faults(
     faults: Faults, names: tuple[str, str], start: int, successes: Vector, trials: Vector
 ) -> None:
-    """Record what are no whole numbers of successes and trials, or too many successes.
+    """Record counts that are not whole numbers of at least 0, and successes above trials.
 
     Parameters
     ----------
     names
-        Of the columns of successes and of trials.
+        Names of the columns of successes and of trials.
     start
         Number of the first row.
     successes, trials
-        (m,); what is not finite is left.
+        (m,) counts; NaN and infinity are ignored.
     """
     finite = np.isfinite(successes) & np.isfinite(trials)
     whole = finite.copy()
@@ -58,7 +58,7 @@ def find_trial_faults(
 
 
 def proportions(successes: Vector, trials: Vector) -> Vector:
-    """Return ``successes / trials`` (m,), 0 where there are no trials."""
+    """Return ``successes / trials`` (m,), 0 for rows without trials."""
     some = trials > 0
     result: Vector = np.where(some, successes / np.where(some, trials, 1.0), 0.0)
     return result
@@ -67,7 +67,7 @@ def proportions(successes: Vector, trials: Vector) -> Vector:
 def weighted(
     y: NDArray[Any], offset: Vector, weight: Vector, trials: Vector
 ) -> tuple[NDArray[Any], Vector, Vector]:
-    """Check weights and trials; return the response, the offset and what a row counts."""
+    """Check weights and trials; return the response, the offset and the weight of the rows."""
     faults = Faults()
     find_weight_faults(faults, "weight", 0, weight)
     if trials.size:

@@ -1,4 +1,4 @@
-"""Stores with a known truth, of any size, in bounded memory.
+"""Simulated stores of known parameters and any size, written in bounded memory.
 
 The first feature is an intercept of ones, the others are independent standard
 normals. With ``theta`` drawn once,
@@ -11,20 +11,20 @@ normals. With ``theta`` drawn once,
     student-t  y_i ~ x_i . theta + sigma StudentT(nu), sigma = 0.5, nu = 4
     network    y_i ~ Bernoulli of a network of sigmoids, 8 and 4 hidden units
 
-A Gaussian process has no intercept, and at most 2,048 rows, since each depends on those before it:
+A Gaussian process has no intercept, and at most 2,048 rows, since each row depends on all before:
 
     gaussian-process   y ~ Normal(0, K + sigma_n^2 I), theta (logarithms) drawn from the default
                        priors, columns normal with the mean length scale as sd
 
-A mixture has columns alone, no intercept and no response:
+A mixture has only columns, no intercept and no response:
 
     mixture-tied   x_i ~ (Normal(theta1, s) + Normal(theta1 + theta2, s)) / 2, theta = (0, 1),
                    variance s = 2
     mixture        x_i ~ sum_k Normal(mu_k, 1) / 3, three means in dim columns
 
-Every 65,536 rows, fewer where there are more than 64 columns, have their own stream of
-random numbers, so that row ``i`` depends on the kind, ``dim``, the seed, the intercept
-and ``i`` alone: not on ``n_rows``, the chunks or the threads.
+Every 65,536 rows (fewer if there are more than 64 columns) have their own stream of random
+numbers, so that row ``i`` depends only on the kind, ``dim``, the seed, the intercept and
+``i``, and not on ``n_rows``, the chunks or the threads.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ from streammc.stores.simulate.simulation_kinds import KINDS, Kind
 
 _STREAM_ROWS: Final = 65_536
 _STREAM_VALUES: Final = 1 << 22
-"""Most values of a stream: 16 MB."""
+"""Largest number of values in a stream: 16 MB."""
 _BUFFER_BYTES: Final = 512 << 20
-"""Most bytes in the buffers of all threads, unless one thread needs more."""
+"""Largest size of the buffers of all threads, unless one thread needs more."""
 
 
 def simulate(
@@ -76,21 +76,20 @@ def simulate(
         ``logistic``, ``probit``, ``poisson``, ``negative-binomial``, ``gaussian``,
         ``student-t``, ``network``, ``gaussian-process``, ``mixture`` or ``mixture-tied``.
     path
-        The new store.
+        Path of the new store.
     rows, dim
-        Rows and columns, the intercept included; ``mixture-tied`` has one column.
+        Numbers of rows and columns, with the intercept; ``mixture-tied`` has one column.
     seed
         Seed in ``[0, 2**64)``.
     chunk_rows
         Rows per chunk; by default about 8 MB of ``X`` in whole streams.
     dtype
-        How ``X`` is stored.
+        Dtype of the stored ``X``.
     progress
         Called with (rows written, rows in all).
     intercept
-        The true coefficient of the column of ones, from -30 to 30 (12 for counts);
-        the kind's own by default. At ``logistic`` -14.5 a response of 1 is an event
-        in two million rows.
+        True coefficient of the column of ones, from -30 to 30 (12 for counts); each kind has
+        a default. With -14.5 for ``logistic`` about one response in two million is 1.
     threads
         Threads that make and write chunks; by default two more than cores.
     overwrite
@@ -99,8 +98,8 @@ def simulate(
     Returns
     -------
     dict
-        ``kind``, ``seed``, the true ``theta``, ``scales`` where there are some, and the
-        ``model`` with its ``options`` where its name is another; also kept in the store.
+        ``kind``, ``seed``, the true ``theta``, ``scales`` if the kind has any, and ``model``
+        with its ``options`` if the model is not named like the kind; also kept in the store.
 
     Raises
     ------
@@ -148,7 +147,7 @@ def simulate(
 
 
 def _stream_rows(dim: int) -> int:
-    """Return the rows of one stream: a power of two, at most 16 MB unless it is a page."""
+    """Return the rows of one stream: a power of two, at most 16 MB but at least 4096 rows."""
     most = max(ROW_MULTIPLE, _STREAM_VALUES // dim)
     return min(_STREAM_ROWS, 1 << (most.bit_length() - 1))
 
@@ -169,23 +168,24 @@ def _write(
     threads: int,
     progress: Callable[[int, int], None] | None,
 ) -> None:
-    """Make and write all rows, in each thread some whole chunks that cover a stream."""
+    """Make and write all rows; each task of a thread makes whole chunks that span a stream."""
     dim, size = source.dim, writer.chunk_rows
     step = size * -(-source.stream_rows // size)
-    own = threading.local()
+    buffers = threading.local()
     threads = max(1, min(threads, _BUFFER_BYTES // (step * dim * np.dtype(dtype).itemsize)))
     done = 0
 
     def make(start: int) -> int:
-        if not hasattr(own, "X"):
+        if not hasattr(buffers, "X"):
             # One buffer for all chunks of a thread: new pages cost as much as writing them.
             length = min(step, rows)
-            own.X = page_aligned((length, dim), dtype)
-            own.y = None
+            buffers.X = page_aligned((length, dim), dtype)
+            buffers.y = None
             if source.family.y_dtype is not None:
-                own.y = page_aligned((length,), source.family.y_dtype)
+                buffers.y = page_aligned((length,), source.family.y_dtype)
         stop = min(start + step, rows)
-        X, y = own.X[: stop - start], None if own.y is None else own.y[: stop - start]
+        X = buffers.X[: stop - start]
+        y = None if buffers.y is None else buffers.y[: stop - start]
         source.fill(start, X, y)
         for low in range(0, stop - start, size):
             part = None if y is None else y[low : low + size]
@@ -202,7 +202,7 @@ def _write(
 
 
 class _Source:
-    """The rows of a simulation, from any place on."""
+    """Source of the rows of a simulation, with access from any row."""
 
     def __init__(self, family: Kind, theta: Vector, dim: int, seed: int) -> None:
         self.family = family
@@ -212,7 +212,7 @@ class _Source:
         self._seed = seed
 
     def fill(self, start: int, X: Matrix, y: NDArray[Any] | None) -> None:
-        """Set the rows from ``start`` on; the response sees ``X`` as it is stored."""
+        """Fill ``X`` and ``y`` with the rows from ``start`` on; ``X`` is drawn as float32."""
         size, stop = self.stream_rows, start + len(X)
         for block in range(start // size, -(-stop // size)):
             low, high = max(start, block * size), min(stop, (block + 1) * size)

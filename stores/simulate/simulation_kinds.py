@@ -1,4 +1,4 @@
-"""What can be simulated: how the truth of each kind is drawn, and how its rows."""
+"""The kinds of simulated data: the true parameters and the rows of each kind."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Kind(Protocol):
 
     @property
     def y_dtype(self) -> str | None:
-        """Return ``None`` where there is no response."""
+        """Return the dtype of the response; ``None`` without a response."""
 
     @property
     def ones(self) -> bool:
@@ -37,28 +37,28 @@ class Kind(Protocol):
 
     @property
     def most_rows(self) -> int | None:
-        """Return how many rows there can be where all depend on each other, else ``None``."""
+        """Return the largest number of rows if all rows depend on each other, else ``None``."""
 
     def facts(self, dim: int) -> dict[str, Any]:
-        """Return what the store's attributes say beside kind, seed and theta."""
+        """Return the store's attributes of this kind beside kind, seed and theta."""
 
     def truth(self, dim: int, rng: np.random.Generator, intercept: float | None) -> Vector:
-        """Return the true theta; raise ConfigError where ``dim`` or ``intercept`` does not fit."""
+        """Return the true theta; refuse a ``dim`` or ``intercept`` that the kind does not allow."""
 
     def draw(
         self, theta: Vector, Z: NDArray[np.float32], rng: np.random.Generator
     ) -> NDArray[Any] | None:
-        """Set ``Z`` (m, dim) to rows and return their responses (m,), if there are any."""
+        """Fill ``Z`` (m, dim) with rows; return their responses (m,), or ``None``."""
 
 
 @dataclass(frozen=True)
 class Regression:
-    """A response that sees one linear predictor."""
+    """Regression data: the response depends on one linear predictor."""
 
     y_dtype: str
     intercept: float
     spread: float
-    """Largest standard deviation of the linear predictor, whatever ``dim``."""
+    """Largest standard deviation of the linear predictor, for every ``dim``."""
     respond: Callable[[Vector, np.random.Generator], NDArray[Any]]
     scales: dict[str, float] = field(default_factory=dict)
     """True scale parameters by name."""
@@ -72,7 +72,7 @@ class Regression:
         return {"scales": dict(self.scales)} if self.scales else {}
 
     def truth(self, dim: int, rng: np.random.Generator, intercept: float | None) -> Vector:
-        """Return theta: N(0, 0.5^2), narrower where many columns would add up too far."""
+        """Return theta ~ N(0, 0.5^2), narrower if the predictor would exceed ``spread``."""
         if intercept is not None and not -30.0 <= intercept <= self.most:
             raise ConfigError(
                 f"expected an intercept between -30 and {self.most:g} for this kind, found "
@@ -83,13 +83,13 @@ class Regression:
         return theta
 
     def draw(self, theta: Vector, Z: NDArray[np.float32], rng: np.random.Generator) -> NDArray[Any]:
-        """Set ``Z`` to ones and standard normals and return responses."""
+        """Fill ``Z`` with ones and standard normals; return the responses."""
         return self.respond(_predictors(theta[None], Z, rng)[0], rng)
 
 
 @dataclass(frozen=True)
 class Network:
-    """0 and 1 from a network of sigmoids, its weights random."""
+    """Binary responses of a sigmoid network with random weights."""
 
     y_dtype: str = "uint8"
     ones: bool = True
@@ -100,7 +100,7 @@ class Network:
         return {"model": "network", "options": {"hidden": list(_HIDDEN)}}
 
     def truth(self, dim: int, rng: np.random.Generator, intercept: float | None) -> Vector:
-        """Return weights that use the sigmoids' range; each bias centres its unit."""
+        """Return random weights that use the range of the sigmoids; each bias centres its unit."""
         _no_intercept(intercept)
         parts = [rng.normal(0.0, 2.0 / np.sqrt(dim), _HIDDEN[0] * dim)]
         for n_in, n_out in pairwise((*_HIDDEN, 1)):
@@ -109,22 +109,22 @@ class Network:
         return np.concatenate(parts)
 
     def draw(self, theta: Vector, Z: NDArray[np.float32], rng: np.random.Generator) -> NDArray[Any]:
-        """Set ``Z`` to ones and standard normals and return responses."""
-        at = _HIDDEN[0] * Z.shape[1]
-        reached = _predictors(theta[:at].reshape(_HIDDEN[0], -1), Z, rng)
+        """Fill ``Z`` with ones and standard normals; return the responses."""
+        position = _HIDDEN[0] * Z.shape[1]
+        inputs = _predictors(theta[:position].reshape(_HIDDEN[0], -1), Z, rng)
         for n_in, n_out in pairwise((*_HIDDEN, 1)):
-            active = 0.5 * (1.0 + np.tanh(0.5 * reached))
-            reached = np.tile(theta[at + n_out * n_in :][:n_out, None], len(Z))
+            active = 0.5 * (1.0 + np.tanh(0.5 * inputs))
+            inputs = np.tile(theta[position + n_out * n_in :][:n_out, None], len(Z))
             for k in range(n_out):
                 for j in range(n_in):
-                    reached[k] += theta[at + k * n_in + j] * active[j]
-            at += n_out * (n_in + 1)
-        return _bernoulli(reached[0], rng)
+                    inputs[k] += theta[position + k * n_in + j] * active[j]
+            position += n_out * (n_in + 1)
+        return _bernoulli(inputs[0], rng)
 
 
 @dataclass(frozen=True)
 class Mixture:
-    """Columns from Gaussians of one variance, as likely as each other; no response."""
+    """Rows of a mixture of equally likely Gaussians of one variance, without a response."""
 
     tied: bool
     y_dtype: None = None
@@ -132,14 +132,14 @@ class Mixture:
     most_rows: None = None
 
     def facts(self, dim: int) -> dict[str, Any]:
-        """Return the model and what it takes for known."""
+        """Return the model and its fixed options."""
         if self.tied:
             return {"model": "gaussian-mixture-tied", "options": {"variance": _TIED_VARIANCE}}
         options = {"components": _COMPONENTS, "covariance": 1.0, "dim": dim}
         return {"model": "gaussian-mixture", "options": options}
 
     def truth(self, dim: int, rng: np.random.Generator, intercept: float | None) -> Vector:
-        """Return (0, 1) of the tied means, or means that are N(0, 3^2)."""
+        """Return theta = (0, 1) for tied means, or means drawn from N(0, 3^2)."""
         _no_intercept(intercept)
         if self.tied and dim != 1:
             raise ConfigError(
@@ -148,7 +148,7 @@ class Mixture:
         return np.array([0.0, 1.0]) if self.tied else rng.normal(0.0, 3.0, _COMPONENTS * dim)
 
     def draw(self, theta: Vector, Z: NDArray[np.float32], rng: np.random.Generator) -> None:
-        """Set ``Z`` to rows of the mixture."""
+        """Fill ``Z`` with rows of the mixture."""
         means = np.cumsum(theta)[:, None] if self.tied else theta.reshape(_COMPONENTS, -1)
         rng.standard_normal(out=Z, dtype=np.float32)
         if self.tied:
@@ -158,14 +158,14 @@ class Mixture:
 
 @dataclass(frozen=True)
 class Process:
-    """A Gaussian process at random places (van de Meent, Paige and Wood 2014, section 4.2)."""
+    """A Gaussian process at random inputs (van de Meent, Paige and Wood 2014, section 4.2)."""
 
     y_dtype: str = "float64"
     ones: bool = False
     most_rows: int = 2048
 
     def facts(self, dim: int) -> dict[str, Any]:
-        """Return the model."""
+        """Return the name of the model."""
         return {"model": "gaussian-process"}
 
     def truth(self, dim: int, rng: np.random.Generator, intercept: float | None) -> Vector:
@@ -175,9 +175,9 @@ class Process:
         return np.append(lengths, np.log([rng.gamma(4.0), rng.gamma(2.0, 0.5)]))
 
     def draw(self, theta: Vector, Z: NDArray[np.float32], rng: np.random.Generator) -> Vector:
-        """Set ``Z`` to normals as wide as a length scale on average; return responses.
+        """Fill ``Z`` with normals of sd equal to the mean length scale; return the responses.
 
-        The factor of a covariance is triangular, so that a row depends on those before it.
+        The Cholesky factor is triangular, so that a row depends only on the rows before it.
         """
         lengths, height, noise = np.exp(theta[:-2]), np.exp(theta[-2]), np.exp(theta[-1])
         rng.standard_normal(out=Z, dtype=np.float32)
@@ -200,7 +200,7 @@ def _no_intercept(intercept: float | None) -> None:
 def _predictors(
     theta: NDArray[np.float64], Z: NDArray[np.float32], rng: np.random.Generator
 ) -> NDArray[np.float64]:
-    """Set ``Z`` (m, dim) to ones and standard normals and return ``theta`` (k, dim) times it."""
+    """Fill ``Z`` (m, dim) with ones and standard normals; return ``theta Z^T`` (k, m)."""
     eta = np.zeros((len(theta), len(Z)))
     step = max(256, _TILE_VALUES // Z.shape[1])
     for low in range(0, len(Z), step):
@@ -208,7 +208,7 @@ def _predictors(
         rng.standard_normal(out=tile, dtype=np.float32)
         tile[:, 0] = 1.0
         for total, coefficients in zip(totals, theta, strict=True):
-            for column in range(Z.shape[1]):  # in this order, unlike a BLAS product
+            for column in range(Z.shape[1]):  # a fixed order of summation, unlike a BLAS product
                 total += coefficients[column] * tile[:, column]
     return eta
 
@@ -218,35 +218,35 @@ def _bernoulli(eta: Vector, rng: np.random.Generator) -> NDArray[Any]:
     return rng.random(eta.size) < 0.5 * (1.0 + np.tanh(0.5 * eta))
 
 
-def _counts(eta: Vector, rng: np.random.Generator) -> NDArray[Any]:
+def _poisson(eta: Vector, rng: np.random.Generator) -> NDArray[Any]:
     return rng.poisson(np.exp(eta))
 
 
-def _signs(eta: Vector, rng: np.random.Generator) -> NDArray[Any]:
+def _probit(eta: Vector, rng: np.random.Generator) -> NDArray[Any]:
     return rng.standard_normal(eta.size) < eta
 
 
-def _mixed_counts(eta: Vector, rng: np.random.Generator) -> NDArray[Any]:
+def _negative_binomial(eta: Vector, rng: np.random.Generator) -> NDArray[Any]:
     return rng.poisson(np.exp(eta) * rng.gamma(_PHI, 1.0 / _PHI, eta.size))
 
 
-def _normals(eta: Vector, rng: np.random.Generator) -> NDArray[Any]:
+def _normal(eta: Vector, rng: np.random.Generator) -> NDArray[Any]:
     return eta + _SIGMA * rng.standard_normal(eta.size)
 
 
-def _heavy(eta: Vector, rng: np.random.Generator) -> NDArray[Any]:
+def _student_t(eta: Vector, rng: np.random.Generator) -> NDArray[Any]:
     return eta + _SIGMA * rng.standard_t(_NU, eta.size)
 
 
 KINDS: Final[dict[str, Kind]] = {
-    "gaussian": Regression("float64", 0.5, 1.0, _normals, {"sigma": _SIGMA}),
+    "gaussian": Regression("float64", 0.5, 1.0, _normal, {"sigma": _SIGMA}),
     "gaussian-process": Process(),
     "logistic": Regression("uint8", -0.5, 1.0, _bernoulli),
     "mixture": Mixture(tied=False),
     "mixture-tied": Mixture(tied=True),
-    "negative-binomial": Regression("int32", 0.0, 0.5, _mixed_counts, {"phi": _PHI}, 12.0),
+    "negative-binomial": Regression("int32", 0.0, 0.5, _negative_binomial, {"phi": _PHI}, 12.0),
     "network": Network(),
-    "poisson": Regression("int32", 0.0, 0.5, _counts, most=12.0),
-    "probit": Regression("uint8", -0.5, 1.0, _signs),
-    "student-t": Regression("float64", 0.5, 1.0, _heavy, {"sigma": _SIGMA, "nu": _NU}),
+    "poisson": Regression("int32", 0.0, 0.5, _poisson, most=12.0),
+    "probit": Regression("uint8", -0.5, 1.0, _probit),
+    "student-t": Regression("float64", 0.5, 1.0, _student_t, {"sigma": _SIGMA, "nu": _NU}),
 }

@@ -1,4 +1,4 @@
-"""Labelled arrays, read block by block, as one more source of a table."""
+"""Labelled arrays, read block by block, as a source of a table."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ _KINDS: Final = "biuf"
 
 
 class ArraySource:
-    """A design and vectors beside it: a ``sources.tables.Source``.
+    """A design matrix with further vectors: a ``sources.source.Source``.
 
     Parameters
     ----------
     label
-        For messages, such as ``the dask arrays``.
+        Name of the source in messages, such as ``the dask arrays``.
     features
         Names of the q columns of the design.
     vectors
         Names of the vectors.
     dtypes
-        Of the design and of each vector.
+        Dtypes of the design and of each vector.
     edges
-        Rows at which blocks begin and end, from 0 to the number of rows.
+        Row numbers at the edges of the blocks, from 0 to the number of rows.
     read
         Returns the rows between two edges.
     spool
-        Keep a copy on disk instead of reading twice.
+        Whether ingestion keeps a copy on disk instead of reading twice.
     row_id
         Name of the vector of row ids, which may hold text.
 
     Raises
     ------
     DataError
-        If another dtype is none of numbers or truth values.
+        If a dtype, except that of the row ids, is neither numeric nor boolean.
     """
 
     path: str | None = None
@@ -84,7 +84,7 @@ class ArraySource:
     def batches(
         self, columns: Sequence[str], rows: int, *, text: bool | frozenset[str] = False
     ) -> Iterator[Any]:
-        """Yield record batches of one block each."""
+        """Yield record batches of at most ``rows`` rows, each within one block."""
         for start, stop in pairwise(self._edges):
             design, vectors = self._block(start, stop)
             for low in range(0, stop - start, rows):
@@ -100,7 +100,7 @@ class ArraySource:
                 yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
     def _block(self, start: int, stop: int) -> tuple[NDArray[Any], list[NDArray[Any]]]:
-        """Read one block; what its graph raises, and wrong shapes, become one line."""
+        """Return one block; errors of its computation and wrong shapes become one-line errors."""
         where = f"rows {start} to {stop} of {self.label}"
         try:
             design, vectors = self._read(start, stop)
@@ -135,7 +135,7 @@ def _arrow_type(dtype: np.dtype[Any]) -> Any:
 
 
 def _arrow_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return a dtype of this machine that Arrow has: wider for half precision."""
+    """Return the native dtype that Arrow supports for ``dtype``: float64 for half precision."""
     if dtype.kind == "f" and dtype.itemsize not in (4, 8):
         return np.dtype(np.float64)
     return dtype.newbyteorder("=")
@@ -158,12 +158,12 @@ def vector_numbers(label: str, value: Any) -> NDArray[Any]:
 
 
 def require_path(path: Any, what: str, instead: str) -> None:
-    """Refuse to go on without a place for the store.
+    """Refuse a missing path for the new store.
 
     Raises
     ------
     ConfigError
-        As said.
+        If ``path`` is ``None``.
     """
     if path is None:
         raise ConfigError(

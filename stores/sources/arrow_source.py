@@ -16,7 +16,7 @@ from streammc.errors import DataError, OutOfMemoryError
 
 @contextmanager
 def translated(label: str, what: str) -> Iterator[None]:
-    """Turn Arrow's errors about the content of ``label`` into ours."""
+    """Turn Arrow's errors about the content of ``label`` into streammc errors."""
     try:
         yield
     except OSError as error:
@@ -41,7 +41,7 @@ def _damaged(label: str, what: str, error: Exception) -> DataError:
 
 
 def _without_views(type_: Any) -> Any:
-    """Return the Arrow type that pyarrow can compute with, for text and bytes kept as views."""
+    """Return an Arrow type without views: text and bytes views become their large types."""
     if pa.types.is_dictionary(type_):
         inner = _without_views(type_.value_type)
         return (
@@ -55,7 +55,7 @@ def _without_views(type_: Any) -> Any:
 
 
 def _plain(batch: Any) -> Any:
-    """Return a record batch without views: pyarrow decodes no dictionary of them."""
+    """Return a record batch without views, as pyarrow cannot decode a dictionary of views."""
     wanted = [_without_views(type_) for type_ in batch.schema.types]
     if wanted == batch.schema.types:
         return batch
@@ -69,7 +69,7 @@ def _plain(batch: Any) -> Any:
 
 
 class _ArrowSchema:
-    """What all sources with an Arrow schema have in common."""
+    """Base class of the sources with an Arrow schema."""
 
     integers: frozenset[str] = frozenset()
     booleans: frozenset[str] = frozenset()
@@ -82,7 +82,7 @@ class _ArrowSchema:
 
 
 def _index_columns(metadata: Mapping[bytes, bytes]) -> frozenset[str]:
-    """Return the columns that hold a pandas index: no columns of the table to its owner."""
+    """Return the columns that hold a pandas index, which the user does not see as columns."""
     try:
         columns = json.loads(metadata.get(b"pandas", b"{}")).get("index_columns", [])
         return frozenset(name for name in columns if isinstance(name, str))
@@ -91,7 +91,7 @@ def _index_columns(metadata: Mapping[bytes, bytes]) -> frozenset[str]:
 
 
 class ParquetSource(_ArrowSchema):
-    """One Parquet file: a ``sources.tables.Source``."""
+    """One Parquet file: a ``sources.source.Source``."""
 
     def __init__(self, path: str) -> None:
         self.label = repr(path)
@@ -121,9 +121,9 @@ class ParquetSource(_ArrowSchema):
 
 
 class IpcSource(_ArrowSchema):
-    """One Arrow IPC file (Feather version 2) or stream: a ``sources.tables.Source``.
+    """One Arrow IPC file (Feather version 2) or stream: a ``sources.source.Source``.
 
-    The file is mapped, so that a record batch of any size can be read slice by
+    The file is memory-mapped, so that a record batch of any size can be read slice by
     slice; only a compressed batch must fit into memory.
     """
 
@@ -137,7 +137,7 @@ class IpcSource(_ArrowSchema):
 
     @contextmanager
     def _reader(self) -> Iterator[tuple[Any, mmap.mmap]]:
-        # Not included_fields: with it Arrow copies, without it the arrays are the map.
+        # Without included_fields: with it Arrow copies the arrays instead of mapping them.
         with translated(self.label, "an Arrow file"), open(self.path or "", "rb") as file:
             mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
             buffer = pa.py_buffer(mapped)
@@ -149,14 +149,14 @@ class IpcSource(_ArrowSchema):
     def batches(
         self, columns: Sequence[str], rows: int, *, text: bool | frozenset[str] = False
     ) -> Iterator[Any]:
-        """Yield record batches of at most ``rows`` rows; each is valid until the next."""
+        """Yield record batches of at most ``rows`` rows, each valid until the next one."""
         with self._reader() as (reader, mapped):
             for batch in _record_batches(reader):
                 batch.validate()
                 chosen = batch.select(list(columns))
                 for start in range(0, batch.num_rows, rows):
                     yield _plain(chosen.slice(start, rows))
-                    # Pages that were read stay resident otherwise.
+                    # Otherwise the pages that were read stay resident.
                     mapped.madvise(mmap.MADV_DONTNEED)
 
 
@@ -169,7 +169,7 @@ def _record_batches(reader: Any) -> Iterator[Any]:
 
 
 def _columns(table: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return the columns of a mapping, each of which has values."""
+    """Return a mapping as a dictionary of columns; refuse a column that is not a sequence."""
     for name, values in table.items():
         if not hasattr(values, "__len__") or isinstance(values, str | bytes):
             raise DataError(
@@ -207,7 +207,7 @@ class MemorySource(_ArrowSchema):
                     "twice: rename one"
                 )
             reader: Any = pa.RecordBatchReader.from_stream(table)
-            # Anything else may be gone after one pass, or differ in the next.
+            # Any other object may be exhausted after one pass, or differ in the next.
             package = type(table).__module__.partition(".")[0]
             whole = package in {"pyarrow", "pandas", "polars"} and hasattr(table, "__len__")
             self.spool = not whole

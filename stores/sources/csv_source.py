@@ -1,9 +1,9 @@
 """CSV files as record batches, in bounded memory.
 
-Arrow infers types from the first block; here every number is then read as float64,
-so that a column may turn from integers to decimals anywhere in the file. What cannot
-be read as a number stops the reader, which does not say where it was;
-:meth:`CsvSource.batches` with ``text`` gives the same rows as text, to look for it.
+Arrow infers types from the first block; every number is then read as float64, so that a
+column may turn from integers to decimals anywhere in the file. A value that is not a number
+stops the reader, which does not give its place; :meth:`CsvSource.batches` with ``text``
+gives the same rows as text, to find it.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ _DECIMAL: Final = re.compile(r"^[+-]?(\d*\.\d+|\d+\.?)([eE][+-]?\d+)?$")
 
 
 class NotANumberError(Exception):
-    """A CSV value that is no number."""
+    """A CSV value that cannot be read as a number."""
 
 
 class CsvSource:
-    """One CSV file, compressed or not: a ``sources.tables.Source``.
+    """One CSV file, compressed or not: a ``sources.source.Source``.
 
-    The separator is the one of ``, tab ; |`` that the header has most of. Blanks
+    The separator is the most frequent of comma, tab, semicolon and bar in the header. Blanks
     around column names are dropped.
 
     Parameters
     ----------
     path
-        As the user gave it.
+        Path as the user gave it.
 
     Raises
     ------
     DataError
-        If it is empty, no CSV, not UTF-8, or has no header.
+        If the file is empty, not CSV, not UTF-8, or has no header.
     """
 
     n_rows: int | None = None
@@ -72,7 +72,7 @@ class CsvSource:
         self.hidden = frozenset({""} & set(self.names))
         self.integers = self._named(pa.types.is_integer)
         self.booleans = self._named(pa.types.is_boolean)
-        # pandas numbers the columns of an unnamed matrix: distinct integers are names.
+        # Distinct integers are accepted as names: pandas numbers the columns of a matrix.
         numbers = all(_DECIMAL.match(name) for name in self.names)
         if numbers and (
             len(set(self.names)) < len(self.names)
@@ -89,9 +89,10 @@ class CsvSource:
         Raises
         ------
         NotANumberError
-            If a value is no number; read again with ``text``.
+            If a value is not a number; read again with ``text`` to find it.
         DataError
-            Naming the line whose length is wrong, or what else is no CSV.
+            If a line has the wrong number of columns (the message has its number), or the file
+            is not CSV for another reason.
         """
         raw = dict(zip(self.names, self._raw, strict=True))
         wanted = [raw[name] for name in columns]
@@ -101,7 +102,7 @@ class CsvSource:
             as_text = text if isinstance(text, bool) else name in text
             types[raw[name]] = pa.binary() if as_text else number
         last = self._raw[-1]
-        if last not in wanted:  # read only for the check of its last value
+        if last not in wanted:  # only to check its last value
             wanted.append(last)
             types[last] = pa.binary()
         tail = None
@@ -152,7 +153,7 @@ class CsvSource:
                 yield reader
 
     def _header(self) -> str:
-        """Return the header, at most 64 kB of it, without what is quoted."""
+        """Return the header line, at most 64 kB, with quoted text removed."""
         with self._translated(), self._open() as stream:
             head: bytes = stream.read(_SAMPLE)
         if b"\0" in head:
@@ -163,7 +164,7 @@ class CsvSource:
         return re.split("[\r\n]", text.lstrip("\ufeff\r\n"), maxsplit=1)[0]
 
     def _check_tail(self, value: Any) -> None:
-        """Refuse an unclosed quote: it swallows the last lines into the last column."""
+        """Refuse an unclosed quote, which puts the last lines into the last value."""
         lines = value.split(b"\n")[1:] if isinstance(value, bytes) else []
         mark = self._delimiter.encode()
         if any(line.strip() and line.count(mark) >= len(self._raw) - 1 for line in lines):
@@ -171,7 +172,7 @@ class CsvSource:
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """Turn Arrow's errors into ours; those of the operating system pass."""
+        """Turn Arrow's errors into streammc errors; leave those of the operating system."""
         try:
             yield
         except pa.ArrowInvalid as error:
@@ -192,7 +193,7 @@ class CsvSource:
             raise self._wrong("a whole compressed file", str(error)) from error
 
     def _ragged(self) -> DataError:
-        """Find the first line of a wrong length: one slow pass, for the message alone."""
+        """Find the first line of a wrong length in one slow pass; return the error for it."""
         bad: list[Any] = []
 
         def keep(row: Any) -> str:
@@ -215,7 +216,7 @@ class CsvSource:
         )
 
     def _line(self, text: str, number: int) -> int:
-        """Return the line of the file; Arrow's ``number`` leaves out blank lines."""
+        """Return the line number in the file; Arrow's ``number`` does not count blank lines."""
         wanted = text.split("\n", 1)[0].rstrip("\r").encode()
         with self._open() as stream, io.BufferedReader(stream) as lines:
             for line, content in enumerate(lines, 1):

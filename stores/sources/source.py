@@ -1,4 +1,4 @@
-"""The interface of what can be ingested: one file, or one table in memory."""
+"""The interface of a source of rows: one file, or one table in memory."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from typing import Any, Protocol
 
 
 class Source(Protocol):
-    """One file, or one table in memory."""
+    """Source of rows: one file, or one table in memory."""
 
     label: str
-    """For messages: the path in quotes."""
+    """Name in messages: the path in quotes."""
     path: str | None
-    """As it was given; ``None`` for a table in memory."""
+    """Path as the user gave it; ``None`` for a table in memory."""
     names: tuple[str, ...]
     types: tuple[Any, ...]
-    """The Arrow type of each column."""
+    """Arrow type of each column."""
     hidden: frozenset[str]
-    """Columns that are no features unless asked for: an index."""
+    """Index columns, which are features only if named."""
     integers: frozenset[str]
     """Columns of integers that are read as float64."""
     booleans: frozenset[str]
-    """Columns of text that stands for truth values."""
+    """Columns of text that is read as booleans."""
     n_rows: int | None
-    """Where it is known without reading."""
+    """Number of rows; ``None`` if it is not known before the read."""
     spool: bool
-    """Keep a copy of what was read: a second pass is slow or impossible."""
+    """Whether to keep a copy on disk, because a second read is slow or impossible."""
 
     def batches(
         self, columns: Sequence[str], rows: int, *, text: bool | frozenset[str] = False
     ) -> Iterator[Any]:
         """Yield record batches with ``columns`` in this order, of about ``rows`` rows.
 
-        ``text``: all columns as they are written, or those of these names.
+        With ``text`` all columns, or those of these names, are returned as text.
         """

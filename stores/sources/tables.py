@@ -1,4 +1,4 @@
-"""What can be ingested, as one table of record batches that can be read more than once."""
+"""Tables to ingest: files or objects as one table of record batches, for several passes."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _FOREIGN: Final = {
 
 
 class Table:
-    """Sources with the same columns, one after the other.
+    """A table: one or more sources with the same columns, one after the other.
 
     Parameters
     ----------
     sources
-        At least one.
+        The sources, at least one.
 
     Raises
     ------
@@ -66,11 +66,11 @@ class Table:
 
     @property
     def paths(self) -> list[str]:
-        """The files, as they were given."""
+        """Paths of the files as the user gave them."""
         return [source.path for source in self.sources if source.path is not None]
 
     def types_of(self, name: str) -> list[Any]:
-        """Return the Arrow type of a column in every source."""
+        """Return the Arrow types of a column, one per source."""
         return [types[name] for types in self._types]
 
     def __contains__(self, name: object) -> bool:
@@ -93,7 +93,7 @@ class Table:
                 raise translate_input(error, source.label) from error
 
     def locate(self, row: int) -> str:
-        """Return where a row of the last pass is: ``row 3 of 'a.csv', counted from 1``."""
+        """Return the place of a row of the last pass: ``row 3 of 'a.csv', counted from 1``."""
         index = max(i for i, start in enumerate(self._starts) if start <= row)
         number = row - self._starts[index] + 1
         return f"row {number} of {self.sources[index].label}, counted from 1"
@@ -104,7 +104,7 @@ class Table:
         Raises
         ------
         DataError
-            Naming the file.
+            If a file changed; the message names it.
         """
         for source, before, now in zip(self.sources, self._stamps, self._stamp(), strict=True):
             if before is not None and now is not None and before != now:
@@ -132,16 +132,16 @@ def open_table(sources: Any) -> Table:
     sources
         Paths of CSV (also .gz, .zst, .bz2), Parquet, Feather or Arrow IPC files, or of a
         directory of them; or tables in memory, see ``arrow_source.MemorySource``. The
-        format is seen from the content.
+        content of a file decides its format.
 
     Raises
     ------
     ConfigError
-        If there is no source, or one is a URL or no table.
+        If there is no source, or one is a URL or not a table.
     MissingError, AccessError, StorageIOError
         If a file does not exist or cannot be read.
     DataError
-        If the formats or columns differ, or the content is none of these.
+        If the formats or columns differ, or a file has another format.
     """
     given = list(sources) if isinstance(sources, (list, tuple)) else [sources]
     if not given:
@@ -162,7 +162,7 @@ def open_table(sources: Any) -> Table:
 
 
 def translate_input(error: OSError, label: str) -> StreammcError:
-    """Return our error for an operating system's ``error`` about the input ``label``."""
+    """Return the streammc error for an operating-system ``error`` about the input ``label``."""
     if isinstance(error, StreammcError):
         return error
     reason = error.strerror or str(error)
@@ -178,7 +178,7 @@ def translate_input(error: OSError, label: str) -> StreammcError:
 
 
 def _remedy(item: Any) -> str:
-    """Return how to make a table of something else."""
+    """Return the advice for an object that is not a table."""
     module = type(item).__module__.partition(".")[0]
     if module.startswith("dask"):
         return "make arrays of it, frame.to_dask_array(lengths=True), for streammc.from_dask"

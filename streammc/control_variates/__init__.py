@@ -27,9 +27,9 @@ __all__ = ["ControlVariates", "compute", "resolved"]
 
 
 class _CallableModule(ModuleType):
-    """A module that is called, inspected and explained as the function ``compute`` is.
+    """Module that can be called like ``compute``, with its signature and docstring.
 
-    Each property imports that function when it is first asked for.
+    Each property imports ``compute`` on first use.
     """
 
     @property
@@ -55,7 +55,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """List the public names beside those of a module."""
+    """List the public names, imported or not, and the other names of the module."""
     return sorted({*globals(), *_LAZY})
 
 

@@ -1,4 +1,4 @@
-"""The certificate of control variates: distance of ``theta_star`` from the mode, and work done."""
+"""Certificate of control variates: distance of ``theta_star`` from the mode, and work done."""
 
 from __future__ import annotations
 
@@ -14,29 +14,30 @@ _WORK = ("passes", "rows_read", "bytes_read", "seconds", "pass_seconds")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Certificate(Record):
-    """What the last pass found at ``theta_star``, and what all passes took.
+    """Certificate of control variates: findings of the last pass, and work of all passes.
 
     Attributes
     ----------
     term_bound
-        Bound of the model on a term of the acceptance test; ``None`` where no sampler asked
-        for it, infinite where the model has none.
+        Bound on the terms of a minibatch acceptance test, see ``row_norms``; ``None`` where no
+        sampler needs it, infinite where the model has no bound.
     decrement
         Newton decrement at ``theta_star`` in posterior sd; ``None`` without a pass.
     passes, rows_read, bytes_read, seconds
         Work of all passes and of the search for the first centre.
     pass_seconds, pass_gb_per_second
-        Of the passes alone; ``None`` in files of an earlier version.
+        Time and read rate of the passes alone; ``None`` in files of an earlier version.
     converged
         Whether the decrement is below its limit.
     warnings
-        Directions that the prior alone decides, and other modes: one line each.
+        One line each: directions that only the prior determines, a conflict of prior and
+        likelihood, other modes.
     modes
         (M, d) modes with at least 5 % of the evidence of ``theta_star``.
     logarithms
         Labels of the parameters that are sampled as logarithms.
     recalibration
-        First stage of a recalibration: its sizes and its work.
+        Sizes and work of the first stage of a recalibration.
     """
 
     term_bound: float | None = None
@@ -85,7 +86,7 @@ class Certificate(Record):
         )
 
     def plus(self, **work: float) -> Certificate:
-        """Return the certificate with the work of another stage added, by the names of fields."""
+        """Return a copy with the work of another stage added; keywords are field names."""
         return replace(self, **{name: getattr(self, name) + more for name, more in work.items()})
 
     def work(self) -> dict[str, Any]:

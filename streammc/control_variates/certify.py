@@ -32,7 +32,10 @@ from streammc.numerics.blas import single_threaded
 from streammc.protocols import Dataset, Matrix, Model, Rows, Vector
 
 FARTHEST_DECREMENT = 100.0
-"""A run from farther away is not started: its coordinates would mean nothing."""
+"""Largest Newton decrement, in posterior sd, at which a run may start.
+
+Farther from the mode the whitened coordinates do not describe the posterior.
+"""
 
 
 @documented(PASS_OPTIONS)
@@ -59,40 +62,42 @@ def compute(
 
     Newton's method on rows in memory gives the first centre. Each pass evaluates
     sums and scores there; while Newton's decrement is 0.1 posterior sd or more, the
-    centre moves to the maximum of: the expansion for all rows, corrected by the exact
-    remainder of the rows with the highest scores.
+    centre moves to the maximum of the expansion of all rows plus the exact remainders of
+    the rows with the highest scores.
 
     Parameters
     ----------
     dataset
-        The rows: a store, or arrays in memory.
+        Data set: a store, or arrays in memory.
     model
-        Their likelihood, with its prior; see ``streammc.models``.
+        Model of the rows: likelihood and priors; see ``streammc.models``.
     order : {0, 1, 2}
         Order of the Taylor expansions.
     passes
-        At most this many full passes; ``None``: until certified, at most 12. 1 keeps
-        the first centre whatever its certificate says, as in the papers.
+        Largest number of full passes; ``None``: until certified, at most 12. 1 keeps
+        the first centre even if it is not certified, as in the papers.
     theta_star : array of d numbers, or None
-        First centre, on the scale that is sampled (of a positive parameter the logarithm).
+        First centre, on the sampled scale (the logarithm of a positive parameter).
         ``None``: the mode of a subset.
     near
-        Whether ``theta_star`` is the mean of draws from the posterior: with one pass rows are then
-        scored around it, and not where a subset puts the posterior.
+        Whether ``theta_star`` is the mean of posterior draws. With one pass, rows are then scored
+        around it instead of around the mode of a subset.
     temperature
-        T: every row counts 1 / T times; of a schedule such as ``"100:sqrt"`` where it ends.
+        T: every row counts 1 / T times. Of a schedule such as ``"100:sqrt"`` the final
+        temperature is used.
     phases : Callable[[str, int, None, dict], None] | None
-        Called as ``phases(phase, done, None, facts)`` with ``forecast`` before any work that is
-        expected to last over a minute, and ``newton`` after every step that follows.
+        Called as ``phases(phase, done, None, facts)``: with phase ``forecast`` before work that
+        is expected to last over a minute, and ``newton`` after the steps of Newton's method.
     candidate_rows
-        Rows with the highest scores that are kept in memory, at most.
+        Largest number of rows with the highest scores that are kept in memory.
     memory_limit
-        Bytes that these rows, and those of the subset that gives the first centre, may take.
+        Largest size in bytes of these rows, and of the subset that gives the first centre.
 
     Returns
     -------
     ControlVariates
-        ``theta_star``, the sums of all expansions, and a ``certificate`` of how far the mode is.
+        ``theta_star``, the sums of all expansions, and a ``certificate`` of the distance from
+        the mode.
 
     Raises
     ------
@@ -130,7 +135,7 @@ def compute(
 
 
 def require_rows(model: Model) -> None:
-    """Raise ConfigError where the likelihood is no product over rows: no pass can add it up."""
+    """Raise ConfigError if the likelihood is not a product over rows: a pass cannot sum it."""
     if model.joint is not None:
         raise ConfigError(
             f"expected a likelihood of single rows, found one of all rows together in the model "
@@ -140,7 +145,7 @@ def require_rows(model: Model) -> None:
 
 
 def _certified(request: PassRequest, found: FoundMode, started: float) -> ControlVariates:
-    """Return the control variates of the last pass, or say why no sampler could start there."""
+    """Return the control variates of the last pass; raise ModelError if there is no mode."""
     dataset, model, labels = request.dataset, request.model, request.labels
     at, sums = found.at, found.sums
     _refuse_no_mode(request, found)
@@ -196,11 +201,11 @@ def _warnings(
     extreme: Rows | None,
     expansion: tuple[float, Vector, Matrix],
 ) -> list[str]:
-    """Return the lines about directions that the prior decides, and about other modes."""
+    """Return warnings about directions that only the prior determines, and about other modes."""
     model, labels, centre = request.model, request.labels, found.centre
     unseen = unchecked(len(labels), found.by_passes)
     lines = list(unseen)
-    if found.converged:  # elsewhere a long step says nothing
+    if found.converged:  # away from the mode a long step is no sign of separation
         lines = [*_prior_warnings(request, found, extreme, expansion, bool(unseen)), *unseen]
     if centre.integrated:
         lines.append(exact_fit_words(model, labels))
@@ -214,7 +219,7 @@ def _prior_warnings(
     expansion: tuple[float, Vector, Matrix],
     unseen: bool,
 ) -> list[str]:
-    """Return the lines about directions that the prior decides, or fights the likelihood over."""
+    """Return warnings about a conflict of prior and likelihood, or about weak directions."""
     model, labels, centre = request.model, request.labels, found.centre
     subset, at = found.subset, found.at
     scale = request.dataset.n_rows / len(subset.y)
@@ -229,20 +234,22 @@ def _prior_warnings(
             [subset] if extreme is None else [subset, extreme],
             model.n_linear * (getattr(model, "separable", True) and not centre.integrated),
         )
-        # A scale parameter takes up what a prior leaves unexplained: that is no separation.
+        # With a scale parameter, a conflict with the prior can look like separation: test it first.
         if weak and not model.n_scalar:
             return weak
-        known = centre.modes[0].point if centre.modes else None
-        known = at if extreme is None else known
-        known = None if unseen else known
+        subset_mode = centre.modes[0].point if centre.modes else None
+        subset_mode = at if extreme is None else subset_mode
+        subset_mode = None if unseen else subset_mode
         total = float(subset.weight.sum()) * scale
-        begun = at.theta if getattr(model, "log_concave", False) else model.start(subset)
-        pull = prior_conflict(model, at, known, begun, request.table, likelihood, labels, total)
-        return pull or weak
+        start = at.theta if getattr(model, "log_concave", False) else model.start(subset)
+        conflict = prior_conflict(
+            model, at, subset_mode, start, request.table, likelihood, labels, total
+        )
+        return conflict or weak
 
 
 def _refuse_no_mode(request: PassRequest, found: FoundMode) -> None:
-    """Raise ModelError where the search ended far from a mode, or runs away from every one."""
+    """Raise ModelError if the search ended far from a mode, or if separation leaves no mode."""
     free = request.passes is None and request.theta_star is None
     if free and found.at.decrement > FARTHEST_DECREMENT:
         raise ModelError(
@@ -255,10 +262,10 @@ def _refuse_no_mode(request: PassRequest, found: FoundMode) -> None:
 
 
 def _refuse_separation(request: PassRequest, found: FoundMode) -> None:
-    """Raise if Newton's step still moves a predictor by 0.5, however small its decrement.
+    """Raise ModelError if Newton's step still moves a linear predictor by more than 0.5.
 
-    Under a flat prior and separation the log-likelihood flattens as its coefficients run
-    away: every step moves the predictor by about 1 while the decrement goes to zero.
+    Under a flat prior and separation the coefficients grow without bound: every step moves
+    some predictor by about 1, while the decrement goes to zero.
     """
     q = request.dataset.n_features
     extreme = gather(request.dataset, np.sort(found.sums.rows[:EXTREME_ROWS]))

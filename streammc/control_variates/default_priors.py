@@ -1,4 +1,4 @@
-"""Default priors get their numbers: from rows in memory, or from the run that began with them."""
+"""Scales of default priors: computed from rows in memory, or taken from a recorded run."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ from streammc.protocols import Dataset
 M = TypeVar("M")
 
 _SUBSET_BYTES: Final = 2**24
-"""Up to 65,536 rows of 29 columns, fewer where they are wider."""
+"""Memory for the rows that set the scales: 65,536 rows of 29 columns."""
 
 
 @documented()
 def resolved(model: M, dataset: Dataset) -> M:
-    """Return the model with the numbers of its default priors.
+    """Return the model with the scales of its default priors computed from the data.
 
-    They come from all rows, or a sample of up to 65,536 that is the same in every call.
-    No temperature changes them. A model whose prior has its numbers is returned as it is;
-    so is one that cannot be fitted to these data, since the full pass says why.
+    The scales come from all rows, or from a sample of up to 65,536 rows, the same in every
+    call; the temperature does not change them. A model whose prior needs no scales is
+    returned unchanged. So is a model that cannot be fitted to these data: the full pass
+    raises the error.
 
     Parameters
     ----------
@@ -39,7 +40,7 @@ def resolved(model: M, dataset: Dataset) -> M:
     Raises
     ------
     ConfigError
-        If one of them is of another kind.
+        If ``model`` is not a model, or ``dataset`` not a data set.
     """
     check_kinds(dataset, model)
     given: Any = model
@@ -53,15 +54,15 @@ def resolved(model: M, dataset: Dataset) -> M:
 
 
 def as_recorded(model: M, described: Mapping[str, Any]) -> M:
-    """Return the model with the numbers of the default priors that a run recorded.
+    """Return the model with the scales of its default priors as a run recorded them.
 
     Parameters
     ----------
     model
-        A model; what was given by name stays.
+        A model; its priors given by name are kept.
     described
-        ``Model.describe()`` of the run. Where it has no scaled defaults, or priors of other
-        names were given, the model is returned as it is.
+        ``Model.describe()`` of the run. If it has no scaled defaults, or names other priors,
+        the model is returned unchanged.
     """
     given: Any = model
     prior = getattr(model, "prior", None)
@@ -70,7 +71,7 @@ def as_recorded(model: M, described: Mapping[str, Any]) -> M:
     try:
         kept = from_description(described["prior"])
     except (ConfigError, KeyError, TypeError):
-        return model  # the comparison of identities says what differs
+        return model  # the identity check reports the difference
     if not isinstance(kept, NamedPriors) or not kept.scaled:
         return model
     named = dict(kept.priors)

@@ -1,4 +1,4 @@
-"""Few draws that cover a standard normal distribution well."""
+"""Small sets of standard normal draws with evenly spread directions and lengths."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from streammc.protocols import Matrix
 
 
 def covering_draws(n_draws: int, dim: int, purpose: int) -> Matrix:
-    """Return (S, d) draws, each standard normal, with spread directions and lengths.
+    """Return (S, d) standard normal draws with evenly spread directions and lengths.
 
     Directions are the columns of random orthogonal matrices (Yu et al. 2016, orthogonal
     random features), lengths the chi quantiles (j + 1/2) / S in random order. The
@@ -24,7 +24,7 @@ def covering_draws(n_draws: int, dim: int, purpose: int) -> Matrix:
     n_draws, dim
         S and d.
     purpose
-        Which stream of the plan: different purposes, independent draws.
+        Number of the random stream; different purposes give independent draws.
     """
     generator = rng.stream(0, purpose, rng.Role.PLAN)
     directions = []

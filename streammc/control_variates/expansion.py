@@ -1,4 +1,4 @@
-"""The result of the full pass: everything about the data that a sampler needs."""
+"""Control variates: the result of the full pass, with save, open and identity checks."""
 
 from __future__ import annotations
 
@@ -33,39 +33,40 @@ def model_digest(model: Model) -> str:
 
 @dataclass(frozen=True, repr=False)
 class ControlVariates:
-    """Taylor expansion of the log-likelihood at ``theta_star``, and what certifies it.
+    """Taylor expansion of the log-likelihood at ``theta_star``, with its certificate.
 
     Attributes
     ----------
     theta_star
         (d,) expansion point.
     log_lik, log_lik_remainder
-        Sum of l_i at ``theta_star``, and what rounding that sum to float64 left out.
+        Sum of l_i at ``theta_star``, and the part of it that rounding to float64 lost.
     gradient, hessian
-        (d,), (d, d) of the log-likelihood at ``theta_star``, without the prior.
+        (d,) gradient and (d, d) Hessian of the log-likelihood at ``theta_star``, without the
+        prior.
     order
         0, 1 or 2: the order of the control variates that the sampler uses.
     factor
         (d, d) lower triangular S; S S' is the inverse of minus the Hessian of the log
         posterior at ``theta_star``.
     newton_step
-        (d,) from ``theta_star`` to the mode, to first order.
+        (d,) Newton step from ``theta_star`` towards the mode.
     fingerprint
-        Of the data set, with its temperature where that is not 1.
+        Fingerprint of the data set; it includes the temperature unless that is 1.
     certificate
         Distance of ``theta_star`` from the mode, and the work done; see :class:`Certificate`.
     score_draws
         (S, d) shifts from ``theta_star`` at which rows were scored.
     candidates, scores
-        (c,) rows of the highest scores, best first, and these.
+        (c,) indices of the rows with the highest scores, and the scores, highest first.
     histogram
         Power sums of the remainders by score.
     chunk_summaries
-        One array per name, an entry per block of the pass.
+        Arrays by column name, with one entry per block of the pass.
     row_order
-        Variance of the first-order terms summed over runs of ``row_order_rows``
-        neighbours, over what rows in random order would give; 1 when shuffled, NaN where
-        the runs are too few to tell.
+        Variance of the second-order terms summed over runs of ``row_order_rows``
+        neighbours, relative to rows in random order: 1 when shuffled, NaN where the runs
+        are too few.
     """
 
     theta_star: Vector
@@ -91,7 +92,7 @@ class ControlVariates:
     stamps: Index = field(repr=False)
 
     def __repr__(self) -> str:
-        """Return the sizes, and how far the expansion is from the mode."""
+        """Return the sizes and the distance from the mode."""
         decrement = self.certificate.decrement
         far = "" if decrement is None else f", {decrement:.2g} posterior sd from the mode"
         return f"<ControlVariates: {self.dim} parameters, {self.n_rows} rows{far}>"
@@ -112,15 +113,15 @@ class ControlVariates:
         return sd
 
     def other_modes(self) -> Matrix | None:
-        """Return (M, d) the modes of comparable evidence, ``S^-1 (theta - theta_star)``."""
-        found = self.certificate.modes
-        if not found:
+        """Return (M, d) the other modes, as whitened ``S^-1 (theta - theta_star)``, or None."""
+        modes = self.certificate.modes
+        if not modes:
             return None
-        away = np.array(found, dtype=np.float64) - self.theta_star
-        return np.asarray(np.linalg.solve(self.factor, away.T).T, dtype=np.float64)
+        shifts = np.array(modes, dtype=np.float64) - self.theta_star
+        return np.asarray(np.linalg.solve(self.factor, shifts.T).T, dtype=np.float64)
 
     def to_arrays(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Return plain arrays and JSON from which :meth:`from_arrays` restores it."""
+        """Return arrays and JSON metadata from which :meth:`from_arrays` restores the object."""
         arrays: dict[str, NDArray[Any]] = {
             "theta_star": self.theta_star,
             "gradient": self.gradient,
@@ -161,7 +162,7 @@ class ControlVariates:
         Raises
         ------
         StoreError
-            If they are not control variates of this format, or do not fit together.
+            If the arrays are not control variates of this format, or their shapes disagree.
         """
         if meta.get("kind") != "control-variates" or meta.get("format") != FORMAT:
             raise StoreError(
@@ -194,7 +195,7 @@ class ControlVariates:
                     np.asarray(arrays["histogram_maxima"], np.float64),
                 ),
                 chunk_summaries=dict(zip(SUMMARY_COLUMNS, summaries, strict=True)),
-                # JSON has no NaN: too few rows to tell their order is null.
+                # JSON has no NaN: null means that the runs were too few.
                 row_order=float("nan" if meta["row_order"] is None else meta["row_order"]),
                 row_order_rows=int(meta["row_order_rows"]),
                 stamps=np.asarray(arrays["stamps"], np.int64),
@@ -220,7 +221,7 @@ class ControlVariates:
         return result
 
     def digest(self) -> str:
-        """Return the SHA-256 of what a sampler sees: the expansion, not how it was made."""
+        """Return the SHA-256 of the expansion that samplers use, without the certificate."""
         parts = [self.theta_star, self.gradient, self.hessian, self.factor, self.score_draws]
         text = f"{self.fingerprint} {self.model_digest} {self.order} {self.log_lik!r}"
         joined = hashlib.sha256(text.encode())
@@ -229,7 +230,7 @@ class ControlVariates:
         return joined.hexdigest()
 
     def save(self, path: str | Path) -> None:
-        """Write a zarr group with a checksum on every array; never a partial one."""
+        """Write a zarr group with a checksum on every array; no partial group is left behind."""
         from streammc.trace.arrays import write_arrays
 
         arrays, meta = self.to_arrays()
@@ -239,14 +240,14 @@ class ControlVariates:
     def open(
         cls, path: str | Path, dataset: Dataset | None = None, model: Model | None = None
     ) -> ControlVariates:
-        """Read what :meth:`save` wrote, and check that it belongs to ``dataset`` and ``model``.
+        """Read saved control variates, and check that they belong to ``dataset`` and ``model``.
 
         Raises
         ------
         IdentityError
-            If it was made for another store or model; the message says which.
+            If they were made for another store or model; the message says which.
         StoreError
-            If it is damaged, or a chunk of the store has changed since.
+            If they are damaged, or a chunk of the store has changed since.
         """
         from streammc.trace import kinds
         from streammc.trace.arrays import read_arrays

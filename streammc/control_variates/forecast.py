@@ -1,4 +1,4 @@
-"""What the passes will take, told or refused before the first; progress between them."""
+"""Predicted cost of the full passes, announced before the first; progress between passes."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ FORECAST: Final = "forecast"
 NEWTON: Final = "newton"
 PLAN: Final = "plan"
 _QUIET_SECONDS: Final = 1.0
-"""Steps that are over sooner report nothing."""
+"""Phases that end sooner report nothing."""
 
 
 def forecast(
     dataset: Dataset, model: Model, *, passes: int | None = None, scheduler: Any = None
 ) -> PassCost:
-    """Return what control variates will take, from sizes alone: no row is read.
+    """Return the predicted cost of control variates, from sizes alone: no row is read.
 
     Parameters
     ----------
     dataset, model
         The rows and their likelihood.
     passes
-        At most this many; ``None``: until certified.
+        Largest number of passes; ``None``: until certified.
     scheduler
-        Where passes run, as in ``Dataset.reduce``. Other machines count as these.
+        Scheduler of the passes, as in ``Dataset.reduce``. Remote workers are counted as the
+        threads of this machine.
     """
     threads = available_threads()
     if scheduler == "sync" or type(scheduler) is int:
@@ -60,7 +61,7 @@ def announce(
     scheduler: Any = None,
     phases: Phases | None = None,
 ) -> PassCost:
-    """Return :func:`forecast`, having told ``phases`` where it is long.
+    """Return the cost by :func:`forecast`, and report a long one to ``phases``.
 
     Raises
     ------
@@ -82,7 +83,7 @@ def announce(
 
 
 class Counter:
-    """Counts steps of a phase, and reports them from its second second on."""
+    """Counter of the steps of a phase, which reports them after the first second."""
 
     def __init__(self, phase: str, phases: Phases | None) -> None:
         self._phase, self._phases = phase, phases
@@ -90,19 +91,19 @@ class Counter:
         self._began = time.monotonic()
 
     def __call__(self, steps: int = 1) -> None:
-        """Add ``steps`` that are done."""
+        """Add ``steps`` completed steps."""
         self._done += steps
         if self._phases is not None and time.monotonic() - self._began >= _QUIET_SECONDS:
             self._phases(self._phase, self._done, None, {})
 
 
 def counted(objective: Objective, phases: Phases | None) -> Objective:
-    """Return ``objective`` with every evaluation reported: one is a step of Newton's method."""
+    """Return ``objective`` with every evaluation reported to ``phases`` as a Newton step."""
     count = Counter(NEWTON, phases)
 
     def evaluate(theta: Vector) -> tuple[float, Vector, Matrix]:
-        found = objective(theta)
+        sums = objective(theta)
         count()
-        return found
+        return sums
 
     return evaluate

@@ -1,4 +1,4 @@
-"""Arguments that are of another kind, such as a name or a data frame, are refused by name."""
+"""Checks that arguments are a data set, a model, a sampler, control variates or a function."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _MARKS: Final = {
     "model": ("prior_table", "a model, such as streammc.models.logistic()"),
     "sampler": ("describe", "a sampler, such as streammc.samplers.hmc(), or None"),
 }
-"""An attribute of each kind, and what to expect."""
+"""Per kind, an attribute that identifies it, and the expected argument in messages."""
 
 
 def check_kinds(store: object, *model: object, sampler: object = None) -> None:
-    """Refuse a data set, a model or a sampler of another kind; no sampler is right.
+    """Raise ConfigError unless the arguments are a data set, models, and a sampler or None.
 
     Raises
     ------
     ConfigError
-        Saying what was expected, what was found, and how to make one of the other.
+        If an argument is of another kind; the message says how to make the expected one.
     """
     given = [("data set", store), *(("model", each) for each in model)]
     for kind, found in given if sampler is None else [*given, ("sampler", sampler)]:
@@ -48,12 +48,12 @@ def check_kinds(store: object, *model: object, sampler: object = None) -> None:
 
 
 def check_control_variates(found: object) -> None:
-    """Refuse control variates of another kind, such as their path.
+    """Raise ConfigError if ``found`` is something else than control variates, such as a path.
 
     Raises
     ------
     ConfigError
-        If they are none.
+        If ``found`` is neither control variates nor ``None``.
     """
     if found is not None and not hasattr(found, "theta_star"):
         raise ConfigError(
@@ -63,12 +63,12 @@ def check_control_variates(found: object) -> None:
 
 
 def check_progress(progress: object) -> None:
-    """Refuse a progress that is no function.
+    """Raise ConfigError if ``progress`` is not a function.
 
     Raises
     ------
     ConfigError
-        If it cannot be called.
+        If ``progress`` is neither callable nor ``None``.
     """
     if progress is not None and not callable(progress):
         raise ConfigError(
@@ -78,7 +78,7 @@ def check_progress(progress: object) -> None:
 
 
 def _named(kind: str, name: str) -> str | None:
-    """Return the call that builds the model or sampler of this name, or of one near to it."""
+    """Return the call that builds the model or sampler with the closest name, or None."""
     builders = {"model": MODELS, "sampler": SAMPLERS}.get(kind, {})
     near = get_close_matches(name.lower().replace("_", "-"), builders, n=1)
     return f"streammc.{kind}s.{near[0].replace('-', '_')}()" if near else None

@@ -49,7 +49,7 @@ class PassRequest:
 def check_request(
     dataset: Dataset, model: Model, order: int, passes: int | None, theta_star: Vector | None
 ) -> tuple[Vector | None, Matrix, tuple[str, ...]]:
-    """Return first centre, prior table and labels, or say what cannot be computed."""
+    """Return first centre, prior table and labels; raise if the request is not valid."""
     if isinstance(order, bool) or order not in (0, 1, 2):
         raise ConfigError(f"expected order 0, 1 or 2, found {order!r}; choose 2 if in doubt")
     if passes is not None and not _whole(passes, 1):

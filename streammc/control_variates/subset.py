@@ -18,7 +18,7 @@ _SLICE_ENTRIES = 2**21
 
 
 def gather(dataset: Dataset, starts: Index, unit_rows: int = 1) -> Rows:
-    """Return the runs of ``unit_rows`` rows that begin at ``starts``."""
+    """Return the rows of the runs of ``unit_rows`` rows that begin at ``starts``."""
     m = len(starts) * unit_rows
     out = Rows(np.empty((m, dataset.n_features)), np.empty(m), np.empty(m), np.empty(m))
     source = dataset.rows()
@@ -28,7 +28,7 @@ def gather(dataset: Dataset, starts: Index, unit_rows: int = 1) -> Rows:
 
 
 def draw_subset(dataset: Dataset, memory_limit: int) -> Rows:
-    """Return all rows, or as many as fit, drawn without replacement and in row order."""
+    """Return all rows, or a sample that fits, drawn without replacement, in row order."""
     fit = memory_limit // (8 * (dataset.n_features + 3))
     m = min(dataset.n_rows, SUBSET_ROWS, max(fit, 1))
     if m == dataset.n_rows:
@@ -39,7 +39,7 @@ def draw_subset(dataset: Dataset, memory_limit: int) -> Rows:
 
 
 def in_memory(model: Model, rows: Rows, scale: float) -> Objective:
-    """Return the log-likelihood of ``rows``, times ``scale``, with two derivatives."""
+    """Return the function theta -> log-likelihood of ``rows`` times ``scale``, two derivatives."""
     weight = rows.weight * scale
     scores = np.empty(len(rows.y))
 
@@ -52,11 +52,11 @@ def in_memory(model: Model, rows: Rows, scale: float) -> Objective:
 
 
 class Spread:
-    """The log-likelihood, scaled up, of runs spread evenly over a large table.
+    """Log-likelihood of runs spread evenly over a large table, scaled to all rows.
 
     The mode of a subset in memory is sqrt(n / 65,536) posterior standard deviations off,
     123 at a billion rows: too far for one Newton step of a full pass. Four million rows
-    are read again at every evaluation, and spare a pass.
+    are read again at every evaluation, and save a pass.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class Spread:
     Attributes
     ----------
     starts
-        First rows of the runs; none where the table is not eight times larger.
+        First rows of the runs; empty unless the table is at least eight times larger.
     rows_read
         Rows of all evaluations so far.
     """
@@ -97,7 +97,7 @@ class Spread:
 
 
 def surrogate(dataset: Dataset, model: Model, sums: BlockSums, centre: Vector) -> Objective:
-    """Return the expansion at ``centre`` plus the exact remainder of the candidates."""
+    """Return the log-likelihood: expansion at ``centre`` plus exact remainders of candidates."""
     log_lik, gradient, hessian = sums.expansion(len(centre))
     if len(sums.rows) == 0:
         base, exact = (0.0, np.zeros_like(gradient), np.zeros_like(hessian)), None

@@ -1,4 +1,4 @@
-"""Control variates of order 0 that take no pass: a starting point without Taylor terms."""
+"""Control variates of order 0 without a pass: a starting point without Taylor terms."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def without_pass(dataset: Dataset, model: Model, start: float | None = None) -> 
     dataset, model
         The rows and their likelihood.
     start
-        Every coordinate of ``theta_star``; ``None`` asks the model, which sees a few rows.
+        Value of every coordinate of ``theta_star``; ``None``: the model's start on a few rows.
 
     Returns
     -------

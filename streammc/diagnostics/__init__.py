@@ -1,6 +1,6 @@
-"""What draws say about themselves: summaries, original scale, importance weights.
+"""Diagnostics of draws: summaries, the original scale, costs and importance weights.
 
-Nothing is imported before it is used: ArviZ takes a second.
+Public names are imported on first use, because the import of ArviZ takes a second.
 """
 
 from __future__ import annotations
@@ -36,5 +36,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """List the public names beside those of a module."""
+    """Return the names of the module and the public names that are imported on first use."""
     return sorted({*globals(), *_LAZY})

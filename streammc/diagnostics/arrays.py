@@ -1,4 +1,4 @@
-"""Arrays that a user passes, as float64."""
+"""Conversion of arrays given by the user to float64."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from streammc.errors import ConfigError
 
 
 def numbers(name: str, values: ArrayLike, ndim: int | None = None) -> NDArray[np.float64]:
-    """Return ``values`` as float64 of ``ndim`` dimensions, any number of them by default.
+    """Return ``values`` as float64 with ``ndim`` dimensions, by default 1 or more.
 
     Raises
     ------
     ConfigError
-        If they are no numbers, or of another shape.
+        If they are not numbers, or have another number of dimensions.
     """
     try:
         found = np.asarray(values, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""The audit of a run: what its weights say, as a record and as JSON."""
+"""Records of the audit of a run by importance weights, and their JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from streammc.json_record import Record
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Correction(Record):
-    """Weighted minus plain statistics of one parameter; ``None`` where one is not known.
+    """Corrections of one parameter by the weights; ``None`` for an unknown statistic.
 
     Attributes
     ----------
@@ -20,9 +20,9 @@ class Correction(Record):
     correction, mcse
         Weighted minus plain mean, and its Monte Carlo error.
     correction_sd, mcse_sd
-        Both in posterior sd.
+        ``correction`` and ``mcse`` in units of the posterior standard deviation.
     sd_ratio, sd_ratio_mcse
-        Weighted over plain standard deviation, and its error.
+        Weighted over plain standard deviation, and its Monte Carlo error.
     """
 
     mean: float | None
@@ -35,23 +35,23 @@ class Correction(Record):
 
     @property
     def size(self) -> float:
-        """Absolute correction in posterior sd; 0 where it is not known."""
+        """Absolute correction in posterior standard deviations; 0 if unknown."""
         return abs(self.correction_sd or 0.0)
 
     @property
     def z(self) -> float | None:
-        """Absolute correction in its own errors; ``None`` where either is not known."""
+        """Absolute correction over its Monte Carlo error; ``None`` if one of them is unknown."""
         return self.size / self.mcse_sd if self.correction_sd is not None and self.mcse_sd else None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Audit(Record):
-    """What importance weights say about the draws that they belong to.
+    """Audit of draws by importance weights: quality of the weights, and corrections.
 
     Attributes
     ----------
     draws
-        Number of draws that were weighted.
+        Number of weighted draws.
     ess
         Effective sample size (sum w)^2 / sum w^2 of the weights.
     largest_weight
@@ -60,7 +60,8 @@ class Audit(Record):
         Shape of the right tail of the weights; ``None`` if all are equal or there are fewer than
         25.
     largest_correction, largest_z
-        Largest correction of a mean in posterior sd, and in its own errors.
+        Largest correction of a mean in posterior standard deviations, and in its Monte Carlo
+        error.
     parameters
         Corrections by label.
     """
@@ -80,7 +81,7 @@ class Audit(Record):
 
     @classmethod
     def from_json(cls, written: Mapping[str, Any]) -> Audit:
-        """Restore from :meth:`to_json`; runs of earlier versions lack some entries."""
+        """Return the audit from its JSON; runs of earlier versions lack some entries."""
         names = Correction.__dataclass_fields__
         return cls(
             draws=written["draws"],

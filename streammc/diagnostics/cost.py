@@ -1,19 +1,19 @@
-"""What an independent draw costs, in evaluations of rows (Dang et al. 2019, section 6.2).
+"""Cost of an independent draw, in evaluations of rows (Dang et al. 2019, section 6.2).
 
 One evaluation is the log-likelihood of one row with its gradient. The inefficiency factor
-of a parameter is the number of draws that are worth an independent one,
+of a parameter is the number of draws that are worth one independent draw,
 
     IF = draws / ESS,
 
 with the effective sample size of the mean over all chains (Vehtari et al. 2021, computed
-by ArviZ). The computational time (eq. 2, and 18 for signed draws) is written for one
-draw, so that runs of other lengths compare,
+by ArviZ). The computational time (eq. 2, and 18 for signed draws) is given per draw, so that
+runs of different lengths can be compared,
 
-    CT = IF evaluations / (draws (mean sign)^2),
+    CT = IF evaluations / (draws (mean sign)^2).
 
-and a run relative to another is ``RCT = CT / CT of the other`` (eq. 19). The paper's IF
-is that of CODA, from the spectral density of an autoregression at zero, chain by chain;
-ArviZ sums autocorrelations and counts what differs between the chains as well.
+The relative computational time of two runs is the ratio of their CT (eq. 19). The paper takes
+IF from CODA, by the spectral density of an autoregression at zero, chain by chain; ArviZ sums
+autocorrelations and includes differences between the chains.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def inefficiency(draws: NDArray[np.float64]) -> float | None:
     Parameters
     ----------
     draws
-        (chain, draw) values of the parameter, at least 4 of each chain.
+        (chain, draw) values of the parameter, at least 4 per chain.
 
     Returns
     -------
     float or None
-        Draws over the effective sample size of the mean; ``None`` where it cannot be known.
+        Draws over the effective sample size of the mean; ``None`` if that is unknown.
     """
     from arviz_stats.base import array_stats
 
@@ -61,26 +61,26 @@ def cost(
     evaluations: Mapping[str, int],
     sign: NDArray[np.float64] | None = None,
 ) -> dict[str, Any]:
-    """Return what the draws of a run cost.
+    """Return the inefficiency and the computational time of every parameter of a run.
 
     Parameters
     ----------
     theta
         (chain, draw, d) draws.
     labels
-        One per column of theta.
+        One label per column of theta.
     evaluations
-        Rows evaluated in the ``passes``, the ``warmup`` and the ``draws``.
+        Number of rows evaluated in the ``passes``, the ``warmup`` and the ``draws``.
     sign
         (chain, draw) signs of the likelihood estimates; ``None``: all positive.
 
     Returns
     -------
     dict
-        ``evaluations`` with their ``total``; ``mean_sign``; ``if``, ``ct`` (of all
-        evaluations) and ``ct_draws`` (of those of the draws alone), each with ``min``,
+        ``evaluations`` with their ``total``; ``mean_sign``; ``if``, ``ct`` (for all
+        evaluations) and ``ct_draws`` (for those of the draws only), each with ``min``,
         ``median`` and ``max``; ``parameters``: label -> ``if``, ``ct``, ``ct_draws``.
-        ``None`` where fewer than four draws or a constant say nothing.
+        ``None`` for a constant, or fewer than four draws.
     """
     counted = {**evaluations, "total": int(sum(evaluations.values()))}
     mean_sign = 1.0 if sign is None else float(sign.mean())
@@ -100,7 +100,9 @@ def cost(
 
 
 def relative(base: Mapping[str, Any], other: Mapping[str, Any], name: str = "ct") -> dict[str, Any]:
-    """Return RCT of ``other`` against ``base`` (eq. 19): above 1, ``base`` is cheaper.
+    """Return the relative cost CT of ``other`` over CT of ``base`` (eq. 19) by parameter.
+
+    Above 1, ``base`` is cheaper.
 
     Parameters
     ----------
@@ -122,7 +124,7 @@ def relative(base: Mapping[str, Any], other: Mapping[str, Any], name: str = "ct"
 
 
 def spread(values: Sequence[float | None]) -> dict[str, float | None]:
-    """Return smallest, median and largest of what is known."""
+    """Return the smallest, median and largest of the values that are not ``None``."""
     known = [value for value in values if value is not None]
     if not known:
         return dict.fromkeys(("min", "median", "max"))

@@ -1,13 +1,13 @@
-"""Parameters on the scale of the table that was ingested, and ratios.
+"""Parameters on the scale of the original table, and odds or rate ratios.
 
 The store holds ``z_j = (x_j - mean_j) / scale_j``, so that a linear predictor is
 
     sum_j beta_j z_j = sum_j (beta_j / scale_j) x_j - sum_j beta_j mean_j / scale_j
 
-and the last sum belongs to the intercept; a mean of the columns themselves becomes
-``mean_j + scale_j mu_j``, a distance (between means, a length scale) ``scale_j`` times it.
-Which parameter is which, the model states.
-Draws are transformed, then summarised: quantiles and R-hat of a sum are not those of its parts.
+and the last sum is part of the intercept. A parameter ``mu_j`` that is a mean of column j
+becomes ``mean_j + scale_j mu_j``; a distance (between means, or a length scale) is multiplied
+by ``scale_j``. The model states the rule of each parameter. Draws are transformed before they
+are summarised: quantiles and R-hat of a sum do not follow from those of its terms.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ def original_scale(
     Parameters
     ----------
     tree
-        A run.
+        The tree of a run.
     attributes
         Attributes of its store: ``features`` and ``standardization``, a mapping with
         ``mean`` and ``scale`` per feature, or ``None``.
     blocks
-        What its model states of the parameters.
+        Blocks of parameters with their rules, from the model (``models.table_scale``).
 
     Returns
     -------
     dict
-        As :func:`~streammc.diagnostics.summary.summarize`; parameters that do not
-        belong to features are unchanged.
+        Statistics as of :func:`~streammc.diagnostics.summary.summarize`; parameters in no
+        block are unchanged.
 
     Raises
     ------
@@ -69,9 +69,9 @@ def transform(
 ) -> tuple[NDArray[np.float64], list[str]]:
     """Return draws (chain, draw, d) and labels on the table's scale.
 
-    ``blocks`` is what the model states of its parameters (``models.table_scale``). A centred
-    design without an intercept column implies an intercept on the table's scale: it is added,
-    before the coefficients of its predictor.
+    ``blocks`` are blocks of parameters with their rules, from the model
+    (``models.table_scale``). A centred design without an intercept column implies an intercept
+    on the table's scale: it is added before the coefficients of its predictor.
     """
     standardization = attributes.get("standardization")
     if standardization is None:
@@ -79,10 +79,10 @@ def transform(
     features = list(attributes["features"])
     mean = np.asarray(standardization["mean"], dtype=np.float64)
     scale = np.asarray(standardization["scale"], dtype=np.float64)
-    place = {label: column for column, label in enumerate(labels)}
+    position = {label: column for column, label in enumerate(labels)}
     fits = mean.shape == scale.shape == (len(features),)
     fits = fits and all(
-        len(block.labels) in (1, len(features)) and {*block.labels} <= place.keys()
+        len(block.labels) in (1, len(features)) and {*block.labels} <= position.keys()
         for block in blocks
     )
     if not fits or not np.isfinite(mean).all() or not (scale > 0).all():
@@ -94,22 +94,24 @@ def transform(
     names = list(labels)
     added: list[tuple[int, str, NDArray[np.float64]]] = []
     for block in blocks:
-        at = [place[label] for label in block.labels]
+        columns = [position[label] for label in block.labels]
         moved = scale if block.rule == DISTANCE else np.stack([scale, mean])
-        if len(at) < len(features) and np.ptp(moved, axis=-1).any():
-            continue  # one for all columns has no unit, unless they all have the same
+        if len(columns) < len(features) and np.ptp(moved, axis=-1).any():
+            continue  # a parameter shared by columns of different scales stays as it is
         if block.rule == COEFFICIENT:
-            result[:, :, at] = theta[:, :, at] / scale
-            shift = -(result[:, :, at] * mean).sum(axis=-1)
+            result[:, :, columns] = theta[:, :, columns] / scale
+            shift = -(result[:, :, columns] * mean).sum(axis=-1)
             if INTERCEPT in features:
-                # Its own mean is 0 and scale 1, so that the shift does not contain it.
-                result[:, :, at[features.index(INTERCEPT)]] += shift
+                # The intercept column has mean 0 and scale 1: the shift does not include it.
+                result[:, :, columns[features.index(INTERCEPT)]] += shift
             elif mean.any():
-                added.append((min(at), block.intercept, shift))
+                added.append((min(columns), block.intercept, shift))
         elif block.rule == PLACE:
-            result[:, :, at] = mean[: len(at)] + scale[: len(at)] * theta[:, :, at]
+            result[:, :, columns] = (
+                mean[: len(columns)] + scale[: len(columns)] * theta[:, :, columns]
+            )
         elif block.rule == DISTANCE:
-            result[:, :, at] = scale[: len(at)] * theta[:, :, at]
+            result[:, :, columns] = scale[: len(columns)] * theta[:, :, columns]
     for column, name, shift in sorted(added, reverse=True, key=lambda item: item[0]):
         result = np.insert(result, column, shift, axis=2)
         names.insert(column, name)
@@ -119,10 +121,10 @@ def transform(
 def as_variables(
     theta: NDArray[np.float64], labels: Sequence[str], features: Sequence[str]
 ) -> dict[str, tuple[tuple[str, ...], NDArray[Any]]]:
-    """Return draws (chain, draw, d) as ``name -> (dims, values)``, a variable per name.
+    """Return draws (chain, draw, d) as variables ``name -> (dims, values)``.
 
-    Parameters by feature, and an intercept, share the dimension ``feature``; any other
-    variable has its own, ``<name>_dim``. Coordinates are included.
+    A variable with one entry per feature, with or without an intercept, has the dimension
+    ``feature``; any other has its own dimension ``<name>_dim``. Coordinates are included.
     """
     columns: dict[str, list[int]] = {}
     for column, label in enumerate(labels):
@@ -152,28 +154,28 @@ def ratios(
     *,
     formula: bool = False,
 ) -> dict[str, Any] | None:
-    """Return the exponentials of the coefficients, summarised, or ``None``.
+    """Return statistics of the exponentials of the coefficients; ``None`` if they mean nothing.
 
     Parameters
     ----------
     theta, labels
         Draws (chain, draw, d) on the table's scale.
     blocks
-        What the model states of its parameters, and of their exponentials.
+        Blocks of parameters with the meaning of their exponentials, from the model.
     features
-        Columns of the design.
+        Names of the columns of the design.
     sign
-        (chain, draw) weights of a signed run.
+        (chain, draw) signs of a signed run.
     formula
-        Whether a formula made the columns, so that their names say what they are.
+        Whether a formula made the columns, so that their names show bases and interactions.
 
     Returns
     -------
     dict
         ``kind`` and ``parameters``, feature (of several linear predictors: label) ->
-        statistics, without intercepts: the factor on the odds or the rate for one unit more of
-        the column. ``only_together`` lists
-        columns of bases and of interactions: no unit more of one leaves the others as they are.
+        statistics, without intercepts: the factor on the odds or the rate if the column
+        increases by one unit. ``only_together`` lists the columns of bases and of
+        interactions, which cannot change while all others stay fixed.
     """
     found = [block for block in blocks if block.exponential]
     if not found:
@@ -199,6 +201,6 @@ def _only_together(column: str) -> bool:
     if _BASIS.search(column):
         return True
     bare = None
-    while bare != column:  # brackets inside brackets
+    while bare != column:  # innermost brackets first
         bare, column = column, _BRACKETS.sub("", column)
     return ":" in column

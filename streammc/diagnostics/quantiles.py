@@ -1,13 +1,13 @@
-"""Quantiles of draws that carry weights, also negative ones.
+"""Quantiles of weighted draws; weights may be negative.
 
 With weights ``w`` the distribution function of draws ``x`` is
 
     F(t) = sum over x_s <= t of w_s / sum of w_s.
 
-With signs it need not rise everywhere. The quantile at ``p`` is then the middle of
-the first draw at which ``F >= p`` and the first from which on ``F`` stays there. With
-positive weights the two are one: the usual inverse of ``F``. Equal weights are left to
-``numpy.quantile``, which interpolates between two draws.
+With negative weights ``F`` is not monotone. The quantile at ``p`` is then the midpoint of the
+first draw with ``F >= p`` and the first draw from which on ``F >= p`` holds throughout. With
+positive weights the two draws are the same: the usual inverse of ``F``. Equal weights give
+the quantiles of ``numpy.quantile``, which interpolates between two draws.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def quantiles(
     values
         (..., S) draws.
     probabilities
-        Between 0 and 1.
+        Probabilities between 0 and 1.
     weights
-        (S,), of positive sum; ``None``: all equal.
+        (S,) weights of positive sum; ``None``: all equal.
     overwrite
         Allow ``values`` to be sorted in place, which saves a copy.
     """
@@ -52,16 +52,16 @@ def quantiles(
     for k, p in enumerate(levels):
         reached = below >= p * total * (1.0 - _ROUNDING)
         first = reached.argmax(axis=-1)
-        # The draw after the last one at which F is still too low.
+        # The draw after the last draw with F < p.
         stays = np.minimum(last + 1 - (~reached[..., ::-1]).argmax(axis=-1), last)
         stays = np.where(reached.all(axis=-1), 0, stays)
-        pair = [np.take_along_axis(ordered, at[..., None], -1)[..., 0] for at in (first, stays)]
+        pair = [np.take_along_axis(ordered, i[..., None], -1)[..., 0] for i in (first, stays)]
         found[k] = pair[0] if (first == stays).all() else 0.5 * (pair[0] + pair[1])
     return found
 
 
 def mean(values: NDArray[np.float64], weights: NDArray[np.float64] | None) -> NDArray[np.float64]:
-    """Return the weighted mean over the last axis (...)."""
+    """Return the weighted mean over the last axis; ``None`` as weights: all equal."""
     if weights is None:
         plain: NDArray[np.float64] = values.mean(axis=-1)
         return plain
@@ -72,14 +72,14 @@ def mean(values: NDArray[np.float64], weights: NDArray[np.float64] | None) -> ND
 def _interpolated(
     values: NDArray[np.float64], levels: NDArray[np.float64], overwrite: bool
 ) -> NDArray[np.float64]:
-    """Return the quantiles of ``numpy.quantile``, by a sort: faster than its partition here."""
+    """Return the quantiles of ``numpy.quantile`` by a sort, here faster than its partition."""
     n = values.shape[-1]
-    at = levels * (n - 1)
-    low = np.floor(at).astype(np.int64)
+    position = levels * (n - 1)
+    low = np.floor(position).astype(np.int64)
     high = np.minimum(low + 1, n - 1)
     ordered = values if overwrite else values.copy()
     ordered.sort(axis=-1)
-    share = at - low
+    share = position - low
     found = np.empty((len(levels), *values.shape[:-1]))
     for k in range(len(levels)):
         a, b = ordered[..., low[k]], ordered[..., high[k]]

@@ -1,7 +1,7 @@
-"""Split R-hat, of one chain too (Vehtari et al. 2021, Bayesian Analysis 16, 667-718).
+"""Split R-hat of one or more chains (Vehtari et al. 2021, Bayesian Analysis 16, 667-718).
 
-R-hat compares the halves of all chains. ArviZ wants two chains or more; one chain has two
-halves as well, and they differ where it drifts or has not mixed.
+R-hat compares the halves of all chains. ArviZ needs two or more chains; the two halves of a
+single chain also differ if it drifts or has not mixed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 def r_hat(draws: NDArray[np.float64]) -> float:
     """Return the larger of the rank-normalised and the folded split R-hat of (chain, draw).
 
-    NaN for fewer than four draws a chain. Several chains are left to ArviZ, so that its
+    NaN for fewer than four draws per chain. ArviZ computes it for several chains, so that its
     summary of the same run shows the same number.
     """
     from arviz_stats.base import array_stats
@@ -29,7 +29,7 @@ def r_hat(draws: NDArray[np.float64]) -> float:
 
 
 def _ratio(sequences: NDArray[np.float64]) -> float:
-    """Return ``sqrt((n - 1) / n + B / (n W))`` of sequences (2, n), eqs. 1 to 4 there."""
+    """Return ``sqrt((n - 1) / n + B / (n W))`` of sequences (2, n); eqs. 1 to 4 of the paper."""
     n = sequences.shape[1]
     between = sequences.mean(axis=1).var(ddof=1)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -37,7 +37,7 @@ def _ratio(sequences: NDArray[np.float64]) -> float:
 
 
 def _normal_scores(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return ``Phi^-1((rank - 3/8) / (n + 1/4))`` of the values, ties at their mean rank."""
+    """Return ``Phi^-1((rank - 3/8) / (n + 1/4))`` of the values; ties have their mean rank."""
     from scipy.special import ndtri
     from scipy.stats import rankdata
 

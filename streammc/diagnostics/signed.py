@@ -1,14 +1,14 @@
-"""Summaries of draws that carry a sign (Dang et al. 2019, eq. 17).
+"""Summaries of draws with signs (Dang et al. 2019, eq. 17).
 
-A signed run samples ``|L^| p(theta) p(u)``; with ``s`` the sign of the estimated
-likelihood, ``E[f] = E[f s] / E[s]``. The error of such a ratio is that of the mean of
+A signed run samples ``|L^| p(theta) p(u)`` with the estimated likelihood ``L^``. With ``s``
+its sign, the posterior mean of ``f`` is ``E[f s] / E[s]``. The error of this ratio is that of
+the mean of
 
     h = s (f - mean f) / mean s
 
-to first order (delta method): its Monte Carlo error over the chains is computed by ArviZ,
-and an effective sample size is the variance of ``f`` under the posterior over the square
-of that error. It can exceed neither the number of draws by much nor be read as if the
-draws were plain: a mean sign of 0.5 costs a factor of four or more.
+to first order (delta method). ArviZ computes its Monte Carlo error over the chains; the
+effective sample size is the posterior variance of ``f`` over the square of that error. It
+includes the cost of the signs: a mean sign of 0.5 costs a factor of four or more.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _FEWEST_DRAWS = 4
 
 
 def require_no_sign(sign: NDArray[np.float64]) -> None:
-    """Refuse a plain summary of draws of which some have a negative sign.
+    """Refuse a plain summary of draws with negative signs.
 
     Raises
     ------
     StreammcError
-        With the share of negative signs.
+        If a sign is negative; the message has the share of negative signs.
     """
     negative = float(np.mean(np.asarray(sign) < 0.0))
     if negative > 0.0:
@@ -45,7 +45,7 @@ def require_no_sign(sign: NDArray[np.float64]) -> None:
 def ratio_terms(
     values: NDArray[np.float64], sign: NDArray[np.float64]
 ) -> tuple[float, NDArray[np.float64]]:
-    """Return the signed mean of ``values`` (chain, draw), and the terms h of its error."""
+    """Return the sign-weighted mean of ``values`` (chain, draw), and the terms h of its error."""
     mean_sign = float(sign.mean())
     mean = float((sign * values).mean()) / mean_sign
     return mean, sign * (values - mean) / mean_sign
@@ -56,7 +56,7 @@ def signed_statistics(
 ) -> dict[str, float | None]:
     """Return the statistics of one parameter (chain, draw), weighted by sign.
 
-    ``sd`` is ``None`` where its square is estimated negative: too few draws.
+    ``sd`` is ``None`` if the estimated variance is negative, because of too few draws.
     """
     from arviz_stats.base import array_stats
 
@@ -79,6 +79,6 @@ def signed_statistics(
                     _, below_terms = ratio_terms(below, sign)
                     tails.append(p * (1 - p) / array_stats.mcse(below_terms, method="mean") ** 2)
                 found["ess_tail"] = min(tails)
-                # Of what was sampled, and of what the mean is made of.
+                # R-hat of the sampled draws, and of the terms of their signed mean.
                 found["r_hat"] = max(r_hat(draws), r_hat(terms))
     return found

@@ -1,11 +1,11 @@
-"""One line per parameter: moments, quantiles, Monte Carlo errors and R-hat.
+"""Summary statistics per parameter: moments, quantiles, Monte Carlo errors and R-hat.
 
-R-hat is the larger of the rank-normalised and the folded split R-hat, the effective
-sample sizes are those of Vehtari et al. 2021 (Bayesian Analysis 16, 667-718). All are
-computed by ArviZ, with its defaults, so that ``arviz_stats.summary`` on the same run
-shows the same numbers. R-hat of one chain, which ArviZ leaves out, compares its halves.
-Where ArviZ calls a constant a perfect sample, we say nothing: what cannot be known is
-``None``, and ``None`` never counts as converged.
+R-hat is the larger of the rank-normalised and the folded split R-hat; R-hat and effective
+sample sizes are those of Vehtari et al. 2021 (Bayesian Analysis 16, 667-718). ArviZ computes
+them with its defaults, so that ``arviz_stats.summary`` of the same run shows the same numbers.
+R-hat of a single chain, which ArviZ does not give, compares its halves. For a constant, which
+ArviZ treats as a perfect sample, these statistics are ``None``; ``None`` never counts as
+converged.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 Statistics = dict[str, float | None]
 
-_FEWEST_DRAWS = 4  # fewer leave nothing to split, and ArviZ says NaN
+_FEWEST_DRAWS = 4  # ArviZ returns NaN for fewer
 _ESS_IN_ALL = 400
 _ESS_PER_CHAIN = 100
 
 
 def least_ess(chains: int) -> int:
-    """Return the fewest independent draws for sure means and quantiles (Vehtari et al. 2021).
+    """Return the least effective sample size for reliable means and quantiles.
 
-    100 a chain, and 400 in all.
+    100 per chain, and at least 400 in total (Vehtari et al. 2021).
     """
     return max(_ESS_IN_ALL, _ESS_PER_CHAIN * chains)
 
@@ -44,26 +44,26 @@ def least_ess(chains: int) -> int:
 def summarize(tree: xr.DataTree, *, plain: bool = False) -> dict[str, Statistics]:
     """Return the statistics of every parameter of a run, by ArviZ label.
 
-    Draws whose likelihood was estimated with a sign are weighted by it.
+    Draws of a signed run are weighted by the signs of their likelihood estimates.
 
     Parameters
     ----------
     tree
         A tree with a group ``posterior`` of dimensions (chain, draw, ...).
     plain
-        ``True``: without weights; refused where a sign is negative.
+        ``True`` ignores the signs; refused if a sign is negative.
 
     Returns
     -------
     dict
-        label -> ``mean, sd, mcse_mean, ess_bulk, ess_tail, r_hat, q5, median, q95``;
-        ``None`` where a statistic does not exist: any of a constant, of fewer than
-        four draws, or of values that are not finite.
+        label -> ``mean, sd, mcse_mean, ess_bulk, ess_tail, r_hat, q5, median, q95``.
+        ``None`` for an undefined statistic: errors, sample sizes and R-hat of a constant or
+        of fewer than four draws per chain, and all statistics of values that are not finite.
 
     Raises
     ------
     StreammcError
-        If a plain summary is asked for and a sign is negative.
+        If ``plain`` is true and a sign is negative.
     """
     if "posterior" not in getattr(tree, "children", ()):
         raise ConfigError(
@@ -78,10 +78,7 @@ def summarize(tree: xr.DataTree, *, plain: bool = False) -> dict[str, Statistics
 
 
 def signs(tree: xr.DataTree) -> NDArray[np.float64] | None:
-    """Return the signs (chain, draw) of a signed run; ``None`` where there are none or all are 1.
-
-    All 1 is a sample like any other.
-    """
+    """Return the signs (chain, draw) of a run; ``None`` if it has none, or none is negative."""
     stats = tree["sample_stats"] if "sample_stats" in tree.children else None
     if stats is None or "sign" not in stats.data_vars:
         return None
@@ -90,9 +87,9 @@ def signs(tree: xr.DataTree) -> NDArray[np.float64] | None:
 
 
 def draws_and_labels(tree: xr.DataTree) -> tuple[NDArray[np.float64], list[str]]:
-    """Return the posterior as (chain, draw, d) and one label per column.
+    """Return the posterior draws (chain, draw, d) and one label per column.
 
-    In the order of the model's theta where the run recorded it, else as stored.
+    The columns are in the order of the model's theta if the run recorded it, else as stored.
     """
     columns: dict[str, NDArray[np.float64]] = {}
     posterior = tree["posterior"]
@@ -120,7 +117,7 @@ def draws_and_labels(tree: xr.DataTree) -> tuple[NDArray[np.float64], list[str]]
 def summarize_draws(
     theta: NDArray[np.float64], labels: Sequence[str], sign: NDArray[np.float64] | None = None
 ) -> dict[str, Statistics]:
-    """Return :func:`summarize` of draws (chain, draw, d), weighted by ``sign`` (chain, draw)."""
+    """Return statistics of draws (chain, draw, d) by label, weighted by ``sign`` (chain, draw)."""
     return {
         label: _statistics(np.ascontiguousarray(theta[:, :, column]), sign)
         for column, label in enumerate(labels)

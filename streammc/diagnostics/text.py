@@ -1,10 +1,10 @@
-"""Numbers in messages."""
+"""Formatting of numbers in messages."""
 
 from __future__ import annotations
 
 
 def percent(share: float) -> str:
-    """Return a share as per cent, to two digits and without an exponent.
+    """Return a share in per cent as text, to two significant digits, without an exponent.
 
     Examples
     --------

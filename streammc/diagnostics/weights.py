@@ -1,17 +1,16 @@
-"""What importance weights say about the draws they belong to.
+"""The audit of draws by importance weights: corrections of means and standard deviations.
 
-With weights w of a target relative to what was sampled, the paired correction of a
-mean is ``sum w x / sum w - mean x`` over the same draws: most of the Monte Carlo error
-of the two means is common and cancels. To first order it is the mean of
+With weights w of a target relative to the sampled density and their sum S, the paired
+correction of a mean is ``sum w x / S - mean x`` over the same draws: most of the Monte Carlo
+error of the two means is common and cancels. To first order the error is that of the mean of
 
-    h = v (x - sum v x / S) - (x - mean x),    v = w / mean w,
+    h = v (x - sum w x / S) - (x - mean x),    v = w / mean w,
 
-(the influence terms of the two means), whose standard error is sd(h) / sqrt(ESS(h)),
-with the effective sample size of h over the chains. The ratio of the standard deviations
-has the same kind of error: with A and B the weighted and the plain variance, that of its
-logarithm is the error of the mean of
+(the influence terms of the two means), sd(h) / sqrt(ESS(h)) with the effective sample size
+of h over the chains. For the ratio of the standard deviations, with A and B the weighted and
+the plain variance, the error of its logarithm is that of the mean of
 
-    g = (v ((x - sum v x / S)^2 / A - 1) - ((x - mean x)^2 / B - 1)) / 2.
+    g = (v ((x - sum w x / S)^2 / A - 1) - ((x - mean x)^2 / B - 1)) / 2.
 """
 
 from __future__ import annotations
@@ -28,21 +27,21 @@ from streammc.docstrings import documented
 from streammc.errors import ConfigError, StreammcError
 
 PARETO_K = 0.7
-_EVEN_SHARE = 0.9  # of the draws, from which on the tail of the weights moves nothing
+_EVEN_SHARE = 0.9  # of the draws: with a larger ESS of the weights their tail has no effect
 _LARGE_WEIGHT = 5.0  # over the mean
-_FEWEST_TAIL = 25  # a fifth of the draws is the tail, and its fit needs five
-_SMALL_SAMPLE = 225  # ArviZ's sizes of the tail: n / 5, then 3 sqrt(n)
+_FEWEST_TAIL = 25  # the tail is a fifth of the draws, and its fit needs five
+_SMALL_SAMPLE = 225  # up to here ArviZ's tail has n / 5 draws, above 3 sqrt(n)
 _UNDERFLOW = 600.0
 _LARGEST_K = 1000.0
 _FEWEST_DRAWS = 4
-_ROUNDING = 1e-12  # in posterior sd: an error below this is that of the arithmetic
+_ROUNDING = 1e-12  # in posterior sd: an error below this is rounding error
 
 
 @documented()
 def audit_weights(
     theta: NDArray[np.float64], log_weight: NDArray[np.float64], labels: Sequence[str]
 ) -> Audit:
-    """Return how far plain means are from weighted ones, and whether that is known.
+    """Return the audit of draws by importance weights: corrections of the plain means.
 
     Parameters
     ----------
@@ -51,7 +50,7 @@ def audit_weights(
     log_weight
         (chain, draw) logarithms of the weights, up to a constant; ``-inf`` is weight 0.
     labels
-        One per column of theta.
+        One label per column of theta.
 
     Returns
     -------
@@ -62,7 +61,8 @@ def audit_weights(
         than 25); ``largest_correction`` in posterior sd and ``largest_z``; and
         ``parameters``: label -> ``mean`` (weighted), ``correction``, ``mcse``, both
         also in posterior sd as ``correction_sd`` and ``mcse_sd``, and ``sd_ratio``,
-        weighted over plain, with its error ``sd_ratio_mcse``. Fields can be read by key.
+        the weighted over the plain sd, with its error ``sd_ratio_mcse``. Fields can be read
+        by key.
 
     Raises
     ------
@@ -90,11 +90,11 @@ def audit_weights(
 def pareto_k(log_weight: NDArray[np.float64]) -> float | None:
     """Return the shape of a generalised Pareto fit to the largest weights.
 
-    Vehtari et al. 2024 (JMLR 25): above 0.7, averages with these weights cannot be
-    relied on. Computed by ArviZ, except where the largest weight exceeds the smallest
-    of the tail by more than e^600: there its fit underflows and reports next to
-    nothing (0.025 for a shape of 100), and Hill's estimate, the mean excess of the
-    logarithms, is given, at most 1000.
+    Above 0.7, averages with these weights are unreliable (Vehtari et al. 2024, JMLR 25).
+    ArviZ computes the fit, except if the largest weight exceeds the cutoff of the tail by a
+    factor over e^600: its fit then underflows and gives a value near 0 (0.025 for a shape of
+    100). In this case the result is Hill's estimate, the mean excess of the log weights, at
+    most 1000.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def pareto_k(log_weight: NDArray[np.float64]) -> float | None:
     Returns
     -------
     float or None
-        The shape; ``None`` where there is no tail: equal weights, or fewer than 25.
+        The shape; ``None`` without a tail: equal weights, or fewer than 25.
     """
     from arviz_stats.base import array_stats
 
@@ -128,17 +128,18 @@ def pareto_k(log_weight: NDArray[np.float64]) -> float | None:
 
 
 def heavy_tailed(k: float, ess: float, draws: int, largest_weight: float | None) -> bool:
-    """Return whether averages with such weights cannot be relied on: Pareto ``k`` above 0.7.
+    """Return whether averages with such weights are unreliable: Pareto ``k`` above 0.7.
 
-    A Pareto shape is that of the largest weights among themselves, however close to 1 all are:
-    weights of an effective size ``ess`` near ``draws``, none of which is large, move nothing.
+    The shape compares the largest weights with each other, even if all weights are near 1.
+    Weights whose effective sample size ``ess`` is near ``draws``, and none of which is large,
+    have no effect on averages: they are not heavy-tailed here.
     """
     large = largest_weight is None or largest_weight > _LARGE_WEIGHT
     return k > PARETO_K and (large or ess < _EVEN_SHARE * draws)
 
 
 def _relative(log_weight: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return weights with mean 1."""
+    """Return the weights (chain, draw) scaled to mean 1."""
     highest = log_weight.max(initial=-np.inf)
     if not np.isfinite(highest):
         raise StreammcError(
@@ -154,16 +155,16 @@ def _correction(draws: NDArray[np.float64], weight: NDArray[np.float64]) -> Corr
     center, sd = draws.mean(), draws.std(ddof=1) if draws.size > 1 else 0.0
     if not (np.isfinite(sd) and sd > 0):
         return Correction(**dict.fromkeys(names))
-    x = (draws - center) / sd  # in posterior sd: no cancellation against the mean
-    moved = float((weight * x).mean())
-    error = _error(weight * (x - moved) - x)
-    square, plain = (x - moved) ** 2, x**2
+    x = (draws - center) / sd  # centred and in posterior sd: no cancellation
+    shift = float((weight * x).mean())
+    error = _error(weight * (x - shift) - x)
+    square, plain = (x - shift) ** 2, x**2
     weighted = (weight * square).mean()
     spread = np.sqrt(weighted / plain.mean())
     with np.errstate(invalid="ignore", divide="ignore"):
         relative = 0.5 * (weight * (square / weighted - 1.0) - (plain / plain.mean() - 1.0))
     ratio_error = spread * _error(relative)
-    values = (center + sd * moved, sd * moved, sd * error, moved, error, spread, ratio_error)
+    values = (center + sd * shift, sd * shift, sd * error, shift, error, spread, ratio_error)
     known = (float(value) if np.isfinite(value) else None for value in values)
     return Correction(**dict(zip(names, known, strict=True)))
 

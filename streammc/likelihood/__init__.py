@@ -1,1 +1,1 @@
-"""The log-likelihood of rows: Taylor sums, estimates from units, rows in memory, temperature."""
+"""Log-likelihood of rows: Taylor sums, estimates from units, rows in memory, temperature."""

@@ -8,19 +8,19 @@ remainder ``d(theta)`` from a mini-batch of its own,
 
 Factors are independent, so ``E prod A_f = sum_N e^-lambda lambda^N / N! (E A)^N =
 exp(lambda (E A - 1)) = exp(d - a - lambda)``: the estimate is unbiased for every ``a``
-and ``lambda``, and may be negative. What is sampled is ``|L^|``; its sign is recorded.
+and ``lambda``, and may be negative. The sampled density is ``|L^|``; its sign is recorded.
 
 ``log |L^|`` is a compound Poisson sum. Its variance is ``lambda E[(log |A|)^2]``, which
 ``sum_f (log |A_f|)^2`` estimates without bias. Under the density proportional to
 ``|L^|`` the mean sign is ``E L^ / E |L^| = exp(-2 lambda E[max(-A, 0)])``.
 
-The bound may depend on ``theta``, and must: with a fixed ``a`` estimates far from
-``theta_star`` are large and of either sign, and ``E |L^|`` exceeds ``L`` by that same
-exponential: false modes, even an improper density. Remainders grow with the distance
-``r = |z| / sqrt d`` as ``r^(order + 1)``, so beyond a radius ``r0`` outside of which a
-Gaussian posterior has a millionth of its mass ``a(theta) = a* - lambda (g - 1)``, where
-``g`` goes from 1 to ``(1 + (growth r^(order + 1))^4)^(1/4)``. Not nearer: where ``g`` is
-above 1 as many more factors are needed, and the chain hardly finds its way in.
+The bound ``a`` has to depend on ``theta``. With a fixed ``a``, estimates far from
+``theta_star`` are large and of either sign, and ``E |L^| / L``, the reciprocal of that mean
+sign, grows without limit: the density gets false modes, or is improper. Remainders grow with
+the distance ``r = |z| / sqrt d`` as ``r^(order + 1)``. Therefore ``a(theta) = a* - lambda
+(g - 1)`` beyond the radius ``r0`` outside of which a Gaussian posterior has a millionth of its
+mass, and ``g`` goes from 1 to ``(1 + (growth r^(order + 1))^4)^(1/4)``. Within ``r0``, ``g`` is
+1: a larger ``g`` needs as many more factors, and a chain hardly moves into such a region.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def log_factors(totals, start, n_factors, units, scale, intensity, bound):  # ty
 
 @inline
 def soft_bound(at_star, growth, intensity, order, z):  # type: ignore[no-untyped-def]
-    """Return ``a`` at the whitened position ``z``, and ``c`` where its gradient is ``c z``."""
+    """Return the bound ``a`` at whitened ``z``, and the factor c of its gradient ``c z``."""
     d = z.shape[0]
     square = 0.0
     for j in range(d):
@@ -76,8 +76,8 @@ def log_product(totals, k, units, scale, intensity, bound, unit_weight):  # type
     """Return ``log |exp(a + lambda) prod_f A_f|``, its variance, sign and derivative in ``a``.
 
     ``totals`` holds ``k`` unit totals, ``units`` of them to a factor; ``scale`` is
-    ``U / units``. The variance is an estimate without bias. Writes ``unit_weight`` (k,),
-    the derivative of the logarithm in each.
+    ``U / units``. The variance is an unbiased estimate. Writes ``unit_weight`` (k,), the
+    derivative of the logarithm in each total.
     """
     log = bound + intensity
     variance = 0.0

@@ -1,4 +1,4 @@
-"""Rows in memory with the Taylor expansion of their log-likelihoods.
+"""Blocks of rows in memory, with the Taylor expansions of their log-likelihoods.
 
 The design is kept transposed, (q, m): a linear predictor is then ``q`` scaled
 additions over contiguous rows and a gradient ``q`` dot products, both of which
@@ -12,34 +12,35 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import types
 
-from streammc.numerics.jit import LINK_TYPE, i8, jit, matrix, vector
+from streammc.numerics.jit import LINK_TYPE, i8, jit, vector
+from streammc.numerics.records import record_type
 from streammc.protocols import Matrix, Model, Rows, Vector
 
 TILE = 512
-"""Rows evaluated at once: their predictors and derivatives stay in the first-level cache."""
+"""Rows evaluated at once: their predictors and derivatives stay in the L1 cache."""
 
 
 class Block(NamedTuple):
-    """``m`` rows and what their remainders need."""
+    """``m`` rows with the expansions that their remainders need."""
 
     design: Matrix
     """(q, m) transposed design."""
     y: Vector
     """(m,) response."""
     weight: Vector
-    """(m,) times the log-likelihood of the row counts; 0 leaves a row out."""
+    """(m,) weight of the log-likelihood of each row; 0 leaves a row out."""
     eta_star: Matrix
     """(p, m) predictors at the expansion point, offset included."""
     expansion: Matrix
-    """(1 + p + p(p+1)/2, m) log-likelihood and derivatives there, times the weight.
+    """(1 + p + p(p+1)/2, m) weighted log-likelihood and derivatives at the expansion point.
 
-    (1 + p, m) where several predictors are expanded to order 1 at most: the pairs are what
-    a row costs, 1,225 of 1,275 numbers for a network with 49 predictors.
+    (1 + p, m) for several predictors expanded to order 1 at most: second derivatives would
+    take most of the memory, 1,225 of 1,275 numbers a row for a network with 49 predictors.
     """
 
 
-BLOCK_TYPE: Any = types.NamedTuple((matrix, vector, vector, matrix, matrix), Block)
-ROWS_TYPE: Any = types.NamedTuple((matrix, vector, vector, vector), Rows)
+BLOCK_TYPE: Any = record_type(Block)
+ROWS_TYPE: Any = record_type(Rows)
 
 
 def expansion_size(p: int) -> int:
@@ -48,26 +49,26 @@ def expansion_size(p: int) -> int:
 
 
 def block_width(p: int, order: int) -> int:
-    """Return the numbers that a block keeps of a row's expansion to ``order``."""
+    """Return how many numbers a block stores of a row's expansion to ``order``."""
     return 1 + p if order < 2 and p > 1 else expansion_size(p)
 
 
 class Scratch(NamedTuple):
-    """Flat buffers for one tile; views of the exact width are cut from them."""
+    """Flat buffers of one tile, sliced into arrays of the exact width."""
 
     eta: Vector
     """(p TILE,) predictors."""
     step: Vector
     """(p TILE,) predictors minus those at the expansion point."""
     out: Vector
-    """((1 + p) TILE,) value and derivatives from the link."""
+    """((1 + p + p(p+1)/2) TILE,) value and derivatives from the link."""
 
 
-SCRATCH_TYPE: Any = types.NamedUniTuple(vector, 3, Scratch)
+SCRATCH_TYPE: Any = record_type(Scratch)
 
 
 def allocate_scratch(p: int) -> Scratch:
-    """Return buffers for ``p`` predictors."""
+    """Return the buffers of a tile for ``p`` predictors."""
     size = expansion_size(p) * TILE
     return Scratch(np.zeros(p * TILE), np.zeros(p * TILE), np.zeros(size))
 
@@ -84,7 +85,7 @@ def allocate_block(m: int, q: int, p: int, order: int = 2) -> Block:
 
 
 def allocate_rows(m: int, q: int) -> Rows:
-    """Return rows of zeros, to be gathered into."""
+    """Return rows of zeros, a buffer for gathered rows."""
     return Rows(np.zeros((m, q)), np.zeros(m), np.zeros(m), np.zeros(m))
 
 
@@ -98,9 +99,9 @@ def expand(link, constants, theta_star, n_linear, order, rows, start, count, blo
 
     Row ``start + i`` of ``rows`` becomes row ``shift + i`` of ``block``, for ``count``
     rows. ``order`` -1 expands nothing: the remainder is then the log-likelihood itself.
-    The bits of a row may depend on the rows expanded with it, by vectorisation.
+    Because of vectorisation, rounding in a row may depend on the rows expanded with it.
     """
-    if start < 0 or shift < 0:  # never: tells the compiler that no index counts from the end
+    if start < 0 or shift < 0:  # never true: tells the compiler that no index is negative
         return
     source, offset, row_weight = rows.X, rows.offset, rows.weight
     design, weight, eta_star, expansion = (
@@ -144,7 +145,7 @@ def expand(link, constants, theta_star, n_linear, order, rows, start, count, blo
         for s in range(size):
             for i in range(w):
                 value = out[s, i] * weight[lo + i] if s < used else 0.0
-                # A row that counts 0 times must not turn inf * 0 into NaN.
+                # A row of weight 0 must not turn inf * 0 into NaN.
                 expansion[s, lo + i] = value if weight[lo + i] != 0.0 else 0.0
 
 

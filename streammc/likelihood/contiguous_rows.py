@@ -1,4 +1,4 @@
-"""Rows in memory, as the levels of a ladder see them: contiguous, with nothing expanded."""
+"""Rows in memory for the levels of a ladder: contiguous, without Taylor expansions."""
 
 from __future__ import annotations
 
@@ -17,41 +17,41 @@ _SLICE = 8192
 
 
 class Held(NamedTuple):
-    """``N`` rows; a level looks at some that lie together."""
+    """``N`` rows in memory, without expansions; a level uses a contiguous part."""
 
     design: Matrix
     """(q, N) transposed design."""
     y: Vector
     """(N,) response."""
     offset: Vector
-    """(N,) added to the first linear predictor."""
+    """(N,) offset of the first linear predictor."""
     weight: Vector
-    """(N,) times the log-likelihood of the row counts."""
+    """(N,) weight of the log-likelihood of each row."""
     joint: int
-    """Whether the log-likelihood is that of the rows as a whole: ``protocols.Model.joint``."""
+    """1 if the likelihood is one of all rows together (``protocols.Model.joint``), else 0."""
 
 
 HELD_TYPE: Any = record_type(Held)
 
 
 def allocate_held(n: int, q: int, *, joint: bool = False) -> Held:
-    """Return ``n`` rows of zeros."""
+    """Return ``n`` rows of zeros with ``q`` columns."""
     return Held(np.zeros((q, n)), np.zeros(n), np.zeros(n), np.zeros(n), int(joint))
 
 
 def held_bytes(n: int, q: int) -> int:
-    """Return the bytes that ``n`` rows take."""
+    """Return the size of ``n`` rows in memory, in bytes."""
     return 8 * n * (q + 3)
 
 
 def hold(dataset: Dataset, *, joint: bool = False) -> Held:
-    """Return every row of ``dataset``, in its order.
+    """Return all rows of ``dataset`` in memory, in the order of the data set.
 
     Raises
     ------
     ModelError
-        If the likelihood is that of all rows together, and they have offsets or unequal
-        weights, which say nothing there. Equal ones are an inverse temperature.
+        If the likelihood is one of all rows together, and these have offsets or unequal
+        weights, which it cannot use. Equal weights are an inverse temperature.
     """
     held = allocate_held(dataset.n_rows, dataset.n_features, joint=joint)
     source = dataset.rows()
@@ -86,7 +86,7 @@ def copy_held(source, order, first, count, target, start):  # type: ignore[no-un
 
 
 def gather(source: Held, rows: Index) -> Held:
-    """Return a copy of some rows."""
+    """Return a copy of the rows of ``source`` with the indices ``rows``."""
     target = allocate_held(len(rows), len(source.design), joint=bool(source.joint))
     copy_held(source, np.asarray(rows, dtype=np.int64), 0, len(rows), target, 0)
     return target

@@ -1,4 +1,4 @@
-"""The log-likelihood of contiguous rows and its gradient, and the log density of a level."""
+"""Log-likelihood of contiguous rows, in sum with its gradient and row by row; compiled."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def _no_link(eta, X, y, constants, order, out):  # type: ignore[no-untyped-def]
 
 
 def pointers(model: Model) -> tuple[Any, Any]:
-    """Return the compiled link and joint log-likelihood, one of which is never called."""
+    """Return the compiled link and joint log-likelihood; the one not used is a placeholder."""
     if model.joint is not None:
         return _no_link, model.joint
     return model.link, _no_joint
 
 
-@inline
+@inline(reassociate=True)
 def _predictors(held, theta, n_linear, start, w, eta):  # type: ignore[no-untyped-def]
     """Write the predictors (p, w) of the rows from ``start`` on."""
     design = held.design
@@ -61,7 +61,7 @@ def _predictors(held, theta, n_linear, start, w, eta):  # type: ignore[no-untype
 
 @inline
 def _pull(design, out, a, lo, w, first, slope):  # type: ignore[no-untyped-def]
-    """Add ``sum_i out[1 + a, i] x_i`` to ``slope`` from ``first`` on."""
+    """Add ``sum_i out[1 + a, i] x_i`` to ``slope[first : first + q]``."""
     for j in range(design.shape[0]):
         total = 0.0
         for i in range(w):
@@ -81,7 +81,7 @@ def log_likelihood(link, joint, base, held, lo, hi, theta, order, slope, scratch
 
     For ``order`` 1 its gradient is written into ``slope`` (d,). No rows: 0.
     """
-    if lo < 0:  # never: tells the compiler that no index counts from the end
+    if lo < 0:  # never true: tells the compiler that no index is negative
         return 0.0
     d = theta.shape[0]
     if order >= 1:
@@ -109,7 +109,7 @@ def log_likelihood(link, joint, base, held, lo, hi, theta, order, slope, scratch
         _predictors(held, theta, n_linear, start, w, eta)
         link(eta, design[:, start : start + w], y[start : start + w], constants, order, out)
         for i in range(w):
-            # A row that counts 0 times must not turn inf * 0 into NaN.
+            # A row of weight 0 must not turn inf * 0 into NaN.
             total += weight[start + i] * out[0, i] if weight[start + i] != 0.0 else 0.0
         if order >= 1:
             for a in range(p):
@@ -134,7 +134,7 @@ def log_likelihood(link, joint, base, held, lo, hi, theta, order, slope, scratch
     borrow=True,
 )  # fmt: skip
 def terms(link, base, held, lo, hi, theta, scratch, values, first):  # type: ignore[no-untyped-def]
-    """Write the log-likelihoods of the rows ``lo`` to ``hi`` to ``values`` from ``first`` on."""
+    """Write the log-likelihood of each of the rows ``lo`` to ``hi`` to ``values[first:]``."""
     if lo < 0:
         return
     d, q = theta.shape[0], held.design.shape[0]

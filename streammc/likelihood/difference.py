@@ -1,7 +1,7 @@
 """Remainders ``l_i - q_i`` of expanded rows, their gradients, and the unit totals.
 
-The difference estimator (Dang et al. 2019, eq. 8 and 14, with the unit as the
-observation) is built from these in ``likelihood.target``.
+``likelihood.target`` builds the difference estimator from these (Dang et al. 2019, eq. 8
+and 14, with the unit as the observation).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from streammc.numerics.jit import LINK_TYPE, i8, inline, jit, matrix, vector
 def predictor_step(design, delta, first, lo, w, step, a):  # type: ignore[no-untyped-def]
     """Write ``step[a] = sum_j delta[first + j] x_j`` over ``w`` rows from ``lo``.
 
-    Four columns a sweep: a quarter of the loads of ``step``. No slices: each costs
+    Four columns a sweep need a quarter of the loads of ``step``. Slices are avoided: each costs
     two atomic reference counts, together a third of the arithmetic at 100 rows.
     """
     if lo < 0 or first < 0 or a < 0:
@@ -45,7 +45,7 @@ def predictor_step(design, delta, first, lo, w, step, a):  # type: ignore[no-unt
 
 @inline
 def _predict(design, eta_star, delta, n_linear, lo, w, eta, step):  # type: ignore[no-untyped-def]
-    """Write predictors at theta_star + delta, and their distance from theta_star."""
+    """Write the predictors at theta_star + delta, and their change from theta_star."""
     q = design.shape[0]
     for a in range(eta.shape[0]):
         if a < n_linear:
@@ -68,7 +68,7 @@ def remainders(link, constants, block, delta, n_linear, lo, hi, scratch, value, 
     ``r_i = w_i l(eta_i) - [l* + g*.s + s'H*s / 2]``, ``s = eta_i - eta*_i``, where the
     expansion already carries the weight. ``delta`` (d,) is theta - theta_star.
     """
-    if lo < 0:  # never: tells the compiler that no index counts from the end
+    if lo < 0:  # never true: tells the compiler that no index is negative
         return
     design, eta_star, expansion = block.design, block.eta_star, block.expansion
     y, weight = block.y, block.weight
@@ -122,7 +122,7 @@ def remainders(link, constants, block, delta, n_linear, lo, hi, scratch, value, 
     borrow=True,
 )
 def remainder_values(link, constants, block, delta, n_linear, lo, hi, scratch, value):  # type: ignore[no-untyped-def]
-    """Write what :func:`remainders` does, without derivatives."""
+    """Write the remainders ``r_i`` as :func:`remainders`, without derivatives."""
     if lo < 0:
         return
     design, eta_star, expansion = block.design, block.eta_star, block.expansion
@@ -219,7 +219,7 @@ def mean_and_scatter(totals, k):  # type: ignore[no-untyped-def]
 
 @inline
 def weigh(slope, unit_weight, k, unit_rows, weighted):  # type: ignore[no-untyped-def]
-    """Write ``slope`` (p, m) times the weight of the unit of each row, for ``k`` units."""
+    """Write ``slope`` (p, m) times the unit weight of each row into ``weighted``, ``k`` units."""
     for a in range(slope.shape[0]):
         if unit_rows == 1:
             for i in range(k):

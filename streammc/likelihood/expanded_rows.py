@@ -1,4 +1,4 @@
-"""Rows that are held in memory: certainty rows, or all of them."""
+"""Rows kept in memory with their expansions: the certainty rows, or all rows."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _SLICE = 8192
 
 
 def memory_limit() -> int:
-    """Return the bytes that rows held in memory may take: half of what is available."""
+    """Return the largest size in bytes of rows kept in memory: half of the available memory."""
     return available_memory() // 2
 
 
 def block_bytes(rows: int, q: int, p: int, order: int) -> int:
-    """Return the bytes that ``rows`` expanded rows take, with what is computed from them."""
+    """Return the size in bytes of ``rows`` expanded rows, with their buffers."""
     return 8 * rows * (q + 4 + 2 * p + block_width(p, order))
 
 
 def require_memory(dataset: Dataset, model: Model, rows: int, order: int) -> None:
-    """Refuse what :func:`load_block` would, for a number of rows.
+    """Raise OutOfMemoryError if a number of rows is too large for :func:`load_block`.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def require_memory(dataset: Dataset, model: Model, rows: int, order: int) -> Non
 def load_block(
     dataset: Dataset, model: Model, rows: Index, theta_star: np.ndarray, order: int
 ) -> Block:
-    """Gather ``rows`` and expand them; ``order`` -1 keeps the log-likelihoods themselves.
+    """Return ``rows`` in memory, expanded at ``theta_star``; ``order`` -1: not expanded.
 
     Raises
     ------
@@ -72,7 +72,7 @@ def load_block(
 
 
 def response_check(dataset: Dataset, model: Model) -> Callable[[Vector], None]:
-    """Return what raises ModelError if a response is outside the support."""
+    """Return a function of responses that raises ModelError if one is outside the support."""
 
     def check(y: Vector) -> None:
         fault = model.response_fault(y)

@@ -1,8 +1,8 @@
-"""Seconds and bytes of a full pass and of Newton's method, from sizes alone.
+"""Predicted time and memory of full passes and of Newton's method, from sizes alone.
 
 With d parameters the sums of a pass are a d x d matrix: a row costs d^2 / 2 multiply-adds,
-a factorisation d^3, and every thread keeps matrices of its own. The rates are those of one
-core of an Intel Xeon, and about right: ``bench/many_levels.py`` measures them.
+a factorisation d^3, and every thread keeps matrices of its own. The rates are approximate, for
+one core of an Intel Xeon; ``bench/many_levels.py`` measures them.
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 LONG_SECONDS: Final = 60.0
-"""Work that is expected to take longer is announced."""
+"""Work predicted to take longer is announced before it starts."""
 SUBSET_ROWS: Final = 65_536
 SUBSET_BYTES: Final = 2**27
-"""Rows, and bytes of them, that Newton's method keeps in memory."""
+"""Largest number, and size in bytes, of the rows that Newton's method keeps in memory."""
 CANDIDATE_ROWS: Final = 20_000
-"""Rows of the highest scores that it keeps beside them."""
+"""Largest number of highest-score rows kept in addition."""
 _MULTIPLY_ADDS: Final = 6e9
-"""Of a Hessian, a second and core."""
+"""Rate of a Hessian, per second and core."""
 _ROW_SECONDS: Final = 1e-7
 _PRODUCT_SECONDS: Final = 2e-10
-"""Of a linear predictor, a column and draw."""
+"""Time of a linear predictor, per row, column and draw."""
 _FACTOR_SECONDS: Final = 1e-10
-"""Of Cholesky and inverse, times d^3."""
+"""Time of Cholesky factor and inverse, divided by d^3."""
 _DRAWS: Final = 8
-"""Scores of a pass are taken at this many draws."""
+"""Scoring draws of a pass."""
 _EVALUATIONS: Final = 30
-"""Of Newton's method and of the checks, with rows in memory; 2 where passes do its work."""
+"""Evaluations with rows in memory, by Newton's method and by the checks of the mode."""
 _NEWTON_PASSES: Final = 6
-"""Where they do."""
+"""Passes if these make all Newton steps."""
 _STEPS: Final = 12
-"""Of Newton's method, between two passes."""
+"""Steps of Newton's method with rows in memory between two passes."""
 _PASSES: Final = 3
-"""Where rows in memory are not all rows."""
+"""Passes otherwise, unless all rows are in memory."""
 _THREAD_MATRICES: Final = 4
 _NEWTON_MATRICES: Final = 12
 
@@ -47,17 +47,17 @@ class PassCost:
     Attributes
     ----------
     n_rows, dim, threads
-        Rows, parameters d, threads of a pass.
+        Number of rows, of parameters d, and of threads of a pass.
     core_seconds
-        Of one pass on one thread.
+        Time of one pass on one thread.
     most_passes
-        That may be made; ``None``: as many as it takes.
+        Largest number of passes; ``None``: until certified.
     evaluation_seconds
-        Of a step of Newton's method with rows in memory, on one thread.
+        Time of a step of Newton's method with rows in memory, on one thread.
     memory_bytes
-        Matrices of d x d and rows in memory, at the peak.
+        Peak memory of d x d matrices and of rows in memory.
     subset_rows
-        Rows in memory.
+        Number of rows in memory.
     """
 
     n_rows: int
@@ -76,34 +76,34 @@ class PassCost:
 
     @property
     def seconds(self) -> float:
-        """Seconds before the first draw."""
+        """Predicted time of all passes and evaluations, before the first draw."""
         return self.passes * self.pass_seconds + self.evaluations * self.evaluation_seconds
 
     @property
     def passes(self) -> int:
-        """Passes that are expected."""
+        """Predicted number of passes."""
         usual = _NEWTON_PASSES if self.few_rows else _PASSES
         usual = 1 if self.subset_rows == self.n_rows else usual
         return usual if self.most_passes is None else min(self.most_passes, usual)
 
     @property
     def evaluations(self) -> int:
-        """Evaluations that are expected with rows in memory."""
+        """Predicted number of evaluations with rows in memory."""
         return 2 if self.few_rows else _EVALUATIONS
 
     @property
     def few_rows(self) -> bool:
-        """Whether passes find the mode sooner than Newton's method on rows in memory does.
+        """Whether full passes find the mode faster than Newton's method on rows in memory.
 
-        Not where passes are limited: then none is for looking. Threads do not count: no bit of
-        the draws may depend on them.
+        False if the number of passes is limited. The number of threads does not enter, since no
+        bit of the draws may depend on it.
         """
         sooner = self.core_seconds < _STEPS * self.evaluation_seconds
         return self.most_passes is None and self.thin and sooner
 
     @property
     def thin(self) -> bool:
-        """Whether rows in memory are not all, and fewer than 10 per parameter: they tell little."""
+        """Whether the rows in memory are a part of all, and fewer than 10 per parameter."""
         return self.subset_rows < min(self.n_rows, 10 * self.dim)
 
     def facts(self) -> dict[str, Any]:
@@ -142,22 +142,22 @@ def pass_cost(
     n_blocks: int = 1,
     passes: int | None = None,
 ) -> PassCost:
-    """Return the forecast for a table and a model.
+    """Return the predicted cost of control variates for a table and a model.
 
     Parameters
     ----------
     n_rows, n_features
-        Of the design.
+        Rows and columns of the design.
     n_linear, n_scalar
         Linear predictors, and scalar parameters, of the model.
     threads
-        That a pass runs on.
+        Threads of a pass.
     matrices
-        Whether they keep their matrices in the memory of this machine.
+        Whether the threads keep their matrices in the memory of this machine.
     n_blocks
-        Blocks of the pass: results of some wait to be combined.
+        Blocks of the pass: the results of some are kept until they are combined.
     passes
-        At most this many; ``None``: as many as it takes.
+        Largest number of passes; ``None``: until certified.
     """
     d = n_linear * n_features + n_scalar
     p = n_linear + n_scalar
@@ -187,7 +187,7 @@ def pass_cost(
 
 
 def seconds_text(seconds: float) -> str:
-    """Return a time as one or two digits and a unit."""
+    """Return a time as text: one or two digits and a unit."""
     if seconds < 100.0:
         return f"{max(seconds, 1.0):.0f} s"
     if seconds < 6000.0:
@@ -196,9 +196,9 @@ def seconds_text(seconds: float) -> str:
 
 
 def available_memory() -> int:
-    """Return the bytes of memory that the system has to give.
+    """Return the available memory of the system in bytes.
 
-    Half of what the machine has where the system does not say what is available.
+    Half of the physical memory if the system does not report the available memory.
     """
     try:
         with open("/proc/meminfo") as lines:

@@ -1,28 +1,38 @@
-"""Remainders of some rows summed at hundreds of draws: one product per tile, then a polynomial.
+"""Compiled sums of remainders over rows at hundreds of draws, by interpolation over draws.
 
 With one predictor the remainder of a row is a function of one number, the distance
 ``s = x . delta`` of the predictor from the expansion point. Between the smallest and the
 largest ``s`` of all draws it is interpolated by the polynomial of degree 8 through 9
 Chebyshev points, for families whose log-likelihood is analytic: 9 evaluations of the link
-in place of 400. The two last Chebyshev coefficients bound what the polynomial leaves out
-(Trefethen 2013, chapter 8); a tile where they are above the tolerance is evaluated draw by
-draw, as are other families.
+in place of 400. The last two Chebyshev coefficients bound the error of the polynomial
+(Trefethen 2013, chapter 8). A tile where they exceed the tolerance is evaluated draw by
+draw, and so are all other families.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import numpy as np
 from numba import types
 
-from streammc.likelihood.blocks import BLOCK_TYPE, ROWS_TYPE, SCRATCH_TYPE, TILE, expand
+from streammc.likelihood.blocks import (
+    BLOCK_TYPE,
+    ROWS_TYPE,
+    SCRATCH_TYPE,
+    TILE,
+    Block,
+    Scratch,
+    expand,
+)
 from streammc.numerics.jit import LINK_TYPE, f8, i8, jit, matrix, vector
+from streammc.numerics.records import record_type
 from streammc.numerics.summation import two_sum
+from streammc.protocols import Matrix, Vector
 
 NODES: Final = 9
 _POINTS: Final = np.cos(np.pi * (np.arange(NODES) + 0.5) / NODES)
-# Values at the points -> coefficients of powers, and the two last of Chebyshev polynomials.
+# From values at the points to coefficients of powers, and to the last two Chebyshev coefficients.
 POWERS: Final = np.ascontiguousarray(np.linalg.inv(np.vander(_POINTS, increasing=True)))
 TAIL: Final = np.ascontiguousarray(
     2.0 / NODES * np.cos(np.outer([NODES - 2, NODES - 1], np.arccos(_POINTS)))
@@ -67,10 +77,10 @@ def sum_values(link, constants, tile, w, scratch):  # type: ignore[no-untyped-de
 @jit(types.b1(LINK_TYPE, vector, BLOCK_TYPE, i8, SCRATCH_TYPE, matrix, f8, matrix, matrix, matrix),
      borrow=True, reassociate=True)  # fmt: skip
 def interpolate(link, constants, tile, w, scratch, steps, tolerance, powers, tail, poly):  # type: ignore[no-untyped-def]
-    """Write the polynomials of ``w`` rows into ``poly`` (2 NODES + 1, TILE); return if they hold.
+    """Write the polynomials of ``w`` rows into ``poly``; return whether the tolerance is met.
 
-    ``poly[NODES]`` is the inverse of the largest step of each row over all draws; what lies
-    below it are the coefficients of powers of ``step poly[NODES]``.
+    ``poly`` is (2 NODES + 1, TILE). ``poly[NODES]`` is the inverse of the largest step of each
+    row over all draws, ``poly[:NODES]`` the coefficients of powers of ``step poly[NODES]``.
     """
     expansion, weight, eta_star = tile.expansion, tile.weight, tile.eta_star
     n = powers.shape[0]
@@ -104,7 +114,7 @@ def interpolate(link, constants, tile, w, scratch, steps, tolerance, powers, tai
             one += tail[0, k] * poly[n + 1 + k, i]
             other += tail[1, k] * poly[n + 1 + k, i]
         left += abs(one) + abs(other)
-    # The noise of the last digits is in the coefficients as it is in every value.
+    # The coefficients contain the rounding errors of the values.
     if not left <= tolerance * w + 1e-15 * rounding:
         return False
     for j in range(n):
@@ -120,7 +130,7 @@ def interpolate(link, constants, tile, w, scratch, steps, tolerance, powers, tai
 
 @jit(types.void(matrix, i8, i8, matrix, vector), borrow=True, reassociate=True)
 def add_polynomials(steps, first, w, poly, totals):  # type: ignore[no-untyped-def]
-    """Write the sums over ``w`` rows of the polynomials at four draws, ``first`` and up."""
+    """Write the sums over ``w`` rows of the polynomials at the four draws from ``first`` on."""
     if first < 0:
         return
     t0 = t1 = t2 = t3 = 0.0
@@ -148,29 +158,44 @@ def add_polynomials(steps, first, w, poly, totals):  # type: ignore[no-untyped-d
     totals[first + 3] = t3
 
 
+class Draws(NamedTuple):
+    """Draws of theta at which remainders are summed, and settings of the interpolation."""
+
+    slopes: Annotated[Any, _cube]
+    """(n_linear, S', q) coefficients minus theta_star; S' is S rounded up to fours."""
+    scalars: Matrix
+    """(S', n_scalar) parameters shared by all rows, minus theta_star."""
+    tolerance: float
+    """Tolerance of the interpolation, per row; negative: never interpolate."""
+    powers: Matrix
+    tail: Matrix
+
+
+class Buffers(NamedTuple):
+    """Scratch arrays of a pass."""
+
+    tile: Block
+    """``TILE`` rows with their expansions."""
+    scratch: Scratch
+    steps: Annotated[Any, _cube]
+    """(n_linear, S', TILE) changes of the linear predictors at the draws."""
+    poly: Matrix
+    """(2 NODES + 1, TILE) polynomials of the rows; see :func:`interpolate`."""
+    totals: Vector
+    """(S',) sums over the tile at the draws."""
+
+
 @jit(
     types.void(
-        LINK_TYPE, vector, vector, i8, ROWS_TYPE, _cube, matrix, f8, matrix, matrix, BLOCK_TYPE,
-        SCRATCH_TYPE, _cube, matrix, vector, matrix,
+        LINK_TYPE, vector, vector, i8, ROWS_TYPE, record_type(Draws), record_type(Buffers), matrix
     )
-)  # fmt: skip
-def add_remainders(  # type: ignore[no-untyped-def]
-    link, constants, theta_star, order, rows, slopes, scalars, tolerance, powers, tail, tile,
-    scratch, steps, poly, totals, sums,
-):  # fmt: skip
-    """Add the remainders of ``rows`` at every draw to ``sums`` (2, S), tile by tile.
-
-    Parameters
-    ----------
-    slopes
-        (n_linear, S', q) coefficients minus theta_star; S' is S rounded up to fours.
-    scalars
-        (S', n_scalar) the same of the shared parameters.
-    tolerance
-        Of the interpolation, per row; negative: never interpolate.
-    tile, scratch, steps, poly, totals
-        Buffers: ``TILE`` rows; (n_linear, S', TILE); (2 NODES + 1, TILE); (S',).
-    """
+)
+def add_remainders(link, constants, theta_star, order, rows, draws_at, buffers, sums):  # type: ignore[no-untyped-def]
+    """Add the remainders of ``rows`` at every draw to ``sums`` (2, S), tile by tile."""
+    slopes, scalars, tolerance = draws_at.slopes, draws_at.scalars, draws_at.tolerance
+    tile, scratch, steps = buffers.tile, buffers.scratch, buffers.steps
+    poly, totals = buffers.poly, buffers.totals
+    powers, tail = draws_at.powers, draws_at.tail
     n_linear, padded = slopes.shape[0], slopes.shape[1]
     p = n_linear + scalars.shape[1]
     draws = sums.shape[1]

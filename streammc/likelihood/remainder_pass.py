@@ -1,6 +1,7 @@
-"""Sums over all rows of the remainders ``l_i - q_i`` at many draws of theta at once.
+"""Full pass that sums the remainders ``l_i - q_i`` of all rows at many draws of theta.
 
-The Taylor sums cancel in a remainder, so the precision survives a billion rows.
+A remainder is small, since the Taylor terms are subtracted row by row: its sum keeps its
+precision over a billion rows.
 """
 
 from __future__ import annotations
@@ -12,14 +13,21 @@ from typing import Any, Final
 import numpy as np
 
 from streammc.likelihood.blocks import TILE, allocate_block, allocate_scratch
-from streammc.likelihood.remainder_kernel import NODES, POWERS, TAIL, add_remainders
+from streammc.likelihood.remainder_kernel import (
+    NODES,
+    POWERS,
+    TAIL,
+    Buffers,
+    Draws,
+    add_remainders,
+)
 from streammc.numerics.summation import merge_compensated
 from streammc.protocols import Dataset, Matrix, Model, RowBlock, Rows, Vector
 
 _CALL_EVALUATIONS: Final = 2**25
 _PIECE_ENTRIES: Final = 2**21
 _SUM_ERROR: Final = 1e-5
-"""Largest change of a sum of remainders by the interpolation over draws."""
+"""Largest error of a sum of remainders from interpolation over draws."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +40,10 @@ class RemainderTask:
     """(S, d) draws minus theta_star."""
     order: int
     tolerance: float = -1.0
-    """Of the interpolation over draws, per row; negative: every draw is evaluated."""
+    """Tolerance of the interpolation over draws, per row; negative: every draw is evaluated."""
 
     def map(self, block: RowBlock) -> Matrix:
-        """Return (2, S): sums and their compensations."""
+        """Return (2, S): sums over the rows of a block, and their compensations."""
         model = self.model
         n, p, q = model.n_linear, model.n_linear + model.n_scalar, block.X.shape[1]
         draws = len(self.deltas)
@@ -45,7 +53,7 @@ class RemainderTask:
             slopes[a, :draws] = self.deltas[:, a * q : (a + 1) * q]
         scalars[:draws] = self.deltas[:, n * q :]
         sums = np.zeros((2, draws))
-        buffers = (
+        buffers = Buffers(
             allocate_block(TILE, q, p),
             allocate_scratch(p),
             np.empty((n, padded, TILE)),
@@ -54,6 +62,7 @@ class RemainderTask:
         )
         smooth = p == 1 and n == 1 and getattr(model, "analytic", False)
         tolerance = self.tolerance if smooth else -1.0
+        wanted = Draws(slopes, scalars, tolerance, POWERS, TAIL)
         fit = min(_PIECE_ENTRIES // max(q, 1), _CALL_EVALUATIONS // max(draws, 1))
         step = max(fit // TILE, 1) * TILE
         for lo in range(0, len(block.y), step):
@@ -65,25 +74,21 @@ class RemainderTask:
                 self.theta_star,
                 self.order,
                 rows,
-                slopes,
-                scalars,
-                tolerance,
-                POWERS,
-                TAIL,
-                *buffers,
+                wanted,
+                buffers,
                 sums,
             )
         return sums
 
     def combine(self, left: Matrix, right: Matrix) -> Matrix:
-        """Merge two neighbours."""
+        """Return the compensated sums of two neighbouring blocks."""
         return merge_compensated(left, right)
 
 
 def remainder_task(
     dataset: Dataset, model: Model, theta_star: Vector, order: int, theta: Matrix
 ) -> RemainderTask:
-    """Return the pass that sums the remainders at draws ``theta`` (..., d)."""
+    """Return the task of a pass that sums the remainders at draws ``theta`` (..., d)."""
     d = theta.shape[-1]
     deltas = np.ascontiguousarray(theta.reshape(-1, d) - theta_star)
     return RemainderTask(model, theta_star, deltas, order, _SUM_ERROR / dataset.n_rows)
@@ -99,7 +104,7 @@ def remainder_sums(
     scheduler: Any = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Vector:
-    """Return the sums (S,) over all rows at draws ``theta`` (..., d), in one full pass."""
+    """Return the sums (S,) of remainders at draws ``theta`` (..., d), from one full pass."""
     task = remainder_task(dataset, model, theta_star, order, theta)
     sums = dataset.reduce(task, scheduler=scheduler, progress=progress)
     total: Vector = sums[0] + sums[1]

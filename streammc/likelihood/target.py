@@ -26,7 +26,6 @@ from numba import types
 from streammc.likelihood.block_poisson import log_product, soft_bound
 from streammc.likelihood.blocks import (
     BLOCK_TYPE,
-    SCRATCH_TYPE,
     TILE,
     Scratch,
     allocate_scratch,
@@ -41,75 +40,65 @@ from streammc.likelihood.difference import (
 from streammc.numerics.jit import (
     LINK_TYPE,
     SUMS_TYPE,
-    f8,
-    i8,
-    index_vector,
     inline,
     jit,
-    matrix,
-    vector,
 )
 from streammc.numerics.prior import log_prior
+from streammc.numerics.records import record_type
 from streammc.protocols import Index, Matrix, Vector
 
 _NO_WALLS: Matrix = np.zeros((0, 0))
 
 
 class Base(NamedTuple):
-    """What does not depend on any row: Taylor sums, prior, scale. Shared by all chains."""
+    """Constants of the target that no row enters: Taylor sums, prior, scale, edge, estimator."""
 
     theta_star: Vector
     log_lik: float
     """Sum of the expansions at theta_star; 0 without control variates."""
     gradient: Vector
     hessian: Matrix
-    """(d, d) of the log-likelihood; zeros for order 1 and below, or (0, 0)."""
+    """(d, d) Hessian of the log-likelihood; zeros, or (0, 0), for order 1 and below."""
     factor: Matrix
     """(d, d) lower triangular ``S``; (0, 0): the identity."""
     prior: Matrix
     """(d, 5) prior table."""
     constants: Vector
-    """(c,) of the model."""
+    """(c,) constants of the model's link."""
     n_linear: int
     order: int
-    """Of the expansions of the rows; -1: none, the remainder is the log-likelihood."""
+    """Order of the expansions of rows; -1: none, the remainder is the log-likelihood."""
     unit_rows: int
     estimate_factor: float
     """``U / k``; 0 without units."""
     variance_factor: float
     """``c``; 0 without units."""
     factor_units: int = 0
-    """Units of a factor of the block-Poisson product; 0 where the estimate is not one."""
+    """Units of a factor of the block-Poisson product; 0 for the difference estimator."""
     intensity: float = 0.0
     """``lambda``, the expected number of factors."""
     soft_bound: float = 0.0
-    """``a`` at ``theta_star``, which most estimates of the remainder exceed."""
+    """Bound ``a`` of the block-Poisson product at ``theta_star``, below most ``d_f``."""
     bound_growth: float = 0.0
-    """How fast ``a`` falls away from there; 0 keeps it."""
+    """Growth of ``lambda (g - 1)`` by which ``a`` falls with the distance; 0: constant ``a``."""
     edge: float = math.inf
     """Largest ``|z|^2``: beyond it the density is 0."""
     walls: Matrix = _NO_WALLS
     """(w, d + 1) rows ``(a, h)``: the density is 0 where ``a'z > h``."""
 
 
-BASE_TYPE: Any = types.NamedTuple(
-    (
-        *(vector, f8, vector, matrix, matrix, matrix, vector, i8, i8, i8),
-        *(f8, f8, i8, f8, f8, f8, f8, matrix),
-    ),
-    Base,
-)
+BASE_TYPE: Any = record_type(Base)
 
 
 class Point(NamedTuple):
-    """One position and everything evaluated there; the arrays are written in place."""
+    """A position of a chain with the values at it; the arrays are written in place."""
 
     z: Vector
     """(d,) whitened position."""
     gradient: Vector
-    """(d,) of the log density, whitened."""
+    """(d,) whitened gradient of the log density."""
     rest: Vector
-    """(d,) gradient of all but the subsample, in theta."""
+    """(d,) gradient in theta of the log density without the subsample."""
     totals: Vector
     """(k,) unit totals D_j."""
     value: Vector
@@ -121,18 +110,16 @@ class Point(NamedTuple):
     density, mean D, estimate of the sampled remainder, sign of the estimated likelihood, and
     the soft bound."""
     used: Index
-    """(2,) units and rows in use: the arrays may be longer."""
+    """(2,) numbers of units and rows in use: the arrays may be longer."""
 
 
-POINT_TYPE: Any = types.NamedTuple(
-    (vector, vector, vector, vector, vector, matrix, vector, index_vector), Point
-)
+POINT_TYPE: Any = record_type(Point)
 REST, CERTAIN, VARIANCE, DENSITY, MEAN, ESTIMATE, SIGN, BOUND = range(8)
 UNITS, ROWS = range(2)
 
 
 class Work(NamedTuple):
-    """Scratch of one chain."""
+    """Scratch arrays of one chain."""
 
     momentum: Vector
     delta: Vector
@@ -148,13 +135,11 @@ class Work(NamedTuple):
     """(m,) derivative of the estimate in each unit total."""
 
 
-WORK_TYPE: Any = types.NamedTuple(
-    (vector, vector, vector, matrix, vector, matrix, SCRATCH_TYPE, vector), Work
-)
+WORK_TYPE: Any = record_type(Work)
 
 
 def allocate_point(d: int, k: int, m: int, p: int) -> Point:
-    """Return a point of zeros."""
+    """Return a point of zeros for d parameters, k units, m rows and p predictors."""
     return Point(
         np.zeros(d),
         np.zeros(d),
@@ -183,7 +168,7 @@ def allocate_work(d: int, m: int, p: int, certain: int = 0) -> Work:
 
 @jit(types.void(POINT_TYPE, POINT_TYPE), borrow=True)
 def copy_point(source, target):  # type: ignore[no-untyped-def]
-    """Copy one point onto another; loops, since slice assignment costs three times as much."""
+    """Copy one point onto another; loops are three times as fast as slice assignment."""
     for j in range(source.z.shape[0]):
         target.z[j] = source.z[j]
         target.gradient[j] = source.gradient[j]
@@ -201,7 +186,7 @@ def copy_point(source, target):  # type: ignore[no-untyped-def]
         target.scalars[j] = source.scalars[j]
 
 
-@inline
+@inline(reassociate=True)
 def displace(factor, z, delta):  # type: ignore[no-untyped-def]
     """Write ``delta = S z``."""
     if factor.shape[0] == 0:
@@ -236,11 +221,11 @@ def beyond_edge(base, z):  # type: ignore[no-untyped-def]
 
 @inline
 def finish(base, sub, point, work):  # type: ignore[no-untyped-def]
-    """Combine unit totals into density and gradient; everything else is in ``point``.
+    """Combine the unit totals and the rest of ``point`` into its density and gradient.
 
-    The derivative of ``s^2 / 2`` is ``c sum_j (D_j - mean D) grad D_j``: the mean drops
-    out because the deviations sum to zero. The block-Poisson product has no ``s^2`` to
-    subtract: its logarithm is the estimate.
+    The derivative of ``s^2 / 2`` is ``c sum_j (D_j - mean D) grad D_j``: that of the mean
+    drops out because the deviations sum to zero. For the block-Poisson product, whose
+    logarithm is the estimate, no ``s^2`` is subtracted.
     """
     totals, slope, gradient = point.totals, point.slope, point.gradient
     total_gradient, weighted, factor = work.gradient, work.weighted, base.factor
@@ -301,8 +286,8 @@ def finish(base, sub, point, work):  # type: ignore[no-untyped-def]
 def evaluate(link, sums, base, certain, sub, point, work):  # type: ignore[no-untyped-def]
     """Evaluate log density and gradient at ``point.z``.
 
-    ``sums`` is ``numerics.sums.taylor``, or a model's exact log-likelihood of all rows, where
-    there are neither certainty rows nor a subsample.
+    ``sums`` is ``numerics.sums.taylor``, or a model's exact log-likelihood of all rows if there
+    are neither certainty rows nor a subsample.
     """
     delta, rest, theta = work.delta, point.rest, work.gradient
     scratch, value, slope = work.scratch, work.value, work.slope

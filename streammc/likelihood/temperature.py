@@ -1,4 +1,4 @@
-"""Temperatures: at T the posterior is ``prior x likelihood^(1/T)``, the prior untouched."""
+"""Temperature schedules: the target at temperature T is ``prior x likelihood^(1/T)``."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ SQRT: Final = "sqrt"
 FORMS: Final = "T, 'T:sqrt' (T / sqrt(i + 1), at least 1) or 'T:N' (T for N iterations, then 1)"
 
 IMPLIED: Final = "implied_temperature"
-"""Attribute of a run: the temperature of its sampler, which multiplies the one asked for."""
+"""Attribute of a run: temperature implied by the sampler, a factor on the requested one."""
 
 _LARGEST: Final = 1e9
-"""Beyond it a schedule ends at the iteration at which this one does."""
+"""Largest first temperature that counts for the length of a schedule ``T:sqrt``."""
 
 
 @dataclass(frozen=True)
@@ -31,17 +31,17 @@ class Schedule:
     """
 
     first: float = 1.0
-    """T, above 0; above 1 where it falls."""
+    """T, above 0; above 1 in a falling schedule."""
     fall: str | int | None = None
 
     @classmethod
     def parse(cls, value: Any) -> Schedule:
-        """Return the schedule that a number or ``"T"``, ``"T:sqrt"``, ``"T:N"`` stands for.
+        """Return the schedule given as a number, or as text ``"T"``, ``"T:sqrt"`` or ``"T:N"``.
 
         Raises
         ------
         ConfigError
-            If it is none of these, or a number is out of range.
+            If ``value`` has none of these forms, or a number is out of range.
 
         Examples
         --------
@@ -72,17 +72,17 @@ class Schedule:
 
     @property
     def constant(self) -> bool:
-        """Whether it never changes."""
+        """Whether the temperature never changes."""
         return self.fall is None
 
     @property
     def final(self) -> float:
-        """The temperature that it ends at: T where it is constant, else 1."""
+        """Final temperature: T if constant, else 1."""
         return self.first if self.constant else 1.0
 
     @property
     def settled(self) -> int:
-        """The first iteration from which it is ``final``."""
+        """First iteration from which the temperature is ``final``."""
         if self.fall is None:
             return 0
         return (
@@ -99,16 +99,16 @@ class Schedule:
         return np.where(i < int(self.fall), self.first, 1.0)
 
     def describe(self) -> float | str:
-        """Return what :meth:`parse` reads back: a number where it is constant."""
+        """Return the schedule in a form that :meth:`parse` reads: a number if it is constant."""
         return self.first if self.constant else str(self)
 
     def __str__(self) -> str:
-        """Return it as on a command line."""
+        """Return the schedule as given on a command line."""
         return f"{self.first:.17g}" + ("" if self.constant else f":{self.fall}")
 
 
 def _number(text: Any, whole: Any) -> float:
-    """Return a finite number above 0."""
+    """Return ``text`` as a finite number above 0; raise ConfigError if it is none."""
     try:
         if isinstance(text, bool):
             raise TypeError
@@ -125,10 +125,10 @@ def _number(text: Any, whole: Any) -> float:
 
 
 def schedule_of(identity: Mapping[str, Any]) -> Schedule:
-    """Return the temperatures of the run with that identity."""
+    """Return the temperature schedule of the run with this identity."""
     return Schedule.parse(identity.get("temperature", 1.0))
 
 
 def temperature_of(identity: Mapping[str, Any], attributes: Mapping[str, Any]) -> float:
-    """Return the temperature that the run with these ends at."""
+    """Return the final temperature of a run, with that implied by its sampler."""
     return schedule_of(identity).final * float(attributes.get(IMPLIED, 1.0))

@@ -1,9 +1,9 @@
-"""A data set at a temperature: at T every row counts ``1 / T`` times.
+"""Data set at a temperature T: every row counts ``1 / T`` times.
 
 The log-likelihood of row i with the weight ``w_i`` is ``w_i l_i(theta)``. With ``w_i / T``
-the posterior is ``prior x likelihood^(1/T)``, for every sampler and every sum of a pass,
-and the prior is what it was. Estimates of the log-likelihood are divided by T, and their
-variances by T^2.
+the posterior is ``prior x likelihood^(1/T)``, for every sampler and every sum of a pass; the
+prior does not change. Estimates of the log-likelihood are divided by T, and their variances
+by T^2.
 """
 
 from __future__ import annotations
@@ -32,31 +32,31 @@ _MARK: Final = "@T="
 
 
 def tempered(dataset: Dataset, temperature: float) -> Dataset:
-    """Return ``dataset`` at a temperature: itself where that is 1."""
+    """Return ``dataset`` at a temperature; at temperature 1 the data set itself."""
     return dataset if temperature == 1.0 else Tempered(dataset, temperature)
 
 
 def split_fingerprint(fingerprint: str) -> tuple[str, float]:
-    """Return the fingerprint of the data set, and the temperature it was looked at."""
+    """Return the fingerprint without the temperature, and the temperature."""
     own, _, temperature = fingerprint.partition(_MARK)
     return own, float(temperature or 1.0)
 
 
 class Tempered:
-    """A ``protocols.Dataset`` whose weights are those of another, divided by T.
+    """A ``protocols.Dataset`` with the rows of another, and its weights divided by T.
 
     Parameters
     ----------
     dataset
-        The rows; nothing of it is copied.
+        The data set; its rows are not copied.
     temperature
         T, finite and above 0.
 
     Attributes
     ----------
     fingerprint
-        Another one than that of ``dataset``, and for every T: what was computed at one
-        temperature is not taken for what belongs to another.
+        Fingerprint of ``dataset`` and T: results of one temperature are never taken for those
+        of another.
     """
 
     def __init__(self, dataset: Dataset, temperature: float) -> None:
@@ -73,7 +73,7 @@ class Tempered:
         return f"<Tempered: {self.dataset!r} at temperature {self.temperature:g}>"
 
     def rows(self) -> RowSource:
-        """Return the row source."""
+        """Return the source of rows with weights divided by T."""
         return _TemperedRows(self.dataset.rows(), self.temperature)
 
     def reduce(
@@ -98,7 +98,7 @@ class Tempered:
         return self.dataset.piece_rows()
 
     def row_ids(self, start: int = 0, stop: int | None = None) -> NDArray[Any] | None:
-        """Return the ids of rows."""
+        """Return the ids of the rows from ``start`` to ``stop``, or None."""
         return self.dataset.row_ids(start, stop)
 
     def covariate(self, name: str) -> tuple[Vector, float]:
@@ -106,7 +106,7 @@ class Tempered:
         return self.dataset.covariate(name)
 
     def stamps(self) -> Index:
-        """Return what the files are known by."""
+        """Return the stamps of the files, which change with them; see ``protocols.Dataset``."""
         return self.dataset.stamps()
 
     def recheck(self, stamps: Index) -> None:
@@ -115,7 +115,7 @@ class Tempered:
 
 
 class _TemperedRows:
-    """A ``protocols.RowSource``; padding keeps the weight 0."""
+    """A ``protocols.RowSource`` with weights divided by T; padding keeps the weight 0."""
 
     def __init__(self, source: RowSource, temperature: float) -> None:
         self.n_rows, self.n_features = source.n_rows, source.n_features
@@ -131,7 +131,7 @@ class _TemperedRows:
 
 @dataclass(frozen=True)
 class _TemperedTask(Generic[T]):
-    """A ``protocols.PassTask`` that sees the weights divided by T."""
+    """A ``protocols.PassTask`` on rows with weights divided by T."""
 
     task: PassTask[T]
     temperature: float
@@ -140,20 +140,20 @@ class _TemperedTask(Generic[T]):
         return block._replace(weight=block.weight / self.temperature)
 
     def map(self, block: RowBlock) -> T:
-        """Reduce some rows."""
+        """Reduce a block with divided weights."""
         return self.task.map(self._divide(block))
 
     def combine(self, left: T, right: T) -> T:
-        """Merge two neighbours."""
+        """Merge the results of two neighbouring blocks."""
         return self.task.combine(left, right)
 
 
 @dataclass(frozen=True)
 class _TemperedPieces(_TemperedTask[T]):
-    """The same for a ``protocols.PieceTask``."""
+    """A ``protocols.PieceTask`` on rows with weights divided by T."""
 
     task: PieceTask[T]
 
     def map_pieces(self, pieces: Iterator[RowBlock]) -> T:
-        """Reduce one block."""
+        """Reduce a block given in pieces, with divided weights."""
         return self.task.map_pieces(map(self._divide, pieces))

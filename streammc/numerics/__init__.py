@@ -1,1 +1,1 @@
-"""Compiled arithmetic that every other layer builds on."""
+"""Compiled arithmetic used by all other packages."""

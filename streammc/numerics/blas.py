@@ -1,9 +1,9 @@
-"""One BLAS thread while compiled kernels run in threads of our own.
+"""Limit of BLAS to one thread while compiled kernels run in threads of streammc.
 
 A product split over two BLAS threads is summed in another order than on one, and
-two of our threads with two BLAS threads each are slower than two. The limit is a
-property of the process, so the entries are counted: the first sets it and the last
-one to leave restores it, whatever the order in which threads come and go.
+two of these threads with two BLAS threads each are slower than with one. The limit is a
+property of the process, so the threads inside are counted: the first to enter sets the
+limit, and the last to leave removes it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Cholesky factor and inverse of a covariance, by tiles that a BLAS multiplies.
+"""Cholesky factor and inverse of a covariance, by tiles, with products by BLAS.
 
-``np.linalg.cholesky`` raises where a matrix is not positive definite, and compiled code
-that catches it leaks the arrays of the call; here the answer is a flag. A matrix is (t, t,
-b, b), its tiles contiguous, of which those on and below the diagonal count; rows past n
-are those of the identity, so that every tile is whole.
+``np.linalg.cholesky`` raises if a matrix is not positive definite, and compiled code
+that catches this leaks the arrays of the call; here NaN is returned. A matrix is stored as
+(t, t, b, b) contiguous tiles, of which those on and below the diagonal are used. It is padded
+with rows of the identity, so that every tile is full.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def tile_shape(n: int) -> tuple[int, int]:
 
 @jit(f8(matrix, matrix), reassociate=True)
 def _factor_tile(a, w):  # type: ignore[no-untyped-def]
-    """Turn ``a`` (b, b) into its factor L, write ``L^-1``, return ``sum log L_ii`` or NaN."""
+    """Replace ``a`` (b, b) by its factor L, write ``w = L^-1``; return ``sum log L_ii`` or NaN."""
     b = a.shape[0]
     total = 0.0
     for i in range(b):
@@ -49,7 +49,7 @@ def _factor_tile(a, w):  # type: ignore[no-untyped-def]
         for j in range(i + 1, b):
             a[i, j] = 0.0
             w[i, j] = 0.0
-    # Row i of the inverse from the rows above it: the inner loop runs along a row.
+    # Row i of the inverse is computed from the rows above it: the inner loop runs along a row.
     for i in range(1, b):
         for j in range(i):
             w[i, j] = 0.0
@@ -64,10 +64,10 @@ def _factor_tile(a, w):  # type: ignore[no-untyped-def]
 
 @jit(f8(_tiles, _tiles))
 def factor(a, w):  # type: ignore[no-untyped-def]
-    """Turn ``a`` into its factor L; return ``log det a / 2``, NaN where there is no factor.
+    """Replace ``a`` by its factor L; return ``log det a / 2``, NaN if there is no factor.
 
-    The tiles on the diagonal of ``w`` become the inverses of those of L. Left-looking: a
-    column of tiles takes what all columns before it owe, then is finished.
+    The diagonal tiles of ``w`` become the inverses of those of L. The algorithm is left-looking:
+    the updates from all earlier columns of tiles are applied to a column, then it is factored.
     """
     t, b = a.shape[0], a.shape[2]
     product = np.empty((b, b))
@@ -89,7 +89,7 @@ def factor(a, w):  # type: ignore[no-untyped-def]
 
 @jit(types.void(_tiles, _tiles, vector))
 def solve(a, w, x):  # type: ignore[no-untyped-def]
-    """Turn ``x`` (t b,) into ``L^-1 x``, after :func:`factor`."""
+    """Replace ``x`` (t b,) by ``L^-1 x``, after :func:`factor`."""
     t, b = a.shape[0], a.shape[2]
     for i in range(t):
         part = x[i * b : (i + 1) * b]
@@ -100,9 +100,9 @@ def solve(a, w, x):  # type: ignore[no-untyped-def]
 
 @jit(types.void(_tiles, _tiles, vector))
 def invert(a, w, x):  # type: ignore[no-untyped-def]
-    """After :func:`factor`: ``w`` becomes ``L^-1``, ``a`` the inverse ``L^-T L^-1``.
+    """Replace ``w`` by ``L^-1``, ``a`` by the inverse ``L^-T L^-1``, after :func:`factor`.
 
-    ``x`` (t b,) becomes ``L^-T x``.
+    ``x`` (t b,) is replaced by ``L^-T x``.
     """
     t, b = a.shape[0], a.shape[2]
     product = np.empty((b, b))

@@ -1,4 +1,4 @@
-"""Compile functions before they are used: ``python -m streammc.numerics.compile_ahead``."""
+"""Compilation ahead of use: ``python -m streammc.numerics.compile_ahead``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from streammc.numerics.lazy_dispatcher import LazyDispatcher
 
 
 def compile_ahead(*modules: str) -> None:
-    """Compile, or load from the disk, every compiled function that ``modules`` name."""
+    """Compile, or load from the disk, every compiled function in the namespace of ``modules``."""
     for module in modules:
         for value in list(vars(import_module(module)).values()):
             if isinstance(value, LazyDispatcher):

@@ -1,14 +1,14 @@
-"""Where compiled code is kept: one folder per state of the sources that a function is made of.
+"""Disk cache of compiled code: one folder per state of the sources of a function.
 
-numba's disk cache does not see edits to functions that a cached one calls from another file.
-So the folder of a function is named after a digest of its module and of every module of this
-package that this one imports, directly or not: an edit recompiles what depends on it, and
-nothing else. Sources are read when a module is imported, not when its functions are compiled:
-an edit in between must not lend its name to code of before. All folders are in one that is
-named after the version of numba and the processor: two processes that compile for different
-processors at once must not write to one index, where the entry of one would come to name the
-machine code of the other. That one is private (mode 0700): a cache entry is a pickle, and
-loading a planted one would run code.
+numba's disk cache does not notice an edit of a function in another file that a cached function
+calls. Therefore the folder of a function is named after a digest of its module and of all modules
+of this package imported by it, directly or not: an edit recompiles all functions that depend on it,
+and no others. Sources are read when a module is imported, not when its functions are compiled: code
+compiled after an edit in between must not be stored under the digest of the edited file. All
+folders are in one folder named after the version of numba and the processor: processes that compile
+for different processors at once must not share an index, whose entries could then refer to machine
+code of the other processor. This folder is private (mode 0700): a cache entry is a pickle, and
+loading a planted pickle would run its code.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from numba.core.registry import cpu_target
 
 _ROOT = Path(__file__).resolve().parent.parent
 _FACADE = _ROOT.name
-"""Resolves its names lazily, so that no compiled code depends on it."""
+"""Name of the package, which imports its names lazily: no compiled code depends on it."""
 _IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+(streammc[\w.]*)[ \t]+import[ \t]*(\([^)]*\)|.*)|import[ \t]+(.*))", re.M
 )
@@ -53,7 +53,7 @@ def cache_dir() -> str:
 
 @cache
 def source_digest(file: str) -> str:
-    """Return the digest of a source file and of all that it imports from this package."""
+    """Return the digest of a source file and of all files it imports from this package."""
     seen: dict[str, str] = {}
     unread = [file]
     while unread:
@@ -67,7 +67,7 @@ def source_digest(file: str) -> str:
 
 @cache
 def _read(path: str) -> tuple[str, frozenset[str]]:
-    """Return the digest of a file, and the files of this package that it names in imports."""
+    """Return the digest of a file, and the files of this package that it imports."""
     text = Path(path).read_bytes()
     return hashlib.sha256(text).hexdigest(), imported_files(text.decode())
 
@@ -75,7 +75,7 @@ def _read(path: str) -> tuple[str, frozenset[str]]:
 def imported_files(text: str) -> frozenset[str]:
     """Return the files of this package that a source imports, at its top or within functions.
 
-    A name that is imported may be a module: both it and the package that has it count.
+    An imported name may be a module: both this module and its package are included.
     """
     names = set()
     for module, imported, plain in _IMPORT.findall(text):
@@ -86,7 +86,7 @@ def imported_files(text: str) -> frozenset[str]:
 
 @cache
 def _file(name: str) -> str | None:
-    """Return the source of a module of this package."""
+    """Return the source file of a module of this package, or None."""
     first, *rest = name.split(".")
     if first != _FACADE or not rest:
         return None

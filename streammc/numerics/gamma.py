@@ -1,9 +1,9 @@
 """Log-gamma, its derivatives, and their differences without cancellation.
 
 Above 10 by Stirling's series (Abramowitz and Stegun 1964, 6.1.41, 6.3.18, 6.4.12: the
-first term left out is below 1e-16), below by the recurrence. The difference
+first omitted term is below 1e-16), below by the recurrence. The difference
 ``log Gamma(a + y) - log Gamma(a)`` at ``a = 1e8`` would lose all digits if formed from
-its two terms; :func:`rising` returns what is left after ``y log a`` in closed form.
+its two terms; :func:`rising` returns its difference from ``y log a`` in closed form.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ _HALF_LOG_2PI: Final = 0.9189385332046728
 
 @jit(f8(f8))
 def _stirling(r):  # type: ignore[no-untyped-def]
-    """``x (log Gamma(x) - (x - 1/2) log x + x - log(2 pi) / 2)``, ``r = x^-2``."""
+    """Return ``x (log Gamma(x) - (x - 1/2) log x + x - log(2 pi) / 2)``, ``r = x^-2``."""
     high = 1.0 / 1188.0 + r * (-691.0 / 360360.0 + r * (1.0 / 156.0 - r * (3617.0 / 122400.0)))
     return 1.0 / 12.0 + r * (-1.0 / 360.0 + r * (1.0 / 1260.0 + r * (-1.0 / 1680.0 + r * high)))
 
 
 @jit(f8(f8))
 def _digamma_tail(r):  # type: ignore[no-untyped-def]
-    """``x^2 (log x - 1 / (2 x) - digamma(x))``, ``r = x^-2``."""
+    """Return ``x^2 (log x - 1 / (2 x) - digamma(x))``, ``r = x^-2``."""
     high = 1.0 / 132.0 + r * (-691.0 / 32760.0 + r * (1.0 / 12.0 - r * (3617.0 / 8160.0)))
     return 1.0 / 12.0 + r * (-1.0 / 120.0 + r * (1.0 / 252.0 + r * (-1.0 / 240.0 + r * high)))
 
 
 @jit(f8(f8))
 def _trigamma_tail(r):  # type: ignore[no-untyped-def]
-    """``x^3 (trigamma(x) - 1 / x - 1 / (2 x^2))``, ``r = x^-2``."""
+    """Return ``x^3 (trigamma(x) - 1 / x - 1 / (2 x^2))``, ``r = x^-2``."""
     high = 5.0 / 66.0 + r * (-691.0 / 2730.0 + r * (7.0 / 6.0 - r * (3617.0 / 510.0)))
     return 1.0 / 6.0 + r * (-1.0 / 30.0 + r * (1.0 / 42.0 + r * (-1.0 / 30.0 + r * high)))
 
 
 @jit(f8(f8))
 def log_gamma(x):  # type: ignore[no-untyped-def]
-    """Return ``log Gamma(x)`` of ``x > 0``, within 1e-14 of the larger of itself and 1."""
+    """Return ``log Gamma(x)`` for ``x > 0``; error below 1e-14 of the larger of it and 1."""
     if not x > 0.0:
         return math.nan
     product = 1.0
@@ -84,9 +84,27 @@ def trigamma(x):  # type: ignore[no-untyped-def]
     return total + (inverse + square * (0.5 + inverse * _trigamma_tail(square)))
 
 
+@jit(types.UniTuple(f8, 3)(f8, f8))
+def gamma_normalizer(a, log_a):  # type: ignore[no-untyped-def]
+    """Return ``a log a - a - log Gamma(a)`` and its first two derivatives in ``log a``.
+
+    Each is within 1e-14 of the larger of itself and 1 for ``a > 0``: above 10 what its terms
+    have in common is taken out before they are formed.
+    """
+    if a < _ASYMPTOTIC:  # log Gamma(a) = log Gamma(1 + a) - log a
+        slope = a * (log_a - digamma(1.0 + a)) + 1.0
+        bend = slope + a - (a * a) * trigamma(1.0 + a) - 1.0
+        return (a * log_a - a) - log_gamma(1.0 + a) + log_a, slope, bend
+    low = 1.0 / a
+    square = low * low
+    value = (0.5 * log_a - _HALF_LOG_2PI) - low * _stirling(square)
+    tail = low * _digamma_tail(square)
+    return value, 0.5 + tail, tail - low * _trigamma_tail(square)
+
+
 @jit(types.UniTuple(f8, 5)(f8, f8, f8))
 def _rising_sum(a, log_a, y):  # type: ignore[no-untyped-def]
-    """:func:`rising` for a whole ``y`` below 16, term by term."""
+    """Return :func:`rising` for an integer ``y`` below 16, term by term."""
     if not y >= 1.0:
         zero = 0.0 * (a + y)  # NaN stays NaN
         return zero, zero, zero, zero, zero
@@ -133,8 +151,8 @@ def _rising_series(a, y):  # type: ignore[no-untyped-def]
 
 @jit(types.UniTuple(f8, 5)(f8, f8, f8))
 def _rising_shifted(a, log_a, y):  # type: ignore[no-untyped-def]
-    """:func:`rising` for ``0 < a < 10``: the series at ``a + n >= 10``, and ``n`` steps down."""
-    # The first factor apart: y / a may overflow.
+    """Return :func:`rising` for ``0 < a < 10``: series at ``a + n >= 10``, then recurrence."""
+    # The first factor is separate: y / a may overflow.
     first = math.log1p(y / a) if y < a else math.log(a + y) - log_a
     slope = y / (a + y)  # a (digamma(a + y) - digamma(a))
     bend = -slope * (a / (a + y))
@@ -171,14 +189,14 @@ def rising(a, log_a, y):  # type: ignore[no-untyped-def]
     -------
     ratio, excess, slope, shortfall, bend
         ``R = log Gamma(a + y) - log Gamma(a)``; ``R - y log a``; the derivative
-        ``a (digamma(a + y) - digamma(a))`` of ``R`` in ``log a``; ``y`` minus that; the
-        second derivative. Excess, shortfall and bend vanish like ``1 / a`` and keep
-        their digits.
+        ``a (digamma(a + y) - digamma(a))`` of ``R`` in ``log a``; ``y`` minus this derivative;
+        the second derivative. Excess, shortfall and bend vanish like ``1 / a``, and are
+        computed without cancellation.
 
     Notes
     -----
     With ``u = y / a``, ``L = log(1 + u)`` and ``S`` the tail of Stirling's series,
-    ``R - y log a = (a + y) (L - u / (1 + u)) - L / 2 + S(a + y) - S(a)``. For a whole ``y``
+    ``R - y log a = (a + y) (L - u / (1 + u)) - L / 2 + S(a + y) - S(a)``. For an integer ``y``
     below 16 the sums over ``a, a + 1, ...`` are shorter.
     """
     if y < _DIRECT and y == math.floor(y):

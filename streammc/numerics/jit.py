@@ -1,4 +1,4 @@
-"""The only place that sets a numba option."""
+"""Decorators of compiled functions; the only module that sets numba options."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ matrix: Any = types.Array(f8, 2, "C")
 index_vector: Any = types.Array(i8, 1, "C")
 
 design_view: Any = types.Array(f8, 2, "A", readonly=True)
-"""A design with its rows along the second axis, in whatever order of memory."""
+"""A design with its rows along the second axis, in any memory layout."""
 
 LINK_SIGNATURE: Any = types.void(matrix, design_view, vector, vector, i8, matrix)
 """``link(eta, X, y, constants, order, out)``; see ``protocols.Model``."""
@@ -46,26 +46,28 @@ _REASSOCIATE = {"reassoc", "contract", "nsz"}
 def jit(
     *signatures: Any, reassociate: bool = False, borrow: bool = False
 ) -> Callable[[Callable[..., Any]], Any]:
-    """Compile a function: cached on disk, without the GIL, with NumPy's division.
+    """Return a decorator that compiles: cached on disk, without the GIL, with NumPy's division.
 
     Parameters
     ----------
     signatures
-        Explicit numba signatures: compiled (or loaded) at the first use. None: compiled
-        at the first call of each combination of types.
+        Explicit numba signatures, compiled (or loaded) at the first use. Without signatures,
+        the function is compiled at the first call with each combination of types.
     reassociate
         Allow sums to be reordered. Never for the accumulators of a full pass.
     borrow
-        The function allocates nothing: every array belongs to its caller, and no
-        references are counted. Counting those of a tuple of arrays costs up to 0.5 us
-        a call, as much as the arithmetic on 100 rows.
+        Omit reference counts, for a function that allocates nothing: its caller owns every
+        array. Counting the references of a tuple of arrays costs up to 0.5 us a call, as
+        much as the arithmetic on 100 rows.
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
+        # Options not given here would be inherited from the first function that calls this one.
         dispatcher = numba.njit(
             nogil=True,
             error_model="numpy",
             fastmath=_REASSOCIATE if reassociate else False,
+            forceinline=False,
             _nrt=not borrow,
         )(function)
         digest = source_digest(function.__code__.co_filename)
@@ -74,7 +76,19 @@ def jit(
     return decorate
 
 
-def inline(function: Callable[..., Any]) -> Any:
-    """Compile a leaf that callers absorb; it needs no signature of its own."""
-    # LLVM left to itself keeps a large leaf as a call, and the loop around it scalar.
-    return numba.njit(nogil=True, error_model="numpy", inline="never", forceinline=True)(function)
+def inline(function: Callable[..., Any] | None = None, *, reassociate: bool = False) -> Any:
+    """Compile a small function that is inlined into its callers; it needs no signature.
+
+    By default it inherits the floating-point options of the function that calls it first. If
+    only some callers reassociate, ``reassociate`` sets the option for all of them.
+    """
+    if function is None:
+        return lambda leaf: _inline(leaf, fastmath=_REASSOCIATE if reassociate else False)
+    return _inline(function)
+
+
+def _inline(function: Callable[..., Any], **options: Any) -> Any:
+    # Without forceinline LLVM keeps a large function as a call, and the loop around it scalar.
+    return numba.njit(nogil=True, error_model="numpy", inline="never", forceinline=True, **options)(
+        function
+    )

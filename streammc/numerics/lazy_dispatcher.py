@@ -1,4 +1,4 @@
-"""Functions that are compiled when they are first used."""
+"""Compiled functions whose compilation is deferred to the first use."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ from streammc.numerics.compile_cache import cache_dir
 
 
 class LazyDispatcher(CPUDispatcher):  # type: ignore[misc]
-    """A function with fixed signatures, compiled or loaded when it is first used.
+    """Function with fixed signatures, compiled or loaded at the first use.
 
-    A use is a call, a call by a compiled function, or a function pointer. It then turns into
-    a plain ``CPUDispatcher``, which takes no other signature, so that later calls cost what
-    calls of numba cost.
+    A use is a call, a call by a compiled function, or a function pointer. Then the object turns
+    into a plain ``CPUDispatcher``, which takes no other signature, so that later calls have no
+    more overhead than calls of numba.
     """
 
     @classmethod
     def defer(cls, dispatcher: CPUDispatcher, signatures: tuple[Any, ...], digest: str) -> Any:
-        """Let ``dispatcher`` be compiled at its first use; no signatures: for each, as called."""
+        """Defer the compilation of ``dispatcher`` to its first use; return it.
+
+        Without signatures, the types of each call are compiled.
+        """
         dispatcher._deferred = (signatures, digest)
         dispatcher.__class__ = cls
         return dispatcher
@@ -29,7 +32,7 @@ class LazyDispatcher(CPUDispatcher):  # type: ignore[misc]
     def ready(self) -> None:
         """Compile the signatures, or load them from the disk."""
         with global_compiler_lock:
-            # Recursion comes here again; other threads wait for the lock, then find nothing.
+            # A recursive call, or a thread that waited for the lock, finds nothing left to do.
             signatures, digest = self.__dict__.pop("_deferred", (None, None))
             if digest is None:
                 return
@@ -50,7 +53,7 @@ class LazyDispatcher(CPUDispatcher):  # type: ignore[misc]
 
     @property
     def overloads(self) -> Any:
-        """Compiled code by argument types: whoever asks for it is about to use it."""
+        """Compiled code by argument types; access to it counts as a use."""
         self.ready()
         return self.__dict__["overloads"]
 

@@ -1,11 +1,11 @@
-"""Compiled prior densities: one row of the table per component of theta.
+"""Compiled prior densities: one row of the prior table per component of theta.
 
-A table is (d, 5) float64 with the columns ``kind, location, scale, shape, constant``.
-Everything is in the unconstrained coordinates: a scale parameter is sampled as
-``theta = log v``, and its density has the Jacobian ``v`` in it; a probability as its log
-odds. ``constant`` is the log normaliser, so that no logarithm of a constant is taken in a
-sampler's loop. To add a family is to add a kind, a branch in both functions, and its
-builder in ``priors/``.
+A prior table is (d, 5) float64 with the columns ``kind, location, scale, shape, constant``.
+All densities are in the unconstrained coordinates and include the Jacobian: a scale parameter
+``v`` is sampled as ``theta = log v``, a probability as its log odds. ``constant`` is the log
+normaliser, so that no logarithm of a constant is taken in a sampler's loop. A new family
+needs a kind, a branch in :func:`log_prior` and :func:`prior_curvature`, and its builder in
+``priors/``.
 
 Newton's method and the mass matrix use densities without kinks and walls: see
 :func:`smooth` and :func:`prior_curvature`.
@@ -25,7 +25,7 @@ from streammc.protocols import Matrix, Vector
 FLAT: Final = 0
 """Density 1, improper."""
 NORMAL: Final = 1
-"""``-z^2 / 2``, ``z = (theta - location) / scale``; a lognormal on ``v`` is this too."""
+"""``-z^2 / 2``, ``z = (theta - location) / scale``; also for a lognormal prior of ``v``."""
 STUDENT_T: Final = 2
 """``-(shape + 1) / 2 log(1 + z^2 / shape)``."""
 LAPLACE: Final = 3
@@ -49,7 +49,8 @@ SMOOTH_LAPLACE: Final = 11
 SMOOTH_UNIFORM: Final = 12
 """``UNIFORM`` plus ``log(theta - location) + log(shape - theta)``."""
 SMOOTH_LOG_UNIFORM: Final = 13
-"""``LOG_UNIFORM`` plus the same; without the first term where ``location`` is ``-inf``."""
+"""``LOG_UNIFORM`` plus the terms of ``SMOOTH_UNIFORM``; the first only if ``location`` is
+finite."""
 LOGIT_BETA: Final = 14
 """Beta in ``v = 1 / (1 + exp(-theta))``: ``shape theta - scale log(1 + exp(theta))``, with
 ``scale`` the sum of both shapes and the Jacobian ``v (1 - v)`` in it."""
@@ -71,10 +72,10 @@ _SMOOTH: Final = (
 
 @jit(f8(vector, matrix, vector), borrow=True)
 def log_prior(theta, table, gradient):  # type: ignore[no-untyped-def]
-    """Return the log density at ``theta`` (d,), constants included.
+    """Return the log prior density at ``theta`` (d,), constants included.
 
     The derivatives are ADDED to ``gradient`` (d,). Outside the support the value is
-    ``-inf`` and nothing is added. A kind that does not exist gives NaN.
+    ``-inf`` and nothing is added. An unknown kind gives NaN.
     """
     total = 0.0
     for j in range(theta.shape[0]):
@@ -157,11 +158,11 @@ def log_prior(theta, table, gradient):  # type: ignore[no-untyped-def]
 
 @jit(types.void(vector, matrix, vector), borrow=True)
 def prior_curvature(theta, table, out):  # type: ignore[no-untyped-def]
-    """Write minus the second derivative of each log density into ``out`` (d,), never below 0.
+    """Write minus the second derivative of each log density, at least 0, into ``out`` (d,).
 
-    The prior factorises, so this is the diagonal of minus its Hessian. Laplace and
-    uniform have that of :func:`smooth`. A Student t is not log-concave beyond
-    ``z^2 = df``; it has at least a tenth of ``(df + 1) / (scale^2 (df + z^2))``, the
+    The prior factorises, so this is the diagonal of minus its Hessian. For Laplace and
+    uniform priors it is that of :func:`smooth`. A Student t is not log-concave beyond
+    ``z^2 = df``; the value is at least a tenth of ``(df + 1) / (scale^2 (df + z^2))``, the
     precision of its scale mixture.
     """
     for j in range(theta.shape[0]):
@@ -202,7 +203,7 @@ def prior_curvature(theta, table, out):  # type: ignore[no-untyped-def]
 
 @jit(types.boolean(vector, matrix), borrow=True)
 def outside(theta, table):  # type: ignore[no-untyped-def]
-    """Return whether a component of ``theta`` (d,) is beyond a wall of its prior."""
+    """Return whether a component of ``theta`` (d,) is outside the bounds of its uniform prior."""
     for j in range(theta.shape[0]):
         bounded = table[j, KIND] in (UNIFORM, LOG_UNIFORM)
         if bounded and (theta[j] < table[j, LOCATION] or theta[j] > table[j, SHAPE]):
@@ -211,12 +212,12 @@ def outside(theta, table):  # type: ignore[no-untyped-def]
 
 
 def smooth(table: Matrix) -> Matrix:
-    """Return the table (d, 5) with densities that Newton's method can climb.
+    """Return the prior table (d, 5) with smooth densities in place of kinks and walls.
 
     A Laplace density becomes ``exp(-sqrt(1 + z^2))`` up to a constant. A uniform one
     from ``a`` to ``b`` is multiplied by ``(theta - a)(b - theta)``: where the likelihood
-    pushes against a wall, as ``exp(g theta)``, the mode is then ``1 / g`` before it and
-    the curvature there ``g^2``, the mean and the precision of the posterior. Others stay.
+    pushes against a wall, as ``exp(g theta)``, the mode is then ``1 / g`` before the wall and
+    the curvature there is ``g^2``: mean and precision of the posterior. Other rows stay.
     """
     out = table.copy()
     for kind, other in _SMOOTH:
@@ -225,9 +226,10 @@ def smooth(table: Matrix) -> Matrix:
 
 
 def inside(theta: Vector, table: Matrix) -> Vector:
-    """Return ``theta`` (d,) moved into the support where it is outside, as a copy.
+    """Return a copy of ``theta`` (d,) whose components are inside their bounds.
 
-    Between two walls to a tenth of the width from the nearest, below a single one by 1.
+    A component outside moves to a tenth of the width from the nearer of two bounds, or to 1
+    below a single upper bound.
     """
     out = theta.copy()
     bounded = np.isin(table[:, KIND], [kind for pair in _SMOOTH[1:] for kind in pair])

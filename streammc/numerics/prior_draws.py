@@ -1,8 +1,8 @@
 """Independent draws from the prior table of :mod:`streammc.numerics.prior`.
 
 A draw is a function of one normal, two uniform and two gamma numbers per component. Each of
-these has a generator of its own, used in order: ten draws at once are the same bits as ten
-draws one after the other.
+the three kinds has a generator of its own, used in order: ten draws at once are the same bits
+as ten draws one after the other.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from streammc.numerics.prior import (
 from streammc.protocols import Matrix
 
 N_STREAMS: Final = 3
-"""Generators of normal, uniform and gamma numbers."""
+"""Number of generators: of normal, uniform and gamma numbers."""
 _HALF: Final = (STUDENT_T, HALF_STUDENT_T)
 _WHOLE: Final = (GAMMA, INVERSE_GAMMA)
 
 
 def improper(table: Matrix) -> NDArray[np.bool_]:
-    """Return (d,) whether a component has a flat prior, which cannot be sampled."""
+    """Return (d,) whether each component has a flat prior, which cannot be sampled."""
     return np.isin(table[:, KIND], (FLAT, LOG_FLAT))
 
 
@@ -88,11 +88,11 @@ def draw_prior(table: Matrix, n: int, streams: Sequence[np.random.Generator]) ->
 
 
 _LEAST: Final = 2.0**-53
-"""The least uniform number there is: a positive number is never drawn as 0."""
+"""Smallest uniform number of the generator: a positive number is never drawn as 0."""
 
 
 def _shapes(table: Matrix) -> Matrix:
-    """Return (2, d) shapes of the gamma numbers; 1 where they are not used."""
+    """Return the (2, d) shapes of the gamma numbers; 1 for unused numbers."""
     shapes = np.ones((2, len(table)))
     kinds, shape = table[:, KIND], table[:, SHAPE]
     half, whole, beta = (np.isin(kinds, each) for each in (_HALF, _WHOLE, (LOGIT_BETA,)))

@@ -1,9 +1,9 @@
-"""The normal distribution function far into both tails, without a branch.
+"""Log of the normal distribution function and its derivatives, accurate in both tails.
 
 All three functions of a probit link come from one: ``D(x) = phi(x) / Phi(-x) - x`` for
 ``x >= 0``, the excess of the hazard of a normal variable over ``x``. It falls from
 ``sqrt(2 / pi)`` like ``1 / x``, so that hazard, logarithm and derivative are sums and
-products of positive numbers.
+products of positive numbers. The code has no branches.
 """
 
 from __future__ import annotations
@@ -83,13 +83,13 @@ def log_ndtr_parts(a):  # type: ignore[no-untyped-def]
     ``exp(-a^2 / 2)`` underflows (``a > 37.6``), all three are zero; at ``-inf`` they are
     the limits ``-inf``, ``inf`` and ``-1``. NaN for NaN.
     """
-    # min and max of NaN are a matter of order: keep it.
+    # min and max depend on the order of their arguments for NaN: keep the order.
     size = abs(a)
     x = select(size > _LARGEST, _LARGEST, size)
     excess = _hazard_excess(x)
     hazard = x + excess
     square = size * size
-    # What rounding took from the square; a product of exp and 1 - error / 2.
+    # lost: the rounding error of the square; exp is then multiplied by 1 - lost / 2.
     lost = multiply_add(x, x, -(x * x))
     half = 0.5 * square
     bell = select(half > _SMALLEST_EXP, 0.0, exp(-half) * _RECIPROCAL_ROOT_2PI)

@@ -1,4 +1,4 @@
-"""The numba type of a record: a NamedTuple that compiled functions take apart."""
+"""Numba types of records, the NamedTuples that are arguments of compiled functions."""
 
 from __future__ import annotations
 

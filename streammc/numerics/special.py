@@ -1,11 +1,10 @@
-"""Special functions that LLVM can vectorise: no branch, no table, no call.
+"""Special functions that LLVM can vectorise: without branches, tables and calls.
 
-A call to ``exp`` of the C library keeps a loop scalar and costs more than everything
-else a link does. The leaves here are polynomials over a reduced range, evaluated with
-multiply-adds by Estrin's scheme; the coefficients come from interpolation at Chebyshev
-nodes with 60 digits (``bench/link_kernels.py`` measures speed and error). NaN goes in
-and NaN comes out. All rounding is fixed by the source, so that the value of a row does
-not depend on where in a block it stands.
+A call of ``exp`` of the C library keeps a loop scalar and takes more time than the rest of a
+link. The functions here are polynomials over a reduced range, evaluated with multiply-adds by
+Estrin's scheme; the coefficients come from interpolation at Chebyshev nodes with 60 digits
+(``bench/link_kernels.py`` measures speed and error). They return NaN for NaN. All rounding is
+fixed by the source, so that the value of a row does not depend on its position in a block.
 """
 
 from __future__ import annotations
@@ -77,10 +76,10 @@ def multiply_add(_context: Any, a: Any, b: Any, c: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def select(_context: Any, condition: Any, a: Any, b: Any) -> Any:
-    """Return ``a`` where ``condition``, else ``b``, both evaluated.
+    """Return ``a`` if ``condition``, else ``b``; both are evaluated.
 
-    Several conditional expressions on one condition become one branch with all that
-    lies between, and the loop stays scalar: ten times slower.
+    Several conditional expressions on one condition would become one branch with all code
+    between them, and the loop would stay scalar: ten times slower.
     """
 
     def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
@@ -113,10 +112,10 @@ def _from_bits(_context: Any, x: Any) -> Any:
 def exp(x):  # type: ignore[no-untyped-def]
     """Return ``exp(x)`` within 2 ulp; ``inf`` above 709.78, ``exp(-708)`` below -708.
 
-    ``x = n log 2 + r`` (Cody and Waite 1980); subnormal results are not made, because
-    each costs as much as ten rows.
+    ``x = n log 2 + r`` (Cody and Waite 1980). Subnormal results are avoided, because each
+    takes as much time as ten rows.
     """
-    # Written so that NaN passes both.
+    # Both comparisons are written so that NaN stays NaN.
     low = _EXP_MIN if x < _EXP_MIN else x
     clamped = _EXP_MAX if low > _EXP_MAX else low
     shifted = multiply_add(clamped, _LOG2_E, _ROUND)
@@ -129,13 +128,13 @@ def exp(x):  # type: ignore[no-untyped-def]
     top = multiply_add(_E9, r, _E8)
     p = multiply_add(multiply_add(top, r4, high_half), r4, low_half)
     p = multiply_add(p, r2, r) + 1.0
-    # 2^(n - 1), twice: 2^1024 has no bits of its own.
+    # Twice 2^(n - 1) in place of 2^n: 2^1024 is not a float64.
     return (p + p) * _from_bits((_bits(shifted) << 52) + (1022 << 52))
 
 
 @inline
 def within(x, bound):  # type: ignore[no-untyped-def]
-    """Return ``x`` no further from zero than ``bound``; NaN for NaN."""
+    """Return ``x`` clipped to ``[-bound, bound]``; NaN for NaN."""
     low = select(x < -bound, -bound, x)
     return select(low > bound, bound, low)
 
@@ -165,8 +164,8 @@ def _split(x):  # type: ignore[no-untyped-def]
 def log(x):  # type: ignore[no-untyped-def]
     """Return ``log(x)`` within 2 ulp of a normal ``x > 0``; NaN for NaN, ``inf`` for ``inf``.
 
-    ``x = 2^k m`` and ``log m = 2 atanh((m - 1) / (m + 1))``. Zero, negative and
-    subnormal numbers are not told apart.
+    ``x = 2^k m`` and ``log m = 2 atanh((m - 1) / (m + 1))``. For zero, negative and
+    subnormal numbers the result has no meaning.
     """
     k, m = _split(x)
     s = (m - 1.0) / (m + 1.0)
@@ -181,8 +180,8 @@ def log1p_parts(t, u):  # type: ignore[no-untyped-def]
 
     For finite ``t >= 0`` and ``u = 1 + t`` rounded, within 4 ulp; NaN for NaN. The second is
     ``t^2 / 2`` for small ``t``: with ``s = t / (2 + t)`` it is
-    ``s t / (1 + t) + 2 (atanh(s) - s)``, where nothing cancels. Above ``t = 1`` the
-    caller may pass another ``u``, where ``t`` would overflow.
+    ``s t / (1 + t) + 2 (atanh(s) - s)``, computed without cancellation. Above ``t = 1`` the
+    caller may pass another ``u``, if ``t`` would overflow.
     """
     small = t <= 1.0
     h = 1.0 / (1.0 + t)
@@ -219,7 +218,7 @@ def log1p_unit(x):  # type: ignore[no-untyped-def]
 
 @jit(f8(f8))
 def _stirling(y):  # type: ignore[no-untyped-def]
-    """Return ``log y!`` for ``y >= 256``: the first term left out is 1e-20. NaN below 0."""
+    """Return ``log y!`` for ``y >= 256``; the first omitted term is 1e-20. NaN below 0."""
     if not y >= 0.0:
         return math.nan
     x = y + 1.0
@@ -231,10 +230,10 @@ def _stirling(y):  # type: ignore[no-untyped-def]
 
 @inline
 def log_factorial(y):  # type: ignore[no-untyped-def]
-    """Return ``log y!`` of a whole number ``y >= 0``; NaN for NaN and below 0.
+    """Return ``log y!`` of an integer ``y >= 0``; NaN for NaN and below 0.
 
     From a table below 256, by Stirling's series from there on (Abramowitz and Stegun
     1964, 6.1.41).
     """
-    # An unsigned index needs no test for counting from the end.
+    # An unsigned index needs no test for a negative index.
     return LOG_FACTORIALS[np.uint64(y)] if 0.0 <= y < TABLE_SIZE else _stirling(y)

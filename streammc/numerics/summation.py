@@ -1,7 +1,7 @@
-"""Sums that do not lose digits, in a fixed order.
+"""Compensated sums and merged moments: accurate for any number of rows, in a fixed order.
 
-Two instruments. *Compensated sums* keep a total in two parts, ``high`` and ``low``,
-where ``low`` collects what rounding took from ``high`` (two-sum: Knuth 1969, vol. 2,
+*Compensated sums* keep a total in two parts, ``high`` and ``low``,
+where ``low`` collects the rounding errors of ``high`` (two-sum: Knuth 1969, vol. 2,
 4.2.2, theorem B; the idea is Neumaier 1974): the error no longer grows with the
 number of terms. *Moments* are merged without ever forming ``sum x^2`` (Chan, Golub
 and LeVeque 1983), with means kept relative to a pivot row: at mean 1e8 and standard
@@ -26,7 +26,7 @@ _frozen: list[Any] = [types.Array(t, 2, "C", readonly=True) for t in (types.floa
 
 @inline
 def two_sum(a: Any, b: Any) -> Any:
-    """Return ``s = fl(a + b)`` and ``e`` with ``a + b = s + e`` exactly."""
+    """Return the rounded sum ``s`` of a and b and its error ``e``: ``a + b = s + e`` exactly."""
     s = a + b
     virtual = s - a
     return s, (a - (s - virtual)) + (b - virtual)
@@ -34,7 +34,7 @@ def two_sum(a: Any, b: Any) -> Any:
 
 @inline
 def add_compensated(high: Any, low: Any, values: Any) -> None:
-    """Add ``values`` (k,) to ``high`` (k,), and what rounding took to ``low`` (k,)."""
+    """Add ``values`` (k,) to ``high`` (k,), and the rounding errors to ``low`` (k,)."""
     for i in range(values.shape[0]):
         high[i], error = two_sum(high[i], values[i])
         low[i] += error
@@ -42,7 +42,7 @@ def add_compensated(high: Any, low: Any, values: Any) -> None:
 
 @jit(f8(_frozen_vector))
 def sum_compensated(values: Any) -> Any:
-    """Return the sum of ``values`` (n,), first to last.
+    """Return the compensated sum of ``values`` (n,), added from first to last.
 
     The error is below ``eps |sum| + n eps^2 sum |values|``. A sum that overflows is not
     finite.
@@ -58,7 +58,7 @@ def sum_compensated(values: Any) -> Any:
 def merge_compensated(left: Matrix, right: Matrix) -> Matrix:
     """Return the sum of two compensated totals (2, ...), each ``high`` and ``low``.
 
-    Not associative to the last bit: merge in a fixed tree.
+    The last bits depend on the order of merges: use a fixed tree.
     """
     with np.errstate(invalid="ignore", over="ignore"):
         high = left[0] + right[0]
@@ -68,11 +68,11 @@ def merge_compensated(left: Matrix, right: Matrix) -> Matrix:
 
 
 class Moments(NamedTuple):
-    """Row count, means and sums of squared deviations of the columns of a table."""
+    """Number of rows, and means and sums of squared deviations of the columns of a table."""
 
     n_rows: int
     pivot: Vector
-    """(q,) a row of the table."""
+    """(q,) a row of the table, from which means are measured."""
     shift: Vector
     """(q,) mean minus pivot."""
     scatter: Vector
@@ -119,7 +119,7 @@ def _column_moments(X: Any, pivot: Any, shift: Any, scatter: Any) -> None:
                 rest[j] += x
                 spread[j] += x * x
         for j in range(q):
-            # ``rest`` is what the rounding of the mean left (Chan et al. 1983, eq. 1.7).
+            # ``rest`` corrects the rounding of the mean (Chan et al. 1983, eq. 1.7).
             spread[j] -= rest[j] * (rest[j] / n)
             delta = (mean[j] - shift[j]) + rest[j] / n
             scatter[j] += spread[j] + delta * delta * (start * (n / stop))
@@ -135,7 +135,7 @@ def column_moments(X: NDArray[Any]) -> Moments:
 
 
 def merge_moments(left: Moments, right: Moments) -> Moments:
-    """Return the moments of two tables, one above the other (Chan et al. 1983, eq. 2.1)."""
+    """Return the moments of the rows of two tables together (Chan et al. 1983, eq. 2.1)."""
     n_rows = left.n_rows + right.n_rows
     delta = (right.pivot - left.pivot) + (right.shift - left.shift)
     part = right.n_rows / n_rows

@@ -1,4 +1,4 @@
-"""The log-likelihood of all rows from its Taylor sums at theta_star."""
+"""Log-likelihood of all rows from its Taylor sums at theta_star; compiled."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from streammc.numerics.jit import f8, jit, matrix, vector
 
 @jit(f8(f8, vector, matrix, vector, vector, vector), reassociate=True, borrow=True)
 def taylor(log_lik, gradient, hessian, theta_star, delta, out):  # type: ignore[no-untyped-def]
-    """Return ``l + g' delta + delta' H delta / 2`` and write ``g + H delta``; H (0, 0) is 0."""
+    """Return ``l + g' delta + delta' H delta / 2``, write ``g + H delta``; an empty H is 0."""
     d = delta.shape[0]
     value = log_lik
     if hessian.shape[0] == 0:

@@ -1,4 +1,4 @@
-"""The number of threads that this process may run at once, counted in this one place."""
+"""Number of threads that this process may run at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where to cut: thresholds of scores, and groups of a covariate, for a table of any size."""
+"""Bin edges for a table of any size: thresholds of scores, and groups of a covariate."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from streammc.protocols import Dataset, Matrix, Model, RowBlock, Vector
 _SCORE_BINS: Final = 4096
 _PILOT_ROWS: Final = 16_384
 _PILOT_DRAWS: Final = 50
-"""Of all draws: thresholds follow the spread between rows, which 50 draws show as 400 do."""
+"""Draws for the thresholds, which depend on the spread between rows; 50 do as well as 400."""
 _EXACT_ROWS: Final = 2**23
-"""Up to here the quantiles of a covariate are those of all rows, in 64 MB."""
+"""Largest number of rows for which quantiles of a covariate use all rows, in 64 MB."""
 _SAMPLE_ROWS: Final = 2**20
 _SLICE: Final = 4096
 
 
 def is_binary(model: Model) -> bool:
-    """Return whether responses are 0 and 1, or shares of them."""
+    """Return whether the model accepts responses of 0 and 1 but not of 2 or -1."""
     valid = [model.response_fault(np.array([y])) is None for y in (0.0, 1.0, 2.0, -1.0)]
     return valid == [True, True, False, False]
 
 
 @dataclass(frozen=True, eq=False)
 class _Column:
-    """Values of a covariate in the order of the rows: a ``PassTask``."""
+    """``PassTask`` that returns the values of a covariate in the order of the rows."""
 
     covariate: Covariate
 
@@ -52,7 +52,7 @@ def groups(
     scheduler: Any = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Covariate, bool]:
-    """Return the covariate with the edges of its groups, and whether a sample chose them."""
+    """Return the covariate with the edges of its groups, and whether they are from a sample."""
     weights, constant = table.covariate(by)
     column = Covariate(np.asarray(weights), float(constant), np.empty(0))
     sampled = table.n_rows > _EXACT_ROWS
@@ -67,26 +67,26 @@ def groups(
             f"{'' if sampled else f' in {row_name(table, row)}'}: make the store again"
         )
     values.sort()
-    at = np.ceil(np.arange(1, bins) * (len(values) / bins)).astype(np.int64)
-    edges = np.unique(values[np.minimum(at, len(values) - 1)])
+    ranks = np.ceil(np.arange(1, bins) * (len(values) / bins)).astype(np.int64)
+    edges = np.unique(values[np.minimum(ranks, len(values) - 1)])
     return column._replace(edges=edges), sampled
 
 
 def thresholds(model: Model, coefficients: Coefficients, table: Dataset, seed: int) -> Thresholds:
-    """Return thresholds between which about as many scores of a sample of rows and draws lie."""
-    some = coefficients.thinned(_PILOT_DRAWS)
+    """Return thresholds at the quantiles of the scores of a sample of rows and draws."""
+    pilot = coefficients.thinned(_PILOT_DRAWS)
     scores = [
-        responses(model, some.predictors(X, offset)).ravel()
+        responses(model, pilot.predictors(X, offset)).ravel()
         for X, offset in _sample(table, _PILOT_ROWS, seed)
     ]
     ordered = np.sort(np.concatenate(scores))
-    at = np.arange(1, _SCORE_BINS) * len(ordered) // _SCORE_BINS
-    edges = np.unique(ordered[at])
+    ranks = np.arange(1, _SCORE_BINS) * len(ordered) // _SCORE_BINS
+    edges = np.unique(ordered[ranks])
     return find_thresholds(edges[np.isfinite(edges)])
 
 
 def _sample(table: Dataset, size: int, seed: int) -> Iterator[tuple[Matrix, Vector]]:
-    """Yield ``X`` (m, q) and offset (m,) of a sample of rows, without replacement."""
+    """Yield ``X`` (m, q) and offset (m,) of rows sampled without replacement, in slices."""
     rows = np.arange(table.n_rows)
     if table.n_rows > size:
         rng = np.random.default_rng(seed)

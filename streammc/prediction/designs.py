@@ -1,4 +1,4 @@
-"""Draws on the design of another table than that of their run."""
+"""Transfer of draws to the design of a table other than the store of their run."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def check(run: Mapping[str, Any], table: Mapping[str, Any]) -> None:
     Parameters
     ----------
     run, table
-        Results of ``runs.design.describe``. Another standardisation is none: the draws are moved
-        to it.
+        Results of ``runs.design.describe``. Their standardisations may differ:
+        :func:`on_table` transforms the draws.
 
     Raises
     ------
     IdentityError
-        Naming the first difference.
+        If they differ; the message names the first difference.
     """
     ours, theirs = list(run["features"]), list(table["features"])
     if ours != theirs:
@@ -61,11 +61,11 @@ def on_table(
     run: Mapping[str, Any],
     table: Mapping[str, Any],
 ) -> Coefficients:
-    """Return draws (S, d) for the columns of a table.
+    """Return the coefficients of draws ``theta`` (S, d) for the standardisation of a table.
 
-    The run's predictor is ``sum_j b_j z_j`` with ``z = (x - mean) / scale``. A table that
-    holds ``z' = (x - mean') / scale'`` has the slopes ``b_j scale'_j / scale_j`` and the
-    shift ``sum_j b_j (mean'_j - mean_j) / scale_j``.
+    The predictor of the run is ``sum_j b_j z_j`` with ``z = (x - mean) / scale``. For a table
+    with ``z' = (x - mean') / scale'`` the slopes are ``b_j scale'_j / scale_j`` and the shift
+    is ``sum_j b_j (mean'_j - mean_j) / scale_j``.
     """
     q = len(run["features"])
     mean, scale = _standardization(run, q)

@@ -1,4 +1,4 @@
-"""Counting scores in bins whose edges are anywhere, draw by draw."""
+"""Weighted counts of scores in bins of arbitrary edges, for each draw."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ bin_matrix: Any = types.Array(types.uint16, 2, "C")
 
 
 class Thresholds(NamedTuple):
-    """Edges of bins of a score, and where to look for them."""
+    """Edges of the bins of a score, with a table of cells that shortens the search."""
 
     padded: Vector
-    """The B - 1 rising edges, then as many infinities as a search can go too far."""
+    """The B - 1 rising edges, padded with infinities that a search may read past the end."""
     starts: NDArray[np.int32]
-    """(cells,) the edges in cells of equal width before each cell."""
+    """(cells,) number of edges in the cells of equal width before each cell."""
     low: float
     scale: float
-    """A score x is in the cell ``(x - low) scale``, rounded down."""
+    """The cell of a score x is ``(x - low) scale``, rounded down."""
     steps: int
-    """Halvings that find an edge in the fullest cell."""
+    """Halving steps that find an edge in the fullest cell."""
 
     @property
     def edges(self) -> Vector:
-        """(B - 1,) rising."""
+        """The B - 1 rising edges."""
         return self.padded[np.isfinite(self.padded)]
 
 
 def find_thresholds(edges: Vector) -> Thresholds:
-    """Return edges with a table that spares most of the search for one."""
+    """Return the thresholds of ``edges`` with the table of cells for a short search."""
     low, high = (float(edges[0]), float(edges[-1])) if len(edges) else (0.0, 0.0)
     scale = _CELLS / (high - low) if high > low else 0.0
     scale = scale if np.isfinite(scale) else 0.0
@@ -52,17 +52,18 @@ def find_thresholds(edges: Vector) -> Thresholds:
 def find_bins(scores, padded, starts, low, scale, steps, first, bins):  # type: ignore[no-untyped-def]
     """Write the bins of ``scores`` (S, m) into the columns of ``bins`` from ``first`` on.
 
-    The bin is the number of edges up to the score. Cells rise with scores, so that an edge
-    of a lower cell is below the score and one of a higher cell above it. As many steps for
-    every score: a guess of the processor about the end of a search costs more. Cells first,
-    in a loop that vectorises, and the usual two steps written out: 3 ns a score for 11.
+    The bin is the number of edges not above the score. Cells increase with scores, so that
+    an edge in a lower cell is below the score and an edge in a higher cell above it. Every
+    score takes the same number of steps: branch mispredictions at the end of a search would
+    cost more. Cells are computed first, in a loop that vectorises, and the usual two steps
+    are unrolled: 3 ns per score instead of 11.
     """
     if first < 0:
         return
     m = scores.shape[1]
     last = float(starts.shape[0] - 1)
     cells = np.empty(m, np.int32)
-    # An unsigned index needs no test for counting from the end.
+    # An unsigned index needs no check for a negative index.
     one, two = np.uint64(1), np.uint64(2)
     most = one << np.uint64(max(steps - 1, 0))
     for s in range(scores.shape[0]):
@@ -88,9 +89,9 @@ def find_bins(scores, padded, starts, low, scale, steps, first, bins):  # type: 
 def add_bins(bins, y, weight, counts):  # type: ignore[no-untyped-def]
     """Add ``weight (1 - y)`` and ``weight y`` of the first rows in ``bins`` (S, M) to ``counts``.
 
-    ``counts`` (S, B, 2). Thousands of rows at a time: the counts of a draw then stay in a
-    cache, those of all draws would not. A response of 0 or 1 adds to one count: 1.7 ns a
-    row and draw; shares of trials add to two: 2.8 ns.
+    ``counts`` is (S, B, 2). Call it with thousands of rows: the counts of one draw then stay
+    in a cache, unlike those of all draws. A response of 0 or 1 adds to one count: 1.7 ns per
+    row and draw; a proportion of trials adds to two: 2.8 ns.
     """
     two = np.uint64(2)
     binary = True

@@ -1,4 +1,4 @@
-"""Log predictive densities of responses: averages over draws of the density of each."""
+"""Log predictive densities: logs of the density of each response averaged over draws."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from streammc.numerics.jit import LINK_TYPE, design_view, f8, jit, matrix, vecto
 from streammc.protocols import Model, Vector
 
 NEAR_ONE: Final = 0.999
-"""Above this chance p, ``1 - p`` has lost digits: the link gives the chance of a 0."""
+"""Probability p of a 1 above which ``1 - p`` has lost digits; the link is used instead."""
 _cube: Any = types.Array(f8, 3, "C")
 
 
 @jit(types.void(LINK_TYPE, _cube, design_view, vector, vector, matrix, matrix, matrix), borrow=True)
 def log_densities(link, eta, X, y, constants, some, out, values):  # type: ignore[no-untyped-def]
-    """Write the log densities (S, m) at ``eta`` (p, m, S); ``some`` (p, m), ``out`` of a link."""
+    """Write log densities (S, m) at ``eta`` (p, m, S) to ``values``; ``some``, ``out``: buffers."""
     for s in range(values.shape[0]):
         for a in range(some.shape[0]):
             for i in range(some.shape[1]):
@@ -29,9 +29,9 @@ def log_densities(link, eta, X, y, constants, some, out, values):  # type: ignor
 
 
 def log_chance(y: Vector, chance: Vector) -> Vector:
-    """Return (m,) ``y log p + (1 - y) log(1 - p)`` with the average chance p of a 1.
+    """Return ``y log p + (1 - y) log(1 - p)`` (m,) for the averaged probability p of a 1.
 
-    Exact up to a chance of ``NEAR_ONE``.
+    Accurate up to p = ``NEAR_ONE``.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         ones = np.where(y > 0.0, y * np.log(chance), 0.0)
@@ -39,7 +39,7 @@ def log_chance(y: Vector, chance: Vector) -> Vector:
 
 
 def add_scores(log_density: Vector, weight: Vector, scores: Vector) -> None:
-    """Add log densities (m,) to ``scores`` (3,): their sum, the weights, the lost rows."""
+    """Add to ``scores`` (3,): weighted sum of log densities (m,), sum of weights, NaN rows."""
     lost = np.isnan(log_density)
     used = ~lost & (weight > 0.0)
     scores[0] += float((weight[used] * log_density[used]).sum())
@@ -50,7 +50,7 @@ def add_scores(log_density: Vector, weight: Vector, scores: Vector) -> None:
 def log_average(
     model: Model, eta: NDArray[np.float64], X: NDArray[Any], y: Vector, weights: Vector | None
 ) -> Vector:
-    """Return (m,) ``log(sum_s w_s p(y | eta_s) / sum_s w_s)``; NaN where signs make it negative."""
+    """Return ``log(sum_s w_s p(y | eta_s) / sum_s w_s)`` (m,); NaN if signs make the sum < 0."""
     p, m, draws = eta.shape
     design = np.asarray(X, dtype=np.float64).T
     out = np.empty((1 + p + p * (p + 1) // 2, m))

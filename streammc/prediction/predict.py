@@ -1,4 +1,4 @@
-"""Predictions for a table from the draws of a run: streamed, and written whole or not at all."""
+"""Predictions for a table from the draws of a run, in one pass over its rows."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import os
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Final
 
 from numpy.typing import NDArray
@@ -18,6 +16,7 @@ from streammc.docstrings import documented
 from streammc.errors import ConfigError
 from streammc.prediction import designs
 from streammc.prediction.binning import groups, is_binary, thresholds
+from streammc.prediction.prediction_request import BINS, DRAWS, INTERVAL, PredictionRequest
 from streammc.prediction.predictive import PredictTask, Totals
 from streammc.prediction.roc import calibration, curves
 from streammc.prediction.thinned import load_draws
@@ -33,48 +32,10 @@ if TYPE_CHECKING:
     import numpy as np
     import xarray
 
-DRAWS: Final = 200
-INTERVAL: Final = 0.9
-BINS: Final = 100
 _NO_IDS: Final = (
     "the rows of {} were moved when it was made, and no row ids kept: predictions cannot be "
     "joined with its table; ingest it again"
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class PredictionRequest:
-    """The settings of :func:`predict`, checked when they are made.
-
-    Raises
-    ------
-    ConfigError
-        If one is wrong whatever the run.
-    """
-
-    draws: int = DRAWS
-    interval: float = INTERVAL
-    by: str | None = None
-    bins: int = BINS
-    seed: int = 0
-    weights: NDArray[np.float64] | None = None
-    trained_on: Dataset | None = None
-    overwrite: bool = False
-    scheduler: Any = None
-    progress: Callable[[int, int], None] | None = None
-
-    def __post_init__(self) -> None:
-        _check_options(self.interval, self.draws, self.bins, self.by, self.seed)
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        """Probabilities of the ends of the band."""
-        return (1.0 - self.interval) / 2.0, (1.0 + self.interval) / 2.0
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the ends of the band, such as ``q5``."""
-        return tuple(f"q{100.0 * end:.6g}" for end in self.ends)
 
 
 def write_predictions(
@@ -90,7 +51,7 @@ def write_predictions(
     -------
     dict
         JSON: ``rows``, ``draws``, ``interval``, ``mean_sign``, ``auc``, ``log_score``,
-        ``by``, ``row_id``, ``seconds`` and, where there are some, ``warnings``.
+        ``by``, ``row_id``, ``seconds`` and, if there are any, ``warnings``.
     """
     began = time.perf_counter()
     if not model.n_linear:
@@ -158,7 +119,7 @@ def write_predictions(
 def _scores(
     task: PredictTask, totals: Totals, request: PredictionRequest
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what the sums over all rows say, as JSON and as arrays."""
+    """Return the scores and the arrays of ROC curve and calibration from the totals of a pass."""
     facts: dict[str, Any] = {"auc": None, "log_score": None, "by": None}
     arrays: dict[str, Any] = {}
     band = (request.ends, request.names, task.coefficients.weights)
@@ -176,28 +137,8 @@ def _scores(
     return facts, arrays
 
 
-def _check_options(interval: object, draws: object, bins: object, by: object, seed: object) -> None:
-    """Refuse options that are wrong whatever the run."""
-    number = isinstance(interval, Real) and not isinstance(interval, bool)
-    if not (number and 0.0 < interval < 1.0):  # type: ignore[operator]
-        raise ConfigError(
-            f"expected an interval between 0 and 1, found {interval!r}: give a number such as 0.9"
-        )
-    for name, value, least in (("draws", draws, 2), ("bins", bins, 1), ("seed", seed, 0)):
-        whole = isinstance(value, Integral) and not isinstance(value, bool)
-        if not (whole and value >= least):  # type: ignore[operator]
-            raise ConfigError(
-                f"{name} must be a whole number of at least {least}, found {value!r}: give one, or "
-                "leave it out"
-            )
-    if not (by is None or isinstance(by, str)):
-        raise ConfigError(
-            f"expected the name of a column as by, found {type(by).__name__}: write its name"
-        )
-
-
 def write_ids(writer: RowArrays, table: Dataset) -> None:
-    """Write the ids of all rows, a chunk at a time."""
+    """Write the row ids of a table, one chunk at a time."""
     for start in range(0, table.n_rows, writer.chunk_rows):
         ids = table.row_ids(start, start + writer.chunk_rows)
         assert ids is not None
@@ -229,45 +170,44 @@ def predict(
     run : path or xarray.DataTree
         Directory of a finished run, or the run opened from it.
     store
-        The table: the same features, made with ``like`` the store of the run where that
-        was standardised or has a formula. Without a response there is nothing to score.
+        The table, with the features of the run. If the store of the run is standardised or has
+        a formula, make this one with ``like`` that store. Scores need a response.
     path
-        zarr group to make. ``None``: in a temporary folder, removed when
-        the process ends.
+        zarr group to make. ``None``: a temporary folder, removed when the process ends.
     model
-        That of the run; needed for a model of your own.
+        The model of the run; needed for a model of your own.
     draws
-        Draws that are used, thinned from all chains together; at least 2.
+        Number of draws to use, thinned from all chains together; at least 2.
     interval
         Probability of the bands, between 0 and 1, with equal tails: 0.9 gives ``q5`` and
         ``q95``.
     by
-        A column for calibration: a feature, or the argument of a ``bs()`` of the formula.
-        ``None``: no groups.
+        Column whose values form groups for calibration: a feature, or the argument of a
+        ``bs()`` of the formula. ``None``: no groups.
     bins
-        Equally sized groups of that column.
+        Number of groups of that column, of equal size.
     seed
-        Seed of the choice of rows that thresholds, and for more than 8 million rows groups,
-        are computed from.
+        Seed of the sample of rows from which thresholds are computed, and groups of a table of
+        more than 8 million rows.
     weights : array (chain, draw), or None
         Weights of the draws; ``None`` takes the signs of a signed run.
     trained_on
-        The data set of the run, where an earlier version sampled it.
+        The data set of the run; needed if an earlier version of streammc sampled it.
     overwrite
-        Replace predictions at ``path``, once the new ones are complete. Without it nothing
-        may be there.
+        Replace predictions at ``path``, once the new ones are complete. Without it ``path``
+        must not exist.
 
     Returns
     -------
     xarray.Dataset
         ``mean``, ``q5``, ``q95`` (row), in the order of the store, with the coordinate
         ``row_id``; for a binary response the ROC curve; with ``by`` the groups.
-        Attributes: ``auc``, ``log_score`` and what was done.
+        Attributes: ``auc``, ``log_score`` and a record of the options.
 
     Raises
     ------
     IdentityError
-        If the features are not those of the run, or ``path`` exists.
+        If the features differ from those of the run, or ``path`` exists.
     DataError
         If the run is unfinished, or a row cannot be predicted.
     ModelError

@@ -1,9 +1,9 @@
 """Predictions of every row and sums over all rows, in one pass over a table.
 
 For draws ``theta_s`` with weights ``w_s`` (all 1, or signs) a row has the mean responses
-``mu_s = E[y | eta(theta_s)]``; written are their weighted mean and quantiles. What needs
-all rows is summed draw by draw: histograms of ``mu_s`` by class, means by group of a
-covariate, and the log predictive density.
+``mu_s = E[y | eta(theta_s)]``. Their weighted mean and quantiles are written for each row.
+Summed over all rows are, for each draw, histograms of ``mu_s`` by class and means by group of
+a covariate, and the log predictive density.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from streammc.protocols import Matrix, Model, RowBlock, Rows, Vector
 from streammc.trace.row_arrays import RowTarget
 
 _TILE_ENTRIES = 2**16
-"""Rows times draws of a tile: predictors and means, 512 KB each."""
+"""Rows times draws in a tile: 512 KB each for predictors and means."""
 _LEAST_TILE = 64
 _COUNTED_ROWS = 2**14
-"""Rows whose bins are kept until they are counted."""
+"""Number of rows whose bins are stored before they are counted."""
 _CURVE_DRAWS = 100
-"""Draws of the ROC curve: enough for its band. Counting a score costs as much as a prediction."""
+"""Draws with a ROC curve, enough for its band: a count costs as much as a prediction."""
 
 
 class Coefficients(NamedTuple):
-    """Draws as the linear predictors of a table need them, on its own scale."""
+    """Draws as coefficients of the linear predictors of a table, on the table's scale."""
 
     slopes: NDArray[np.float64]
-    """(n_linear, S, q)."""
+    """(n_linear, S, q) slopes."""
     shifts: Matrix
-    """(n_linear, S) added to each predictor: what another standardisation leaves."""
+    """(n_linear, S) added to each predictor, for the difference of two standardisations."""
     scalars: Matrix
-    """(n_scalar, S)."""
+    """(n_scalar, S) parameters without a column."""
     weights: Vector | None
-    """(S,); ``None``: all 1."""
+    """(S,) weights of the draws; ``None``: all 1."""
 
     @property
     def draws(self) -> int:
@@ -53,9 +53,9 @@ class Coefficients(NamedTuple):
     def predictors(
         self, X: NDArray[Any], offset: Vector, eta: NDArray[np.float64] | None = None
     ) -> NDArray[np.float64]:
-        """Return eta (p, m, S) of rows ``X`` (m, q), written into ``eta`` where it is given.
+        """Return the predictors (p, m, S) of rows ``X`` (m, q), in ``eta`` if it is given.
 
-        The draws of a row are neighbours: they are sorted.
+        The draws of a row are contiguous, because quantiles sort them.
         """
         design = np.asarray(X, dtype=np.float64)
         n_linear, draws = self.shifts.shape
@@ -71,12 +71,12 @@ class Coefficients(NamedTuple):
         return eta
 
     def tile_rows(self) -> int:
-        """Return how many rows to look at together: what a cache holds."""
+        """Return the rows of a tile, so that it fits into a cache."""
         return max(_TILE_ENTRIES // self.draws // _LEAST_TILE, 1) * _LEAST_TILE
 
     @property
     def curve_step(self) -> int:
-        """One draw in so many has a ROC curve; all do where they carry weights."""
+        """Step between draws with a ROC curve; 1 if the draws have weights."""
         return 1 if self.weights is not None else -(-self.draws // _CURVE_DRAWS)
 
     @property
@@ -92,43 +92,43 @@ class Coefficients(NamedTuple):
 
 
 class Workspace(NamedTuple):
-    """Arrays that every tile of a block writes anew."""
+    """Buffers that are reused for every tile of a block."""
 
     eta: Vector
     """Predictors (p, m, S), flat."""
     bins: NDArray[np.uint16]
-    """Of the means of C draws and of the average of all (C + 1, rows), flat; or empty."""
+    """Bins of the means of C draws and of their average (C + 1, rows), flat; or empty."""
 
 
 class Covariate(NamedTuple):
-    """A column of the table as a linear function of the design, and groups of its values."""
+    """A covariate as a linear function of the design, and the edges of its groups."""
 
     weights: Vector
-    """(q,)."""
+    """(q,) weights of the columns of the design."""
     constant: float
     edges: Vector
-    """(G - 1,) rising; a row with the value x is in group ``#{edges <= x}``."""
+    """(G - 1,) rising edges; a row with the value x is in group ``#{edges <= x}``."""
 
     def values(self, X: NDArray[Any]) -> Vector:
-        """Return the column (m,)."""
-        found: Vector = np.asarray(X, dtype=np.float64) @ self.weights + self.constant
-        return found
+        """Return the covariate (m,) of rows ``X`` (m, q)."""
+        column: Vector = np.asarray(X, dtype=np.float64) @ self.weights + self.constant
+        return column
 
 
 class Totals(NamedTuple):
-    """Sums over rows; all add."""
+    """Sums over rows; the totals of two blocks are added."""
 
     histogram: NDArray[np.float64]
-    """(C + 1, B, 2) weights of class 0 and 1 by bin of the mean response; last: its mean."""
+    """(C + 1, B, 2) weight of classes 0 and 1 by bin of ``mu_s``; the last of their mean."""
     groups: Matrix
-    """(G, S + 4): means by draw; the covariate, the response, the weights and the rows."""
+    """(G, S + 4) sums: ``mu_s`` by draw, covariate, response, weights, number of rows."""
     scores: Vector
-    """(3,) weighted sum of the log predictive densities; weights; rows without a density."""
+    """(3,) weighted sum of log predictive densities, sum of weights, rows without a density."""
 
 
 @jit(types.void(matrix, index_vector, vector, vector, vector, matrix), borrow=True)
 def add_groups(means, group, x, y, weight, sums):  # type: ignore[no-untyped-def]
-    """Add the rows with ``means`` (m, S) to ``sums`` (G, S + 4); see :class:`Totals`."""
+    """Add rows with mean responses ``means`` (m, S) to ``sums`` (G, S + 4); see `Totals.groups`."""
     draws = means.shape[1]
     for i in range(means.shape[0]):
         to = sums[group[i]]
@@ -142,20 +142,20 @@ def add_groups(means, group, x, y, weight, sums):  # type: ignore[no-untyped-def
 
 @dataclass(frozen=True, eq=False)
 class PredictTask:
-    """Predictions of all rows; see ``protocols.PieceTask``."""
+    """``PieceTask`` that writes the predictions of all rows and returns their totals."""
 
     model: Model
     coefficients: Coefficients
     probabilities: tuple[float, ...]
     names: tuple[str, ...]
-    """Of the mean and the quantiles."""
+    """Names of the arrays of the mean and the quantiles."""
     target: RowTarget
     where: str
-    """Of the table, for messages."""
+    """The table, for messages."""
     scored: bool
-    """Whether there is a response to compare with."""
+    """Whether the table has a response."""
     thresholds: Thresholds | None = None
-    """Of the histogram; ``None`` where the response is not binary."""
+    """Bins of the histogram; ``None`` if the response is not binary."""
     covariate: Covariate | None = None
 
     def _empty(self) -> Totals:
@@ -166,25 +166,24 @@ class PredictTask:
         return Totals(np.zeros((curves + 1, bins, 2)), np.zeros((groups, draws + 4)), np.zeros(3))
 
     def map(self, block: RowBlock) -> Totals:
-        """Write the predictions of some rows and return their sums."""
+        """Write the predictions of a block of rows; return its totals."""
         return self.map_pieces(iter([block]))
 
     def map_pieces(self, pieces: Iterator[RowBlock]) -> Totals:
-        """Write the predictions of a block, a chunk at a time, and return its sums."""
+        """Write the predictions of a block, one chunk at a time; return its totals."""
         totals = self._empty()
         step = self.coefficients.tile_rows()
         entries = self.coefficients.draws * step
-        some = max(_COUNTED_ROWS // step, 1) * step
+        batch = max(_COUNTED_ROWS // step, 1) * step
         predictors = len(self.coefficients.shifts) + len(self.coefficients.scalars)
-        counted = 0
-        if self.scored and self.thresholds is not None:
-            counted = self.coefficients.curve_draws + 1
-        room = np.empty(counted * some, np.uint16)
+        binary = self.scored and self.thresholds is not None
+        counted = self.coefficients.curve_draws + 1 if binary else 0
+        room = np.empty(counted * batch, np.uint16)
         work = Workspace(np.empty(predictors * entries), room)
         for piece in pieces:
             columns = {name: np.empty(len(piece.y)) for name in self.names}
-            for start in range(0, len(piece.y), some):
-                stop = min(start + some, len(piece.y))
+            for start in range(0, len(piece.y), batch):
+                stop = min(start + batch, len(piece.y))
                 y, offset, weight = (
                     np.ascontiguousarray(part[start:stop], dtype=np.float64) for part in piece[3:]
                 )
@@ -207,7 +206,7 @@ class PredictTask:
         return totals
 
     def _log_chances(self, X: NDArray[Any], y: Vector, offset: Vector, average: Vector) -> Vector:
-        """Return the log predictive densities (m,) of binary responses, given their chances."""
+        """Return the log predictive densities (m,) of binary responses, given P(y = 1)."""
         found = log_chance(y, average)
         near = np.flatnonzero((average > NEAR_ONE) & (y < 1.0))
         step = self.coefficients.tile_rows()
@@ -221,7 +220,7 @@ class PredictTask:
         return found
 
     def combine(self, left: Totals, right: Totals) -> Totals:
-        """Add two neighbours."""
+        """Return the sum of the totals of two neighbouring blocks."""
         return Totals(*(a + b for a, b in zip(left, right, strict=True)))
 
     def _tile(
@@ -242,7 +241,7 @@ class PredictTask:
         self.coefficients.predictors(X, offset, eta)
         means = responses(self.model, eta)
         average = mean(means, weights)
-        # A finite sum has finite terms.
+        # A finite average has only finite terms.
         if not (np.isfinite(average).all() or np.isfinite(means).all()):
             self._refuse(start, X, offset, means)
         columns[self.names[0]][here] = average
@@ -263,15 +262,15 @@ class PredictTask:
             columns[name][here] = bound
 
     def _refuse(self, start: int, X: NDArray[Any], offset: Vector, means: Matrix) -> None:
-        at = int(np.flatnonzero(~np.isfinite(means).all(axis=1))[0])
-        if not (np.isfinite(X[at]).all() and np.isfinite(offset[at])):
+        row = int(np.flatnonzero(~np.isfinite(means).all(axis=1))[0])
+        if not (np.isfinite(X[row]).all() and np.isfinite(offset[row])):
             raise DataError(
                 f"expected finite numbers in {self.where}, found NaN or infinity in row "
-                f"{start + at + 1}: make the store again"
+                f"{start + row + 1}: make the store again"
             )
         raise DataError(
-            f"expected finite mean responses in {self.where}, found {means[at].max()} in row "
-            f"{start + at + 1}: its columns are far outside those that the model was "
+            f"expected finite mean responses in {self.where}, found {means[row].max()} in row "
+            f"{start + row + 1}: its columns are far outside those that the model was "
             "fitted to; check them"
         )
 
@@ -286,12 +285,12 @@ class PredictTask:
 
 
 def responses(model: Model, eta: NDArray[np.float64]) -> Matrix:
-    """Return the mean responses (m, S) of predictors (p, m, S), in an array of their own.
+    """Return the mean responses (m, S) of predictors (p, m, S), in a new array.
 
     Raises
     ------
     ModelError
-        If the model has none, or returns another shape.
+        If the model has no mean response, or returns another shape.
     """
     p, m, draws = eta.shape
     found = model.mean(eta.reshape(p, m * draws))

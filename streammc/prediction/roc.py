@@ -1,11 +1,13 @@
-"""ROC curves and calibration by group, from the sums of a pass, with their uncertainty.
+"""ROC curves and calibration by group with their uncertainty, from the totals of a pass.
 
-A threshold ``t`` calls a row positive where its score is at least ``t``. Thresholds are
-the edges of the bins, so that both rates are exact at each of them. The area under the
-curve is P(score of a positive > score of a negative), ties counting one half: known up to
-the pairs inside one bin, whose share is the resolution,
+With a threshold ``t`` a row is classified as positive if its score is at least ``t``. The
+thresholds are the edges of the bins, so that both rates are exact at each threshold. The area
+under the curve is P(score of a positive > score of a negative), with a tie counted as one
+half. Pairs inside one bin count as ties, so that the area is exact up to the resolution
 
-    sum over bins of P_b N_b / (2 P N).
+    sum over bins of P_b N_b / (2 P N)
+
+with ``P`` positives and ``N`` negatives, of which ``P_b`` and ``N_b`` are in bin ``b``.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ _GRID = 1001
 def rates(histogram: NDArray[np.float64]) -> tuple[Matrix, Matrix]:
     """Return false and true positive rates (S, B + 1) from counts (S, B, 2).
 
-    At ``-inf``, at every edge, and at ``inf``: from 1 down to 0.
+    The thresholds are ``-inf``, the edges and ``inf``, so that the rates fall from 1 to 0.
     """
     draws, bins, classes = histogram.shape
     above = np.zeros((draws, bins + 1, classes))
@@ -37,7 +39,7 @@ def rates(histogram: NDArray[np.float64]) -> tuple[Matrix, Matrix]:
 
 
 def areas(histogram: NDArray[np.float64]) -> tuple[Vector, Vector]:
-    """Return the area under the curve (S,) and its resolution (S,): half of the ties."""
+    """Return the areas under the curves (S,) and their resolutions (S,) from counts (S, B, 2)."""
     negative, positive = histogram[..., 0], histogram[..., 1]
     below = np.cumsum(negative, axis=-1) - negative
     pairs = positive.sum(axis=-1) * negative.sum(axis=-1)
@@ -53,24 +55,24 @@ def curves(
     names: Sequence[str],
     weights: Vector | None,
 ) -> tuple[Arrays, dict[str, Any]]:
-    """Return the arrays of the ROC curve and what to say about its area.
+    """Return the arrays of the ROC curve, and the mean, quantiles and resolution of its area.
 
     Parameters
     ----------
     histogram
-        (S + 1, B, 2); the last score is the predictive mean.
+        (S + 1, B, 2) counts by draw; the last are those of the predictive mean.
     edges
         (B - 1,) thresholds.
     probabilities, names
-        Of the band.
+        Probabilities of the ends of the band, and their names.
     weights
-        (S,) of the draws; ``None``: all 1.
+        (S,) weights of the draws; ``None``: all 1.
     """
     false, true = rates(histogram[:-1])
     area, ties = areas(histogram[:-1])
     area_of_mean, ties_of_mean = areas(histogram[-1:])
     grid = np.linspace(0.0, 1.0, _GRID)
-    # Rates fall along the thresholds, and interpolation wants them rising.
+    # Rates fall along the thresholds; np.interp needs them increasing.
     at_grid = np.array(
         [np.interp(grid, f[::-1], t[::-1]) for f, t in zip(false, true, strict=True)]
     )
@@ -112,13 +114,14 @@ def calibration(
     Parameters
     ----------
     sums
-        (S + 4, G) of ``predictive.Totals``; groups without weight are left out.
+        (S + 4, G), the transpose of ``predictive.Totals.groups``; groups of weight 0 are
+        left out.
     edges
-        (G - 1,) of the groups.
+        (G - 1,) edges of the groups.
     probabilities, names, weights
         As for :func:`curves`.
     scored
-        Whether there is a response.
+        Whether the table has a response.
     """
     draws = len(sums) - 4
     used = sums[draws + 2] > 0.0
@@ -143,7 +146,7 @@ def _band(
     names: Sequence[str],
     weights: Vector | None,
 ) -> Arrays:
-    """Return mean and quantiles over draws of ``values`` (S, k)."""
+    """Return the mean and the quantiles over draws of ``values`` (S, k), as named arrays."""
     by_place = np.ascontiguousarray(values.T)
     found: Arrays = {name: ((dim,), mean(by_place, weights))}
     for end, bound in zip(names, quantiles(by_place, probabilities, weights), strict=True):

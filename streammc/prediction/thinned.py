@@ -1,4 +1,4 @@
-"""Draws of a finished run, thinned, with their weights and the design they belong to."""
+"""Thinned draws of a finished run, with their weights and the design of its store."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from streammc.runs.audit import thin
 from streammc.trace.run_directory import RunDirectory
 
 LEAST_SIGN: Final = 0.2
-"""Below this mean sign, weighted averages of draws say nothing."""
+"""Smallest mean sign that is accepted; below it weighted averages of draws are noise."""
 
 
 class Draws(NamedTuple):
     """Thinned draws of a run."""
 
     theta: Matrix
-    """(S, d) unconstrained."""
+    """(S, d) unconstrained draws."""
     weights: Vector | None
-    """(S,); ``None``: all 1."""
+    """(S,) weights of the draws; ``None``: all 1."""
     mean_sign: float
     design: dict[str, Any]
 
@@ -35,23 +35,23 @@ def load_draws(
     trained_on: Dataset | None = None,
     weights: NDArray[np.float64] | None = None,
 ) -> Draws:
-    """Return evenly spaced draws of a finished run, and the design they belong to.
+    """Return evenly spaced draws of a finished run, and the design of its store.
 
     Parameters
     ----------
     run, model
-        What was sampled.
+        The run and its model.
     wanted
-        Draws of all chains together.
+        Number of draws of all chains together.
     trained_on
-        The data set of the run; needed where the run does not describe it.
+        The data set of the run; needed if the run has no description of its design.
     weights
         (chain, draw), such as signs; ``None`` takes the run's own signs, if it has any.
 
     Raises
     ------
     DataError
-        If the run is unfinished, or does not say what it was sampled on.
+        If the run is unfinished, or its design is unknown.
     RefusedError
         If the mean sign is below 0.2.
     """

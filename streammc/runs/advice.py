@@ -1,4 +1,4 @@
-"""What a reader of a summary should know and do, one line each."""
+"""Warnings of a run's summary, one line each, with the advice to follow."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from streammc.samplers.common.sampler import Sampler
 DEFF_WARNING = 2.0
 R_HAT_WARNING = 1.01
 R_HAT_OF_ONE = 1.03
-"""Of one chain: two halves of 400 independent draws exceed 1.01 one time in ten by chance."""
+"""Limit for one chain: halves of 400 independent draws exceed 1.01 one time in ten by chance."""
 
 
 def summary_warnings(
@@ -24,7 +24,7 @@ def summary_warnings(
     sampling: Mapping[str, Any],
     audit: Audit | None,
 ) -> list[str]:
-    """Return what a reader of the summary should know, one line each."""
+    """Return the warnings of the summary about mode, divergences, mixing, order and audit."""
     lines = []
     if sampling["theta_star_certified"] is False:
         lines.append(
@@ -44,7 +44,7 @@ def summary_warnings(
 
 
 def mixing_warnings(parameters: Mapping[str, Mapping[str, float | None]], chains: int) -> list[str]:
-    """Return what R-hat and the effective sample sizes say: a line each, for the worst parameter.
+    """Return warnings on R-hat and effective sample size, each for the worst parameter.
 
     The limits are those of Vehtari et al. 2021: R-hat 1.01, and :func:`least_ess`. R-hat of one
     chain compares its halves, and its limit is 1.03.
@@ -82,18 +82,18 @@ def mixing_warnings(parameters: Mapping[str, Mapping[str, float | None]], chains
 
 
 def listed(labels: Sequence[str]) -> str:
-    """Return up to three labels as text."""
+    """Return the first three labels as text, and the number of the others."""
     more = f" and {len(labels) - 3} more" if len(labels) > 3 else ""
     return f"{', '.join(labels[:3])}{more}"
 
 
 def certificate_warnings(lines: Sequence[str], sampler: Sampler) -> list[str]:
-    """Return the warnings of the control variates; a ladder needs no advice to use one."""
+    """Return the warnings of the control variates, without advice to use the ladder in use."""
     return [line for line in lines if not sampler.restarts or not line.endswith(ADVICE)]
 
 
 def mode_warnings(model: Model, sampler: Sampler) -> list[str]:
-    """Return a line for models with several modes, unless the sampler crosses between them."""
+    """Return a warning for models with several modes, unless the sampler crosses between them."""
     if not getattr(model, "multimodal", False) or sampler.crosses_modes:
         return []
     return [

@@ -1,4 +1,4 @@
-"""The audit: exact importance weights from what was sampled to the posterior.
+"""The audit: exact importance weights from the sampled target to the posterior.
 
 A run of ``hmc-ecs`` leaves ``exp(l^ - s^2/2) p(theta) p(u)`` invariant, so
 
@@ -32,12 +32,12 @@ _TIMED_SECONDS = 0.02
 
 
 def audit_draws(n_rows: int) -> int:
-    """Return the draws to look at: 400 up to 1e8 rows, where a pass takes minutes, then fewer."""
+    """Return the number of draws to audit: 400 up to 1e8 rows, fewer for more rows."""
     return max(FEWEST_DRAWS, min(AUDIT_DRAWS, int(_EVALUATIONS / max(n_rows, 1))))
 
 
 def thin(chains: int, draws: int, wanted: int) -> NDArray[np.int64]:
-    """Return the draws, evenly spaced, that the audit looks at in every chain."""
+    """Return the indices of the evenly spaced draws that are audited in every chain."""
     per_chain = min(draws, max(1, -(-wanted // chains)))
     return np.unique(np.linspace(0, draws - 1, per_chain).round().astype(np.int64))
 
@@ -58,11 +58,11 @@ def log_weights(
     Parameters
     ----------
     dataset, model, cv
-        What was sampled.
+        Data, model and control variates of the run.
     theta
         (..., d) draws.
     log_lik_remainder, log_lik_variance
-        (...) as recorded with them.
+        (...) statistics recorded with the draws.
     """
     sums = remainder_sums(
         dataset,
@@ -85,16 +85,16 @@ def audit_seconds(
     theta: NDArray[np.float64],
     scheduler: Any = None,
 ) -> float:
-    """Return the seconds that :func:`log_weights` will take: some rows are timed.
+    """Return the predicted seconds of :func:`log_weights`, from timing it on some rows.
 
-    The time is that of the processor, so that other work on the machine does not enter: a
-    thread that is interrupted for an instant would seem a hundred times slower. Reading is
-    not counted.
+    Processor time is measured, so that other work on the machine does not matter: with wall
+    time, a short interruption of the thread would make it seem a hundred times slower.
+    Reading is not counted.
 
     Parameters
     ----------
     dataset, model, cv
-        What was sampled.
+        Data, model and control variates of the run.
     theta
         (..., d) draws.
     scheduler

@@ -10,14 +10,14 @@ from streammc.diagnostics.weights import heavy_tailed
 CORRECTION_WARNING = 0.1
 CORRECTION_Z = 4.5
 RATIO_LOW, RATIO_HIGH = 0.9, 1.1
-"""Of a standard deviation by the audit over that of the draws; beyond them by 3 errors warns."""
+"""Range of the sd by the audit over the sd of the draws; 3 errors off 1 and outside warns."""
 RATIO_Z = 3.0
 NOT_AUDITED = "not audited"
 """Beginning of the warning that a run is not audited; an audit removes it."""
 
 
 def audit_warnings(audit: Audit | None) -> list[str]:
-    """Return what a reader should know of the audit, one line each."""
+    """Return the warnings about the audit: corrections, changed sd, heavy-tailed weights."""
     lines: list[str] = []
     if audit is None:
         return lines
@@ -45,7 +45,7 @@ def audit_warnings(audit: Audit | None) -> list[str]:
 
 
 def _spread_warnings(parameters: Mapping[str, Correction]) -> list[str]:
-    """Return a line where the audit changes a standard deviation, and not by chance."""
+    """Return a warning if the audit changes a standard deviation significantly."""
     changed = {}
     for label, entry in parameters.items():
         ratio, error = entry.sd_ratio, entry.sd_ratio_mcse
@@ -65,7 +65,7 @@ def _spread_warnings(parameters: Mapping[str, Correction]) -> list[str]:
 
 
 def audited_again(lines: Sequence[str], before: Audit | None, after: Audit) -> list[str]:
-    """Return the warnings of a run after an audit: those of an audit ``before`` replaced."""
+    """Return the warnings of a run, with those of the audit ``before`` replaced by ``after``."""
     gone = audit_warnings(before)
     kept = [line for line in lines if line not in gone and not line.startswith(NOT_AUDITED)]
     return [*kept, *audit_warnings(after)]

@@ -1,4 +1,4 @@
-"""Whether a finished run is audited without being asked, and at which draws."""
+"""Decision whether a finished run is audited by default, and the draws of its audit."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _CHEAP_SECONDS = 10.0
 def audit_due(
     request: RunRequest, run: RunDirectory, setup: Setup, team: Chains
 ) -> tuple[bool, str | None]:
-    """Whether to audit, and why not where the default decides against it.
+    """Return whether to audit, and the reason if the default is not to.
 
-    Never what needs none; by default where it takes less time than the passes, the
-    warm-up and the draws together. Some rows are timed with the audit's own kernel.
+    A sampler that needs no audit gets none. By default a run is audited if this takes less
+    time than passes, warm-up and draws together; some rows are timed with the audit's kernel.
     """
     if not setup.sampler.audited or request.audit is False:
         return False, None
@@ -45,12 +45,12 @@ def audit_due(
 def audited_draws(
     run: RunDirectory, dataset: Dataset, model: Model, draws: int | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return which draws of every chain the audit looks at, and theta there (chain, draw, d)."""
+    """Return the indices of the audited draws, and theta at these draws (chain, draw, d)."""
     kept = thin(run.chains, run.committed_draws, draws or audit_draws(dataset.n_rows))
     return kept, model.unconstrain(run.draws_matrix()[:, kept])
 
 
 def pass_seconds(setup: Setup) -> float:
-    """Return the seconds of the full passes."""
+    """Return the seconds of the full passes of a run, those of the plan included."""
     plan = setup.plan
     return float(setup.cv.certificate.seconds) + (plan.score_seconds if plan else 0.0)

@@ -1,4 +1,4 @@
-"""What a run cost so far, from what it recorded at every iteration."""
+"""Cost of a run so far, from the statistics recorded at every iteration."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def run_cost(run: RunDirectory, cv: ControlVariates | None = None) -> dict[str, 
     Parameters
     ----------
     run
-        With at least one draw.
+        A run with at least one draw.
     cv
-        Its control variates, read from it if ``None``.
+        Control variates of the run; ``None``: read from the run.
     """
     if cv is None:
         cv = ControlVariates.open(run.path / CONTROL_VARIATES)

@@ -1,4 +1,4 @@
-"""The design that a run was sampled on, as it is kept with the run."""
+"""Description of the design of a run, as recorded in the run."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ KEYS: Final = ("features", "intercept", "standardization", "formula", "offset", 
 
 
 def describe(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what of a data set's attributes a prediction depends on."""
+    """Return the attributes of a data set that predictions depend on."""
     return {key: attributes.get(key) for key in KEYS}

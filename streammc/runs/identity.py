@@ -1,4 +1,4 @@
-"""What makes two runs the same run."""
+"""Identity of a run: the settings that must agree to resume or extend it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNIT = Schedule()
 
 
 def check_counts(draws: int, warmup: int, chains: int, seed: int | None) -> None:
-    """Raise ConfigError unless the counts and the seed can be used."""
+    """Raise ConfigError unless the counts and the seed are in range."""
     for name, value, least in (("draws", draws, 1), ("warmup", warmup, 0), ("chains", chains, 1)):
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise ConfigError(
@@ -39,10 +39,10 @@ def check_counts(draws: int, warmup: int, chains: int, seed: int | None) -> None
 
 
 def identity(request: RunRequest) -> dict[str, Any]:
-    """Return the JSON description that a run directory is bound to.
+    """Return the JSON of the settings that identify the run of a directory.
 
-    The number of draws is not part of it: more draws extend a run. A temperature is,
-    where it is not 1.
+    The number of draws is not included, since more draws extend a run. The temperature is
+    included unless it is 1.
     """
     schedule, sampler, given = request.schedule, request.sampler, request.control_variates
     heat = {} if schedule == UNIT else {"temperature": schedule.describe()}
@@ -59,10 +59,10 @@ def identity(request: RunRequest) -> dict[str, Any]:
 
 
 def completed(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the identity of a run, with defaults for options of its sampler that are newer.
+    """Return the identity of a run, with defaults for sampler options added after it was made.
 
-    A new option therefore leaves runs of before what they are: its default does what was done
-    without it.
+    The default of a new option must not change the behaviour, so that runs of earlier versions
+    keep their identity.
     """
     try:
         options = dict(stored["sampler"])
@@ -73,7 +73,7 @@ def completed(stored: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def asked_schedule(temperature: Any, sampler: Sampler | None) -> Schedule:
-    """Return the temperatures; ConfigError where they change and the sampler cannot follow."""
+    """Return the temperatures; raise ConfigError if they vary and the sampler cannot follow."""
     schedule = Schedule.parse(temperature)
     if schedule.constant or (sampler is not None and sampler.follows_schedule):
         return schedule
@@ -85,18 +85,18 @@ def asked_schedule(temperature: Any, sampler: Sampler | None) -> Schedule:
 
 
 def heated(dataset: Dataset, schedule: Schedule, sampler: Sampler | None) -> Dataset:
-    """Return the data set at the temperature that a run ends at."""
+    """Return the data set at the final temperature of a run."""
     implied = 1.0 if sampler is None else sampler.implied_temperature(dataset.n_rows)
     return tempered(dataset, schedule.final * implied)
 
 
 def registered_model(described: Mapping[str, Any]) -> Model:
-    """Return the registered model that ``Model.describe`` described.
+    """Return the registered model with this description by ``Model.describe``.
 
     Raises
     ------
     StoreError
-        If it is none: a model of the user's own.
+        If the model is not registered: it is the user's own.
     """
     try:
         options = dict(described)

@@ -1,4 +1,4 @@
-"""``streammc.sample``: a run from Python, which Ctrl-C ends with the draws committed so far."""
+"""``streammc.sample``: a run from Python; Ctrl-C returns the draws committed so far."""
 
 from __future__ import annotations
 
@@ -44,56 +44,56 @@ def sample(
     temperature: float | str = 1.0,
     overwrite: bool = False,
 ) -> xarray.DataTree:
-    """Sample a posterior and return it as ``xarray`` and ArviZ read it.
+    """Sample a posterior and return the draws as an ``xarray.DataTree``, which ArviZ reads.
 
-    A run is kept in ``path``: the same call starts it, resumes it, or returns it where it is
+    A run is kept in ``path``: the same call starts it, resumes it, or returns it if it is
     finished. Ctrl-C returns the draws committed so far, with a warning.
 
     Parameters
     ----------
     store
-        The rows: a store, or arrays in memory.
+        Data set: a store, or arrays in memory.
     model
-        Their likelihood, with its prior; see ``streammc.models``.
+        Model of the rows: likelihood and priors; see ``streammc.models``.
     sampler
-        One of ``streammc.samplers``. ``None`` chooses ``hmc-ecs`` where it can be right and
-        ``hmc`` elsewhere; where ``hmc-ecs`` is refused while it runs, the run starts again with
-        ``hmc``. A likelihood that is no product over rows takes ``pt``.
+        One of ``streammc.samplers``. ``None`` chooses ``hmc`` if the sums of one pass are
+        sufficient statistics, ``pt`` if the likelihood is not a product over rows, else
+        ``hmc-ecs``. If that is refused, before or during the run, it is replaced by ``hmc``.
     control_variates
         From ``streammc.control_variates``. ``None``: computed, and kept in the run.
     draws
-        Draws of each chain that are kept. More than a finished run holds extend it.
+        Kept draws of each chain. A number above that of a finished run extends the run.
     warmup
-        Iterations of each chain before them, which tune the sampler.
+        Iterations of each chain before the kept draws, which tune the sampler.
     chains
-        Chains; each is a thread.
+        Number of chains; each is a thread.
     seed
-        Seed of all random numbers, in ``[0, 2**63)``. ``None`` takes the one of the run in
+        Seed of all random numbers, in ``[0, 2**63)``. ``None``: the seed of the run in
         ``path``, or a new one.
     path
-        Directory of the run. ``None``: a temporary one, removed when the process ends.
+        Directory of the run. ``None``: a temporary directory, removed when the process ends.
     audit : bool or 'auto'
-        Whether to measure the error of subsampling, in one more pass; ``"auto"``: where it
-        costs less than the sampling did. Other samplers than ``hmc-ecs`` have no audit.
+        Whether to measure the error of subsampling, in one more pass; ``"auto"``: if that
+        takes less time than the sampling did. Only ``hmc-ecs`` has an audit.
     progress : Callable[[str, int, int, dict], None] | None
         Called as ``progress(phase, done, total, facts)``: ``start`` before the first iteration
         of this call, ``warmup`` and ``draws`` after every commit, in iterations of a chain;
-        ``pass`` after every block of a full pass, in blocks. With the total ``None``:
-        ``forecast`` before work of over a minute, ``newton`` and ``plan`` in steps of over a
-        second.
+        ``pass`` after every block of a full pass, in blocks. With total ``None``: ``forecast``
+        before work of over a minute, ``newton`` and ``plan`` after the steps of phases of over
+        a second.
     temperature
         T: the target is ``prior x likelihood^(1/T)``; 1 is the posterior. Samplers with an
         acceptance test also take ``"T:sqrt"``, max(1, T / sqrt(i + 1)) at iteration i, and
         ``"T:N"``, T for N iterations, then 1.
     overwrite
-        Begin anew where there is a run in ``path``, once the passes are done; it is then
-        neither resumed nor recognised.
+        Whether to replace a run in ``path`` by a new one, once the passes are done, instead of
+        resuming or returning it.
 
     Returns
     -------
     xarray.DataTree
-        Groups ``posterior`` and ``sample_stats`` (chain, draw), their warm-up twins,
-        and ``constant_data``; ``posterior_original`` where the store is standardised.
+        Groups ``posterior`` and ``sample_stats`` (chain, draw), the same of the warm-up,
+        and ``constant_data``; ``posterior_original`` if the store is standardised.
         The attribute ``summary`` holds audit, cost and warnings.
 
     Raises
@@ -101,16 +101,16 @@ def sample(
     ConfigError
         If an argument is of another kind, or out of range.
     IdentityError
-        If ``path`` holds a run of something else.
+        If ``path`` holds a run with other settings, model or data.
     RefusedError
-        If subsampling cannot be right here; the message names the remedy.
+        If subsampling cannot be accurate on these data; the message names the remedy.
     BusyError
         If another process is writing to ``path``.
 
     Warns
     -----
     SamplingWarning
-        For each of those warnings.
+        For each warning of the summary.
 
     Examples
     --------
@@ -165,28 +165,28 @@ def sample(
     if not RunDirectory.exists(report.path):
         raise KeyboardInterrupt
     tree = open_run(report.path)
-    said = report.warnings
+    lines = report.warnings
     if not report.finished:
         part = _part_summary(RunDirectory.open(report.path), tree)
         tree.attrs["summary"] = json.dumps(part)
-        said = part["warnings"]
-    for line in said:
+        lines = part["warnings"]
+    for line in lines:
         warnings.warn(line, SamplingWarning, stacklevel=2)
     return tree
 
 
 def _part_summary(run: RunDirectory, tree: xarray.DataTree) -> dict[str, Any]:
-    """Return the summary of a run that was stopped: ``parameters`` and ``warnings``.
+    """Return the summary of an interrupted run: parameters so far, counts, a warning.
 
-    There is no audit, and no cost, before the last draw. ``sampling`` counts draws and
-    warm-up iterations of each chain.
+    Audit and cost follow only after the last draw. ``sampling`` counts draws and warm-up
+    iterations of each chain.
 
     Parameters
     ----------
     run
-        The run.
+        The interrupted run.
     tree
-        Its committed draws, from ``open_run``.
+        Committed draws of the run, from ``open_run``.
     """
     from streammc.diagnostics.summary import summarize
 

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 @dataclass
 class RunReport:
-    """What a call of :func:`run_job` did."""
+    """Result of a call of :func:`run_job`."""
 
     path: Path
     summary: dict[str, Any]
-    """Parameters, audit and cost; the JSON of the command line."""
+    """JSON summary of the run, as the command line prints it."""
     finished: bool
     changed: bool
     """Whether anything was drawn or written."""
@@ -39,19 +39,19 @@ class RunReport:
 
 
 def run_job(request: RunRequest) -> RunReport:
-    """Start, resume, extend or recognise the run in ``request.path``.
+    """Start, resume or extend the run in ``request.path``, or return it if it is finished.
 
     Returns
     -------
     RunReport
-        With ``finished`` false if ``request.stop`` ended it.
+        ``finished`` is false if ``request.stop`` ended the run.
 
     Raises
     ------
     IdentityError
-        If the path holds a run of something else.
+        If the path holds a run with other settings, model or data.
     RefusedError
-        If subsampling cannot be right here; the message names the remedy.
+        If subsampling cannot be accurate on these data; the message names the remedy.
     BusyError
         If another process is writing to the path.
     """
@@ -83,7 +83,7 @@ def run_job(request: RunRequest) -> RunReport:
         check_identity(completed(existing.identity), key, texts)
         follow_store(existing, dataset)
         kept = existing.attributes.get("summary") or {}
-        # A run killed after its last draw still has the summary of what it extended.
+        # A run killed after its last draw still has the summary from before it was extended.
         drawn = kept.get("sampling", {}).get("draws", 0)
         if existing.finished(request.draws) and drawn >= request.draws:
             return RunReport(folder, kept, True, False, kept["warnings"])
@@ -107,9 +107,9 @@ def run_job(request: RunRequest) -> RunReport:
 
 
 def _attempt(request: RunRequest, setup: Setup, key: dict[str, Any]) -> RunReport:
-    """Draw what is missing of a run, and report on it.
+    """Make the missing draws of a run, and return its report.
 
-    A run whose sampler was chosen automatically is discarded where it is refused.
+    A run whose sampler was chosen automatically is discarded if it is refused.
     """
     dataset, draws = request.dataset, request.draws
     folder = Path(request.path or "")
@@ -147,7 +147,7 @@ def _attempt(request: RunRequest, setup: Setup, key: dict[str, Any]) -> RunRepor
             raise
         finally:
             team.close()
-        # Not before the last draw: xarray, pandas and ArviZ take a second to import.
+        # Imported only after the last draw: xarray, pandas and ArviZ take a second to import.
         from streammc.runs.audit_due import audit_due
         from streammc.runs.report import finish_report
 
@@ -157,7 +157,7 @@ def _attempt(request: RunRequest, setup: Setup, key: dict[str, Any]) -> RunRepor
 
 
 def _drive(run: RunDirectory, team: Chains, setup: Setup, request: RunRequest) -> None:
-    """Run every interval that is missing; refuse to go on where the variance is too high."""
+    """Run the missing intervals; raise RefusedError if variance or signs are out of limits."""
     watch = Watch(run, setup.sampler)
     if run.next_length:
         plan = {"chains": run.chains, "warmup": run.warmup, "draws": run.draws}

@@ -1,4 +1,4 @@
-"""Priors as a run records them and as they are printed."""
+"""Texts of priors, as recorded in a run and as printed."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def describe_priors(model: Model, labels: tuple[str, ...]) -> dict[str, Any]:
     Parameters
     ----------
     model
-        A model whose prior has its numbers.
+        A model whose default priors have their scales.
     labels
-        Names of its parameters.
+        Names of the parameters.
 
     Returns
     -------
@@ -35,9 +35,9 @@ def describe_priors(model: Model, labels: tuple[str, ...]) -> dict[str, Any]:
 
 
 def texts_of_description(model: Model, labels: tuple[str, ...]) -> Callable[[Any], dict[str, str]]:
-    """Return the function from a prior's description to its texts by parameter of ``model``.
+    """Return the function: description of a prior -> texts by parameter of ``model``.
 
-    The texts are empty where the description fits no parameters of the model.
+    It returns no texts if the description does not fit the parameters of the model.
     """
 
     def texts(description: Any) -> dict[str, str]:
@@ -57,9 +57,9 @@ def _texts(model: Model, prior: Prior, labels: tuple[str, ...]) -> dict[str, str
 
 
 def priors_lines(described: Mapping[str, Any]) -> list[str]:
-    """Return a line about the priors that do not depend on the data, and one about defaults.
+    """Return one line of the fixed priors and one of the default priors scaled with the data.
 
-    A line without a prior is left out.
+    A line without priors is left out.
     """
     scaled = set(described["scaled_with_data"])
     fixed = _shown(described, lambda label: label not in scaled)
@@ -71,7 +71,7 @@ def priors_lines(described: Mapping[str, Any]) -> list[str]:
 
 
 def _shown(described: Mapping[str, Any], wanted: Callable[[str], bool]) -> str:
-    """Return the first priors by label, and the last: that of a scale, where there is one."""
+    """Return the first three priors and the last, often that of a scale, as text."""
     shown = [f"{label} {text}" for label, text in described["parameters"].items() if wanted(label)]
     if len(shown) > _SHOWN + 1:
         shown = [*shown[: _SHOWN - 1], f"{len(shown) - _SHOWN} more", shown[-1]]

@@ -1,4 +1,4 @@
-"""What a finished run says about itself: parameters, audit, cost, warnings."""
+"""Report on a finished run: parameters, audit, cost, warnings."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def run_audit(
     scheduler: Any = None,
     progress: Progress | None = None,
 ) -> Audit:
-    """Audit a run, store the weights in it and return the verdict."""
+    """Audit a run, store the weights in it and return the result."""
     tree = open_run(run.path)
     stats = tree["sample_stats"].to_dataset()
     kept, theta = audited_draws(run, dataset, model, draws)
@@ -102,7 +102,7 @@ def finish_report(
 ) -> dict[str, Any]:
     """Audit if due, summarise, record the summary in the run and return its JSON.
 
-    ``not_audited``: why no audit is made of a run that needs one.
+    ``not_audited`` is the reason why a run that needs an audit gets none.
     """
     dataset, model, sampler = request.dataset, request.model, setup.sampler
     verdict = None
@@ -211,7 +211,7 @@ def _sampling(
 
 
 def mean_statistics(stats: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
-    """Return means and counts of statistics (chain, draw); ``None`` where one is not recorded."""
+    """Return means and counts of statistics (chain, draw); None for a statistic not recorded."""
 
     def mean(name: str) -> float | None:
         return float(stats[name].mean()) if name in stats else None
@@ -224,7 +224,7 @@ def mean_statistics(stats: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
 
 
 def _levels(run: RunDirectory, team: Chains) -> dict[str, Any]:
-    """Record what was counted per level; return what it says, nothing without levels."""
+    """Record the counts per level of a ladder; return their summary, empty without levels."""
     tallies = [kernel.tallies() for kernel in team.kernels]
     if not tallies[0]:
         return {}
@@ -241,14 +241,14 @@ def _levels(run: RunDirectory, team: Chains) -> dict[str, Any]:
 
 
 def _by_label(cv: ControlVariates, values: list[float | None] | None) -> dict[str, Any] | None:
-    """Return values per parameter by label, as JSON can hold them."""
+    """Return values by parameter label as JSON: numbers that are not finite become null."""
     if values is None:
         return None
     return {label: finite_or_none(v) for label, v in zip(cv.labels, values, strict=True)}
 
 
 def _laplace_gap(draws: NDArray[np.float64], cv: ControlVariates) -> dict[str, float]:
-    """Return how far draws of theta are from the Laplace approximation at theta_star.
+    """Return the distance of draws of theta from the Laplace approximation at theta_star.
 
     ``mean`` is the largest ``|mean - theta_star|`` in Laplace sd, ``log_sd`` the
     largest ``|log(sd / Laplace sd)|``.

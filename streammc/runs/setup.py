@@ -1,4 +1,4 @@
-"""The decisions of a run before its first draw, and their place in the run directory."""
+"""Setup of a run: the decisions before its first draw, saved in the run directory."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _DTYPES: Final = {"diverging": "bool", "n_steps": "int64", "n_rows": "int64"}
 
 
 def decide(request: RunRequest) -> Setup:
-    """Compute what is missing and choose the sampler; the reason is in words.
+    """Return the setup of a run: control variates, plan and sampler, with the reason as text.
 
-    Without a sampler it is ``pt`` for a likelihood that is no product over rows, ``hmc`` where
-    one pass holds sufficient statistics, else ``hmc-ecs`` where its plan is not refused, else
-    ``hmc``.
+    Without a given sampler, it is ``pt`` for a likelihood that is not a product over rows,
+    ``hmc`` if the sums of one pass are sufficient statistics, else ``hmc-ecs`` unless its plan
+    is refused, else ``hmc``.
 
     Raises
     ------
     ConfigError
         If model and options do not fit together.
     RefusedError
-        If the sampler was asked for by name and cannot be right on these data.
+        If the sampler was given by name and cannot be accurate on these data.
     StoppedError
         If ``request.stop()`` became true in a short run.
     """
@@ -56,12 +56,12 @@ def decide(request: RunRequest) -> Setup:
 
 
 def makes_passes(model: Model, sampler: Sampler | None) -> bool:
-    """Return whether :func:`decide` makes full passes where it is given no control variates."""
+    """Return whether :func:`decide` makes full passes if no control variates are given."""
     return model.joint is None and (sampler is None or sampler.needs_pass(model))
 
 
 def instead(setup: Setup, error: RefusedError) -> Setup:
-    """Return ``hmc`` for a run that was refused while it ran, with the reason."""
+    """Return the setup with ``hmc`` for a run that was refused while it ran, with the reason."""
     reason = f"hmc, because {setup.sampler.name} was given up as it ran: {error}"
     return Setup(_automatic("hmc"), setup.cv, None, reason.split("; use ")[0])
 
@@ -73,14 +73,14 @@ def _automatic(name: str) -> Sampler:
 
 
 def interval_length(n: int) -> int:
-    """Return the iterations between commits: eight or more commits a phase, 50 to 1000 each."""
+    """Return the iterations between commits of a phase: an eighth of it, from 50 to 1000."""
     return min(max(-(-n // 8), 50), 1000)
 
 
 def contents(
     setup: Setup, dataset: Dataset, draws: int, attributes: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return what a new run directory starts with."""
+    """Return the initial contents of a new run directory, as arguments of ``hold``."""
     constant: dict[str, Any] = {"theta_star": setup.cv.theta_star}
     if setup.plan is not None:
         constant |= setup.plan.arrays()
@@ -106,7 +106,7 @@ def contents(
 
 
 def follow_store(run: RunDirectory, dataset: Dataset) -> None:
-    """Record where the store of a run is now, if nothing is left where the run has it.
+    """Record the new address of the store of a run, if nothing exists at the recorded one.
 
     The caller has compared the fingerprints.
     """
@@ -122,7 +122,7 @@ def follow_store(run: RunDirectory, dataset: Dataset) -> None:
 
 
 def load(run: RunDirectory, dataset: Dataset | None = None, model: Model | None = None) -> Setup:
-    """Read back what was decided when the run began, checked against data and model if given."""
+    """Return the setup recorded in a run, checked against data and model if given."""
     cv = ControlVariates.open(run.path / CONTROL_VARIATES, dataset, model)
     options = dict(run.attributes["sampler"])
     sampler: Sampler = builder(options.pop("name"))(**options)

@@ -1,4 +1,4 @@
-"""The summary of a run as records, whose items are the entries of its JSON."""
+"""Summary of a run as records, whose fields are the entries of its JSON."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from streammc.json_record import Record
 Statistics = Mapping[str, Mapping[str, float | None]]
 """Label -> mean, sd, mcse_mean, ess_bulk, ess_tail, r_hat and quantiles."""
 
-_OF_SOME = ("decay", "noise_clipped", "recalibration")
+_FAMILY_FACTS = ("decay", "noise_clipped", "recalibration")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling(Record):
     """Work, settings and mean statistics of the draws of a finished run.
 
-    ``own`` holds the facts of the sampler's family, which stand beside the others in the JSON.
+    ``own`` holds the facts of the sampler's family; in the JSON they are at the same level.
     """
 
     sampler: str
@@ -62,10 +62,10 @@ class Sampling(Record):
     own: Mapping[str, Any]
 
     def to_json(self) -> dict[str, Any]:
-        """Return all facts at one level; those of some families alone are null elsewhere."""
+        """Return all facts at one level; facts of other sampler families are null."""
         written = super().to_json()
         own = written.pop("own")
-        return {**dict.fromkeys(_OF_SOME), **written, **own}
+        return {**dict.fromkeys(_FAMILY_FACTS), **written, **own}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,11 +78,11 @@ class RunSummary(Record):
     priors: Any
     audit: Audit | None
     not_audited: str | None = None
-    """Why a run that needs an audit has none."""
+    """Reason why a run that needs an audit has none."""
     sampling: Sampling
     cost: Mapping[str, Any]
     tempering: Mapping[str, Any] | None = None
-    """Levels of a ladder."""
+    """Summary of the levels of a ladder."""
     warnings: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:

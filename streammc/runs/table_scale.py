@@ -1,4 +1,4 @@
-"""What a run records of its parameters on the table's scale."""
+"""Record in a run of the transformation of its parameters to the table's scale."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ TABLE_SCALE: Final = "table_scale"
 
 
 def recorded(model: Model, dataset: Dataset) -> dict[str, Any]:
-    """Return the attribute of a run that says how its parameters go to the table's scale."""
+    """Return the attribute of a run that describes the transformation to the table's scale."""
     return {TABLE_SCALE: describe(stated(model, dataset.feature_names))}
 
 
 def blocks_of_run(run: RunView, features: Sequence[str]) -> tuple[Block, ...]:
-    """Return the blocks that a run recorded, without its model.
+    """Return the parameter blocks recorded in a run; the model is not needed.
 
-    A run of an earlier version recorded none. One of our own models states them again; of a
-    model of the user's own, only its coefficients are known.
+    A run of an earlier version has no record. Then a registered model gives its blocks again,
+    and of a model of the user's own only the coefficients are known.
 
     Raises
     ------
     StoreError
-        If it is such a run of a model of another package.
+        If such an old run has a model that is neither registered nor the user's own.
     """
     if TABLE_SCALE in run.attributes:
         return from_description(run.attributes[TABLE_SCALE])

@@ -1,4 +1,4 @@
-"""Refusal of a run while it runs: its estimates are too noisy, or their signs cancel."""
+"""Checks of a run while it runs: too noisy estimates and cancelling signs are refused."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from streammc.trace.run_directory import RunDirectory
 
 
 class Watch:
-    """Mean variance of the log-likelihood estimate, and mean sign, against a sampler's limits.
+    """Check of mean variance and mean sign of the estimates against the sampler's limits.
 
     Parameters
     ----------
     run
-        With what is committed of it: a run that was refused is refused again.
+        The run; its committed draws are checked first, so that a refused run is refused again.
     sampler
-        ``variance_limit`` and ``least_sign`` are those of its class.
+        Sampler, whose class has ``variance_limit`` and ``least_sign``.
 
     Raises
     ------
     RefusedError
-        If a limit is exceeded; so do all methods.
+        If a limit is exceeded; all methods raise it, too.
     """
 
     def __init__(self, run: RunDirectory, sampler: Sampler) -> None:
@@ -52,18 +52,21 @@ class Watch:
             self._sum, self._count = float(variance.sum()), variance.size
 
     def look(self, phase: str, statistics: Mapping[str, NDArray[Any]], ended: bool) -> None:
-        """Check the statistics (chain, iteration) of an interval; ``ended``: the phase has."""
-        variance: NDArray[np.float64] = statistics["log_lik_variance"]
+        """Check statistics (chain, iteration) of an interval; ``ended``: the last of its phase."""
+        if math.isfinite(self._sampler.variance_limit):
+            self._look_at_variance(phase, statistics["log_lik_variance"], ended)
+        if ended:
+            self._check_sign(phase)
+
+    def _look_at_variance(self, phase: str, variance: NDArray[np.float64], ended: bool) -> None:
         if phase == "draws":
             self._sum, self._count = self._sum + float(variance.sum()), self._count + variance.size
             check_variance(self._sum / self._count, self._sampler)
         elif ended:
             check_variance(float(variance.mean()), self._sampler)
-        if ended:
-            self._check_sign(phase)
 
     def _check_sign(self, phase: str) -> None:
-        """Refuse signs that cancel, judged by the second half of ``phase``."""
+        """Raise RefusedError if signs cancel in the second half of ``phase``."""
         least = self._sampler.least_sign
         if least is None:
             return
@@ -79,7 +82,7 @@ class Watch:
 
 
 def check_variance(mean: float, sampler: Sampler) -> None:
-    """Refuse draws that would be biased without a sign of it."""
+    """Raise RefusedError if the mean variance is so high that draws would be biased."""
     limit = sampler.variance_limit
     if limit < math.inf and not mean <= limit:
         raise RefusedError(

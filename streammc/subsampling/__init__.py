@@ -1,1 +1,1 @@
-"""Which units are in the subsample."""
+"""Draws of the units of a subsample: designs, probabilities, certainty rows, look-ahead."""

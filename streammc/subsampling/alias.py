@@ -1,10 +1,10 @@
-"""Drawing units with unequal probabilities: Walker's alias method, in whole tickets.
+"""Draws of units with unequal probabilities: Walker's alias method with integer tickets.
 
 Each of the U units has a cell of 2^32 tickets, and unit j holds t_j of the U 2^32 tickets
 in all: its probability is t_j / (U 2^32), exactly. A cell is shared by at most two units
 (Vose's construction), so that one random ticket finds its unit with one comparison.
-Nothing is rounded after the tickets are: what is drawn and what the estimator divides by
-are the same numbers.
+After the tickets are rounded to whole numbers nothing else is rounded, so that the estimator
+divides by exactly the probabilities of the draws.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ from streammc.protocols import Index, Vector
 
 BITS = 32
 CELL = 2**BITS
-"""Tickets of a cell."""
+"""Number of tickets of a cell."""
 TABLE_BYTES = 16
-"""Of each unit, while chains run."""
+"""Bytes of the tables per unit while chains run."""
 
 
 @jit("void(int64[::1], uint32[::1], uint32[::1], int64[::1])")
 def fill_cells(left, threshold, alias, stack):  # type: ignore[no-untyped-def]
-    """Share out the cells; ``left`` (U,) tickets, whose sum is U cells, becomes full cells.
+    """Write the two units that share each cell; ``left`` (U,) are the tickets of the units.
 
-    A ticket of cell j below ``threshold[j]`` is unit j's, any other ``alias[j]``'s.
-    ``stack`` (U,) is scratch: units short of a cell from below, those above it from the end.
+    The sum of ``left`` is U cells; each entry becomes one full cell. A ticket of cell j below
+    ``threshold[j]`` belongs to unit j, any other to unit ``alias[j]``. ``stack`` (U,) is scratch:
+    units with less than a cell from the start, units with more from the end.
     """
     n = left.shape[0]
     low, high = 0, n
@@ -42,7 +43,7 @@ def fill_cells(left, threshold, alias, stack):  # type: ignore[no-untyped-def]
         elif left[j] > CELL:
             high -= 1
             stack[high] = j
-    while low > 0:  # the sum is exact: while one is short another has too many
+    while low > 0:  # the sum is exact: while a unit has too few tickets, another has too many
         low -= 1
         short, rich = stack[low], stack[high]
         threshold[short] = left[short]
@@ -57,7 +58,7 @@ def fill_cells(left, threshold, alias, stack):  # type: ignore[no-untyped-def]
 
 
 class AliasTable:
-    """Unequal selection probabilities of units.
+    """Table of unequal selection probabilities of units.
 
     Parameters
     ----------
@@ -67,9 +68,9 @@ class AliasTable:
     Attributes
     ----------
     tickets
-        (U,) of each unit, at least one.
+        (U,) tickets of each unit, at least one.
     threshold, alias
-        (U,) of the cells.
+        (U,) division of each cell, and the other unit of it; see :func:`fill_cells`.
     """
 
     def __init__(self, relative: NDArray[Any]) -> None:
@@ -79,7 +80,7 @@ class AliasTable:
             raise ValueError("expected probabilities above 0 and finite")
         tickets = np.rint(share * (CELL * (n / share.sum())))
         self.tickets: Index = np.maximum(tickets.astype(np.int64), 1)
-        # What rounding leaves over is less than one ticket a unit; the largest has more.
+        # Rounding leaves less than one ticket a unit: the unit with the most can take it all.
         self.tickets[np.argmax(self.tickets)] += n * CELL - int(self.tickets.sum())
         self.threshold: NDArray[np.uint32] = np.empty(n, np.uint32)
         self.alias: NDArray[np.uint32] = np.empty(n, np.uint32)
@@ -93,6 +94,6 @@ class AliasTable:
         return np.where(own, cell, self.alias[cell].astype(np.int64))
 
     def weights(self, units: Index) -> Vector:
-        """Return 1 / (U omega_j) of each unit: what its rows count, so that it stands for all."""
+        """Return 1 / (U omega_j) of each unit: the weight of its rows in unbiased estimates."""
         weights: Vector = CELL / self.tickets[units]
         return weights

@@ -9,7 +9,7 @@ from streammc.numerics.jit import jit
 
 @jit("void(int64[::1], int64, int64[::1], float64[::1])")
 def leave_out(starts, unit_rows, certainty_rows, weight):  # type: ignore[no-untyped-def]
-    """Set to 0 the weight of every gathered row that is in ``certainty_rows`` (sorted)."""
+    """Set the weights of gathered rows that are in the sorted ``certainty_rows`` to 0."""
     n = certainty_rows.shape[0]
     if n == 0:
         return

@@ -1,11 +1,11 @@
-"""Units of a decision from a key alone: the j-th can be computed without the others.
+"""Units of an accept-reject decision from a key: unit j does not depend on the others.
 
-A decision draws as many units as it turns out to need, so each has a stream of its own,
-named by a 64-bit key: nothing has to be stored, skipped or drawn in order. With
-replacement unit ``j`` is a hash of key and ``j``; without, it is the image of ``j`` under a
-permutation that the key selects, a Feistel network (Black and Rogaway 2002) on the
-smallest square power of two that holds all units, applied again while it leaves them.
-Memory does not depend on the number of units.
+The number of units of a decision is not known in advance, so each decision has a stream of
+its own, given by a 64-bit key: nothing has to be stored, skipped or drawn in order. With
+replacement, unit ``j`` is a hash of the key and ``j``. Without replacement it is the image of
+``j`` under a permutation that the key selects: a Feistel network (Black and Rogaway 2002) on
+the smallest even power of two that is at least the number of units, repeated until the image
+is a unit. Memory does not depend on the number of units.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from streammc.protocols import Index
 
 _ROUNDS = 8
 _LEAST_BITS = 4
-# Halves of two bits mix too slowly: some orders of five units came 1.3 times as often.
+# With halves of two bits, some orders of five units were 1.3 times as frequent as others.
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)
@@ -59,9 +59,9 @@ def _permuted(j, key, n, half, mask):  # type: ignore[no-untyped-def]
 
 @jit(types.void(key_vector, i8, i8, i8, i8, index_vector), borrow=True)
 def keyed_units(keys, first, count, n_units, replace, out):  # type: ignore[no-untyped-def]
-    """Write units ``first .. first + count`` of every key, one key after the other.
+    """Write units ``first`` to ``first + count`` of every key, one key after the other.
 
-    ``replace`` 0 takes them from a permutation: ``first + count`` is at most ``n_units``.
+    ``replace`` 0 draws without replacement: ``first + count`` is at most ``n_units``.
     """
     n = np.uint64(n_units)
     bits = _LEAST_BITS
@@ -88,14 +88,14 @@ def _fill_keys(root, iteration, lane, out):  # type: ignore[no-untyped-def]
 
 
 class KeyedUnits:
-    """The units of every decision of one chain.
+    """Units of the decisions of one chain.
 
     Parameters
     ----------
     n_units, unit_rows
         U units of b rows.
     seed, chain
-        Of the run; the stream belongs to the subsample.
+        Seed of the run and number of the chain, which give the key of each decision.
     """
 
     def __init__(self, n_units: int, unit_rows: int, seed: int, chain: int) -> None:
@@ -107,9 +107,9 @@ class KeyedUnits:
     def draw(
         self, iteration: int, n: int, first: int, count: int, *, lane: int, replace: bool
     ) -> Index:
-        """Return (n * count,) units: ``first .. first + count`` of ``n`` iterations.
+        """Return (n * count,) units: ``first`` to ``first + count`` of each of ``n`` iterations.
 
-        Lanes of one iteration are independent of each other, and so are iterations.
+        Iterations are independent of each other, and so are the lanes of an iteration.
         """
         keys = np.empty(n, dtype=np.uint64)
         _fill_keys(self._root, iteration, np.uint64(lane), keys)

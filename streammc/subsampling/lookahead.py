@@ -1,10 +1,10 @@
-"""Units drawn ahead of the iterations that propose them, so that their rows can be fetched.
+"""Units drawn ahead of the iterations that propose them, so that their rows are prefetched.
 
-Units do not depend on theta. While one batch of iterations runs, the next batch is
-drawn from the subsample stream, sorted by place and asked for: the disk works while
-the transition does. What has been drawn but not used belongs to no state: a
-checkpoint holds the stream as if every unit had been drawn when it was used, so that
-not one bit of the draws depends on how far ahead anyone looked.
+Units do not depend on theta. While one batch of iterations runs, the units of the next
+batch are drawn from the subsample stream, sorted by row, and their rows are requested:
+disk and processor work at the same time. A checkpoint stores the stream as if every unit
+had been drawn when it was used, so that no bit of the draws depends on the number of
+units drawn ahead.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class _Drawn(NamedTuple):
 
 
 class Lookahead:
-    """The units of one chain, in the order in which they are used.
+    """Units of one chain in the order of use, some of them drawn ahead.
 
     Parameters
     ----------
     design
-        What units there are.
+        Sampling design of the units.
     source
-        Is told which rows will be gathered.
+        Source of rows; it is notified of the rows that will be gathered.
     rng
         The subsample stream of the chain.
     """
@@ -45,10 +45,10 @@ class Lookahead:
         self._rng = rng
         self._pending: deque[_Drawn] = deque()
         self._used = 0
-        """Units used of the first entry of ``_pending``."""
+        """Number of units used of the first entry of ``_pending``."""
 
     def prefetch(self, count: int) -> None:
-        """Draw ahead until ``count`` units are waiting, and ask for the rows of the new ones."""
+        """Draw ahead until ``count`` units are waiting, and prefetch the rows of the new units."""
         missing = count + self._used - sum(len(drawn.units) for drawn in self._pending)
         if missing <= 0:
             return
@@ -73,7 +73,7 @@ class Lookahead:
         return np.concatenate(parts)
 
     def get_state(self) -> dict[str, Any]:
-        """Return the state of the stream after the units taken so far, as plain JSON."""
+        """Return the state of the stream after the units taken so far, as JSON."""
         if not self._pending:
             return streams.get_state(self._rng)
         replay = streams.from_state(self._pending[0].state)
@@ -81,7 +81,7 @@ class Lookahead:
         return streams.get_state(replay)
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Continue from :meth:`get_state`; what was drawn ahead is forgotten."""
+        """Continue from a state of :meth:`get_state`; units drawn ahead are discarded."""
         self._rng = streams.from_state(state)
         self._pending.clear()
         self._used = 0

@@ -1,13 +1,13 @@
-"""Units, blocks of units, and drawing them.
+"""Sampling designs: units, blocks of units, and draws of units.
 
 A unit is a run of ``unit_rows`` contiguous rows; ``k`` of the ``U`` units are in the
 subsample, drawn with replacement, and split into ``G`` blocks of sizes that differ by at
 most one. Iteration ``t`` proposes new units for block ``t mod G``.
 
-Where units have unequal probabilities omega_j, the rows of a drawn unit count
-``1 / (U omega_j)`` times (Dang et al. 2019, eq. 9). Its total is then ``D_j / (U omega_j)``,
-of which the mean over draws is the mean of all ``D_j``: to the estimate, its variance and
-their gradients these are units like any others.
+If units have unequal probabilities omega_j, the rows of a drawn unit have the weight
+``1 / (U omega_j)`` (Dang et al. 2019, eq. 9). The total of the unit is then
+``D_j / (U omega_j)``, whose expectation is the mean of all ``D_j``: the formulas of the
+estimate, of its variance and of their gradients stay the same.
 """
 
 from __future__ import annotations
@@ -25,37 +25,37 @@ from streammc.subsampling.alias import AliasTable
 UNIFORM: Final = "uniform"
 SCORES: Final = "scores"
 PROBABILITIES: Final = (UNIFORM, SCORES)
-"""The same for all units, or in proportion to what they contribute."""
+"""Probabilities of units: the same for all, or by the scores of the units."""
 
 _WINDOW: Final = 1024
 
 
 @dataclass(frozen=True)
 class UnitDesign:
-    """The sampling design: fixed before the first iteration, shared by all chains."""
+    """Sampling design of a subsample, fixed before the first iteration, shared by all chains."""
 
     n_rows: int
     unit_rows: int
     subsample_units: int
-    """k."""
+    """Number of units k of the subsample."""
     n_blocks: int
-    """G."""
+    """Number of blocks G."""
     probabilities: AliasTable | None = field(default=None, kw_only=True)
-    """Of the units; ``None`` where all have the same."""
+    """Probabilities of the units; ``None`` if all are the same."""
 
     @property
     def n_units(self) -> int:
-        """U: the last unit may be short."""
+        """Number of units U of the data; the last unit may be short."""
         return -(-self.n_rows // self.unit_rows)
 
     @property
     def subsample_size(self) -> int:
-        """Rows in the subsample, ``m = k b``."""
+        """Number of rows of the subsample, ``m = k b``."""
         return self.subsample_units * self.unit_rows
 
     @property
     def capacity(self) -> int:
-        """Units that the subsample can hold."""
+        """Largest number of units of the subsample."""
         return self.subsample_units
 
     def for_chain(self, seed: int, chain: int) -> UnitDesign:
@@ -63,13 +63,13 @@ class UnitDesign:
         return self
 
     def block_bounds(self) -> Index:
-        """Return (G + 1,) positions at which the k units are cut into blocks."""
+        """Return (G + 1,) bounds of the blocks among the k units."""
         edges = np.arange(self.n_blocks + 1, dtype=np.int64) * self.subsample_units
         bounds: Index = edges // max(self.n_blocks, 1)
         return bounds
 
     def proposal_counts(self, iteration: int, n: int) -> Index:
-        """Return how many units each of iterations ``iteration .. iteration + n`` proposes."""
+        """Return the number of units proposed in each of ``n`` iterations from ``iteration`` on."""
         sizes = np.diff(self.block_bounds())
         return sizes[(iteration + np.arange(n, dtype=np.int64)) % self.n_blocks]
 
@@ -91,12 +91,12 @@ class UnitDesign:
 
 @dataclass(frozen=True)
 class ProductDesign(UnitDesign):
-    """The design of a block-Poisson product: factors of units, Poisson many.
+    """Sampling design of a block-Poisson product: a Poisson number of factors of units.
 
-    ``subsample_units`` is their expected number. The ``lambda`` products are split into
+    ``subsample_units`` is the expected number of units. The ``lambda`` products are split into
     ``n_blocks``; iteration ``t`` proposes the factors of block ``t mod G``, whose number
-    is Poisson with the products of the block as its mean. These numbers depend on
-    nothing but seed, chain and iteration.
+    is Poisson with the number of products of the block as its mean. The numbers of factors
+    depend only on seed, chain and iteration.
     """
 
     factor_units: int = 1
@@ -106,12 +106,12 @@ class ProductDesign(UnitDesign):
 
     @property
     def products(self) -> int:
-        """Number of products, lambda."""
+        """Number of products lambda: the expected number of factors."""
         return self.subsample_units // self.factor_units
 
     @property
     def capacity(self) -> int:
-        """Units that fit: twice the expected factors and twelve deviations more."""
+        """Largest number of units: those of twice the expected factors and twelve sd more."""
         mean = 2.0 * self.products
         return self.factor_units * math.ceil(mean + 12.0 * math.sqrt(mean) + 30.0)
 
@@ -120,16 +120,15 @@ class ProductDesign(UnitDesign):
         return replace(self, seed=seed, chain=chain)
 
     def block_bounds(self) -> Index:
-        """Return (G + 1,) positions at which the products are cut into blocks."""
+        """Return (G + 1,) bounds of the blocks among the products."""
         edges = np.arange(self.n_blocks + 1, dtype=np.int64) * self.products
         bounds: Index = edges // max(self.n_blocks, 1)
         return bounds
 
     def proposal_counts(self, iteration: int, n: int) -> Index:
-        """Return how many units each of iterations ``iteration .. iteration + n`` proposes.
+        """Return the number of units proposed in each of ``n`` iterations from ``iteration`` on.
 
-        The first ``n_blocks`` of the stream fill the subsample: iterations from
-        ``-n_blocks`` to -1.
+        Iterations ``-n_blocks`` to -1, the first of the stream, fill the subsample.
         """
         first = iteration + self.n_blocks
         sizes = np.diff(self.block_bounds())

@@ -1,6 +1,6 @@
-"""Draws on disk: the run directory, its commits, and the way back to xarray.
+"""Draws on disk: the run directory, its commits, and reading it as an xarray tree.
 
-Nothing is imported before it is used: xarray and zarr are only needed to read.
+Public names are imported on first use: only reading needs xarray and zarr.
 """
 
 from __future__ import annotations
@@ -39,5 +39,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """List the public names beside those of a module."""
+    """Return the names of the module and the public names that are imported on first use."""
     return sorted({*globals(), *_LAZY})

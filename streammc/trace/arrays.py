@@ -1,7 +1,7 @@
-"""A few arrays and some JSON in one zarr group, written whole or not at all.
+"""Named arrays and JSON in one zarr group, written completely or not at all.
 
 For results that are computed once and then only read, such as control variates. Each
-array is one chunk with its checksum; the group document lists all of them.
+array is one chunk with its checksum; the group document lists all arrays.
 """
 
 from __future__ import annotations
@@ -47,28 +47,28 @@ def write_arrays(
     *,
     dims: Mapping[str, Sequence[str]] | None = None,
 ) -> None:
-    """Write arrays and JSON as a zarr v3 group at ``path``, replacing one of ours.
+    """Write arrays and JSON as a zarr v3 group at ``path``; replace an earlier such group.
 
-    The group is built beside ``path``, fsynced and renamed: a reader finds the old
-    one, the new one or (for an instant, when an old one is replaced) none.
+    The group is built beside ``path``, fsynced and renamed. A reader finds the old group,
+    the new group or, for an instant during the replacement, none.
 
     Parameters
     ----------
     path
-        Directory to make; what is there must be absent, empty or written by this.
+        Directory to make; it must be absent, empty or written by this function.
     arrays
-        Numbers, truth values or text by name.
+        Arrays of numbers, booleans or text, by name.
     meta
-        JSON; becomes the group's attributes. NaN and infinities become null.
+        JSON attributes of the group. NaN and infinities become null.
     dims
-        Dimension names of an array; default ``<name>_dim_0``, ...
+        Dimension names by array; default ``<name>_dim_0``, ...
 
     Raises
     ------
     ConfigError
         For a dtype or a name that cannot be stored.
     OutputError
-        If ``path`` holds something else, or cannot be created.
+        If ``path`` is anything else, or cannot be created.
     StorageIOError, AccessError
         If the file system refuses.
     """
@@ -119,14 +119,14 @@ def write_arrays(
 def read_arrays(
     path: str | os.PathLike[str],
 ) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Return ``(arrays, meta)`` of :func:`write_arrays`, every checksum verified.
+    """Return the ``(arrays, meta)`` that :func:`write_arrays` wrote, with verified checksums.
 
     Raises
     ------
     MissingError
         If there is nothing at ``path``.
     StoreError
-        If it is foreign or damaged; the message names the file.
+        If the group is not of streammc or damaged; the message names the file.
     """
     source = given_path(path)
     if not source.exists():
@@ -185,7 +185,7 @@ def _read_group(source: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _replaceable(target: Path) -> bool:
-    """Tell whether ``target`` is an empty directory or an older result."""
+    """Return whether ``target`` is an empty directory or an older result."""
     if not target.is_dir():
         return False
     if not any(target.iterdir()):

@@ -1,4 +1,4 @@
-"""The state of all chains as one ``.npz`` file of plain arrays and JSON."""
+"""Checkpoint files: the state of all chains as one ``.npz`` of plain arrays and JSON."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ State = tuple[dict[str, NDArray[Any]], dict[str, Any]]
 
 
 def encode(arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> bytes:
-    """Return the file of a checkpoint.
+    """Return the content of a checkpoint file.
 
     Raises
     ------
     ConfigError
-        If an array holds objects: nothing is ever pickled.
+        If an array has objects, which would need pickle.
     """
     entries: dict[str, Any] = {
         _META: np.frombuffer(json.dumps(dict(meta)).encode(), dtype=np.uint8)
@@ -42,15 +42,15 @@ def encode(arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, Any]) -> bytes
 
 
 def decode(path: Path, size: int, checksum: int) -> State:
-    """Return ``(arrays, meta)`` of the checkpoint that the commit recorded.
+    """Return ``(arrays, meta)`` of the checkpoint file at ``path``, after checking it.
 
-    Size and crc32c were recorded in the committed root, so that a file put in its
-    place is refused before any of it is parsed; and arrays of objects are not loaded.
+    The committed root has its size and crc32c, so that a substituted file is refused before
+    it is parsed. Arrays of objects are not loaded.
 
     Raises
     ------
     StoreError
-        If the file is missing, damaged or another one.
+        If the file is missing, damaged or not the committed one.
     """
     try:
         data = read_file(path, limit=size)
@@ -78,5 +78,5 @@ def decode(path: Path, size: int, checksum: int) -> State:
 
 
 def checksum(data: bytes) -> int:
-    """Return the checksum that a commit records of a checkpoint."""
+    """Return the checksum of a checkpoint that a commit records."""
     return crc32c(data)

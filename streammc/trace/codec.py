@@ -1,8 +1,8 @@
-"""One array as zarr v3 stores it: its metadata document, and a chunk as bytes.
+"""Encoding of an array for zarr v3: its metadata document, and a chunk as bytes.
 
-A chunk is raw little-endian values in C order (strings: ``vlen-utf8``) and four bytes
-of crc32c, which is exactly zarr's codec chain ``bytes, crc32c``. zarr's defaults carry
-no checksum of the data, and a flipped bit then reads as a number.
+A chunk is raw little-endian values in C order (strings: ``vlen-utf8``) and four bytes of
+crc32c, which is zarr's codec chain ``bytes, crc32c``. zarr's default has no checksum of the
+data: a flipped bit would be read as a number.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ArraySpec:
     dims: tuple[str, ...]
 
     def chunk_bytes(self) -> int:
-        """Return the size of a chunk file; numbers only."""
+        """Return the bytes of a chunk file of a numeric array."""
         return prod(self.chunk) * np.dtype(self.dtype).itemsize + _CRC_BYTES
 
 
@@ -51,7 +51,7 @@ def dtype_name(dtype: Any) -> str:
     Raises
     ------
     ConfigError
-        If it is not a number, a truth value or text.
+        If it is not numeric, boolean or text.
     """
     kind = np.dtype(dtype)
     if kind.kind in "UT":
@@ -75,7 +75,7 @@ def chunk_key(index: tuple[int, ...]) -> str:
 
 
 def fill_value(dtype: str) -> Any:
-    """Return what an absent value reads as, in JSON."""
+    """Return the fill value of a dtype, which readers get for a missing chunk, in JSON."""
     return {"bool": False, STRING: "", "float32": "NaN", "float64": "NaN"}.get(dtype, 0)
 
 
@@ -91,7 +91,7 @@ def document(spec: ArraySpec) -> dict[str, Any]:
         "node_type": "array",
         "shape": list(spec.shape),
         "data_type": spec.dtype,
-        # zarr rejects a chunk of length zero, also where the array is empty.
+        # zarr rejects a chunk of length zero, even for an empty array.
         "chunk_grid": {
             "name": "regular",
             "configuration": {"chunk_shape": [max(1, length) for length in spec.chunk]},
@@ -107,12 +107,12 @@ def document(spec: ArraySpec) -> dict[str, Any]:
 
 
 def document_bytes(spec: ArraySpec) -> bytes:
-    """Return the content of an array's own ``zarr.json``."""
+    """Return the content of the ``zarr.json`` of an array."""
     return json.dumps(document(spec)).encode()
 
 
 def consolidated(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a group document that lists the nodes below it."""
+    """Return the ``consolidated_metadata`` of a group: the documents of the nodes below it."""
     inline = {"kind": "inline", "must_understand": False, "metadata": dict(metadata)}
     return {"consolidated_metadata": inline}
 
@@ -132,7 +132,7 @@ def encode(array: NDArray[Any], dtype: str) -> bytes:
 
 
 def _prefixed(texts: NDArray[np.bytes_]) -> bytes:
-    """Return UTF-8 texts of one width, padded with NUL, each after its length."""
+    """Return the bytes of NUL-padded UTF-8 texts, without padding and each after its length."""
     width = texts.dtype.itemsize
     lengths = np.char.str_len(texts).astype("<u4")
     packed = np.zeros((texts.size, 4 + width), np.uint8)
@@ -142,21 +142,21 @@ def _prefixed(texts: NDArray[np.bytes_]) -> bytes:
 
 
 def chunk_checksum(data: bytes) -> int:
-    """Return the checksum that a chunk file carries.
+    """Return the checksum in the last four bytes of a chunk file.
 
-    Never the crc32c of the whole file: of a text followed by its crc32c, that is a
+    The crc32c of the whole file would not do: for data followed by their crc32c it is a
     constant.
     """
     return int.from_bytes(data[-_CRC_BYTES:], "little")
 
 
 def checked_body(data: bytes, where: Any) -> bytes:
-    """Return the chunk without its checksum.
+    """Verify the checksum of a chunk file; return its content without the checksum.
 
     Raises
     ------
     StoreError
-        If the checksum does not agree.
+        If the checksum is wrong.
     """
     body = data[:-_CRC_BYTES]
     if len(data) < _CRC_BYTES or struct.pack("<I", crc32c(body)) != data[-_CRC_BYTES:]:
@@ -173,7 +173,7 @@ def decode(data: bytes, shape: tuple[int, ...], dtype: str, where: Any) -> NDArr
     Raises
     ------
     StoreError
-        If checksum, size or text do not agree with the metadata.
+        If the checksum is wrong, or size or text contradict the metadata.
     """
     body = checked_body(data, where)
     if dtype == STRING:

@@ -1,4 +1,4 @@
-"""The steps of a commit, in the order in which a power cut must find them."""
+"""The steps of a commit, in an order that is safe against a power cut at any step."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ from streammc.trace.state import FixedArray, Mark, RunState, root_document
 
 ROOT: Final = "zarr.json"
 
-# To zarr the folder of the checkpoints is an empty array, so that a reader without
-# consolidated metadata does not warn about files it does not know.
+# The checkpoint folder looks like an empty zarr array, so that a reader without consolidated
+# metadata does not warn about unknown files.
 _OPAQUE: Final = ArraySpec((0,), (1,), "uint8", ("checkpoint_byte",))
 _GROUP: Final = json.dumps({"zarr_format": 3, "node_type": "group", "attributes": {}}).encode()
 _CHECKPOINT: Final = re.compile(r"(\d{1,18})\.npz")
@@ -53,7 +53,7 @@ Files = dict[Path, bytes]
 
 
 def make_folders(path: Path, state: RunState) -> None:
-    """Make the folders of every group and array, and the documents of the groups."""
+    """Make the folders of all groups and arrays, and write their documents."""
     for name in (*state.groups(), *state.specs()):
         with reporting("create", path / name):
             (path / name).mkdir(exist_ok=True)
@@ -66,7 +66,7 @@ def make_folders(path: Path, state: RunState) -> None:
 
 
 def write_documents(path: Path, state: RunState) -> None:
-    """Bring the arrays' own documents up to the last commit, where they are not."""
+    """Rewrite the documents of arrays that do not yet have the shape of the last commit."""
     stale: Files = {}
     for key, spec in state.specs().items():
         where, wanted = path / key / ROOT, document_bytes(spec)
@@ -83,7 +83,7 @@ def write_documents(path: Path, state: RunState) -> None:
 def write_fixed(
     path: Path, arrays: Mapping[str, tuple[Sequence[str], NDArray[Any]]]
 ) -> dict[str, FixedArray]:
-    """Write arrays of one chunk, ``group/name`` -> (dims, values); return their entries."""
+    """Write arrays ``group/name`` -> (dims, values) of one chunk each; return their entries."""
     files: Files = {}
     entries = {}
     for key, (dims, values) in arrays.items():
@@ -103,7 +103,7 @@ def write_fixed(
 def encode_interval(
     path: Path, state: RunState, arrays: Mapping[str, NDArray[Any]], start: int
 ) -> tuple[Files, Files, dict[str, tuple[int, int]]]:
-    """Return one chunk of every array that grows in this phase.
+    """Return the chunk files of one interval from draw ``start`` on, and the new checksums.
 
     Returns
     -------
@@ -113,7 +113,7 @@ def encode_interval(
     Raises
     ------
     IdentityError
-        If committed draws are computed again and come out otherwise.
+        If committed draws are computed again and differ.
     """
     specs = state.growing()
     number = start // state.layout.interval
@@ -152,7 +152,7 @@ def _check_same(path: Path, key: str, spec: ArraySpec, number: int, values: NDAr
 
 
 def encode_checkpoint(state: RunState, checkpoint: tuple[Any, Any]) -> tuple[bytes, Mark]:
-    """Return the checkpoint of the generation ``state`` is about to become."""
+    """Return the content of a checkpoint and its mark, for the coming commit of ``state``."""
     data = checkpoints.encode(*checkpoint)
     done = state.committed
     return data, Mark(
@@ -161,12 +161,12 @@ def encode_checkpoint(state: RunState, checkpoint: tuple[Any, Any]) -> tuple[byt
 
 
 def checkpoint_path(path: Path, generation: int) -> Path:
-    """Return the file of a checkpoint."""
+    """Return the path of the checkpoint file of a generation."""
     return path / FOLDER / f"{generation}.npz"
 
 
 def root_stamp(path: Path) -> Stamp:
-    """Return what changes whenever somebody commits."""
+    """Return the stamp of the root document, which every commit changes."""
     with reporting("read", path / ROOT):
         return file_stamp(path / ROOT)
 
@@ -174,12 +174,12 @@ def root_stamp(path: Path) -> Stamp:
 def commit_root(
     path: Path, state: RunState, attributes: Mapping[str, Any], expected: Stamp | None
 ) -> Stamp:
-    """Make ``state`` the committed one.
+    """Commit ``state``: replace the root document, and return its new stamp.
 
     Raises
     ------
     BusyError
-        If somebody else has committed since ``expected``: a lock that does not lock,
+        If another process has committed since ``expected``, because the lock has no effect,
         as on some network file systems.
     """
     if expected is not None and (found := root_stamp(path)) != expected:
@@ -193,7 +193,7 @@ def commit_root(
 
 
 def remove_old_checkpoints(path: Path, state: RunState) -> None:
-    """Delete older checkpoints that the state no longer names."""
+    """Delete the older checkpoints without a mark in the state."""
     kept = {mark.generation for mark in state.marks}
     with suppress(OSError), os.scandir(path / FOLDER) as entries:
         for entry in entries:
@@ -203,7 +203,7 @@ def remove_old_checkpoints(path: Path, state: RunState) -> None:
 
 
 def remove_run(path: Path) -> None:
-    """Delete the root, which ends the run, then its arrays and checkpoints; the lock stays."""
+    """Delete a run: first its root document, then arrays and checkpoints; keep the lock file."""
     with reporting("delete", path):
         (path / ROOT).unlink()
         sync_directory(path)

@@ -1,4 +1,4 @@
-"""Reading what a run has committed, every byte checked against the root document."""
+"""Reads of the committed arrays of a run, with every byte checked against the root document."""
 
 from __future__ import annotations
 
@@ -20,27 +20,30 @@ from streammc.trace.state import RunState
 
 
 def draw_axis(spec: ArraySpec) -> int:
-    """Return the axis along which an array grows."""
+    """Return the axis of the draws, along which an array grows."""
     return spec.dims.index("draw")
 
 
 def chunk_path(folder: Path, spec: ArraySpec, number: int) -> Path:
-    """Return the file of the ``number``-th chunk along the draws."""
+    """Return the path of chunk ``number`` along the draws."""
     return folder / chunk_key(tuple(number if dim == "draw" else 0 for dim in spec.dims))
 
 
 def fold(total: int, part: int) -> int:
-    """Return the checksum of a sequence of chunks with one more at its end."""
+    """Return the checksum of a sequence of chunks extended by one chunk.
+
+    ``total`` is the checksum of the sequence, ``part`` that of the chunk.
+    """
     return crc32c(struct.pack("<II", total, part))
 
 
 def interval_checksum(values: NDArray[Any]) -> int:
-    """Return the checksum of the draws of one chunk, without its padding."""
+    """Return the checksum of the draws in one chunk, without padding."""
     return crc32c(np.ascontiguousarray(values, values.dtype.newbyteorder("<")).tobytes())
 
 
 def read_chunk(path: Path, key: str, spec: ArraySpec, number: int) -> NDArray[Any]:
-    """Return the committed draws of one chunk.
+    """Return the committed draws in one chunk, without padding.
 
     Raises
     ------
@@ -63,12 +66,12 @@ def read_chunk(path: Path, key: str, spec: ArraySpec, number: int) -> NDArray[An
 
 
 def chunks(path: Path, state: RunState, key: str) -> Iterator[NDArray[Any]]:
-    """Yield the committed chunks of a growing array; the last check is for their order.
+    """Yield the committed chunks of a growing array; at the end check their sequence.
 
     Raises
     ------
     StoreError
-        If one is missing, damaged, or not the one that was committed there.
+        If a chunk is missing, damaged, or not the committed one at its place.
     """
     spec = state.growing()[key]
     axis = draw_axis(spec)
@@ -110,12 +113,12 @@ def read_fixed(path: Path, state: RunState, key: str) -> NDArray[Any]:
 
 
 def check_contents(path: Path, state: RunState) -> None:
-    """Read everything committed once and compare it with the root document.
+    """Read all committed arrays once and compare them with the root document.
 
     Raises
     ------
     StoreError
-        Naming the first file that is missing or wrong.
+        If a file is missing or wrong; the message names the first one.
     """
     for key in state.fixed:
         read_fixed(path, state, key)
@@ -132,7 +135,7 @@ def read_group(path: Path, state: RunState, group: str) -> dict[str, NDArray[Any
     MissingError
         If the run has no such group.
     StoreError
-        If anything in it is damaged.
+        If an array of the group is damaged.
     """
     found: dict[str, NDArray[Any]] = {}
     for key, spec in state.specs().items():
@@ -169,8 +172,8 @@ def read_theta(path: Path, state: RunState, phase: str) -> NDArray[np.float64]:
 def digest(path: Path, state: RunState) -> str:
     """Return the SHA-256 over (key, dtype, shape, decoded bytes) of all draws and statistics.
 
-    Attributes, constant data and the size of the intervals do not enter, so that two
-    runs have one digest exactly when their draws are bit for bit the same.
+    It does not depend on attributes, constant data or the size of the intervals: two runs
+    have the same digest exactly if their draws are the same bit for bit.
     """
     total = hashlib.sha256()
     for group in sorted(SAMPLES):

@@ -16,38 +16,38 @@ from streammc.errors import ConfigError
 from streammc.trace.row_reading import read_meta
 from streammc.trace.run_directory import RunDirectory
 
-_WORDS: Final = ("null", "true", "false")
+_JSON_WORDS: Final = ("null", "true", "false")
 
 
 @documented()
 def open_run(path: str | os.PathLike[str], *, verify: bool = True) -> xr.DataTree:
     """Open the committed draws of a run, finished or still growing.
 
-    Groups ``posterior``, ``sample_stats``, ``constant_data`` and, where there was a
-    warm-up, ``warmup_posterior`` and ``warmup_sample_stats``; dimensions ``chain``,
-    ``draw`` and those of the parameters. The tree is what was committed when it was
-    opened; it does not grow.
+    Groups ``posterior``, ``sample_stats``, ``constant_data`` and, after a warm-up,
+    ``warmup_posterior`` and ``warmup_sample_stats``; dimensions ``chain``, ``draw`` and
+    those of the parameters. The tree has the draws that were committed when it was opened; it
+    does not grow.
 
     Parameters
     ----------
     path
         Directory of the run.
     verify
-        Check every committed byte first. Without it, damage shows as a ``ValueError``
-        of zarr when the values are read, and a missing file as NaN or zeros.
+        Check every committed byte first. Otherwise damage raises a ``ValueError`` of zarr
+        when the values are read, and a missing file reads as NaN or zeros.
 
     Returns
     -------
     xarray.DataTree
-        Values are read when they are used. Attributes that are no text and no number are
-        JSON text, as netCDF wants them; :func:`facts` reads them.
+        Values are read when they are used. Attributes that are neither text nor numbers are
+        JSON text, as netCDF needs them; :func:`facts` decodes them.
 
     Raises
     ------
     MissingError
         If there is nothing at ``path``.
     StoreError
-        If it is no run, or damaged.
+        If it is not a run, or damaged.
     """
     if not isinstance(path, str | os.PathLike):
         raise ConfigError(
@@ -64,12 +64,12 @@ def open_run(path: str | os.PathLike[str], *, verify: bool = True) -> xr.DataTre
 
 
 def open_rows(path: str | os.PathLike[str]) -> xr.Dataset:
-    """Open values by row, such as predictions; zarr checks every chunk that is read.
+    """Open a group of arrays by row, such as predictions; zarr checks every chunk it reads.
 
     Raises
     ------
     MissingError, StoreError
-        If there is nothing at ``path``, or something else.
+        If there is nothing at ``path``, or not such a group.
     """
     meta, _ = read_meta(path)
     store: Any = LocalStore(Path(path), read_only=True)
@@ -80,19 +80,19 @@ def open_rows(path: str | os.PathLike[str]) -> xr.Dataset:
 
 @documented()
 def facts(found: xr.DataTree | xr.Dataset) -> dict[str, Any]:
-    """Return what a run or predictions say of themselves: their attributes as Python objects.
+    """Return the attributes of a run or of predictions as Python objects.
 
     Parameters
     ----------
     found
-        What :func:`open_run`, ``sample`` or ``predict`` returned, or the same read from a
+        The result of :func:`open_run`, ``sample`` or ``predict``, or the same tree read from a
         netCDF file.
 
     Returns
     -------
     dict
-        Of a run ``summary`` (``parameters``, ``sampling``, ``audit``, ``warnings``),
-        ``plan`` and others; of predictions ``auc``, ``log_score`` and others.
+        For a run ``summary`` (``parameters``, ``sampling``, ``audit``, ``warnings``),
+        ``plan`` and others; for predictions ``auc``, ``log_score`` and others.
 
     Examples
     --------
@@ -110,7 +110,7 @@ def facts(found: xr.DataTree | xr.Dataset) -> dict[str, Any]:
 
 
 def _portable(attributes: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return attributes that every format of xarray can hold."""
+    """Return attributes in a form that every file format of xarray accepts."""
     return {
         str(name): value if type(value) in (str, int, float) else json.dumps(value)
         for name, value in attributes.items()
@@ -118,8 +118,8 @@ def _portable(attributes: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _decoded(value: Any) -> Any:
-    """Return the object that JSON text stands for; other text and numbers as they are."""
-    if not isinstance(value, str) or not (value in _WORDS or value[:1] in "[{"):
+    """Return a JSON text as its object; other text and numbers unchanged."""
+    if not isinstance(value, str) or not (value in _JSON_WORDS or value[:1] in "[{"):
         return value
     try:
         return json.loads(value)

@@ -1,4 +1,4 @@
-"""What tells that a file has changed, and in words what did: size, time of change, inode."""
+"""Stamps that detect a changed file: size, modification time and inode, and their differences."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ class FileStamp(NamedTuple):
 
 
 def file_stamp(path: str | os.PathLike[str]) -> FileStamp:
-    """Return the stamp of the file at ``path``, links followed.
+    """Return the stamp of the file at ``path``, following links.
 
     Raises
     ------
     OSError
-        If it cannot be looked at.
+        If its status cannot be read.
     """
     found = os.stat(path)
     return FileStamp(found.st_size, found.st_mtime_ns, found.st_ino)
 
 
 def utc_text(modified_ns: int) -> str:
-    """Return a time in ns as ``touch -d`` reads it, to the nanosecond.
+    """Return a time in ns since 1970 as UTC text that ``touch -d`` accepts.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def utc_text(modified_ns: int) -> str:
 
 
 def stamp_difference(before: FileStamp, now: FileStamp) -> str:
-    """Return how ``now`` differs from ``before``, for "expected ..., found ..."."""
+    """Return text on how the stamp ``now`` differs from ``before``, for an error message."""
     if now.size != before.size:
         return f"another size ({before.size:,} bytes before, {now.size:,} now)"
     if now.modified_ns != before.modified_ns:

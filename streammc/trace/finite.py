@@ -1,4 +1,4 @@
-"""Draws that are no numbers, and what to do about them."""
+"""The check that draws are finite numbers."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from streammc.errors import ModelError
 def require_finite(
     theta: NDArray[np.float64], labels: Sequence[str], phase: str, start: int
 ) -> None:
-    """Refuse draws (chain, iteration, d) of which one is not finite.
+    """Refuse draws (chain, iteration, d) with a NaN or infinity.
 
-    ``start`` is the iteration of the phase that the first of them is.
+    ``start`` is the iteration of the first draw in its phase.
 
     Raises
     ------
     ModelError
-        Naming the first such draw: its parameter, chain and iteration.
+        If a draw is not finite; names the parameter, chain and iteration of the first one.
     """
     finite = np.isfinite(theta)
     if finite.all():
@@ -41,5 +41,5 @@ def require_finite(
 
 
 def finite_or_none(value: float | None) -> float | None:
-    """Return ``value`` as JSON can hold it."""
+    """Return ``value`` as a float for JSON; ``None`` if it is not finite."""
     return float(value) if value is not None and math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""Whether a run is the one that was asked for."""
+"""The check that an existing run belongs to the requested job."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from streammc.trace.sealed import plain
 
 _SHOWN: Final = 4
 _PRIOR: Final = "model.prior."
-_UNLESS_SAID: Final = {"temperature": 1.0}
-"""What an identity that does not name it stands for."""
+_DEFAULTS: Final = {"temperature": 1.0}
+"""Entries of an identity that lacks them."""
 
 
 def check_identity(
@@ -19,34 +19,39 @@ def check_identity(
     wanted: Mapping[str, Any],
     prior_texts: Callable[[Any], Mapping[str, str]] | None = None,
 ) -> None:
-    """Raise unless two identities agree in every entry.
+    """Refuse a run whose identity differs from that of the requested job in any entry.
 
     Parameters
     ----------
     stored, wanted
-        Identities: of the run, and of the job that is asked for.
+        Identities of the run and of the requested job.
     prior_texts
-        Returns the prior of every parameter as text, from the description of the priors of
-        a model; empty where it fits no parameters.
+        Returns the prior of every parameter as text, from the ``prior`` of a model in an
+        identity; empty if that does not fit the parameters.
 
     Raises
     ------
     IdentityError
-        One line that names what differs, as ``sampler.step_size is 0.1, asked for 0.2``.
+        If they differ; names the entries, as ``sampler.step_size is 0.1, asked for 0.2``.
     """
-    here, asked = (_UNLESS_SAID | _flat(plain(some)) for some in (stored, wanted))
-    keys = [key for key in {**here, **asked} if here.get(key, _ABSENT) != asked.get(key, _ABSENT)]
+    ours, requested = (_DEFAULTS | _flat(plain(identity)) for identity in (stored, wanted))
+    keys = [
+        key
+        for key in {**ours, **requested}
+        if ours.get(key, _ABSENT) != requested.get(key, _ABSENT)
+    ]
     if not keys:
         return
     priors = [] if prior_texts is None else _prior_differences(stored, wanted, prior_texts)
     if priors:
         keys = [key for key in keys if not key.startswith(_PRIOR)]
-    found = [
-        f"{key} is {_short(here.get(key, _ABSENT))}, asked for {_short(asked.get(key, _ABSENT))}"
+    differences = [
+        f"{key} is {_short(ours.get(key, _ABSENT))}, "
+        f"asked for {_short(requested.get(key, _ABSENT))}"
         for key in keys
     ] + priors
-    shown = "; ".join(found[:_SHOWN])
-    more = f"; and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    shown = "; ".join(differences[:_SHOWN])
+    more = f"; and {len(differences) - _SHOWN} more" if len(differences) > _SHOWN else ""
     raise IdentityError(
         f"expected a run of the same job, found another one: {shown}{more}: "
         "choose another output, ask for the same, or replace the run with --overwrite "
@@ -59,12 +64,14 @@ def _prior_differences(
     wanted: Mapping[str, Any],
     prior_texts: Callable[[Any], Mapping[str, str]],
 ) -> list[str]:
-    """Return a line per parameter with another prior; empty where texts show no difference."""
-    here, asked = (prior_texts(some.get("model", {}).get("prior")) for some in (stored, wanted))
+    """Return a text for each parameter whose prior differs; empty if the texts are the same."""
+    ours, requested = (
+        prior_texts(identity.get("model", {}).get("prior")) for identity in (stored, wanted)
+    )
     return [
-        f"prior of {label} is {here[label]} in the run, {text} asked for"
-        for label, text in asked.items()
-        if label in here and here[label] != text
+        f"prior of {label} is {ours[label]} in the run, {text} asked for"
+        for label, text in requested.items()
+        if label in ours and ours[label] != text
     ]
 
 

@@ -1,8 +1,9 @@
-"""What is at a path: a store, a run, control variates, predictions, or something else.
+"""The kind of data at a path: a store, a run, control variates, predictions, or another.
 
-An opener asks :func:`refuse_other_kind` first, so that a user who gave the right folder to
-the wrong argument reads what it is and what to give. Where a folder may be a damaged one
-of the wanted kind, nothing is said here: the opener names the damage.
+Every function that opens a path calls :func:`refuse_other_kind` first, so that a user who
+passed a folder of another kind reads its kind and what to pass instead. A folder that may be a
+damaged one of the expected kind passes this check: the function that opens it reports the
+damage.
 """
 
 from __future__ import annotations
@@ -40,16 +41,16 @@ _REMEDIES: Final = {
 
 
 class Found(NamedTuple):
-    """The kind of what is at a path, and the store that it names."""
+    """The kind of data at a path, and the store that they name."""
 
     kind: str
     store: str | None = None
 
 
 def found_at(path: str | os.PathLike[str]) -> Found | None:
-    """Return what is at ``path``; ``None`` if that is nothing, unreadable or in doubt.
+    """Return the kind of data at ``path``; ``None`` if absent, unreadable or in doubt.
 
-    A folder is in doubt where it could be a store, run or result that was damaged.
+    A folder is in doubt if it could be a damaged store, run or result.
     """
     root = Path(path)
     try:
@@ -90,12 +91,12 @@ def _of_document(path: Path) -> Found | None:
 
 
 def refuse_other_kind(path: str | os.PathLike[str], *wanted: str) -> None:
-    """Refuse a path at which something else than one of ``wanted`` is.
+    """Refuse a path whose data are of none of the kinds ``wanted``.
 
     Raises
     ------
     StoreError
-        Naming what was found and what to give instead.
+        If the kind is another; the message names it and says what to give instead.
     """
     found = found_at(path)
     if found is None or found.kind in wanted:
@@ -108,7 +109,7 @@ def refuse_other_kind(path: str | os.PathLike[str], *wanted: str) -> None:
 
 
 def _remedy(wanted: tuple[str, ...], found: Found, place: str) -> str:
-    """Return what to give instead of ``found``."""
+    """Return the advice on what to give instead of ``found``."""
     quoted = shlex.quote(place)
     if len(wanted) > 1:
         return "check the path, or make a store with 'streammc ingest'"
@@ -134,13 +135,13 @@ def _remedy(wanted: tuple[str, ...], found: Found, place: str) -> str:
 
 
 def listed(kinds: tuple[str, ...]) -> str:
-    """Return several kinds as a sentence needs them: ``a store or a run``."""
+    """Return several kinds as text for a sentence: ``a store or a run``."""
     *first, last = (with_article(kind) for kind in kinds)
     return f"{', '.join(first)} or {last}" if first else last
 
 
 def with_article(kind: str) -> str:
-    """Return the kind as a sentence needs it: ``a store``, ``control variates``."""
+    """Return a kind with its article, if it has one: ``a store``, ``control variates``."""
     if kind.endswith((CONTROL_VARIATES, PREDICTIONS)):
         return kind
     return f"an {kind}" if kind[0] in "ae" else f"a {kind}"

@@ -1,7 +1,7 @@
-"""Which arrays a run holds: parameters by ArviZ's naming, statistics, coordinates.
+"""The arrays of a run: parameters named as in ArviZ, statistics and coordinates.
 
 ``beta[Intercept], beta[distance], sigma`` becomes the variables ``beta`` (chain, draw,
-feature) and ``sigma`` (chain, draw), so that labels made by ArviZ are the model's.
+feature) and ``sigma`` (chain, draw), so that ArviZ shows the labels of the model.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ GROUPS: Final[Mapping[str, tuple[str, str]]] = {
     "warmup": ("warmup_posterior", "warmup_sample_stats"),
     "draws": ("posterior", "sample_stats"),
 }
-"""Groups of a phase: parameters, statistics."""
+"""Names of the groups of each phase: parameters, statistics."""
 SAMPLES: Final = (*GROUPS["draws"], *GROUPS["warmup"])
 SAMPLE_DIMS: Final = ("chain", "draw")
 FEATURE: Final = "feature"
 
 Dimensioned = tuple[Sequence[str], NDArray[Any]]
-"""Names of the dimensions, and values."""
+"""Names of the dimensions of an array, and its values."""
 
 _LABEL: Final = re.compile(r"([^\[\]]+)\[(.*)\]", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Variable:
-    """One posterior variable and its place in theta."""
+    """A posterior variable and its columns of theta."""
 
     name: str
     columns: tuple[int, ...]
@@ -47,14 +47,14 @@ class Variable:
 
 @dataclass(frozen=True)
 class Layout:
-    """Everything about a run's arrays that does not change while it grows."""
+    """Description of a run's arrays that stays the same while the run grows."""
 
     labels: tuple[str, ...]
     features: tuple[str, ...]
     chains: int
     interval: int
     stats: Mapping[str, str]
-    """Statistic -> dtype name."""
+    """dtype name of each statistic."""
     variables: tuple[Variable, ...]
 
     def coordinates(self) -> dict[str, tuple[str, ...]]:
@@ -79,7 +79,7 @@ class Layout:
         return specs
 
     def fixed(self, phase: str) -> dict[str, NDArray[Any]]:
-        """Return ``group/name`` -> values of the coordinates written once."""
+        """Return ``group/name`` -> values of the coordinates of a phase, which are written once."""
         parameters, _ = GROUPS[phase]
         arrays: dict[str, NDArray[Any]] = {
             f"{group}/chain": np.arange(self.chains) for group in GROUPS[phase]
@@ -91,7 +91,7 @@ class Layout:
     def interval_arrays(
         self, phase: str, start: int, theta: NDArray[np.float64], stats: Mapping[str, Any]
     ) -> dict[str, NDArray[Any]]:
-        """Return ``group/name`` -> values of one interval, draws along the draw axis."""
+        """Return ``group/name`` -> values of one interval from draw ``start`` on."""
         parameters, statistics = GROUPS[phase]
         arrays: dict[str, NDArray[Any]] = {}
         for variable in self.variables:
@@ -118,19 +118,19 @@ def make_layout(
     labels
         One ArviZ label per component of theta; ``name[entry]`` or ``name``.
     features
-        Feature names: a variable whose entries are exactly these has dimension
-        ``feature``, any other ``<name>_dim``.
+        Feature names. A variable whose entries are exactly these has the dimension
+        ``feature``, any other variable ``<name>_dim``.
     chains
         Number of chains.
     interval
-        Draws of one commit.
+        Number of draws in one commit.
     stats
-        dtype per statistic.
+        dtype of each statistic.
 
     Raises
     ------
     ConfigError
-        For names that cannot be stored or that collide.
+        If a name cannot be stored, or two names are the same.
     """
     if chains < 1 or interval < 1:
         raise ConfigError(
@@ -173,7 +173,7 @@ def _variable(
 
 
 def layout_from_json(stored: Mapping[str, Any]) -> Layout:
-    """Return the layout that :func:`layout_to_json` described, or raise StoreError."""
+    """Return the layout from the JSON of :func:`layout_to_json`, or raise StoreError."""
     try:
         return make_layout(
             stored["labels"],
@@ -189,7 +189,7 @@ def layout_from_json(stored: Mapping[str, Any]) -> Layout:
 
 
 def layout_to_json(layout: Layout) -> dict[str, Any]:
-    """Return the JSON from which the layout is rebuilt."""
+    """Return a layout as JSON, for :func:`layout_from_json`."""
     return {
         "labels": list(layout.labels),
         "features": list(layout.features),
@@ -202,7 +202,7 @@ def layout_to_json(layout: Layout) -> dict[str, Any]:
 def initial_arrays(
     layout: Layout, phases: Sequence[str], constant_data: Mapping[str, Any]
 ) -> dict[str, Dimensioned]:
-    """Return ``group/name`` -> (dims, values) of everything written when a run starts.
+    """Return ``group/name`` -> (dims, values) of the arrays that are written when a run starts.
 
     ``constant_data`` maps names to values or to ``(dims, values)``.
     """
@@ -222,7 +222,7 @@ def initial_arrays(
 
 
 def _dimensioned(name: str, values: Any, layout: Layout) -> Dimensioned:
-    """Return ``(dims, values)``; without dims, a vector over the features is known as one."""
+    """Return ``(dims, values)``; without dims, a vector as long as the features gets theirs."""
     if isinstance(values, tuple):
         dims, array = values
         return tuple(dims), np.asarray(array)

@@ -1,4 +1,4 @@
-"""A path that a user gives: text or a path object, on this machine."""
+"""Check of a path given by the user: text or a path object, on this machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SCHEME: Final = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
 def given_path(path: str | os.PathLike[str]) -> Path:
-    """Return ``path`` as it is given.
+    """Return ``path`` as a ``Path``, not made absolute.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""One writer per run: a ``flock`` that dies with its process."""
+"""The lock for one writer per run: a ``flock`` that ends with its process."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from streammc.trace.sealed import DOCUMENT_LIMIT, is_sealed
 FOLDER: Final = "checkpoint"
 FILE: Final = "lock"
 
-_held: set[tuple[int, int]] = set()
+_locked: set[tuple[int, int]] = set()
 
 
 def is_locked_here(path: Path) -> bool:
-    """Tell whether this process holds the lock of the run at ``path``."""
+    """Return whether this process has the lock of the run at ``path``."""
     try:
         info = path.stat()
     except OSError:
         return False
-    return (info.st_dev, info.st_ino) in _held
+    return (info.st_dev, info.st_ino) in _locked
 
 
 @contextmanager
 def run_lock(path: Path) -> Iterator[None]:
-    """Hold the run at ``path``, whose directory is made if need be, for writing.
+    """Lock the run at ``path`` for writing; make its directory if it is missing.
 
-    The lock file stays: to delete it would let two processes lock two files.
+    The lock file is never deleted: two processes could then lock two different files.
 
     Raises
     ------
     BusyError
-        If another process (or another thread of this one) holds it.
+        If another process (or another thread of this one) has the lock.
     OutputError
-        If the directory cannot be made, or holds something that is no run.
+        If the directory cannot be made, or has other files than those of a run.
     """
     make_run_folder(path)
     where = path / FOLDER / FILE
@@ -58,17 +58,17 @@ def run_lock(path: Path) -> Iterator[None]:
             ) from None
         info = path.stat()
         key = (info.st_dev, info.st_ino)
-        _held.add(key)
+        _locked.add(key)
         try:
             yield
         finally:
-            _held.discard(key)
+            _locked.discard(key)
     finally:
         os.close(descriptor)
 
 
 def make_run_folder(path: Path) -> None:
-    """Make the directory of a run, or check that what is there is one."""
+    """Make the directory of a run, or check that an existing one is empty or a run."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         known = _is_run_folder(path)
@@ -89,11 +89,11 @@ def make_run_folder(path: Path) -> None:
 
 
 def _is_run_folder(path: Path) -> bool:
-    """Tell whether ``path`` is empty, a run, or what an interrupted start left of one."""
+    """Return whether ``path`` is empty, a run, or the remains of an interrupted start."""
     names = {entry.name for entry in path.iterdir()}
     if names <= {FOLDER} and not (names and any((path / FOLDER).iterdir())):
         return True
-    if (path / FOLDER / FILE).exists():  # after the listing: another process may just have begun
+    if (path / FOLDER / FILE).exists():  # checked last: another process may have just begun
         return True
     try:
         return is_sealed(read_file(path / "zarr.json", limit=DOCUMENT_LIMIT))

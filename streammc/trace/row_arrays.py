@@ -1,8 +1,7 @@
-"""Arrays with one value per row, written chunk by chunk, and small ones beside them.
+"""Arrays with one value per row, written chunk by chunk, and further small arrays.
 
-An ordinary zarr v3 group: every chunk carries its crc32c, and the group document lists
-all arrays. It is built in a hidden directory beside its place and appears by one rename,
-or not at all.
+An ordinary zarr v3 group: every chunk has its crc32c, and the group document lists all
+arrays. It is built in a hidden directory beside its final path and renamed on commit.
 """
 
 from __future__ import annotations
@@ -47,29 +46,29 @@ ROW_ID: Final = "row_id"
 
 
 class RowArrays:
-    """Write chunks in any order and from any thread, then :meth:`commit`.
+    """Writer of arrays by row: write chunks in any order and thread, then :meth:`commit`.
 
-    A context manager: leaving it without a commit removes everything. What a killed
-    process left is removed by the next writer of the same path.
+    A context manager: its exit without a commit removes everything. The next writer of the
+    same path removes the files of a killed process.
 
     Parameters
     ----------
     path
-        The new group.
+        Path of the new group.
     names
-        float64 arrays of dimension ``row``.
+        Names of the float64 arrays of dimension ``row``.
     n_rows, chunk_rows
-        Their length, and that of a chunk.
+        Length of these arrays, and of a chunk.
     ids
-        ``int64`` or ``string``: dtype of the coordinate ``row_id`` of the rows, which
-        :meth:`write_ids` writes; ``None``: there is none.
+        dtype of the coordinate ``row_id``, ``int64`` or ``string``, which :meth:`write_ids`
+        writes; ``None`` for no coordinate.
     overwrite
         Replace such a group at ``path``, once the new one is complete.
 
     Raises
     ------
     IdentityError
-        If ``path`` exists, and with ``overwrite`` is no such group.
+        If ``path`` exists; with ``overwrite``, if it is not such a group.
     BusyError
         If another process is writing it.
     OutputError, AccessError
@@ -129,11 +128,11 @@ class RowArrays:
 
     @property
     def target(self) -> RowTarget:
-        """What the tasks of a pass need to write chunks: small and picklable."""
+        """Small picklable object with which the tasks of a pass write chunks."""
         return RowTarget(str(self.folder), self.chunk_rows)
 
     def write_ids(self, start: int, ids: NDArray[Any]) -> None:
-        """Write the chunk of the row ids that begins at row ``start``, as :class:`RowTarget`."""
+        """Write the chunk of row ids that starts at row ``start``; see :meth:`RowTarget.write`."""
         whole = np.zeros(self.chunk_rows, ids.dtype)
         whole[: len(ids)] = ids
         key = chunk_key((start // self.chunk_rows,))
@@ -144,7 +143,7 @@ class RowArrays:
         meta: Mapping[str, Any],
         arrays: Mapping[str, tuple[Sequence[str], NDArray[Any]]] | None = None,
     ) -> None:
-        """Add small arrays and attributes, and make the group appear at its path.
+        """Add small arrays and attributes, and rename the group to its final path.
 
         Parameters
         ----------
@@ -159,7 +158,7 @@ class RowArrays:
             If the disk is full or refuses, or a chunk is missing: written by a process
             that does not share this file system.
         IdentityError
-            If the path has come to exist.
+            If the path was created in the meantime.
         """
         specs = dict(self._specs)
         for name, spec in specs.items():
@@ -185,7 +184,7 @@ class RowArrays:
             sync_directory(self.folder / name)
         listed = {name: document(spec) for name, spec in specs.items()}
         own = {"format": FORMAT, "kind": KIND, "arrays": sorted(specs)}
-        # The CF convention, by which xarray knows a coordinate.
+        # xarray recognises a coordinate by this attribute of the CF convention.
         coordinates = {COORDINATES: ROW_ID} if ROW_ID in specs else {}
         attributes = plain(meta) | coordinates
         write_file(self.folder / "zarr.json", seal(attributes, own, consolidated(listed)))
@@ -217,21 +216,21 @@ class RowArrays:
 
 
 class RowTarget:
-    """Where chunks of :class:`RowArrays` go."""
+    """Writer of chunks into the folder of a :class:`RowArrays`, for the tasks of a pass."""
 
     def __init__(self, folder: str, chunk_rows: int) -> None:
         self._folder = folder
         self._chunk_rows = chunk_rows
 
     def write(self, start: int, columns: Mapping[str, NDArray[np.float64]]) -> None:
-        """Write the chunk of every array that begins at row ``start``.
+        """Write one chunk of each given array, from row ``start`` on.
 
         Parameters
         ----------
         start
-            A multiple of the rows of a chunk.
+            First row; a multiple of the rows of a chunk.
         columns
-            (m,) by name; fewer rows than a chunk in the last one alone.
+            Values (m,) by array name; only the last chunk may have fewer rows.
         """
         for name, values in columns.items():
             whole = values

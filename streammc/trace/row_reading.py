@@ -1,4 +1,4 @@
-"""Arrays with one value per row, read as :mod:`streammc.trace.row_arrays` wrote them."""
+"""Reads of the arrays by row that :mod:`streammc.trace.row_arrays` writes."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ COORDINATES: Final = "coordinates"
 
 
 def read_meta(path: str | os.PathLike[str]) -> tuple[dict[str, Any], list[str]]:
-    """Return attributes and names of the arrays of a committed group.
+    """Return the attributes of a committed group and the names of its arrays.
 
     Raises
     ------
     MissingError
         If there is nothing at ``path``.
     StoreError
-        If it is foreign or damaged.
+        If it is not such a group, or damaged.
     """
     source = given_path(path)
     if not source.exists():
@@ -53,12 +53,12 @@ def read_meta(path: str | os.PathLike[str]) -> tuple[dict[str, Any], list[str]]:
 
 
 def check_chunks(path: str | os.PathLike[str]) -> Iterator[str]:
-    """Yield the file of every chunk after comparing it with its checksum.
+    """Verify the checksum of every chunk of a group; yield the path of each verified file.
 
     Raises
     ------
     StoreError
-        Naming the first file that is missing or damaged.
+        If a file is missing or damaged; the message names it.
     """
     import json
 

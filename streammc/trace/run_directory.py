@@ -1,16 +1,16 @@
-"""A run on disk: a zarr group that grows by whole intervals, or not at all.
+"""The run directory: a zarr group that grows by whole intervals, each by an atomic commit.
 
-Order of a commit: chunk files (new ones; nothing committed is written over), the
-checkpoint, each fsynced, their directories fsynced, then the root ``zarr.json`` by
-rename. The root alone says how many draws there are, in its consolidated metadata:
-whatever an interrupted interval leaves behind is beyond the committed shape, and the
-next attempt writes over it.
+Order of a commit: new chunk files and the checkpoint are written and fsynced, then their
+directories are fsynced, then the root ``zarr.json`` is replaced by a rename. No committed
+file is written in place. Only the consolidated metadata of the root define the number of
+draws: files of an interrupted interval are beyond the committed shape, and the next attempt
+overwrites them.
 
-A reader that ignores the consolidated metadata sees the arrays' own documents. They
-are brought up to the last commit when the writer lets go of the run, so that they may
-show fewer draws than there are, never draws that are not committed.
+A reader that ignores the consolidated metadata uses the documents of the arrays. The writer
+updates them when it releases the run, so that they may show fewer draws than committed, but
+never uncommitted draws.
 
-Over 300 lines: every method that writes shares the same guard.
+Over 300 lines: every method that writes uses the same guard.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ __all__ = ["RunDirectory", "check_identity"]
 
 
 class RunDirectory(RunView):
-    """The trace of a run; see the module's text. Made by :meth:`create` or :meth:`open`.
+    """The trace of a run on disk, for reading and writing.
 
-    Every method that writes needs :meth:`lock`.
+    Made by :meth:`create`, :meth:`open` or :meth:`hold`. Every method that writes needs
+    :meth:`lock`. See the module docstring for the order of a commit.
     """
 
     def __init__(self, path: Path, state: RunState, attributes: dict[str, Any]) -> None:
@@ -73,33 +74,33 @@ class RunDirectory(RunView):
         Parameters
         ----------
         path
-            A directory that is absent, empty, or left by an interrupted start.
+            Directory that is absent, empty, or left by an interrupted start.
         identity
-            JSON of everything that decides the draws, the number of draws excepted.
+            JSON of everything that determines the draws, except their number.
         labels, feature_names
             Names of the components of theta, and of the features.
         chains, draws, warmup
-            The plan; ``draws`` can be changed by :meth:`extend`.
+            Numbers of chains, draws and warm-up iterations; :meth:`extend` can change ``draws``.
         stat_dtypes
             dtype of each statistic in ``sample_stats``.
         interval
-            Draws of one commit (K); only the last of a phase may have fewer.
+            Draws of one commit (K); only the last commit of a phase may have fewer.
         attributes
             JSON attributes of the root group.
         constant_data
             Arrays of the group ``constant_data``: values, or ``(dims, values)``.
         prepare
-            Called with ``path`` to write what belongs to the run, before it exists for
-            readers: if it fails, there is no run.
+            Called with ``path`` to write further files of the run before readers can see it:
+            if it fails, there is no run.
 
         Raises
         ------
         ConfigError
-            For names, dtypes or counts that cannot be stored.
+            If a name, dtype or count cannot be stored.
         OutputError
-            If something else is at ``path``.
+            If ``path`` has other files, or a run.
         BusyError
-            If another process holds it.
+            If another process has locked it.
         """
         where = given_path(path)
         if draws < 0 or warmup < 0:
@@ -116,7 +117,7 @@ class RunDirectory(RunView):
     def _start(
         self, constant_data: Mapping[str, Any], prepare: Callable[[Path], None] | None
     ) -> None:
-        """Write everything but the root, then the root."""
+        """Write all files of a new run, the root document last."""
         path, state = self.path, self._state
         if self.exists(path):
             raise OutputError(f"expected no run at {path} yet, found one: open it instead")
@@ -128,16 +129,16 @@ class RunDirectory(RunView):
 
     @contextmanager
     def lock(self) -> Iterator[RunDirectory]:
-        """Hold the run for writing, seen as it is on disk now.
+        """Lock the run for writing, and read its state from disk again.
 
         Raises
         ------
         BusyError
-            If another process, or another thread of this one, holds it.
+            If another process, or another thread of this one, has the lock.
         """
         with run_lock(self.path):
             self._state, self._attributes = read_root(self.path)
-            with self._held():
+            with self._watched():
                 yield self
 
     @classmethod
@@ -145,15 +146,15 @@ class RunDirectory(RunView):
     def hold(
         cls, path: str | os.PathLike[str], *, identity: Mapping[str, Any], **plan: Any
     ) -> Iterator[RunDirectory]:
-        """Open the run at ``path``, or :meth:`create` it, and hold it for writing.
+        """Open the run at ``path``, or :meth:`create` it, and lock it for writing.
 
-        Of several processes that start the same job at once, one gets the run and the
+        If several processes start the same job at once, one of them gets the run and the
         others a ``BusyError``.
 
         Raises
         ------
         IdentityError
-            If another job's run is there.
+            If the run at ``path`` is of another job.
         """
         where = given_path(path)
         if cls.exists(where):
@@ -164,12 +165,12 @@ class RunDirectory(RunView):
                 check_identity(run.identity, identity)
             else:
                 run = cls.create(where, identity=identity, **plan)
-            with run._held():
+            with run._watched():
                 yield run
 
     @contextmanager
-    def _held(self) -> Iterator[None]:
-        """Watch for other writers, and leave the arrays' own documents as committed."""
+    def _watched(self) -> Iterator[None]:
+        """Record the root's stamp to detect other writers; update the array documents on exit."""
         self._stamp, self._failed = commit.root_stamp(self.path), False
         commit.write_documents(self.path, self._state)
         try:
@@ -190,26 +191,26 @@ class RunDirectory(RunView):
         Parameters
         ----------
         phase
-            :attr:`phase`.
+            The phase of the interval, equal to :attr:`phase`.
         theta
-            (chain, :attr:`next_length`, d), finite.
+            (chain, :attr:`next_length`, d) finite draws.
         stats
-            (chain, :attr:`next_length`) each, the names of ``create`` among them; others are not
-            kept.
+            (chain, :attr:`next_length`) per statistic, with at least the names of ``create``;
+            others are not kept.
         checkpoint
-            Arrays and JSON from which the next interval follows.
+            Arrays and JSON from which the next interval continues.
 
         Raises
         ------
         StreammcError
-            If an argument is not what comes next: an error of the caller.
+            If an argument does not fit the next interval: an error of the caller.
         ModelError
             If a draw is not finite.
         IdentityError
-            If draws that are computed again come out otherwise.
+            If draws that are computed again differ.
         StorageIOError, AccessError
-            If the file system refuses; nothing is committed, and the run must be
-            opened anew to go on.
+            If the file system refuses; nothing is committed, and the run must be opened
+            again to continue.
         BusyError
             If another process has committed in spite of the lock.
         """
@@ -247,12 +248,12 @@ class RunDirectory(RunView):
     def extend(self, draws: int) -> None:
         """Change the number of planned draws; atomic.
 
-        Afterwards :attr:`next_start` and :meth:`checkpoint` say where to go on.
+        Afterwards the run continues from :attr:`next_start` and :meth:`checkpoint`.
 
         Raises
         ------
         ConfigError
-            If more draws are committed already.
+            If more draws are already committed.
         """
         if draws < self.committed_draws:
             raise ConfigError(
@@ -262,10 +263,10 @@ class RunDirectory(RunView):
             self._commit(replace(self._state, draws=draws))
 
     def discard(self) -> None:
-        """Delete the run, so that :meth:`hold` starts it anew; this object is done.
+        """Delete the run, so that :meth:`hold` starts a new one; do not use this object after.
 
-        The root goes first: killed in between, the directory is that of an interrupted
-        start.
+        The root is deleted first: after a kill in between, the directory looks like that of
+        an interrupted start.
 
         Raises
         ------
@@ -287,7 +288,7 @@ class RunDirectory(RunView):
             raise
 
     def add_group(self, name: str, arrays: Mapping[str, Dimensioned]) -> None:
-        """Add a group of whole arrays, replacing an older one of that name.
+        """Add a group of complete arrays; replace an existing group of this name.
 
         Parameters
         ----------
@@ -304,7 +305,7 @@ class RunDirectory(RunView):
             check_name(part)
         others = {k: v for k, v in self._state.fixed.items() if not k.startswith(f"{name}/")}
         if len(others) < len(self._state.fixed):
-            # Readers see the old arrays, then none, then the new: never a mixture.
+            # Readers see the old arrays, then none, then the new arrays: never a mixture.
             self._commit(replace(self._state, fixed=others))
         keyed = {f"{name}/{key}": (dims, np.asarray(v)) for key, (dims, v) in arrays.items()}
         self._commit(self._with_fixed(keyed))

@@ -1,4 +1,4 @@
-"""A run on disk as its readers see it: what the last commit says."""
+"""The reader's view of a run on disk: the state of its last commit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from streammc.trace.state import RunState, state_from_json
 
 
 class RunView:
-    """The committed part of a run. Made by :meth:`open`."""
+    """The committed part of a run, for reading; made by :meth:`open`."""
 
     def __init__(self, path: Path, state: RunState, attributes: dict[str, Any]) -> None:
         self.path = path
@@ -29,7 +29,7 @@ class RunView:
 
     @staticmethod
     def exists(path: str | os.PathLike[str]) -> bool:
-        """Tell whether a run has been started at ``path``."""
+        """Return whether a run was started at ``path``."""
         return (Path(path) / commit.ROOT).exists()
 
     @classmethod
@@ -39,16 +39,16 @@ class RunView:
         Parameters
         ----------
         path
-            Its directory.
+            Directory of the run.
         verify
-            Read every committed byte and check it; otherwise the root alone.
+            Read and check every committed byte; otherwise only the root document.
 
         Raises
         ------
         MissingError
             If there is nothing at ``path``.
         StoreError
-            If it is foreign or damaged; the message names the file.
+            If it is not a run, or damaged; the message names the file.
         """
         where = given_path(path)
         if not where.exists():
@@ -61,12 +61,12 @@ class RunView:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """JSON of everything that decides the draws."""
+        """JSON of everything that determines the draws, except their number."""
         return dict(self._state.identity)
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """Attributes of the root group, ours excepted."""
+        """Attributes of the root group, without the reserved key ``streammc``."""
         return dict(self._attributes)
 
     @property
@@ -86,22 +86,22 @@ class RunView:
 
     @property
     def interval(self) -> int:
-        """Draws of one commit."""
+        """Number of draws in one commit."""
         return self._state.layout.interval
 
     @property
     def draws(self) -> int:
-        """Planned draws."""
+        """Planned number of draws."""
         return self._state.draws
 
     @property
     def warmup(self) -> int:
-        """Planned warm-up iterations."""
+        """Planned number of warm-up iterations."""
         return self._state.warmup
 
     @property
     def generation(self) -> int:
-        """Number of commits so far that changed the arrays."""
+        """Number of committed intervals so far, of both phases."""
         return self._state.generation
 
     @property
@@ -111,44 +111,44 @@ class RunView:
 
     @property
     def committed_warmup(self) -> int:
-        """Warm-up iterations that readers see."""
+        """Number of committed warm-up iterations."""
         return self._state.committed["warmup"]
 
     @property
     def committed_draws(self) -> int:
-        """Draws that readers see."""
+        """Number of committed draws."""
         return self._state.committed["draws"]
 
     @property
     def next_start(self) -> int:
         """Index in :attr:`phase` at which the next interval starts.
 
-        Less than what is committed where the last chunk is short and the run was
-        extended: those draws are computed again and must come out the same.
+        If the last chunk is short and the run was extended, the interval starts at that chunk:
+        its committed draws are computed again and must be the same.
         """
         return self._state.next_start(self.phase)
 
     @property
     def next_length(self) -> int:
-        """Draws of the next interval; 0 when all is done."""
+        """Number of draws of the next interval; 0 if all draws are committed."""
         left = self._state.planned(self.phase) - self.next_start
         return min(self.interval, left)
 
     def finished(self, draws: int | None = None) -> bool:
-        """Tell whether ``draws`` (default: those planned) are committed."""
+        """Return whether the warm-up and ``draws`` draws (default: as planned) are committed."""
         wanted = self.draws if draws is None else draws
         return self.committed_warmup >= self.warmup and self.committed_draws >= wanted
 
     def checkpoint(self) -> checkpoints.State | None:
         """Return the verified state from which the next interval continues.
 
-        That of the last commit, or, where an extended run must compute its last short
-        chunk again, that of the commit before; ``None`` at the very start.
+        The state of the last commit, or, if an extended run must compute its last short chunk
+        again, of the start of that chunk; ``None`` at the start of a run.
 
         Raises
         ------
         StoreError
-            If the file is missing, damaged or not the one that was committed.
+            If the file is missing, damaged or not the committed one.
         """
         mark = self._state.mark()
         if mark is not None:
@@ -159,7 +159,7 @@ class RunView:
         return None
 
     def read_group(self, name: str) -> dict[str, NDArray[Any]]:
-        """Return the committed arrays of a group by name, every checksum verified."""
+        """Return the committed arrays of a group by name, with verified checksums."""
         return contents.read_group(self.path, self._state, name)
 
     def digest(self) -> str:
@@ -172,7 +172,7 @@ class RunView:
         Raises
         ------
         MissingError
-            If there is none of that name.
+            If there is no array of this name.
         """
         key = f"constant_data/{name}"
         if key not in self._state.fixed:
@@ -187,7 +187,7 @@ class RunView:
 
 
 def read_root(path: Path) -> tuple[RunState, dict[str, Any]]:
-    """Return state and attributes of the root document of a run."""
+    """Return the state and the attributes in the root document of a run."""
     where = path / commit.ROOT
     try:
         attributes, own = unseal(read_file(where, limit=DOCUMENT_LIMIT), where)

@@ -1,8 +1,8 @@
 """JSON documents that carry their own checksum, as a zarr group document.
 
-The crc32c of the whole text, with zeros in its own place, sits at a fixed position:
-``{"attributes": {"streammc": {"checksum": "xxxxxxxx", ...``. zarr ignores it, and one
-flipped bit anywhere is found before a number is believed.
+The crc32c of the whole text, with zeros in place of the checksum, is at a fixed position:
+``{"attributes": {"streammc": {"checksum": "xxxxxxxx", ...``. zarr ignores it. streammc
+checks it before it uses any number of the document.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BLANK: Final = b"00000000"
 _END: Final = len(_HEAD) + len(_BLANK)
 
 DOCUMENT_LIMIT: Final = 256 * 2**20
-"""Bytes of the largest document that is read."""
+"""Largest length in bytes of a document that is read."""
 
 
 def crc32c(data: Any) -> int:
@@ -47,7 +47,7 @@ def plain(value: Any) -> Any:
 def seal(
     attributes: Mapping[str, Any], own: Mapping[str, Any], rest: Mapping[str, Any] | None = None
 ) -> bytes:
-    """Return a zarr v3 group document with attributes, our state ``own`` and a checksum."""
+    """Return a zarr v3 group document with attributes, streammc's state ``own`` and a checksum."""
     document = {
         "attributes": {"streammc": {"checksum": _BLANK.decode(), **own}, **attributes},
         "zarr_format": 3,
@@ -60,7 +60,7 @@ def seal(
 
 
 def is_sealed(data: bytes) -> bool:
-    """Tell whether a document was written by :func:`seal`, damaged or not."""
+    """Return whether a document was written by :func:`seal`, even if it is damaged."""
     return data.startswith(_HEAD)
 
 
@@ -70,7 +70,7 @@ def unseal(data: bytes, where: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     Raises
     ------
     StoreError
-        If it is not ours or not what was written.
+        If the document was not written by :func:`seal`, or is damaged.
     """
     if not is_sealed(data):
         raise StoreError(

@@ -1,4 +1,4 @@
-"""What the root document of a run says: the one pointer to everything committed."""
+"""The state in the root document of a run, which alone defines the committed arrays."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KIND: Final = "run"
 
 @dataclass(frozen=True)
 class Mark:
-    """A checkpoint on disk and the draws it stands after."""
+    """A checkpoint file, and the committed iterations and draws before it."""
 
     generation: int
     warmup: int
@@ -45,17 +45,17 @@ class FixedArray:
 
 @dataclass(frozen=True)
 class RunState:
-    """Layout, plan and commit of a run; immutable, a commit makes a new one."""
+    """Immutable layout, plan and commit of a run; each commit makes a new state."""
 
     layout: Layout
     identity: Mapping[str, Any]
     warmup: int
-    """Planned warm-up iterations."""
+    """Planned number of warm-up iterations."""
     draws: int
-    """Planned draws."""
+    """Planned number of draws."""
     generation: int
     committed: Mapping[str, int]
-    """Phase -> committed draws."""
+    """Phase -> number of committed iterations."""
     sums: Mapping[str, tuple[int, int]]
     """``group/name`` -> checksum over the full chunks, and over all committed draws."""
     marks: tuple[Mark, ...]
@@ -63,24 +63,24 @@ class RunState:
     """``group/name`` -> array written once."""
 
     def phases(self) -> tuple[str, ...]:
-        """Return the phases this run has groups for."""
+        """Return the phases of the run: no ``warmup`` without warm-up iterations."""
         return PHASES if self.warmup else PHASES[1:]
 
     def planned(self, phase: str) -> int:
-        """Return the draws planned in a phase."""
+        """Return the planned number of iterations of a phase."""
         return self.warmup if phase == "warmup" else self.draws
 
     def next_start(self, phase: str) -> int:
-        """Return the draw at which the next interval of a phase starts.
+        """Return the index of the first draw of the next interval of a phase.
 
-        Where the last chunk is short, that is where the chunk starts: a longer run
-        computes it again, with the same draws first.
+        If the last chunk is short, this is the start of that chunk: a longer run computes the
+        chunk again, beginning with the same draws.
         """
         done = self.committed[phase]
         return done if done >= self.planned(phase) else done - done % self.layout.interval
 
     def phase(self) -> str:
-        """Return the phase of the next interval; ``draws`` also when all are done."""
+        """Return the phase of the next interval; ``draws`` also if all are committed."""
         return "warmup" if self.committed["warmup"] < self.warmup else "draws"
 
     def mark(self) -> Mark | None:
@@ -89,7 +89,7 @@ class RunState:
         return next((m for m in reversed(self.marks) if (m.warmup, m.draws) == place), None)
 
     def growing(self) -> dict[str, ArraySpec]:
-        """Return ``group/name`` -> spec of every array that grows, committed shapes."""
+        """Return ``group/name`` -> spec of every growing array, with committed shapes."""
         return {
             key: spec
             for phase in self.phases()
@@ -105,9 +105,9 @@ class RunState:
         return sorted({key.partition("/")[0] for key in self.specs()})
 
     def with_mark(self, mark: Mark) -> RunState:
-        """Return the state with a new checkpoint, keeping those that may be needed.
+        """Return the state with a new checkpoint, and drop the marks no longer needed.
 
-        The last two, and the one at the start of the last short chunk.
+        Kept are the last two and the one at the start of the last short chunk.
         """
         kept = {mark.generation - 1, mark.generation}
         state = replace(self, marks=(*self.marks, mark))
@@ -147,12 +147,12 @@ def root_document(state: RunState, attributes: Mapping[str, Any]) -> bytes:
 
 
 def state_from_json(own: Mapping[str, Any], where: Any) -> RunState:
-    """Return the state in a root document.
+    """Return the state from the JSON ``own`` of a root document.
 
     Raises
     ------
     StoreError
-        If it is another kind or format, or contradicts itself.
+        If its kind or format is another, or its entries contradict each other.
     """
     if own.get("kind") != KIND or own.get("format") != FORMAT:
         raise StoreError(
@@ -207,7 +207,7 @@ def _fixed(key: str, entry: Mapping[str, Any]) -> FixedArray:
 
 
 def new_state(layout: Layout, identity: Mapping[str, Any], warmup: int, draws: int) -> RunState:
-    """Return generation 0: nothing committed."""
+    """Return the state of a new run: generation 0, without committed draws."""
     empty = RunState(
         layout=layout,
         identity=json.loads(json.dumps(dict(identity), allow_nan=False)),

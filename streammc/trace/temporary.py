@@ -1,4 +1,4 @@
-"""Folders of results that were given no path."""
+"""Temporary folders for results without a path."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def temporary_folder(prefix: str) -> Path:
-    """Return a new folder; it is removed when this process ends, but not by a fork of it."""
+    """Return a new folder that is removed at the exit of this process, but not of its forks."""
     folder = Path(tempfile.mkdtemp(prefix=prefix))
     atexit.register(_remove, folder, os.getpid())
     return folder

@@ -17,6 +17,7 @@ from streammc.numerics.prior import KIND, LOCATION, NORMAL, SCALE
 from streammc.priors import half_normal, normal
 from streammc.runs.job import run_job
 from streammc.samplers import hmc
+from streammc.samplers.common.request import RunRequest
 from streammc.stores import StoreWriter, open_store
 
 ONE = {"features": ["x"], "standardization": {"mean": [30.0], "scale": [4.0]}}
@@ -102,18 +103,21 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return open_store(path)
 
 
+def summary_of(store: Any, model: Any) -> Any:
+    request = RunRequest(store, model, hmc(), draws=50, warmup=50, chains=1, seed=1)
+    return run_job(request).summary
+
+
 def test_a_run_of_alpha_and_kappa_ends_with_its_summary(store: Any) -> None:
     model = quadratic(predictors=(), locations=("alpha",), scales=("kappa",))
-    found = run_job(store, model, hmc(), draws=50, warmup=50, chains=1, seed=1).summary
+    found = summary_of(store, model)
     assert {"alpha", "kappa"} == {*found["parameters_original"]}
     assert found["parameters"] == found["parameters_original"]
 
 
 def test_what_a_user_states_moves_parameters_to_the_table_s_scale(store: Any) -> None:
     stated = (Parameter("alpha", table_scale=PLACE), Parameter("kappa", support="positive"))
-    run = run_job(
-        store, quadratic(parameters=stated), hmc(), draws=50, warmup=50, chains=1, seed=1
-    ).summary
+    run = summary_of(store, quadratic(parameters=stated))
     here, there = run["parameters"], run["parameters_original"]
     assert there["alpha"]["mean"] == pytest.approx(30.0 + 4.0 * here["alpha"]["mean"])
     assert here["kappa"] == there["kappa"]

@@ -12,6 +12,7 @@ from scipy import special
 from streammc.numerics.gamma import (
     digamma,
     digamma_difference,
+    gamma_normalizer,
     log_gamma,
     log_gamma_ratio,
     rising,
@@ -130,3 +131,20 @@ def test_rising_is_finite_at_the_ends(a: float, y: float) -> None:
 def test_rising_of_nan_is_nan() -> None:
     for arguments in [(math.nan, math.nan, 0.5), (math.nan, math.nan, 3.0), (2.0, 0.7, math.nan)]:
         assert np.isnan(rising(*arguments)).all(), arguments
+
+
+def test_normalizer_keeps_its_digits_where_its_terms_cancel() -> None:
+    with mpmath.workdps(400):
+        for a in (1e-300, 1e-20, 1e-5, 0.1, 1.0, 2.5, 9.999, 10.0, 10.001, 50.0, 1e8, 1e150):
+            x = mpmath.mpf(a)
+            log_x = mpmath.log(x)
+            slope = x * (log_x - mpmath.digamma(x))
+            truth = (
+                x * (log_x - 1) - mpmath.loggamma(x),
+                slope,
+                slope + x - x**2 * mpmath.psi(1, x),
+            )
+            for found, expected in zip(gamma_normalizer(a, float(log_x)), truth, strict=True):
+                assert abs(found - expected) <= 1e-14 * max(1, abs(expected)), a
+    naive = 1e8 * math.log(1e8) - 1e8 - special.gammaln(1e8)
+    assert abs(naive - gamma_normalizer(1e8, math.log(1e8))[0]) > 1e-8

@@ -199,6 +199,76 @@ def test_a_failed_compilation_is_tried_again(package: Path) -> None:
     assert using(package, code).splitlines() == ["TypingError"] * 2
 
 
+def test_a_function_inherits_nothing_from_the_leaf_that_uses_it_first(package: Path) -> None:
+    (package / "inherit.py").write_text(
+        textwrap.dedent(
+            """
+            from streammc.numerics.jit import f8, inline, jit
+            @jit(f8(f8, f8))
+            def inner(x, y):
+                return x + y
+            @inline
+            def leaf(x, y):
+                return inner(x, y) - y
+            @jit(f8(f8, f8), reassociate=True, borrow=True)
+            def outer(x, y):
+                return leaf(x, y)
+            """
+        )
+    )
+    code = """
+        from streammc import inherit
+        inherit.outer(1.0, 2.0)
+        text = "".join(inherit.inner.inspect_llvm().values())
+        print("fadd double" in text, "reassoc" in text, "alwaysinline" in text)
+    """
+    assert using(package, code) == "True False False"
+
+
+def decorations() -> dict[tuple[str, str], tuple[str, set[tuple[str, str]]]]:
+    """Return decorator and callees of every compiled function, by module and name."""
+    found = {}
+    for source in [*PACKAGE.rglob("*.py"), *(PACKAGE / "stores").rglob("*.py")]:
+        text = source.read_text()
+        if "@inline" not in text and "@jit(" not in text:
+            continue
+        tree = ast.parse(text)
+        module = ".".join(source.relative_to(PACKAGE.parent).with_suffix("").parts)
+        origin = {
+            alias.asname or alias.name: (str(node.module), alias.name)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+        }
+        for node in tree.body:
+            if isinstance(node, ast.FunctionDef) and node.decorator_list:
+                called = {
+                    origin.get(call.func.id, (module, call.func.id))
+                    for call in ast.walk(node)
+                    if isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
+                }
+                found[module, node.name] = (ast.unparse(node.decorator_list[0]), called)
+    return found
+
+
+def test_arithmetic_of_a_leaf_does_not_depend_on_who_calls_it_first() -> None:
+    functions = decorations()
+    callers: dict[tuple[str, str], set[tuple[str, str]]] = {name: set() for name in functions}
+    for name, (_, called) in functions.items():
+        for callee in called & callers.keys():
+            callers[callee].add(name)
+
+    def arithmetic(name: tuple[str, str]) -> set[bool]:
+        decorator = functions[name][0]
+        if decorator != "inline":
+            return {"reassociate=True" in decorator}
+        return set().union(*(arithmetic(caller) for caller in callers[name] - {name}))
+
+    leaves = [name for name, (decorator, _) in functions.items() if decorator == "inline"]
+    assert len(leaves) > 80
+    assert [] == [name for name in leaves if len(arithmetic(name)) > 1]
+
+
 def imported(tree: ast.AST) -> set[str]:
     """Return the names of all modules that a tree imports, or may."""
     names = set()

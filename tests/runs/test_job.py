@@ -21,7 +21,7 @@ FEATURES = ["Intercept", "x 1", "x2"]
 LABELS = [f"beta[{name}]" for name in FEATURES]
 OF_COLUMNS = {name for name in registry.MODELS if name.startswith("gaussian-m")}
 REGRESSIONS = sorted(set(registry.MODELS) - OF_COLUMNS - {"gaussian-process", "network"})
-SCALES = {"sigma": 0.5, "nu": 5.0, "phi": 2.0}
+SCALES = {"sigma": 0.5, "nu": 5.0, "phi": 2.0, "shape": 2.0}
 DRAWS, WARMUP, CHAINS = 120, 100, 3
 SHORT = {name: {"n_levels": 3, "n_steps": 4} for name in ("pt", "spt", "stt", "tt")}
 SHORT["mint"] = {"control_variate": 2, "alpha": 0.99}
@@ -99,7 +99,7 @@ def test_every_sampler_with_every_model(datasets, tmp_path, sampler, model):
     np.testing.assert_allclose(means, recorded, rtol=1e-12)
 
 
-@pytest.mark.parametrize("model", ["gaussian", "negative-binomial", "student-t"])
+@pytest.mark.parametrize("model", ["gamma", "gaussian", "negative-binomial", "student-t"])
 def test_scale_parameters_are_found_on_their_own_scale(datasets, tmp_path, model):
     report = start(datasets, tmp_path / "run", model, sampler=registry.sampler("hmc-ecs")())
     for name in registry.model(model)().scales:

@@ -14,8 +14,8 @@ from streammc.likelihood.blocks import allocate_block, allocate_rows
 from streammc.likelihood.target import Base, allocate_point, allocate_work, evaluate
 from streammc.numerics.sums import taylor
 from streammc.samplers.common.tuning import start
+from streammc.samplers.hamiltonian.buffers import Ahead, Buffers, allocate_tree
 from streammc.samplers.hamiltonian.kernel import HamiltonianKernel
-from streammc.samplers.hamiltonian.nuts import allocate_tree
 from streammc.samplers.hamiltonian.options import SIGNED_STATISTICS
 from streammc.samplers.hamiltonian.subsample import allocate_proposal
 from streammc.samplers.hamiltonian.transition import Dynamics, run
@@ -168,9 +168,17 @@ def joint(model, stretch=1.0):
             certain.y[:] = eta[0] + stretch * (certain.y - eta[0])
         evaluate(built.link, taylor, base, certain, sub, point, work)
         run(
-            built.link, taylor, base, certain, sub, ahead, none, 0, point, trial, proposal, work,
-            tree, Dynamics(0.6, 0.2, 0.8, 0.75, 0, 0), start(0.3), rng, theta, statistics,
-        )  # fmt: skip
+            built.link,
+            taylor,
+            base,
+            certain,
+            Buffers(sub, point, trial, proposal, work, tree, start(0.3)),
+            Ahead(ahead, none),
+            0,
+            Dynamics(0.6, 0.2, 0.8, 0.75, 0, 0),
+            rng,
+            (theta, statistics),
+        )
         out[pair] = np.concatenate([theta[-1], theta[-1] ** 2, point.gradient])
     # The gradient of the log joint density in theta has mean zero.
     exact = np.concatenate([nought, spread**2, nought])

@@ -18,7 +18,7 @@ from streammc.numerics.jit import LINK_SIGNATURE, jit
 from streammc.numerics.sums import taylor
 from streammc.priors import normal
 from streammc.samplers.common.tuning import start
-from streammc.samplers.hamiltonian.nuts import allocate_tree
+from streammc.samplers.hamiltonian.buffers import Ahead, Buffers, allocate_tree
 from streammc.samplers.hamiltonian.options import SIGNED_STATISTICS
 from streammc.samplers.hamiltonian.subsample import allocate_proposal
 from streammc.samplers.hamiltonian.transition import Dynamics, run
@@ -86,20 +86,12 @@ def hmc_pairs(
             sums,
             base,
             certain,
-            sub,
-            ahead,
-            units,
+            Buffers(sub, point, trial, proposal, work, tree, tuning),
+            Ahead(ahead, units),
             0,
-            point,
-            trial,
-            proposal,
-            work,
-            tree,
             dynamics,
-            tuning,
             rng,
-            theta,
-            statistics,
+            (theta, statistics),
         )
         dot = 0.0
         for j in range(d):
@@ -188,20 +180,12 @@ def ecs_pairs(
             sums,
             base,
             certain,
-            sub,
-            ahead,
-            units_ahead,
+            Buffers(sub, point, trial, proposal, work, tree, tuning),
+            Ahead(ahead, units_ahead),
             0,
-            point,
-            trial,
-            proposal,
-            work,
-            tree,
             dynamics,
-            tuning,
             rng,
-            theta,
-            statistics,
+            (theta, statistics),
         )
         out[pair, 0] = theta[STEPS - 1, 0]
         out[pair, 1] = theta[STEPS - 1, 0] * (y.sum() - X[:, 0].sum() * theta[STEPS - 1, 0])

@@ -1,9 +1,9 @@
 """The compiled pass over rows: sums of the expansion, remainders, histogram.
 
-Rows are taken in tiles. A tile's sums, of at most 512 rows, enter compensated totals,
-so that the error does not grow with the number of tiles; nothing there is reassociated
-and nothing runs in parallel inside. One function for everything: compiling a second
-one for the remainders alone doubled the time of a cold start.
+Rows are processed in tiles. Plain sums over at most 512 rows are added to compensated
+totals, so that the error does not grow with the number of tiles; these additions are
+neither reassociated nor run in parallel. One kernel computes everything: a second one for
+the remainders alone doubled the time of a cold start.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from streammc.numerics.jit import LINK_TYPE, f8, i8, index_vector, inline, jit, 
 from streammc.numerics.summation import two_sum
 
 SUM_ROWS = 512
-"""Rows whose sums are added up without compensation."""
+"""Largest number of rows that are summed without compensation."""
 
 _power_sums: Any = types.Array(f8, 4, "C")
 _design: Any = [types.Array(t, 2, "C", readonly=True) for t in (types.float32, f8)]
 
 
 def tile_rows(n_features: int) -> int:
-    """Return the rows of a tile: 512, fewer where that exceeds half a megabyte.
+    """Return the number of rows of a tile: 512, fewer if those exceed half a megabyte.
 
-    A power of two, so that tiles begin in the same rows however a store is cut.
+    It is a power of two, so that tiles begin at the same rows for any chunk size.
     """
     tile = SUM_ROWS
     while tile > 64 and tile * n_features > 65536:
@@ -47,7 +47,7 @@ def tile_rows(n_features: int) -> int:
 
 @inline
 def _flush(V: Any, G: Any, totals: Any, d: int, q: int, n_linear: int, p: int) -> None:
-    """Add the sums of some tiles to ``totals`` and start them again from zero."""
+    """Add the plain sums V and G to the compensated ``totals``, and set them to zero."""
     for j in range(1 + d):
         totals[0, j], error = two_sum(totals[0, j], V[j])
         totals[1, j] += error
@@ -62,7 +62,7 @@ def _flush(V: Any, G: Any, totals: Any, d: int, q: int, n_linear: int, p: int) -
             for i in range(height):
                 at = 1 + d + (row + i) * d + column
                 for j in range(i if a == b else 0, width):
-                    # A symmetric block has its upper half; a column is kept as a row.
+                    # A symmetric block stores its upper half; a column block is stored as a row.
                     value = G[pair, min(i, j), max(i, j)]
                     totals[0, at + j], error = two_sum(totals[0, at + j], value)
                     totals[1, at + j] += error
@@ -101,7 +101,7 @@ def _add_tile(
 
 @inline
 def _first_not_finite(out: Any, flags: Any, start: int) -> None:
-    """Count the rows whose log-likelihood or derivatives are not finite."""
+    """Count the rows whose log-likelihood or derivatives are not finite; note the first."""
     for i in range(out.shape[1]):
         total = 0.0
         for j in range(out.shape[0]):
@@ -149,31 +149,31 @@ def reduce_rows(
     Parameters
     ----------
     constants
-        (c,) of the model.
+        (c,) constants of the model's link.
     X_single, X_double
-        (m, q) design, one of them with no rows.
+        (m, q) design as float32 or float64; the other array has no rows.
     y, offset, weight
         (m,).
     columns
-        (n_linear R, q in fours): theta and the S shifts of each linear predictor, in
-        R >= 1 + S rows.
+        (n_linear R, q rounded up to fours): theta and the S shifts of each linear
+        predictor, in R >= 1 + S rows.
     shifts
         (S, d).
     with_sums
-        0 leaves ``totals`` alone.
+        0: nothing is added to ``totals``.
     totals
         (2, 1 + d + d d) log-likelihood, gradient, Hessian (its upper half): high parts,
         low parts.
     remainders, squares
-        (S, m), or (S, 0) to leave it out; and (m,) mean square over the shifts; written.
+        Outputs: (S, m) remainders, or (S, 0) for none; (m,) mean squares over the shifts.
     counts, power_sums
         Histogram by score, see ``add_to_histogram``; added to.
     terms
         (4, S), added to: sum of the first-order terms; of the second-order terms c; of
         c^2; of (sum of c over a full tile)^2.
     flags
-        (3,) added to: rows whose log-likelihood or derivatives at theta are not finite,
-        full tiles; and the first such row of this call.
+        (3,) counts, added to, of the rows whose log-likelihood or derivatives at theta are
+        not finite, and of full tiles; then the first such row of this call, or -1.
     """
     rows = y.shape[0]
     q = n_features
@@ -227,7 +227,7 @@ def reduce_rows(
         uncounted = 0
         for i in range(m):
             uncounted += w[i] == 0.0
-        if uncounted:  # counts 0 times: inf * 0 must not become NaN
+        if uncounted:  # rows of weight 0: inf * 0 must not become NaN
             for j in range(width):
                 for i in range(m):
                     if w[i] == 0.0:

@@ -1,4 +1,4 @@
-"""The full pass as (map, combine): what one block contributes, and how two merge."""
+"""Full pass as a reduction: sums of a block of rows, and the merge of two neighbours."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from streammc.numerics.summation import merge_compensated
 from streammc.protocols import Dataset, Index, Matrix, Model, RowBlock, Vector
 
 SUMMARY_COLUMNS = ("start", "rows", "mean_response", "mean_log_lik", "gradient", "mean_square")
-"""Per block: first row, rows, mean response, mean log-likelihood, size of its gradient
-in posterior sd, mean squared score."""
+"""Per block: first row, number of rows, mean response, mean log-likelihood, size of its
+gradient in posterior sd, mean squared score."""
 _FINITE = "a finite log-likelihood at the expansion point"
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Rows that the model cannot take."""
+    """Rows with a response outside the support, or without a finite log-likelihood."""
 
     first: int
     count: int
@@ -32,7 +32,7 @@ class Fault:
 
     @staticmethod
     def merge(left: Fault | None, right: Fault | None) -> Fault | None:
-        """Return the earlier fault with the count of both."""
+        """Return the earlier fault with the sum of the counts."""
         if left is None or right is None:
             return left or right
         return Fault(left.first, left.count + right.count, left.found, left.expected)
@@ -40,14 +40,14 @@ class Fault:
 
 @dataclass(frozen=True)
 class BlockSums:
-    """Everything a pass learns from some rows."""
+    """Result of a pass over some rows: sums of the expansion, scores, histogram, fault."""
 
     n_rows: int
     totals: Matrix
     histogram: Histogram
     rows: Index
     squares: Vector
-    """Of the scores of ``rows``, best first."""
+    """Squared scores of ``rows``, highest first."""
     terms: Matrix
     tiles: int
     summaries: Matrix
@@ -64,7 +64,7 @@ class BlockSums:
         return expansion_of(self.totals, dim)
 
     def log_lik_remainder(self) -> float:
-        """Return what rounding the log-likelihood to float64 left out."""
+        """Return the part of the log-likelihood that rounding to float64 lost."""
         high, low = float(self.totals[0, 0]), float(self.totals[1, 0])
         return (high - (high + low)) + low
 
@@ -89,11 +89,11 @@ class ExpansionPass:
     check_response: bool
 
     def map(self, block: RowBlock) -> BlockSums:
-        """Reduce rows that come in one piece."""
+        """Return the sums of a block given in one piece."""
         return self.map_pieces(iter([block]))
 
     def map_pieces(self, pieces: Iterator[RowBlock]) -> BlockSums:
-        """Reduce one block; a response outside the support is counted, not evaluated."""
+        """Return the sums of a block; a piece with a response outside the support is left out."""
         sums: RowSums | None = None
         best = HighScores(self.cap)
         fault: Fault | None = None
@@ -138,7 +138,7 @@ class ExpansionPass:
         )
 
     def combine(self, left: BlockSums, right: BlockSums) -> BlockSums:
-        """Merge two neighbours."""
+        """Merge the sums of two neighbouring blocks."""
         rows, squares = top(
             np.concatenate([left.rows, right.rows]),
             np.concatenate([left.squares, right.squares]),
@@ -168,7 +168,7 @@ class ExpansionPass:
 
 
 def raise_fault(fault: Fault, model: Model, dataset: Dataset) -> None:
-    """Raise the error for rows of ``dataset`` that ``model`` cannot take."""
+    """Raise ModelError for the faulty rows of ``dataset``."""
     response = dataset.response
     column = f"column {response!r}" if response else "the response"
     more = f" and {fault.count - 1} more row{'s' * (fault.count > 2)} like it"
@@ -180,7 +180,7 @@ def raise_fault(fault: Fault, model: Model, dataset: Dataset) -> None:
 
 
 def row_order(sums: BlockSums, rows: int) -> float:
-    """Return the median over draws of Var(sum over a tile) / (tile Var(one row))."""
+    """Return Var(tile total) / (tile Var(row)) of second-order terms, the median over draws."""
     if sums.tiles < 30:
         return float("nan")
     with np.errstate(invalid="ignore", divide="ignore"):

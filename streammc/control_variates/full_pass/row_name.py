@@ -1,4 +1,4 @@
-"""Name of a row in a message: its id, by which it is found in the user's table."""
+"""Name of a row in messages: its id in the user's table."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from streammc.protocols import Dataset
 
 
 def row_name(dataset: Dataset, row: int) -> str:
-    """Return words for row number ``row`` of a store, such as ``the row with row_id 17231``.
+    """Return the name of row ``row`` of a store, such as ``the row with row_id 17231``.
 
-    A store is shuffled, so that the number itself says nothing about the table. Without ids
-    it is named as a row of the store.
+    The index in a shuffled store does not identify a row of the table. It is used only where
+    the store has no ids.
     """
     ids = dataset.row_ids(row, row + 1)
     if ids is None:

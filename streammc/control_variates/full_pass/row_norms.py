@@ -1,15 +1,15 @@
-"""How large a sampled term can be, from the lengths of the rows.
+"""Bound on the terms of a minibatch acceptance test, from the norms of the rows.
 
 The log-likelihood of a row has the derivative ``f^(k)`` of order k in its linear predictor,
-bounded by ``M_k`` (``model.derivative_bounds``). What an expansion of order k at theta_star
-leaves of it, ``r_i``, has in the predictor a derivative of at most ``M_{k+1} |x_i . delta|^k
-/ k!``, ``delta = theta - theta_star`` (Taylor's theorem for ``f'``), so that
+bounded by ``M_k`` (``model.derivative_bounds``). Let ``r_i`` be the remainder of its expansion
+of order k at theta_star, and ``delta = theta - theta_star``. The derivative of ``r_i`` in the
+predictor is at most ``M_{k+1} |x_i . delta|^k / k!`` (Taylor's theorem for ``f'``), so that
 
     |r_i(theta') - r_i(theta)| <= w_i ||x_i||^(k+1) M_{k+1} / k! max(||delta||, ||delta'||)^k
                                   ||theta' - theta||,
 
-and without an expansion, as with one of order 0, the same with k = 0. A term of an acceptance
-test is U times the sum over a unit of b rows: ``U b`` times the largest.
+Without an expansion, the bound is that of k = 0. A term of the acceptance test is U times the
+sum over a unit of b rows: at most ``U b`` times the largest bound of a row.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class LargestNorms:
     """The largest ``w_i ||x_i||^p`` of all rows for p = 1, 2, 3."""
 
     def map(self, block: RowBlock) -> Vector:
-        """Return (3,) of these rows."""
+        """Return (3,) the largest values in a block."""
         if not len(block.weight):
             return np.zeros(3)
         norms = np.sqrt(np.einsum("ij,ij->i", block.X, block.X, dtype=np.float64))
@@ -38,7 +38,7 @@ class LargestNorms:
         return largest
 
     def combine(self, left: Vector, right: Vector) -> Vector:
-        """Return the larger."""
+        """Return the elementwise maximum of two results."""
         return np.maximum(left, right)
 
 
@@ -51,14 +51,14 @@ def term_bound(
     scheduler: Any = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> float:
-    """Return B with ``|x_j| <= B max(||delta||, ||delta'||)^order ||theta' - theta||``.
+    """Return B: a term is at most ``B max(||delta||, ||delta'||)^order ||theta' - theta||``.
 
     One pass over the rows, at temperature 1; infinite where the model bounds no derivative.
 
     Parameters
     ----------
     order
-        Of the control variates; 0 also where there are none.
+        Order of the control variates; 0 also without control variates.
     unit_rows
         Rows of a unit, b.
     """

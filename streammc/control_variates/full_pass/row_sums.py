@@ -17,7 +17,7 @@ _CALL_ENTRIES = 2**23
 
 
 def columns_of(model: Model, theta: Vector, shifts: Matrix, n_features: int) -> Matrix:
-    """Return (n_linear R, q in fours): theta and the shifts, per linear predictor; R even."""
+    """Return theta and the shifts by predictor, padded: (n_linear R, q), R even, q in fours."""
     n = model.n_linear
     padded = np.zeros((n, (2 + len(shifts)) // 2 * 2, -(-n_features // 4) * 4))
     stacked = np.concatenate([theta[None], shifts])[:, : n * n_features]
@@ -36,9 +36,9 @@ class RowSums:
     theta
         (d,) expansion point.
     shifts
-        (S, d) where remainders are evaluated; S may be 0.
+        (S, d) shifts from ``theta`` at which remainders are evaluated; S may be 0.
     order
-        Order of the control variates whose remainders these are.
+        Order of the control variates.
     n_features
         Columns of the design.
     with_sums
@@ -70,7 +70,7 @@ class RowSums:
 
     @property
     def tiles(self) -> int:
-        """Full tiles so far."""
+        """Number of full tiles so far."""
         return int(self._flags[1])
 
     def histogram(self) -> Histogram:
@@ -88,12 +88,12 @@ class RowSums:
         squares: Vector,
         remainders: Matrix | None = None,
     ) -> tuple[int, int]:
-        """Add rows; write their ``squares``, of the scores, (m,) and ``remainders`` (S, m).
+        """Add rows; write their squared scores ``squares`` (m,) and ``remainders`` (S, m).
 
         Returns
         -------
         tuple
-            The first row without a finite log-likelihood, or -1, and how many there are.
+            Index of the first row without a finite log-likelihood, or -1, and the number of them.
         """
         n, q = X.shape
         single = X.dtype == np.float32

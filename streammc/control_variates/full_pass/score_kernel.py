@@ -17,11 +17,11 @@ BINS_PER_OCTAVE = 4
 LOWEST_OCTAVE = -60
 HIGHEST_OCTAVE = 24
 N_BINS = BINS_PER_OCTAVE * (HIGHEST_OCTAVE - LOWEST_OCTAVE) + 2
-"""Bins of log2 score; the first takes what is smaller, the last what is larger or not finite."""
+"""Number of bins of log2 score; the outer ones take all lower, and all higher or infinite."""
 
 _power_sums: Any = types.Array(f8, 4, "C")
 _FRACTION = (1 << 52) - 1
-# Of squares: two bins an octave, and twice as many octaves below 1.
+# In terms of squared scores: two bins an octave, and twice as many octaves below 1.
 _BEFORE_FIRST = 2 * (1023 + 2 * LOWEST_OCTAVE) - 1
 _HALF_OCTAVE = int(np.float64(math.sqrt(2.0)).view(np.int64)) & _FRACTION
 
@@ -30,7 +30,7 @@ _HALF_OCTAVE = int(np.float64(math.sqrt(2.0)).view(np.int64)) & _FRACTION
 def score_rows(remainders, n_draws, m, start, squares):  # type: ignore[no-untyped-def]
     """Write ``squares[start : start + m]``, the mean squares of ``remainders`` (S, m).
 
-    They are scores squared: their root costs more than the rest of the score.
+    These are squared scores: the square root would cost more than the sums.
     """
     if start < 0:
         return
@@ -47,10 +47,9 @@ def score_rows(remainders, n_draws, m, start, squares):  # type: ignore[no-untyp
 
 @jit(types.void(index_vector, i8, index_vector), borrow=True)
 def find_bins(bits, start, bins):  # type: ignore[no-untyped-def]
-    """Write the bins of the rows from ``start`` on, from the ``bits`` of their squares.
+    """Write the histogram bins of the rows from ``start`` on, from the ``bits`` of their squares.
 
-    The exponent is the octave of the square and the fraction tells its half; positive
-    numbers are ordered as their bits.
+    The exponent is the octave of the square, and the fraction decides between its two halves.
     """
     if start < 0:
         return
@@ -63,10 +62,11 @@ def find_bins(bits, start, bins):  # type: ignore[no-untyped-def]
 
 @intrinsic  # type: ignore[untyped-decorator]
 def _add_four_draws(_context: Any, sums: Any, at: Any, remainders: Any, first: Any) -> Any:
-    """Add a row to 20 of ``sums`` from ``at`` on: four draws r, r^2, r^3, r^4 and abs(r).
+    """Add a row's r, r^2, r^3, r^4 and largest abs(r) for four draws to ``sums[at : at + 20]``.
 
-    The draws are a column of four of ``remainders`` from ``first`` on. Written as vectors:
-    LLVM is not asked to find them in straight code, and took three times as long.
+    The draws are four entries of a column of ``remainders``, from flat index ``first`` on.
+    Explicit vector instructions: scalar code, which LLVM had to vectorise, took three times
+    as long.
     """
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> None:
@@ -102,7 +102,7 @@ def _add_four_draws(_context: Any, sums: Any, at: Any, remainders: Any, first: A
 
 @jit(types.void(matrix, index_vector, index_vector, _power_sums), borrow=True)
 def add_to_histogram(remainders, bins, counts, sums):  # type: ignore[no-untyped-def]
-    """Add the rows of a tile: their number, sums of r, r^2, r^3, r^4 and largest abs(r).
+    """Add the rows of a tile to the histogram: counts, sums of r, ..., r^4, largest abs(r).
 
     ``remainders`` is (S, >= m) and ``sums`` (bins, S / 4, 5, 4), S a multiple of 4.
     """
@@ -123,16 +123,15 @@ def add_to_histogram(remainders, bins, counts, sums):  # type: ignore[no-untyped
     borrow=True,
 )
 def keep_high(squares, bits, start, above, least, rows, kept, count):  # type: ignore[no-untyped-def]
-    """Append the rows whose square exceeds ``above``; return how many are kept now.
+    """Append the rows whose square exceeds ``above``; return the number kept, sum of squares.
 
-    Row ``i`` of ``squares``, and of their ``bits``, is row ``start + i``; ``least`` are the
-    bits of ``above``. ``rows`` and ``kept`` have room for all. The second value is the sum
-    of the squares.
+    Entry ``i`` of ``squares`` and of their ``bits`` belongs to row ``start + i``; ``least`` are
+    the bits of ``above``. ``rows`` and ``kept`` must have room for all rows.
     """
     total = 0.0
     for first in range(0, squares.shape[0], 64):
         last = min(first + 64, squares.shape[0])
-        # Of integers, because a maximum of floats is not vectorised.
+        # Maximum of integers: one of floats is not vectorised.
         highest = np.int64(0)
         for i in range(first, last):
             total += squares[i]

@@ -1,4 +1,4 @@
-"""Scores of rows: which remainders dominate, and what the rest adds up to.
+"""Scores of rows: the rows with the highest, and a histogram of the remainders by score.
 
 The score of a row is the root mean square of its remainder over the shifts. The
 histogram keeps, per bin of log2 score (four an octave), power sums of the
@@ -56,7 +56,7 @@ class Histogram:
     def below(self) -> tuple[Index, NDArray[np.float64], Matrix]:
         """Return counts, moments and maxima of all bins below 0, 1, ..., n_bins.
 
-        Entry ``t`` is what remains when the rows of bins ``t`` and above are certain.
+        Entry ``t`` describes the sampled rows if the rows of bins ``t`` and above are certain.
         """
         with np.errstate(invalid="ignore", over="ignore"):
             moments = np.concatenate([np.zeros_like(self.moments[:1]), self.moments.cumsum(0)])
@@ -67,10 +67,11 @@ class Histogram:
         return counts, moments, maxima
 
     def below_weighted(self, uniform_share: float) -> tuple[Index, NDArray[np.float64], Matrix]:
-        """Return the same of ``r v``, with v = 1 / (n omega) and sums weighted by 1 / v.
+        """Return :meth:`below` for rows drawn by score: sums of (r v)^p / v, v = 1 / (n omega).
 
-        A row is drawn in proportion to its score among those that remain, but for a share
-        of the draws; its score is taken to be that of its bin.
+        ``omega`` is a mixture of the uniform distribution, with weight ``uniform_share``, and of
+        probabilities in proportion to the scores of the sampled rows. The score of a row is taken
+        to be that of its bin.
         """
         counts = np.concatenate([[0], self.counts.cumsum()])
         moments = np.zeros((len(counts), *self.moments.shape[1:]))
@@ -94,18 +95,18 @@ class Histogram:
 def top(rows: Index, squares: Vector, cap: int) -> tuple[Index, Vector]:
     """Return the ``cap`` rows of highest square, best first, ties by row index.
 
-    Of two rows with one square, the first given must be the earlier. The order is total,
-    so merging block by block gives the same list for any blocks.
+    Rows with equal squares must be given in row order. The order is total, so merging block
+    by block gives the same list for any blocks.
     """
-    # Stable, and fast on what is already in order: two lists are merged.
+    # The stable sort is fast here: it merges lists that are already in order.
     order = np.argsort(-squares, kind="stable")[:cap]
     return rows[order], squares[order]
 
 
 class HighScores:
-    """The ``cap`` rows of highest score among those given so far; a score of 0 is none.
+    """The ``cap`` rows with the highest positive scores so far.
 
-    Scores come, are compared and stay as their squares.
+    Scores are passed, compared and stored as their squares.
 
     Attributes
     ----------
@@ -122,13 +123,13 @@ class HighScores:
         self.total = 0.0
 
     def room(self, m: int) -> Vector:
-        """Return (m,) to write squares into, the same memory every time."""
+        """Return an (m,) buffer for squared scores; every call returns the same memory."""
         if len(self._squares) < m:
             self._squares = np.empty(m)
         return self._squares[:m]
 
     def add(self, start: int, squares: Vector) -> None:
-        """Add rows from ``start`` on."""
+        """Add the squared scores of the rows from ``start`` on."""
         step = max(4096, self._cap)
         if not len(self._rows):
             self._rows = np.empty(2 * self._cap + step, np.int64)
@@ -151,7 +152,7 @@ class HighScores:
                 self._cut()
 
     def _cut(self) -> None:
-        """Keep the best, in the order of the rows; a later row has to beat the last of them."""
+        """Keep the ``cap`` best in row order; later rows must exceed the lowest of them."""
         rows, squares = self._rows[: self._count], self._kept[: self._count]
         place = self._count - self._cap
         last = float(np.partition(squares, place)[place]) if self._cap else np.inf

@@ -1,10 +1,10 @@
-"""What the full pass does to a tile of rows: compiled loops over contiguous rows.
+"""Compiled operations of the full pass on one tile of rows.
 
 A tile is transposed, (q, m): every loop then runs along the rows, and LLVM vectorises
-it. Columns come in fours, the last ones zeros. BLAS is of no help here: on tiles of
-512 rows its product is three times slower at 8 columns, and at 200 it computes both
-halves of a symmetric matrix (2.2 times slower). These loops may reorder sums; what
-enters the compensated totals does so in ``block_kernel``.
+it. Columns are padded with zeros to a multiple of four. BLAS is slower here: on tiles of
+512 rows its product takes three times as long at 8 columns, and at 200 it computes both
+halves of a symmetric matrix (2.2 times as long). These loops may reorder sums; the
+compensated totals are formed in ``block_kernel``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numba import types
 from streammc.numerics.jit import f8, i8, jit, matrix, vector
 
 PAD = 8
-"""Rows apart by a power of two would fall on one set of the first-level cache."""
+"""Padding of a tile: rows a power of two apart would share one set of the L1 cache."""
 
 
 @jit(
@@ -84,8 +84,8 @@ def add_gradient(Z, c, m, sums):  # type: ignore[no-untyped-def]
 def add_hessian(Z, c, m, W, G):  # type: ignore[no-untyped-def]
     """Add ``Z diag(c) Z'`` to ``G`` (q, q): the blocks of four on and above the diagonal.
 
-    ``W`` (q, m) is scratch. Sixteen sums in registers: eight loads for as many
-    multiply-adds as sixteen.
+    ``W`` (q, m) is scratch. Sixteen sums stay in registers: eight loads serve sixteen
+    multiply-adds.
     """
     q = Z.shape[0]
     for j in range(q):
@@ -154,11 +154,11 @@ _Remainder: Any = types.UniTuple(f8, 3)
     borrow=True,
 )
 def remainder(out, out_moved, step, weight, order, slope, bend, remainders, s):  # type: ignore[no-untyped-def]
-    """Write ``w (l - q)`` of a tile into row ``s`` of ``remainders``.
+    """Write the remainders ``w (l - q)`` of a tile into row ``s`` of ``remainders``.
 
     ``out`` (1 + p + p(p + 1) / 2, m) is the expansion, ``out_moved[0]`` the log-likelihood
-    where the predictors have moved by ``step`` (p, m). Returns the weighted sums of the
-    first-order terms, of the second-order terms and of their squares.
+    after moving the predictors by ``step`` (p, m). Returns the weighted sums of the
+    first-order terms, of the second-order terms, and of the squared second-order terms.
     """
     if s < 0:
         return 0.0, 0.0, 0.0

@@ -1,4 +1,4 @@
-"""Prior and likelihood in conflict: where the prior alone decides against the data."""
+"""Test for a conflict of prior and likelihood at the posterior mode."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from streammc.numerics.prior import HALF_NORMAL, KIND, LOCATION, NORMAL, SCALE, 
 from streammc.protocols import Matrix, Model, Vector
 
 LARGEST_PULL: Final = 4.0
-"""Standard deviations of the likelihood, or of the prior."""
+"""Largest distance without a warning, in standard deviations of likelihood or prior."""
 _LEAST_PULL: Final = 0.5
-"""Posterior standard deviations by which a prior moves the mode, to first order: below it,
-and near the start, the likelihood's own mode is not looked for."""
+"""Shift of the mode by the prior, to first order, in posterior standard deviations. Below it,
+and close to the start, the mode of the likelihood is not computed."""
 _ITERATIONS: Final = 60
 _SETTLED: Final = 0.1
 
@@ -36,50 +36,50 @@ def prior_conflict(
     labels: Sequence[str],
     total_weight: float,
 ) -> list[str]:
-    """Return a line where prior and likelihood put a parameter far from each other.
+    """Return a warning if prior and likelihood place a parameter far apart.
 
     Either the mode of the likelihood alone, all parameters free, scales too, is more than
     4 of its standard deviations from ``theta_star``, or ``theta_star`` is more than 4
     standard deviations of a normal prior from its location. Where the likelihood has no
-    mode only the second is looked at. With a scale that is estimated from few rows
-    the 4 are those of a Student t.
+    mode only the second is tested. With a scale that is estimated from few rows the first
+    limit is the Student t quantile of the same probability.
 
     Parameters
     ----------
     model
-        Its scales say whether the width of the likelihood is estimated.
+        The model; ``location_scale`` says whether the width of the likelihood is estimated.
     at
         ``theta_star``, with the factor of the posterior there.
     subset
-        The mode of the rows in memory: ``at`` where these are all; ``None`` if nobody looked.
+        Mode of the rows in memory; ``at`` if these are all rows; ``None`` if not computed.
     start
-        (d,) where Newton's method began, without a look at the prior.
+        (d,) start of Newton's method, which does not depend on the prior.
     table
         (d, 5) prior.
     likelihood
-        Of rows in memory that stand for all.
+        Log-likelihood of the rows in memory, scaled to all rows.
     labels
         Names (d,).
     total_weight
-        How many rows there are.
+        Total weight of all rows.
     """
     if subset is not None and not getattr(model, "multimodal", False):
         lines = _pull(model, subset, start, table, likelihood, labels, total_weight)
         if lines:
             return lines
-    away = np.zeros(len(table))
+    distance = np.zeros(len(table))
     is_normal = table[:, KIND] == NORMAL
-    away[is_normal] = ((at.theta - table[:, LOCATION])[is_normal]) / table[is_normal, SCALE]
+    distance[is_normal] = ((at.theta - table[:, LOCATION])[is_normal]) / table[is_normal, SCALE]
     half = table[:, KIND] == HALF_NORMAL
-    away[half] = np.exp(np.minimum((at.theta - table[:, LOCATION])[half], 700.0))
-    worst = int(np.argmax(np.abs(away)))
-    if abs(away[worst]) <= LARGEST_PULL:
+    distance[half] = np.exp(np.minimum((at.theta - table[:, LOCATION])[half], 700.0))
+    worst = int(np.argmax(np.abs(distance)))
+    if abs(distance[worst]) <= LARGEST_PULL:
         return []
     value = model.constrain(at.theta)[worst]
     return [
         f"the prior is in conflict with the data: theta_star has {labels[worst]} at {value:.3g}, "
-        f"{abs(away[worst]):.3g} prior standard deviations from where its prior is centred "
-        f"({names_of(labels, np.abs(away))}): give a wider prior, in the units of the response "
+        f"{abs(distance[worst]):.3g} prior standard deviations from where its prior is centred "
+        f"({names_of(labels, np.abs(distance))}): give a wider prior, in the units of the response "
         "(--prior, --prior-scale)"
     ]
 
@@ -93,7 +93,7 @@ def _pull(
     labels: Sequence[str],
     total_weight: float,
 ) -> list[str]:
-    """Return a line where the likelihood of rows in memory has its mode far from ``at``."""
+    """Return a warning if the mode of the likelihood of rows in memory is far from ``at``."""
     slope = np.zeros_like(at.theta)
     log_prior(at.theta, smooth(table), slope)
     near = np.linalg.norm(at.factor.T @ slope) <= _LEAST_PULL
@@ -109,10 +109,12 @@ def _pull(
         return []
     limit = LARGEST_PULL
     if getattr(model, "location_scale", False):
-        left = total_weight - (len(table) - model.n_scalar)
-        if left < 1.0:
+        residual_df = total_weight - (len(table) - model.n_scalar)
+        if residual_df < 1.0:
             return []
-        limit = -float(stdtrit(left, ndtr(-LARGEST_PULL))) * math.sqrt(total_weight / left)
+        limit = -float(stdtrit(residual_df, ndtr(-LARGEST_PULL))) * math.sqrt(
+            total_weight / residual_df
+        )
     pull = np.abs(free.theta - at.theta) / np.sqrt(np.sum(free.factor**2, axis=1))
     worst = int(np.argmax(pull))
     if not pull[worst] > limit:

@@ -1,4 +1,4 @@
-"""Where the first full pass is centred: the mode of what fits in memory, then of more."""
+"""Centre of the first full pass: the mode of the rows in memory, refined on more rows."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from streammc.protocols import Dataset, Matrix, Model, Rows, Vector
 
 @dataclass(frozen=True)
 class Centre:
-    """The first centre, and where and how wide the posterior is around it.
+    """First centre of the full passes, with location and width of the draws that score rows.
 
-    Where it stays the only centre, the draws that score rows go where the subset puts
-    the posterior, as wide as the subset leaves that open.
+    If there is no later centre, rows are scored at draws around the mode of the subset,
+    widened by the uncertainty of that mode.
     """
 
     point: Point
     shift: Vector
-    """(d,) from the centre to the mean of those draws."""
+    """(d,) from the centre to the mean of the scoring draws."""
     inflation: float = 1.0
-    """How many Laplace standard deviations wide they are."""
+    """Width of the scoring draws in Laplace standard deviations."""
     modes: list[Mode] = field(default_factory=list)
-    """Modes of comparable evidence, the best first; none where nobody looked."""
+    """Modes of comparable evidence, the best first; empty if not searched."""
     integrated: bool = False
-    """Whether there is no joint mode, and the centre is one with the scale integrated."""
+    """Whether there is no joint mode, and the centre is the mode with the scale integrated out."""
 
 
 def first_centre(
@@ -49,13 +49,13 @@ def first_centre(
     Parameters
     ----------
     dataset, model, subset, spread, table
-        Rows in memory stand for all, and runs spread over the table for more.
+        The data, the model, the rows in memory, runs spread over the table, the prior table.
     theta
         (d,) given centre, or ``None``.
     only
-        Whether it stays the only one.
+        Whether this centre is the only one.
     phases
-        Told of every evaluation; see ``certify.compute``.
+        Called after evaluations of the log-likelihood; see ``certify.compute``.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def first_centre(
 
 
 def _soften(table: Matrix) -> Matrix:
-    """Replace flat priors by Normal(0, 10): a subset may be separated where all rows are not."""
+    """Replace flat priors by Normal(0, 10): a subset may be separated even if all rows are not."""
     soft = table.copy()
     soft[table[:, 0] == 0.0] = normal(scale=10.0).table(("",))
     return soft

@@ -1,4 +1,4 @@
-"""The expansion point where the response can be fitted without error: the scale integrated.
+"""Expansion point for a response that can be fitted without error: the scale integrated out.
 
 With ``r`` the rank of the design and ``W`` the total weight of the rows, the density of
 ``(beta, log sigma)`` grows as ``sigma^-W`` towards an exact fit, and there is no joint mode.
@@ -34,7 +34,7 @@ from streammc.protocols import Index, Matrix, Model, Rows, Vector
 _EXACT: Final = 1e-12
 """Largest residual, relative to the response, of a fit without error."""
 _GRID: Final = np.linspace(-12.0, 6.0, 49)
-"""Logs of the scale that are tried, relative to the residuals about the prior's location."""
+"""Grid of log scales, relative to the residuals about the prior's location."""
 _ITERATIONS: Final = 100
 
 
@@ -75,12 +75,12 @@ def power_at_zero(row: Vector) -> float:
 def integrated_point(
     model: Model, rows: Rows, table: Matrix, objective: Objective, labels: tuple[str, ...]
 ) -> Point | None:
-    """Return a centre where an exact fit leaves no joint mode; ``None`` where there is one.
+    """Return a centre if an exact fit leaves no joint mode; ``None`` if there is a joint mode.
 
-    Every value of the scale on a grid has a mode of the other parameters and, by Laplace's
-    formula (exact for a Gaussian with normal priors), a marginal density. The centre is at
-    the scale where that is highest; its factor is that of the other parameters given the
-    scale, beside the standard deviation of the log of the scale.
+    For every scale on a grid, the other parameters are put at their mode, and Laplace's
+    formula (exact for a Gaussian with normal priors) gives the marginal density. The centre
+    is at the scale with the highest density. Its factor is block diagonal: the factor of the
+    other parameters given the scale, and the standard deviation of the log scale.
 
     Raises
     ------
@@ -105,8 +105,10 @@ def integrated_point(
     centre = prior_location(table, np.zeros(len(table)))
     k = model.n_linear * rows.X.shape[1]
     used = rows.weight > 0.0
-    away = rows.y[used] - rows.offset[used] - rows.X[used] @ centre[:k]
-    spread = max(float(np.sqrt(np.mean(away * away))), 1e-6 * float(np.abs(rows.y).max()), 1e-300)
+    residual = rows.y[used] - rows.offset[used] - rows.X[used] @ centre[:k]
+    spread = max(
+        float(np.sqrt(np.mean(residual * residual))), 1e-6 * float(np.abs(rows.y).max()), 1e-300
+    )
     others = np.delete(np.arange(len(table)), j)
     theta, points, density = model.start(rows), [], []
     for log_scale in (math.log(spread) + _GRID)[::-1]:
@@ -135,7 +137,7 @@ def integrated_point(
 
 
 def _given(objective: Objective, theta: Vector, table: Matrix, others: Index) -> Point | None:
-    """Return the mode of the ``others`` with the rest of ``theta`` fixed, or ``None``."""
+    """Return the mode of the ``others`` with the rest of ``theta`` fixed, or None without one."""
 
     def part(free: Vector) -> tuple[float, Vector, Matrix]:
         whole = theta.copy()

@@ -1,4 +1,4 @@
-"""How much of the posterior lies around a mode: Laplace's formula, corrected by draws."""
+"""Posterior mass around a mode: Laplace's formula, corrected by importance sampling."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def log_posteriors(
 ) -> Callable[[Matrix], Vector]:
     """Return the function thetas (S, d) -> (S,) log posterior of ``rows`` counted ``scale`` times.
 
-    Kinks and walls of the prior are those of :func:`streammc.numerics.prior.smooth`, as in
-    Newton's method. Minus infinity where it is not finite.
+    The prior is smoothed by :func:`streammc.numerics.prior.smooth`, as in Newton's method.
+    Values that are not finite become minus infinity.
     """
     used = rows.weight > 0.0
     X, y, offset = rows.X[used], np.ascontiguousarray(rows.y[used]), rows.offset[used]
@@ -78,7 +78,7 @@ def corrected_evidence(
     points
         The modes.
     entries
-        Rows times columns: what one evaluation costs.
+        Rows times columns: the cost of one evaluation.
     """
     evidence = np.array([laplace_evidence(point) for point in points])
     d, K = len(points[0].theta), len(points)

@@ -12,12 +12,12 @@ from streammc.control_variates.mode.starts import log_scales
 from streammc.protocols import Model
 
 ADVICE: Final = "compare with --sampler pt"
-"""How the line about other modes ends."""
+"""End of the warning about other modes."""
 _SHOWN: Final = 3
 
 
 def mode_words(model: Model, modes: Sequence[Mode], labels: Sequence[str]) -> list[str]:
-    """Return a line that names the modes of comparable evidence beside the first."""
+    """Return a warning that names the other modes of comparable evidence."""
     if len(modes) < 2:
         return []
     best = modes[0].point
@@ -37,7 +37,7 @@ def mode_words(model: Model, modes: Sequence[Mode], labels: Sequence[str]) -> li
 
 
 def exact_fit_words(model: Model, labels: Sequence[str]) -> str:
-    """Return the line of a response that the columns fit without error."""
+    """Return the warning about a response that the columns fit without error."""
     scale = labels[int(log_scales(model, len(labels))[0])]
     return (
         f"the columns can fit the response without error: near 0 the prior of {scale} alone "
@@ -46,6 +46,6 @@ def exact_fit_words(model: Model, labels: Sequence[str]) -> str:
 
 
 def starting_modes(modes: Sequence[Mode]) -> tuple[tuple[float, ...], ...] | None:
-    """Return the modes beside ``theta_star`` at which chains start; ``None`` without any."""
+    """Return the modes other than ``theta_star`` at which chains start, or None."""
     near = comparable(modes, STARTING) if len(modes) > 1 else []
     return tuple(tuple(mode.point.theta.tolist()) for mode in near[1:]) or None

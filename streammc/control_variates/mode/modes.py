@@ -18,13 +18,13 @@ from streammc.errors import ModelError
 from streammc.protocols import Matrix, Model, Rows, Vector
 
 SEARCH_ROWS: Final = 4096
-"""Rows, drawn from those in memory, on which the other starts run."""
+"""Largest number of the rows in memory on which the other starts run."""
 MOST_PARAMETERS: Final = 300
-"""Above it a factorisation costs more than the rows, and only the first start runs."""
+"""Above this dimension only the first start runs: factorisations cost more than the rows."""
 COMPARABLE: Final = math.log(1e4)
-"""Modes this much below the best in log evidence are named: Laplace's formula is crude."""
+"""Modes within this log evidence of the best are named: Laplace's formula is crude."""
 STARTING: Final = math.log(20.0)
-"""Modes this much below the best are where chains start, too."""
+"""Chains also start at modes within this log evidence of the best."""
 _ITERATIONS: Final = 100
 _SETTLED: Final = 0.1
 _APART: Final = 0.5
@@ -41,18 +41,18 @@ class Mode:
 def find_modes(
     model: Model, rows: Rows, n_rows: int, table: Matrix, objective: Objective
 ) -> list[Mode]:
-    """Return the modes that several starts lead to, the one with most evidence first.
+    """Return the modes found from several starts, the one with most evidence first.
 
-    Where the log posterior is concave the model's own start is the only one. The others run
-    on at most 4096 of the rows, counted as many times as makes up for it; only where
-    they end in several modes does each climb again on all ``rows``.
+    If the log posterior is concave, the model's own start is the only one. The other starts
+    run on at most 4096 of the rows, weighted to represent all; if they end in several modes,
+    each of these is refined on all ``rows``.
 
     Parameters
     ----------
     model, rows
         The likelihood, and the rows in memory.
     n_rows
-        Rows that these stand for.
+        Number of rows that ``rows`` represent.
     table
         (d, 5) prior.
     objective
@@ -61,7 +61,7 @@ def find_modes(
     Raises
     ------
     ModelError
-        If no start leads to a mode: that of the first start.
+        If no start leads to a mode; the error is that of the first start.
     """
     start = model.start(rows)
     failed: ModelError | None = None
@@ -90,13 +90,13 @@ def comparable(modes: Sequence[Mode], within: float = COMPARABLE) -> list[Mode]:
 
 
 def apart(theta: Vector, point: Point) -> float:
-    """Return how many posterior standard deviations ``theta`` is from a mode, d taken out."""
+    """Return the root mean square over d whitened coordinates of ``theta`` minus a mode."""
     z = solve_triangular(point.factor, theta - point.theta, lower=True)
     return float(np.sqrt(np.mean(z * z)))
 
 
 def _searched(model: Model, dim: int) -> bool:
-    """Return whether other starts can tell something: of a network every one ends elsewhere."""
+    """Return whether to try other starts: in a network each would end in another mode."""
     countless = getattr(model, "multimodal", False) and not hasattr(model, "relabelled")
     return dim <= MOST_PARAMETERS and not countless
 
@@ -110,20 +110,20 @@ def _search(
     start: Vector,
     found: list[Point],
 ) -> list[Point]:
-    """Return the modes that all starts lead to, ``found`` among them, in no order."""
-    look = objective
-    few = _thinned(rows)
-    if few is not rows:
-        look = in_memory(model, few, n_rows / len(few.y))
+    """Return the modes found from all starts, including ``found``, in no particular order."""
+    search_objective = objective
+    sample = _thinned(rows)
+    if sample is not rows:
+        search_objective = in_memory(model, sample, n_rows / len(sample.y))
     with np.errstate(all="ignore"):
         known: list[Point] = []
-        _climb(model, look, found[0].theta if found else start, table, known)
+        _climb(model, search_objective, found[0].theta if found else start, table, known)
         here, factor = (known[0].theta, known[0].factor) if known else (start, None)
-        for other in starting_points(model, look, table, here, factor):
-            _climb(model, look, other, table, known)
+        for other in starting_points(model, search_objective, table, here, factor):
+            _climb(model, search_objective, other, table, known)
         if len(known) == 1 and found:
             return found
-        if few is rows:
+        if sample is rows:
             return known
         final = list(found)
         for point in known:
@@ -134,7 +134,7 @@ def _search(
 def _climb(
     model: Model, objective: Objective, theta: Vector, table: Matrix, known: list[Point]
 ) -> None:
-    """Add the mode that ``theta`` leads to, if it leads to one that is not known."""
+    """Climb from ``theta``, and add the mode to ``known`` unless it is there already."""
     try:
         point = maximise(objective, theta, table, max_iterations=_ITERATIONS)
     except ModelError:
@@ -144,11 +144,13 @@ def _climb(
 
 
 def _same(model: Model, point: Point, other: Point) -> bool:
-    """Return whether two modes are one, or differ by nothing but labels."""
+    """Return whether two modes coincide, or differ only by the labels of components."""
     if max(apart(point.theta, other), apart(other.theta, point)) <= _APART:
         return True
-    higher = abs(point.log_posterior - other.log_posterior)
-    if not hasattr(model, "relabelled") or higher > 1e-6 * (1.0 + abs(point.log_posterior)):
+    height_difference = abs(point.log_posterior - other.log_posterior)
+    if not hasattr(model, "relabelled") or height_difference > 1e-6 * (
+        1.0 + abs(point.log_posterior)
+    ):
         return False
     return any(apart(theta, point) <= _APART for theta in model.relabelled(other.theta))
 

@@ -1,8 +1,8 @@
 """Newton's method for the posterior mode, on sums that fit in memory.
 
 The objective returns the log-likelihood with its gradient and Hessian; the prior is
-added here. Steps are damped until the log posterior rises (Armijo), and the Hessian
-must be positive definite once its sign is turned.
+added here. Steps are damped until the log posterior rises (Armijo), and minus the Hessian
+must be positive definite.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ Objective = Callable[[Vector], tuple[float, Vector, Matrix]]
 
 # Below this relative pivot a factorisation has lost all its digits.
 _LOWEST_PIVOT = 1e-13
-# From here on an inverse that knows its zeros saves more than a millisecond: a third of d^3.
+# From this dimension on a triangular inverse, d^3 / 3, saves more than a millisecond.
 _LARGE = 256
-# Below this, relative to a unit diagonal, an eigenvalue is negative, and not a rounded zero.
+# An eigenvalue below this, relative to a unit diagonal, is negative and not a rounded zero.
 _UPWARDS = -1e-8
 
 
@@ -46,7 +46,7 @@ class Point:
 
 
 class NotPositiveDefiniteError(ArithmeticError):
-    """The posterior has no finite curvature in some direction, or curves upwards in one."""
+    """Minus the Hessian of the log posterior is not finite, singular, or indefinite."""
 
     def __init__(self, upwards: bool = False, scaled: Matrix | None = None) -> None:
         super().__init__()
@@ -54,7 +54,10 @@ class NotPositiveDefiniteError(ArithmeticError):
 
     @property
     def upwards(self) -> bool:
-        """Whether it curves upwards: eigenvalues cost four times the factorisation."""
+        """Whether the log posterior curves upwards in some direction.
+
+        Computed on first use: the eigenvalues cost four times the factorisation.
+        """
         if self._scaled is not None:
             self._upwards = bool(np.linalg.eigvalsh(self._scaled)[0] < _UPWARDS)
             self._scaled = None
@@ -90,7 +93,7 @@ def posterior_factor(precision: Matrix) -> Matrix:
 def posterior_point(
     theta: Vector, sums: tuple[float, Vector, Matrix], table: Matrix, damping: float = 0.0
 ) -> Point:
-    """Add the prior, its kinks and walls smoothed, to the sums of the log-likelihood."""
+    """Return the expansion of the log posterior: ``sums`` plus the smoothed prior."""
     log_lik, gradient, hessian = sums
     total = gradient.copy()
     table = smooth(table)
@@ -106,7 +109,7 @@ def posterior_point(
 
 
 def damped_point(theta: Vector, sums: tuple[float, Vector, Matrix], table: Matrix) -> Point:
-    """Return :func:`posterior_point`, its diagonal raised as far as it takes."""
+    """Return :func:`posterior_point` with the least damping that makes it positive definite."""
     for damping in (0.0, 1e-9, 1e-6, 1e-3, 0.1, 1.0, 10.0, 1e3):
         try:
             return posterior_point(theta, sums, table, damping)
@@ -165,7 +168,7 @@ def _checked(point: Point, sums: tuple[float, Vector, Matrix], table: Matrix) ->
 
 
 def flat_message(table: Matrix, upwards: bool = False) -> str:
-    """Return the message for a posterior without a mode, or for a point that is none."""
+    """Return the message for a posterior without a mode, or for a point that is not a mode."""
     if upwards:
         return (
             "expected a mode of the posterior, found a point where its logarithm curves upwards in "

@@ -29,31 +29,31 @@ from streammc.protocols import Matrix, Rows, Vector
 
 N_DRAWS = 8
 N_DRAWS_SMALL = 32
-"""Draws up to ``SMALL_ROWS`` rows, where time is no matter: with 32 draws instead of 8,
-covtype93k needs 2600 instead of 3100 rows an iteration, a9a 3800 instead of 5100."""
+"""Scoring draws up to ``SMALL_ROWS`` rows, where a pass is cheap: with 32 draws instead of
+8, covtype93k needs 2600 instead of 3100 rows an iteration, a9a 3800 instead of 5100."""
 SMALL_ROWS = 2**18
 LARGEST_DECREMENT = 0.1
 MAX_PASSES = 12
 LARGEST_MOVE = 3.0
-"""Of a linear predictor, between two passes that make the steps of Newton's method."""
+"""Largest change of a linear predictor between two passes that make Newton's steps."""
 EXTREME_ROWS = 1000
-"""Rows of the highest scores whose predictors may run away."""
+"""Number of highest-score rows whose linear predictors are checked for separation."""
 
 
 @dataclass(frozen=True)
 class FoundMode:
-    """Where the search ended, and the last pass there."""
+    """Result of the search for the mode: the last centre, and the pass at it."""
 
     centre: Centre
     subset: Rows
-    """Rows in memory that stand for all."""
+    """Rows in memory that represent all rows."""
     by_passes: bool
-    """Whether passes alone looked for the mode, without Newton's method on rows in memory."""
+    """Whether full passes made all Newton steps, without Newton's method on rows in memory."""
     at: Point
     """The last centre, with the curvature of all rows."""
     sums: BlockSums
     deltas: Matrix
-    """(S, d) draws at which rows were scored, minus the centre."""
+    """(S, d) draws at which rows were scored, as shifts from the centre."""
     converged: bool
     passes: int
     pass_seconds: float
@@ -103,7 +103,7 @@ class _Search:
         self.rows_read = len(subset.y)
 
     def run(self) -> FoundMode:
-        """Make passes until one certifies its centre, or no more may be made."""
+        """Make full passes until one certifies its centre, or their number reaches the limit."""
         request, centre = self._request, self._centre
         n_rows, point = request.dataset.n_rows, centre.point
         n_draws = N_DRAWS_SMALL if n_rows <= SMALL_ROWS else N_DRAWS
@@ -116,12 +116,14 @@ class _Search:
             deltas = xi if decisive or last else xi[:2]
             deltas = centre.shift + centre.inflation * (deltas @ point.factor.T)
             sums = self._pass(point, deltas, check=done == 1)
-            at = point if centre.integrated else _at(sums, point.theta, request.table)
+            at = (
+                point if centre.integrated else _point_of_all_rows(sums, point.theta, request.table)
+            )
             converged = at.decrement < LARGEST_DECREMENT
             if last or (converged and len(deltas) == n_draws):
                 break
             decisive = True
-            # Converged with a few draws only: the same point again, with all of them.
+            # Converged at a few scoring draws: the next pass has the same centre and all draws.
             point = at if converged else self._next_point(point, at, sums)
         return FoundMode(
             centre=centre,
@@ -172,7 +174,7 @@ class _Search:
         return maximise(objective, at.theta, table)
 
 
-def _at(sums: BlockSums, theta: Vector, table: Matrix) -> Point:
+def _point_of_all_rows(sums: BlockSums, theta: Vector, table: Matrix) -> Point:
     try:
         return posterior_point(theta, sums.expansion(len(theta)), table)
     except NotPositiveDefiniteError as error:

@@ -1,8 +1,8 @@
-"""Where else Newton's method starts: a posterior may have more modes than one.
+"""Further starts of Newton's method, for posteriors with several modes.
 
-Prior and likelihood in conflict leave a mode at each of them: a normal prior far from a
-Gaussian response has one where the scale is that of the residuals about the prior's
-location, and a heavy-tailed prior has one at its own location, however far the data are.
+A conflict of prior and likelihood leaves a mode at each of them. A normal prior far from a
+Gaussian response adds a mode whose scale is that of the residuals about the prior's
+location. A heavy-tailed prior adds a mode at its own location, however far the data are.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _WIDE_DRAWS: Final = 2
 _WIDE: Final = 10.0
 """Laplace standard deviations of the dispersed draws around the first mode."""
 _LADDER: Final = (-4, -2, -1, 0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20)
-"""Shifts of the log of a scale that are tried."""
+"""Trial shifts of a log scale."""
 _UNFELT: Final = 1e4
 _ITERATIONS: Final = 50
 
@@ -57,7 +57,7 @@ def concave(model: Model, table: Matrix) -> bool:
 def starting_points(
     model: Model, objective: Objective, table: Matrix, first: Vector, factor: Matrix | None
 ) -> Iterator[Vector]:
-    """Yield other starts than ``first`` (d,).
+    """Yield starts of Newton's method other than ``first`` (d,).
 
     The mode of the likelihood alone; the locations of the prior, half-way to them, and draws
     from the prior, each with the scale parameters of highest density there; draws 10 Laplace
@@ -69,7 +69,7 @@ def starting_points(
     model, objective, table
         The likelihood, of rows in memory, and the prior table.
     first, factor
-        The first mode, or where the search for it began, and its factor.
+        The first mode and its factor; without a mode, the first start and ``None``.
     """
     alone = without_prior(model, first, factor, table, objective)
     with suppress(ModelError):
@@ -86,7 +86,7 @@ def starting_points(
         for _ in range(_WIDE_DRAWS):
             yield first + _WIDE * (factor @ rng.standard_normal(len(first)))
     height = _height(objective, first, table)
-    for other in getattr(model, "relabelled", _none)(first):
+    for other in getattr(model, "relabelled", _no_relabelling)(first):
         # The same height means that only the labels differ: no mode of its own.
         if abs(_height(objective, other, table) - height) > 1e-8 * (1.0 + abs(height)):
             yield other
@@ -95,11 +95,11 @@ def starting_points(
 def without_prior(
     model: Model, theta: Vector, factor: Matrix | None, table: Matrix, likelihood: Objective
 ) -> Matrix:
-    """Return the table with priors around ``theta`` that the likelihood does not feel.
+    """Return the prior table with normal priors too wide to affect the likelihood.
 
-    They are 10^4 times as wide as the posterior, of that ``factor``, and the likelihood.
-    Shape parameters, as degrees of freedom, keep theirs: the likelihood may have no maximum
-    in them.
+    They are centred at ``theta``, and 10^4 times as wide as the posterior, by its ``factor``,
+    and as the likelihood. Shape parameters, such as degrees of freedom, keep their priors:
+    the likelihood may have no maximum in them.
     """
     curved = np.maximum(-np.diag(likelihood(theta)[2]), 0.0)
     sd = 1.0 / np.sqrt(np.where(curved > 0.0, curved, np.inf))
@@ -115,7 +115,7 @@ def without_prior(
 
 
 def matched(objective: Objective, theta: Vector, table: Matrix, scales: Index) -> Vector:
-    """Return ``theta`` with every scale parameter, in turn, where the log posterior is highest."""
+    """Return ``theta`` with each scale parameter, in turn, at its best value on a grid."""
     best = theta.copy()
     for j in scales:
         trials = np.tile(best, (len(_LADDER), 1))
@@ -136,7 +136,7 @@ def _height(objective: Objective, theta: Vector, table: Matrix) -> float:
     return float(value) if np.isfinite(value) else -math.inf
 
 
-def _none(theta: Vector) -> Sequence[Vector]:
+def _no_relabelling(theta: Vector) -> Sequence[Vector]:
     return ()
 
 

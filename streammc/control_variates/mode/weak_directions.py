@@ -1,9 +1,9 @@
-"""Directions that the likelihood leaves to the prior: collinear columns, separation.
+"""Directions that only the prior determines: collinear columns, separation.
 
 Minus the Hessian, scaled to a unit diagonal, has an eigenvalue of 0 for every
-combination of columns that is constant 0. Separation is seen from the likelihood
-alone: it rises for ever while its coefficients run away, and every step of Newton's
-method moves some predictor by about 1, however many were made.
+combination of columns that is constant 0. Separation shows in the likelihood without the
+prior: it rises for ever as its coefficients grow, and every step of Newton's method moves
+some predictor by about 1, however many were made.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def weak_directions(
     rows: Sequence[Rows],
     n_linear: int,
 ) -> list[str]:
-    """Return one line for each kind of direction that the prior alone decides.
+    """Return one warning for each kind of direction that only the prior determines.
 
     Parameters
     ----------
@@ -43,11 +43,11 @@ def weak_directions(
     theta, sd, labels
         Posterior mode, posterior standard deviations and names (d,).
     likelihood
-        Of rows in memory that stand for all.
+        Log-likelihood of the rows in memory, scaled to all rows.
     rows
-        Rows whose predictors may run away.
+        Rows whose linear predictors are checked.
     n_linear
-        Linear predictors of the model that may run away; 0 where columns are not to blame.
+        Number of linear predictors to check; 0 where columns are not the cause.
     """
     if len(theta) > LARGEST_DIMENSION:
         return []
@@ -67,7 +67,7 @@ def weak_directions(
     step = shares @ ((shares.T @ (sums[1] / scale)) / values[known]) / scale
     if largest_move(rows, step, n_linear) <= LARGEST_MOVE:
         return lines
-    # So wide that a few steps do not feel it; without it the curvature might be singular.
+    # Too wide to affect a few steps; without this prior the curvature might be singular.
     wide = np.vstack(
         [normal(1e4 * s, location=t).table(("",)) for t, s in zip(theta, sd, strict=True)]
     )
@@ -85,7 +85,7 @@ def weak_directions(
 
 
 def largest_move(rows: Sequence[Rows], step: Vector, n_linear: int) -> float:
-    """Return the largest change of a linear predictor."""
+    """Return the largest change of a linear predictor by ``step``, over rows of some weight."""
     largest = 0.0
     for some in rows:
         X = some.X[some.weight > 0.0]
@@ -97,14 +97,14 @@ def largest_move(rows: Sequence[Rows], step: Vector, n_linear: int) -> float:
 
 
 def unchecked(dim: int, by_passes: bool) -> list[str]:
-    """Return a line that names the checks that ``dim`` parameters forbid.
+    """Return a warning that names the checks that ``dim`` parameters do not allow.
 
     Parameters
     ----------
     dim
         Parameters.
     by_passes
-        Whether rows in memory were too few per parameter to find a mode.
+        Whether full passes made all Newton steps, since rows in memory were too few.
     """
     if dim <= LARGEST_DIMENSION and not by_passes:
         return []
@@ -117,7 +117,7 @@ def unchecked(dim: int, by_passes: bool) -> list[str]:
 
 
 def names_of(labels: Sequence[str], loading: Vector) -> str:
-    """Return the labels that carry the direction, the strongest first."""
+    """Return the labels with the largest loadings in the direction, the largest first."""
     order = np.argsort(-loading, kind="stable")
     strong = [labels[j] for j in order if loading[j] >= 0.1 * loading.max()]
     more = f" and {len(strong) - _SHOWN} more" if len(strong) > _SHOWN else ""

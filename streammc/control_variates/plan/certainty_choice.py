@@ -1,4 +1,4 @@
-"""Which rows are certain and how many are sampled, for either way to draw the rest."""
+"""Choice of certainty rows and of the number of sampled rows, for equal or scored units."""
 
 from __future__ import annotations
 
@@ -26,46 +26,46 @@ from streammc.protocols import Index, Vector
 
 @dataclass(frozen=True)
 class Bounds:
-    """What a choice has to keep."""
+    """Limits that a choice of certainty rows has to meet."""
 
     variance: float
-    """Of the log-likelihood estimate."""
+    """Largest variance of the log-likelihood estimate."""
     given: int | None
-    """m, where the user has chosen it."""
+    """m as chosen by the user, or ``None``."""
     most_certain: int
-    """Certainty rows."""
+    """Largest number of certainty rows."""
     edge: float | None
-    """``None`` where the perturbation is bounded, too; see ``required_rows``."""
+    """Growth of remainders up to the edge of the posterior, or ``None``; see ``required_rows``."""
 
     def rows(self, moments: RemainderMoments, deff: float = 1.0, b: int = 1) -> Vector:
-        """Return (t,) the fewest rows that keep them."""
+        """Return (t,) the smallest numbers of sampled rows that meet the limits."""
         return required_rows(moments, deff, b, self.variance, edge=self.edge)
 
     def allowed(self, sizes: Index) -> NDArray[np.bool_]:
-        """Return which of these numbers of certainty rows may be chosen."""
+        """Return which of these numbers of certainty rows are allowed."""
         return sizes <= self.most_certain
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A set of certainty rows, and what the rest needs.
+    """A set of certainty rows, with the number of sampled rows that the others need.
 
     Attributes
     ----------
     certain
         (c,) sorted.
     rest
-        The pilot without them, units drawn as they will be.
+        Pilot without the certainty rows, with the unit probabilities of the run.
     units
-        Moments of its units.
+        Moments of the units of ``rest``.
     moments
-        By the pass and by the pilot, one threshold each.
+        From the pass and from the pilot, each for this one threshold.
     rows
-        Rows that ``moments`` takes for one: the unit where it counts units, else 1.
+        Rows per item of ``moments``: b where the items are units, 1 where they are rows.
     deff
         Design effect of a unit where ``moments`` is about single rows, else 1.
     needed, bare
-        Rows m that keep every bound; and without any certainty rows.
+        Sampled rows m that meet every limit: with these certainty rows, and without any.
     """
 
     certain: Index
@@ -78,7 +78,7 @@ class Choice:
     bare: float = math.inf
 
     def predict(self, k: int, unit_rows: int, n_units: int) -> dict[str, Any]:
-        """Return what the recorded variance, and the largest jump, will be with k units."""
+        """Return the predicted variance, largest jump and moments of an estimate from k units."""
         b = unit_rows // self.rows
         m = k * b
         by_pass, by_pilot = (moments.variance[0] * self.deff / m for moments in self.moments)
@@ -97,7 +97,7 @@ class Choice:
 
 
 def same_for_all(cv: ControlVariates, pilot: Pilot, b: int, bounds: Bounds) -> Choice:
-    """Choose for units of equal probability."""
+    """Return the cheapest choice for units of equal probability."""
     by_pass, sizes = RemainderMoments.of_histogram(cv.histogram, len(cv.candidates))
     by_pilot = RemainderMoments.of_pilot(pilot, cv.candidates, sizes)
     deff = 1.0
@@ -124,18 +124,18 @@ def same_for_all(cv: ControlVariates, pilot: Pilot, b: int, bounds: Bounds) -> C
 
 
 def by_score(pilot: Pilot, b: int, bounds: Bounds, scores: UnitScores) -> Choice:
-    """Choose for units drawn in proportion to their scores; certain are whole units.
+    """Return the cheapest choice for units drawn by score; certainty rows are whole units.
 
-    What the pass says of a choice is a lower bound, since the pilot has to agree: the
-    cheapest is looked at until it is one that the pilot has seen.
+    The pass gives a lower bound on the rows of a choice, which the pilot may raise: the
+    cheapest choice is evaluated with the pilot until the cheapest is one already evaluated.
     """
     n_units = len(scores.scores)
     by_pass, sizes = RemainderMoments.of_histogram(
         scores.histogram, bounds.most_certain // b, uniform_share=UNIFORM_SHARE
     )
     needed = b * bounds.rows(by_pass)
-    seen: dict[int, Choice] = {}
-    while (at := _choose(sizes * b, needed, bounds)) not in seen:
+    checked: dict[int, Choice] = {}
+    while (at := _choose(sizes * b, needed, bounds)) not in checked:
         units = scores.best(int(sizes[at]))
         certain = (units[:, None] * b + np.arange(b)).ravel()
         certain = certain[certain < pilot.n_rows]
@@ -147,13 +147,13 @@ def by_score(pilot: Pilot, b: int, bounds: Bounds, scores: UnitScores) -> Choice
         by_pilot = RemainderMoments.of_units(drawn, n_units)
         needed[at] = max(needed[at], b * bounds.rows(by_pilot)[0])
         moments = by_pass.only(at), by_pilot
-        seen[at] = Choice(certain, rest, drawn, moments, rows=b)
+        checked[at] = Choice(certain, rest, drawn, moments, rows=b)
     bare = float(needed[sizes == 0][0])
-    return replace(seen[at], needed=float(needed[at]), bare=bare)
+    return replace(checked[at], needed=float(needed[at]), bare=bare)
 
 
 def _choose(sizes: Index, needed: Vector, bounds: Bounds) -> int:
-    """Return the index of the cheapest set of certainty rows; without any if none will do."""
+    """Return the index of the cheapest allowed set of certainty rows; the smallest if none."""
     allowed = bounds.allowed(sizes)
     if bounds.given is not None:
         enough = allowed & (needed <= bounds.given)
@@ -164,5 +164,5 @@ def _choose(sizes: Index, needed: Vector, bounds: Bounds) -> int:
         best = np.where(allowed, sizes + needed, np.inf)
     if not np.isfinite(best).any():
         return int(np.argmin(sizes))
-    # Of equally cheap sets the smallest: a subsample too small for any bound needs no row.
+    # Among equally cheap sets take the smallest: certainty rows that save nothing are useless.
     return int(np.argmin(np.where(best == best.min(), sizes, np.iinfo(np.int64).max)))

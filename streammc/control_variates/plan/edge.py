@@ -1,9 +1,9 @@
-"""The region on which the perturbed target is sampled, and beyond which its density is 0.
+"""Region in which the perturbed target is sampled; outside it the density is 0.
 
-Far from ``theta_star`` the perturbed density exceeds the posterior without bound: its own
-tails, and false modes, are there. The region is a ball cut by walls, both in whitened
-coordinates ``z`` of ``theta = theta_star + S z``; about a millionth of the posterior is
-outside of it. It is fixed before the first draw and shared by all chains.
+Far from ``theta_star`` the perturbed density exceeds the posterior without bound, with
+false tails and modes. The region is a ball cut by walls, both in whitened coordinates
+``z`` of ``theta = theta_star + S z``; about a millionth of the posterior is outside of it.
+It is fixed before the first draw and shared by all chains.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WALLS: Final = "edge_walls"
 
 @dataclass(frozen=True)
 class Edge:
-    """A ball, and walls across some directions.
+    """Region in whitened coordinates: a ball cut by walls, which are half-spaces.
 
     Attributes
     ----------
@@ -37,14 +37,14 @@ class Edge:
     walls: Matrix
 
     def describe(self) -> dict[str, Any]:
-        """Return JSON: everything but the walls themselves."""
+        """Return JSON with the radius and the number of walls."""
         return {
             "radius": self.radius if math.isfinite(self.radius) else None,
             "walls": len(self.walls),
         }
 
     def arrays(self) -> dict[str, Any]:
-        """Return the walls by name, as the group ``constant_data`` takes them."""
+        """Return the walls as arrays by name, for the group ``constant_data``."""
         if not len(self.walls):
             return {}
         return {WALLS: (("wall", "wall_coefficient"), self.walls)}

@@ -44,7 +44,7 @@ class FarPosterior:
         self._table = model.prior_table(cv.labels)
 
     def __call__(self, z: Matrix) -> Matrix:
-        """Return (3, S): log posterior, k V and k^2 kappa at whitened positions (S, d)."""
+        """Return (3, S): log posterior, k V, k^2 kappa (see ``tails``) at whitened ``z`` (S, d)."""
         found = np.empty((3, len(z)))
         for first in range(0, len(z), _BATCH):
             here = slice(first, first + _BATCH)

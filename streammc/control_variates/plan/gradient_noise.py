@@ -1,4 +1,4 @@
-"""How noisy the gradient of a subsample is, over the region where theta lives."""
+"""Covariance of the gradient estimated from a subsample, averaged over posterior draws."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_ENTRIES = 2**21
 
 
 class GradientNoise(NamedTuple):
-    """What the estimates of k units vary by."""
+    """Noise of estimates from k units: gradient covariance and log-likelihood variance."""
 
     covariance: Matrix
     """(d, d) of the whitened gradient, averaged over draws from the Laplace approximation."""
@@ -41,7 +41,7 @@ def gradient_noise(
     k: int,
     relative: NDArray[np.float32] | None = None,
 ) -> GradientNoise:
-    """Return ``S' Cov(g) S`` for the gradient of the log-likelihood from k units.
+    """Return ``S' Cov(g) S`` for the gradient ``g`` of the log-likelihood from k units.
 
     ``g = (U / k) sum_j grad D_j / r_j``, r_j the probability of a unit over the uniform one.
     Its covariance ``(U^2 / k) mean_j r_j (G_j / r_j - mean G)(G_j / r_j - mean G)'`` with
@@ -51,9 +51,9 @@ def gradient_noise(
     Parameters
     ----------
     order
-        Of the expansion that is subtracted; -1: none.
+        Order of the expansion that is subtracted; -1: none.
     certainty_rows
-        Sorted; they are left out.
+        Sorted indices of the certainty rows, which are left out.
     unit_rows, k
         The design: b rows a unit, k units drawn with replacement.
     relative

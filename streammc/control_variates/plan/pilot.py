@@ -1,4 +1,4 @@
-"""Remainders of some runs of rows at posterior draws: what the plan is checked against.
+"""Pilot of the plan: remainders of sampled runs of rows at posterior draws.
 
 The histogram of the pass is exact over the rows but sees each row alone, at few draws
 and around the centre of an earlier pass. The pilot sees neighbours together, at more
@@ -53,7 +53,7 @@ class UnitMoments:
 
 @dataclass(frozen=True)
 class Pilot:
-    """Remainders of aligned runs.
+    """Remainders of aligned runs of rows at S draws.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class Pilot:
 
     @property
     def rows(self) -> Index:
-        """(runs, run_rows) index of each value; at or past ``n_rows`` for padding."""
+        """(runs, run_rows) row index of each value; ``n_rows`` or more for padding."""
         return self.starts[:, None] + np.arange(self.run_rows)
 
     def without(self, certain: Index, relative: NDArray[np.float32] | None = None) -> Pilot:
@@ -89,7 +89,7 @@ class Pilot:
         return replace(self, left_out=np.isin(self.rows, certain), relative=relative)
 
     def shares(self, unit_rows: int) -> Vector:
-        """Return (units,) U omega_j of the units here."""
+        """Return (units,) relative probabilities U omega_j of the units of the pilot."""
         first = self.starts[:, None] + np.arange(0, self.run_rows, unit_rows)
         units = first[first < self.n_rows] // unit_rows
         if self.relative is None:
@@ -129,7 +129,7 @@ class Pilot:
     def design_effect(self, unit_rows: int) -> float:
         """Return b Var(D_j / b) / Var(d_i), the median over draws; 1 where nothing varies.
 
-        Of the design as it is: a short last unit has a total of its own.
+        A short last unit counts like any other unit.
         """
         if unit_rows == 1:
             return 1.0
@@ -140,12 +140,12 @@ class Pilot:
         return float(np.median(ratio)) if len(ratio) else 1.0
 
     def deff(self, unit_rows: int) -> float:
-        """Return how much more totals vary than those of independent rows: 1 where rows are.
+        """Return the variance of unit totals relative to that of totals of independent rows.
 
         With ``c_j`` rows in unit ``j``, certainty rows left out, and ``m`` the mean of ``d_i``:
         ``sum_j (D_j - c_j m)^2 / sum_i (d_i - m)^2``, the median over draws. A short last unit
-        counts as the rows that it has. At most 1 where fewer than 30 units show no more than
-        independent rows do (chi-square, 1e-4).
+        counts as the rows that it has. At most 1 where fewer than 30 units do not differ
+        significantly from independent rows (chi-square, 1e-4).
         """
         if unit_rows == 1:
             return 1.0
@@ -166,9 +166,10 @@ class Pilot:
 
 
 def choose_runs(n_rows: int, unit_rows: int, most_rows: int) -> tuple[Index, int]:
-    """Return the first rows of aligned runs, all or a random part, and the rows of a run.
+    """Return the first rows of aligned runs, all or a random part, and the length of a run.
 
-    A run is whole units, of at least 64 rows; the runs have ``most_rows`` rows at most.
+    A run consists of whole units and has at least 64 rows; together the runs have at most
+    ``most_rows`` rows.
     """
     run_rows = unit_rows * -(-64 // unit_rows)
     n_runs = -(-n_rows // run_rows)
@@ -183,20 +184,20 @@ def choose_runs(n_rows: int, unit_rows: int, most_rows: int) -> tuple[Index, int
 
 
 def gather_runs(dataset: Dataset, starts: Index, run_rows: int) -> Rows:
-    """Return the rows of runs; past the end of the data are rows of weight 0."""
+    """Return the rows of runs, padded past the end of the data with rows of weight 0."""
     rows = gather(dataset, starts, run_rows)
     rows.y[rows.weight == 0.0] = rows.y[0]  # padding: any response the model can take
     return rows
 
 
 def pilot_shifts(cv: ControlVariates) -> Matrix:
-    """Return (N_DRAWS, d) draws from the Laplace approximation, from ``theta_star``."""
+    """Return (N_DRAWS, d) Laplace draws around the mode, as shifts from ``theta_star``."""
     shifts: Matrix = cv.newton_step + covering_draws(N_DRAWS, cv.dim, 3) @ cv.factor.T
     return shifts
 
 
 def evaluate(cv: ControlVariates, dataset: Dataset, model: Model, unit_rows: int) -> Pilot:
-    """Gather runs and their remainders at :func:`pilot_shifts`."""
+    """Return the pilot: runs of rows, and their remainders at :func:`pilot_shifts`."""
     starts, run_rows = choose_runs(dataset.n_rows, unit_rows, PILOT_ROWS)
     shifts = pilot_shifts(cv)
     values = np.empty((N_DRAWS, len(starts), run_rows), np.float32)

@@ -1,14 +1,16 @@
-"""What a plan says about itself: its reasons, and why it is refused."""
+"""Texts of a plan: the reasons of its choices, and its refusals."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streammc.control_variates.expansion import ControlVariates
+
+ROW_ORDER_WARNING: Final = 2.0
 
 
 def reasons(
@@ -20,7 +22,7 @@ def reasons(
     given: int | None,
     target: float,
 ) -> list[str]:
-    """Return a sentence for each choice."""
+    """Return one sentence for each choice of the plan."""
     unit = "row" if b == 1 else "run"
     lines = [
         f"{subsample_text(certain, k, b)}; the log-likelihood estimated from it is predicted to "
@@ -45,7 +47,7 @@ def reasons(
 
 
 def subsample_text(certain: int, k: int, b: int) -> str:
-    """Return what a subsample consists of, for a reader who knows none of the terms."""
+    """Return the composition of a subsample in plain words."""
     random = count_of(k, "random row") if b == 1 else f"{count_of(k, 'random run')} of {b} rows"
     if not certain:
         return f"a subsample is {random}"
@@ -54,7 +56,7 @@ def subsample_text(certain: int, k: int, b: int) -> str:
 
 
 def count_of(n: int, thing: str) -> str:
-    """Return a number of things, in the plural but for one.
+    """Return a number with its noun, in the plural unless the number is 1.
 
     Examples
     --------
@@ -64,16 +66,25 @@ def count_of(n: int, thing: str) -> str:
     return f"{n} {thing}{'' if n == 1 else 's'}"
 
 
-def unequal(relative: NDArray[np.float32]) -> str:
-    """Return how unequal the probabilities are."""
-    return (
-        f"units drawn by their scores, from one more pass: the most likely {relative.max():.3g} "
-        f"times as often as with equal probabilities, the least likely {relative.min():.2g} times"
-    )
+def order(relative: NDArray[np.float32] | None, deff: float, deff_rows: int) -> list[str]:
+    """Return the sentences on unequal probabilities and on ordered rows, where they apply."""
+    lines = []
+    if relative is not None:
+        lines.append(
+            "units drawn by their scores, from one more pass: the most likely "
+            f"{relative.max():.3g} times as often as with equal probabilities, the least likely "
+            f"{relative.min():.2g} times"
+        )
+    if deff > ROW_ORDER_WARNING:
+        lines.append(
+            f"rows are ordered: runs of {deff_rows} rows have design effect {deff:.1f}; "
+            "for runs, ingest with --shuffle"
+        )
+    return lines
 
 
 def refusal(certain: int, sampled: float, n_rows: int, order: int, name: str) -> str:
-    """Return why the subsampling of sampler ``name`` cannot be right, and what to do."""
+    """Return the refusal of a subsample of more than half of the rows, and what to do."""
     message = (
         f"{name} needs at most half of the {n_rows} rows an iteration to be worth it, found "
         f"{count(certain + sampled)} to be right here ({certain} certainty rows and "
@@ -91,7 +102,7 @@ def refusal(certain: int, sampled: float, n_rows: int, order: int, name: str) ->
 
 
 def leaves(fault: str, given: bool) -> str:
-    """Return why the perturbed target is not the posterior in its tails, and what to do.
+    """Return the refusal of a perturbed target that leaves the posterior in its tails.
 
     ``fault`` is ``Tails.fault``; ``given`` whether the user has chosen the rows sampled.
     """
@@ -104,7 +115,7 @@ def leaves(fault: str, given: bool) -> str:
 
 
 def unsigned(rows: int, mean_sign: float, least: float) -> str:
-    """Return why the sign of a product would say nothing, and what to do."""
+    """Return the refusal of a product whose mean sign is too small, and what to do."""
     return (
         f"hmc-ecs-signed needs a mean sign of at least {least:g}, found {mean_sign:.2g} predicted "
         f"with {rows} rows: its errors would be unbounded; use a larger --subsample-size, a "
@@ -113,7 +124,7 @@ def unsigned(rows: int, mean_sign: float, least: float) -> str:
 
 
 def count(rows: float) -> str:
-    """Return a number of rows as text."""
+    """Return a number of rows as text, ``unboundedly many`` if it is not finite."""
     if not math.isfinite(rows):
         return "unboundedly many"
     return f"{rows:.0f}" if rows < 1e9 else f"{rows:.1e}"

@@ -1,4 +1,4 @@
-"""What is left to sample for each set of certainty rows, and how many rows that needs."""
+"""Moments of the sampled remainders per set of certainty rows, and the rows m they need."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LARGEST_PERTURBATION_RANGE = 0.02
 
 @dataclass(frozen=True)
 class RemainderMoments:
-    """Per threshold (first axis) and draw (second): rows without the certain ones.
+    """Moments of the rows that are not certain, per threshold (axis 0) and draw (axis 1).
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class RemainderMoments:
     largest: Vector
 
     def only(self, at: int) -> RemainderMoments:
-        """Return those of one threshold."""
+        """Return the moments of one threshold."""
         here = slice(at, at + 1)
         return RemainderMoments(
             self.total[here], self.variance[here], self.third[here], self.largest[here]
@@ -49,12 +49,12 @@ class RemainderMoments:
     def of_histogram(
         histogram: Histogram, n_candidates: int, uniform_share: float | None = None
     ) -> tuple[RemainderMoments, Index]:
-        """Return the moments for each threshold, and the certainty rows (t,) it leaves.
+        """Return the moments per threshold, and the numbers of certainty rows (t,).
 
-        Only thresholds whose rows are all among the candidates; the candidates are the
-        rows of highest score, so these are the first ``sizes[t]`` of them. With
-        ``uniform_share`` what is left is drawn in proportion to its score, but for that
-        share of the draws: d is then divided by n omega.
+        Only thresholds whose certainty rows are all candidates are used; since the candidates
+        are the rows with the highest scores, these are the first ``sizes[t]`` of them. With
+        ``uniform_share`` the other rows are drawn by score, mixed with that share of the uniform
+        distribution, and d is divided by n omega.
         """
         if uniform_share is None:
             counts, moments, maxima = histogram.below()
@@ -70,7 +70,7 @@ class RemainderMoments:
 
     @staticmethod
     def of_pilot(pilot: Pilot, candidates: Index, sizes: Index) -> RemainderMoments:
-        """Return the same from the rows of the pilot, for ``sizes`` of the candidates."""
+        """Return the moments from the pilot, if the first ``sizes[t]`` candidates are certain."""
         rows = pilot.rows.ravel()
         inside = rows < pilot.n_rows
         order = np.argsort(candidates, kind="stable")
@@ -81,7 +81,7 @@ class RemainderMoments:
         if len(ranked):
             hit = ranked[place_in] == rows
             rank[hit] = order[place_in[hit]]
-        # A row is certain for every size above its rank: group by how many sizes leave it in.
+        # A row is certain for every size above its rank: group rows by the sizes that sample them.
         ascending = np.sort(sizes)
         group = np.searchsorted(ascending, rank, side="right")
         n_groups = len(ascending) + 1
@@ -105,7 +105,7 @@ class RemainderMoments:
 
     @staticmethod
     def of_units(units: UnitMoments, n_units: int) -> RemainderMoments:
-        """Return the same for one set of certainty rows, and for units (m counts units)."""
+        """Return the moments of units for one set of certainty rows; m counts units."""
         with np.errstate(over="ignore", invalid="ignore"):
             third = float(n_units) ** 3 * units.skewness * units.variance**1.5
             return RemainderMoments(
@@ -135,8 +135,8 @@ class RemainderMoments:
     def perturbation_range(self, deff: float, b: int, m: float | Vector) -> Vector:
         """Return (t,) the range over draws of V^2 / (4k) - gamma V^1.5 / (3 sqrt k).
 
-        gamma V^1.5 / sqrt(k) is the third cumulant of the estimate; a run of b equal
-        rows multiplies it by b^2, which is the square of its design effect.
+        gamma V^1.5 / sqrt(k) is the third cumulant of the estimate. For runs of b equal rows
+        it is b^2 times larger, the square of their design effect.
         """
         m = np.asarray(m, np.float64)
         per_draw = m[..., None]
@@ -156,11 +156,12 @@ def required_rows(
     *,
     edge: float | None = None,
 ) -> Vector:
-    """Return (t,) the fewest rows m = k b that keep every bound; ``inf`` where none does.
+    """Return (t,) the fewest rows m = k b that meet every limit; ``inf`` if no m does.
 
-    An unbiased estimate of the likelihood has no perturbation to bound. Its factors
-    ``1 + U D / k`` have to stay positive up to the ``edge`` of the posterior instead, where
-    remainders are ``edge`` times those of the draws: two standard deviations of them.
+    Without ``edge`` the perturbation is limited. An unbiased estimate of the likelihood has no
+    perturbation; instead its factors ``1 + U D / k`` have to stay positive, by two standard
+    deviations, up to the edge of the posterior, where remainders are ``edge`` times those of
+    the draws.
     """
     with np.errstate(invalid="ignore"):
         variance = np.nan_to_num(np.quantile(moments.variance, 0.9, axis=1), nan=np.inf)
@@ -177,7 +178,7 @@ def required_rows(
 
 
 def _rows_for_perturbation(moments: RemainderMoments, deff: float, b: int) -> Vector:
-    """Return (t,) m by bisection: from there on the perturbation's range stays below 0.02."""
+    """Return (t,) the smallest m, by bisection, with a perturbation range below 0.02."""
     low = np.zeros(len(moments.variance))
     high = np.full(len(low), 62.0)
     for _ in range(30):

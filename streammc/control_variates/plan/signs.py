@@ -1,4 +1,4 @@
-"""What a block-Poisson product would do: how noisy, and how often negative.
+"""Forecast of a block-Poisson product: the variance of its logarithm, and its mean sign.
 
 ``log |L^|`` is a sum over Poisson(lambda) factors ``A = (d_f - a) / lambda``: its variance
 is ``lambda E[(log |A|)^2]``, and under the density that the sampler visits the mean sign
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -22,26 +23,26 @@ from streammc.control_variates.plan.pilot import Pilot
 from streammc.protocols import Vector
 
 GROWTH = 2.0
-"""The soft bound keeps that many standard deviations of a factor positive, at any distance."""
+"""Standard deviations of a factor that the soft bound keeps positive, at any distance."""
 LEAST_SIGN = 0.2
-"""Below this mean sign a run is refused: errors grow with its reciprocal."""
+"""Smallest mean sign of a run: errors grow with its reciprocal."""
 
 
 @dataclass(frozen=True)
 class SignForecast:
-    """By draw of the pilot (S,)."""
+    """Variance and mean sign of a block-Poisson product, per draw of the pilot (S,)."""
 
     variance: Vector
-    """Of ``log |L^|``."""
+    """Variance of ``log |L^|``."""
     mean_sign: Vector
-    """Under the density proportional to ``|L^|``."""
+    """Mean sign under the density proportional to ``|L^|``."""
 
 
 def variance_target(dim: int, n_blocks: int) -> float:
-    """Return the ``V`` worth paying for: from 0.1 to 1.
+    """Return the target of the variance V: ``dim / n_blocks``, between 0.1 and 1.
 
-    Given the subsample the posterior is centred elsewhere, by at most ``V / dim``
-    posterior variances along each direction, and the subsample forgets in about
+    Given the subsample, the centre of the posterior is shifted by at most ``V / dim``
+    posterior variances along each direction, and the subsample is renewed in about
     ``n_blocks`` iterations: the inefficiency grows by at most ``n_blocks V / dim``,
     which is 1 at ``V = dim / n_blocks``.
     """
@@ -49,7 +50,7 @@ def variance_target(dim: int, n_blocks: int) -> float:
 
 
 def edge(dim: int, order: int) -> float:
-    """Return by how much remainders grow up to where a Gaussian posterior has 0.1 % left.
+    """Return the growth of remainders out to the 99.9 % radius of a Gaussian posterior.
 
     ``r^(order + 1)``, with r^2 the chi-square quantile over d (Wilson and Hilferty 1931).
     """
@@ -58,12 +59,12 @@ def edge(dim: int, order: int) -> float:
 
 
 def forecast(pilot: Pilot, unit_rows: int, k: int, units: int, remainder: float) -> SignForecast:
-    """Return what ``k`` expected units in factors of ``units`` would do.
+    """Return the forecast for ``k`` expected units in factors of ``units`` units.
 
     Parameters
     ----------
     pilot
-        Without the certainty rows.
+        Pilot without the certainty rows.
     remainder
         The sampled remainder around which the soft bound is chosen.
     """
@@ -87,3 +88,18 @@ def forecast(pilot: Pilot, unit_rows: int, k: int, units: int, remainder: float)
     return SignForecast(
         np.nan_to_num(np.array(variance), nan=np.inf, posinf=np.inf), np.nan_to_num(np.array(sign))
     )
+
+
+def predicted(pilot: Pilot, unit_rows: int, k: int, units: int, totals: Vector) -> dict[str, Any]:
+    """Return the forecast of a product of ``k`` expected units, ``units`` a factor, as JSON.
+
+    ``totals`` (S,) are the sampled remainders of all rows at the draws of the pilot.
+    """
+    middle = float(np.median(totals))
+    found = forecast(pilot, unit_rows, k, units, middle)
+    return {
+        "variance": float(np.quantile(found.variance, 0.9)),
+        "variance_by_draw": [float(v) for v in found.variance],
+        "remainder": middle,
+        "mean_sign": float(found.mean_sign.mean()),
+    }

@@ -1,4 +1,4 @@
-"""Which rows are certain, and how many units are sampled from the rest.
+"""Plan of a subsample: the certainty rows, and the number of units sampled from the rest.
 
 With V the variance of the log-likelihood estimate and gamma the skewness of D, the
 plan is the cheapest (fewest rows an iteration) such that, at draws from the Laplace
@@ -9,8 +9,8 @@ approximation,
 - the log of the perturbation, V^2 / (4k) - gamma V^1.5 / (3 sqrt k), varies by less
   than 0.02 over the draws (Dang et al. 2019, eq. 12, to third order in D).
 
-Where the perturbed density itself is sampled it also has to be the posterior out to its
-tails (:mod:`tails`), and is cut there (:mod:`edge`).
+Where the perturbed density is sampled, it must also match the posterior out to its tails
+(:mod:`tails`), and is cut there (:mod:`edge`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.forecast import Phases
 from streammc.control_variates.plan import plan_words, signs, tails
-from streammc.control_variates.plan.certainty_choice import Bounds, Choice, by_score, same_for_all
+from streammc.control_variates.plan.certainty_choice import Bounds, by_score, same_for_all
 from streammc.control_variates.plan.edge import Edge
 from streammc.control_variates.plan.pilot import evaluate
 from streammc.control_variates.plan.unit_scores import unit_scores
@@ -36,9 +36,9 @@ from streammc.subsampling.units import SCORES, UNIFORM
 
 VARIANCE_TARGET = 0.1
 MOST_BLOCKS = 100
-ROW_ORDER_WARNING = 2.0
 CERTAINTY_ROWS: Final = "certainty_rows"
 RELATIVE: Final = "relative_probability"
+_NAMES: Final = ("hmc-ecs", "hmc-ecs-signed")
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,9 @@ class Plan:
     Attributes
     ----------
     certainty_rows
-        (c,) sorted rows that are always evaluated.
+        (c,) sorted indices of the rows that are always evaluated.
     unit_rows, n_units, k, n_blocks
-        b, U, units in the subsample, G.
+        Rows of a unit b, units of the data U, units of the subsample k, blocks G.
     reasons
         One sentence for each choice.
     predicted
@@ -65,7 +65,7 @@ class Plan:
     relative
         (U,) probabilities of the units over the uniform one; ``None``: all the same.
     score_seconds
-        Of the pass that found them.
+        Time of the pass that scored the units.
     """
 
     certainty_rows: Index
@@ -83,11 +83,11 @@ class Plan:
     relative: NDArray[np.float32] | None = None
     score_seconds: float = 0.0
     edge: Edge | None = None
-    """Where the perturbed density is cut; ``None``: nowhere."""
+    """Region outside which the perturbed density is 0; ``None``: not cut."""
 
     @property
     def passes(self) -> int:
-        """Full passes that the plan itself took."""
+        """Number of full passes made by the plan itself."""
         return 0 if self.relative is None else 1
 
     @property
@@ -96,7 +96,7 @@ class Plan:
         return self.k * self.unit_rows
 
     def describe(self) -> dict[str, Any]:
-        """Return everything but the arrays as JSON; not finite becomes null."""
+        """Return JSON of everything but the arrays; a number that is not finite becomes null."""
         return {
             "unit_rows": self.unit_rows,
             "n_units": self.n_units,
@@ -116,7 +116,7 @@ class Plan:
         }
 
     def arrays(self) -> dict[str, Any]:
-        """Return the arrays by name, as the group ``constant_data`` takes them."""
+        """Return the arrays by name, for the group ``constant_data``."""
         arrays: dict[str, Any] = {CERTAINTY_ROWS: self.certainty_rows}
         if self.relative is not None:
             arrays[RELATIVE] = (("unit",), self.relative)
@@ -169,12 +169,12 @@ def plan(
     progress: Callable[[int, int], None] | None = None,
     phases: Phases | None = None,
 ) -> Plan:
-    """Choose the certainty rows, k and G.
+    """Return the plan: certainty rows, number of units k and number of blocks G.
 
     Parameters
     ----------
     subsample_size
-        m rows, as given; ``None``: the fewest that keep the bounds above.
+        m rows as given; ``None``: the fewest that meet the limits of this module.
     unit_rows
         b; ``None``: 1.
     n_blocks
@@ -184,18 +184,18 @@ def plan(
     factor_units
         Units of a factor of the block-Poisson product; 0 plans the difference estimator.
     probabilities
-        Of units: ``uniform``, or ``scores``, which makes one more full pass.
+        Probabilities of units: ``uniform``, or ``scores``, which makes one more full pass.
     variance_target
-        Bound on V; ``None``: 0.1, or what :mod:`signs` says of a product.
+        Limit of V; ``None``: 0.1, or :func:`signs.variance_target` for a product.
     perturbed
-        Whether the perturbed density is what is sampled: it has to be the posterior out to
-        its tails, from more units if need be, and is cut there.
+        Whether the perturbed density is sampled: it must match the posterior out to its
+        tails, with more units if need be, and is cut there.
     memory_limit
-        Bytes that the certainty rows may take.
+        Largest size of the certainty rows in bytes.
     scheduler, progress
-        Of that pass; see ``Dataset.reduce``.
+        Options of the pass for ``scores``; see ``Dataset.reduce``.
     phases
-        Told of the points at which the tails are looked at; see ``certify.compute``.
+        Called as the tails are evaluated; see ``certify.compute``.
 
     Raises
     ------
@@ -207,13 +207,7 @@ def plan(
     _require("unit_rows", b, 1, n)
     if subsample_size is not None:
         _require("subsample_size", subsample_size, 1, n)
-    if variance_target is None:
-        blocks = n_blocks or MOST_BLOCKS
-        variance_target = signs.variance_target(cv.dim, blocks) if factor_units else VARIANCE_TARGET
-    if not variance_target > 0.0:
-        raise ConfigError(
-            f"expected variance_target > 0, found {variance_target}; give one such as 0.1"
-        )
+    variance_target = _variance_target(variance_target, cv, n_blocks, factor_units)
     most = min(memory_limit // (8 * (dataset.n_features + 3)), n) if certainty else 0
     edge = signs.edge(cv.dim, cv.order) if factor_units else None
     bounds = Bounds(variance_target, subsample_size, most, edge)
@@ -225,55 +219,45 @@ def plan(
         scores = unit_scores(cv, dataset, model, b, scheduler=scheduler, progress=progress)
         choice = by_score(pilot, b, bounds, scores)
     wanted = choice.needed if subsample_size is None else float(subsample_size)
-    k = math.ceil(min(wanted, float(n)) / b)
-    if factor_units:
-        k = factor_units * math.ceil(k / factor_units)
+    group = max(factor_units, 1)
+    k = group * math.ceil(math.ceil(min(wanted, float(n)) / b) / group)
     certain = len(choice.certain)
     refused = None
-    name = "hmc-ecs-signed" if factor_units else "hmc-ecs"
     if subsample_size is None and not certain + wanted <= n / 2:
-        refused = plan_words.refusal(certain, wanted, n, cv.order, name)
+        refused = plan_words.refusal(certain, wanted, n, cv.order, _NAMES[factor_units > 0])
     reach: tails.Tails | None = None
     if perturbed and refused is None and k >= 2:
         reach = tails.profile(cv, dataset, model, b, choice, phases)
-        most = (n // 2 - certain) // b
         if subsample_size is None:
-            needed = reach.units(k, most)
+            needed = reach.units(k, most := (n // 2 - certain) // b)
             k = int(needed) if math.isfinite(needed) else max(k, most)
-        # A given subsample is only refused where it cannot be right at all.
+        # A given subsample size is only refused if the perturbation is hopeless.
         hopeless = float(reach.perturbation(k).max()) > tails.HOPELESS
         if hopeless if subsample_size is not None else not reach.holds(k):
             refused = plan_words.leaves(reach.fault(k), subsample_size is not None)
     if n_blocks is not None:
-        _require("n_blocks", n_blocks, 1, k // max(factor_units, 1))
+        _require("n_blocks", n_blocks, 1, k // group)
     n_units = -(-n // b)
     predicted = choice.predict(k, b, n_units)
     if factor_units:
-        predicted |= _signed(choice, b, k, factor_units)
+        predicted |= signs.predicted(choice.rest, b, k, factor_units, choice.moments[0].total[0])
         if refused is None and not predicted["mean_sign"] >= signs.LEAST_SIGN:
             refused = plan_words.unsigned(k * b, predicted["mean_sign"], signs.LEAST_SIGN)
     if reach is not None:
         predicted["perturbation"] = min(float(reach.perturbation(k).max()), 1e9)
-    deff_rows = pilot.run_rows
-    run_effect = choice.rest.deff(deff_rows)
+    deff = choice.rest.deff(pilot.run_rows)
     reasons = plan_words.reasons(cv, certain, k, b, predicted, subsample_size, variance_target)
-    if choice.rest.relative is not None:
-        reasons.append(plan_words.unequal(choice.rest.relative))
-    if run_effect > ROW_ORDER_WARNING:
-        reasons.append(
-            f"rows are ordered: runs of {deff_rows} rows have design effect {run_effect:.1f}; "
-            "for runs, ingest with --shuffle"
-        )
+    reasons += plan_words.order(choice.rest.relative, deff, pilot.run_rows)
     return Plan(
         certainty_rows=choice.certain,
         unit_rows=b,
         n_units=n_units,
         k=k,
-        n_blocks=n_blocks or min(MOST_BLOCKS, k // max(factor_units, 1)),
+        n_blocks=n_blocks or min(MOST_BLOCKS, k // group),
         reasons=tuple(reasons),
         predicted=predicted,
-        deff=run_effect,
-        deff_rows=deff_rows,
+        deff=deff,
+        deff_rows=pilot.run_rows,
         refused=refused,
         factor_units=factor_units,
         relative=choice.rest.relative,
@@ -282,20 +266,8 @@ def plan(
     )
 
 
-def _signed(choice: Choice, b: int, k: int, factor_units: int) -> dict[str, Any]:
-    """Return what a block-Poisson product of ``k`` expected units would do."""
-    middle = float(np.median(choice.moments[0].total[0]))
-    found = signs.forecast(choice.rest, b, k, factor_units, middle)
-    return {
-        "variance": float(np.quantile(found.variance, 0.9)),
-        "variance_by_draw": [float(v) for v in found.variance],
-        "remainder": middle,
-        "mean_sign": float(found.mean_sign.mean()),
-    }
-
-
 def _plain(value: Any) -> Any:
-    """Return ``value`` as JSON can hold it."""
+    """Return ``value`` as JSON: numbers that are not finite become null."""
     if isinstance(value, list):
         return [_plain(item) for item in value]
     return value if math.isfinite(value) else None
@@ -306,3 +278,15 @@ def _require(name: str, value: int, low: int, high: int) -> None:
         raise ConfigError(
             f"expected {name} from {low} to {high}, found {value}; leave it out for the default"
         )
+
+
+def _variance_target(
+    given: float | None, cv: ControlVariates, n_blocks: int | None, factor_units: int
+) -> float:
+    """Return the limit of V, as given or by default; raise ConfigError unless above 0."""
+    if given is None:
+        blocks = n_blocks or MOST_BLOCKS
+        given = signs.variance_target(cv.dim, blocks) if factor_units else VARIANCE_TARGET
+    if not given > 0.0:
+        raise ConfigError(f"expected variance_target > 0, found {given}; give one such as 0.1")
+    return given

@@ -1,4 +1,4 @@
-"""Lines through whitened space: where the posterior on them ends, and the region around them."""
+"""Lines through whitened space: the ends of the posterior on them, and the region they span."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from streammc.control_variates.plan.far_posterior import FarPosterior
 from streammc.protocols import Matrix, Vector
 
 MASS_BEYOND: Final = 1e-7
-"""Share of the posterior of a line that is beyond its end, on either side."""
+"""Posterior mass of a line beyond its end, on either side."""
 _NEAR = (1.5, 3.0, 4.2, 5.2, 6.3)
 FAR: Final = (8.0, 10.5, 14.0, 19.0, 26.0, 36.0, 50.0, 70.0, 100.0)
-"""How far a line is followed, in standard deviations of the Laplace approximation."""
+"""Farther grid points of a line, in standard deviations of the Laplace approximation."""
 _START = 4.0
-"""Standard deviations within which a start is."""
+"""Largest distance of a start, in standard deviations."""
 _DROP = 17.0
-"""Of the log density, where a line has less than 1e-7 left."""
+"""Drop of the log density below its maximum at which a line has less than 1e-7 left."""
 
 
 def ends_of(posterior: FarPosterior, origin: Matrix, direction: Matrix, power: Vector) -> Matrix:
-    """Return (2, L) where either side of each line has ``MASS_BEYOND`` left.
+    """Return (2, L) the ends of each line, beyond which ``MASS_BEYOND`` of its mass lies.
 
-    Both sides are walked until the density has fallen far enough; where it never does the
-    line has no end. NaN where the posterior has nothing of the line.
+    Both sides are followed until the density has fallen by ``_DROP``; if it never does, the
+    end is infinite. NaN where the posterior has no mass on the line.
     """
     dim = origin.shape[1]
-    # a line through the centre has the lengths of all d coordinates
+    # on a line through the centre t is the length of all d coordinates
     longer = np.where(power > 0.0, math.sqrt(dim - 1.0 + _NEAR[-1] ** 2) / _NEAR[-1], 1.0)
     half = np.array([*_NEAR, *FAR])
     grid = np.concatenate([-half[::-1], [0.0], half])
@@ -71,11 +71,11 @@ def ends_of(posterior: FarPosterior, origin: Matrix, direction: Matrix, power: V
 
 
 def region(origin: Matrix, direction: Matrix, ends: Matrix) -> tuple[float, Matrix]:
-    """Return the smallest ball and walls across every line that hold the ends of all lines.
+    """Return the radius of the smallest ball, and walls across the lines, that hold all ends.
 
-    A wall is no nearer than any end: the end of a slanted line may be near where the
-    posterior has a long tail to its side. The Laplace approximation at ``theta_star``, where
-    chains start, is inside too, however far from the mode that is.
+    Every wall is beyond the ends of all lines, not only of its own: the end of a slanted line
+    may be near although the posterior has a long tail to its side. The Laplace approximation
+    at ``theta_star``, where chains start, is also inside, however far from the mode it is.
     """
     d = origin.shape[1]
     corners = np.concatenate([origin + end[:, None] * direction for end in ends])
@@ -93,7 +93,7 @@ def region(origin: Matrix, direction: Matrix, ends: Matrix) -> tuple[float, Matr
 
 
 def inside(origin: Matrix, direction: Matrix, radius: float, walls: Matrix) -> Matrix:
-    """Return (2, L) the interval of t for which ``o + t v`` is in the region."""
+    """Return (2, L) the interval of t in which ``o + t v`` is inside the region."""
     middle = (origin * direction).sum(axis=1)
     square = radius**2 - (origin**2).sum(axis=1) + middle**2
     half = np.sqrt(np.maximum(square, 0.0))
@@ -108,7 +108,7 @@ def inside(origin: Matrix, direction: Matrix, radius: float, walls: Matrix) -> M
 
 
 def unit(rows: Matrix) -> Matrix:
-    """Return rows of length 1; a row of zeros stays."""
+    """Return the rows scaled to length 1; a row of zeros stays zero."""
     length = np.sqrt((rows**2).sum(axis=1, keepdims=True))
     scaled: Matrix = rows / np.where(length > 0.0, length, 1.0)
     return scaled

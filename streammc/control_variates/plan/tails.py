@@ -1,4 +1,4 @@
-"""Whether the perturbed target is the posterior out to its tails, and where it is cut.
+"""Check that the perturbed target matches the posterior in its tails, and the edge of it.
 
 With ``V`` the variance of the log-likelihood estimate from ``k`` units and ``kappa`` its
 third cumulant, ``E_u exp(l^ - s^2 / 2)`` is about ``exp(l + delta)``,
@@ -9,9 +9,9 @@ third cumulant, ``E_u exp(l^ - s^2 / 2)`` is about ``exp(l + delta)``,
 power of the distance and more, so draws around the mode do not show it. Here the
 posterior is followed along lines ``theta = theta_star + S (o + t v)``: the direction of
 every parameter, those of the draws with the largest ``V``, and random ones through the
-centre. ``o`` is as far out, across ``v``, as the posterior is. The exact log posterior
-along a line (of all rows, or of a sample of them and all certainty rows) is the posterior
-of ``t`` there, whatever its shape. On every line
+centre. ``o`` is, across ``v``, at the typical distance of posterior draws. The log posterior
+along a line (of all rows, or of a sample of them and all certainty rows) gives the density
+``p`` of ``t`` on it, which may have any shape. On every line
 
     integral (1 + u^2) |exp(delta - mean delta) - 1| p(t) dt <= 0.05,
 
@@ -38,7 +38,7 @@ from streammc.protocols import Dataset, Index, Matrix, Model, Vector
 
 LARGEST_PERTURBATION = 0.05
 HOPELESS = 10.0
-"""A density that is off by more is no approximation of the posterior; less is warned of."""
+"""Perturbation above which a subsample of given size is refused; smaller ones only warn."""
 LARGEST_MEAN_VARIANCE = 1.0
 _AXES = 16
 _SPREAD = 4
@@ -47,27 +47,27 @@ _POINTS = 21
 
 @dataclass(frozen=True)
 class Tails:
-    """The posterior along lines ``o + t v``, one a row, at T points.
+    """The posterior along L lines ``o + t v`` at T points each.
 
     Attributes
     ----------
     origin, direction
-        (L, d) o, from ``theta_star``, and v, whitened.
+        (L, d) whitened o, relative to ``theta_star``, and v.
     low, high
-        (L,) the part of the line inside the region; infinite where the posterior has no end.
+        (L,) ends of each line inside the region; infinite where the posterior has no end.
     radius, walls
-        The region: ``|z| <= radius`` and, of 2 L rows ``(a, h)``, ``a'z <= h``; two of each
-        line, along ``-v`` and ``v``.
+        The region ``|z| <= radius``, ``a'z <= h`` for the 2 L rows ``(a, h)`` of ``walls``:
+        two walls of each line, along ``-v`` and ``v``.
     mass
-        (L, T) shares of the posterior of the line, summing to 1.
+        (L, T) posterior mass at the points of a line; sums to 1 over the line.
     log_weight
-        (L, T) the logarithm of these times 1 + u^2.
+        (L, T) the logarithm of ``mass`` times 1 + u^2.
     second, third
         (L, T) k V and k^2 kappa.
     order
-        Of the control variates.
+        Order of the control variates.
     names
-        The parameter of each line; empty where it is none.
+        The parameter of each line; empty for the direction of a draw, or a random one.
     """
 
     origin: Matrix
@@ -84,13 +84,13 @@ class Tails:
     names: tuple[str, ...]
 
     def perturbation(self, k: int) -> Vector:
-        """Return (L,) the integral that is bounded, with ``k`` units."""
+        """Return (L,) the integral of the module docstring for each line, with ``k`` units."""
         with np.errstate(over="ignore", invalid="ignore"):
             delta = _log_perturbation(self.second / k, k) - self.third / (3.0 * float(k) ** 2)
             delta = np.nan_to_num(delta, nan=np.inf, posinf=np.inf)
             middle = (self.mass * np.clip(delta, -1.0, 1.0)).sum(axis=1, keepdims=True)
             delta -= middle
-            # Far out the one factor underflows before the other is large.
+            # Far from the mode one factor underflows before the other is large.
             log = np.where(np.isfinite(self.log_weight), self.log_weight + delta, -np.inf)
             near = np.exp(self.log_weight) * np.abs(np.expm1(np.minimum(delta, 1.0)))
             terms = np.where(delta < 1.0, near, np.exp(np.minimum(log, 600.0)))
@@ -104,12 +104,12 @@ class Tails:
         return float(np.nan_to_num(means, nan=np.inf, posinf=np.inf).max())
 
     def holds(self, k: int) -> bool:
-        """Return whether both bounds are kept on every line."""
+        """Return whether perturbation and mean variance are within their limits on every line."""
         largest = float(self.perturbation(k).max())
         return largest <= LARGEST_PERTURBATION and self.mean_variance(k) <= LARGEST_MEAN_VARIANCE
 
     def fault(self, k: int) -> str:
-        """Return where the perturbed density leaves the posterior, and by how much."""
+        """Return the text of where the perturbed density leaves the posterior, and by how much."""
         found = self.perturbation(k)
         line = int(np.argmax(found))
         where = f"in the tail of {self.names[line]}" if self.names[line] else "in its tails"
@@ -118,7 +118,7 @@ class Tails:
         return f"{where} (off by {size}, mean log_lik_variance {mean:.2g}, with {k} units)"
 
     def units(self, least: int, most: int) -> float:
-        """Return the fewest units from ``least`` on that keep the bound; ``inf``: over ``most``."""
+        """Return the fewest units from ``least`` to ``most`` that hold; ``inf`` if none does."""
         if self.holds(least):
             return least
         if most <= least or not self.holds(most):
@@ -130,10 +130,10 @@ class Tails:
         return high
 
     def edge(self, k: int) -> Edge:
-        """Return the region, with those walls before which the perturbation would explode.
+        """Return the region: the ball, and the walls that the perturbation requires.
 
-        Between the end of a line and the ball ``V`` is extrapolated with the power of the
-        distance that its order has.
+        A wall is kept if the log of the perturbation would exceed 1 between the end of its line
+        and the ball. There ``V`` is extrapolated as ``|t|^(2 (order + 1))``.
         """
         ends = np.stack([self.low, self.high], axis=1)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -151,7 +151,7 @@ def profile(
     choice: Choice,
     phases: Phases | None = None,
 ) -> Tails:
-    """Follow the posterior along the lines; ``choice`` is what will be drawn."""
+    """Return the posterior along the lines, for the certainty rows and units of ``choice``."""
     posterior = FarPosterior(cv, dataset, model, unit_rows, choice, phases)
     centre = np.asarray(np.linalg.solve(cv.factor, cv.newton_step), np.float64)
     shifts = pilot_shifts(cv)
@@ -193,9 +193,10 @@ def profile(
 
 
 def _axes(cv: ControlVariates, posterior: FarPosterior, centre: Vector) -> Index:
-    """Return the parameters whose directions are followed: of many those of the largest V.
+    """Return the parameters whose directions are used: at most 16, those with the largest V.
 
-    The direction of parameter j is ``S' e_j``, in which the others follow it.
+    The direction of parameter j is ``S' e_j``: the other parameters move by their regression
+    on it.
     """
     if cv.dim <= _AXES:
         return np.arange(cv.dim)
@@ -206,7 +207,7 @@ def _axes(cv: ControlVariates, posterior: FarPosterior, centre: Vector) -> Index
 
 
 def _log_mass(log: Matrix, t: Matrix, power: Vector) -> Matrix:
-    """Return (L, T) the log of the posterior's mass at each point of evenly spaced ones."""
+    """Return (L, T) the log of the posterior mass at evenly spaced points of each line."""
     spacing = t[:, 1:2] - t[:, :1]
     log = log + power[:, None] * np.log(np.maximum(np.abs(t), 0.1 * spacing + 1e-300))
     log = log - log.max(axis=1, keepdims=True)
@@ -215,9 +216,10 @@ def _log_mass(log: Matrix, t: Matrix, power: Vector) -> Matrix:
 
 
 def _underestimate(choice: Choice, unit_rows: int, drawn: Vector, scored: Vector) -> float:
-    """Return by how much the rows here understate V: rare rows are in larger samples.
+    """Return the factor by which the rows of :class:`FarPosterior` understate V, at least 1.
 
-    Those of the pass and of the pilot, at the draws of each.
+    They may miss rare rows that are in the larger samples of the pass and of the pilot; V is
+    compared at the draws of each.
     """
     scale = 1.0
     per_unit = choice.deff * choice.rows / unit_rows

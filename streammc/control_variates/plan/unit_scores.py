@@ -1,12 +1,11 @@
-"""Scores of units, from one more pass: how often each should be drawn.
+"""Scores of units from one more pass, which set the probabilities of drawing them.
 
 The variance of the estimate, ``(sum_j D_j^2 / omega_j - (sum_j D_j)^2) / k``, is least for
-``omega_j`` proportional to ``abs(D_j)``. That changes with theta; its root mean square over
-draws from the Laplace approximation does not, and is the score. A share of the draws stays
-uniform, so that no unit counts more than a few times what it counts under equal
-probabilities, however little its score says about a theta that the draws missed. How much
-they missed is seen at other draws, over all rows: judged at its own draws a score is too
-good.
+``omega_j`` proportional to ``abs(D_j)``, which changes with theta. The score of a unit is the
+root mean square of ``D_j`` over draws from the Laplace approximation. A share of the units
+is drawn uniformly, so that no unit counts more than a few times as much as under equal
+probabilities, even at a theta that the draws do not represent. The variance is evaluated
+at other draws (judging draws), over all rows: at the scoring draws it would be too small.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from streammc.protocols import Dataset, Index, Matrix, Model, RowBlock, Vector
 from streammc.subsampling.alias import TABLE_BYTES
 
 UNIFORM_SHARE = 0.2
-"""Of the draws; the rows of a unit then count at most five times. Less saves little."""
+"""Share of units drawn uniformly: a unit counts at most five times. Less saves little."""
 JUDGING_DRAWS = 16
 MEMORY_LIMIT = 2**28
 _FEWEST_DRAWS, _MOST_DRAWS = 32, 128
@@ -43,7 +42,7 @@ _SLICE_ENTRIES = 2**21
 
 
 def relative_probabilities(scores: NDArray[Any]) -> NDArray[np.float32]:
-    """Return (U,) U omega_j from scores: proportional to them, mixed with the uniform."""
+    """Return (U,) probabilities U omega_j: proportional to the scores, mixed with uniform ones."""
     score = np.asarray(scores, np.float64)
     finite = np.isfinite(score)
     score = np.where(finite, score, score[finite].max(initial=0.0))
@@ -57,23 +56,23 @@ def relative_probabilities(scores: NDArray[Any]) -> NDArray[np.float32]:
 
 @dataclass(frozen=True)
 class UnitTotals:
-    """What some rows say about units: those at the edges may have rows elsewhere."""
+    """Totals and scores of the units in some rows; the edge units may have rows elsewhere."""
 
     edges: tuple[tuple[int, Vector], ...]
-    """Of the first and the last unit (one entry if it is one): index and totals (S,)."""
+    """Index and totals (S,) of the first and the last unit; one entry if they are the same."""
     scores: tuple[NDArray[np.float32], ...]
-    """Of the units between, in order."""
+    """Scores of the units between, in order."""
     histogram: Histogram
-    """Of their totals at the judging draws, by score."""
+    """Histogram by score of the totals of these units at the judging draws."""
 
 
 def scoring_draws(n_rows: int) -> int:
-    """Return the draws of a score: 128 up to 8 million rows, fewer above, at least 32."""
+    """Return the number of scoring draws: 128 up to 8 million rows, fewer above, at least 32."""
     return min(max(_EVALUATIONS // n_rows // 4 * 4, _FEWEST_DRAWS), _MOST_DRAWS)
 
 
 def score_units(totals: Matrix, judging: int) -> tuple[NDArray[np.float32], Histogram]:
-    """Return scores (m,) and histogram of unit totals (S, m), the last draws judging."""
+    """Return scores (m,) and histogram of totals (S, m); the last ``judging`` draws judge."""
     m = totals.shape[1]
     squares, bins = np.empty(m), np.empty(m, np.int64)
     counts, sums = np.zeros(N_BINS, np.int64), np.zeros((N_BINS, judging // 4, 5, 4))
@@ -98,10 +97,10 @@ class UnitScoreTask:
     order: int
     unit_rows: int
     judging: int
-    """Draws, the last of them, that do not count in the score."""
+    """Number of judging draws: the last ones, which do not enter the score."""
 
     def map(self, block: RowBlock) -> UnitTotals:
-        """Score the units that lie within ``block``."""
+        """Return totals and scores of the units in ``block``."""
         n, q = block.X.shape
         step = max(1, _SLICE_ENTRIES // (q + len(self.shifts)))
         result: UnitTotals | None = None
@@ -113,7 +112,7 @@ class UnitScoreTask:
         return result
 
     def _units(self, block: RowBlock, here: slice) -> UnitTotals:
-        """Return the units of some rows."""
+        """Return totals and scores of the units in a slice of ``block``."""
         first = block.start + here.start
         m, n_draws = here.stop - here.start, len(self.shifts)
         sums = RowSums(
@@ -134,7 +133,7 @@ class UnitScoreTask:
         return UnitTotals(edges, (scores,), histogram)
 
     def combine(self, left: UnitTotals, right: UnitTotals) -> UnitTotals:
-        """Merge two neighbours; a unit that both have rows of is added up."""
+        """Merge two neighbours; totals of a unit with rows in both are added."""
         edges = list(left.edges)
         for unit, totals in right.edges:
             if unit == edges[-1][0]:
@@ -166,12 +165,12 @@ class UnitScoreTask:
 
 @dataclass(frozen=True)
 class UnitScores:
-    """The result of the pass."""
+    """Scores of all units, and the histogram of their totals."""
 
     scores: NDArray[np.float32]
-    """(U,)."""
+    """(U,) scores of the units."""
     histogram: Histogram
-    """Of the totals of all units at the judging draws, by score."""
+    """Histogram by score of the totals of all units at the judging draws."""
     seconds: float
 
     def best(self, count: int) -> Index:
@@ -191,7 +190,7 @@ def unit_scores(
     scheduler: Any = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> UnitScores:
-    """Score every unit in one pass over the rows.
+    """Return the scores of all units, from one pass over the rows.
 
     Raises
     ------

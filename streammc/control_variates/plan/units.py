@@ -1,9 +1,9 @@
-"""Single rows or runs: what a unit is, from where the rows are.
+"""Choice of the unit: single rows or runs, by whether the store fits in memory.
 
-A row of a mapped file costs the reading of its page. Where the store does not fit in
-memory that reading is what an iteration takes, and a run of contiguous rows costs no
-more of it than one row: with more than one unit a block, runs make up the same
-subsample with fewer reads. Where the rows are in memory a run saves nothing.
+To read one row of a mapped file, its page is read. If the store does not fit in memory,
+these reads take most of the time of an iteration, and a run of contiguous rows needs no
+more of them than one row: with more than one unit a block, runs give the same subsample
+with fewer reads. If the rows are in memory, runs save nothing.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from dataclasses import replace
 from typing import Any
 
 from streammc.control_variates.expansion import ControlVariates
-from streammc.control_variates.plan.subsample_plan import MOST_BLOCKS, ROW_ORDER_WARNING, Plan, plan
+from streammc.control_variates.plan.plan_words import ROW_ORDER_WARNING
+from streammc.control_variates.plan.subsample_plan import MOST_BLOCKS, Plan, plan
 from streammc.protocols import Dataset, Model
 from streammc.subsampling.units import UNIFORM
 
 _RUN_BYTES = 16_384
-"""Longest run, four pages."""
+"""Largest size of a run: four pages."""
 
 
 def plan_units(
@@ -29,7 +30,7 @@ def plan_units(
     unit_rows: int | None = None,
     **options: Any,
 ) -> Plan:
-    """Return the plan, with the unit that reads least.
+    """Return the plan with the unit that needs the fewest reads.
 
     Parameters
     ----------
@@ -38,8 +39,8 @@ def plan_units(
     memory
         Bytes of memory that the rows of a store may occupy as cached pages.
     unit_rows
-        b as given by the user; ``None`` chooses. Units drawn by their scores are single
-        rows: there are few of them, and in a run the rows that matter are diluted.
+        b as given by the user; ``None``: chosen here. Units drawn by score are single rows:
+        few are needed, and a run dilutes the rows with high scores.
     """
     if unit_rows is not None or options.get("probabilities", UNIFORM) != UNIFORM:
         return plan(cv, dataset, model, unit_rows=unit_rows, **options)

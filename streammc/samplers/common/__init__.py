@@ -1,1 +1,1 @@
-"""Parts that the families of samplers share: chains, tuning, step shape, ladders, option checks."""
+"""Parts shared by the families of samplers: chains, tuning, step shape, ladders, options."""

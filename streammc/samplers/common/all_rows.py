@@ -1,4 +1,4 @@
-"""Coordinates, rows and first positions of the samplers that hold every row in memory."""
+"""Coordinates, rows and first positions of samplers that keep all rows in memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from streammc.protocols import Dataset, Model, Vector
 
 
 class AllRowsOptions(Protocol):
-    """Options of a sampler that evaluates rows in memory."""
+    """Options of a sampler that keeps all rows in memory."""
 
     name: ClassVar[str]
 
@@ -31,7 +31,7 @@ class AllRowsOptions(Protocol):
 def ground(
     dataset: Dataset, model: Model, cv: ControlVariates, sampler: AllRowsOptions
 ) -> tuple[Base, Held, Vector, float]:
-    """Return coordinates, every row in memory, and mean and spread of the first positions.
+    """Return coordinates, all rows, and mean and spread of the whitened first positions.
 
     Raises
     ------
@@ -66,6 +66,6 @@ def ground(
         first = solve_triangular(base.factor, sampler.start - cv.theta_star, lower=True)
         spread = 0.0
     full = hold(dataset, joint=model.joint is not None)
-    if not cv.certificate.passes:  # a pass has looked
+    if not cv.certificate.passes:  # a pass would have checked the responses
         response_check(dataset, model)(full.y[full.weight > 0.0])
     return base, full, first, spread

@@ -1,9 +1,9 @@
 """Builders of samplers: the functions ``hmc``, ``hmc_ecs``, ... of ``streammc.samplers``.
 
-Name, type and default of an option stand once, as a field of a dataclass; its meaning stands
-under ``Parameters`` in the docstring of the same class, or in :data:`_SHARED`. A sampler
-inherits both. :func:`builder`
-puts them together into the signature and the help of the function that a user calls.
+Name, type and default of an option are given once, as a field of a dataclass; its meaning is
+given under ``Parameters`` in the docstring of the same class, or in :data:`_SHARED`. A sampler
+inherits both. :func:`builder` combines them into the signature and the docstring of the function
+that a user calls.
 """
 
 from __future__ import annotations
@@ -25,46 +25,49 @@ _SHARED: Final = """
 Parameters
 ----------
 unit_rows
-    Rows of a unit, b: rows next to each other in the store, drawn together. ``None``: 1, or more
-    where the store exceeds free memory and longer runs are read faster.
+    Rows of a unit, b: neighbours in the store, drawn together. ``None``: 1, or more if the store
+    exceeds free memory and longer runs are read faster.
 certainty
-    Whether the rows with the largest remainders are always evaluated, beside the subsample.
+    Whether the rows with the largest remainders are always evaluated, in addition to the
+    subsample.
 covariance
-    Shape of the steps: ``laplace``, that of the Laplace approximation, which takes full
-    passes; ``identity``, units of theta, without a pass. ``None``: ``laplace`` where the
+    Shape of the steps: ``laplace``, the covariance of the Laplace approximation, which takes
+    full passes; ``identity``, units of theta, without a pass. ``None``: ``laplace`` if the
     likelihood is a product over rows.
 path
-    What is raised to ``beta_m``: the ``likelihood``, or the ``posterior``, prior included.
+    Density that is raised to the power ``beta_m``: the ``likelihood``, or the ``posterior``, prior
+    included.
 probabilities
     Probabilities with which units are drawn: ``uniform``, or in proportion to their ``scores``,
     which takes one more full pass.
 start
-    Value of every coordinate of theta at the first position. ``None``: chains start apart, where
-    the sampler draws them.
+    Value of every coordinate of theta at the first position. ``None``: the sampler draws a first
+    position for each chain.
 subsets
-    Rows of the levels: ``nested``, every subset is part of the one before; ``independent``.
+    Rows of the levels: ``nested`` subsets, each a part of that of the level before, or
+    ``independent`` subsets.
 """
-"""Options that samplers without a common base class share; an entry of a class comes first."""
+"""Options of samplers without a common base class; an entry in a class takes precedence."""
 _RAISES: Final = """\
 ConfigError
     If an option does not exist or has a value outside its range."""
 
 
 def builder(cls: Callable[P, T], aliases: Mapping[str, str] | None = None) -> Callable[P, T]:
-    """Return the function that makes a sampler from its options.
+    """Return the public function that builds a sampler from its options.
 
     Parameters
     ----------
     cls
-        Dataclass of the sampler, whose ``name`` the function has; it takes every field by name.
+        Dataclass of the sampler; the function has its ``name``, and takes every field by name.
     aliases
-        Other spellings of options, which Python cannot have as names of parameters.
+        Other spellings of options that are not valid names of Python parameters.
 
     Returns
     -------
     Callable
-        Its docstring is that of ``cls`` with the options of all base classes. An unknown option
-        is a ConfigError that names the known ones.
+        The builder, with the docstring of ``cls`` and the options of all base classes. For an
+        unknown option it raises a ConfigError that names the known options.
     """
     sampler = cast(Any, cls)
     other = dict(aliases or {})

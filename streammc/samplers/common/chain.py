@@ -1,8 +1,7 @@
-"""What the kernels of all samplers share: batches of iterations, whose rows are gathered.
+"""Base class of the kernels of all samplers: batches of iterations, and their rows.
 
-Iterations are handed to compiled code in batches. While one batch runs, the rows of the
-next are on their way (``subsampling.lookahead``). Not one bit of the draws depends on the
-size of a batch.
+Compiled code runs iterations in batches. While one batch runs, the rows of the next are
+prefetched (``subsampling.lookahead``). No bit of the draws depends on the size of a batch.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from streammc import rng as streams
 from streammc.likelihood.blocks import Block, allocate_rows
 from streammc.likelihood.target import Base
+from streammc.numerics.compile_ahead import compile_ahead
 from streammc.protocols import Index, Matrix, Rows, RowSource, Vector
 from streammc.subsampling.certainty import leave_out
 from streammc.subsampling.lookahead import Lookahead
@@ -26,12 +26,12 @@ from streammc.subsampling.units import UnitDesign
 BATCH_SECONDS: Final = 0.1
 BATCH_ROWS: Final = 16_384
 DISPERSED: Final = 2.0
-"""Laplace standard deviations by which chains that evaluate every row start apart."""
+"""Spread of the starts of chains that evaluate every row, in Laplace standard deviations."""
 _INTEGERS: Final = frozenset({"n_steps", "n_rows"})
 
 
 class StoppedError(Exception):
-    """The chain was told to stop; the interval under way is lost, the last commit is not."""
+    """A chain was stopped: the current interval is lost, the committed ones are not."""
 
 
 def first_position(
@@ -42,10 +42,10 @@ def first_position(
     spread: float = 1.0,
     modes: Matrix | None = None,
 ) -> Vector:
-    """Return where a chain starts, whitened, (d,).
+    """Return the whitened start of a chain, (d,).
 
-    Chains take theta_star and the other ``modes`` (M, d) in turn: there exactly, around
-    theta_star ``spread`` standard deviations wide, and less at later attempts.
+    Chains start at theta_star and at the other ``modes`` (M, d) in turn: exactly at a mode, and
+    around theta_star with ``spread`` standard deviations, fewer at later attempts.
     """
     z: Vector = rng.standard_normal(dim)
     which = chain % (1 + len(modes)) if modes is not None else 0
@@ -56,47 +56,49 @@ def first_position(
 
 
 class SharedProblem(Protocol):
-    """What a chain asks of the problem that all chains share."""
+    """Interface of the problem that all chains of a run share."""
 
     @property
     def base(self) -> Base:
-        """Return Taylor sums, prior and scale."""
+        """Return the constants of the target: Taylor sums, prior, scale."""
 
     @property
     def certainty_rows(self) -> Index:
-        """Return the rows (sorted) that count 0 times in a subsample."""
+        """Return the sorted certainty rows, which have weight 0 in a subsample."""
 
     @property
     def design(self) -> UnitDesign | None:
-        """Return the units; ``None`` where every row is evaluated."""
+        """Return the sampling design; ``None`` if every row is evaluated."""
 
     @property
     def source(self) -> RowSource:
-        """Return the rows."""
+        """Return the source of the rows."""
 
     @property
     def certain(self) -> Block:
-        """Return the rows that every evaluation looks at."""
+        """Return the block of rows that every evaluation uses."""
 
     @property
     def constrain(self) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
-        """Return what turns theta (..., d) into the parameters that are reported."""
+        """Return the function from theta (..., d) to the reported parameters."""
 
     def kernel(self, seed: int, chain: int, *, batch_iterations: int = 4096) -> Chain:
-        """Return chain ``chain`` of the run with that seed."""
+        """Return the kernel of chain ``chain`` of the run with this seed."""
 
 
 class Chain(ABC):
-    """One chain: its streams of random numbers, its place, and the rows it has read."""
+    """One chain: its random streams, its iteration, and the number of rows it has read."""
 
     statistics: tuple[str, ...]
-    """Columns that :meth:`_run_batch` writes, in order."""
+    """Names of the statistics that :meth:`_run_batch` writes, in the order of the columns."""
     threads: int = 1
-    """That this chain may use by itself: cores that no other chain needs."""
+    """Threads that this chain may use: cores not needed by other chains."""
 
     def __init__(
         self, problem: SharedProblem, seed: int, chain: int, *, batch_iterations: int
     ) -> None:
+        # Compile here: outside the measured time, and in the thread that handles signals.
+        compile_ahead(type(self).__module__)
         self._shared = problem
         self.batch_iterations = batch_iterations
         self.iteration = 0
@@ -110,7 +112,7 @@ class Chain(ABC):
 
     @abstractmethod
     def initialise(self) -> None:
-        """Draw a start."""
+        """Draw the start of the chain."""
 
     @abstractmethod
     def get_state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
@@ -121,32 +123,32 @@ class Chain(ABC):
         """Continue from :meth:`get_state`, bit for bit."""
 
     def tallies(self) -> dict[str, NDArray[Any]]:
-        """Return what was counted per level or pair of levels since warm-up, by name.
+        """Return the counts per level or pair of levels since warm-up, by name.
 
-        Kept in the group ``tempering`` of a run; nothing where there are no levels. ``beta``
-        (L,) gives the number of levels: arrays (L,) are per level, (L - 1,) per pair of
-        neighbours, (L, r) per level and energy ring, () per chain.
+        They are kept in the group ``tempering`` of a run, and empty without levels. ``beta`` (L,)
+        gives the number of levels: arrays (L,) are per level, (L - 1,) per pair of neighbours,
+        (L, r) per level and energy ring, () per chain.
         """
         return {}
 
     @staticmethod
     def described(tallies: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, Any]:
-        """Return what the tallies of all chains say, as JSON: part of the summary.
+        """Return a summary of the tallies of all chains, as JSON.
 
-        ``levels`` holds one list of numbers per column of a table with a line per level,
-        the other entries are numbers or text; a list ``warnings`` joins those of the summary.
+        ``levels`` holds a table with one row per level, as a list of numbers per column; the other
+        entries are numbers or text; a list ``warnings`` is added to those of the run's summary.
         """
         return {}
 
     @abstractmethod
     def _batch(self) -> int:
-        """Return how many iterations to hand over at once."""
+        """Return the number of iterations of the next batch."""
 
     @abstractmethod
     def _run_batch(
         self, theta: NDArray[np.float64], statistics: NDArray[np.float64], warmup: bool
     ) -> None:
-        """Run as many iterations as ``theta`` has rows."""
+        """Run as many iterations as ``theta`` has rows; write positions and statistics."""
 
     def advance(
         self, n: int, warmup: bool, stop: Callable[[], bool] | None = None
@@ -173,7 +175,7 @@ class Chain(ABC):
         return out
 
     def _gather(self, units: Index) -> Rows:
-        """Return the rows of ``units``; certainty rows count 0 times, rare units more than once."""
+        """Return the rows of ``units``: weight 0 for certainty rows, above 1 for unlikely units."""
         problem = self._shared
         b = problem.base.unit_rows
         rows = allocate_rows(len(units) * b, problem.source.n_features)

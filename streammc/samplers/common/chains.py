@@ -1,4 +1,4 @@
-"""All chains in lockstep: interval by interval, each ended by one commit."""
+"""All chains of a run, advanced in parallel by intervals that end with one commit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from streammc.samplers.common.chain import SharedProblem, StoppedError
 
 
 class Chains:
-    """The kernels of one run and the threads that drive them.
+    """The kernels of one run, and the threads that run them.
 
     Chains are threads: the compiled transition releases the GIL, so they share the
     mapped files, the certainty rows and the compiled code.
@@ -47,7 +47,7 @@ class Chains:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def initialise(self) -> None:
-        """Give every chain its start."""
+        """Draw the start of every chain."""
         list(self._pool.map(lambda kernel: kernel.initialise(), self.kernels))
 
     def restore(self, checkpoint: tuple[Mapping[str, NDArray[Any]], Mapping[str, Any]]) -> None:
@@ -62,7 +62,7 @@ class Chains:
         self.clock = dict(meta["clock"])
 
     def checkpoint(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Return the state of every chain."""
+        """Return the states of all chains, and the clock."""
         arrays: dict[str, NDArray[Any]] = {}
         metas = []
         for chain, kernel in enumerate(self.kernels):
@@ -85,7 +85,7 @@ class Chains:
         futures = [
             self._pool.submit(kernel.advance, n, phase == "warmup", stop) for kernel in self.kernels
         ]
-        # Every chain is waited for before an error is raised: none may run on.
+        # Wait for every chain before an error is raised: no chain may keep running.
         errors = [future.exception() for future in futures]
         for error in errors:
             if error is not None:
@@ -93,7 +93,7 @@ class Chains:
         results = [future.result() for future in futures]
         self.clock[phase] += time.perf_counter() - begun
         merged = {name: np.stack([result[name] for result in results]) for name in results[0]}
-        with np.errstate(over="ignore"):  # what is infinite is refused by name
+        with np.errstate(over="ignore"):  # the trace refuses infinite values
             theta = self.problem.constrain(merged.pop("theta"))
         trace.append(phase, theta, merged, self.checkpoint())
         return merged

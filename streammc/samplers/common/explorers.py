@@ -1,10 +1,10 @@
-"""Inner kernels: one transition of a replica at its level, leaving that level invariant.
+"""Explorers: kernels that move a replica and leave the density of its level invariant.
 
     acceptance = explore(link, joint, base, held, ladder, m, replicas, r, draws, trial)
 
-moves replica ``r`` at level ``m`` and returns the probability with which the move was
-accepted, NaN where it diverged. ``draws`` (d + 2,) are d standard normals, a uniform in
-(0, 1] that accepts, and one that jitters: all the random numbers there are. Both kernels are
+moves replica ``r`` at level ``m`` and returns the acceptance probability of the move, NaN if
+it diverged. ``draws`` (d + 2,) are all random numbers of the move: d standard normals, a
+uniform in (0, 1] for the acceptance, and a uniform for the jitter. Both kernels are
 reversible, which tempered transitions need.
 """
 
@@ -35,9 +35,9 @@ from streammc.samplers.common.ladder import (
 )
 
 N_UNIFORMS: Final = 2
-"""Of a transition, after its d normals: acceptance, jitter."""
+"""Uniform numbers of a transition, after its d normals: for acceptance and jitter."""
 DIVERGED: Final = 1000.0
-"""A trajectory has diverged where its energy has risen by more (Betancourt 2017)."""
+"""Largest rise of the energy of a trajectory that has not diverged (Betancourt 2017)."""
 
 
 class Trial(NamedTuple):
@@ -85,7 +85,7 @@ def place(base, z, theta):  # type: ignore[no-untyped-def]
     borrow=True,
 )  # fmt: skip
 def refresh(link, joint, base, held, ladder, m, replicas, r, order, scratch):  # type: ignore[no-untyped-def]
-    """Compute what is known of replica ``r`` at level ``m``, where it is stale."""
+    """Compute the stale log-likelihood, log prior and gradients of replica ``r`` at level ``m``."""
     scalars = replicas.scalars
     if scalars[r, STALE] == 0.0 or (order == 0 and scalars[r, STALE] == GRADIENT_STALE):
         return
@@ -104,7 +104,7 @@ def refresh(link, joint, base, held, ladder, m, replicas, r, order, scratch):  #
 
 @inline
 def log_density(ladder, m, log_lik, prior):  # type: ignore[no-untyped-def]
-    """Return ``log h_m``; a power of 0 takes no log-likelihood, even one of minus infinity."""
+    """Return ``log h_m``; at power 0 the log-likelihood is ignored, even minus infinity."""
     total = ladder.prior_power[m] * prior
     if ladder.power[m] != 0.0:
         total += ladder.power[m] * log_lik
@@ -142,7 +142,7 @@ def _try(link, joint, base, held, ladder, m, replicas, r, order, trial):  # type
 
 @inline
 def _take(replicas, r, trial, log_lik, prior, order):  # type: ignore[no-untyped-def]
-    """Move replica ``r`` to the trial position."""
+    """Move replica ``r`` to the trial position, with its values and gradients."""
     for j in range(trial.z.shape[0]):
         replicas.z[r, j] = trial.z[j]
         replicas.theta[r, j] = trial.theta[j]
@@ -155,13 +155,13 @@ def _take(replicas, r, trial, log_lik, prior, order):  # type: ignore[no-untyped
 
 @inline
 def probability(change):  # type: ignore[no-untyped-def]
-    """Return ``min(1, exp(change))``; 0 where it is not a number."""
+    """Return ``min(1, exp(change))``; 0 if ``change`` is NaN."""
     return min(1.0, math.exp(min(change, 0.0))) if change == change else 0.0
 
 
 @jit(EXPLORER_SIGNATURE, borrow=True)
 def random_walk(link, joint, base, held, ladder, m, replicas, r, draws, trial):  # type: ignore[no-untyped-def]
-    """Metropolis with a Gaussian step of standard deviation ``step`` in z."""
+    """Move a replica by Metropolis, with a Gaussian step of standard deviation ``step`` in z."""
     d = trial.z.shape[0]
     refresh(link, joint, base, held, ladder, m, replicas, r, 0, trial.scratch)
     scalars = replicas.scalars
@@ -178,7 +178,7 @@ def random_walk(link, joint, base, held, ladder, m, replicas, r, draws, trial): 
 
 @jit(EXPLORER_SIGNATURE, borrow=True)
 def hmc(link, joint, base, held, ladder, m, replicas, r, draws, trial):  # type: ignore[no-untyped-def]
-    """``n_steps`` leapfrog steps with unit mass in z (Neal 2011, section 5.2)."""
+    """Move a replica by HMC: ``n_steps`` leapfrog steps, unit mass in z (Neal 2011, 5.2)."""
     d = trial.z.shape[0]
     refresh(link, joint, base, held, ladder, m, replicas, r, 1, trial.scratch)
     scalars = replicas.scalars

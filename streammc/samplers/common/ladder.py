@@ -17,40 +17,40 @@ class Ladder(NamedTuple):
     beta: Vector
     """(L,) inverse temperatures, falling from 1."""
     power: Vector
-    """(L,) of the likelihood: 1 where a level has fewer rows."""
+    """(L,) power of the likelihood: 1 if a level has a subset of the rows instead."""
     prior_power: Vector
-    """(L,)."""
+    """(L,) power of the prior."""
     lo: Index
-    """(L,) first row of every level, among its rows."""
+    """(L,) index of the first row of every level."""
     hi: Index
-    """(L,) after its last row."""
+    """(L,) index after the last row of every level."""
     step: Vector
     """(L,) step sizes."""
     n_steps: int
-    """Leapfrog steps."""
+    """Leapfrog steps of a trajectory."""
     jitter: float
     """Half-width of the uniform factor on a step size."""
     own: int
-    """Whether the levels above 0 have rows of their own."""
+    """1 if the levels above 0 have rows of their own, else 0."""
 
 
 LADDER_TYPE: Any = record_type(Ladder)
 
 
 class Replicas(NamedTuple):
-    """States under the level that each is at; written in place."""
+    """States of the replicas, each at a level of the ladder; written in place."""
 
     z: Matrix
     """(R, d) whitened positions: ``theta = theta_star + S z``."""
     theta: Matrix
-    """(R, d)."""
+    """(R, d) positions theta."""
     slope: Matrix
     """(R, d) gradient of the log-likelihood in theta."""
     prior_slope: Matrix
     """(R, d) gradient of the log prior in theta."""
     scalars: Matrix
-    """(R, 4) log-likelihood, log prior, what is still to be computed (0: nothing, 1: both, 2: the
-    gradient, after a change of rows), and log-likelihoods of rows evaluated so far."""
+    """(R, 4) log-likelihood, log prior, stale values (0: none, 1: all, 2: the gradient, after a
+    change of rows), and number of log-likelihoods of rows evaluated so far."""
 
 
 REPLICAS_TYPE: Any = record_type(Replicas)
@@ -59,7 +59,7 @@ GRADIENT_STALE = 2.0
 
 
 def allocate_replicas(n: int, d: int) -> Replicas:
-    """Return ``n`` replicas at 0, nothing computed."""
+    """Return ``n`` replicas at 0, with all values stale."""
     z, theta, slope, prior_slope = (np.zeros((n, d)) for _ in range(4))
     replicas = Replicas(z, theta, slope, prior_slope, np.zeros((n, 4)))
     replicas.scalars[:, STALE] = 1.0
@@ -68,15 +68,15 @@ def allocate_replicas(n: int, d: int) -> Replicas:
 
 @inline
 def at_prior(ladder, m):  # type: ignore[no-untyped-def]
-    """Return whether level ``m`` is the prior, of which every iteration takes a new draw."""
+    """Return whether level ``m`` is the prior, from which every iteration draws anew."""
     return m > 0 and ladder.beta[m] == 0.0
 
 
 def geometric(n_levels: int, beta_min: float) -> Vector:
-    """Return (L,) ``beta_m = beta_min^(m / M)``.
+    """Return (L,) inverse temperatures of a geometric ladder, ``beta_m = beta_min^(m / M)``.
 
-    Where it ends at the prior (``beta_min`` 0), the other levels are a ladder of their own:
-    every level a factor of about 3 hotter than the one before, or less, down to 1e-6.
+    If the ladder ends at the prior (``beta_min`` 0), the other levels are a geometric ladder:
+    every level is hotter than the one before by a factor of at most about 3, down to beta 1e-6.
     """
     if n_levels == 1:
         return np.ones(1)

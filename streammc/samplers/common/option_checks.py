@@ -1,4 +1,4 @@
-"""Names of options and statistics that several families of samplers have, and their checks."""
+"""Option names shared by several families of samplers, and checks of options."""
 
 from __future__ import annotations
 
@@ -13,32 +13,14 @@ LAPLACE: Final = "laplace"
 IDENTITY: Final = "identity"
 RANDOM_WALK: Final = "random-walk"
 COVARIANCES: Final = (LAPLACE, IDENTITY)
-"""Shape of the steps: of the Laplace approximation, or none."""
+"""Shapes of the steps: that of the Laplace approximation, or the identity."""
 DEFAULT_LENGTH: Final = math.pi / 2
-"""Length of a trajectory: in a Gaussian posterior a quarter of a period forgets the start."""
-
-STATISTICS: Final = (
-    "lp",
-    "acceptance_rate",
-    "diverging",
-    "energy",
-    "step_size",
-    "n_steps",
-    "log_lik_variance",
-    "subsample_accepted",
-    "n_rows",
-    "log_lik_remainder",
-)
-"""Names of the statistics that every sampler records of a draw, in the order of their columns."""
-(
-    LP, ACCEPTANCE_RATE, DIVERGING, ENERGY, STEP_SIZE, N_STEPS, LOG_LIK_VARIANCE,
-    SUBSAMPLE_ACCEPTED, N_ROWS, LOG_LIK_REMAINDER,
-) = range(len(STATISTICS))  # fmt: skip
-"""Columns of ``STATISTICS`` in a row of statistics, which compiled loops write by name."""
+"""Length of a trajectory: in a Gaussian posterior the end of a quarter period is independent
+of its start."""
 
 
 def check_subsample(sampler: object, *names: str) -> None:
-    """Raise ConfigError unless those options are absent or positive whole numbers."""
+    """Raise ConfigError unless these options are ``None`` or positive whole numbers."""
     for name in names:
         value = getattr(sampler, name)
         if value is None:
@@ -51,13 +33,13 @@ def check_subsample(sampler: object, *names: str) -> None:
 
 
 def is_number(value: object) -> bool:
-    """Return whether an option is a finite number; truth values are none."""
+    """Return whether an option is a finite number; a bool is not a number."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     return number and math.isfinite(value)  # type: ignore[arg-type]
 
 
 def check_probabilities(value: str) -> None:
-    """Raise ConfigError unless that is a way to draw units."""
+    """Raise ConfigError unless ``value`` is ``uniform`` or ``scores``."""
     if value not in PROBABILITIES:
         raise ConfigError(
             f"probabilities must be 'uniform' or 'scores', found {value!r}: choose one of them"
@@ -65,7 +47,7 @@ def check_probabilities(value: str) -> None:
 
 
 def check_number(option: str, value: Any, *, above: bool = False, most: float = math.inf) -> None:
-    """Raise ConfigError unless ``value`` is ``None`` or finite, in range; ``above``: not 0."""
+    """Raise ConfigError unless ``value`` is None or in [0, most]; ``above`` excludes 0."""
     number = not isinstance(value, bool) and isinstance(value, (int, float))
     inside = number and math.isfinite(value) and 0.0 <= value <= most and not (above and value == 0)
     if value is not None and not inside:

@@ -1,4 +1,4 @@
-"""The passes and the plan of a sampler that evaluates a subsample."""
+"""Control variates and plan of the subsample for a sampler."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _LEAST_ROWS = 30
 
 
 class SubsampleWish(Protocol):
-    """Options of a subsample; ``None`` means chosen automatically."""
+    """Requested options of a subsample; ``None``: chosen automatically."""
 
     @property
     def unit_rows(self) -> int | None:
-        """Return b."""
+        """Return the rows of a unit, b."""
 
     @property
     def n_blocks(self) -> int | None:
-        """Return G."""
+        """Return the number of blocks, G."""
 
     @property
     def factor_units(self) -> int:
-        """Return the units of a factor of the block-Poisson product; 0: there is no product."""
+        """Return the units of a factor of the block-Poisson product; 0 without a product."""
 
     @property
     def probabilities(self) -> str:
@@ -42,12 +42,12 @@ def control_variates(request: RunRequest, order: Literal[0, 1, 2] | None = None)
     Parameters
     ----------
     order
-        Order of the expansion; ``None``: any, computed of order 2.
+        Order of the expansion; ``None``: any order if given, 2 if computed.
 
     Raises
     ------
     IdentityError
-        If those given are of other data, another model or another order.
+        If the given control variates are of other data, another model or another order.
     """
     given = request.control_variates
     if given is None:
@@ -77,7 +77,7 @@ def planned(
     certainty: bool,
     perturbed: bool = False,
 ) -> Plan:
-    """Return the plan of a subsample; ``refused`` says why it cannot be right."""
+    """Return the plan of a subsample; a refused plan gives the reason in ``refused``."""
     return plan_units(
         cv,
         request.dataset,
@@ -104,9 +104,10 @@ def planned_or_few(
     subsample_size: int | None,
     certainty: bool,
 ) -> Plan:
-    """Return the plan of a sampler that pays for noise with steps or further rows.
+    """Return the plan of a sampler that can use a noisy estimate, even if the plan is refused.
 
-    Where the plan is refused it is 1 % of the rows, at least 30, and none is certain.
+    In place of a refused plan, the subsample is 1 % of the rows, at least 30, without certainty
+    rows.
     """
     chosen = planned(request, cv, wish, subsample_size=subsample_size, certainty=certainty)
     if chosen.refused is None:

@@ -1,19 +1,19 @@
 """Proposals of Metropolis-Hastings and their Hastings corrections.
 
-In the coordinates ``w`` of ``theta = theta_star + S z``, ``z = L w``, with step size
-``eps``. Gradients ``g`` are those of the log density in ``w``, from rows that are drawn for
-the proposal alone: given these, and whatever they are, each correction is exact.
+The coordinates are ``w``, with ``theta = theta_star + S z`` and ``z = L w``; the step size is
+``eps``. Gradients ``g`` are those of the log density in ``w``, from rows drawn for the proposal
+alone: each correction is exact for any such rows.
 
 - random walk: ``w' = w + eps xi``; symmetric.
-- Langevin: ``w' = w + eps^2 g(w) / 2 + eps xi``. The step back needs
-  ``xi' = -(xi + eps (g(w) + g(w')) / 2)``, so the log of the ratio of the densities, back
-  over forth, is ``(|xi|^2 - |xi'|^2) / 2``.
+- Langevin: ``w' = w + eps^2 g(w) / 2 + eps xi``. The reverse step needs
+  ``xi' = -(xi + eps (g(w) + g(w')) / 2)``, so the log of the density of the reverse step over
+  that of the forward step is ``(|xi|^2 - |xi'|^2) / 2``.
 - SGHMC (Chen, Fox and Guestrin 2014, made reversible as in Zhang, Cooper and De Sa 2020):
   ``L`` times half a drift ``w += v / 2``, a kick
   ``v' = (1 - a) v + (1 - a / 2) eps^2 g(w) + N(0, a (2 - a) eps^2)`` and half a drift. With
-  ``v ~ N(0, eps^2)`` the ratio of the kick back, from ``-v'`` to ``-v``, over the kick forth
-  cancels all but ``- g (v + v') / 2``, which adds up over the steps. A rejection turns ``v``
-  round. For small ``a`` the kick is that of the paper, noise of variance ``2 a eps^2``.
+  ``v ~ N(0, eps^2)`` the log ratio of the reverse kick, from ``-v'`` to ``-v``, over the
+  forward kick is ``- g (v + v') / 2``, summed over the steps. A rejection reverses ``v``. For
+  small ``a`` the kick is that of the paper, with noise of variance ``2 a eps^2``.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def prior_at(base, z, theta, gradient, slope):  # type: ignore[no-untyped-def]
 
 @inline
 def shaped(shape, learnt, x, out):  # type: ignore[no-untyped-def]
-    """Write ``L x``."""
+    """Write ``L x``, the step ``x`` in the learnt shape; the identity unless ``learnt``."""
     for i in range(x.shape[0]):
         if learnt == 0:
             out[i] = x[i]
@@ -64,7 +64,8 @@ def shaped(shape, learnt, x, out):  # type: ignore[no-untyped-def]
 def pulled(shape, learnt, gradient, slope, heat, out):  # type: ignore[no-untyped-def]
     """Write the gradient in ``w`` at relative temperature ``heat``: ``L' g``.
 
-    ``gradient`` (d,) is that of the log density at 1 in ``z``, ``slope`` of the prior in it.
+    ``gradient`` (d,) is that of the log density at temperature 1 in ``z``, ``slope`` its part from
+    the prior.
     """
     d = gradient.shape[0]
     for j in range(d):
@@ -82,7 +83,7 @@ def pulled(shape, learnt, gradient, slope, heat, out):  # type: ignore[no-untype
 
 @inline
 def langevin_ratio(xi, eps, forth, back):  # type: ignore[no-untyped-def]
-    """Return the log ratio of densities, back over forth, of a Langevin step."""
+    """Return the log density ratio of the reverse to the forward Langevin step."""
     total = 0.0
     for j in range(xi.shape[0]):
         returning = xi[j] + 0.5 * eps * (forth[j] + back[j])
@@ -92,7 +93,7 @@ def langevin_ratio(xi, eps, forth, back):  # type: ignore[no-untyped-def]
 
 @inline
 def kick(v, gradient, eps, friction, rng):  # type: ignore[no-untyped-def]
-    """Kick ``v`` (d,) in place; return what the kick adds to the log ratio."""
+    """Kick ``v`` (d,) in place; return the contribution of the kick to the log ratio."""
     spread = eps * math.sqrt(friction * (2.0 - friction))
     total = 0.0
     for j in range(v.shape[0]):

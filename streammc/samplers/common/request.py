@@ -1,4 +1,4 @@
-"""A run as it was asked for, and what is decided of it before the first draw."""
+"""Request of a run, and its setup: the decisions before the first draw."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ Progress = Callable[[str, int, int | None, Mapping[str, Any]], None]
 
 
 def never() -> bool:
-    """Return ``False``: the ``stop`` of a run that nobody stops."""
+    """Return ``False``: the default ``stop``, which never stops a run."""
     return False
 
 
 @dataclass(frozen=True)
 class RunRequest:
-    """Data, model, sampler and settings of a run; see ``streammc.sample`` for those it has too.
+    """Data, model, sampler and settings of a run; most are arguments of ``streammc.sample``.
 
-    A sampler is given the request with the data set at the final temperature and with the
-    default priors of the model resolved.
+    A sampler gets the request with the data set at the final temperature, and with the default
+    priors of the model resolved.
     """
 
     dataset: Dataset
@@ -49,13 +49,13 @@ class RunRequest:
     """Polled several times a second; true ends the run after the last commit."""
     scheduler: Any = None
     threads: int | None = None
-    """Threads of the chains; ``None``: one per core. Not one bit of the draws depends on it."""
+    """Threads of the chains; ``None``: one per core. No bit of the draws depends on it."""
     batch_iterations: int = 4096
-    """Most iterations of a compiled call. Not one bit of the draws depends on it."""
+    """Largest number of iterations of a compiled call. No bit of the draws depends on it."""
     attributes: Mapping[str, Any] = field(default_factory=dict)
     """Extra JSON recorded with the run."""
     sampler_reason: str = ""
-    """Why this sampler, where it was not asked for by name."""
+    """Reason for the sampler, if it was not given by name."""
     temperature: float | str | Schedule = 1.0
     overwrite: bool = False
 
@@ -66,7 +66,7 @@ class RunRequest:
 
     @property
     def stream_seed(self) -> int:
-        """Seed of the random numbers that a decision before the first draw takes."""
+        """Seed of the random numbers of decisions before the first draw."""
         return self.seed or 0
 
     def notify(self, phase: str, done: int, total: int | None, facts: Mapping[str, Any]) -> None:
@@ -84,13 +84,13 @@ class RunRequest:
 
 @dataclass(frozen=True)
 class Setup:
-    """The decisions before the first draw: shared by all chains, and kept with the run."""
+    """Decisions before the first draw, shared by all chains and recorded in the run."""
 
     sampler: Sampler
-    """With every option settled."""
+    """Sampler with all options resolved."""
     cv: ControlVariates
     plan: Plan | None
     """Certainty rows, units and blocks; ``None``: every row is evaluated, or no pass was made."""
     reason: str
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-    """Those that ``Sampler.arrays`` names."""
+    """Arrays named by ``Sampler.arrays``, which the run keeps."""

@@ -1,4 +1,4 @@
-"""What every sampler is: options, and the decisions that depend on the data.
+"""Base class of samplers: options, and the decisions that depend on the data.
 
 The driver of runs, the trace and the command line know this class and no family of samplers.
 """
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
     from streammc.trace.run_directory import RunDirectory
 
 NAMED = "asked for by name"
-"""Reason of a sampler that no measurement has chosen."""
+"""Reason for a sampler that was given by name."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sampler(ABC):
-    """A sampler and its options, before it has seen data. The fields are the options."""
+    """A sampler with its options, which are the fields; it does not depend on the data."""
 
     name: ClassVar[str]
     target: ClassVar[str]
-    """A word of ``common.targets``: the density of its draws."""
+    """Density of the draws, one of the words in ``common.targets``."""
     paper: ClassVar[str]
     audited: ClassVar[bool] = False
-    """Whether importance weights lead from its draws to the posterior."""
+    """Whether runs can be audited: importance weights from the target to the posterior exist."""
     follows_schedule: ClassVar[bool] = False
     """Whether the temperature may change from iteration to iteration."""
     crosses_modes: ClassVar[bool] = False
-    """Whether it is made for posteriors with several modes."""
+    """Whether the sampler moves between the modes of a posterior."""
     restarts: ClassVar[bool] = False
-    """Whether it counts how often a draw of the prior comes down to the posterior."""
+    """Whether the sampler counts how often a draw from the prior reaches the posterior."""
     least_sign: ClassVar[float | None] = None
     """Smallest mean sign of a run that is not refused; ``None``: draws have no sign."""
     arrays: ClassVar[Mapping[str, tuple[str, ...]]] = {}
@@ -50,14 +50,14 @@ class Sampler(ABC):
     @property
     @abstractmethod
     def statistics(self) -> tuple[str, ...]:
-        """Names of what is recorded of every draw, in the order of the columns."""
+        """Names of the statistics of every draw, in the order of the columns."""
 
     def describe(self) -> dict[str, Any]:
-        """Return name and options as JSON: part of the run's identity."""
+        """Return name and options as JSON, a part of the identity of a run."""
         return {"name": self.name, **asdict(self)}
 
     def needs_pass(self, model: Model) -> bool:
-        """Return whether :meth:`prepare` makes full passes where no control variates are given."""
+        """Return whether :meth:`prepare` makes full passes if no control variates are given."""
         return True
 
     def own_pass_seconds(self, n_rows: int, draws: int) -> float:
@@ -73,48 +73,48 @@ class Sampler(ABC):
         return 0.0
 
     def implied_temperature(self, n_rows: int) -> float:
-        """Return the temperature of the sampler itself, which multiplies the one asked for."""
+        """Return the temperature implied by the sampler, a factor on the requested temperature."""
         return 1.0
 
     @abstractmethod
     def prepare(self, request: RunRequest, reason: str) -> Setup:
-        """Make the passes that are missing and settle every option that depends on the data.
+        """Return the setup: make missing passes, and resolve the options that depend on the data.
 
         Parameters
         ----------
         request
-            The run; its ``sampler`` is not looked at.
+            Request of the run; its ``sampler`` is ignored.
         reason
-            Why this sampler, in words; empty where it was asked for by name.
+            Reason for this sampler as text; empty if it was given by name.
 
         Raises
         ------
         ConfigError
             If model and options do not fit together.
         RefusedError
-            If the draws could not be right on these data.
+            If the draws could not be accurate on these data.
         StoppedError
             If ``request.stop()`` became true in a short run.
         """
 
     @abstractmethod
     def problem(self, request: RunRequest, setup: Setup) -> SharedProblem:
-        """Return what all chains share, compiled kernels included.
+        """Return the problem that all chains share, including compiled kernels.
 
         Raises
         ------
-        ConfigError
-            If a run with that setup cannot have as many draws as are asked for.
+        RefusedError
+            If a run with this setup cannot make the requested number of draws.
         """
 
     def facts(self, run: RunDirectory, setup: Setup) -> dict[str, Any]:
-        """Return what the summary of a finished run says beyond that of every sampler, as JSON."""
+        """Return the facts of this family of samplers for the summary of a run, as JSON."""
         return {}
 
     def warnings(self, facts: Mapping[str, Any]) -> list[str]:
-        """Return warnings, one line each, of the ``sampling`` part of a summary."""
+        """Return warnings, one line each, from ``facts``, the ``sampling`` part of a summary."""
         return []
 
     def text(self, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """Return lines for the receipt of a run, words -> value, of the same facts."""
+        """Return lines for the receipt of a run, label -> value, from the same facts."""
         return {}

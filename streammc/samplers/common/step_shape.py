@@ -1,8 +1,8 @@
-"""The covariance of the steps of a random walk, learnt in warm-up (Haario et al. 2001).
+"""Covariance of the steps of a random walk, learnt in warm-up (Haario et al. 2001).
 
-In windows of 100, 200, 400, ... iterations: at the end of each the steps take the shape of
-the positions in it, and learning starts again, so that the way to the posterior is
-forgotten. What is learnt after the last window is not used.
+Warm-up is divided into windows of 100, 200, 400, ... iterations. At the end of each, the steps
+take the covariance of the positions in the window, and the moments are reset, so that the
+approach to the posterior is forgotten. Positions after the last complete window are not used.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from streammc.protocols import Matrix, Vector
 
 FIRST_WINDOW: Final = 100
 _RIDGE: Final = 5.0
-"""The average variance counts as that many positions."""
+"""Number of positions that the average variance counts as."""
 
 
 @jit(
     "void(float64[:,::1], float64[::1], float64[:,::1], float64[::1], float64[::1], float64[:,::1])"
 )
 def accumulate(theta, star, factor, count, mean, scatter):  # type: ignore[no-untyped-def]
-    """Add rows of ``theta`` to the moments of ``z``, one by one: their grouping must not show."""
+    """Add rows of ``theta`` to the moments of ``z``, one by one, so that batches do not matter."""
     d = star.shape[0]
     z = np.empty(d)
     for t in range(theta.shape[0]):
@@ -44,27 +44,27 @@ def accumulate(theta, star, factor, count, mean, scatter):  # type: ignore[no-un
 
 
 class StepShape:
-    """Running moments of a window, and the shape from the last.
+    """Running moments of the current window, and the shape of steps from the last window.
 
     Parameters
     ----------
     dim
-        d.
+        Number of parameters d.
     kind
-        ``full``, ``diagonal`` or ``None``: nothing is learnt.
+        Shape: ``full``, ``diagonal``, or ``None`` to learn nothing.
     """
 
     def __init__(self, dim: int, kind: str | None) -> None:
         self.kind = kind
         size = dim if kind else 0
         self.factor: Matrix = np.eye(size)
-        """(d, d) lower triangular."""
+        """(d, d) lower triangular factor of the covariance of steps."""
         self._count = np.zeros(1)
         self._mean = np.zeros(size)
         self._scatter = np.zeros((size, size))
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays that make it up."""
+        """Return the moments of the window, for a checkpoint."""
         return {
             "window_count": self._count,
             "window_mean": self._mean,
@@ -72,7 +72,7 @@ class StepShape:
         }
 
     def left(self, iteration: int) -> int:
-        """Return the iterations until the window of ``iteration`` ends."""
+        """Return the number of iterations until the window of ``iteration`` ends."""
         if self.kind is None:
             return 2**62
         end = FIRST_WINDOW
@@ -81,10 +81,10 @@ class StepShape:
         return end - iteration
 
     def learn(self, theta: Matrix, star: Vector, factor: Matrix, iteration: int) -> bool:
-        """Add positions ``theta`` (n, d), the last before ``iteration``.
+        """Add positions ``theta`` (n, d) up to ``iteration``; return whether the shape is new.
 
-        They count in the coordinates ``z`` of ``theta = star + factor z``, a factor (0, 0)
-        being the identity. Returns whether that ended a window in which the chain moved.
+        The moments are those of ``z`` in ``theta = star + factor z``; an empty factor is the
+        identity. The shape is new at the end of a window in which the chain moved.
         """
         if self.kind is None:
             return False

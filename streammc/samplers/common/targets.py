@@ -1,4 +1,4 @@
-"""Targets: the densities of the draws of samplers, as words and as texts."""
+"""Targets of samplers: names of the densities of their draws, with texts."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ TARGETS: Final = {
     TEMPERED: "the posterior",
     BIASED: "no step is rejected, so the draws are not the posterior's",
 }
-"""What the draws are of, for the receipt of a run."""
+"""Text of each target for the receipt of a run."""
 NOT_AUDITED: Final = {
     EXACT: "{name} targets the posterior itself",
     WEIGHTED: "{name} weighs its draws by the exact posterior before it keeps any",
     SIGNED: "weighted by their signs the draws are of the posterior itself",
 }
-"""Why a run is not audited; elsewhere no weights lead from its draws to the posterior."""
+"""Reason why runs with this target have no audit; for other targets no weights exist."""

@@ -1,13 +1,13 @@
-"""What warm-up tunes: the step size, and the frequency of the reference oscillator.
+"""Tuning in warm-up: the step size, and the frequency of the reference oscillator.
 
-The step size by dual averaging (Hoffman and Gelman 2014, section 3.2). The frequency
-``w`` of :mod:`streammc.samplers.hamiltonian.integrator` from the mean square of the whitened
-coordinates, ``1 / w^2 = E z'z / d``: 1 where the posterior is the Gaussian that it was
-whitened by, less where its tails are heavier.
+The step size is tuned by dual averaging (Hoffman and Gelman 2014, section 3.2). The frequency
+``w`` of :mod:`streammc.samplers.hamiltonian.integrator` is tuned by the mean square of the
+whitened coordinates, ``1 / w^2 = E z'z / d``: it is 1 if the posterior is equal to its Laplace
+approximation, and less for heavier tails.
 
 The state of one chain is a vector ``(log step, log of the averaged step, error sum,
-iterations, shrinkage point, mean square, positions seen)``, so that it is checkpointed
-as it is. A mean square of 0 stands for frequency 0, the plain leapfrog.
+iterations, shrinkage point, mean square, number of positions)``, which a checkpoint stores.
+A mean square of 0 means frequency 0, the leapfrog.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from streammc.protocols import Vector
 LOG_STEP, LOG_AVERAGE, ERROR, COUNT, SHRINK_TO, SQUARE, SEEN = range(7)
 GAMMA, T0, KAPPA = 0.05, 10.0, 0.75
 PRIOR_COUNT = 10.0
-"""The Gaussian approximation counts as that many positions."""
+"""Number of positions that the Gaussian approximation counts as."""
 
 
 def start(step_size: float, *, reference: bool = True) -> Vector:
-    """Return the state before the first iteration."""
+    """Return the tuning state before the first iteration."""
     log_step = math.log(step_size)
     square = 1.0 if reference else 0.0
     shrink_to = math.log(3.0) + log_step
@@ -35,9 +35,9 @@ def start(step_size: float, *, reference: bool = True) -> Vector:
 
 @jit("void(float64[::1], float64, float64, float64)", borrow=True)
 def update(state, acceptance, target, longest):  # type: ignore[no-untyped-def]
-    """Move the step size after an iteration with the given acceptance probability.
+    """Update the step size after an iteration with the given acceptance probability.
 
-    ``longest`` bounds it: steps beyond the trajectory length would change nothing.
+    ``longest`` bounds the step: steps longer than the trajectory would have no effect.
     """
     state[COUNT] += 1.0
     t = state[COUNT]
@@ -52,7 +52,7 @@ def update(state, acceptance, target, longest):  # type: ignore[no-untyped-def]
 
 @jit("void(float64[::1], float64[::1])", borrow=True)
 def observe(state, z):  # type: ignore[no-untyped-def]
-    """Let the position ``z`` (d,) count towards the mean square."""
+    """Add the position ``z`` (d,) to the mean square."""
     square = 0.0
     for j in range(z.shape[0]):
         square += z[j] * z[j]

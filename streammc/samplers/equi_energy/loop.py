@@ -18,9 +18,9 @@ from streammc.numerics.jit import (
 )
 from streammc.numerics.records import record_type
 from streammc.protocols import Matrix
-from streammc.samplers.common import option_checks as column
+from streammc.samplers.common import statistics as column
 from streammc.samplers.common import tuning
-from streammc.samplers.equi_energy.ensemble import (
+from streammc.samplers.equi_energy.chain_state import (
     ENSEMBLE_TYPE,
     EVALUATED,
     JUMP_ACCEPTANCE,

@@ -18,14 +18,7 @@ from streammc.numerics.jit import (
 )
 from streammc.samplers.common.explorers import probability
 from streammc.samplers.common.proposals import langevin_ratio
-from streammc.samplers.equi_energy.energies import (
-    draw_rows,
-    prior_at,
-    referred,
-    take,
-    value_at,
-)
-from streammc.samplers.equi_energy.ensemble import (
+from streammc.samplers.equi_energy.chain_state import (
     ABOVE,
     CARRIED,
     ENSEMBLE_TYPE,
@@ -35,6 +28,13 @@ from streammc.samplers.equi_energy.ensemble import (
     SHARED,
     SUBSET,
     VALUE,
+)
+from streammc.samplers.equi_energy.energies import (
+    draw_rows,
+    prior_at,
+    referred,
+    take,
+    value_at,
 )
 from streammc.samplers.equi_energy.rings import jump_ratio, ring_of, truncated
 

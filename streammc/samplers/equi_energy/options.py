@@ -13,11 +13,11 @@ from streammc.samplers.common.option_checks import (
     COVARIANCES,
     LAPLACE,
     NONE,
-    STATISTICS,
     check_number,
     check_subsample,
 )
 from streammc.samplers.common.sampler import Sampler
+from streammc.samplers.common.statistics import OF_ESTIMATES, STATISTICS, recorded
 from streammc.samplers.common.targets import (
     APPROXIMATE,
 )
@@ -128,7 +128,9 @@ class EquiEnergy(Sampler):
     """Level 0 is exact but for its rings, which have finitely many states."""
     crosses_modes: ClassVar[bool] = True
     paper: ClassVar[str] = "Li and Wong 2017, Mini-batch tempered MCMC"
-    statistics: ClassVar[tuple[str, ...]] = EQUI_ENERGY_STATISTICS
+    statistics: ClassVar[tuple[str, ...]] = recorded(
+        EQUI_ENERGY_STATISTICS, *OF_ESTIMATES, "diverging", "n_steps"
+    )
 
     def __post_init__(self) -> None:
         """Check what can be checked without data."""

@@ -28,7 +28,7 @@ from streammc.samplers.equi_energy.kernel import EquiEnergyProblem
 from streammc.samplers.equi_energy.options import FULL, SUBSET, EquiEnergy
 
 PILOT_STEPS: Final = 200
-"""Of the search for a minimum of the energy."""
+"""Iterations of the search for a minimum of the energy."""
 
 
 def prepare(sampler: EquiEnergy, request: RunRequest, reason: str) -> Setup:

@@ -12,9 +12,9 @@ from streammc.samplers.common.targets import PERTURBED
 from streammc.samplers.hamiltonian.options import PERTURBED_STATISTICS, SubsampleOptions
 
 FEWEST_UNITS: Final = 2
-"""Of a subsample: one has no variance."""
+"""Smallest number of units of a subsample: from one unit no variance can be estimated."""
 VARIANCE_LIMIT: Final = 3.0
-"""Above it the perturbation can be large without a sign of it."""
+"""Largest mean ``log_lik_variance``: above it a large perturbation may go unnoticed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class HmcEcs(SubsampleOptions):
         Divisor of ``s^2`` from k units: ``unbiased``, k (k - 1); ``paper``, k^2, as eq. (10) is
         printed.
     allow_high_variance
-        Whether to run where the plan refuses it, or where the mean of ``log_lik_variance``
+        Whether to run even if the plan refuses it, or if the mean of ``log_lik_variance``
         exceeds 3: the perturbation may then be large.
 
     Examples
@@ -51,7 +51,7 @@ class HmcEcs(SubsampleOptions):
     paper = "Dang, Quiroz, Kohn, Tran and Villani 2019, HMC with energy conserving subsampling"
 
     def __post_init__(self) -> None:
-        """Check what can be checked without data."""
+        """Check the options that do not depend on the data."""
         super().__post_init__()
         if self.variance not in ("unbiased", "paper"):
             raise ConfigError(
@@ -68,7 +68,7 @@ class HmcEcs(SubsampleOptions):
 
     @property
     def factor_units(self) -> int:
-        """Return 0: the estimate is not a product."""
+        """Units of a factor: 0, since the estimate is not a block-Poisson product."""
         return 0
 
     @property
@@ -78,12 +78,12 @@ class HmcEcs(SubsampleOptions):
 
     @property
     def forced(self) -> bool:
-        """Return whether it runs where the plan refuses it."""
+        """Whether the sampler runs even if the plan refuses it."""
         return self.allow_high_variance
 
     @property
     def variance_limit(self) -> float:
-        """Return the mean ``log_lik_variance`` above which a run is refused."""
+        """Mean ``log_lik_variance`` above which a run is refused."""
         return math.inf if self.allow_high_variance else VARIANCE_LIMIT
 
 

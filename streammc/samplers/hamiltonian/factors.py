@@ -1,11 +1,11 @@
-"""The pseudo-marginal step for a block-Poisson product, whose number of factors varies.
+"""Pseudo-marginal update of a block-Poisson product, whose number of factors varies.
 
 The ``lambda`` products of the estimator, each with Poisson(1) factors, are split into
 ``G`` blocks; iteration ``t`` refreshes the ``kappa`` products of block ``t mod G``. Their
 factors are Poisson(kappa) in number, drawn ahead with their units. The proposal comes
 from the distribution of the auxiliary variables, so the acceptance ratio is that of
-``|L^|`` alone, and all but the factors of the block cancel. Factors lie in no order: the
-last ones fill the places of those that leave.
+``|L^|`` alone, and all but the factors of the block cancel. Factors are stored in no
+particular order: the last ones fill the places of removed ones.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from streammc.samplers.hamiltonian.subsample import PROPOSAL_TYPE, evaluate_prop
     borrow=True,
 )
 def propose_factors(link, base, ahead, position, n_units, block, point, proposal, work):  # type: ignore[no-untyped-def]
-    """Evaluate new factors for ``block``; return ``log |L^'| - log |L^|``, the log ratio."""
+    """Evaluate new factors for ``block``; return the log ratio ``log |L^'| - log |L^|``."""
     units, scale = base.factor_units, base.estimate_factor
     intensity, bound = base.intensity, point.scalars[BOUND]
     totals, owner = point.totals, proposal.owner
@@ -56,7 +56,7 @@ def propose_factors(link, base, ahead, position, n_units, block, point, proposal
 def accept_factors(  # type: ignore[no-untyped-def]
     base, sub, units_ahead, position, n_units, block, point, proposal, work
 ):
-    """Put the factors of :func:`propose_factors` in place of those of ``block``."""
+    """Replace the factors of ``block`` by those of :func:`propose_factors`."""
     b, size = base.unit_rows, base.factor_units
     totals, value, slope = point.totals, point.value, point.slope
     units, owner = proposal.units, proposal.owner

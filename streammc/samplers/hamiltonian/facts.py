@@ -1,4 +1,4 @@
-"""Facts, warnings and text of a run on a subsample: ``hmc-ecs`` and ``hmc-ecs-signed``."""
+"""Facts, warnings and texts of runs of ``hmc-ecs`` and ``hmc-ecs-signed``."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ EDGE_WARNING: Final = 0.001
 
 
 def subsample_facts(run: RunDirectory, setup: Setup) -> dict[str, Any]:
-    """Return what the summary says beyond that of every sampler.
+    """Return the facts in the summary of samplers with a subsample.
 
     Returns
     -------
     dict
         ``recalibration``: its two stages; ``beyond_edge``: share of the draws whose trajectory
-        came beyond the edge; ``mean_sign`` and ``negative_signs``, a share, of signed runs.
+        left the region; ``mean_sign`` and ``negative_signs`` (a share) of signed runs.
     """
     stats = run.read_group("sample_stats")
     facts: dict[str, Any] = {"recalibration": described(setup.cv, setup.plan)}
@@ -35,7 +35,7 @@ def subsample_facts(run: RunDirectory, setup: Setup) -> dict[str, Any]:
 
 
 def subsample_warnings(facts: Mapping[str, Any]) -> list[str]:
-    """Return warnings of a short warm-up, a noisy estimate, the tails and negative signs."""
+    """Return warnings about a short warm-up, noisy estimates, the tails and negative signs."""
     lines = []
     blocks = facts["n_blocks"] or 0
     if facts["warmup"] < 5 * blocks:
@@ -58,7 +58,7 @@ def subsample_warnings(facts: Mapping[str, Any]) -> list[str]:
 
 
 def edge_warnings(facts: Mapping[str, Any]) -> list[str]:
-    """Return where a perturbed target differs from the posterior in its tails."""
+    """Return warnings about a perturbed target that differs from the posterior in its tails."""
     lines = []
     perturbation = facts.get("predicted_perturbation")
     if perturbation is not None and perturbation > LARGEST_PERTURBATION:
@@ -76,7 +76,7 @@ def edge_warnings(facts: Mapping[str, Any]) -> list[str]:
 
 
 def subsample_text(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return lines for the receipt of a run, words -> value."""
+    """Return lines for the receipt of a run, as label -> value."""
     variance = facts["log_lik_variance_mean"]
     return {
         "blocks": facts.get("n_blocks"),

@@ -1,4 +1,4 @@
-"""``hmc``: Hamiltonian Monte Carlo on every row, the reference for everything."""
+"""``hmc``: Hamiltonian Monte Carlo on every row, the reference for all samplers."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streammc.samplers.common.builders import builder
-from streammc.samplers.common.option_checks import (
-    STATISTICS,
-)
+from streammc.samplers.common.statistics import OF_ESTIMATES, STATISTICS, recorded
 from streammc.samplers.common.targets import EXACT
 from streammc.samplers.hamiltonian.options import TrajectoryOptions
 
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Hmc(TrajectoryOptions):
-    """Sampler ``hmc``: Hamiltonian Monte Carlo on every row, the reference for everything.
+    """Sampler ``hmc``: Hamiltonian Monte Carlo on every row, the reference for all samplers.
 
     It leaves the posterior invariant (Duane et al. 1987) and evaluates every row at every gradient.
 
@@ -32,7 +30,7 @@ class Hmc(TrajectoryOptions):
 
     name = "hmc"
     target = EXACT
-    statistics = STATISTICS
+    statistics = recorded(STATISTICS, *OF_ESTIMATES)
     paper = "Duane, Kennedy, Pendleton and Roweth 1987, Hybrid Monte Carlo"
 
     def prepare(self, request: RunRequest, reason: str) -> Setup:
@@ -42,7 +40,7 @@ class Hmc(TrajectoryOptions):
         return prepare_full_data(self, request, reason)
 
     def problem(self, request: RunRequest, setup: Setup) -> SharedProblem:
-        """Return what all chains share; see ``Sampler``."""
+        """Return the problem that all chains share; see ``Sampler``."""
         from streammc.samplers.hamiltonian.problem import full_data
 
         return full_data(request.dataset, request.model, setup.cv, self)

@@ -1,13 +1,13 @@
-"""One step of the dynamics, which every trajectory is made of.
+"""Integrator: one step of the Hamiltonian dynamics.
 
 Positions are whitened: the posterior is nearly a standard normal, and the kinetic
 energy of a momentum ``p`` is ``p'p / 2``. The Gaussian part of the energy,
 ``w^2 z'z / 2``, is integrated exactly: a rotation of ``(w z, p)`` by the angle
-``w step``. Only what remains kicks the momentum, half before and half after (split
-Hamiltonian dynamics, Shahbaba et al. 2014). The error is that of the remainder alone, so
-one step can span a quarter of a period where the posterior is close to its Gaussian
-approximation. Every such step conserves volume and is its own inverse after a reversal
-of the momentum, whatever ``w``; ``w = 0`` is the leapfrog.
+``w step``. The gradient of the remaining energy changes the momentum, half before and half
+after the rotation (split Hamiltonian dynamics, Shahbaba et al. 2014). The error is that of
+the remaining energy alone, so one step can span a quarter of a period if the posterior is
+close to its Gaussian approximation. For every ``w`` a step conserves volume and is
+reversible; ``w = 0`` is the leapfrog.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_ENERGY_ERROR = 1000.0
 
 @inline
 def move(link, sums, base, certain, sub, point, work, step, frequency):  # type: ignore[no-untyped-def]
-    """Move ``point`` and ``work.momentum`` one step; return the energy there."""
+    """Move ``point`` and ``work.momentum`` by one step; return the energy after it."""
     momentum = work.momentum
     d = momentum.shape[0]
     stiffness = frequency * frequency
@@ -44,7 +44,7 @@ def move(link, sums, base, certain, sub, point, work, step, frequency):  # type:
 
 @jit(i8(BASE_TYPE, POINT_TYPE, WORK_TYPE), borrow=True)
 def walled(base, point, work):  # type: ignore[no-untyped-def]
-    """Return 1 where ``point`` is beyond a wall of the prior, which no smaller step mends."""
+    """Return 1 if ``point`` is outside the bounds of the prior: a smaller step would not help."""
     displace(base.factor, point.z, work.delta)
     for j in range(point.z.shape[0]):
         work.delta[j] += base.theta_star[j]

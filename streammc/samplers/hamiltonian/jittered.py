@@ -1,4 +1,4 @@
-"""A trajectory of a drawn length: a number of equal steps, then Metropolis."""
+"""Trajectory of random length: equal steps, then one Metropolis decision."""
 
 from __future__ import annotations
 
@@ -12,19 +12,18 @@ MAX_STEPS = 1024
 
 
 @inline
-def jittered(  # type: ignore[no-untyped-def]
-    link, sums, base, certain, sub, point, trial, work, energy_start, dynamics, longest, w, rng
-):
-    """Move ``point`` along a trajectory in the fewest steps that are ``longest`` or less.
+def jittered(link, sums, base, certain, buffers, energy_start, dynamics, longest, w, rng):  # type: ignore[no-untyped-def]
+    """Move ``buffers.point`` along a trajectory, in the fewest steps of at most ``longest``.
 
     The number of steps is that of the mean length; the drawn length changes their size.
     ``w`` is the frequency of the integrator. Returns the acceptance probability, the
-    number of steps made, the energy of the new state, 1 if the trajectory diverged, at
-    ``trial``, or 2 if it ended beyond the edge, and the step size.
+    number of steps made, the energy of the new state, an outcome (1 if the trajectory diverged,
+    at ``trial``; 2 if it ended beyond the edge; else 0), and the step size.
 
-    Beyond the edge nothing is accepted. The acceptance probability, from which the step is
-    tuned, does not count that: no smaller step mends it.
+    Beyond the edge nothing is accepted. The acceptance probability, which tunes the step, does
+    not include this: a smaller step would not help.
     """
+    sub, point, trial, work = buffers.sub, buffers.point, buffers.trial, buffers.work
     length = dynamics.trajectory_length
     n_steps = min(max(math.ceil(length / longest - 1e-9), 1), MAX_STEPS)
     step = min(length / n_steps, longest * (1.0 + 1e-9))

@@ -1,4 +1,4 @@
-"""One chain of Hamiltonian Monte Carlo over the compiled transition."""
+"""One chain of Hamiltonian Monte Carlo, in batches of the compiled transition."""
 
 from __future__ import annotations
 
@@ -24,10 +24,9 @@ from streammc.likelihood.target import (
 from streammc.protocols import Index, Matrix, RowSource
 from streammc.samplers.common import tuning
 from streammc.samplers.common.chain import BATCH_ROWS, BATCH_SECONDS, Chain, first_position
-from streammc.samplers.common.option_checks import (
-    STATISTICS,
-)
-from streammc.samplers.hamiltonian.nuts import LONGEST_STEP, allocate_tree
+from streammc.samplers.common.statistics import STATISTICS
+from streammc.samplers.hamiltonian.buffers import Ahead, Buffers, allocate_tree
+from streammc.samplers.hamiltonian.nuts import LONGEST_STEP
 from streammc.samplers.hamiltonian.options import PERTURBED_STATISTICS, SIGNED_STATISTICS
 from streammc.samplers.hamiltonian.subsample import Proposal, allocate_proposal
 from streammc.samplers.hamiltonian.transition import Dynamics, run
@@ -36,33 +35,33 @@ from streammc.subsampling.units import UnitDesign
 
 @dataclass(frozen=True)
 class Problem:
-    """What all chains share: compiled link, Taylor sums, certainty rows, design."""
+    """Constants shared by all chains: compiled link, target, certainty rows, design, options."""
 
     link: Any
     sums: Any
-    """Log-likelihood of the Taylor sums: ``taylor``, or exact where a model has one."""
+    """Compiled log-likelihood of the Taylor sums: ``taylor``, or the exact one of a model."""
     base: Base
     certain: Block
     certainty_rows: Index
-    """Sorted; empty where the certainty block holds every row."""
+    """Sorted indices of the certainty rows; empty if the certainty block holds every row."""
     design: UnitDesign | None
-    """``None`` for full-data HMC."""
+    """Sampling design; ``None`` for full-data HMC."""
     source: RowSource
     trajectory_length: float
     jitter: float
     target_acceptance: float
     step_size: float | None
-    """Fixed by the user, or ``None`` for dual averaging."""
+    """Step size fixed by the user, or ``None`` for dual averaging."""
     constrain: Callable[[NDArray[np.float64]], NDArray[np.float64]]
-    """theta (..., d) to the parameters that are reported."""
+    """Function from theta (..., d) to the reported parameters."""
     nuts: bool = False
-    """Whether a trajectory ends where it turns back, instead of at its length."""
+    """Whether a trajectory ends where it turns back (NUTS), instead of at a given length."""
     leapfrog: bool = False
-    """Whether the integrator leaves out the Gaussian reference."""
+    """Whether the integrator is the leapfrog, without the Gaussian part."""
     spread: float = 1.0
-    """Laplace standard deviations by which first positions differ."""
+    """Spread of first positions, in Laplace standard deviations."""
     modes: Matrix | None = None
-    """(M, d) other modes, whitened: chains start there and around theta_star in turn."""
+    """(M, d) other modes, whitened: chains start around theta_star and these in turn."""
 
     @property
     def product(self) -> bool:
@@ -71,7 +70,7 @@ class Problem:
 
     @property
     def longest_step(self) -> float:
-        """Bound of a tuned step: past the length, so that a step held there means one step."""
+        """Largest tuned step: above the length, so that a step at the bound means one step."""
         return LONGEST_STEP if self.nuts else 1.05 * self.trajectory_length
 
     @property
@@ -80,12 +79,12 @@ class Problem:
         return int(self.base.theta_star.shape[0])
 
     def kernel(self, seed: int, chain: int, *, batch_iterations: int = 4096) -> HamiltonianKernel:
-        """Return chain ``chain`` of the run with that seed."""
+        """Return the kernel of chain ``chain`` of the run with this seed."""
         return HamiltonianKernel(self, seed, chain, batch_iterations=batch_iterations)
 
 
 class HamiltonianKernel(Chain):
-    """State of one chain of ``hmc``, ``hmc-ecs`` or ``hmc-ecs-signed``."""
+    """Chain of ``hmc``, ``hmc-ecs`` or ``hmc-ecs-signed``."""
 
     def __init__(
         self, problem: Problem, seed: int, chain: int, *, batch_iterations: int = 4096
@@ -204,7 +203,7 @@ class HamiltonianKernel(Chain):
             self._ahead.set_state(meta["subsample_rng"])
 
     def _batch(self) -> int:
-        """Return how many iterations to hand over at once: about 0.1 s, bounded rows."""
+        """Return the number of iterations of a batch: about 0.1 s, with a limit on its rows."""
         count = self.batch_iterations
         if self._seconds_per_iteration > 0.0:
             count = min(count, int(BATCH_SECONDS / self._seconds_per_iteration))
@@ -222,7 +221,7 @@ class HamiltonianKernel(Chain):
         n = theta.shape[0]
         units = self._ahead.take(self._proposed(self.iteration, n)) if self._ahead else self._units
         proposal = self._prepare(n) if problem.product else self._proposal
-        ahead = self._gather(units)
+        ahead = Ahead(self._gather(units), units)
         if self._ahead:
             self._ahead.prefetch(self._proposed(self.iteration + n, self._batch()))
         adapt = (2 if problem.step_size is None else 1) if warmup else 0
@@ -234,25 +233,20 @@ class HamiltonianKernel(Chain):
             adapt,
             int(problem.nuts),
         )
+        buffers = Buffers(
+            self._sub, self._point, self._trial, proposal, self._work, self._tree, self._tuning
+        )
         run(
             problem.link,
             problem.sums,
             problem.base,
             problem.certain,
-            self._sub,
+            buffers,
             ahead,
-            units,
             self.iteration,
-            self._point,
-            self._trial,
-            proposal,
-            self._work,
-            self._tree,
             dynamics,
-            self._tuning,
             self._kernel_rng,
-            theta,
-            statistics,
+            (theta, statistics),
         )
         self.iteration += n
         if proposal.crowded[0]:
@@ -263,12 +257,12 @@ class HamiltonianKernel(Chain):
             )
 
     def _use(self, units: int) -> None:
-        """Let ``units`` units be the subsample."""
+        """Set the number of units in use of the current and the trial point."""
         for point in (self._point, self._trial):
             point.used[:] = units, units * self.problem.base.unit_rows
 
     def _prepare(self, n: int) -> Proposal:
-        """Return the proposal's buffers with room for what ``n`` iterations propose."""
+        """Return the proposal buffers, large enough for each of the next ``n`` iterations."""
         assert self._design is not None
         counts = self._design.proposal_counts(self.iteration, n)
         largest = int(counts.max(initial=1))
@@ -282,7 +276,7 @@ class HamiltonianKernel(Chain):
         return self._proposal._replace(counts=counts)
 
     def _proposed(self, iteration: int, n: int) -> int:
-        """Return how many units ``n`` iterations propose, the first being ``iteration``."""
+        """Return the number of units proposed in the ``n`` iterations from ``iteration`` on."""
         return int(self._design.proposal_counts(iteration, n).sum()) if self._design else 0
 
     def _load_subsample(self) -> None:
@@ -296,7 +290,7 @@ class HamiltonianKernel(Chain):
 
 
 def _inside(base: Base, z: NDArray[np.float64]) -> bool:
-    """Return whether ``z`` is inside the edge and every wall, as ``target.beyond_edge``."""
+    """Return whether ``z`` is inside the edge and all walls; see ``target.beyond_edge``."""
     walls = base.walls
     if float(z @ z) > base.edge:
         return False

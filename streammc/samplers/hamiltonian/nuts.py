@@ -1,81 +1,43 @@
-"""The No-U-Turn sampler, without recursion (Hoffman and Gelman 2014; Betancourt 2017).
+"""Trajectory of the No-U-Turn sampler, without recursion.
 
-The trajectory doubles, forward or backward in time with equal chance, until it turns
-back: until its summed momentum points against the momentum at either end. The next
-state is drawn with weight ``exp(-H)``: within a new half multinomially, and of the two
-halves the new one with probability ``min(1, w_new / w_old)``. A half that contains a
-turn or a divergence is left out, and ends the trajectory. Every pair of adjacent
-subtrees is also checked across its seam, from one subtree to the first momentum of
-the other: trajectories of nearly one period would pass unseen otherwise.
+Algorithm: Hoffman and Gelman 2014; Betancourt 2017. The trajectory doubles, forward or
+backward in time with equal probability, until it turns back: until its summed momentum
+points against the momentum at either end. The next state is drawn with weight ``exp(-H)``:
+within a new half multinomially, and the new half in place of the old with probability
+``min(1, w_new / w_old)``. A half that contains a turn or a divergence is rejected, and ends
+the trajectory. Every pair of adjacent subtrees is also checked across its seam, from one
+subtree to the first momentum of the other: otherwise turns of trajectories of nearly one
+period would be missed.
 
-The subsample is fixed within a trajectory, so this is valid for hmc-ecs as it stands.
+The subsample is fixed within a trajectory, so the algorithm is valid for hmc-ecs unchanged.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
 
-import numpy as np
 from numba import types
 
 from streammc.likelihood.blocks import BLOCK_TYPE
 from streammc.likelihood.target import (
     BASE_TYPE,
-    POINT_TYPE,
-    WORK_TYPE,
-    Point,
-    allocate_point,
     beyond_edge,
     copy_point,
 )
-from streammc.numerics.jit import GENERATOR_TYPE, LINK_TYPE, SUMS_TYPE, f8, i8, jit, matrix
-from streammc.protocols import Matrix
+from streammc.numerics.jit import GENERATOR_TYPE, LINK_TYPE, SUMS_TYPE, f8, i8, jit
+from streammc.samplers.hamiltonian.buffers import BUFFERS_TYPE, MAX_DEPTH, TREE_TYPE
 from streammc.samplers.hamiltonian.integrator import MAX_ENERGY_ERROR, move
 
-MAX_DEPTH = 10
 LONGEST_STEP = 1.2
-"""In posterior standard deviations; beyond, two states would span the whole trajectory."""
-
-
-class Tree(NamedTuple):
-    """Buffers of one trajectory; row 0 is the trajectory, the others its new half."""
-
-    first: Matrix
-    """(MAX_DEPTH + 2, d) first momentum of each subtree, in the order it was built."""
-    last: Matrix
-    """(MAX_DEPTH + 2, d) last momentum."""
-    total: Matrix
-    """(MAX_DEPTH + 2, d) summed momenta."""
-    z: Matrix
-    """(2, d) position of the earliest and the latest state."""
-    momentum: Matrix
-    """(2, d)."""
-    gradient: Matrix
-    """(2, d)."""
-    candidate: Point
-    """What was drawn from the new half."""
-
-
-TREE_TYPE: Any = types.NamedTuple((matrix,) * 6 + (POINT_TYPE,), Tree)
-
-
-def allocate_tree(d: int, k: int, m: int, p: int, *, used: bool = True) -> Tree:
-    """Return buffers for points of that shape; empty ones where they are not used."""
-    if not used:
-        d, k, m, p = 0, 0, 0, 0
-    size = MAX_DEPTH + 2
-    subtrees = (np.zeros((size, d)), np.zeros((size, d)), np.zeros((size, d)))
-    ends = (np.zeros((2, d)), np.zeros((2, d)), np.zeros((2, d)))
-    return Tree(*subtrees, *ends, allocate_point(d, k, m, p))
+"""Largest step in posterior sd; with longer steps two states span the whole trajectory."""
 
 
 @jit(i8(TREE_TYPE, i8, i8), reassociate=True, borrow=True)
 def turned(tree, one, two):  # type: ignore[no-untyped-def]
-    """Return 1 if adjacent subtrees turn back, together or one up to the seam.
+    """Return 1 if two adjacent subtrees turn back, together or across their seam, else 0.
 
-    ``rho'p > 0`` is asked for at both ends of three stretches: all of it, ``one`` with
-    the first state of ``two``, and the last state of ``one`` with ``two``.
+    The summed momentum must have ``rho'p > 0`` at both ends of three stretches: both subtrees,
+    ``one`` with the first state of ``two``, and the last state of ``one`` with ``two``.
     """
     if one < 0 or two < 0:
         return 1
@@ -106,33 +68,21 @@ def log_add(a, b):  # type: ignore[no-untyped-def]
 
 @jit(
     types.UniTuple(f8, 4)(
-        LINK_TYPE,
-        SUMS_TYPE,
-        BASE_TYPE,
-        BLOCK_TYPE,
-        BLOCK_TYPE,
-        POINT_TYPE,
-        POINT_TYPE,
-        WORK_TYPE,
-        TREE_TYPE,
-        f8,
-        f8,
-        f8,
-        GENERATOR_TYPE,
+        LINK_TYPE, SUMS_TYPE, BASE_TYPE, BLOCK_TYPE, BUFFERS_TYPE, f8, f8, f8, GENERATOR_TYPE
     ),
     reassociate=True,
     borrow=True,
 )
-def nuts(  # type: ignore[no-untyped-def]
-    link, sums, base, certain, sub, point, trial, work, tree, energy_start, step, w, rng
-):
-    """Replace ``point`` by a state of a trajectory from it with ``work.momentum``.
+def nuts(link, sums, base, certain, buffers, energy_start, step, w, rng):  # type: ignore[no-untyped-def]
+    """Replace ``buffers.point`` by a state drawn from a trajectory that starts at it.
 
-    ``w`` is the frequency of the integrator.
-    Returns the mean Metropolis probability of the states, their number, the energy of
-    the one drawn, and 1 if the trajectory diverged, at ``trial``, or 2 if it came beyond
-    the edge, where states have no weight.
+    The first momentum is ``work.momentum``, and ``w`` the frequency of the integrator. Returns
+    the mean Metropolis probability of the states, their number, the energy of the drawn state,
+    and an outcome: 1 if the trajectory diverged, at ``trial``; 2 if it went beyond the edge,
+    where states have no weight; else 0.
     """
+    sub, point, trial = buffers.sub, buffers.point, buffers.trial
+    work, tree = buffers.work, buffers.tree
     momentum, candidate = work.momentum, tree.candidate
     first, last, total = tree.first, tree.last, tree.total
     d = momentum.shape[0]
@@ -177,7 +127,7 @@ def nuts(  # type: ignore[no-untyped-def]
             top += 1
             for j in range(d):
                 first[top, j] = last[top, j] = total[top, j] = momentum[j]
-            # As a binary counter carries: two finished subtrees of one size become one.
+            # Merge finished subtrees of equal size, like the carry of a binary counter.
             count = leaf + 1
             while count % 2 == 0:
                 if turned(tree, top - 1, top) == 1:

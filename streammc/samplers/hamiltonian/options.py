@@ -1,4 +1,4 @@
-"""What all samplers with a trajectory share about their options."""
+"""Options of the samplers with Hamiltonian trajectories."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 from streammc.errors import ConfigError
 from streammc.samplers.common.option_checks import (
     DEFAULT_LENGTH,
-    STATISTICS,
     check_probabilities,
     check_subsample,
     is_number,
 )
 from streammc.samplers.common.sampler import Sampler
+from streammc.samplers.common.statistics import STATISTICS
 from streammc.subsampling.units import UNIFORM
 
 if TYPE_CHECKING:
@@ -26,26 +26,28 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PERTURBED_STATISTICS: Final = (*STATISTICS, "beyond_edge")
-"""The same where the density is cut at an edge: 1 where a trajectory came beyond it."""
+"""Statistics of ``hmc-ecs``; ``beyond_edge`` is 1 if a trajectory went beyond the edge."""
 SIGNED_STATISTICS: Final = (*STATISTICS, "sign")
-"""The same where an estimate of the likelihood can be negative."""
+"""Statistics of ``hmc-ecs-signed``; ``sign`` is that of the estimated likelihood."""
+BEYOND_EDGE_COLUMN: Final = PERTURBED_STATISTICS.index("beyond_edge")
+SIGN_COLUMN: Final = SIGNED_STATISTICS.index("sign")
 
 DEFAULT_JITTER: Final = 0.2
 """Half-width of the uniform factor on the default length, against resonances."""
 DEFAULT_ACCEPTANCE: Final = 0.85
-"""One step where the posterior is nearly Gaussian, two or more where it is not."""
+"""Leads to one step if the posterior is nearly Gaussian, and to two or more otherwise."""
 JITTERED: Final = "jittered"
 NUTS: Final = "nuts"
 TRAJECTORIES: Final = (JITTERED, NUTS)
-"""A drawn length, or until the trajectory turns back."""
+"""Ends of a trajectory: at a random length, or where it turns back."""
 SPLIT: Final = "split"
 LEAPFROG: Final = "leapfrog"
 INTEGRATORS: Final = (SPLIT, LEAPFROG)
-"""Rotate with the Gaussian approximation and kick by the rest, or drift and kick."""
+"""Integrators: exact for the Gaussian approximation with kicks by the rest, or leapfrog."""
 
 
 def trajectory(length: float | None, jitter: float | None) -> tuple[float, float]:
-    """Return length and jitter: a length given without a jitter is kept fixed."""
+    """Return length and jitter of trajectories; a length given without a jitter is fixed."""
     if length is None:
         return DEFAULT_LENGTH, DEFAULT_JITTER if jitter is None else jitter
     return length, 0.0 if jitter is None else jitter
@@ -58,20 +60,20 @@ class TrajectoryOptions(Sampler):
     Parameters
     ----------
     trajectory
-        ``jittered``: trajectories have a given length, drawn anew within ``jitter``; ``nuts``: each
-        ends where it turns back.
+        ``jittered``: trajectories of random length, ``trajectory_length`` within ``jitter``;
+        ``nuts``: each ends where it turns back.
     integrator
-        ``split`` integrates the Gaussian approximation of the posterior exactly and kicks by the
-        rest; ``leapfrog`` drifts and kicks.
+        ``split``: integrates the Gaussian approximation of the posterior exactly, and the rest by
+        kicks of the momentum; ``leapfrog``.
     step_size
         Longest step of the integrator, in posterior standard deviations (of the Laplace
         approximation). ``None``: warm-up tunes it to ``target_acceptance``.
     trajectory_length
         Mean length of a trajectory, ``step_size * n_steps``, in posterior standard deviations.
-        ``None``: pi / 2, a quarter of a period. To be left out with ``nuts``.
+        ``None``: pi / 2, a quarter of a period. Not allowed with ``nuts``.
     jitter
         Half-width of the uniform factor on step size and length of a trajectory, in [0, 1).
-        ``None``: 0.2, or 0 where ``trajectory_length`` is given. To be left out with ``nuts``.
+        ``None``: 0.2, or 0 if ``trajectory_length`` is given. Not allowed with ``nuts``.
     target_acceptance
         Mean acceptance probability, in (0, 1), to which warm-up tunes the step size. A given
         ``step_size`` is not tuned.
@@ -85,7 +87,7 @@ class TrajectoryOptions(Sampler):
     target_acceptance: float = DEFAULT_ACCEPTANCE
 
     def __post_init__(self) -> None:
-        """Check what can be checked without data."""
+        """Check the options that do not depend on the data."""
         if self.trajectory not in TRAJECTORIES:
             raise ConfigError(
                 f"trajectory must be 'jittered' or 'nuts', found {self.trajectory!r}"
@@ -128,16 +130,16 @@ class SubsampleOptions(TrajectoryOptions):
     Parameters
     ----------
     subsample_size
-        Rows in the subsample, m; of ``hmc-ecs-signed``, where their number varies, the expected
-        number. ``None``: from the variance of the estimate that the full pass predicts.
+        Rows in the subsample, m; for ``hmc-ecs-signed`` their expected number. ``None``: chosen by
+        the variance of the estimate that the full pass predicts.
     n_blocks
-        Blocks of the subsample, G; an iteration proposes one of them anew. ``None``: 100, or fewer
-        where there are fewer units.
+        Blocks of the subsample, G; an iteration proposes new units for one of them. ``None``: 100,
+        or fewer for a subsample of fewer units.
     order
         Order of the control variates, Taylor expansions of every row around theta_star: 0, 1 or 2.
     recalibrate
-        Iterations of a short run that is not kept. The mean of its second half becomes theta_star,
-        around which one more full pass is made. ``None``: no such run.
+        Iterations of a preliminary run, whose draws are not kept. The mean of its second half
+        becomes theta_star, with one more full pass. ``None``: no such run.
     """
 
     subsample_size: int | None = None
@@ -149,7 +151,7 @@ class SubsampleOptions(TrajectoryOptions):
     recalibrate: int | None = None
 
     def __post_init__(self) -> None:
-        """Check what can be checked without data."""
+        """Check the options that do not depend on the data."""
         super().__post_init__()
         check_subsample(self, "subsample_size", "n_blocks", "unit_rows", "recalibrate")
         if isinstance(self.order, bool) or self.order not in (0, 1, 2):
@@ -163,7 +165,7 @@ class SubsampleOptions(TrajectoryOptions):
     @property
     @abstractmethod
     def factor_units(self) -> int:
-        """Units of a factor of the block-Poisson product; 0: there is no product."""
+        """Units of a factor of the block-Poisson product; 0 without a product."""
 
     @property
     def paper_variance(self) -> bool:
@@ -172,7 +174,7 @@ class SubsampleOptions(TrajectoryOptions):
 
     @property
     def forced(self) -> bool:
-        """Whether it runs where the plan refuses it."""
+        """Whether the sampler runs even if the plan refuses it."""
         return False
 
     def prepare(self, request: RunRequest, reason: str) -> Setup:
@@ -182,26 +184,26 @@ class SubsampleOptions(TrajectoryOptions):
         return prepare_subsampled(self, request, reason)
 
     def problem(self, request: RunRequest, setup: Setup) -> SharedProblem:
-        """Return what all chains share; see ``Sampler``."""
+        """Return the problem that all chains share; see ``Sampler``."""
         from streammc.samplers.hamiltonian.problem import subsampled
 
         assert setup.plan is not None
         return subsampled(request.dataset, request.model, setup.cv, setup.plan, self)
 
     def facts(self, run: RunDirectory, setup: Setup) -> dict[str, Any]:
-        """Return signs, iterations beyond the edge and the two stages of a recalibration."""
+        """Return facts on signs, the edge and a recalibration; see ``Sampler``."""
         from streammc.samplers.hamiltonian.facts import subsample_facts
 
         return subsample_facts(run, setup)
 
     def warnings(self, facts: Mapping[str, Any]) -> list[str]:
-        """Return warnings of a noisy estimate, a cut or perturbed tail, and negative signs."""
+        """Return warnings about noisy estimates, the tails and negative signs; see ``Sampler``."""
         from streammc.samplers.hamiltonian.facts import subsample_warnings
 
         return subsample_warnings(facts)
 
     def text(self, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """Return blocks, variance of the estimate and mean sign."""
+        """Return receipt lines on blocks, estimated variance and mean sign; see ``Sampler``."""
         from streammc.samplers.hamiltonian.facts import subsample_text
 
         return subsample_text(facts)

@@ -15,7 +15,7 @@ from streammc.samplers.hamiltonian.recalibrate import recalibrate
 
 
 def prepare_full_data(sampler: Sampler, request: RunRequest, reason: str) -> Setup:
-    """Return the setup of ``hmc``, which holds every row unless one pass has sufficient sums."""
+    """Return the setup of ``hmc``; all rows must fit in memory unless sums are sufficient."""
     dataset, model = request.dataset, request.model
     require_rows(model)
     if model.exact_sums is None:
@@ -24,7 +24,7 @@ def prepare_full_data(sampler: Sampler, request: RunRequest, reason: str) -> Set
 
 
 def prepare_subsampled(sampler: SubsampleOptions, request: RunRequest, reason: str) -> Setup:
-    """Return control variates and the plan of the subsample.
+    """Return the setup of ``hmc-ecs`` or ``hmc-ecs-signed``: control variates and plan.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The problem of ``hmc``, ``hmc-ecs`` and ``hmc-ecs-signed``: Taylor sums, rows and design."""
+"""Problems of ``hmc``, ``hmc-ecs`` and ``hmc-ecs-signed``: Taylor sums, rows and design."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from streammc.samplers.hamiltonian.signed import HmcEcsSigned
 from streammc.subsampling.alias import AliasTable
 from streammc.subsampling.units import ProductDesign, UnitDesign
 
-_NOTHING = -1
+_NOT_EXPANDED = -1
 
 
 def full_data(dataset: Dataset, model: Model, cv: ControlVariates, sampler: Hmc) -> Problem:
-    """Return the problem of ``hmc``: no subsample, and every row certain.
+    """Return the problem of ``hmc``: no subsample, and every row a certainty row.
 
-    Where the likelihood has sufficient statistics the sums of the pass hold them, and
-    no row is kept.
+    If the likelihood has sufficient statistics, the sums of the pass contain them, and no row
+    is kept in memory.
     """
     d = len(cv.theta_star)
     exact = model.exact_sums is not None
@@ -42,7 +42,7 @@ def full_data(dataset: Dataset, model: Model, cv: ControlVariates, sampler: Hmc)
         model.prior_table(cv.labels),
         model.constants,
         model.n_linear,
-        _NOTHING,
+        _NOT_EXPANDED,
         1,
         0.0,
         0.0,
@@ -52,7 +52,7 @@ def full_data(dataset: Dataset, model: Model, cv: ControlVariates, sampler: Hmc)
         link=model.link,
         sums=model.exact_sums if exact else taylor,
         base=base,
-        certain=load_block(dataset, model, rows, cv.theta_star, _NOTHING),
+        certain=load_block(dataset, model, rows, cv.theta_star, _NOT_EXPANDED),
         certainty_rows=np.zeros(0, dtype=np.int64),
         design=None,
         source=dataset.rows(),
@@ -75,7 +75,7 @@ def subsampled(
     plan: Plan,
     sampler: SubsampleOptions,
 ) -> Problem:
-    """Return the problem of ``hmc-ecs`` or its signed twin: Taylor sums, C and a subsample."""
+    """Return the problem of ``hmc-ecs`` or ``hmc-ecs-signed``, with certainty rows and units."""
     k = plan.k
     table = AliasTable(plan.relative) if plan.relative is not None else None
     shape = (dataset.n_rows, plan.unit_rows, k, plan.n_blocks)

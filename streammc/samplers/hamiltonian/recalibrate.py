@@ -1,8 +1,8 @@
-"""A better theta_star from a short run (Dang et al. 2019, section 6.6).
+"""Recalibration: a better theta_star from a short run (Dang et al. 2019, section 6.6).
 
-Control variates around the mode of a subset cost one pass, and are poor where the subset is
-small against the table: the subsample they ask for is large. Some iterations with it, all
-chains together and none of them kept, tell where the posterior is. Their mean is the
+Control variates around the mode of a subset cost one pass, but are poor if the subset is
+small relative to the table: they need a large subsample. A short run of all chains with these
+control variates, whose draws are not kept, locates the posterior. The mean of the draws is the
 theta_star of a second pass, and the subsample is planned again.
 """
 
@@ -28,12 +28,12 @@ from streammc.samplers.hamiltonian.options import SubsampleOptions
 from streammc.samplers.hamiltonian.problem import subsampled
 
 MOST_ROWS: Final = 2**16
-"""Of the first subsample: a high variance spoils draws, but hardly their mean."""
+"""Largest first subsample: a high variance harms the draws, but hardly their mean."""
 _STRETCH: Final = 20
 
 
 class _Kept:
-    """A trace in memory."""
+    """Trace of the short run, kept in memory."""
 
     def __init__(self) -> None:
         self.theta: list[NDArray[np.float64]] = []
@@ -47,7 +47,7 @@ class _Kept:
         stats: Mapping[str, NDArray[Any]],
         checkpoint: tuple[Mapping[str, NDArray[Any]], Mapping[str, Any]],
     ) -> None:
-        """Keep an interval; see ``protocols.Trace``."""
+        """Store an interval; see ``protocols.Trace``."""
         self.theta.append(theta)
         self.evaluations += int(stats["n_rows"].sum())
         self.variance += [float(v) for v in stats["log_lik_variance"].mean(axis=0)]
@@ -59,14 +59,14 @@ def recalibrate(
     """Return control variates around the mean of a short run.
 
     The first half of the ``sampler.recalibrate`` iterations is left out of the mean.
-    The certificate counts both passes, and says under ``recalibration`` what the first
-    stage was and took.
+    The certificate counts both passes, and describes the first stage and its work under
+    ``recalibration``.
 
     Parameters
     ----------
     first
-        Control variates of the first stage; ``None`` makes them, in one pass around the
-        mode of a subset.
+        Control variates of the first stage; ``None``: computed in one pass around the mode of
+        a subset.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def recalibrate(
     }
     if first is None:
         first = compute(dataset, model, **options)
-    asked = plan_units(
+    first_plan = plan_units(
         first,
         dataset,
         model,
@@ -93,7 +93,7 @@ def recalibrate(
         unit_rows=sampler.unit_rows,
         certainty=sampler.certainty,
     )
-    plan = _affordable(asked)
+    plan = _affordable(first_plan)
     perturbed = sampler if isinstance(sampler, HmcEcs) else HmcEcs(order=sampler.order)
     own_seed = int(streams.stream(request.stream_seed, 0, streams.Role.RECALIBRATE).integers(2**63))
     team = Chains(
@@ -122,7 +122,7 @@ def recalibrate(
         "rows_gathered": gathered,
         "log_lik_variance_mean": float(np.mean(kept.variance)),
         "subsample_used": plan.subsample_size,
-        "first": _stage(first, asked),
+        "first": _stage(first, first_plan),
     }
     certificate = second.certificate.plus(**first.certificate.work())
     certificate = certificate.plus(seconds=team.clock["warmup"])
@@ -130,7 +130,7 @@ def recalibrate(
 
 
 def described(cv: ControlVariates, plan: Plan | None) -> dict[str, Any] | None:
-    """Return both stages of a recalibration, for the summary; ``None`` if there was none."""
+    """Return both stages of a recalibration as JSON for the summary, or None."""
     record = cv.certificate.recalibration
     if record is None or plan is None:
         return None

@@ -20,17 +20,17 @@ class HmcEcsSigned(SubsampleOptions):
     """Sampler ``hmc-ecs-signed``: Hamiltonian Monte Carlo with the block-Poisson estimator.
 
     It leaves ``|L^(theta, u)| p(theta) p(u)`` invariant, with an unbiased estimate ``L^`` of the
-    likelihood (Dang et al. 2019, eqs. 15 and 16). Means weighted by the recorded sign are those of
-    the posterior, whatever the variance of the estimate (eq. 17).
+    likelihood (Dang et al. 2019, eqs. 15 and 16). Means weighted by the recorded sign are posterior
+    means for any variance of the estimate (eq. 17).
 
     Parameters
     ----------
     minibatch
-        Units in the mini-batch of one factor of ``L^``; more make negative estimates likelier.
+        Units in the mini-batch of one factor of ``L^``; with more, more estimates are negative.
     soft_bound
-        The bound ``a`` on the sampled remainder, in units of the log-likelihood, the same at every
-        theta. ``None``: the typical remainder less the expected number of factors, and lower far
-        from theta_star.
+        Bound ``a`` on the sampled remainder, in units of the log-likelihood, constant in theta.
+        ``None``: the typical remainder minus the expected number of factors, and lower far from
+        theta_star.
 
     Examples
     --------
@@ -49,7 +49,7 @@ class HmcEcsSigned(SubsampleOptions):
     paper = "Dang, Quiroz, Kohn, Tran and Villani 2019, HMC with energy conserving subsampling"
 
     def __post_init__(self) -> None:
-        """Check what can be checked without data."""
+        """Check the options that do not depend on the data."""
         super().__post_init__()
         check_subsample(self, "minibatch")
         if self.soft_bound is not None and not is_number(self.soft_bound):
@@ -60,7 +60,7 @@ class HmcEcsSigned(SubsampleOptions):
 
     @property
     def factor_units(self) -> int:
-        """Return the units of a factor of the product."""
+        """Units of a factor of the block-Poisson product."""
         return self.minibatch
 
 

@@ -1,8 +1,8 @@
-"""The pseudo-marginal step: a block of the subsample is proposed, and accepted or not.
+"""Pseudo-marginal update of the subsample: new units for one block, accepted or rejected.
 
-Dang et al. 2019, eq. (5), with the current estimate carried and never refreshed. The
-blocks of ``hmc-ecs`` have fixed places; those of the block-Poisson product have as many
-factors as were drawn, and their places are wherever there was room
+Dang et al. 2019, eq. (5); the current estimate is carried and never refreshed. The blocks of
+``hmc-ecs`` have fixed positions in the subsample. Those of the block-Poisson product have
+random numbers of factors, stored in any order
 (:mod:`streammc.samplers.hamiltonian.factors`).
 """
 
@@ -31,47 +31,44 @@ from streammc.numerics.jit import (
     index_vector,
     inline,
     jit,
-    matrix,
-    vector,
 )
+from streammc.numerics.records import record_type
 from streammc.protocols import Index, Matrix, Vector
 
 
 class Proposal(NamedTuple):
-    """Buffers of the subsample proposal."""
+    """Buffers of a proposed block of units, and the bookkeeping of the subsample."""
 
     totals: Vector
     """Unit totals of the new block."""
     rows: Block
-    """The rows of the new block, as many as the largest block has."""
+    """Rows of the new block; r is the number of rows of the largest block."""
     value: Vector
-    """(r,) their remainders."""
+    """(r,) remainders of these rows."""
     slope: Matrix
-    """(p, r) the derivatives of those in the predictors."""
+    """(p, r) derivatives of the remainders in the predictors."""
     bounds: Index
     """(G + 1,) block bounds in units."""
     units: Index
-    """(k,) the units in the subsample."""
+    """(k,) units of the subsample."""
     owner: Index
     """Block of each factor of a block-Poisson product."""
     counts: Index
-    """Units that each iteration of a batch proposes for such a product."""
+    """Number of units proposed in each iteration of a batch, for a block-Poisson product."""
     crowded: Index
-    """(1,) proposals turned down since they did not fit into the arrays."""
+    """(1,) number of proposals rejected because they did not fit into the arrays."""
 
 
-PROPOSAL_TYPE: Any = types.NamedTuple(
-    (vector, BLOCK_TYPE, vector, matrix) + (index_vector,) * 5, Proposal
-)
+PROPOSAL_TYPE: Any = record_type(Proposal)
 
 
 def allocate_proposal(
     q: int, p: int, unit_rows: int, bounds: Index, units: Index, largest: int = 0, order: int = 2
 ) -> Proposal:
-    """Return buffers for blocks of units cut at ``bounds``; ``units`` (k,) is kept.
+    """Return buffers for blocks of units with these ``bounds``; ``units`` (k,) is not copied.
 
-    ``order`` is that of the expansions, ``largest`` the units of the largest block where
-    these have no fixed size.
+    ``order`` is that of the expansions, ``largest`` the units of the largest block if blocks
+    have no fixed size.
     """
     largest_units = largest or int(np.diff(bounds).max(initial=0))
     rows = largest_units * unit_rows
@@ -90,7 +87,7 @@ def allocate_proposal(
 
 @inline
 def evaluate_proposal(link, base, ahead, position, n_units, proposal, work):  # type: ignore[no-untyped-def]
-    """Write the totals of ``n_units`` units drawn ahead, ``position`` units in, at the position.
+    """Write the totals of ``n_units`` proposed units, from ``position`` on, at the current theta.
 
     ``work.delta`` is the displacement of the current position.
     """
@@ -114,13 +111,13 @@ def evaluate_proposal(link, base, ahead, position, n_units, proposal, work):  # 
     borrow=True,
 )
 def propose_subsample(link, base, ahead, position, block, point, proposal, work):  # type: ignore[no-untyped-def]
-    """Replace one block of units by fresh ones; return the log acceptance ratio.
+    """Evaluate new units for one block; return the log acceptance ratio.
 
     ``ahead`` holds the rows of units drawn ahead, ``position`` counts those used.
     ``work.delta`` is the displacement of ``point.z``. The ratio of estimated
     likelihoods is ``(U/k) (sum D' - sum D) - (s'^2 - s^2) / 2`` at the current theta:
-    all else cancels, and the current totals are those that were accepted. With ``M``
-    their mean, which the last evaluation left, only the block is summed over:
+    all other terms cancel, and the current totals are carried. With ``M`` the mean of the
+    current totals, stored by the last evaluation, only the block is summed:
     ``sum (D' - mean D')^2 - sum (D - M)^2`` is ``sum_block [(D' - M)^2 - (D - M)^2]``
     less ``(sum_block [D' - D])^2 / k``.
     """
@@ -143,7 +140,7 @@ def propose_subsample(link, base, ahead, position, block, point, proposal, work)
     borrow=True,
 )
 def accept_subsample(base, sub, units_ahead, position, block, point, proposal, work):  # type: ignore[no-untyped-def]
-    """Make the proposal of :func:`propose_subsample` the current subsample."""
+    """Replace the units of ``block`` by those of :func:`propose_subsample`."""
     b = base.unit_rows
     first, last = proposal.bounds[block], proposal.bounds[block + 1]
     if first < 0 or b < 0:

@@ -1,10 +1,10 @@
-"""The compiled transition: a pseudo-marginal step for the subsample, then HMC.
+"""Compiled transition of a chain: a pseudo-marginal update of the subsample, then HMC.
 
 Algorithm 1 of Dang et al. 2019. The subsample proposal replaces one block of units
-and is accepted with the ratio of estimated likelihoods at the current position, the
-current estimate being carried and never refreshed; then the position moves by
-Hamiltonian dynamics with the subsample fixed, so that trajectory and acceptance see
-the same rows. Without units the first step is empty and this is full-data HMC.
+and is accepted with the ratio of estimated likelihoods at the current position; the
+current estimate is carried and never refreshed. Then the position moves by Hamiltonian
+dynamics with the subsample fixed, so that trajectory and acceptance use the same rows.
+Without units the first update does nothing, and the transition is full-data HMC.
 """
 
 from __future__ import annotations
@@ -14,112 +14,103 @@ from typing import Any, NamedTuple
 
 from numba import types
 
-from streammc.likelihood.blocks import BLOCK_TYPE, ROWS_TYPE
+from streammc.likelihood.blocks import BLOCK_TYPE
 from streammc.likelihood.target import (
     BASE_TYPE,
     CERTAIN,
     DENSITY,
     ESTIMATE,
-    POINT_TYPE,
     ROWS,
     SIGN,
     UNITS,
     VARIANCE,
-    WORK_TYPE,
     displace,
 )
 from streammc.numerics.jit import (
     GENERATOR_TYPE,
     LINK_TYPE,
     SUMS_TYPE,
-    f8,
     i8,
-    index_vector,
+    inline,
     jit,
     matrix,
-    vector,
 )
+from streammc.numerics.records import record_type
+from streammc.samplers.common import statistics as column
 from streammc.samplers.common.tuning import LOG_AVERAGE, LOG_STEP, frequency, observe, update
+from streammc.samplers.hamiltonian.buffers import AHEAD_TYPE, BUFFERS_TYPE
 from streammc.samplers.hamiltonian.factors import accept_factors, propose_factors
 from streammc.samplers.hamiltonian.integrator import walled
 from streammc.samplers.hamiltonian.jittered import jittered
-from streammc.samplers.hamiltonian.nuts import TREE_TYPE, nuts
+from streammc.samplers.hamiltonian.nuts import nuts
+from streammc.samplers.hamiltonian.options import BEYOND_EDGE_COLUMN, SIGN_COLUMN
 from streammc.samplers.hamiltonian.subsample import (
-    PROPOSAL_TYPE,
     accept_subsample,
     propose_subsample,
 )
 
 
 class Dynamics(NamedTuple):
-    """Settings of the trajectory."""
+    """Settings of the trajectories of a batch."""
 
     trajectory_length: float
-    """In posterior standard deviations, the mean of ``step_size * n_steps``."""
+    """Mean of ``step_size * n_steps``, in posterior standard deviations."""
     jitter: float
     """Half-width of the uniform factor on the step size; 0 for a fixed length."""
     target_acceptance: float
     longest_step: float
-    """Bound of the step size that dual averaging may reach."""
+    """Largest step size of dual averaging."""
     adapt: int
-    """1 while warm-up tunes the frequency, 2 while it tunes the step size as well."""
+    """1 if warm-up tunes the frequency, 2 if it also tunes the step size, 0 after warm-up."""
     nuts: int
-    """1 where each trajectory ends as it turns back; it then has no length."""
+    """1 if each trajectory ends where it turns back (NUTS), without a given length."""
 
 
-DYNAMICS_TYPE: Any = types.NamedTuple((f8, f8, f8, f8, i8, i8), Dynamics)
+DYNAMICS_TYPE: Any = record_type(Dynamics)
+
+
+@inline
+def renew_subsample(link, base, buffers, ahead, used, t, block, rng):  # type: ignore[no-untyped-def]
+    """Propose units for ``block`` in iteration ``t``; return their number, and 1 if accepted."""
+    sub, point, trial = buffers.sub, buffers.point, buffers.trial
+    proposal, work = buffers.proposal, buffers.work
+    product = base.factor_units > 0
+    if product:
+        count = proposal.counts[t]
+        log_ratio = propose_factors(
+            link, base, ahead.rows, used, count, block, point, proposal, work
+        )
+    else:
+        count = proposal.bounds[block + 1] - proposal.bounds[block]
+        log_ratio = propose_subsample(link, base, ahead.rows, used, block, point, proposal, work)
+    accepted = 0
+    if math.log(rng.random()) < log_ratio:  # a NaN ratio is a rejection
+        if product:
+            accept_factors(base, sub, ahead.units, used, count, block, point, proposal, work)
+        else:
+            accept_subsample(base, sub, ahead.units, used, block, point, proposal, work)
+        accepted = 1
+    trial.used[UNITS], trial.used[ROWS] = point.used[UNITS], point.used[ROWS]
+    return count, accepted
 
 
 @jit(
     types.void(
-        LINK_TYPE,
-        SUMS_TYPE,
-        BASE_TYPE,
-        BLOCK_TYPE,
-        BLOCK_TYPE,
-        ROWS_TYPE,
-        index_vector,
-        i8,
-        POINT_TYPE,
-        POINT_TYPE,
-        PROPOSAL_TYPE,
-        WORK_TYPE,
-        TREE_TYPE,
-        DYNAMICS_TYPE,
-        vector,
-        GENERATOR_TYPE,
-        matrix,
-        matrix,
+        LINK_TYPE, SUMS_TYPE, BASE_TYPE, BLOCK_TYPE, BUFFERS_TYPE, AHEAD_TYPE, i8, DYNAMICS_TYPE,
+        GENERATOR_TYPE, types.UniTuple(matrix, 2),
     ),
     reassociate=True,
     borrow=True,
-)
-def run(  # type: ignore[no-untyped-def]
-    link,
-    sums,
-    base,
-    certain,
-    sub,
-    ahead,
-    units_ahead,
-    iteration,
-    point,
-    trial,
-    proposal,
-    work,
-    tree,
-    dynamics,
-    tuning,
-    rng,
-    theta,
-    statistics,
-):
-    """Run ``theta.shape[0]`` iterations, writing positions and ``options.STATISTICS``.
+)  # fmt: skip
+def run(link, sums, base, certain, buffers, ahead, iteration, dynamics, rng, draws):  # type: ignore[no-untyped-def]
+    """Run iterations; write their positions and statistics, a row each, to ``draws``.
 
-    ``point`` is the current state and holds the new one on return; ``ahead`` and
-    ``units_ahead`` are the units proposed, in order, and their rows; ``iteration`` is
-    the number of iterations the chain has made, which fixes the block to update.
+    ``buffers.point`` is the current state, and holds the new state on return; ``iteration`` is
+    the number of iterations made by the chain, which determines the block to update.
     """
+    theta, statistics = draws
+    point, trial, work = buffers.point, buffers.trial, buffers.work
+    proposal, tuning = buffers.proposal, buffers.tuning
     d = point.z.shape[0]
     n_blocks = proposal.bounds.shape[0] - 1
     n_certain = certain.y.shape[0]
@@ -132,23 +123,9 @@ def run(  # type: ignore[no-untyped-def]
         rows = 0
         if n_blocks > 0:
             block = (iteration + t) % n_blocks
-            if product:
-                count = proposal.counts[t]
-                log_ratio = propose_factors(
-                    link, base, ahead, used, count, block, point, proposal, work
-                )
-            else:
-                count = proposal.bounds[block + 1] - proposal.bounds[block]
-                log_ratio = propose_subsample(link, base, ahead, used, block, point, proposal, work)
-            if math.log(rng.random()) < log_ratio:  # a NaN ratio is a rejection
-                if product:
-                    accept_factors(
-                        base, sub, units_ahead, used, count, block, point, proposal, work
-                    )
-                else:
-                    accept_subsample(base, sub, units_ahead, used, block, point, proposal, work)
-                subsample_accepted = 1
-            trial.used[UNITS], trial.used[ROWS] = point.used[UNITS], point.used[ROWS]
+            count, subsample_accepted = renew_subsample(
+                link, base, buffers, ahead, used, t, block, rng
+            )
             used += count
             rows += count * base.unit_rows
 
@@ -161,23 +138,11 @@ def run(  # type: ignore[no-untyped-def]
         w = frequency(tuning)
         if dynamics.nuts == 1:
             acceptance, made, energy, diverged = nuts(
-                link, sums, base, certain, sub, point, trial, work, tree, energy_start, step, w, rng
+                link, sums, base, certain, buffers, energy_start, step, w, rng
             )
         else:
             acceptance, made, energy, diverged, step = jittered(
-                link,
-                sums,
-                base,
-                certain,
-                sub,
-                point,
-                trial,
-                work,
-                energy_start,
-                dynamics,
-                step,
-                w,
-                rng,
+                link, sums, base, certain, buffers, energy_start, dynamics, step, w, rng
             )
         rows += int(made) * (n_certain + point.used[ROWS])
         wall = diverged == 1.0 and walled(base, trial, work) == 1
@@ -190,17 +155,17 @@ def run(  # type: ignore[no-untyped-def]
         for j in range(d):
             theta[t, j] = base.theta_star[j] + work.delta[j]
         row = statistics[t]
-        row[0] = point.scalars[DENSITY]
-        row[1] = acceptance
-        row[2] = 1.0 if diverged == 1.0 and not wall else 0.0
-        row[3] = energy
-        row[4] = step
-        row[5] = made
-        row[6] = point.scalars[VARIANCE]
-        row[7] = subsample_accepted
-        row[8] = rows
-        row[9] = point.scalars[ESTIMATE] + point.scalars[CERTAIN]
+        row[column.LP] = point.scalars[DENSITY]
+        row[column.ACCEPTANCE_RATE] = acceptance
+        row[column.DIVERGING] = 1.0 if diverged == 1.0 and not wall else 0.0
+        row[column.ENERGY] = energy
+        row[column.STEP_SIZE] = step
+        row[column.N_STEPS] = made
+        row[column.LOG_LIK_VARIANCE] = point.scalars[VARIANCE]
+        row[column.SUBSAMPLE_ACCEPTED] = subsample_accepted
+        row[column.N_ROWS] = rows
+        row[column.LOG_LIK_REMAINDER] = point.scalars[ESTIMATE] + point.scalars[CERTAIN]
         if product:
-            row[10] = point.scalars[SIGN]
-        elif row.shape[0] > 10:
-            row[10] = 1.0 if diverged == 2.0 else 0.0
+            row[SIGN_COLUMN] = point.scalars[SIGN]
+        elif row.shape[0] > BEYOND_EDGE_COLUMN:
+            row[BEYOND_EDGE_COLUMN] = 1.0 if diverged == 2.0 else 0.0

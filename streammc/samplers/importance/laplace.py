@@ -10,8 +10,9 @@ from streammc.diagnostics.summary import least_ess
 from streammc.errors import ConfigError
 from streammc.numerics.threads import available_threads
 from streammc.samplers.common.builders import builder
-from streammc.samplers.common.option_checks import STATISTICS, check_subsample
+from streammc.samplers.common.option_checks import check_subsample
 from streammc.samplers.common.sampler import Sampler
+from streammc.samplers.common.statistics import STATISTICS
 from streammc.samplers.common.targets import WEIGHTED
 
 if TYPE_CHECKING:

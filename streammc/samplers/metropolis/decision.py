@@ -8,7 +8,7 @@ from streammc.likelihood.blocks import TILE
 from streammc.likelihood.difference import remainder_values
 from streammc.likelihood.target import CERTAIN, REST, copy_point, displace
 from streammc.numerics.jit import inline
-from streammc.samplers.common import option_checks as column
+from streammc.samplers.common import statistics as column
 from streammc.samplers.metropolis.acceptance.interface import (
     ACCEPT,
     BATCH,
@@ -35,7 +35,7 @@ from streammc.samplers.metropolis.options import (
     TEST_ROWS,
     WAS_FORCED,
 )
-from streammc.samplers.metropolis.records import (
+from streammc.samplers.metropolis.workspace import (
     BATCHED,
     EVALUATED,
     HEAT,

@@ -30,7 +30,7 @@ from streammc.samplers.metropolis.acceptance.interface import Prepared
 from streammc.samplers.metropolis.loop import DONE, NEED_SWEEP, run
 from streammc.samplers.metropolis.options import METROPOLIS_STATISTICS
 from streammc.samplers.metropolis.proposal import look_at_start
-from streammc.samplers.metropolis.records import (
+from streammc.samplers.metropolis.workspace import (
     ITERATION,
     LEFT,
     PRIOR,
@@ -94,7 +94,7 @@ class MetropolisProblem:
 
 
 class MetropolisKernel(Chain):
-    """State of one chain: position, momentum, and what its test carries along."""
+    """State of one chain: position, momentum, and the memory of its acceptance test."""
 
     statistics = METROPOLIS_STATISTICS
 
@@ -241,14 +241,8 @@ class MetropolisKernel(Chain):
         count = min(max(int(where[LEFT]), taken), most)
         if not self.problem.prepared.replace:
             count = min(count, self.problem.moves.population - taken)
-        return self._units.draw(
-            iteration,
-            1,
-            taken,
-            count,
-            lane=_TERMS,
-            replace=self.problem.prepared.replace,
-        )
+        replace = self.problem.prepared.replace
+        return self._units.draw(iteration, 1, taken, count, lane=_TERMS, replace=replace)
 
     def _run_batch(
         self, theta: NDArray[np.float64], statistics: NDArray[np.float64], warmup: bool

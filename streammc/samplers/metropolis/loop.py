@@ -12,7 +12,7 @@ import math
 from streammc.likelihood.blocks import expand
 from streammc.numerics.jit import GENERATOR_TYPE, LINK_TYPE, SUMS_TYPE, i8, inline, jit
 from streammc.samplers.common import tuning
-from streammc.samplers.common.option_checks import ACCEPTANCE_RATE
+from streammc.samplers.common.statistics import ACCEPTANCE_RATE
 from streammc.samplers.metropolis.acceptance.interface import (
     KNOWN,
     MORE,
@@ -24,7 +24,7 @@ from streammc.samplers.metropolis.acceptance.interface import (
 )
 from streammc.samplers.metropolis.decision import add, begin, end, sweep
 from streammc.samplers.metropolis.proposal import propose, units_ahead
-from streammc.samplers.metropolis.records import (
+from streammc.samplers.metropolis.workspace import (
     BATCH_TYPE,
     BATCHED,
     EVALUATED,
@@ -86,7 +86,7 @@ def _request(moves, decision):  # type: ignore[no-untyped-def]
 
 @inline
 def _ask(decide, shared, space, batch):  # type: ignore[no-untyped-def]
-    """Ask the test for its verdict, and do what it says."""
+    """Ask the test for its verdict; draw terms, sweep, or end the iteration."""
     moves, decision = shared.moves, space.decision
     where, facts = decision.where, decision.facts
     verdict = REJECT

@@ -10,6 +10,7 @@ import numpy as np
 from streammc.errors import ConfigError
 from streammc.numerics.jit import jit
 from streammc.samplers.common.builders import builder
+from streammc.samplers.common.statistics import OF_ESTIMATES, recorded
 from streammc.samplers.metropolis.acceptance.interface import (
     ACCEPT,
     ERROR,
@@ -27,7 +28,7 @@ from streammc.samplers.metropolis.acceptance.interface import (
     Prepared,
     accepts,
 )
-from streammc.samplers.metropolis.options import MetropolisOptions
+from streammc.samplers.metropolis.options import METROPOLIS_STATISTICS, MetropolisOptions
 
 METROPOLIS: Final = "metropolis"
 BARKER: Final = "barker"
@@ -80,6 +81,9 @@ class Metropolis(MetropolisOptions):
     name: ClassVar[str] = "mh"
     target: ClassVar[str] = "exact"
     subsampled: ClassVar[bool] = False
+    statistics: ClassVar[tuple[str, ...]] = recorded(
+        METROPOLIS_STATISTICS, *OF_ESTIMATES, "diverging"
+    )
     decide: ClassVar[Any] = staticmethod(decide)
     paper: ClassVar[str] = "Hastings 1970, Monte Carlo sampling methods using Markov chains"
 

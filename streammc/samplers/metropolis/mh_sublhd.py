@@ -176,6 +176,11 @@ class BoundedMetropolis(MetropolisOptions):
                     f"found {getattr(self, option)!r}: choose one of them"
                 )
 
+    @property
+    def takes_bound(self) -> bool:
+        """Whether the model bounds the terms: see :class:`MetropolisOptions`."""
+        return self.bound == MODEL
+
     def acceptance_test(self, population: int, m: int | None) -> Prepared:
         """Return the acceptance test; see :class:`MetropolisOptions`."""
         first = min(DEFAULT_SIZE if m is None else m, population)
@@ -183,7 +188,7 @@ class BoundedMetropolis(MetropolisOptions):
         settings = np.array([first, self.gamma, self.p, self.delta, inequality, source])
         return Prepared(
             settings, np.zeros((0, 0)), first, False,
-            sweeps=self.bound == PASS, barker=False, bounded=self.bound == MODEL,
+            sweeps=self.bound == PASS, barker=False,
         )  # fmt: skip
 
 

@@ -89,7 +89,7 @@ def distance_from_normal(facts, terms, variance, part):  # type: ignore[no-untyp
 
 @inline
 def stay(carried, reply):  # type: ignore[no-untyped-def]
-    """Write what is known of the estimate at the position."""
+    """Write variance and error of the estimate at the position."""
     reply[FORCED] = 0.0
     reply[VARIANCE] = carried[_VARIANCE]
     reply[ERROR] = carried[_ERROR]
@@ -157,8 +157,8 @@ class Mint(MetropolisOptions):
 
     name: ClassVar[str] = "mint"
     target: ClassVar[str] = TEMPERED
-    crosses_modes: ClassVar[bool] = True
     decide: ClassVar[Any] = staticmethod(decide)
+    crosses_modes: ClassVar[bool] = True
     paper: ClassVar[str] = "Li, Wong 2017, Mini-batch tempered MCMC"
 
     def __post_init__(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
@@ -13,11 +14,11 @@ from streammc.samplers.common.option_checks import (
     LAPLACE,
     NONE,
     RANDOM_WALK,
-    STATISTICS,
     check_number,
     check_subsample,
 )
 from streammc.samplers.common.sampler import Sampler
+from streammc.samplers.common.statistics import STATISTICS, recorded
 from streammc.samplers.common.targets import APPROXIMATE
 from streammc.subsampling.units import UNIFORM
 
@@ -106,7 +107,9 @@ class MetropolisOptions(Sampler):
     subsampled: ClassVar[bool] = True
     """Whether decisions rest on some of the rows."""
     follows_schedule: ClassVar[bool] = True
-    statistics: ClassVar[tuple[str, ...]] = METROPOLIS_STATISTICS
+    statistics: ClassVar[tuple[str, ...]] = recorded(
+        METROPOLIS_STATISTICS, "diverging", "subsample_accepted"
+    )
     n_blocks: ClassVar[int | None] = None
     factor_units: ClassVar[int] = 0
     probabilities: ClassVar[str] = UNIFORM
@@ -154,6 +157,12 @@ class MetropolisOptions(Sampler):
         """Return m for a data set of ``n_rows`` rows; ``None`` means chosen automatically."""
         return self.subsample_size
 
+    @property
+    def takes_bound(self) -> bool:
+        """Whether the test takes the model's bound on a term, and all rows where there is none."""
+        return False
+
+    @abstractmethod
     def acceptance_test(self, population: int, m: int | None) -> Prepared:
         """Return settings and table of the acceptance test.
 
@@ -164,7 +173,6 @@ class MetropolisOptions(Sampler):
         m
             Terms of a request, ``subsample_size`` in units; ``None``: the default of the test.
         """
-        raise NotImplementedError
 
     def needs_pass(self, model: Model) -> bool:
         """Return whether control variates are asked for."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import Final
 
 from streammc.control_variates.certify import require_rows
 from streammc.control_variates.expansion import ControlVariates
@@ -17,9 +16,6 @@ from streammc.samplers.common.request import RunRequest, Setup
 from streammc.samplers.common.sampler import NAMED
 from streammc.samplers.metropolis.options import MetropolisOptions
 from streammc.trace.finite import finite_or_none
-
-MODEL_BOUND: Final = "model"
-"""Value of the option ``bound``: the largest term by the lengths of the rows."""
 
 
 def prepare(sampler: MetropolisOptions, request: RunRequest, reason: str) -> Setup:
@@ -47,7 +43,7 @@ def _bounded(
     cv: ControlVariates, request: RunRequest, sampler: MetropolisOptions, plan: Plan | None
 ) -> ControlVariates:
     """Return ``cv`` with the model's bound on a term, where the sampler asks for it: one pass."""
-    if sampler.describe().get("bound") != MODEL_BOUND:
+    if not sampler.takes_bound:
         return cv
     dataset = request.dataset
     order = 0 if sampler.control_variate in (NONE, None) else int(sampler.control_variate)

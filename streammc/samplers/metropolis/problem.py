@@ -15,7 +15,7 @@ from streammc.likelihood.expanded_rows import block_bytes, load_block, response_
 from streammc.likelihood.target import Base
 from streammc.likelihood.temperature import Schedule
 from streammc.numerics.sums import taylor
-from streammc.protocols import Dataset, Model
+from streammc.protocols import Dataset, Matrix, Model, Vector
 from streammc.samplers.common.chain import DISPERSED
 from streammc.samplers.common.option_checks import (
     LAPLACE,
@@ -31,7 +31,7 @@ from streammc.samplers.metropolis.options import (
     PROPOSALS,
     MetropolisOptions,
 )
-from streammc.samplers.metropolis.records import Moves
+from streammc.samplers.metropolis.workspace import Moves
 from streammc.subsampling.certainty import leave_out
 from streammc.trace.finite import finite_or_none
 
@@ -66,43 +66,17 @@ def metropolis(
         m = plan.k
     prepared = sampler.acceptance_test(population, m)
     bound = finite_or_none(cv.certificate.term_bound)
-    if prepared.bounded and bound is None:
+    if sampler.takes_bound and bound is None:
         prepared = prepared._replace(sweeps=True)
-    kind = PROPOSALS.index(sampler.proposal)
     gradient = sampler.gradient_size
     if gradient is None and order < 1:
         gradient = (m or DEFAULT_ROWS) * b
     k = 0 if sampler.proposal == RANDOM_WALK or not gradient else max(gradient // b, 1)
-    base = Base(
-        cv.theta_star,
-        float(cv.log_lik + cv.log_lik_remainder) if order >= 0 else 0.0,
-        cv.gradient if order >= 1 else np.zeros_like(cv.gradient),
-        np.ascontiguousarray(cv.hessian) if order == 2 else np.zeros((0, 0)),
-        np.ascontiguousarray(cv.factor) if _laplace(sampler) else np.zeros((0, 0)),
-        model.prior_table(cv.labels),
-        model.constants,
-        model.n_linear,
-        order,
-        b,
-        population / k if k else 0.0,
-        0.0,
-    )
+    base = _base(model, cv, sampler, order, b, population / k if k else 0.0)
     target = sampler.target_acceptance
     if target is None:
         target = ACCEPTANCE.get(sampler.proposal, _TRAJECTORY)[int(prepared.barker)]
-    c, power = SCALING[kind]
-    first = np.zeros(cv.dim)
-    modes = None
-    spread = sampler.step_size or c * cv.dim**-power
-    if sampler.start is not None:
-        first = sampler.start - cv.theta_star
-        if _laplace(sampler):
-            first = solve_triangular(base.factor, first, lower=True)
-        spread = 0.0
-    elif _laplace(sampler):
-        every = not sampler.subsampled  # no control variate that has to fit
-        spread = DISPERSED if every else 1.0
-        modes = cv.other_modes() if every else None
+    first, spread, modes = _starts(sampler, cv, base)
     check = None if cv.certificate.passes else response_check(dataset, model)
     held = _held(dataset, model, cv, prepared, certain, b, order)
     if check is not None:
@@ -119,7 +93,7 @@ def metropolis(
         source=dataset.rows(),
         constrain=model.constrain,
         moves=Moves(
-            kind,
+            PROPOSALS.index(sampler.proposal),
             sampler.n_steps,
             float(sampler.friction),
             k,
@@ -137,10 +111,53 @@ def metropolis(
         implied=sampler.implied_temperature(dataset.n_rows),
         shape=sampler.covariance if sampler.covariance in (DIAGONAL, FULL) else None,
         first=first,
-        spread=float(spread),
+        spread=spread,
         modes=modes,
         check=check,
     )
+
+
+def _base(
+    model: Model,
+    cv: ControlVariates,
+    sampler: MetropolisOptions,
+    order: int,
+    b: int,
+    estimate_factor: float,
+) -> Base:
+    """Return Taylor sums to ``order``, prior and scale for units of ``b`` rows."""
+    return Base(
+        cv.theta_star,
+        float(cv.log_lik + cv.log_lik_remainder) if order >= 0 else 0.0,
+        cv.gradient if order >= 1 else np.zeros_like(cv.gradient),
+        np.ascontiguousarray(cv.hessian) if order == 2 else np.zeros((0, 0)),
+        np.ascontiguousarray(cv.factor) if _laplace(sampler) else np.zeros((0, 0)),
+        model.prior_table(cv.labels),
+        model.constants,
+        model.n_linear,
+        order,
+        b,
+        estimate_factor,
+        0.0,
+    )
+
+
+def _starts(
+    sampler: MetropolisOptions, cv: ControlVariates, base: Base
+) -> tuple[Vector, float, Matrix | None]:
+    """Return mean and standard deviation of the first positions, and other modes to start at."""
+    if sampler.start is not None:
+        first = sampler.start - cv.theta_star
+        if _laplace(sampler):
+            first = solve_triangular(base.factor, first, lower=True)
+        return first, 0.0, None
+    first = np.zeros(cv.dim)
+    if not _laplace(sampler):
+        c, power = SCALING[PROPOSALS.index(sampler.proposal)]
+        return first, float(sampler.step_size or c * cv.dim**-power), None
+    if sampler.subsampled:
+        return first, 1.0, None
+    return first, DISPERSED, cv.other_modes()  # no control variate that has to fit
 
 
 def _laplace(sampler: MetropolisOptions) -> bool:

@@ -30,7 +30,7 @@ from streammc.samplers.common.proposals import (
     shaped,
 )
 from streammc.samplers.metropolis.acceptance.interface import ESTIMATED
-from streammc.samplers.metropolis.records import (
+from streammc.samplers.metropolis.workspace import (
     EVALUATED,
     NEW_PRIOR,
     RATIO,

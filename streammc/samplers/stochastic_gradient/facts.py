@@ -1,4 +1,4 @@
-"""Facts and warnings of a run with stochastic gradients."""
+"""Facts and warnings of runs of ``sgld`` and ``sghmc``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BIAS_WARNING: Final = 0.05
 
 
 def gradient_facts(run: RunDirectory, decay: float) -> dict[str, Any]:
-    """Return ``decay``, and ``noise_clipped``: the share of steps whose noise estimate was cut."""
+    """Return ``decay``, and ``noise_clipped``: the share of steps with a clipped noise estimate."""
     clipped = run.read_group("sample_stats").get("noise_clipped")
     return {
         "decay": decay,
@@ -21,7 +21,7 @@ def gradient_facts(run: RunDirectory, decay: float) -> dict[str, Any]:
 
 
 def bias_warnings(facts: Mapping[str, Any]) -> list[str]:
-    """Return what a reader should know about a sampler that does not target the posterior."""
+    """Return warnings about bias, weights of draws and clipped noise estimates."""
     lines = []
     bias = facts["predicted_variance_bias"]
     if bias is None or bias > BIAS_WARNING:

@@ -1,4 +1,4 @@
-"""One chain of ``sgld`` or ``sghmc`` over the compiled loop."""
+"""One chain of ``sgld`` or ``sghmc``, in batches of the compiled loop."""
 
 from __future__ import annotations
 
@@ -16,30 +16,29 @@ from streammc.likelihood.blocks import Block, allocate_block, expand
 from streammc.likelihood.target import DENSITY, Base, allocate_point, allocate_work, evaluate
 from streammc.protocols import Index, Matrix, RowSource, Vector
 from streammc.samplers.common.chain import BATCH_ROWS, BATCH_SECONDS, Chain
-from streammc.samplers.common.option_checks import (
-    STATISTICS,
-)
-from streammc.samplers.stochastic_gradient.loop import Dynamics, Place, allocate_noise, run
+from streammc.samplers.common.statistics import STATISTICS
+from streammc.samplers.stochastic_gradient.loop import Buffers, Dynamics, Place, allocate_noise, run
+from streammc.samplers.stochastic_gradient.options import NOISE_STATISTICS
 from streammc.samplers.stochastic_gradient.stationary import MOST_STEPS
 from streammc.subsampling.units import UnitDesign
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """The step size and the number of steps of every iteration."""
+    """Step size and number of steps of every iteration."""
 
     step_size: float
     decay: float
     offset: float
     n_steps: int
-    """0: as many as ``trajectory_length`` takes."""
+    """Steps of an iteration; 0: ``trajectory_length`` divided by the step size."""
     trajectory_length: float
 
     def at(self, iteration: int, n: int) -> tuple[Vector, Index]:
-        """Return (n,) step sizes and (n,) steps of the iterations from ``iteration`` on.
+        """Return (n,) step sizes and (n,) numbers of steps of the iterations from ``iteration`` on.
 
-        ``step_size (1 + t / offset)^-decay``, ``t`` counting the iterations that the chain
-        has made, warm-up included.
+        The step size is ``step_size (1 + t / offset)^-decay``, with ``t`` the number of iterations
+        made by the chain, warm-up included.
         """
         if self.decay == 0.0:
             sizes = np.full(n, self.step_size)
@@ -58,12 +57,12 @@ class Schedule:
 
 @dataclass(frozen=True)
 class StochasticProblem:
-    """What all chains share: see ``common.chain.SharedProblem``."""
+    """Constants shared by all chains of ``sgld`` or ``sghmc``; see ``SharedProblem``."""
 
     link: Any
     sums: Any
     base: Base
-    """Without a variance factor: the penalty is no part of the gradient."""
+    """Constants of the target, without a variance factor: the gradient has no penalty."""
     certain: Block
     certainty_rows: Index
     design: UnitDesign
@@ -72,22 +71,22 @@ class StochasticProblem:
     schedule: Schedule
     dynamics: Dynamics
     spread: Matrix | None = None
-    """(d, d) of the starting points in the sampler's coordinates; ``None``: the identity."""
+    """(d, d) factor of the spread of starts in the sampler's coordinates; ``None``: identity."""
 
     @property
     def statistics(self) -> tuple[str, ...]:
         """Return the columns of the statistics."""
-        return (*STATISTICS, "noise_clipped") if self.dynamics.estimate_noise else STATISTICS
+        return NOISE_STATISTICS if self.dynamics.estimate_noise else STATISTICS
 
     def kernel(
         self, seed: int, chain: int, *, batch_iterations: int = 4096
     ) -> StochasticGradientKernel:
-        """Return chain ``chain`` of the run with that seed."""
+        """Return the kernel of chain ``chain`` of the run with this seed."""
         return StochasticGradientKernel(self, seed, chain, batch_iterations=batch_iterations)
 
 
 class StochasticGradientKernel(Chain):
-    """State of one chain: position and gradient; every step sees other rows."""
+    """Chain of ``sgld`` or ``sghmc``; every step draws new rows."""
 
     _ahead: Any
 
@@ -108,7 +107,7 @@ class StochasticGradientKernel(Chain):
         self._noise = allocate_noise(base.factor, k, m, used=used)
 
     def initialise(self) -> None:
-        """Draw a start from the Laplace approximation, and its gradient.
+        """Draw a start from the Laplace approximation, and evaluate its gradient.
 
         Raises
         ------
@@ -154,7 +153,7 @@ class StochasticGradientKernel(Chain):
         self._ahead.set_state(meta["subsample_rng"])
 
     def _batch(self) -> int:
-        """Return how many iterations to hand over at once: about 0.1 s."""
+        """Return the number of iterations of a batch: about 0.1 s."""
         if self._seconds_per_iteration == 0.0:
             return min(self.batch_iterations, 8)
         return max(min(self.batch_iterations, int(BATCH_SECONDS / self._seconds_per_iteration)), 1)
@@ -162,7 +161,7 @@ class StochasticGradientKernel(Chain):
     def _run_batch(
         self, theta: NDArray[np.float64], statistics: NDArray[np.float64], warmup: bool
     ) -> None:
-        """Run as many iterations as ``theta`` has rows, a bounded number of steps at a time."""
+        """Run as many iterations as ``theta`` has rows, with a limit on the steps of a call."""
         problem, design = self.problem, self.problem.design
         k = design.subsample_units
         most = max(min(BATCH_ROWS // design.subsample_size, self.batch_iterations), 1)
@@ -178,17 +177,12 @@ class StochasticGradientKernel(Chain):
                 problem.sums,
                 problem.base,
                 problem.certain,
-                self._sub,
-                ahead,
-                count,
-                self._point,
-                self._work,
-                self._noise,
+                Buffers(self._sub, self._point, self._work, self._noise),
                 place,
+                ahead,
                 problem.dynamics,
                 self._kernel_rng,
-                theta,
-                statistics,
+                (theta, statistics),
             )
             if failed:
                 at = int(place.where[0])

@@ -1,7 +1,7 @@
-"""The compiled loop of the samplers that follow stochastic gradients and accept every step.
+"""Compiled loop of ``sgld`` and ``sghmc``, which accept every step.
 
-Each step evaluates the gradient of ``l^ + log p`` at the new position with units that
-nothing else has seen (Dang et al. 2019, section 6.2, in the coordinates ``z`` of
+Each step evaluates the gradient of ``l^ + log p`` at the new position with newly drawn
+units (Dang et al. 2019, section 6.2, in the coordinates ``z`` of
 ``theta = theta_star + S z``). Without momentum a step is
 
     z' = z + (eps / 2) g(z) + N(0, eps I)
@@ -19,15 +19,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import types
 
-from streammc.likelihood.blocks import BLOCK_TYPE, ROWS_TYPE, expand
+from streammc.likelihood.blocks import BLOCK_TYPE, ROWS_TYPE, Block, expand
 from streammc.likelihood.difference import mean_and_scatter, predictor_step
 from streammc.likelihood.target import (
     BASE_TYPE,
     CERTAIN,
     DENSITY,
-    POINT_TYPE,
     REST,
-    WORK_TYPE,
+    Point,
+    Work,
     displace,
     evaluate,
 )
@@ -35,31 +35,31 @@ from streammc.numerics.jit import (
     GENERATOR_TYPE,
     LINK_TYPE,
     SUMS_TYPE,
-    f8,
     i8,
-    index_vector,
     inline,
     jit,
     matrix,
-    vector,
 )
+from streammc.numerics.records import record_type
 from streammc.protocols import Index, Matrix, Vector
+from streammc.samplers.common import statistics as column
+from streammc.samplers.stochastic_gradient.options import NOISE_CLIPPED_COLUMN
 
 
 class Dynamics(NamedTuple):
     """Settings of the loop."""
 
     momentum: int
-    """1 with momentum."""
+    """1 with momentum, else 0."""
     friction: float
-    """C, times the identity."""
+    """Friction C, a multiple of the identity."""
     variance_factor: float
-    """``U^2 / (k (k - 1))``: the scatter of unit totals to the variance of the estimate."""
+    """``U^2 / (k (k - 1))``: factor from the scatter of unit totals to a variance."""
     estimate_noise: int
-    """1 where B^ is taken from the units of the step."""
+    """1 if B^ is estimated from the units of each step, else 0."""
 
 
-DYNAMICS_TYPE: Any = types.NamedTuple((i8, f8, f8, i8), Dynamics)
+DYNAMICS_TYPE: Any = record_type(Dynamics)
 
 
 class Noise(NamedTuple):
@@ -68,37 +68,37 @@ class Noise(NamedTuple):
     factor: Vector
     """(d d,) columns of S, one after the other."""
     step: Matrix
-    """(1, m) one column of S against the rows."""
+    """(1, m) products of the rows with one column of S."""
     pull: Vector
-    """(m,) whitened gradient of each row, one coordinate."""
+    """(m,) one coordinate of the whitened gradient of each row."""
     totals: Vector
-    """(k,) the same of each unit."""
+    """(k,) the same coordinate of the gradient of each unit."""
     variance: Vector
-    """(d,) variance of the gradient; zeros where it is not estimated."""
+    """(d,) variance of the gradient; zeros if not estimated."""
 
 
-NOISE_TYPE: Any = types.NamedTuple((vector, matrix, vector, vector, vector), Noise)
+NOISE_TYPE: Any = record_type(Noise)
 
 
 def allocate_noise(factor: Matrix, k: int, m: int, *, used: bool) -> Noise:
-    """Return scratch; almost none where the noise is not estimated."""
+    """Return the scratch of the noise estimate; nearly empty unless ``used``."""
     columns = np.ascontiguousarray(factor.T).ravel() if used else np.zeros(0)
     m, k = (m, k) if used else (0, 0)
     return Noise(columns, np.zeros((1, m)), np.zeros(m), np.zeros(k), np.zeros(len(factor)))
 
 
 class Place(NamedTuple):
-    """Where the chain is between calls, and the schedule of the iterations under way."""
+    """Progress of a batch between calls, and the schedule of its iterations."""
 
     where: Index
-    """(3,) iteration of the schedule, steps made of it, coordinates clipped in it."""
+    """(3,) current iteration of the schedule, its steps so far, its clipped coordinates."""
     step_sizes: Vector
-    """(n,)"""
+    """(n,) step size of each iteration."""
     n_steps: Index
-    """(n,) steps of each iteration."""
+    """(n,) number of steps of each iteration."""
 
 
-PLACE_TYPE: Any = types.NamedTuple((index_vector, vector, index_vector), Place)
+PLACE_TYPE: Any = record_type(Place)
 ITERATION, STEP, CLIPPED = range(3)
 
 
@@ -106,8 +106,8 @@ ITERATION, STEP, CLIPPED = range(3)
 def noise_variance(base, sub, point, noise, factor):  # type: ignore[no-untyped-def]
     """Write the estimated variance of each coordinate of the whitened gradient.
 
-    ``U^2 / (k (k - 1)) sum_j (G_j - mean G)^2`` with ``G_j`` the gradient of unit ``j``,
-    which is ``factor`` times the scatter.
+    It is ``U^2 / (k (k - 1)) sum_j (G_j - mean G)^2``, ``factor`` times the scatter, with
+    ``G_j`` the gradient of unit ``j``.
     """
     p, m = point.slope.shape
     d = noise.variance.shape[0]
@@ -134,56 +134,60 @@ def noise_variance(base, sub, point, noise, factor):  # type: ignore[no-untyped-
         noise.variance[j] = factor * scatter
 
 
+class Buffers(NamedTuple):
+    """State and scratch of one chain; written in place."""
+
+    sub: Block
+    """Rows of the step."""
+    point: Point
+    work: Work
+    noise: Noise
+
+
+BUFFERS_TYPE: Any = record_type(Buffers)
+
+
+@inline
+def record(row, density, remainder, variance, energy, eps, where, rows, d):  # type: ignore[no-untyped-def]
+    """Write the statistics of a completed iteration; ``rows`` is the number of rows of a step."""
+    steps = where[STEP]
+    row[column.LP] = density
+    row[column.ACCEPTANCE_RATE] = 1.0
+    row[column.DIVERGING] = 0.0
+    row[column.ENERGY] = energy
+    row[column.STEP_SIZE] = eps
+    row[column.N_STEPS] = steps
+    row[column.LOG_LIK_VARIANCE] = variance
+    row[column.SUBSAMPLE_ACCEPTED] = 1.0
+    row[column.N_ROWS] = steps * rows
+    row[column.LOG_LIK_REMAINDER] = remainder
+    if row.shape[0] > NOISE_CLIPPED_COLUMN:
+        row[NOISE_CLIPPED_COLUMN] = where[CLIPPED] / (d * steps)
+
+
 @jit(
     i8(
-        LINK_TYPE,
-        SUMS_TYPE,
-        BASE_TYPE,
-        BLOCK_TYPE,
-        BLOCK_TYPE,
-        ROWS_TYPE,
-        i8,
-        POINT_TYPE,
-        WORK_TYPE,
-        NOISE_TYPE,
-        PLACE_TYPE,
-        DYNAMICS_TYPE,
-        GENERATOR_TYPE,
-        matrix,
-        matrix,
+        LINK_TYPE, SUMS_TYPE, BASE_TYPE, BLOCK_TYPE, BUFFERS_TYPE, PLACE_TYPE, ROWS_TYPE,
+        DYNAMICS_TYPE, GENERATOR_TYPE, types.UniTuple(matrix, 2),
     ),
     reassociate=True,
     borrow=True,
-)
-def run(  # type: ignore[no-untyped-def]
-    link,
-    sums,
-    base,
-    certain,
-    sub,
-    ahead,
-    count,
-    point,
-    work,
-    noise,
-    place,
-    dynamics,
-    rng,
-    theta,
-    statistics,
-):
-    """Make ``count`` steps, wherever in an iteration they begin and end.
+)  # fmt: skip
+def run(link, sums, base, certain, buffers, place, ahead, dynamics, rng, draws):  # type: ignore[no-untyped-def]
+    """Make steps, which may begin and end within iterations.
 
-    ``ahead`` holds the rows of their units, in order; ``point`` the position and, without
-    momentum, the gradient there. Iterations that end are written to ``theta`` and
-    ``statistics``. Returns 0, or 1 where position or density is not finite any more.
+    ``ahead`` holds the rows of the units of these steps, in order; ``buffers.point`` the position
+    and, without momentum, its gradient. Positions and statistics of completed iterations are
+    written to ``draws``. Returns 0, or 1 if position or density is no longer finite.
     """
+    theta, statistics = draws
+    sub, point, work, noise = buffers.sub, buffers.point, buffers.work, buffers.noise
     d, m = point.z.shape[0], point.value.shape[0]
     where, momentum, delta = place.where, work.momentum, work.delta
     constants, star = base.constants, base.theta_star
     order, n_linear = base.order, base.n_linear
     rows = m + certain.y.shape[0] + (m if order >= 0 else 0)
-    for g in range(count):
+    for g in range(ahead.y.shape[0] // m):
         t = where[ITERATION]
         eps = place.step_sizes[t]
         if dynamics.momentum == 1:
@@ -225,19 +229,9 @@ def run(  # type: ignore[no-untyped-def]
             theta[t, j] = star[j] + delta[j]
             energy += 0.5 * momentum[j] * momentum[j] * dynamics.momentum
         _, scatter = mean_and_scatter(point.totals, point.totals.shape[0])
-        row = statistics[t]
-        row[0] = density
-        row[1] = 1.0
-        row[2] = 0.0
-        row[3] = energy
-        row[4] = eps
-        row[5] = where[STEP]
-        row[6] = dynamics.variance_factor * scatter
-        row[7] = 1.0
-        row[8] = where[STEP] * rows
-        row[9] = density - point.scalars[REST] + point.scalars[CERTAIN]
-        if row.shape[0] > 10:
-            row[10] = where[CLIPPED] / (d * where[STEP])
+        variance = dynamics.variance_factor * scatter
+        remainder = density - point.scalars[REST] + point.scalars[CERTAIN]
+        record(statistics[t], density, remainder, variance, energy, eps, where, rows, d)
         where[ITERATION] += 1
         where[STEP] = 0
         where[CLIPPED] = 0

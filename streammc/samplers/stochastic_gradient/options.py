@@ -1,21 +1,21 @@
-"""Options of the samplers that follow stochastic gradients."""
+"""Options of the samplers with stochastic gradients, ``sgld`` and ``sghmc``."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from streammc.errors import ConfigError
 from streammc.samplers.common.option_checks import (
     LAPLACE,
     NONE,
-    STATISTICS,
     check_number,
     check_probabilities,
     check_subsample,
 )
 from streammc.samplers.common.sampler import Sampler
+from streammc.samplers.common.statistics import STATISTICS, recorded
 from streammc.samplers.common.targets import BIASED
 from streammc.subsampling.units import UNIFORM
 
@@ -24,16 +24,22 @@ if TYPE_CHECKING:
     from streammc.samplers.common.request import RunRequest, Setup
     from streammc.trace.run_directory import RunDirectory
 
+NOISE_STATISTICS: Final = (*STATISTICS, "noise_clipped")
+"""Statistics with an estimate of the noise; ``noise_clipped`` is its clipped share."""
+OF_ACCEPTANCE: Final = ("acceptance_rate", "diverging", "subsample_accepted")
+"""Columns with a meaning only if steps can be rejected."""
+NOISE_CLIPPED_COLUMN: Final = NOISE_STATISTICS.index("noise_clipped")
+
 
 @dataclass(frozen=True, kw_only=True)
 class StochasticGradient(Sampler):
-    """Options that ``sgld`` and ``sghmc`` share.
+    """Common options of ``sgld`` and ``sghmc``.
 
     Parameters
     ----------
     subsample_size
-        Rows of every gradient, m. ``None``: from the full pass, as for ``hmc-ecs``; where that is
-        refused, 1 % of all rows, at least 30.
+        Rows of every gradient, m. ``None``: planned from the full pass, as for ``hmc-ecs``; if that
+        plan is refused, 1 % of all rows, at least 30.
     control_variate
         Order of the Taylor expansion that is subtracted from every row: 2, 1 or 0. ``none``, or
         ``None``: nothing is subtracted.
@@ -41,10 +47,10 @@ class StochasticGradient(Sampler):
         ``laplace``: steps in posterior standard deviations (of the Laplace approximation);
         ``none``, or ``None``: in units of theta.
     decay
-        Power with which the step size falls, in [0, 1]: ``step_size (1 + t / offset)^-decay`` at
-        iteration t, counted from the first of the warm-up. 0: it stays the same.
+        Power of the decrease of the step size, in [0, 1]: ``step_size (1 + t / offset)^-decay`` at
+        iteration t, counted from the first of the warm-up. 0: constant.
     offset
-        Iterations, above 0, over which that fall begins.
+        Time scale of the decrease in iterations, above 0.
     """
 
     subsample_size: int | None = None
@@ -62,7 +68,7 @@ class StochasticGradient(Sampler):
     factor_units: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
-        """Check what can be checked without data."""
+        """Check the options that do not depend on the data."""
         for option in ("control_variate", "preconditioner", "noise_estimate"):
             if getattr(self, option, NONE) is None:  # `none` on a command line
                 object.__setattr__(self, option, NONE)
@@ -88,36 +94,36 @@ class StochasticGradient(Sampler):
 
     @property
     def statistics(self) -> tuple[str, ...]:
-        """Return the columns of the statistics."""
-        return STATISTICS
+        """Names of the statistics of an iteration."""
+        return recorded(STATISTICS, *OF_ACCEPTANCE)
 
     def prepare(self, request: RunRequest, reason: str) -> Setup:
-        """Return control variates, the plan of the subsample, and the step size in it."""
+        """Return control variates and the plan, which includes the step size; see ``Sampler``."""
         from streammc.samplers.stochastic_gradient.problem import prepare
 
         return prepare(self, request, reason)
 
     def problem(self, request: RunRequest, setup: Setup) -> SharedProblem:
-        """Return what all chains share; see ``Sampler``."""
+        """Return the problem that all chains share; see ``Sampler``."""
         from streammc.samplers.stochastic_gradient.problem import stochastic
 
         assert setup.plan is not None
         return stochastic(request.dataset, request.model, setup.cv, setup.plan, self)
 
     def facts(self, run: RunDirectory, setup: Setup) -> dict[str, Any]:
-        """Return the decay of the step size, and how often the noise estimate was cut."""
+        """Return the decay of the step size, and the share of clipped noise estimates."""
         from streammc.samplers.stochastic_gradient.facts import gradient_facts
 
         return gradient_facts(run, self.decay)
 
     def warnings(self, facts: Mapping[str, Any]) -> list[str]:
-        """Return warnings of the bias of the draws."""
+        """Return warnings about the bias of the draws; see ``Sampler``."""
         from streammc.samplers.stochastic_gradient.facts import bias_warnings
 
         return bias_warnings(facts)
 
     def text(self, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the variance of the estimate, and the predicted error of the variances."""
+        """Return receipt lines on the variance of the estimate and on the predicted bias."""
         return {
             "log_lik_variance": facts.get("log_lik_variance_mean"),
             "predicted variance bias": facts.get("predicted_variance_bias"),

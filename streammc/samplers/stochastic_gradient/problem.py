@@ -1,4 +1,4 @@
-"""``sgld`` and ``sghmc``: step sizes from the closed form, and the problem of their chains."""
+"""Setup of ``sgld`` and ``sghmc``: step sizes in closed form, and the problem of the chains."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from streammc.subsampling.units import UnitDesign
 
 
 def prepare(sampler: StochasticGradient, request: RunRequest, reason: str) -> Setup:
-    """Return control variates and the plan of the subsample, which holds the step size."""
+    """Return the setup: control variates, and a plan that includes the step size."""
     require_rows(request.model)
     cv = control_variates(request, 2)
     plan = planned_or_few(
@@ -62,12 +62,12 @@ def prepare(sampler: StochasticGradient, request: RunRequest, reason: str) -> Se
 def tune(
     dataset: Dataset, model: Model, cv: ControlVariates, plan: Plan, sampler: StochasticGradient
 ) -> Plan:
-    """Return the plan with step size, steps and predicted bias among its predictions.
+    """Return the plan with step size, number of steps and predicted bias in ``predicted``.
 
-    ``gradient_noise`` is the largest variance, in posterior standard deviations, that a
-    gradient has in any direction; ``variance_bias`` the largest relative error of a
-    variance of any linear combination of theta, of the first step size, on the Laplace
-    approximation; ``variance_ratio`` the variance of each parameter over the right one.
+    ``gradient_noise`` is the largest variance of a gradient in any direction of the whitened
+    coordinates; ``variance_bias`` the largest relative error of the variance of a linear
+    combination of theta, for the first step size, on the Laplace approximation;
+    ``variance_ratio`` the variance of each parameter divided by its Laplace variance.
 
     Raises
     ------
@@ -114,7 +114,7 @@ def tune(
         with np.errstate(invalid="ignore"):
             variance = np.einsum("ij,jk,ik->i", back, covariance, back)
     reasons, seen = plan.reasons, dict(plan.predicted)
-    if order != 2:  # what the plan says of the estimate is said of expansions of order 2
+    if order != 2:  # the plan describes the estimate with expansions of order 2
         seen["variance"] = float(np.quantile(found.log_lik_variance, 0.9))
         seen["variance_by_draw"] = [float(v) for v in found.log_lik_variance]
         what = "nothing is" if order < 0 else f"expansions of order {order} are"
@@ -132,9 +132,9 @@ def tune(
         "variance_ratio": [float(v) for v in variance / cv.posterior_sd() ** 2],
         "gradient_noise": loudest,
     }
-    told = f"by {percent(bias)}" if math.isfinite(bias) else "without bound"
+    size = f"by {percent(bias)}" if math.isfinite(bias) else "without bound"
     reason = (
-        f"biased: at step size {step:.3g} the variances are predicted to be off {told}, by step "
+        f"biased: at step size {step:.3g} the variances are predicted to be off {size}, by step "
         "size and noise, on the Laplace approximation"
     )
     return replace(
@@ -149,7 +149,7 @@ def tune(
 def stochastic(
     dataset: Dataset, model: Model, cv: ControlVariates, plan: Plan, sampler: StochasticGradient
 ) -> StochasticProblem:
-    """Return the problem of ``sgld`` or ``sghmc``."""
+    """Return the problem that all chains of ``sgld`` or ``sghmc`` share."""
     order, k = _order(sampler), plan.k
     table = AliasTable(plan.relative) if plan.relative is not None else None
     design = UnitDesign(dataset.n_rows, plan.unit_rows, k, 1, probabilities=table)
@@ -191,7 +191,7 @@ def stochastic(
 
 
 def _order(sampler: StochasticGradient) -> int:
-    """Return the order of the expansion that is subtracted, -1 for none."""
+    """Return the order of the subtracted expansion, -1 for none."""
     return -1 if sampler.control_variate == NONE else int(sampler.control_variate or 0)
 
 
@@ -211,7 +211,7 @@ def _approximation(
 
 
 def _trajectory(sampler: Sghmc, at: Approximation) -> tuple[float, int, Matrix]:
-    """Return step size, number of steps and stationary covariance."""
+    """Return step size, number of steps and stationary covariance of ``sghmc``."""
     friction, estimated = float(sampler.friction), sampler.noise_estimate == ESTIMATED
 
     def covariance(step: float, n_steps: int) -> Matrix:

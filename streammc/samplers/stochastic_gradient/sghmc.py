@@ -7,13 +7,13 @@ from typing import ClassVar, Final, Literal
 
 from streammc.errors import ConfigError
 from streammc.samplers.common.builders import builder
-from streammc.samplers.common.option_checks import (
-    NONE,
-    STATISTICS,
-    check_number,
-    check_subsample,
+from streammc.samplers.common.option_checks import NONE, check_number, check_subsample
+from streammc.samplers.common.statistics import STATISTICS, recorded
+from streammc.samplers.stochastic_gradient.options import (
+    NOISE_STATISTICS,
+    OF_ACCEPTANCE,
+    StochasticGradient,
 )
-from streammc.samplers.stochastic_gradient.options import StochasticGradient
 
 ESTIMATED: Final = "estimated"
 
@@ -24,9 +24,9 @@ class Sghmc(StochasticGradient):
 
     Each iteration draws a momentum ``p ~ N(0, M)`` and makes L steps ``theta += eps M^-1 p``,
     ``p += eps grad - eps C M^-1 p + N(0, 2 eps (C - B^))`` (Dang et al. 2019, section 6.2),
-    each with a gradient estimated from rows that are drawn anew. No step is rejected: the
-    posterior is NOT what it leaves invariant. By default ``M`` is the inverse covariance of
-    the Laplace approximation.
+    each with a gradient estimated from newly drawn rows. No step is rejected, so the sampler
+    does NOT leave the posterior invariant. By default ``M`` is the inverse covariance of the
+    Laplace approximation.
 
     Parameters
     ----------
@@ -35,16 +35,15 @@ class Sghmc(StochasticGradient):
         ``preconditioner='none'`` in units of theta). ``None``: ``trajectory_length / n_steps``.
     n_steps
         Steps of an iteration, L. ``None``: ``trajectory_length / step_size``, rounded up; without
-        a ``step_size`` the fewest for which the error of a variance is predicted to be at most
-        1 %.
+        a ``step_size`` the fewest steps with a predicted error of variances of at most 1 %.
     trajectory_length
-        ``step_size * n_steps``, in the unit of ``step_size``; to be left out where both are given.
+        ``step_size * n_steps``, in the unit of ``step_size``; not allowed if both are given.
         ``None``: a quarter of the longest period, pi / 2 posterior standard deviations.
     friction
         C, times the mass matrix M, at least 0.
     noise_estimate
-        The part B^ of the friction that makes up for the noise of gradients. ``none``, or ``None``:
-        0; ``estimated``: from the units of each gradient.
+        Part B^ of the friction that compensates for the noise of gradients. ``none``, or ``None``:
+        0; ``estimated``: estimated from the units of each gradient.
 
     Examples
     --------
@@ -64,7 +63,7 @@ class Sghmc(StochasticGradient):
     )
 
     def __post_init__(self) -> None:
-        """Check what can be checked without data."""
+        """Check the options that do not depend on the data."""
         super().__post_init__()
         check_subsample(self, "n_steps")
         check_number("friction", self.friction)
@@ -81,9 +80,9 @@ class Sghmc(StochasticGradient):
 
     @property
     def statistics(self) -> tuple[str, ...]:
-        """Return the columns of the statistics; where noise is estimated, how often it was cut."""
-        clipped = ("noise_clipped",) if self.noise_estimate == ESTIMATED else ()
-        return (*STATISTICS, *clipped)
+        """Names of the statistics; with estimated noise, ``noise_clipped`` is one of them."""
+        columns = NOISE_STATISTICS if self.noise_estimate == ESTIMATED else STATISTICS
+        return recorded(columns, *OF_ACCEPTANCE)
 
 
 sghmc = builder(Sghmc)

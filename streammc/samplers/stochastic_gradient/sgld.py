@@ -13,17 +13,17 @@ from streammc.samplers.stochastic_gradient.options import StochasticGradient
 class Sgld(StochasticGradient):
     """Sampler ``sgld``: stochastic gradient Langevin dynamics (Welling and Teh 2011).
 
-    ``theta' = theta + (eps / 2) P grad + N(0, eps P)`` with a gradient estimated from rows
-    that are drawn anew for every step. No step is rejected: the posterior is NOT what it
-    leaves invariant, and the error of its variances grows with ``eps``. By default
-    ``P`` is the covariance of the Laplace approximation.
+    ``theta' = theta + (eps / 2) P grad + N(0, eps P)`` with a gradient estimated from newly
+    drawn rows. No step is rejected, so the sampler does NOT leave the posterior invariant, and
+    the error of its variances grows with ``eps``. By default ``P`` is the covariance of the Laplace
+    approximation.
 
     Parameters
     ----------
     step_size
         ``eps`` of the first iteration, in posterior variances (with ``preconditioner='none'`` in
-        squared units of theta). ``None``: the longest for which the error of a variance is
-        predicted to be at most 1 %.
+        squared units of theta). ``None``: the largest with a predicted error of variances of at
+        most 1 %.
 
     Examples
     --------

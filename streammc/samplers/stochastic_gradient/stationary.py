@@ -1,10 +1,10 @@
-"""What a stochastic-gradient chain converges to on a Gaussian posterior, in closed form.
+"""Stationary covariance of stochastic-gradient chains on a Gaussian posterior, in closed form.
 
 Let the posterior be Gaussian, let ``u`` be coordinates in which minus the Hessian of its
-logarithm is diagonal, ``lambda_i``, and let each gradient carry noise of covariance ``V``
-in those coordinates. Every step is then linear in ``u``, and the covariance that it
-leaves as it is can be written down: docs/explanation/stochastic-gradients.md derives it.
-With ``V = 0`` what remains is the error of the step size alone.
+logarithm is diagonal, ``lambda_i``, and let each gradient have noise of covariance ``V``
+in these coordinates. Every step is then linear in ``u``, and its stationary covariance has
+a closed form, derived in docs/explanation/stochastic-gradients.md. With ``V = 0`` its error
+is that of the step size alone.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ import numpy as np
 from streammc.protocols import Matrix, Vector
 
 LARGEST_BIAS: Final = 0.01
-"""Of a variance, relative, that an automatic step size may have."""
+"""Largest predicted relative error of a variance with an automatic step size."""
 MOST_STEPS: Final = 65_536
 _MOST_AUTOMATIC: Final = 4096
 
 
 @dataclass(frozen=True)
 class Approximation:
-    """The Gaussian that stands for the posterior, and the noise of a gradient there."""
+    """Gaussian approximation of the posterior, and the noise of a gradient."""
 
     curvature: Vector
     """(d,) lambda, the eigenvalues of minus the Hessian in the sampler's coordinates."""
     axes: Matrix
-    """(d, d) their eigenvectors, as columns."""
+    """(d, d) eigenvectors of minus the Hessian, as columns."""
     noise: Matrix
-    """(d, d) V in the sampler's coordinates."""
+    """(d, d) covariance V of the noise in the sampler's coordinates."""
 
     def bias(self, covariance: Matrix) -> float:
-        """Return the largest relative error of a variance, of any linear combination.
+        """Return the largest relative error of the variance of a linear combination of theta.
 
         ``covariance`` is in the coordinates of the eigenvectors.
         """
@@ -48,7 +48,7 @@ class Approximation:
 
 
 def langevin_covariance(step: float, at: Approximation) -> Matrix:
-    """Return the stationary covariance of SGLD of step size ``step``, or infinities.
+    """Return the stationary covariance of SGLD with step size ``step``, or infinities.
 
     ``[h delta_ij + h^2 V_ij / 4] / [h (lambda_i + lambda_j) / 2 - h^2 lambda_i lambda_j / 4]``.
     """
@@ -63,7 +63,7 @@ def langevin_covariance(step: float, at: Approximation) -> Matrix:
 
 
 def injected(step: float, friction: float, estimated: bool, noise: Matrix) -> Vector:
-    """Return (d,) the variance that one step of SGHMC adds to the momentum on purpose.
+    """Return (d,) the variance of the noise that one step of SGHMC adds to the momentum.
 
     ``2 (C - B^) step`` with ``B^ = step V / 2`` per coordinate, never below 0.
     """
@@ -75,7 +75,7 @@ def injected(step: float, friction: float, estimated: bool, noise: Matrix) -> Ve
 def hamiltonian_covariance(
     step: float, n_steps: int, friction: float, estimated: bool, at: Approximation
 ) -> Matrix:
-    """Return the stationary covariance of SGHMC, or infinities where there is none.
+    """Return the stationary covariance of SGHMC, or infinities if it does not exist.
 
     One step is ``u + step p``, then ``p - step lambda u - step friction p + noise``: the
     matrix ``T = [[1, step], [-step lambda, 1 - step friction - step^2 lambda]]`` for each
@@ -87,7 +87,7 @@ def hamiltonian_covariance(
     total = total + np.diag(injected(step, friction, estimated, at.noise))
     total = at.axes.T @ total @ at.axes
     curvature, which = np.unique(at.curvature, return_inverse=True)
-    # Columns of T^m: what a start of 1 in u, and in p, has become in u and p.
+    # Columns of T^m: u and p after m steps from (1, 0), and from (0, 1).
     from_u, from_p = np.ones((2, len(curvature))), np.ones((2, len(curvature)))
     from_u[1], from_p[0] = 0.0, 0.0
     reach = np.zeros((len(curvature), n_steps))
@@ -106,9 +106,9 @@ def hamiltonian_covariance(
 
 
 def longest_step(bias: Callable[[float], float], longest: float) -> float:
-    """Return the longest step below ``longest`` whose bias is allowed, three digits.
+    """Return the longest step below ``longest`` with an allowed bias, to three digits.
 
-    ``bias`` must not decrease.
+    ``bias`` must not decrease with the step.
     """
     low, high = longest * 1e-12, longest
     for _ in range(60):
@@ -118,9 +118,9 @@ def longest_step(bias: Callable[[float], float], longest: float) -> float:
 
 
 def fewest_steps(bias: Callable[[int], float]) -> int:
-    """Return the fewest steps of a trajectory from which on its bias is allowed.
+    """Return the fewest steps of a trajectory such that these and more have an allowed bias.
 
-    Where none is, the number of steps of the smallest bias.
+    If there is no such number, return the number of steps with the smallest bias.
     """
     counts = sorted({round(2.0 * 1.08**i) for i in range(100)})
     counts = [n for n in counts if n <= _MOST_AUTOMATIC]

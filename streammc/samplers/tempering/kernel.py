@@ -22,17 +22,14 @@ from streammc.samplers.common.ladder import (
     LOG_LIK,
     LOG_PRIOR,
     STALE,
-    Ladder,
     allocate_replicas,
     geometric,
 )
 from streammc.samplers.tempering.anneal import Annealed, anneal
 from streammc.samplers.tempering.ensemble import Ensemble
-from streammc.samplers.tempering.options import HMC, STEPS, TEMPERED_STATISTICS
+from streammc.samplers.tempering.options import HMC, TEMPERED_STATISTICS
 from streammc.samplers.tempering.shared import TemperedProblem
 
-FIRST_STEP: Final = {HMC: (0.5, 0.25), "random-walk": (2.38, 0.5)}
-"""A first step size ``c d^-p`` at level 0."""
 _NORMALS, _UNIFORMS = range(2)
 _DRAWN_AT_ONCE: Final = 2**20
 """Random numbers made for one batch."""
@@ -73,49 +70,10 @@ class TemperedKernel(Chain):
         self.replicas = allocate_replicas(n_replicas, d)
         self.trial = allocate_trial(d, problem.n_predictors)
         assert options.n_levels is not None
-        self.ladder = self._ladder(geometric(options.n_levels, options.beta_min or 0.0))
+        self.ladder = problem.ladder(geometric(options.n_levels, options.beta_min or 0.0))
         self.own = self._allocate_own()
         self._tuning = np.array([tuning.start(s, reference=False) for s in self.ladder.step])
         self._tuned = options.step_size is not None
-
-    def _ladder(self, beta: Vector) -> Ladder:
-        """Return the levels of a first ladder."""
-        options, n = self.problem.options, len(self.problem.full.y)
-        c, power = FIRST_STEP[options.explorer]
-        first = options.step_size or c * self.problem.dim**-power
-        ones, zeros = np.ones(len(beta)), np.zeros(len(beta), dtype=np.int64)
-        ladder = Ladder(
-            beta=beta.copy(),
-            power=ones.copy(),
-            prior_power=ones.copy(),
-            lo=zeros.copy(),
-            hi=zeros + n,
-            step=ones * first,
-            n_steps=options.n_steps or STEPS,
-            jitter=options.jitter,
-            own=int(options.subsets_of_rows),
-        )
-        self.set_beta(ladder, beta)
-        # At the prior a step in posterior standard deviations is as long as anything.
-        ladder.step[:] *= np.maximum(beta, 1.0 / max(n, 1)) ** -0.5
-        return ladder
-
-    def set_beta(self, ladder: Ladder, beta: Vector) -> None:
-        """Give the levels other inverse temperatures; the rows of subsets change as well."""
-        options, n = self.problem.options, len(self.problem.full.y)
-        ladder.beta[:] = beta
-        if not options.subsets_of_rows:
-            ladder.power[:] = beta
-            if getattr(options, "path", None) == "posterior":
-                ladder.prior_power[:] = beta
-            return
-        # The prior has no rows, any other level has one at least.
-        sizes = np.maximum(np.rint(beta * n), beta > 0.0).astype(np.int64)
-        sizes[0] = n
-        nested = getattr(options, "subsets", None) == "nested"
-        ladder.lo[1:] = 0 if nested else np.concatenate([[0], np.cumsum(sizes[1:])[:-1]])
-        ladder.lo[0] = 0
-        ladder.hi[:] = ladder.lo + sizes
 
     def move_ladder(self, beta: Vector) -> None:
         """Give the levels other inverse temperatures, and step sizes that belong to them.
@@ -135,7 +93,7 @@ class TemperedKernel(Chain):
         else:
             shift = 0.5 * (known - wanted)
         ladder.step[:] *= np.exp(shift)
-        self.set_beta(ladder, beta)
+        self.problem.set_beta(ladder, beta)
 
     def _allocate_own(self) -> Held:
         """Return room for the rows of the subsets."""
@@ -190,8 +148,7 @@ class TemperedKernel(Chain):
         options = self.problem.options
         if not self.ends_at_prior or options.start is not None:
             return None
-        c, power = FIRST_STEP[options.explorer]
-        step = options.step_size or c * self.problem.dim**-power
+        step = self.problem.first_step
         return anneal(
             self.problem, self.trial, step, self.fresh, lambda n, k: self.random_numbers(0, n, k)
         )
@@ -271,7 +228,7 @@ class TemperedKernel(Chain):
         )  # fmt: skip
 
     def settle(self) -> None:
-        """Fix the step sizes at what warm-up found."""
+        """Fix the step sizes at the averages of warm-up."""
         if not self._tuned:
             self.ladder.step[:] = np.exp(self._tuning[:, tuning.LOG_AVERAGE])
             self._tuned = True

@@ -12,11 +12,11 @@ from streammc.samplers.common.option_checks import (
     COVARIANCES,
     LAPLACE,
     RANDOM_WALK,
-    STATISTICS,
     check_number,
     check_subsample,
 )
 from streammc.samplers.common.sampler import Sampler
+from streammc.samplers.common.statistics import OF_ESTIMATES, STATISTICS, recorded
 from streammc.samplers.common.targets import EXACT
 
 if TYPE_CHECKING:
@@ -56,6 +56,9 @@ class TemperedOptions(Sampler):
     n_levels
         Levels, ``M + 1``; 1 is the inner kernel alone. ``None``: from the global barrier that a
         pilot run finds.
+    max_levels
+        Most levels that the pilot run may choose. ``None``: 40 of parallel tempering, 100 of
+        tempered transitions. Without effect where ``n_levels`` is given.
     beta_min
         Inverse temperature of the last level, in [0, 1); 0 is the prior, of which it takes
         independent draws. ``None``: 0, or 0.125 where the prior is flat or has the power too.
@@ -81,6 +84,7 @@ class TemperedOptions(Sampler):
     """
 
     n_levels: int | None = None
+    max_levels: int | None = None
     beta_min: float | None = None
     ladder: Literal["geometric", "adapted"] = ADAPTED
     explorer: Literal["hmc", "random-walk"] = HMC
@@ -97,11 +101,11 @@ class TemperedOptions(Sampler):
     target: ClassVar[str] = EXACT
     crosses_modes: ClassVar[bool] = True
     restarts: ClassVar[bool] = True
-    statistics: ClassVar[tuple[str, ...]] = TEMPERED_STATISTICS
+    statistics: ClassVar[tuple[str, ...]] = recorded(TEMPERED_STATISTICS, *OF_ESTIMATES)
 
     def __post_init__(self) -> None:
         """Check what can be checked without data."""
-        check_subsample(self, "n_levels", "n_steps", "inner_steps")
+        check_subsample(self, "n_levels", "max_levels", "n_steps", "inner_steps")
         if self.inner_steps is None:
             raise ConfigError(
                 "inner_steps must be a whole number, found None: give one, or leave it out"

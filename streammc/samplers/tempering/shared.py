@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,11 @@ from streammc.likelihood.contiguous_rows import Held
 from streammc.likelihood.target import Base
 from streammc.protocols import Index, RowSource, Vector
 from streammc.samplers.common.chain import Chain
-from streammc.samplers.tempering.options import TemperedOptions
+from streammc.samplers.common.ladder import Ladder
+from streammc.samplers.tempering.options import HMC, STEPS, TemperedOptions
+
+FIRST_STEP: Final = {HMC: (0.5, 0.25), "random-walk": (2.38, 0.5)}
+"""A first step size ``c d^-p`` at level 0."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,12 @@ class TemperedProblem:
         return int(self.base.theta_star.shape[0])
 
     @property
+    def first_step(self) -> float:
+        """Step size of level 0 before it is tuned."""
+        c, power = FIRST_STEP[self.options.explorer]
+        return self.options.step_size or float(c * self.dim**-power)
+
+    @property
     def n_predictors(self) -> int:
         """Predictors of a row, p."""
         q, n_linear = len(self.full.design), int(self.base.n_linear)
@@ -69,6 +79,43 @@ class TemperedProblem:
     def certainty_rows(self) -> Index:
         """No row is left out of a subset."""
         return np.zeros(0, dtype=np.int64)
+
+    def ladder(self, beta: Vector) -> Ladder:
+        """Return the levels of a first ladder."""
+        options, n = self.options, len(self.full.y)
+        ones, zeros = np.ones(len(beta)), np.zeros(len(beta), dtype=np.int64)
+        ladder = Ladder(
+            beta=beta.copy(),
+            power=ones.copy(),
+            prior_power=ones.copy(),
+            lo=zeros.copy(),
+            hi=zeros + n,
+            step=ones * self.first_step,
+            n_steps=options.n_steps or STEPS,
+            jitter=options.jitter,
+            own=int(options.subsets_of_rows),
+        )
+        self.set_beta(ladder, beta)
+        # At the prior a step in posterior standard deviations is as long as anything.
+        ladder.step[:] *= np.maximum(beta, 1.0 / max(n, 1)) ** -0.5
+        return ladder
+
+    def set_beta(self, ladder: Ladder, beta: Vector) -> None:
+        """Give the levels other inverse temperatures; the rows of subsets change as well."""
+        options, n = self.options, len(self.full.y)
+        ladder.beta[:] = beta
+        if not options.subsets_of_rows:
+            ladder.power[:] = beta
+            if getattr(options, "path", None) == "posterior":
+                ladder.prior_power[:] = beta
+            return
+        # The prior has no rows, any other level has one at least.
+        sizes = np.maximum(np.rint(beta * n), beta > 0.0).astype(np.int64)
+        sizes[0] = n
+        nested = getattr(options, "subsets", None) == "nested"
+        ladder.lo[1:] = 0 if nested else np.concatenate([[0], np.cumsum(sizes[1:])[:-1]])
+        ladder.lo[0] = 0
+        ladder.hi[:] = ladder.lo + sizes
 
     def kernel(self, seed: int, chain: int, *, batch_iterations: int = 4096) -> Chain:
         """Return chain ``chain`` of the run with that seed."""

@@ -19,7 +19,7 @@ from streammc.numerics.jit import (
 )
 from streammc.numerics.records import record_type
 from streammc.protocols import Index, Matrix
-from streammc.samplers.common import option_checks as column
+from streammc.samplers.common import statistics as column
 from streammc.samplers.common.explorers import EXPLORER_TYPE
 from streammc.samplers.common.ladder import EVALUATED, LOG_LIK, LOG_PRIOR, at_prior
 from streammc.samplers.tempering.ensemble import ENSEMBLE_TYPE

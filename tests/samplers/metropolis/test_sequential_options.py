@@ -41,7 +41,7 @@ def test_tests_are_prepared_with_the_options_of_the_sampler() -> None:
     assert (False, False, False) == (prepared.replace, prepared.sweeps, prepared.barker)
     searching = mh_austere(conservative=False).acceptance_test(5000, None)
     assert (0, True) == (searching.first, searching.sweeps)
-    by_pass = mh_sublhd().acceptance_test(5000, None)
-    assert (True, False) == (by_pass.sweeps, by_pass.bounded)
-    by_model = mh_sublhd(bound="model").acceptance_test(5000, 70)
-    assert (False, True) == (by_model.sweeps, by_model.bounded)
+    by_pass, by_model = mh_sublhd(), mh_sublhd(bound="model")
+    assert (False, True) == (by_pass.takes_bound, by_model.takes_bound)
+    assert by_pass.acceptance_test(5000, None).sweeps
+    assert not by_model.acceptance_test(5000, 70).sweeps

@@ -45,7 +45,7 @@ def test_equal_levels_always_swap_and_every_replica_makes_round_trips(levels):
     for swaps in ("even-odd", "sweep"):
         sampler = pt(n_levels=levels, beta_min=0.5, ladder="geometric", swaps=swaps, step_size=1.0)
         kernel = started(regression(sampler))
-        kernel.set_beta(kernel.ladder, np.ones(levels))
+        kernel.problem.set_beta(kernel.ladder, np.ones(levels))
         out = kernel.advance(40 * levels, False)
         assert (out["swap_accepted"] == 1.0).all()
         counts = np.bincount(out["replica"].astype(int), minlength=levels)
@@ -301,7 +301,7 @@ def test_too_short_a_run_has_unknown_rates_without_an_error():
 
 def test_level_at_the_prior_may_visit_states_of_likelihood_zero():
     kernel = Tabulated("powers").kernel
-    kernel.set_beta(kernel.ladder, np.array([1.0, 0.4, 0.0]))
+    kernel.problem.set_beta(kernel.ladder, np.array([1.0, 0.4, 0.0]))
     kernel.initialise()
     hot = []
     for _ in range(300):

@@ -11,6 +11,7 @@ import pytest
 from ladders import problem
 
 from streammc.control_variates.unexpanded import without_pass
+from streammc.errors import ConfigError
 from streammc.models import binomial, gaussian_mixture
 from streammc.priors import flat, normal
 from streammc.runs.job import run_job
@@ -124,6 +125,18 @@ def test_levels_come_from_the_barrier_of_a_pilot_and_end_at_the_prior(build):
     assert "the last level is the prior" in reason
     fixed, _ = settle(data, model, cv, build(n_levels=4, beta_min=0.2), seed=3)
     assert fixed == build(n_levels=4, beta_min=0.2)
+
+
+def test_the_pilot_chooses_at_most_the_levels_that_were_allowed():
+    data, model = pair()
+    cv = without_pass(data, model)
+    free, _ = settle(data, model, cv, pt(), seed=3)
+    assert free.n_levels > 4
+    found, reason = settle(data, model, cv, pt(max_levels=4), seed=3)
+    assert found.n_levels == 4
+    assert f"which asks for {free.n_levels}" in reason
+    with pytest.raises(ConfigError, match="max_levels must be a positive whole number"):
+        pt(max_levels=0)
 
 
 def test_a_resumed_run_has_the_levels_of_the_pilot(tmp_path):

@@ -39,7 +39,7 @@ def test_sweep_is_the_one_by_hand_and_misprints_are_not_invariant(name):
 def test_state_of_likelihood_zero_never_leaves_the_level_at_the_prior():
     """Level M of power 0 may be anywhere; such a state never comes down, others do."""
     case = Tabulated("powers", swaps="sweep")
-    case.kernel.set_beta(case.kernel.ladder, np.array([1.0, 0.0, 0.0]))
+    case.kernel.problem.set_beta(case.kernel.ladder, np.array([1.0, 0.0, 0.0]))
     case.place((0, 1, 2))
     kernel, known = case.kernel, np.zeros(2)
 

@@ -102,8 +102,6 @@ class Prepared(NamedTuple):
     """Settings of the draws, which change neither step size nor temperature; ``None``: the same."""
     barker: bool = True
     """Whether the acceptance function is Barker's, not that of Metropolis."""
-    bounded: bool = False
-    """Whether it takes the model's bound on a term, and looks at all rows where there is none."""
 
     def settings_of(self, warmup: bool) -> Vector:
         """Return the settings of an iteration of the warm-up, or of the draws."""

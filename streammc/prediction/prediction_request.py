@@ -1,0 +1,74 @@
+"""The settings of predictions as one record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, Final
+
+from streammc.errors import ConfigError
+from streammc.protocols import Dataset
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+DRAWS: Final = 200
+INTERVAL: Final = 0.9
+BINS: Final = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictionRequest:
+    """The settings of ``streammc.predict``, checked when they are made.
+
+    Raises
+    ------
+    ConfigError
+        If one is wrong whatever the run.
+    """
+
+    draws: int = DRAWS
+    interval: float = INTERVAL
+    by: str | None = None
+    bins: int = BINS
+    seed: int = 0
+    weights: NDArray[np.float64] | None = None
+    trained_on: Dataset | None = None
+    overwrite: bool = False
+    scheduler: Any = None
+    progress: Callable[[int, int], None] | None = None
+
+    def __post_init__(self) -> None:
+        _check_options(self.interval, self.draws, self.bins, self.by, self.seed)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Probabilities of the ends of the band."""
+        return (1.0 - self.interval) / 2.0, (1.0 + self.interval) / 2.0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the ends of the band, such as ``q5``."""
+        return tuple(f"q{100.0 * end:.6g}" for end in self.ends)
+
+
+def _check_options(interval: object, draws: object, bins: object, by: object, seed: object) -> None:
+    """Refuse options that are wrong whatever the run."""
+    number = isinstance(interval, Real) and not isinstance(interval, bool)
+    if not (number and 0.0 < interval < 1.0):  # type: ignore[operator]
+        raise ConfigError(
+            f"expected an interval between 0 and 1, found {interval!r}: give a number such as 0.9"
+        )
+    for name, value, least in (("draws", draws, 2), ("bins", bins, 1), ("seed", seed, 0)):
+        whole = isinstance(value, Integral) and not isinstance(value, bool)
+        if not (whole and value >= least):  # type: ignore[operator]
+            raise ConfigError(
+                f"{name} must be a whole number of at least {least}, found {value!r}: give one, or "
+                "leave it out"
+            )
+    if not (by is None or isinstance(by, str)):
+        raise ConfigError(
+            f"expected the name of a column as by, found {type(by).__name__}: write its name"
+        )
