@@ -171,7 +171,7 @@ def forecast(output: Output, interruption: Interruption, job: Job) -> RunForecas
 def _without_passes(
     output: Output, job: Job, dataset: Dataset, text: str, cost: PassCost | None = None
 ) -> RunForecast:
-    """Return what is known before any pass, and say what is not."""
+    """Return the forecast without any pass; print a note about the missing items."""
     from streammc.control_variates.default_priors import resolved
     from streammc.runs.prior_texts import describe_priors
 

@@ -103,7 +103,7 @@ class Sampler(ABC):
 
         Raises
         ------
-        ConfigError
+        RefusedError
             If a run with this setup cannot make the requested number of draws.
         """
 

@@ -4,8 +4,8 @@ With ``theta = theta_star + S z`` and the Taylor sums of the full pass the log w
 
     sum_i [l_i - q_i](theta) + g'delta + delta'H delta / 2 + log p(theta) + |z|^2 / 2
 
-up to a constant: what the posterior has beyond a normal density, which the precision of the
-sum over a billion rows does not drown.
+up to a constant: the log ratio of the posterior and a normal density. Its precision survives a sum
+over a billion rows.
 
 Systematic resampling keeps proposal s ``n_s`` times, ``E n_s = N w_s / sum w``, and its copies
 stand together; chains are stretches of that sequence. The mean of the N draws then has the variance
@@ -86,7 +86,7 @@ def prepare(sampler: Laplace, request: RunRequest, reason: str) -> Setup:
 def log_densities(request: RunRequest, cv: ControlVariates, theta: Matrix) -> Vector:
     """Return the log posterior (S,) of ``theta`` (S, d), in one full pass.
 
-    But for the log-likelihood at ``theta_star``, which would drown the differences.
+    The log-likelihood at ``theta_star`` is left out: its rounding would hide differences.
     """
     dataset, model = request.dataset, request.model
     remainder = remainder_sums(
