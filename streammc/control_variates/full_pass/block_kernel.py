@@ -9,7 +9,7 @@ the remainders alone doubled the time of a cold start.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numba.core import types
@@ -24,14 +24,13 @@ from streammc.control_variates.full_pass.tile_kernels import (
     transpose,
     weigh,
 )
-from streammc.numerics.jit import LINK_TYPE, f8, i8, index_vector, inline, jit, matrix, vector
+from streammc.numerics.jit import LINK_TYPE, f8, inline, jit, vector
+from streammc.numerics.records import record_type
 from streammc.numerics.summation import two_sum
+from streammc.protocols import Index, Matrix, Vector
 
 SUM_ROWS = 512
 """Largest number of rows that are summed without compensation."""
-
-_power_sums: Any = types.Array(f8, 4, "C")
-_design: Any = [types.Array(t, 2, "C", readonly=True) for t in (types.float32, f8)]
 
 
 def tile_rows(n_features: int) -> int:
@@ -71,10 +70,11 @@ def _flush(V: Any, G: Any, totals: Any, d: int, q: int, n_linear: int, p: int) -
 
 
 @inline
-def _add_tile(
-    Z: Any, w: Any, out: Any, n_linear: int, p: int, q: int, V: Any, G: Any, W: Any, c: Any, g: Any
-) -> None:
-    """Add the log-likelihood, gradient and Hessian (blocks a <= b) of a tile to V and G."""
+def _add_tile(Z: Any, w: Any, out: Any, points: Any, plain: Any, c: Any) -> None:
+    """Add the log-likelihood, gradient and Hessian (blocks a <= b) of a tile to plain sums."""
+    V, G, W, g = plain
+    n_linear, q = points.n_linear, points.n_features
+    p = n_linear + points.n_scalar
     m = w.shape[0]
     V[0] += weigh(w, out[0], c)
     for a in range(p):
@@ -112,169 +112,221 @@ def _first_not_finite(out: Any, flags: Any, start: int) -> None:
             flags[0] += 1
 
 
+class PassRows(NamedTuple):
+    """Rows of one call: (m, q) design, and (m,) vectors."""
+
+    single: Annotated[Any, types.Array(types.float32, 2, "C", readonly=True)]
+    """The design as float32, or an array without rows."""
+    double: Annotated[Any, types.Array(f8, 2, "C", readonly=True)]
+    """The design as float64, or an array without rows."""
+    y: Vector
+    offset: Vector
+    weight: Vector
+
+
+class PassPoints(NamedTuple):
+    """Points at which rows are evaluated, and sizes."""
+
+    theta: Vector
+    """(d,) expansion point."""
+    columns: Matrix
+    """(n_linear R, q rounded up to fours): theta and the S shifts of each linear predictor,
+    in R >= 1 + S rows."""
+    shifts: Matrix
+    """(S, d) shifts from ``theta`` at which remainders are evaluated."""
+    n_linear: int
+    n_scalar: int
+    n_features: int
+    order: int
+    """Order of the control variates."""
+    tile: int
+    """Rows of a tile."""
+    with_sums: int
+    """0: nothing is added to ``totals``."""
+
+
+class PassSums(NamedTuple):
+    """Results: ``remainders`` and ``squares`` are written, all others added to."""
+
+    totals: Matrix
+    """(2, 1 + d + d d) log-likelihood, gradient, upper half of the Hessian: high and low parts."""
+    remainders: Matrix
+    """(S, m) remainders, or (S, 0) for none."""
+    squares: Vector
+    """(m,) mean squares of the remainders over the shifts."""
+    counts: Index
+    """Rows by score; see ``add_to_histogram``."""
+    power_sums: Annotated[Any, types.Array(f8, 4, "C")]
+    terms: Matrix
+    """(4, S) sum of the first-order terms; of the second-order terms c; of c^2; of (sum of c over
+    a full tile)^2."""
+    flags: Index
+    """(3,) counts of the rows whose log-likelihood or derivatives at theta are not finite, and of
+    full tiles; then the first such row of this call, or -1."""
+
+
+class Plain(NamedTuple):
+    """Sums of at most ``SUM_ROWS`` rows, and buffers to make them."""
+
+    V: Any
+    """(1 + d,) log-likelihood and gradient."""
+    G: Any
+    """(p (p + 1) / 2, q4, q4) Hessian by pair of predictors."""
+    W: Any
+    """(q4, tile) weighted design."""
+    g: Any
+    """(q4,)."""
+
+
+class Shifted(NamedTuple):
+    """Buffers of a tile for the remainders at the shifts."""
+
+    eta: Any
+    """(p, m) predictors at theta; ``step`` their changes, ``moved`` their sum."""
+    step: Any
+    moved: Any
+    out: Any
+    """(1 + p + p (p + 1) / 2, m) output of the link at the shift."""
+    slope: Any
+    bend: Any
+
+
+@inline
+def _predictors(products: Any, points: Any, offset: Any, start: int, eta: Any) -> None:
+    """Write the predictors (p, m) of a tile at theta."""
+    n_linear, q = points.n_linear, points.n_features
+    p, m = eta.shape
+    stride = points.columns.shape[0] // max(n_linear, 1)
+    for a in range(n_linear):
+        for i in range(m):
+            eta[a, i] = products[a * stride, i]
+    if n_linear > 0:
+        for i in range(m):
+            eta[0, i] += offset[start + i]
+    for a in range(n_linear, p):
+        for i in range(m):
+            eta[a, i] = points.theta[n_linear * q + a - n_linear]
+
+
+@inline
+def _clear_uncounted(w: Any, out: Any, width: int) -> int:
+    """Set ``width`` rows of ``out`` to 0 where the weight is: inf * 0 must not become NaN."""
+    m = w.shape[0]
+    uncounted = 0
+    for i in range(m):
+        uncounted += w[i] == 0.0
+    if uncounted:
+        for j in range(width):
+            for i in range(m):
+                if w[i] == 0.0:
+                    out[j, i] = 0.0
+    return uncounted
+
+
+@inline
+def _all_finite(out: Any) -> bool:
+    """Return whether every value is finite."""
+    probe = 0.0
+    for j in range(out.shape[0]):
+        for i in range(out.shape[1]):
+            probe += out[j, i] * 0.0
+    return probe == 0.0
+
+
+@inline
+def _move(products: Any, points: Any, s: int, at: Any) -> None:
+    """Write the predictors of a tile at shift ``s``, and their changes from theta."""
+    n_linear, q = points.n_linear, points.n_features
+    p, m = at.eta.shape
+    stride = points.columns.shape[0] // max(n_linear, 1)
+    for a in range(n_linear):
+        for i in range(m):
+            at.step[a, i] = products[a * stride + 1 + s, i]
+            at.moved[a, i] = at.eta[a, i] + at.step[a, i]
+    for a in range(n_linear, p):
+        for i in range(m):
+            at.step[a, i] = points.shifts[s, n_linear * q + a - n_linear]
+            at.moved[a, i] = at.eta[a, i] + at.step[a, i]
+
+
+@inline
+def _add_terms(first: float, second: float, square: float, s: int, full: bool, terms: Any) -> None:
+    """Add the terms of a tile at shift ``s``."""
+    terms[0, s] += first
+    terms[1, s] += second
+    terms[2, s] += square
+    if full:
+        terms[3, s] += second * second
+
+
 @jit(
     types.void(
-        LINK_TYPE, vector, *_design, vector, vector, vector, vector, matrix, matrix,
-        i8, i8, i8, i8, i8, i8, matrix, matrix, vector, index_vector, _power_sums, matrix,
-        index_vector,
+        LINK_TYPE, vector, record_type(PassRows), record_type(PassPoints), record_type(PassSums)
     )
-)  # fmt: skip
-def reduce_rows(
-    link: Any,
-    constants: Any,
-    X_single: Any,
-    X_double: Any,
-    y: Any,
-    offset: Any,
-    weight: Any,
-    theta: Any,
-    columns: Any,
-    shifts: Any,
-    n_linear: int,
-    n_scalar: int,
-    n_features: int,
-    order: int,
-    tile: int,
-    with_sums: int,
-    totals: Any,
-    remainders: Any,
-    squares: Any,
-    counts: Any,
-    power_sums: Any,
-    terms: Any,
-    flags: Any,
-) -> None:
-    """Add rows to the sums at ``theta`` and score them at ``theta + shifts``.
+)
+def reduce_rows(link: Any, constants: Any, parts: Any, points: Any, sums: Any) -> None:
+    """Add rows to the sums at ``points.theta`` and score them at ``theta + shifts``.
 
-    Parameters
-    ----------
-    constants
-        (c,) constants of the model's link.
-    X_single, X_double
-        (m, q) design as float32 or float64; the other array has no rows.
-    y, offset, weight
-        (m,).
-    columns
-        (n_linear R, q rounded up to fours): theta and the S shifts of each linear
-        predictor, in R >= 1 + S rows.
-    shifts
-        (S, d).
-    with_sums
-        0: nothing is added to ``totals``.
-    totals
-        (2, 1 + d + d d) log-likelihood, gradient, Hessian (its upper half): high parts,
-        low parts.
-    remainders, squares
-        Outputs: (S, m) remainders, or (S, 0) for none; (m,) mean squares over the shifts.
-    counts, power_sums
-        Histogram by score, see ``add_to_histogram``; added to.
-    terms
-        (4, S), added to: sum of the first-order terms; of the second-order terms c; of
-        c^2; of (sum of c over a full tile)^2.
-    flags
-        (3,) counts, added to, of the rows whose log-likelihood or derivatives at theta are
-        not finite, and of full tiles; then the first such row of this call, or -1.
+    ``constants`` (c,) are those of the model's link; see the records for the rest.
     """
-    rows = y.shape[0]
-    q = n_features
-    p = n_linear + n_scalar
-    d = n_linear * q + n_scalar
-    n_shifts = shifts.shape[0]
+    rows, q, tile = parts.y.shape[0], points.n_features, points.tile
+    p = points.n_linear + points.n_scalar
+    d = points.n_linear * q + points.n_scalar
+    n_shifts = points.shifts.shape[0]
     width = 1 + p + p * (p + 1) // 2
-    stride = columns.shape[0] // max(n_linear, 1)
     q4 = (q + 3) // 4 * 4
     Z = np.zeros((q4, tile + PAD))
-    W = np.empty((q4, tile + PAD))
-    G = np.zeros((p * (p + 1) // 2, q4, q4))
-    V = np.zeros(1 + d)
-    g = np.empty(q4)
-    products = np.empty((columns.shape[0], tile + PAD))
-    moved_by = np.zeros((power_sums.shape[1] * 4, tile + PAD))
-    bits = squares.view(np.int64)
-    m = 0
-    pending = 0
+    W, g = np.empty((q4, tile + PAD)), np.empty(q4)
+    plain = Plain(np.zeros(1 + d), np.zeros((p * (p + 1) // 2, q4, q4)), W, g)
+    products = np.empty((points.columns.shape[0], tile + PAD))
+    moved_by = np.zeros((sums.power_sums.shape[1] * 4, tile + PAD))
+    bits = sums.squares.view(np.int64)
+    flags = sums.flags
+    m = pending = 0
     flags[2] = -1
     for start in range(0, rows, tile):
         if min(tile, rows - start) != m:
             m = min(tile, rows - start)
-            bins = np.empty(m, np.int64)
-            c = np.empty(m)
-            eta = np.empty((p, m))
-            moved = np.empty((p, m))
-            step = np.empty((p, m))
-            out = np.empty((width, m))
-            out_moved = np.empty((width, m))
-            slope = np.empty(m)
-            bend = np.empty(m)
-        if X_single.shape[0] > 0:
-            transpose(X_single, start, m, Z)
+            bins, c, out = np.empty(m, np.int64), np.empty(m), np.empty((width, m))
+            eta, step, moved = np.empty((p, m)), np.empty((p, m)), np.empty((p, m))
+            at = Shifted(eta, step, moved, np.empty((width, m)), np.empty(m), np.empty(m))
+        if parts.single.shape[0] > 0:
+            transpose(parts.single, start, m, Z)
         else:
-            transpose(X_double, start, m, Z)
+            transpose(parts.double, start, m, Z)
         design = Z[:q, :m]
-        response = y[start : start + m]
-        w = weight[start : start + m]
-        predict(columns, Z, m, products)
-        for a in range(n_linear):
-            for i in range(m):
-                eta[a, i] = products[a * stride, i]
-        if n_linear > 0:
-            for i in range(m):
-                eta[0, i] += offset[start + i]
-        for a in range(n_linear, p):
-            for i in range(m):
-                eta[a, i] = theta[n_linear * q + a - n_linear]
+        response = parts.y[start : start + m]
+        w = parts.weight[start : start + m]
+        predict(points.columns, Z, m, products)
+        _predictors(products, points, parts.offset, start, eta)
         link(eta, design, response, constants, 2, out)
-        uncounted = 0
-        for i in range(m):
-            uncounted += w[i] == 0.0
-        if uncounted:  # rows of weight 0: inf * 0 must not become NaN
-            for j in range(width):
-                for i in range(m):
-                    if w[i] == 0.0:
-                        out[j, i] = 0.0
-        if with_sums:
-            probe = 0.0
-            for j in range(width):
-                for i in range(m):
-                    probe += out[j, i] * 0.0
-            if probe != 0.0:
+        uncounted = _clear_uncounted(w, out, width)
+        if points.with_sums:
+            if not _all_finite(out):
                 _first_not_finite(out, flags, start)
-            _add_tile(Z, w, out, n_linear, p, q, V, G, W, c, g)
+            _add_tile(Z, w, out, points, plain, c)
             pending += m
             if pending + tile > SUM_ROWS:
-                _flush(V, G, totals, d, q, n_linear, p)
+                _flush(plain.V, plain.G, sums.totals, d, q, points.n_linear, p)
                 pending = 0
-        if m == tile:
-            flags[1] += 1
+        full = m == tile
+        flags[1] += full
         if n_shifts == 0:
             continue
         for s in range(n_shifts):
-            for a in range(n_linear):
-                for i in range(m):
-                    step[a, i] = products[a * stride + 1 + s, i]
-                    moved[a, i] = eta[a, i] + step[a, i]
-            for a in range(n_linear, p):
-                for i in range(m):
-                    step[a, i] = shifts[s, n_linear * q + a - n_linear]
-                    moved[a, i] = eta[a, i] + step[a, i]
-            link(moved, design, response, constants, 0, out_moved)
+            _move(products, points, s, at)
+            link(moved, design, response, constants, 0, at.out)
             if uncounted:
-                for i in range(m):
-                    if w[i] == 0.0:
-                        out_moved[0, i] = 0.0
+                _clear_uncounted(w, at.out, 1)
             first, second, square = remainder(
-                out, out_moved, step, w, order, slope, bend, moved_by, s
+                out, at.out, step, w, points.order, at.slope, at.bend, moved_by, s
             )
-            terms[0, s] += first
-            terms[1, s] += second
-            terms[2, s] += square
-            if m == tile:
-                terms[3, s] += second * second
-            if remainders.shape[1] > 0:
+            _add_terms(first, second, square, s, full, sums.terms)
+            if sums.remainders.shape[1] > 0:
                 for i in range(m):
-                    remainders[s, start + i] = moved_by[s, i]
-        score_rows(moved_by, n_shifts, m, start, squares)
+                    sums.remainders[s, start + i] = moved_by[s, i]
+        score_rows(moved_by, n_shifts, m, start, sums.squares)
         find_bins(bits, start, bins)
-        add_to_histogram(moved_by, bins, counts, power_sums)
+        add_to_histogram(moved_by, bins, sums.counts, sums.power_sums)
     if pending:
-        _flush(V, G, totals, d, q, n_linear, p)
+        _flush(plain.V, plain.G, sums.totals, d, q, points.n_linear, p)

@@ -7,7 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.control_variates.full_pass.block_kernel import reduce_rows, tile_rows
+from streammc.control_variates.full_pass.block_kernel import (
+    PassPoints,
+    PassRows,
+    PassSums,
+    reduce_rows,
+    tile_rows,
+)
 from streammc.control_variates.full_pass.score_kernel import N_BINS
 from streammc.control_variates.full_pass.scores import Histogram
 from streammc.protocols import Matrix, Model, Vector
@@ -24,6 +30,13 @@ def columns_of(model: Model, theta: Vector, shifts: Matrix, n_features: int) -> 
     shaped = stacked.reshape(len(stacked), n, n_features)
     padded[:, : len(stacked), :n_features] = shaped.transpose(1, 0, 2)
     return padded.reshape(-1, padded.shape[2])
+
+
+def _read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """Return a view that cannot be written to: rows of a mapped file are of that type."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 class RowSums:
@@ -56,12 +69,20 @@ class RowSums:
     ) -> None:
         d, n_shifts = len(theta), len(shifts)
         self._model = model
-        self._theta = np.ascontiguousarray(theta, dtype=np.float64)
+        theta = np.ascontiguousarray(theta, dtype=np.float64)
         self._shifts = np.ascontiguousarray(shifts, dtype=np.float64)
-        self._columns = columns_of(model, self._theta, self._shifts, n_features)
-        self._order = order
         self._tile = tile_rows(n_features)
-        self._with_sums = with_sums
+        self._points = PassPoints(
+            theta,
+            columns_of(model, theta, self._shifts, n_features),
+            self._shifts,
+            model.n_linear,
+            model.n_scalar,
+            n_features,
+            order,
+            self._tile,
+            int(with_sums),
+        )
         self._power_sums = np.zeros((N_BINS, -(-n_shifts // 4), 5, 4))
         self._counts = np.zeros(N_BINS, np.int64)
         self.totals = np.zeros((2, 1 + d + d * d))
@@ -105,21 +126,12 @@ class RowSums:
         for start in range(0, n, step):
             here = slice(start, start + step)
             part = none if remainders is None else np.empty((len(none), len(squares[here])))
-            reduce_rows(
-                self._model.link,
-                self._model.constants,
-                X[here] if single else np.empty((0, q), np.float32),
-                np.empty((0, q)) if single else X[here],
+            rows = PassRows(
+                _read_only(X[here] if single else np.empty((0, q), np.float32)),
+                _read_only(np.empty((0, q)) if single else X[here]),
                 *(side[here] for side in sides),
-                self._theta,
-                self._columns,
-                self._shifts,
-                self._model.n_linear,
-                self._model.n_scalar,
-                q,
-                self._order,
-                self._tile,
-                self._with_sums,
+            )
+            sums = PassSums(
                 self.totals,
                 part,
                 squares[here],
@@ -128,6 +140,7 @@ class RowSums:
                 self.terms,
                 self._flags,
             )
+            reduce_rows(self._model.link, self._model.constants, rows, self._points, sums)
             if remainders is not None:
                 remainders[:, here] = part
             if first_bad < 0 and self._flags[2] >= 0:
