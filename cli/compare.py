@@ -31,9 +31,7 @@ def comparison(paths: tuple[str, ...]) -> dict[str, Any]:
     """
     from streammc.diagnostics.cost import relative
     from streammc.errors import DataError, IdentityError
-    from streammc.likelihood.temperature import (
-        temperature_of,
-    )
+    from streammc.likelihood.temperature import temperature_of
     from streammc.runs.cost import run_cost
     from streammc.trace.run_directory import RunDirectory
 

@@ -101,17 +101,18 @@ def run_demo(
         ("hmc", "4/4 sample: hmc on every row, as the reference", 500),
     ):
         output.note(text)
+        sampler = make_sampler(name, {}, {})
         job = Job(
             dataset=dataset,
             model=model,
-            sampler=make_sampler(name, {}, {}),
+            sampler=sampler,
             control_variates=cv,
             path=os.path.join(folder, name),
             draws=1000,
             warmup=warmup,
             chains=4,
             seed=SEED,
-            audit=name == "hmc-ecs",
+            audit=sampler.audited,
             settings={"command": "demo", "sampler": name},
         )
         # No note about a finished stage: a second call of the demo shows only the table.

@@ -117,7 +117,12 @@ def forecast(output: Output, interruption: Interruption, job: Job) -> RunForecas
     if job.control_variates is None and makes_passes(job.model, job.sampler):
         cost = announce(dataset, job.model, scheduler=job.scheduler)
         if cost.seconds > LONGEST_SECONDS:
-            return _without_passes(output, job, dataset, cost)
+            return _without_passes(output, job, dataset, cost.text(), cost)
+    if job.sampler is not None:
+        own = job.sampler.own_pass_seconds(dataset.n_rows, job.chains * job.draws)
+        if own > LONGEST_SECONDS:
+            text = f"the pass of {job.sampler.name} takes about {own / 60:.0f} minutes"
+            return _without_passes(output, job, dataset, text)
     with Progress(output, interruption) as progress:
         request = RunRequest(
             dataset,
@@ -163,14 +168,16 @@ def forecast(output: Output, interruption: Interruption, job: Job) -> RunForecas
     )
 
 
-def _without_passes(output: Output, job: Job, dataset: Dataset, cost: PassCost) -> RunForecast:
+def _without_passes(
+    output: Output, job: Job, dataset: Dataset, text: str, cost: PassCost | None = None
+) -> RunForecast:
     """Return the forecast without any pass; print a note about the missing items."""
     from streammc.control_variates.default_priors import resolved
     from streammc.runs.prior_texts import describe_priors
 
     model = resolved(job.model, dataset)
     output.note(
-        f"no pass was made: {cost.text()}; what depends on one (the sampler, sizes, time of the "
+        f"no pass was made: {text}; what depends on one (the sampler, sizes, time of the "
         "draws) is left out: run streammc summarize, and give its result with --control-variates",
         phase="forecast",
     )

@@ -13,13 +13,7 @@ from typing import Any, Final
 
 from streammc.cli.configuration import write_json
 from streammc.cli.output import plain
-from streammc.errors import (
-    AccessError,
-    ConfigError,
-    IdentityError,
-    OutputError,
-    StorageIOError,
-)
+from streammc.errors import AccessError, ConfigError, IdentityError, OutputError, StorageIOError
 from streammc.trace.file_stamp import FileStamp, file_stamp, stamp_difference, utc_text
 from streammc.trace.kinds import CONTROL_VARIATES, PREDICTIONS, STORE, found_at
 

@@ -37,10 +37,7 @@ def recorded_job(
         If another store is at the path of its store.
     """
     from streammc.control_variates.expansion import ControlVariates
-    from streammc.likelihood.temperature import (
-        schedule_of,
-        temperature_of,
-    )
+    from streammc.likelihood.temperature import schedule_of, temperature_of
     from streammc.likelihood.tempered import tempered
     from streammc.runs.setup import CONTROL_VARIATES
     from streammc.trace.run_directory import RunDirectory

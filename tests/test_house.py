@@ -235,12 +235,12 @@ def test_source_files_are_short() -> None:
 
 
 PRESENT = {
-    "compiled functions of over 10 arguments": (9, 23),
+    "compiled functions of over 10 arguments": (3, 23),
     "other functions of over 8 arguments": (3, 15),
-    "functions of over 80 lines": (4, 128),
-    "files of over 300 lines without a reason": (4, 334),
-    "file names in several folders": (18, 2),
-    "samplers told apart outside their family": (1, 1),
+    "functions of over 80 lines": (1, 128),
+    "files of over 300 lines without a reason": (1, 301),
+    "file names in several folders": (16, 2),
+    "samplers told apart outside their family": (0, 0),
     "imports of a family outside the samplers": (0, 0),
 }
 """How many places do not keep a rule, and the largest number among them. They may only fall."""

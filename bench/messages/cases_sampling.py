@@ -66,5 +66,7 @@ streammc.sample(store, logistic, sampler=samplers.mintee(n_levels=50))
 streammc.sample(store, logistic, sampler=samplers.mh(start=1e308))
 streammc.sample(store, models.logistic(priors.uniform(1e6, 2e6)), sampler=samplers.mh(start=0), draws=10)
 streammc.sample(store, logistic, sampler=samplers.hmc_ecs(unit_rows=300))
+streammc.sample(streammc.from_arrays(np.arange(-2.0, 3.0)[:, None], np.arange(5.0) > 2), models.logistic(priors.student_t(1, scale=5)), sampler=samplers.laplace(), seed=1)
+streammc.sample(streammc.from_arrays(np.ones((20, 1)), np.repeat([-20.0, 20.0], 10) + np.arange(20) / 10), models.student_t(df=1, prior={"*": priors.normal(scale=100), "sigma": priors.lognormal(0.0, 0.1)}), sampler=samplers.laplace(), seed=1)
 streammc.sample(streammc.from_arrays(X, 2 * X[:, 0]), models.gaussian(), sampler=samplers.sgld(), draws=10)
 """

@@ -121,6 +121,7 @@ WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
         "streammc/runs/setup.py decide: expected a subsample of at least {} units, found {} of {} rows in a table of {}: no varian",
     ),
     "happens while a sampler runs; the tests of the samplers provoke it": (
+        "streammc/samplers/importance/weighing.py _require_light_tail: expected a posterior density at draws of its Laplace approximation, found none or one that",
         "streammc/control_variates/mode/search.py _at: {}",
         "streammc/control_variates/certify.py _refuse_no_mode: expected a mode of the posterior, found none: after {} passes Newton's method is still {} ",
         "streammc/control_variates/mode/integrated.py integrated_point: {}",
@@ -140,6 +141,7 @@ WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
         "streammc/trace/finite.py require_finite: expected finite draws, found {} in '{}' (chain {}, iteration {} of {}): nothing holds '{}'",
     ),
     "an input that changes between two steps of one command, or two commands": (
+        "streammc/samplers/importance/weighing.py kept_draws: expected at most {} draws, for which laplace has weighed its proposals, found {}: start th",
         "cli/build.py model_of_run: expected the model '{}' as it was when the run began, found other code or options: begin a",
         "cli/receipt.py Receipt.kept: expected '{}' as it was made, found another fingerprint: choose another path or delete it{",
         "stores/ingest/prepare.py Prepared.records: expected {} rows in the second pass, found {}: try again",

@@ -13,14 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from streammc.likelihood.blocks import TILE, allocate_block, allocate_scratch
-from streammc.likelihood.remainder_kernel import (
-    NODES,
-    POWERS,
-    TAIL,
-    Buffers,
-    Draws,
-    add_remainders,
-)
+from streammc.likelihood.remainder_kernel import NODES, POWERS, TAIL, Buffers, Draws, add_remainders
 from streammc.numerics.summation import merge_compensated
 from streammc.protocols import Dataset, Matrix, Model, RowBlock, Rows, Vector
 

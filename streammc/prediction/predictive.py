@@ -1,9 +1,8 @@
 """Predictions of every row and sums over all rows, in one pass over a table.
 
-For draws ``theta_s`` with weights ``w_s`` (all 1, or signs) a row has the mean responses
-``mu_s = E[y | eta(theta_s)]``. Their weighted mean and quantiles are written for each row.
-Summed over all rows are, for each draw, histograms of ``mu_s`` by class and means by group of
-a covariate, and the log predictive density.
+For draws ``theta_s`` with weights (all 1, or signs) a row has the mean responses
+``mu_s = E[y | eta(theta_s)]``, of which the weighted mean and quantiles are written. Sums over
+rows, for each draw: histograms of ``mu_s``, means by group, and the log predictive density.
 """
 
 from __future__ import annotations
@@ -24,8 +23,7 @@ from streammc.prediction.log_scores import NEAR_ONE, add_scores, log_average, lo
 from streammc.protocols import Matrix, Model, RowBlock, Rows, Vector
 from streammc.trace.row_arrays import RowTarget
 
-_TILE_ENTRIES = 2**16
-"""Rows times draws in a tile: 512 KB each for predictors and means."""
+_TILE_ENTRIES = 2**16  # rows times draws: 512 KB each for predictors and means
 _LEAST_TILE = 64
 _COUNTED_ROWS = 2**14
 """Number of rows whose bins are stored before they are counted."""

@@ -8,13 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from streammc.docstrings import documented
 from streammc.errors import ConfigError
-from streammc.priors.family import (
-    NO_DEFAULTS,
-    Defaults,
-    FamilyPrior,
-    assemble,
-    positive_flags,
-)
+from streammc.priors.family import NO_DEFAULTS, Defaults, FamilyPrior, assemble, positive_flags
 from streammc.priors.names import REST, choose
 from streammc.protocols import Matrix, Prior
 

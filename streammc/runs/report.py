@@ -15,11 +15,7 @@ from streammc.diagnostics.summary import draws_and_labels, signs, summarize, sum
 from streammc.diagnostics.weights import audit_weights
 from streammc.likelihood.temperature import schedule_of
 from streammc.protocols import Dataset, Model
-from streammc.runs.advice import (
-    certificate_warnings,
-    mode_warnings,
-    summary_warnings,
-)
+from streammc.runs.advice import certificate_warnings, mode_warnings, summary_warnings
 from streammc.runs.audit import log_weights
 from streammc.runs.audit_due import audited_draws, pass_seconds
 from streammc.runs.cost import run_cost
@@ -28,9 +24,7 @@ from streammc.runs.summary import RunSummary, Sampling
 from streammc.runs.table_scale import blocks_of_run
 from streammc.samplers.common.request import Progress, RunRequest, Setup
 from streammc.trace.datatree import open_run
-from streammc.trace.finite import (
-    finite_or_none,
-)
+from streammc.trace.finite import finite_or_none
 from streammc.trace.run_directory import RunDirectory
 
 if TYPE_CHECKING:

@@ -26,13 +26,7 @@ from streammc.trace.codec import (
     fill_value,
 )
 from streammc.trace.contents import chunk_path, draw_axis, fold, interval_checksum, read_chunk
-from streammc.trace.durable import (
-    read_file,
-    replace_files,
-    reporting,
-    sync_directory,
-    write_files,
-)
+from streammc.trace.durable import read_file, replace_files, reporting, sync_directory, write_files
 from streammc.trace.file_stamp import FileStamp, file_stamp, stamp_difference
 from streammc.trace.lock import FOLDER
 from streammc.trace.sealed import DOCUMENT_LIMIT

@@ -11,12 +11,7 @@ import numpy as np
 
 from streammc.errors import StoreError
 from streammc.trace.codec import NUMERIC, STRING, ArraySpec, check_name, consolidated, document
-from streammc.trace.layout import (
-    PHASES,
-    Layout,
-    layout_from_json,
-    layout_to_json,
-)
+from streammc.trace.layout import PHASES, Layout, layout_from_json, layout_to_json
 from streammc.trace.sealed import seal
 
 FORMAT: Final = 1

@@ -73,6 +73,19 @@ def test_a_dry_run_makes_no_pass_that_would_be_long(
     assert not Path("run").exists()
 
 
+def test_a_dry_run_makes_no_long_pass_of_a_sampler(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = streammc(*SUMMARIZE, "-o", "cv")
+    assert 0 == done.code, done.err
+    monkeypatch.setattr(Store, "reduce", lambda *_, **__: pytest.fail("a pass was made"))
+    words = ("--dry-run", "--json", "--sampler", "laplace", "--control-variates", "cv")
+    done = streammc(*SHORT, *words, "--option", "proposals=1000000000")
+    assert 0 == done.code, done.err
+    assert "no pass was made: the pass of laplace takes about" in done.err
+    assert ("laplace", 0) == (done.json["sampler"], done.json["passes"])
+
+
 def test_the_entries_of_a_dry_run_are_those_that_are_known() -> None:
     settings = {"sampler": None, "temperature": 1.0, "reason": None, "priors": {}, "n_rows": 5}
     record = dry_run.RunForecast(**settings, implied=1.0, passes=0, pass_seconds=0.0, disk_bytes=7)

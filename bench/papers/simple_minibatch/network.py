@@ -32,7 +32,7 @@ from streammc.likelihood.temperature import Schedule
 from streammc.numerics.blas import single_threaded
 from streammc.samplers import mh_fixed
 from streammc.samplers.common.request import RunRequest, Setup
-from streammc.samplers.metropolis.records import STEP
+from streammc.samplers.metropolis.workspace import STEP
 from streammc.stores import open_store
 from streammc.stores.simulate.simulation import simulate
 

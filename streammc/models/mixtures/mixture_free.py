@@ -15,15 +15,7 @@ from streammc.errors import ConfigError
 from streammc.models.linear import refuse_many_predictors
 from streammc.models.mixtures.columns_model import ColumnsModel
 from streammc.models.mixtures.mixture_free_link import link
-from streammc.models.parameters import (
-    DISTANCE,
-    ORDERED,
-    PLACE,
-    POSITIVE,
-    REAL,
-    SIMPLEX,
-    Parameter,
-)
+from streammc.models.parameters import DISTANCE, ORDERED, PLACE, POSITIVE, REAL, SIMPLEX, Parameter
 from streammc.numerics.prior import CONSTANT, FLAT, HALF_NORMAL, KIND, LOCATION, LOG_FLAT, NORMAL
 from streammc.numerics.prior import SCALE as PRIOR_SCALE
 from streammc.numerics.simplex import dirichlet_rows

@@ -60,6 +60,18 @@ class Sampler(ABC):
         """Return whether :meth:`prepare` makes full passes if no control variates are given."""
         return True
 
+    def own_pass_seconds(self, n_rows: int, draws: int) -> float:
+        """Return about how long the passes of :meth:`prepare` take beside control variates.
+
+        Parameters
+        ----------
+        n_rows
+            Rows of the data set.
+        draws
+            Draws of all chains together.
+        """
+        return 0.0
+
     def implied_temperature(self, n_rows: int) -> float:
         """Return the temperature implied by the sampler, a factor on the requested temperature."""
         return 1.0
@@ -91,7 +103,7 @@ class Sampler(ABC):
 
         Raises
         ------
-        ConfigError
+        RefusedError
             If a run with this setup cannot make the requested number of draws.
         """
 

@@ -29,7 +29,7 @@ from streammc.numerics.jit import (
 from streammc.numerics.prior import log_prior
 from streammc.protocols import Index
 from streammc.samplers.common.explorers import TRIAL_TYPE, place
-from streammc.samplers.equi_energy.ensemble import (
+from streammc.samplers.equi_energy.chain_state import (
     ABOVE,
     ENSEMBLE_TYPE,
     EVALUATED,
@@ -47,7 +47,7 @@ def starts(rows: Index, warmup: int) -> tuple[Index, Index]:
 
     Every level has a stage of warm-up before the next starts, level 0 two; its ring opens
     half-way. A stage in which ``r`` rows are evaluated is proportional to ``r^(-1/2)``: hot levels
-    cost little, and what they have not found nobody will.
+    cost little, and a mode that they miss is not found by a colder level.
     """
     share = 1.0 / np.sqrt(np.cumsum(rows[::-1], dtype=np.float64))
     ends = warmup * np.cumsum(share) / (share.sum() + share[-1])

@@ -15,7 +15,7 @@ SELDOM: Final = 0.01
 
 
 def jumps_described(tallies: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, Any]:
-    """Return what the tallies of all chains of ``mintee`` say; see ``Chain.described``."""
+    """Return the summary of all chains' tallies of ``mintee``; see ``Chain.described``."""
     mean = {name: np.mean([t[name] for t in tallies], axis=0) for name in tallies[0]}
     jumps = np.array([t["jumps"] for t in tallies])
     rates = np.array([t["jump_rate"] for t in tallies])

@@ -20,8 +20,7 @@ from streammc.protocols import Index, RowSource, Vector
 from streammc.samplers.common import tuning
 from streammc.samplers.common.chain import BATCH_SECONDS, Chain
 from streammc.samplers.common.explorers import allocate_trial
-from streammc.samplers.equi_energy.energies import starts
-from streammc.samplers.equi_energy.ensemble import (
+from streammc.samplers.equi_energy.chain_state import (
     JUMP_ACCEPTANCE,
     JUMPS,
     KINDS,
@@ -34,6 +33,7 @@ from streammc.samplers.equi_energy.ensemble import (
     Scratch,
     allocate_states,
 )
+from streammc.samplers.equi_energy.energies import starts
 from streammc.samplers.equi_energy.jumps import jumps_described
 from streammc.samplers.equi_energy.loop import Batch, run
 from streammc.samplers.equi_energy.moves import refresh
@@ -72,7 +72,7 @@ class EquiEnergyProblem:
     reference: Vector
     """(d,) in theta."""
     log_likelihood: Callable[[Held, int, Vector], float]
-    """Of the first rows of a table, at theta."""
+    """``log_likelihood(table, n, theta)``: of the first ``n`` rows of a table."""
     warmup: int
     """Iterations of warm-up, in which the levels start one after the other."""
     design: None = None
@@ -273,7 +273,7 @@ class EquiEnergyKernel(Chain):
         self.iteration += n
 
     def tallies(self) -> dict[str, NDArray[Any]]:
-        """Return what was counted since warm-up, with the ladder; see ``Chain.tallies``."""
+        """Return the ladder, and the counts since warm-up; see ``Chain.tallies``."""
         levels, moves = self.levels, self._counts.moves
         return {
             "beta": 1.0 / levels.temperature,
@@ -293,5 +293,5 @@ class EquiEnergyKernel(Chain):
 
     @staticmethod
     def described(tallies: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, Any]:
-        """Return what the tallies of all chains say; see ``Chain.described``."""
+        """Return the summary of all chains' tallies; see ``Chain.described``."""
         return jumps_described(tallies)

@@ -9,18 +9,12 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from streammc.numerics.jit import (
-    GENERATOR_TYPE,
-    JOINT_TYPE,
-    LINK_TYPE,
-    inline,
-    jit,
-)
+from streammc.numerics.jit import GENERATOR_TYPE, JOINT_TYPE, LINK_TYPE, inline, jit
 from streammc.numerics.records import record_type
 from streammc.protocols import Matrix
 from streammc.samplers.common import statistics as column
 from streammc.samplers.common import tuning
-from streammc.samplers.equi_energy.ensemble import (
+from streammc.samplers.equi_energy.chain_state import (
     ENSEMBLE_TYPE,
     EVALUATED,
     JUMP_ACCEPTANCE,

@@ -7,25 +7,10 @@ import math
 from numba import types
 
 from streammc.likelihood.density import log_likelihood
-from streammc.numerics.jit import (
-    GENERATOR_TYPE,
-    JOINT_TYPE,
-    LINK_TYPE,
-    f8,
-    i8,
-    inline,
-    jit,
-)
+from streammc.numerics.jit import GENERATOR_TYPE, JOINT_TYPE, LINK_TYPE, f8, i8, inline, jit
 from streammc.samplers.common.explorers import probability
 from streammc.samplers.common.proposals import langevin_ratio
-from streammc.samplers.equi_energy.energies import (
-    draw_rows,
-    prior_at,
-    referred,
-    take,
-    value_at,
-)
-from streammc.samplers.equi_energy.ensemble import (
+from streammc.samplers.equi_energy.chain_state import (
     ABOVE,
     CARRIED,
     ENSEMBLE_TYPE,
@@ -36,6 +21,7 @@ from streammc.samplers.equi_energy.ensemble import (
     SUBSET,
     VALUE,
 )
+from streammc.samplers.equi_energy.energies import draw_rows, prior_at, referred, take, value_at
 from streammc.samplers.equi_energy.rings import jump_ratio, ring_of, truncated
 
 EMPTY = -1.0

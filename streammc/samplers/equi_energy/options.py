@@ -18,9 +18,7 @@ from streammc.samplers.common.option_checks import (
 )
 from streammc.samplers.common.sampler import Sampler
 from streammc.samplers.common.statistics import OF_ESTIMATES, STATISTICS, recorded
-from streammc.samplers.common.targets import (
-    APPROXIMATE,
-)
+from streammc.samplers.common.targets import APPROXIMATE
 
 if TYPE_CHECKING:
     from streammc.samplers.common.chain import SharedProblem

@@ -17,9 +17,7 @@ from streammc.likelihood.density import log_likelihood, pointers
 from streammc.likelihood.target import Base
 from streammc.numerics.prior import log_prior
 from streammc.protocols import Dataset, Model, Vector
-from streammc.samplers.common.all_rows import (
-    ground,
-)
+from streammc.samplers.common.all_rows import ground
 from streammc.samplers.common.explorers import allocate_trial
 from streammc.samplers.common.planning import control_variates
 from streammc.samplers.common.request import RunRequest, Setup
@@ -28,7 +26,7 @@ from streammc.samplers.equi_energy.kernel import EquiEnergyProblem
 from streammc.samplers.equi_energy.options import FULL, SUBSET, EquiEnergy
 
 PILOT_STEPS: Final = 200
-"""Of the search for a minimum of the energy."""
+"""Iterations of the search for a minimum of the energy."""
 
 
 def prepare(sampler: EquiEnergy, request: RunRequest, reason: str) -> Setup:

@@ -18,7 +18,7 @@ from streammc.numerics.records import record_type
 from streammc.protocols import Vector
 
 RING_BYTES: Final = 2**30
-"""Of address space for the rings of one chain; a page that holds no state takes no memory."""
+"""Largest address space of the rings of one chain; pages without states take no memory."""
 
 
 class Rings(NamedTuple):
@@ -27,7 +27,7 @@ class Rings(NamedTuple):
     z: Annotated[NDArray[np.float64], 4]
     """(K, K, C, d) whitened positions."""
     value: Annotated[NDArray[np.float64], 3]
-    """(K, K, C) what is known of their energies: minus sums of terms, see ``energies``."""
+    """(K, K, C) their values ``V``: minus sums of terms, see ``energies``."""
     held: Annotated[NDArray[np.int64], 2]
     """(K, K) how many states there are."""
     seen: Annotated[NDArray[np.int64], 2]
@@ -86,7 +86,7 @@ def ring_of(levels, energy):  # type: ignore[no-untyped-def]
 
 @jit(types.void(RINGS_TYPE, i8, i8, vector, f8, f8), borrow=True)
 def add(rings, level, ring, z, value, uniform):  # type: ignore[no-untyped-def]
-    """Let a state be among those of a ring; ``uniform`` in [0, 1) decides, once it is full."""
+    """Add a state to a ring; in a full one ``uniform`` in [0, 1) decides which it replaces."""
     capacity = rings.value.shape[2]
     rings.seen[level, ring] += 1
     slot = rings.held[level, ring]

@@ -13,14 +13,7 @@ from numpy.typing import NDArray
 from streammc import rng as streams
 from streammc.errors import ModelError
 from streammc.likelihood.blocks import Block, allocate_block, expand
-from streammc.likelihood.target import (
-    DENSITY,
-    UNITS,
-    Base,
-    allocate_point,
-    allocate_work,
-    evaluate,
-)
+from streammc.likelihood.target import DENSITY, UNITS, Base, allocate_point, allocate_work, evaluate
 from streammc.protocols import Index, Matrix, RowSource
 from streammc.samplers.common import tuning
 from streammc.samplers.common.chain import BATCH_ROWS, BATCH_SECONDS, Chain, first_position

@@ -7,10 +7,7 @@ from dataclasses import dataclass
 from streammc.control_variates.plan.signs import LEAST_SIGN
 from streammc.errors import ConfigError
 from streammc.samplers.common.builders import builder
-from streammc.samplers.common.option_checks import (
-    check_subsample,
-    is_number,
-)
+from streammc.samplers.common.option_checks import check_subsample, is_number
 from streammc.samplers.common.targets import SIGNED
 from streammc.samplers.hamiltonian.options import SIGNED_STATISTICS, SubsampleOptions
 

@@ -24,14 +24,7 @@ from streammc.likelihood.blocks import (
 )
 from streammc.likelihood.difference import remainders, unit_totals
 from streammc.likelihood.target import BASE_TYPE, MEAN, POINT_TYPE, UNITS, WORK_TYPE, finish
-from streammc.numerics.jit import (
-    LINK_TYPE,
-    f8,
-    i8,
-    index_vector,
-    inline,
-    jit,
-)
+from streammc.numerics.jit import LINK_TYPE, f8, i8, index_vector, inline, jit
 from streammc.numerics.records import record_type
 from streammc.protocols import Index, Matrix, Vector
 

@@ -26,15 +26,7 @@ from streammc.likelihood.target import (
     VARIANCE,
     displace,
 )
-from streammc.numerics.jit import (
-    GENERATOR_TYPE,
-    LINK_TYPE,
-    SUMS_TYPE,
-    i8,
-    inline,
-    jit,
-    matrix,
-)
+from streammc.numerics.jit import GENERATOR_TYPE, LINK_TYPE, SUMS_TYPE, i8, inline, jit, matrix
 from streammc.numerics.records import record_type
 from streammc.samplers.common import statistics as column
 from streammc.samplers.common.tuning import LOG_AVERAGE, LOG_STEP, frequency, observe, update
@@ -44,10 +36,7 @@ from streammc.samplers.hamiltonian.integrator import walled
 from streammc.samplers.hamiltonian.jittered import jittered
 from streammc.samplers.hamiltonian.nuts import nuts
 from streammc.samplers.hamiltonian.options import BEYOND_EDGE_COLUMN, SIGN_COLUMN
-from streammc.samplers.hamiltonian.subsample import (
-    accept_subsample,
-    propose_subsample,
-)
+from streammc.samplers.hamiltonian.subsample import accept_subsample, propose_subsample
 
 
 class Dynamics(NamedTuple):

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from streammc.diagnostics.summary import least_ess
 from streammc.errors import ConfigError
+from streammc.numerics.threads import available_threads
 from streammc.samplers.common.builders import builder
 from streammc.samplers.common.option_checks import check_subsample
 from streammc.samplers.common.sampler import Sampler
-from streammc.samplers.common.statistics import STATISTICS
 from streammc.samplers.common.targets import WEIGHTED
 
 if TYPE_CHECKING:
@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 
 FEWEST_PROPOSALS: Final = 100
 """Fewer show no tail of the weights."""
+_EVALUATIONS: Final = 1e11
+_ENOUGH: Final = 1000
+"""Proposals that a pass weighs however long it is."""
+_PER_SECOND: Final = 4e8
+"""Evaluations of a row on one core."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +63,7 @@ class Laplace(Sampler):
     paper: ClassVar[str] = (
         "Vehtari, Simpson, Gelman, Yao and Gabry 2024, Pareto smoothed importance sampling"
     )
-    statistics: ClassVar[tuple[str, ...]] = (*STATISTICS, "log_weight")
+    statistics: ClassVar[tuple[str, ...]] = ("lp", "n_rows", "log_weight")
     """``log_weight``: of the draw before it was kept, up to a constant."""
     arrays: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "proposals": ("proposal", "parameter"),
@@ -77,6 +82,15 @@ class Laplace(Sampler):
                 f"proposals must be at least {FEWEST_PROPOSALS}, found {self.proposals}: fewer "
                 "show no tail of the weights; give more, or leave it out"
             )
+
+    def count(self, n_rows: int, draws: int) -> int:
+        """Return how many proposals a pass over ``n_rows`` weighs for ``draws`` draws in all."""
+        affordable = max(int(_EVALUATIONS / n_rows), _ENOUGH)
+        return self.proposals or min(max(draws, _ENOUGH), affordable)
+
+    def own_pass_seconds(self, n_rows: int, draws: int) -> float:
+        """Return about how long the proposals take to be weighed; see ``Sampler``."""
+        return n_rows * self.count(n_rows, draws) / (_PER_SECOND * available_threads())
 
     def prepare(self, request: RunRequest, reason: str) -> Setup:
         """Make the pass that weighs the proposals, and keep them; see ``Sampler``."""

@@ -4,8 +4,8 @@ With ``theta = theta_star + S z`` and the Taylor sums of the full pass the log w
 
     sum_i [l_i - q_i](theta) + g'delta + delta'H delta / 2 + log p(theta) + |z|^2 / 2
 
-up to a constant: what the posterior has beyond a normal density, which the precision of the
-sum over a billion rows does not drown.
+up to a constant: the log ratio of the posterior and a normal density. Its precision survives a sum
+over a billion rows.
 
 Systematic resampling keeps proposal s ``n_s`` times, ``E n_s = N w_s / sum w``, and its copies
 stand together; chains are stretches of that sequence. The mean of the N draws then has the variance
@@ -22,7 +22,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,15 +42,10 @@ from streammc.samplers.common.chain import Chain
 from streammc.samplers.common.planning import control_variates
 from streammc.samplers.common.request import RunRequest, Setup
 from streammc.samplers.common.sampler import NAMED
-from streammc.samplers.common.statistics import STATISTICS
 
 if TYPE_CHECKING:
     from streammc.control_variates.expansion import ControlVariates
     from streammc.samplers.importance.laplace import Laplace
-
-_EVALUATIONS: Final = 1e11
-_ENOUGH: Final = 1000
-"""Proposals that a pass weighs however long it is."""
 
 
 def prepare(sampler: Laplace, request: RunRequest, reason: str) -> Setup:
@@ -70,9 +65,7 @@ def prepare(sampler: Laplace, request: RunRequest, reason: str) -> Setup:
         )
     began = time.perf_counter()
     wanted = request.chains * request.draws
-    count = sampler.proposals or min(
-        max(wanted, _ENOUGH), max(int(_EVALUATIONS / request.dataset.n_rows), _ENOUGH)
-    )
+    count = sampler.count(request.dataset.n_rows, wanted)
     generator = streams.stream(request.stream_seed, 0, streams.Role.KERNEL)
     z = generator.standard_normal((count, cv.dim))
     with single_threaded():  # the bits of a product depend on its threads
@@ -93,7 +86,7 @@ def prepare(sampler: Laplace, request: RunRequest, reason: str) -> Setup:
 def log_densities(request: RunRequest, cv: ControlVariates, theta: Matrix) -> Vector:
     """Return the log posterior (S,) of ``theta`` (S, d), in one full pass.
 
-    But for the log-likelihood at ``theta_star``, which would drown the differences.
+    The log-likelihood at ``theta_star`` is left out: its rounding would hide differences.
     """
     dataset, model = request.dataset, request.model
     remainder = remainder_sums(
@@ -228,14 +221,11 @@ def kept_draws(request: RunRequest, setup: Setup) -> KeptDraws:
     )
     kept = np.repeat(np.arange(len(copies)), copies)
     density = setup.arrays["log_density"] + cv.log_lik
-    recorded = dict.fromkeys((*STATISTICS, "log_weight"), np.zeros(len(copies)))
-    recorded |= {
+    each = round(dataset.n_rows * len(copies) / len(kept))
+    recorded = {
         "lp": density,
-        "energy": -density,
+        "n_rows": np.full(len(copies), each),
         "log_weight": log_weight,
-        "acceptance_rate": np.ones(len(copies)),
-        "subsample_accepted": np.ones(len(copies)),
-        "n_rows": np.full(len(copies), round(dataset.n_rows * len(copies) / len(kept))),
     }
     columns = np.stack([recorded[name][kept] for name in setup.sampler.statistics], axis=1)
     return KeptDraws(
@@ -254,7 +244,7 @@ class KeptChain(Chain):
 
     def __init__(self, problem: KeptDraws, seed: int, chain: int, *, batch_iterations: int) -> None:
         super().__init__(problem, seed, chain, batch_iterations=batch_iterations)
-        self.statistics = (*STATISTICS, "log_weight")
+        self.statistics = ("lp", "n_rows", "log_weight")
         self._theta, self._recorded = problem.theta[chain], problem.statistics[chain]
         self._given = 0
 
@@ -281,6 +271,6 @@ class KeptChain(Chain):
         chosen = np.arange(first, first + n) % len(self._theta)
         theta[:], statistics[:] = self._theta[chosen], self._recorded[chosen]
         if warmup:
-            statistics[:, STATISTICS.index("n_rows")] = 0.0
+            statistics[:, self.statistics.index("n_rows")] = 0.0
         self.iteration += n
         self._given += 0 if warmup else n

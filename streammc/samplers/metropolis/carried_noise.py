@@ -10,13 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.diagnostics.text import percent
-from streammc.likelihood.temperature import (
-    temperature_of,
-)
+from streammc.likelihood.temperature import temperature_of
 from streammc.samplers.metropolis.mint import NORMALITY, Mint
-from streammc.trace.finite import (
-    finite_or_none,
-)
+from streammc.trace.finite import finite_or_none
 from streammc.trace.run_directory import RunDirectory
 
 NOISE_WARNING: Final = 2.0

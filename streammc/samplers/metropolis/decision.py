@@ -29,13 +29,8 @@ from streammc.samplers.metropolis.acceptance.interface import (
     VARIANCE,
 )
 from streammc.samplers.metropolis.acceptance.moments import add_terms, sweep_terms
-from streammc.samplers.metropolis.options import (
-    DECISION_ERROR,
-    TEMPERATURE,
-    TEST_ROWS,
-    WAS_FORCED,
-)
-from streammc.samplers.metropolis.records import (
+from streammc.samplers.metropolis.options import DECISION_ERROR, TEMPERATURE, TEST_ROWS, WAS_FORCED
+from streammc.samplers.metropolis.workspace import (
     BATCHED,
     EVALUATED,
     HEAT,

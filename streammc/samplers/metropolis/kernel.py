@@ -30,7 +30,7 @@ from streammc.samplers.metropolis.acceptance.interface import Prepared
 from streammc.samplers.metropolis.loop import DONE, NEED_SWEEP, run
 from streammc.samplers.metropolis.options import METROPOLIS_STATISTICS
 from streammc.samplers.metropolis.proposal import look_at_start
-from streammc.samplers.metropolis.records import (
+from streammc.samplers.metropolis.workspace import (
     ITERATION,
     LEFT,
     PRIOR,
@@ -96,7 +96,7 @@ class MetropolisProblem:
 
 
 class MetropolisKernel(Chain):
-    """One chain: its state and arrays, and the rows of each batch of the compiled loop."""
+    """State of one chain: position, momentum, and the memory of its acceptance test."""
 
     statistics = METROPOLIS_STATISTICS
 

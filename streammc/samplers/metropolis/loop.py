@@ -25,7 +25,7 @@ from streammc.samplers.metropolis.acceptance.interface import (
 )
 from streammc.samplers.metropolis.decision import add, begin, end, sweep
 from streammc.samplers.metropolis.proposal import propose, units_ahead
-from streammc.samplers.metropolis.records import (
+from streammc.samplers.metropolis.workspace import (
     BATCH_TYPE,
     BATCHED,
     EVALUATED,
@@ -88,7 +88,7 @@ def _request(moves, decision):  # type: ignore[no-untyped-def]
 
 @inline
 def _ask(decide, shared, space, batch):  # type: ignore[no-untyped-def]
-    """Ask the test for its verdict; end the decision, or begin to add terms."""
+    """Ask the test for its verdict; draw terms, sweep, or end the iteration."""
     moves, decision = shared.moves, space.decision
     where, facts = decision.where, decision.facts
     # Outside the support: rejected without the test, but one that carries must write its reply.

@@ -101,7 +101,7 @@ def student_threshold(normal, n, exact):  # type: ignore[no-untyped-def]
 
 @inline
 def _skewness_term(facts, carried, m, near):  # type: ignore[no-untyped-def]
-    """Add this decision to the running skewness; return what skewness adds to the error."""
+    """Add this decision to the running skewness; return its share of the error."""
     n = facts[COUNT]
     here = 0.0
     if facts[M2] > 0.0:

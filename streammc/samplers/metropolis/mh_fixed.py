@@ -82,7 +82,7 @@ _AVERAGE, _SEEN = range(2)
 _FASTEST: Final = 2.0
 """Largest factor on the temperature, and on one over the step size, of one decision."""
 _MARGIN: Final = 1.1
-"""Beyond what would have brought this standard deviation to the limit."""
+"""Factor on the change that would have brought this standard deviation to the limit."""
 _THIRD: Final = 1.0 / 48.0
 """``max |S'''| / 6``: of a third cumulant of ``Delta'``, whose variance other terms estimate."""
 
@@ -121,7 +121,7 @@ def estimated_error(settings, facts, terms, memory, table, size):  # type: ignor
 
 @inline
 def ask(n, facts, memory, reply):  # type: ignore[no-untyped-def]
-    """Ask for ``n`` terms, the next minibatch or what makes one larger."""
+    """Ask for ``n`` terms: the next minibatch, or the terms that make one larger."""
     memory[_COUNTED] = facts[COUNT]
     memory[_SUMMED] = facts[COUNT] * facts[MEAN]
     memory[_DUE] = facts[COUNT] + n
@@ -131,7 +131,7 @@ def ask(n, facts, memory, reply):  # type: ignore[no-untyped-def]
 
 @inline
 def remedied(settings, facts, memory, carried, reply):  # type: ignore[no-untyped-def]
-    """Reject without a decision, and change what is to change from now on.
+    """Reject without a decision, and change step size or temperature from now on.
 
     The way back has the same terms with the other sign, and is skipped as often: to stay
     where one is takes nothing from the target, and is no error of a decision.

@@ -30,10 +30,7 @@ import numpy as np
 from streammc.errors import ConfigError
 from streammc.numerics.jit import f8, inline, jit, vector
 from streammc.samplers.common.builders import builder
-from streammc.samplers.common.option_checks import (
-    NONE,
-    check_number,
-)
+from streammc.samplers.common.option_checks import NONE, check_number
 from streammc.samplers.common.targets import TEMPERED
 from streammc.samplers.metropolis.acceptance.clt import skewness, unless_dominated, variance_of_mean
 from streammc.samplers.metropolis.acceptance.interface import (
@@ -89,7 +86,7 @@ def distance_from_normal(facts, terms, variance, part):  # type: ignore[no-untyp
 
 @inline
 def stay(carried, reply):  # type: ignore[no-untyped-def]
-    """Write what is known of the estimate at the position."""
+    """Write variance and error of the estimate at the position."""
     reply[FORCED] = 0.0
     reply[VARIANCE] = carried[_VARIANCE]
     reply[ERROR] = carried[_ERROR]

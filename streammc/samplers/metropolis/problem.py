@@ -17,11 +17,7 @@ from streammc.likelihood.temperature import Schedule
 from streammc.numerics.sums import taylor
 from streammc.protocols import Dataset, Matrix, Model, Vector
 from streammc.samplers.common.chain import DISPERSED
-from streammc.samplers.common.option_checks import (
-    LAPLACE,
-    NONE,
-    RANDOM_WALK,
-)
+from streammc.samplers.common.option_checks import LAPLACE, NONE, RANDOM_WALK
 from streammc.samplers.metropolis.acceptance.interface import Prepared
 from streammc.samplers.metropolis.kernel import SCALING, MetropolisProblem
 from streammc.samplers.metropolis.options import (
@@ -31,7 +27,7 @@ from streammc.samplers.metropolis.options import (
     PROPOSALS,
     MetropolisOptions,
 )
-from streammc.samplers.metropolis.records import Moves
+from streammc.samplers.metropolis.workspace import Moves
 from streammc.subsampling.certainty import leave_out
 from streammc.trace.finite import finite_or_none
 

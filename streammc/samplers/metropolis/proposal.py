@@ -10,15 +10,7 @@ from numba import types
 
 from streammc.likelihood.blocks import ROWS_TYPE, expand
 from streammc.likelihood.target import ROWS, UNITS, evaluate
-from streammc.numerics.jit import (
-    GENERATOR_TYPE,
-    LINK_TYPE,
-    SUMS_TYPE,
-    f8,
-    i8,
-    inline,
-    jit,
-)
+from streammc.numerics.jit import GENERATOR_TYPE, LINK_TYPE, SUMS_TYPE, f8, i8, inline, jit
 from streammc.samplers.common.proposals import (
     LANGEVIN,
     RANDOM_WALK,
@@ -30,7 +22,7 @@ from streammc.samplers.common.proposals import (
     shaped,
 )
 from streammc.samplers.metropolis.acceptance.interface import ESTIMATED
-from streammc.samplers.metropolis.records import (
+from streammc.samplers.metropolis.workspace import (
     EVALUATED,
     NEW_PRIOR,
     RATIO,

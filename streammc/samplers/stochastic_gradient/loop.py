@@ -31,15 +31,7 @@ from streammc.likelihood.target import (
     displace,
     evaluate,
 )
-from streammc.numerics.jit import (
-    GENERATOR_TYPE,
-    LINK_TYPE,
-    SUMS_TYPE,
-    i8,
-    inline,
-    jit,
-    matrix,
-)
+from streammc.numerics.jit import GENERATOR_TYPE, LINK_TYPE, SUMS_TYPE, i8, inline, jit, matrix
 from streammc.numerics.records import record_type
 from streammc.protocols import Index, Matrix, Vector
 from streammc.samplers.common import statistics as column

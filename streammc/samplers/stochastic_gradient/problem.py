@@ -20,11 +20,7 @@ from streammc.likelihood.target import Base
 from streammc.numerics.blas import single_threaded
 from streammc.numerics.sums import taylor
 from streammc.protocols import Dataset, Matrix, Model
-from streammc.samplers.common.option_checks import (
-    DEFAULT_LENGTH,
-    LAPLACE,
-    NONE,
-)
+from streammc.samplers.common.option_checks import DEFAULT_LENGTH, LAPLACE, NONE
 from streammc.samplers.common.planning import control_variates, planned_or_few
 from streammc.samplers.common.request import RunRequest, Setup
 from streammc.samplers.stochastic_gradient.kernel import Schedule, StochasticProblem

@@ -21,7 +21,7 @@ from streammc.samplers.tempering.shared import TemperedProblem
 from streammc.samplers.tempering.visits import explore_level, restart
 
 TRANSITIONS: Final = 25
-"""Of the inner kernel at every level on the way down."""
+"""Transitions of the inner kernel at every level on the way down."""
 LEAST_LEVELS: Final = 13
 """Every level is colder by a factor of at most 3, from 1e-6 on."""
 TRIES: Final = 100

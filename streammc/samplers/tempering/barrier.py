@@ -1,4 +1,4 @@
-"""What the rates of swaps say about a ladder, and where its levels should be.
+"""The global barrier of a ladder from its swap rates, and levels at equal steps of it.
 
 With r_m the probability that the pair ``(m - 1, m)`` rejects, ``Lambda = sum_m r_m`` is the
 global barrier, which depends on the ends of the ladder and hardly on the levels between, and

@@ -41,7 +41,7 @@ NOT_VISITED: Final = -1.0
 
 @inline
 def _follow(replicas, source, target):  # type: ignore[no-untyped-def]
-    """Copy a state and what is known of it; evaluations stay with the replica they were for."""
+    """Copy a state with its densities and gradients; counts of evaluations stay as they are."""
     for j in range(replicas.z.shape[1]):
         replicas.z[target, j] = replicas.z[source, j]
         replicas.theta[target, j] = replicas.theta[source, j]

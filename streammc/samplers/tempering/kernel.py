@@ -18,13 +18,7 @@ from streammc.protocols import Matrix, Vector
 from streammc.samplers.common import tuning
 from streammc.samplers.common.chain import BATCH_SECONDS, Chain
 from streammc.samplers.common.explorers import N_UNIFORMS, allocate_trial, refresh
-from streammc.samplers.common.ladder import (
-    LOG_LIK,
-    LOG_PRIOR,
-    STALE,
-    allocate_replicas,
-    geometric,
-)
+from streammc.samplers.common.ladder import LOG_LIK, LOG_PRIOR, STALE, allocate_replicas, geometric
 from streammc.samplers.tempering.anneal import Annealed, anneal
 from streammc.samplers.tempering.ensemble import Ensemble
 from streammc.samplers.tempering.options import HMC, TEMPERED_STATISTICS
@@ -228,7 +222,7 @@ class TemperedKernel(Chain):
         )  # fmt: skip
 
     def settle(self) -> None:
-        """Fix the step sizes at what warm-up found."""
+        """Fix the step sizes at the averages of warm-up."""
         if not self._tuned:
             self.ladder.step[:] = np.exp(self._tuning[:, tuning.LOG_AVERAGE])
             self._tuned = True

@@ -30,20 +30,20 @@ from streammc.samplers.tempering.tempered_transitions import (
 )
 
 PILOT_LEVELS: Final = (13, 25, 40)
-"""The next number where the barrier is above ``CROWDED`` of what the last could show."""
+"""Levels of a pilot run; the next number where the barrier is above ``CROWDED`` of their pairs."""
 CROWDED: Final = 0.75
 PILOT_WARMUP: Final = 75
 PILOT_DRAWS: Final = 75
 FEWEST_LEVELS: Final = 3
 MOST_LEVELS: Final = 40
-"""Of parallel tempering, which has a replica at each."""
+"""Largest number of levels of parallel tempering, which has a replica at each."""
 MOST_VISITED: Final = 100
-"""Of tempered transitions, which visit all of them twice for a proposal."""
+"""Largest number of levels of tempered transitions, which visit each twice for a proposal."""
 SHORT_STEPS: Final = 3
 """The same between two swaps of many: 14 restarts a second for 4.6 with 10, on four components
 in three dimensions (``bench/mixture_modes.py``)."""
 WORK: Final = 6_000_000
-"""Gradients of rows times parameters that a draw may take without being asked to."""
+"""Gradients of rows times parameters that a draw may take by default."""
 RESTART_DRAWS: Final = 40
 """Draws for one expected restart, which no work is too much for: 25 in 1,000 draws."""
 

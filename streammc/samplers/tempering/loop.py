@@ -9,15 +9,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from streammc.numerics.jit import (
-    JOINT_TYPE,
-    LINK_TYPE,
-    f8,
-    i8,
-    index_vector,
-    inline,
-    jit,
-)
+from streammc.numerics.jit import JOINT_TYPE, LINK_TYPE, f8, i8, index_vector, inline, jit
 from streammc.numerics.records import record_type
 from streammc.protocols import Matrix, Vector
 from streammc.samplers.common import statistics as column
@@ -31,10 +23,10 @@ from streammc.samplers.tempering.visits import explore_level
 
 ACCEPTANCE, DIVERGED, PROPOSED, SWAPPED, REJECTION, WARMER, COLDER, ITERATIONS, EXCHANGES = range(9)
 N_TALLIES = 10
-"""Of level m: sums of the inner acceptance and of divergences; of the pair ``(m - 1, m)``: swaps
-proposed and accepted, sum of the rejection probability, and the logarithms of the sums of
-``(h_{m-1} / h_m)(theta_m)`` and ``(h_m / h_{m-1})(theta_{m-1})``; iterations; of level m:
-exchanges of rows, proposed and accepted."""
+"""Tallies of level m: sums of the inner acceptance and of divergences; of the pair
+``(m - 1, m)``: swaps proposed and accepted, sum of the rejection probability, and the logarithms
+of the sums of ``(h_{m-1} / h_m)(theta_m)`` and ``(h_m / h_{m-1})(theta_{m-1})``; iterations; of
+level m: exchanges of rows, proposed and accepted."""
 
 
 class Parallel(NamedTuple):

@@ -170,7 +170,7 @@ class ParallelKernel(TemperedKernel):
         return min(self.threads, levels) > 1 and self._choice(seconds)
 
     def _run_side_by_side(self, batch: Batch) -> None:
-        """Do what ``loop.run`` does, the levels of an iteration on several threads."""
+        """Run the iterations of ``loop.run``, the levels of each on several threads."""
         problem, ladder, chain = self.problem, self.ladder, self.parallel()
         parts = shares(ladder.hi - ladder.lo, min(self.threads, len(ladder.beta)))
         trials = [allocate_trial(problem.dim, problem.n_predictors) for _ in parts[1:]]
@@ -202,7 +202,7 @@ class ParallelKernel(TemperedKernel):
         self._tallies[:] = start_tallies(len(self._tallies))
 
     def _adapt_ladder(self) -> None:
-        """Space the levels by what the swaps of this round say; their rows follow."""
+        """Space the levels by the rejection rates of this round; their rows follow."""
         self.move_ladder(respaced(self.ladder.beta, rejections(self._tallies)))
         self._forget()
         if self._kind != swaps.SAME_ROWS:
@@ -230,7 +230,7 @@ class ParallelKernel(TemperedKernel):
         self._take_rows()
 
     def tallies(self) -> dict[str, NDArray[Any]]:
-        """Return what was counted since warm-up; see ``Chain.tallies``."""
+        """Return the counts since warm-up; see ``Chain.tallies``."""
         problem = self.problem
         return recorded(
             self._tallies, self.ladder, self._places.round_trips, problem.proper,
@@ -239,5 +239,5 @@ class ParallelKernel(TemperedKernel):
 
     @staticmethod
     def described(tallies: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, Any]:
-        """Return what the tallies of all chains say; see ``Chain.described``."""
+        """Return the summary of all chains' tallies; see ``Chain.described``."""
         return described(tallies)

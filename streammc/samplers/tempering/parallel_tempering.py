@@ -7,16 +7,8 @@ from typing import ClassVar, Final, Literal
 
 from streammc.errors import ConfigError
 from streammc.samplers.common.builders import builder
-from streammc.samplers.common.option_checks import (
-    check_subsample,
-)
-from streammc.samplers.tempering.options import (
-    LIKELIHOOD,
-    NESTED,
-    PATHS,
-    SUBSETS,
-    TemperedOptions,
-)
+from streammc.samplers.common.option_checks import check_subsample
+from streammc.samplers.tempering.options import LIKELIHOOD, NESTED, PATHS, SUBSETS, TemperedOptions
 
 EVEN_ODD: Final = "even-odd"
 SWEEP: Final = "sweep"

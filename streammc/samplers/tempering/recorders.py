@@ -1,4 +1,4 @@
-"""What parallel tempering reports: rates per level, round trips, barrier, normalising constant."""
+"""Report of parallel tempering: rates per level, round trips, barrier, normalising constant."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _over_chains(values: Sequence[float]) -> tuple[float, float | None]:
 
 
 def described(tallies: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, Any]:
-    """Return what the tallies of all chains say, as JSON; see ``Chain.described``."""
+    """Return the summary of all chains' tallies, as JSON; see ``Chain.described``."""
     mean = {name: np.mean([tally[name] for tally in tallies], axis=0) for name in tallies[0]}
     shown = ("beta", "rows", "step_size", "acceptance_rate", "swap_rate")
     found: dict[str, Any] = {
@@ -149,7 +149,7 @@ def _or_none(value: float) -> float | None:
 
 
 def _warnings(mean: Mapping[str, NDArray[Any]], barrier: float, trips: int) -> list[str]:
-    """Return what is wrong with the ladder, and what to do about it."""
+    """Return warnings of the ladder, each with its remedy."""
     found = []
     rates = mean["swap_rate"]
     levels = len(rates) + 1

@@ -18,23 +18,11 @@ from numpy.typing import NDArray
 
 from streammc.likelihood.contiguous_rows import Held, allocate_held, copy_held
 from streammc.likelihood.density import log_likelihood, terms
-from streammc.numerics.jit import (
-    JOINT_TYPE,
-    LINK_TYPE,
-    i8,
-    inline,
-    jit,
-    vector,
-)
+from streammc.numerics.jit import JOINT_TYPE, LINK_TYPE, i8, inline, jit, vector
 from streammc.numerics.records import record_type
 from streammc.protocols import Vector
 from streammc.samplers.common.explorers import probability
-from streammc.samplers.common.ladder import (
-    EVALUATED,
-    GRADIENT_STALE,
-    LOG_LIK,
-    STALE,
-)
+from streammc.samplers.common.ladder import EVALUATED, GRADIENT_STALE, LOG_LIK, STALE
 from streammc.samplers.tempering.ensemble import ENSEMBLE_TYPE
 from streammc.samplers.tempering.swaps import PREFIXES
 

@@ -13,14 +13,14 @@ import numpy as np
 from streammc.protocols import Index
 
 LEAST_SECONDS: Final = 0.005
-"""Of an iteration, below which threads are not tried. A call of compiled code with pointers to
-functions takes 0.3 ms, and an iteration has one for every thread and one for the swaps."""
+"""Duration of an iteration below which threads are not tried. A call of compiled code with
+pointers to functions takes 0.3 ms, and an iteration has one for every thread and one for swaps."""
 WORTH_IT: Final = 0.9
 """Threads stay where they save a tenth of the time."""
 
 
 def shares(cost: Index, threads: int) -> list[Index]:
-    """Return which levels every thread has: the dearest first, to whom has least to do."""
+    """Return the levels of every thread: the dearest first, to the thread with the least work."""
     taken: list[list[int]] = [[] for _ in range(threads)]
     load = np.zeros(threads)
     for level in np.argsort(-cost, kind="stable"):

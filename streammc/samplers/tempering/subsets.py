@@ -1,4 +1,4 @@
-"""Which rows the levels have: all subsets drawn at once, in one walk through the rows."""
+"""Rows of the levels: all subsets drawn at once, in one walk through the rows."""
 
 from __future__ import annotations
 

@@ -16,15 +16,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from streammc.likelihood.density import log_likelihood
-from streammc.numerics.jit import (
-    JOINT_TYPE,
-    LINK_TYPE,
-    f8,
-    i8,
-    inline,
-    jit,
-    vector,
-)
+from streammc.numerics.jit import JOINT_TYPE, LINK_TYPE, f8, i8, inline, jit, vector
 from streammc.numerics.records import record_type
 from streammc.protocols import Index
 from streammc.samplers.common.explorers import probability

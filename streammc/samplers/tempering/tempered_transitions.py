@@ -7,13 +7,7 @@ from typing import ClassVar, Literal
 
 from streammc.errors import ConfigError
 from streammc.samplers.common.builders import builder
-from streammc.samplers.tempering.options import (
-    LIKELIHOOD,
-    NESTED,
-    PATHS,
-    SUBSETS,
-    TemperedOptions,
-)
+from streammc.samplers.tempering.options import LIKELIHOOD, NESTED, PATHS, SUBSETS, TemperedOptions
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,7 +31,7 @@ from streammc.samplers.tempering.transition_loop import (
 )
 
 LEAST_ACCEPTED: Final = 0.01
-"""Where fewer transitions are accepted, a chain stays where it is for hundreds of them."""
+"""Acceptance rate below which a chain stays at one state for hundreds of transitions."""
 
 
 class TransitionKernel(TemperedKernel):
@@ -114,7 +114,7 @@ class TransitionKernel(TemperedKernel):
         self.tally[:] = 0.0
 
     def _means(self) -> NDArray[np.float64]:
-        """Return (5, L) what was counted, as means; NaN where nothing was."""
+        """Return (5, L) means of the tallies; NaN where nothing was counted."""
         with np.errstate(invalid="ignore"):
             return np.asarray(self.tally[..., 0] / self.tally[..., 1])
 
@@ -137,7 +137,7 @@ class TransitionKernel(TemperedKernel):
         self.own = self._allocate_own()
 
     def tallies(self) -> dict[str, NDArray[Any]]:
-        """Return what was counted since warm-up; see ``Chain.tallies``."""
+        """Return the counts since warm-up; see ``Chain.tallies``."""
         ladder, mean = self.ladder, self._means()
         step, restarts = ladder.step.copy(), {}
         if self.ends_at_prior:
@@ -160,7 +160,7 @@ class TransitionKernel(TemperedKernel):
 
     @staticmethod
     def described(tallies: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, Any]:
-        """Return what the tallies of all chains say; see ``Chain.described``."""
+        """Return the summary of all chains' tallies; see ``Chain.described``."""
         mean = {name: np.mean([tally[name] for tally in tallies], axis=0) for name in tallies[0]}
         accepted = float(mean.pop("transition_acceptance"))
         mean.pop("prior_is_proper")

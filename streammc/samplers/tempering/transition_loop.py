@@ -10,13 +10,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from streammc.likelihood.contiguous_rows import copy_held
-from streammc.numerics.jit import (
-    JOINT_TYPE,
-    LINK_TYPE,
-    f8,
-    inline,
-    jit,
-)
+from streammc.numerics.jit import JOINT_TYPE, LINK_TYPE, f8, inline, jit
 from streammc.numerics.records import record_type
 from streammc.protocols import Index, Matrix
 from streammc.samplers.common import statistics as column

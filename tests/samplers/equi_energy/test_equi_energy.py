@@ -11,10 +11,8 @@ from streammc.priors import normal
 from streammc.runs.setup import decide
 from streammc.samplers import mintee
 from streammc.samplers.common.request import RunRequest
-from streammc.samplers.equi_energy.ensemble import ABOVE, VALUE
-from streammc.samplers.equi_energy.jumps import (
-    jumps_described,
-)
+from streammc.samplers.equi_energy.chain_state import ABOVE, VALUE
+from streammc.samplers.equi_energy.jumps import jumps_described
 from streammc.samplers.equi_energy.kernel import EquiEnergyKernel
 from streammc.samplers.equi_energy.moves import EMPTY, jump, refresh
 

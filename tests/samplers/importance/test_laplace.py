@@ -16,7 +16,7 @@ from streammc.priors import normal, student_t
 from streammc.runs.job import run_job
 from streammc.samplers import hmc, laplace
 from streammc.samplers.common.request import RunRequest
-from streammc.samplers.importance.weighing import systematic
+from streammc.samplers.importance.weighing import _require_light_tail, systematic
 from streammc.stores import from_arrays
 from streammc.trace.run_directory import RunDirectory
 
@@ -139,6 +139,12 @@ def test_a_heavy_tail_is_refused_with_the_remedy(tmp_path):
     with pytest.raises(RefusedError, match=r"Pareto k of at most 0\.7.*use hmc-ecs, or hmc"):
         sampled(data, model, tmp_path / "run")
     assert not RunDirectory.exists(tmp_path / "run")
+
+
+@pytest.mark.parametrize("log_weight", [[0.0, np.nan], [-np.inf, -np.inf]])
+def test_a_density_that_is_none_is_refused(log_weight):
+    with pytest.raises(RefusedError, match="expected a posterior density at draws"):
+        _require_light_tail(np.array(log_weight))
 
 
 def test_a_second_mode_is_refused(tmp_path):

@@ -25,7 +25,7 @@ from streammc.samplers.metropolis.loop import run
 from streammc.samplers.metropolis.mh import decide
 from streammc.samplers.metropolis.options import METROPOLIS_STATISTICS
 from streammc.samplers.metropolis.proposal import look_at_start
-from streammc.samplers.metropolis.records import (
+from streammc.samplers.metropolis.workspace import (
     ITERATION,
     PRIOR,
     STEP,

@@ -1,4 +1,4 @@
-"""Which ``m`` and ``epsilon`` a sequential test takes, once or at every decision.
+"""Choice of ``m`` and ``epsilon`` of a sequential test, once or at every decision.
 
 Korattikara et al. 2014, section 5.3: the pair with the fewest expected terms among those
 within a bound on the error, from tables of ``acceptance.sequential_error``. The grid is that
@@ -41,10 +41,10 @@ SEARCH, LIMIT, N_PAIRS, FIRST_PAIR = range(4)
 """``settings``: how pairs are chosen, the bound, their number, and where they begin."""
 SEARCH_NONE, SEARCH_AVERAGE, SEARCH_GIVEN = range(3)
 TERMS, THRESHOLD = range(2)
-"""Of a pair, in ``settings``: m, and the normal quantile of 1 - epsilon."""
+"""Columns of a pair in ``settings``: m, and the normal quantile of 1 - epsilon."""
 DRIFTS: Final = 0
 ERRORS, ROWS, THRESHOLDS = range(3)
-"""Of a pair, in rows of ``table``: error and terms used at the drifts of row 0, and Student's
+"""Rows of a pair in ``table``: error and terms used at the drifts of row 0, and Student's
 quantiles by the number of terms."""
 PER_PAIR: Final = 3
 

@@ -1,4 +1,4 @@
-r"""How far the mean of some terms is from normal, in the acceptance probability.
+r"""Error of the normal approximation to the mean of some terms, in the acceptance probability.
 
 The sum that is compared with 0 is ``W = Delta* + X_nc``, plus ``X_corr``, where ``X_nc``
 is normal with variance ``sigma^2 - s^2`` and ``s^2`` is the variance of ``Delta*``
@@ -23,7 +23,7 @@ from streammc.numerics.jit import f8, jit, vector
 from streammc.samplers.metropolis.acceptance.interface import COUNT, KEPT, M2, M3, MEAN
 
 SMALLEST: Final = 8.4
-"""Of ``6.4 E|X|^3 + 2 E|X|`` where ``E X^2 = 1``: both moments are 1."""
+"""Smallest value of ``6.4 E|X|^3 + 2 E|X|`` where ``E X^2 = 1``: both moments are 1."""
 STUDENTISED: Final = 4.0 / 6.0 * math.exp(-0.75) / math.sqrt(2.0 * math.pi)
 """``max_y (2 y^2 + 1) phi(y) / 6 = 0.1256``, at ``y^2 = 3 / 2``."""
 DECISIONS, UNKNOWN = 2, 3

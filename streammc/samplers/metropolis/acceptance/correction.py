@@ -50,7 +50,7 @@ SOLVED: Final = {
         (80, 0.000459692728),
     ),
 }  # fmt: skip
-"""What ``linear_programme`` found: cell ``j`` and the mass of ``+-j``, for the usual sigmas.
+"""Solutions of ``linear_programme``: cell ``j`` and the mass of ``+-j``, for the usual sigmas.
 Kept, because the best distribution is not unique and another release of the solver may find
 another one, with the same error and other draws."""
 

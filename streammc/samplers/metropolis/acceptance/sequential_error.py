@@ -44,7 +44,7 @@ _NEGLIGIBLE: Final = 1e-14
 
 
 class SequentialTest(NamedTuple):
-    """What the tests with one ``m`` and ``epsilon`` do to a population, by ``mu_std``."""
+    """Error and terms used of the tests with one ``m`` and ``epsilon``, by ``mu_std``."""
 
     error: Vector
     """(K,) probability of a wrong decision at ``drifts``, the same for either sign."""

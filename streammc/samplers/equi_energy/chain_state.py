@@ -50,7 +50,7 @@ LEVELS_TYPE: Any = record_type(Levels)
 
 
 class States(NamedTuple):
-    """Positions of the levels, and what is known of them; written in place."""
+    """Positions of the levels, their values and gradients; written in place."""
 
     z: Matrix
     """(K, d) whitened positions: ``theta = theta_star + S z``."""
