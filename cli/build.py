@@ -58,10 +58,11 @@ def make_prior(scale: float | None, items: Sequence[tuple[str, str]]) -> Any:
     Parameters
     ----------
     scale
-        Value of ``--prior-scale``; with ``None`` other coefficients get the model's defaults.
+        Value of ``--prior-scale``, for the coefficients that ``items`` leaves; ``None``: they
+        get the model's defaults.
     items
         Pairs of a name or pattern and the text of a prior; the name ``*`` stands for all other
-        coefficients.
+        coefficients, and wins over ``scale``.
 
     Raises
     ------
@@ -140,7 +141,14 @@ def make_sampler(name: str, flags: Mapping[str, Any], options: Mapping[str, Any]
 def model_of_run(
     identity: Mapping[str, Any], settings: Mapping[str, Any] | None, allow_code: bool = False
 ) -> Any:
-    """Rebuild the model of a run from its identity, or from the code that it names.
+    """Rebuild the model of a run from its identity, or from the user's code that it used.
+
+    Parameters
+    ----------
+    identity
+        Identity of the run.
+    settings
+        Settings of its command, which name the user's code; ``None`` if none were recorded.
 
     Raises
     ------

@@ -16,12 +16,13 @@ from streammc.cli.signals import Interrupted, Interruption
 from streammc.errors import AccessError, ConfigError, OutputError, StorageIOError
 
 _STATISTICS: Final = 10
+"""Statistics of a draw, for the estimate of the bytes on disk."""
 CONFIGURATION: Final = "config.json"
 
 
 @dataclass(frozen=True)
 class Job:
-    """A sampling job with resolved settings, for ``run_job``."""
+    """Resolved settings of a sampling command; :func:`execute` makes its ``RunRequest``."""
 
     dataset: Any
     model: Any
@@ -176,14 +177,14 @@ def execute(output: Output, interruption: Interruption, job: Job) -> dict[str, A
         assert interruption.signum is not None
         raise Interrupted(interruption.signum)
     if not report.changed:
-        there = RunDirectory.open(job.path, verify=False).committed_draws
-        asked = f", {job.draws} asked for" if job.draws < there else ""
-        output.note(f"{job.path} has {there} draws per chain{asked}: nothing to do")
+        committed = RunDirectory.open(job.path, verify=False).committed_draws
+        asked = f", {job.draws} asked for" if job.draws < committed else ""
+        output.note(f"{job.path} has {committed} draws per chain{asked}: nothing to do")
     return report.summary
 
 
 def record_settings(job: Job) -> None:
-    """Write the recorded settings of a run to ``config.json`` in its directory."""
+    """Write the settings recorded in a run, with its draws and seed, to its ``config.json``."""
     from streammc.trace.run_directory import RunDirectory
 
     run = RunDirectory.open(job.path, verify=False)

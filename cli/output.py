@@ -38,7 +38,7 @@ def close_streams() -> None:
 
 
 def plain(value: Any) -> Any:
-    """Return ``value`` as JSON types: no NumPy, ``None`` for NaN, text for paths."""
+    """Return ``value`` as JSON types: no NumPy, ``None`` for NaN and infinity, text for paths."""
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if hasattr(value, "tolist"):
@@ -99,7 +99,10 @@ class Output:
         self.log("warning", message, **facts)
 
     def compiling(self, seconds: int, over: bool) -> None:
-        """Print that functions are being compiled; a listener of `streammc.first_use.tell`."""
+        """Print for how many ``seconds`` functions are being compiled; ``over``: it has ended.
+
+        Called every second, in place of :func:`streammc.first_use.tell`.
+        """
         if self.quiet or over:
             return
         line = f"compiling, once (a minute or two the first time): {seconds} s"
@@ -140,7 +143,7 @@ def fields(pairs: Mapping[str, Any]) -> str:
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """Return a number as text with ``digits`` significant digits; ``-`` for none or NaN."""
+    """Return a number as text with ``digits`` significant digits; ``-`` for none or not finite."""
     if value is None or not math.isfinite(value):
         return "-"
     return f"{value:.{digits}g}"

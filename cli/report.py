@@ -46,7 +46,9 @@ def run_document(path: str, summary: Mapping[str, Any]) -> dict[str, Any]:
 def check_limits(
     parameters: Mapping[str, Mapping[str, float | None]], limits: Mapping[str, float]
 ) -> dict[str, Any]:
-    """Return whether all parameters satisfy the limits; an unknown statistic fails.
+    """Return limit, worst value and verdict of each limit, and whether all are kept.
+
+    A parameter without a finite statistic fails.
 
     Parameters
     ----------
@@ -61,9 +63,9 @@ def check_limits(
         values = [p[column] for p in parameters.values() for column in columns]
         known = [v for v in values if v is not None and math.isfinite(v)]
         worst = (max if name == "rhat" else min)(known, default=None)
-        kept = len(known) == len(values)
-        gap = math.nan if worst is None else (worst - limit) * (-1 if name == "rhat" else 1)
-        passed = kept and gap >= 0.0
+        complete = len(known) == len(values)
+        margin = math.nan if worst is None else (worst - limit) * (-1 if name == "rhat" else 1)
+        passed = complete and margin >= 0.0
         result[name] = {"limit": limit, "found": worst, "passed": passed}
         result["passed"] = result["passed"] and passed
     return result
@@ -178,7 +180,7 @@ def _cell(column: str, value: float | None, error: float | None) -> str:
     if column == "mcse_mean":
         return number(value, 2)
     digits = 4
-    if column != "sd" and error and value and math.isfinite(value):
+    if column != "sd" and error and value and math.isfinite(value):  # to the error's first digit
         digits += math.floor(math.log10(abs(value))) - math.floor(math.log10(error)) - 3
     return number(value, min(max(digits, 4), 9))
 
@@ -198,7 +200,7 @@ def audit_text(audit: Audit) -> str:
 
 
 def draw_cost_text(cost: Mapping[str, Any]) -> str:
-    """Return the text about evaluated rows, inefficiency and the cost of an independent draw."""
+    """Return the text about evaluated rows, inefficiency (``if``) and rows per draw (``ct``)."""
     rows = []
     for shown, name in (("inefficiency factor", "if"), ("rows per independent draw", "ct")):
         rows.append([shown, *(number(cost[name][end], 3) for end in ("min", "median", "max"))])

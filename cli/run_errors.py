@@ -64,7 +64,7 @@ def _name(error: OSError) -> str:
 
 
 def report(error: BaseException, words: Sequence[str]) -> int:
-    """Print ``error`` in the format that the command line requests; return the exit code."""
+    """Print ``error`` in the format that the command line ``words`` requests; return its code."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         print(error.format_message(), file=sys.stderr)
         return error.exit_code
@@ -86,7 +86,7 @@ def report(error: BaseException, words: Sequence[str]) -> int:
 def asked(words: Sequence[str], flag: str) -> bool:
     """Return whether a flag is given on the command line or in the environment.
 
-    It is read here again, because the error may be that the line cannot be parsed.
+    The words are searched without click: the error may be that click cannot parse them.
     """
     before_end = words[: list(words).index("--")] if "--" in words else words
     value = os.environ.get(f"STREAMMC_{flag.lstrip('-').upper()}", "")

@@ -59,7 +59,7 @@ def simulate(
         "chunk_rows": chunk_rows,
         "dtype": dtype,
     }
-    if intercept is not None:
+    if intercept is not None:  # as in receipts from before the option
         asked["intercept"] = intercept
     with Progress(output) as progress:
 

@@ -26,18 +26,16 @@ from streammc.stores.format.layout import MANIFEST
 from streammc.trace.durable import collect_debris, swap
 
 _LARGE: Final = 1 << 16
-"""Length in bytes from which a file is sent to the disk right after it is written."""
+"""Bytes of a file from which its write-back begins right after it is written."""
 
 
 def refuse_existing(path: Path, *, overwrite: bool = False) -> None:
-    """Refuse a path that exists or lies inside a store.
-
-    With ``overwrite`` an existing store is accepted.
+    """Refuse a path that exists or lies inside a store; ``overwrite`` allows an existing store.
 
     Raises
     ------
     IdentityError
-        If the path exists.
+        If the path exists; with ``overwrite``, if it is not a store.
     ConfigError
         If it lies inside a store.
     """
@@ -45,7 +43,7 @@ def refuse_existing(path: Path, *, overwrite: bool = False) -> None:
         exists = os.path.lexists(path)
         inside = next((p for p in path.parents if os.path.lexists(p / MANIFEST)), None)
     except OSError as error:
-        raise _refused(error, path) from error
+        raise _creation_error(error, path) from error
     a_store = exists and os.path.lexists(path / MANIFEST)
     if exists and not overwrite:
         replace = ", or replace the store there with overwrite=True" if a_store else ""
@@ -103,7 +101,7 @@ class PartialDirectory:
                 self.discard()
             if isinstance(error, StreammcError):
                 raise
-            raise _refused(error, path) from error
+            raise _creation_error(error, path) from error
 
     @property
     def root(self) -> Path:
@@ -140,6 +138,7 @@ class PartialDirectory:
                     except OSError as error:
                         if not direct or error.errno != errno.EINVAL:
                             raise
+                        # The rest is not of whole pages: write it through the page cache.
                         fcntl.fcntl(descriptor, fcntl.F_SETFL, 0)
                         direct = False
                 if len(content) >= _LARGE:
@@ -147,10 +146,10 @@ class PartialDirectory:
             finally:
                 os.close(descriptor)
         except OSError as error:
-            raise self._failed(error) from error
+            raise self._write_error(error) from error
 
     def commit(self, keys: Iterable[str], last_key: str, last: bytes) -> None:
-        """Sync ``keys``, write and sync ``last_key``, then rename.
+        """Sync the files ``keys``, write ``last`` as ``last_key``, sync it, then rename.
 
         Raises
         ------
@@ -178,7 +177,7 @@ class PartialDirectory:
                 raise
             if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
                 refuse_existing(self._path)
-            raise self._failed(error) from error
+            raise self._write_error(error) from error
         self._release()
 
     def discard(self) -> None:
@@ -191,7 +190,7 @@ class PartialDirectory:
         os.close(self._lock)
         self._lock = -1
 
-    def _failed(self, error: OSError) -> StorageIOError:
+    def _write_error(self, error: OSError) -> StorageIOError:
         reason = error.strerror or str(error)
         return StorageIOError(
             f"cannot write store {str(self._path)!r}: {reason}; "
@@ -217,7 +216,7 @@ def scratch(target: Path) -> Iterator[Path]:
         partial.discard()
 
 
-def _refused(error: OSError, path: Path) -> StreammcError:
+def _creation_error(error: OSError, path: Path) -> StreammcError:
     reason = error.strerror or str(error)
     if error.errno in (errno.EACCES, errno.EPERM):
         return AccessError(f"expected to create {str(path)!r}: {reason}; check the permissions")
@@ -229,6 +228,7 @@ def _refused(error: OSError, path: Path) -> StreammcError:
 
 
 def _bypass_page_cache(descriptor: int) -> bool:
+    """Set O_DIRECT; return whether the system has it."""
     try:
         fcntl.fcntl(descriptor, fcntl.F_SETFL, getattr(os, "O_DIRECT", 0))
     except OSError:

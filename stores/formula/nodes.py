@@ -32,12 +32,13 @@ class Operation:
     """Arithmetic, a sign or a comparison."""
 
     operator: str
+    """Such as ``+``, ``negative`` or ``<=``."""
     arguments: tuple[Node, ...]
 
 
 @dataclass(frozen=True)
 class Call:
-    """A known function of one expression."""
+    """An allowed function of one expression, such as ``bs``, and its further arguments."""
 
     function: str
     argument: Node
@@ -50,7 +51,7 @@ Node = Column | Number | Text | Operation | Call
 
 
 def label(node: Node) -> str:
-    """Return the name of a column or call in the design."""
+    """Return the label of a column or call: a factor of a term is one of these two."""
     assert isinstance(node, (Column, Call))
     return node.label if isinstance(node, Call) else node.name
 

@@ -27,6 +27,9 @@ from streammc.stores.sources.tables import Table
 class FormulaRows:
     """Blocks of the table columns in use; text, and dates as ISO text, become codes.
 
+    ``kinds`` has the kind of each column of the formula (``formula.fitted.KINDS``); a column of
+    dates is ``text``.
+
     Parameters
     ----------
     table
@@ -34,7 +37,7 @@ class FormulaRows:
     names
         Columns of the formula.
     others
-        Numeric columns that are passed on unchanged.
+        Numeric columns beside the formula, such as weights: passed on unchanged.
     spool
         Path for a temporary copy of the columns, if the table asks for one.
     ids
@@ -72,7 +75,10 @@ class FormulaRows:
                 raise self.text_error("text", [name])
 
     def first(self, faults: Faults, *, drop_missing: bool) -> Iterator[tuple[int, Matrix]]:
-        """Read the table; record missing and infinite values in ``faults``.
+        """Yield the first row number and the values (columns, rows) of each block of the table.
+
+        The rows of a block are in the order of ``names``. Missing values are NaN; they and
+        infinite values are recorded in ``faults``, with ``drop_missing`` only the latter.
 
         Raises
         ------
@@ -107,14 +113,21 @@ class FormulaRows:
     def check_text(self, nodes: Sequence[Node], response: Node | None) -> None:
         """Refuse text where numbers are needed, and comparisons of numbers with text.
 
+        Parameters
+        ----------
+        nodes
+            Expressions of the formula: factors, offsets and the response.
+        response
+            The one that is the response, which never has levels.
+
         Raises
         ------
         DataError
             With the name of the column, and the first row with text.
         """
-        for factor in nodes:
-            whole = is_factor(factor, self.kinds) and factor != response
-            self._check(factor, factor.argument if isinstance(factor, Call) else factor, whole)
+        for node in nodes:
+            has_levels = is_factor(node, self.kinds) and node != response
+            self._check_node(node, node.argument if isinstance(node, Call) else node, has_levels)
 
     def check_kinds(self, design: Design | None) -> None:
         """Refuse a column of numbers that was text in the fit, and the reverse.
@@ -131,31 +144,33 @@ class FormulaRows:
         """
         for name, found in self.kinds.items():
             fitted = "number" if design is None else design.kinds[name]
-            if found == "text" != fitted:
+            if found == "text" and fitted != "text":
                 raise self.text_error("text", [name])
-            if fitted == "text" != found:
+            if fitted == "text" and found != "text":
                 raise DataError(
                     f"expected text in column {name!r}, as in the table that the formula was "
                     f"fitted to, found numbers in {self.table.sources[0].label}: convert the column"
                 )
 
-    def _check(self, factor: Node, inner: Node, whole: bool) -> None:
-        if whole and isinstance(factor, Column):
-            check_types(self.table, [factor.name])  # dates are a factor only inside C()
+    def _check_node(self, node: Node, inner: Node, has_levels: bool) -> None:
+        """Check one expression; text may be compared with text, or be the column of levels."""
+        if has_levels and isinstance(node, Column):
+            check_types(self.table, [node.name])  # dates are a factor only inside C()
         compared = 0
-        for node in walk(factor):
-            if isinstance(node, Operation) and isinstance(node.arguments[-1], Text):
-                column = node.arguments[0]
+        for part in walk(node):
+            if isinstance(part, Operation) and isinstance(part.arguments[-1], Text):
+                column = part.arguments[0]
                 assert isinstance(column, Column)
                 if column.name not in self.coders:
                     raise DataError(
                         f"expected text in column {column.name!r}, which the formula compares "
-                        f"with {node.arguments[-1].value!r}, found numbers: compare numbers"
+                        f"with {part.arguments[-1].value!r}, found numbers: compare numbers"
                     )
                 compared += 1
-        text = [n for n in walk(factor) if isinstance(n, Column) and n.name in self.coders]
-        if len(text) > compared and not (whole and isinstance(inner, Column)):
-            raise self.text_error("text", [text[0].name])
+        columns = [part.name for part in walk(node) if isinstance(part, Column)]
+        text = [name for name in columns if name in self.coders]
+        if len(text) > compared and not (has_levels and isinstance(inner, Column)):
+            raise self.text_error("text", text[:1])
 
     def text_error(self, found: str, names: Sequence[str] = ()) -> DataError:
         """Search the table for text in numeric columns; return the error with its place."""
@@ -173,7 +188,7 @@ class FormulaRows:
 
 
 class RowReport:
-    """Recorder of faults in the rows in use, under their row numbers in the table."""
+    """Recorder of faults in the rows ``start + keep`` of the table, under these numbers."""
 
     def __init__(self, faults: Faults, start: int, keep: NDArray[np.intp]) -> None:
         self._faults = faults
@@ -189,7 +204,7 @@ class RowReport:
 
 
 def other_columns(table: Table, used: Sequence[str], others: Mapping[str, str | None]) -> list[str]:
-    """Return the columns of ``others``; refuse a column that the formula uses as well.
+    """Return the columns of ``others`` (column by role); refuse one that the formula also uses.
 
     Raises
     ------
@@ -210,6 +225,7 @@ def other_columns(table: Table, used: Sequence[str], others: Mapping[str, str | 
 
 
 def _kind(table: Table, name: str) -> str:
+    """Return the kind of a column over all sources."""
     types = table.types_of(name)
     if {"text", "date"} & {kind(type_) for type_ in types}:
         return "text"

@@ -20,6 +20,7 @@ from streammc.stores.formula.nodes import Call, Column, Node, Number, Operation,
 State = dict[str, Any]
 """Fitted state of one expression, as plain JSON."""
 Level = str | int | float | bool
+"""A level of a factor."""
 
 _ELEMENTWISE: Final[dict[str, Callable[[Vector], Vector]]] = {
     "log": np.log,
@@ -52,10 +53,11 @@ _OPERATIONS: Final[dict[str, Callable[..., Any]]] = {
 
 @dataclass(frozen=True)
 class Codes:
-    """A block of a text column: codes (m,) that index the list of its values."""
+    """A block of a text column: float64 codes (m,), whole numbers that index its values."""
 
     codes: Vector
     values: Sequence[str]
+    """Values of the whole column."""
 
 
 Values = Mapping[str, Vector | Codes]
@@ -64,7 +66,10 @@ Report = Callable[[str, str, NDArray[np.bool_], Any], None]
 
 
 def numbers(node: Node, values: Values, states: Mapping[str, State]) -> Vector:
-    """Return the values (m,) of a numeric expression, which may be infinite or NaN."""
+    """Return the values (m,) of a numeric expression, which may be infinite or NaN.
+
+    A constant expression has one value, without an axis.
+    """
     if isinstance(node, Number):
         return np.float64(node.value)  # type: ignore[return-value]
     if isinstance(node, Column):
@@ -111,6 +116,7 @@ def fields(node: Node, values: Values, states: Mapping[str, State], report: Repo
 
 
 def _extrapolation(node: Call) -> str:
+    """Return the option ``extrapolation`` of a spline, or formulaic's default."""
     default = "raise" if node.function == "bs" else "extend"
     return str(dict(node.options).get("extrapolation", default))
 
@@ -122,7 +128,10 @@ def finite(
     report: Report,
     name: str | None = None,
 ) -> Vector:
-    """Return the values (m,) of a numeric expression; report non-finite ones and make them 0."""
+    """Return the values (m,) of a numeric expression; report non-finite ones and make them 0.
+
+    They are reported under ``name``; ``None`` for the label of the node.
+    """
     with np.errstate(all="ignore"):
         found = numbers(node, values, states)
     bad = ~np.isfinite(found)
@@ -145,7 +154,7 @@ def transform(node: Call, x: Vector, state: State) -> Any:
     options = {
         name: list(value) if isinstance(value, tuple) else value for name, value in node.options
     }
-    for key in ("alpha", "norms2"):
+    for key in ("alpha", "norms2"):  # by degree: lists in JSON, dictionaries in formulaic
         if key in state:
             state = state | {key: dict(enumerate(state[key]))}
     if "constraints" in state and state["constraints"] is not None:
@@ -177,6 +186,7 @@ def level_of(value: float, boolean: bool) -> Level:
 
 
 def _indicators(node: Node, values: Values, states: Mapping[str, State], report: Report) -> Matrix:
+    """Return 0/1 rows, one per level of a factor (levels, m); report unseen levels."""
     levels = states[label(node)]["levels"]
     inner = node.argument if isinstance(node, Call) else node
     column = values.get(inner.name) if isinstance(inner, Column) else None
@@ -197,6 +207,7 @@ def _indicators(node: Node, values: Values, states: Mapping[str, State], report:
             "unseen levels", inner.name if isinstance(inner, Column) else label(node), unseen, shown
         )
     matrix = np.zeros((len(levels), index.size))
+    # Rows of unseen levels get the first level: their report becomes an error.
     matrix[np.maximum(index, 0), np.arange(index.size)] = 1.0
     return matrix
 

@@ -1,10 +1,10 @@
 """A reduction over all rows with Dask, in a fixed tree.
 
-Block ``i`` is combined with its neighbour in the binary tree over block indices
-(neighbours pairwise, level by level; an odd last one moves up), so that any number
-of threads or workers, finishing in any order, gives the same bits. Dask starts a
-map task only when a thread is free and combines depth first: memory holds only the
-blocks in work and the frontier of the tree.
+The results of blocks are combined in a binary tree over block indices (neighbours pairwise,
+level by level; an odd last one moves up), so that any number of threads or workers, finishing
+in any order, gives the same bits. Dask starts a map task only when a thread is free and
+combines depth first: memory holds only the blocks in work and the results that wait for their
+neighbours.
 """
 
 from __future__ import annotations
@@ -46,8 +46,9 @@ class _Map(Generic[T]):
 
     block: Block
     topic: str | None = None
+    """Topic to which a worker of a cluster reports the block; ``None`` within this process."""
     home: int = 0
-    """Id of the process that made the task; a task in another process pins BLAS there."""
+    """Id of the process that made the task; in another one the task first pins BLAS."""
 
     def __call__(self, task: PassTask[T]) -> T:
         if self.topic is not None and os.getpid() != self.home:
@@ -74,7 +75,7 @@ def _combine(task: PassTask[T], left: T, right: T) -> T:
 
 @cache
 def _pin_blas() -> Any:
-    # Cached for the life of the worker: the end of the context would restore the old limit.
+    # Once per worker, and not as a context, whose end would restore the old limit.
     return threadpool_limits(limits=1)
 
 
@@ -101,6 +102,7 @@ def run(
     if isinstance(scheduler, str) and scheduler.startswith(("tcp://", "tls://")):
         with _connect(scheduler) as client:
             return _run_on_cluster(task, blocks, client, progress)
+    # A Client, without an import of distributed.
     if hasattr(scheduler, "compute") and hasattr(scheduler, "subscribe_topic"):
         return _run_on_cluster(task, blocks, scheduler, progress)
     raise ConfigError(
@@ -110,7 +112,7 @@ def run(
 
 
 def _graph(task: PassTask[T], blocks: Sequence[Block], name: str, topic: str | None) -> Any:
-    """Return the root of the reduction tree as a ``Delayed``."""
+    """Return the root of the reduction tree as a ``Delayed``; its keys begin with ``name``."""
     options = {"pure": False, "traverse": False}
     shared = delayed(task, name=f"{name}-task", **options)
     combine = delayed(_combine, name=f"{name}-combine", **options)
@@ -198,7 +200,7 @@ def _require_workers(client: Any) -> None:
 
 
 def _result(future: Any, client: Any) -> Any:
-    """Wait for a result; raise if there is no worker for ``_WORKER_SECONDS``."""
+    """Wait for a result; raise if the cluster has no worker for ``_WORKER_SECONDS``."""
     idle_seconds = 0.0
     while True:
         try:
@@ -235,7 +237,7 @@ def _connect(address: str) -> Iterator[Any]:
         raise UnavailableError(
             f"expected a dask scheduler at {address!r}, found none: start one, or omit --scheduler"
         ) from error
-    except Exception as error:  # any error: the answer is misread
+    except Exception as error:  # any type: an answer in another protocol is misread
         raise UnavailableError(
             f"expected a dask scheduler at {address!r}, found something else that answers there "
             f"({type(error).__name__}): check the port; that of the dashboard is another"

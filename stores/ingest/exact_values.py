@@ -69,8 +69,8 @@ def iso_text(array: Any) -> Any:
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     text = array.cast(pa.string())
-    for fraction in (r"\.0+", r"(\.\d*[1-9])0+"):
-        kept = r"\1" if "(" not in fraction else r"\1\2"
+    # Cut a fraction of zeros, and zeros at the end of a fraction; keep what follows it.
+    for fraction, kept in ((r"\.0+", r"\1"), (r"(\.\d*[1-9])0+", r"\1\2")):
         text = pc.replace_substring_regex(text, fraction + r"(Z|[+-]\d+)?$", kept)
     return pc.replace_substring_regex(text, " 00:00:00$", "")
 
@@ -110,8 +110,8 @@ def find_text(
 ) -> None:
     """Record in ``faults`` the values of a text array that are not written as numbers.
 
-    With ``boolean``: the values that are not written as truth values. An array of another type
-    than text has no such values.
+    With ``boolean``: those that are not written as truth values. Dates are text here; an array
+    of any other type is left alone.
     """
     array = iso_text(array)
     if kind(array.type) != "text":
@@ -169,7 +169,7 @@ class Coder:
         index = array.indices.cast(pa.float64()).to_numpy(zero_copy_only=False)
         index = np.asarray(index, np.float64)
         used = np.unique(index[~np.isnan(index)]).astype(np.int64)
-        table = np.full(len(array.dictionary) + 1, np.nan)
+        table = np.full(len(array.dictionary) + 1, np.nan)  # the last, index -1, is of null
         words = array.dictionary.take(pa.array(used)).to_pylist()
         for place, word in zip(used, words, strict=True):
             if word is not None:
@@ -184,6 +184,7 @@ class Coder:
         return sorted(found)
 
     def _text(self, word: Any) -> str:
+        """Return a value, which may be binary, as text."""
         try:
             return word.decode() if isinstance(word, bytes) else str(word)
         except UnicodeDecodeError:
@@ -193,6 +194,7 @@ class Coder:
             ) from None
 
     def _code(self, word: str) -> int:
+        """Return the code of a value; give a new value the next code."""
         code = self._codes.setdefault(word, len(self._codes))
         if code == len(self.values):
             if code >= _MAX_TEXTS:

@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 from streammc.errors import DataError
 
 _OMIT: Final = "leave the column out with --features"
+# Text that can stand between quotes in a formula, in the advice for a command line.
 _IN_A_FORMULA: Final = re.compile(r"""[^'"\\`\x00-\x1f\x7f]{1,40}""")
 _DAYS: Final = "a column of numbers (days since the first)"
 
-# Kinds of faults in the order of their report: the expected values and the advice of each.
+# Kinds of faults, worded to follow "found", in the order of their report: the expected values
+# and the advice of each.
 _KINDS: Final[dict[str, tuple[str, str]]] = {
     "text": ("numbers", _OMIT + ", or take it as a factor: --formula 'y ~ C(column)'"),
     "numbers with a decimal comma": (
@@ -108,10 +110,11 @@ class Faults:
         if key in self._found:
             self._found[key].count += count
         else:
+            # Columns are float64 here: 3.0 may be 3 in the table.
             self._found[key] = Fault(count, row, str(example).removesuffix(".0"))
 
     def refuse(self, locate: Callable[[int], str], roles: Mapping[str, str] | None = None) -> None:
-        """Raise an error if a fault was recorded: the first kind, and its columns.
+        """Raise an error for the first kind of fault recorded, with its columns; else return.
 
         Parameters
         ----------

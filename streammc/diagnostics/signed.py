@@ -1,14 +1,14 @@
 """Summaries of draws with signs (Dang et al. 2019, eq. 17).
 
-A signed run samples ``|L^| p(theta) p(u)`` with the estimated likelihood ``L^``. With ``s``
-its sign, the posterior mean of ``f`` is ``E[f s] / E[s]``. The error of this ratio is that of
-the mean of
+A signed run samples ``|L^| p(theta) p(u)``: ``L^`` is the likelihood estimated from the units
+``u``, and ``s`` is its sign. The posterior mean of ``f`` is ``E[f s] / E[s]``. To first order
+(delta method) the error of this ratio of means is the error of the mean of
 
-    h = s (f - mean f) / mean s
+    h = s (f - mean f) / mean s.
 
-to first order (delta method). ArviZ computes its Monte Carlo error over the chains; the
-effective sample size is the posterior variance of ``f`` over the square of that error. It
-includes the cost of the signs: a mean sign of 0.5 costs a factor of four or more.
+ArviZ computes the Monte Carlo error of the mean of ``h`` over the chains; the effective sample
+size is the posterior variance of ``f`` over the square of that error. It includes the cost of
+the signs: a mean sign of 0.5 costs a factor of four or more.
 """
 
 from __future__ import annotations
@@ -54,9 +54,11 @@ def ratio_terms(
 def signed_statistics(
     draws: NDArray[np.float64], sign: NDArray[np.float64]
 ) -> dict[str, float | None]:
-    """Return the statistics of one parameter (chain, draw), weighted by sign.
+    """Return mean, sd, quantiles, MCSE, ESS and R-hat of one parameter (chain, draw), weighted.
 
-    ``sd`` is ``None`` if the estimated variance is negative, because of too few draws.
+    Empty if a draw is not finite or the signs do not sum to more than 0; without MCSE, ESS and
+    R-hat for constant draws or under four per chain. ``sd`` is ``None`` if the estimated
+    variance is negative, because of too few draws.
     """
     from arviz_stats.base import array_stats
 
@@ -76,7 +78,7 @@ def signed_statistics(
                 tails = []
                 for p, edge in zip(TAIL, (q5, q95), strict=True):
                     below = (draws <= edge).astype(np.float64)
-                    _, below_terms = ratio_terms(below, sign)
+                    _, below_terms = ratio_terms(below, sign)  # of variance p (1 - p)
                     tails.append(p * (1 - p) / array_stats.mcse(below_terms, method="mean") ** 2)
                 found["ess_tail"] = min(tails)
                 # R-hat of the sampled draws, and of the terms of their signed mean.

@@ -17,6 +17,7 @@ from streammc.trace.row_reading import read_meta
 from streammc.trace.run_directory import RunDirectory
 
 _JSON_WORDS: Final = ("null", "true", "false")
+"""JSON texts other than numbers, strings, arrays and objects."""
 
 
 @documented()
@@ -54,7 +55,7 @@ def open_run(path: str | os.PathLike[str], *, verify: bool = True) -> xr.DataTre
             f"expected the path of a run, found {type(path).__name__}: give text or a pathlib.Path"
         )
     run = RunDirectory.open(path, verify=verify)
-    # A store, not a path: "~" or "s3::x" in the name of a directory is only a name.
+    # Given a path, xarray would take "~" for the home folder and "s3::x" for an address.
     store: Any = LocalStore(run.path, read_only=True)
     tree: xr.DataTree = xr.open_datatree(store, engine="zarr", consolidated=True, chunks=None)
     for node in tree.subtree:
@@ -110,7 +111,7 @@ def facts(found: xr.DataTree | xr.Dataset) -> dict[str, Any]:
 
 
 def _portable(attributes: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return attributes in a form that every file format of xarray accepts."""
+    """Return attributes as text and numbers, which netCDF can hold; the others as JSON text."""
     return {
         str(name): value if type(value) in (str, int, float) else json.dumps(value)
         for name, value in attributes.items()

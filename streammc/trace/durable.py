@@ -157,7 +157,7 @@ def read_file(path: Path, *, limit: int) -> bytes:
             finally:
                 os.close(descriptor)
     except StorageIOError as error:
-        if isinstance(error.__cause__, OSError) and os.path.islink(path):
+        if isinstance(error.__cause__, OSError) and os.path.islink(path):  # by O_NOFOLLOW
             raise StoreError(
                 f"expected a regular file at {path}, found a link: copy the file itself"
             ) from error
@@ -165,7 +165,7 @@ def read_file(path: Path, *, limit: int) -> bytes:
 
 
 def collect_debris(path: Path, prefix: str) -> None:
-    """Remove the folders that killed writers of ``path`` left; refuse if a writer is alive.
+    """Remove the folders of killed writers of ``path``; refuse if a writer is alive.
 
     Parameters
     ----------

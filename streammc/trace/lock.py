@@ -16,8 +16,10 @@ from streammc.trace.sealed import DOCUMENT_LIMIT, is_sealed
 
 FOLDER: Final = "checkpoint"
 FILE: Final = "lock"
+"""The lock file of a run is ``FOLDER/FILE`` in its directory."""
 
 _locked: set[tuple[int, int]] = set()
+"""Device and inode of each run directory that this process has locked."""
 
 
 def is_locked_here(path: Path) -> bool:
@@ -39,7 +41,7 @@ def run_lock(path: Path) -> Iterator[None]:
     ------
     BusyError
         If another process (or another thread of this one) has the lock.
-    OutputError
+    OutputError, AccessError
         If the directory cannot be made, or has other files than those of a run.
     """
     make_run_folder(path)
@@ -71,8 +73,8 @@ def make_run_folder(path: Path) -> None:
     """Make the directory of a run, or check that an existing one is empty or a run."""
     try:
         path.mkdir(parents=True, exist_ok=True)
-        known = _is_run_folder(path)
-        if known:
+        usable = _is_empty_or_run(path)
+        if usable:
             (path / FOLDER).mkdir(exist_ok=True)
     except FileExistsError:
         raise OutputError(f"expected a directory at {path}, found a file: choose another") from None
@@ -81,19 +83,19 @@ def make_run_folder(path: Path) -> None:
         raise kind(
             f"expected to create {str(path)!r}, found {error.strerror}: choose another path"
         ) from error
-    if not known:
+    if not usable:
         raise OutputError(
             f"expected a new or empty directory, or a run of streammc, found other files in {path}:"
             " choose another output"
         )
 
 
-def _is_run_folder(path: Path) -> bool:
+def _is_empty_or_run(path: Path) -> bool:
     """Return whether ``path`` is empty, a run, or the remains of an interrupted start."""
     names = {entry.name for entry in path.iterdir()}
     if names <= {FOLDER} and not (names and any((path / FOLDER).iterdir())):
         return True
-    if (path / FOLDER / FILE).exists():  # checked last: another process may have just begun
+    if (path / FOLDER / FILE).exists():  # after the listing: another may have begun since
         return True
     try:
         return is_sealed(read_file(path / "zarr.json", limit=DOCUMENT_LIMIT))

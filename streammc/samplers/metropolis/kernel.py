@@ -48,9 +48,10 @@ from streammc.subsampling.certainty import leave_out
 from streammc.subsampling.keyed import KeyedUnits
 
 _TERMS, _GRADIENTS = range(2)
-"""Lanes of a decision's units."""
+"""Lanes of :class:`KeyedUnits`: units of the acceptance test, and of the proposal's gradients."""
 SCALING: Final = {0: (2.38, 0.5), LANGEVIN: (1.65, 1.0 / 6.0), SGHMC: (1.0, 0.25)}
-"""A first step size ``c d^-p``: Roberts and Rosenthal 2001, and for trajectories."""
+"""(c, p) of a first step size ``c d^-p`` by kind of proposal, 0 the random walk; those of the
+random walk and of Langevin steps are from Roberts and Rosenthal 2001."""
 
 
 @dataclass(frozen=True)
@@ -59,14 +60,15 @@ class MetropolisProblem:
 
     link: Any
     sums: Any
+    """Compiled log-likelihood of rows, and of the model's Taylor sums: ``protocols.Model``."""
     decide: Any
-    """The acceptance test."""
+    """The compiled acceptance test."""
     prepared: Prepared
     base: Base
     certain: Block
     certainty_rows: Index
     held: Block
-    """All rows, certainty rows counting 0 times, or none: then a sweep reads them."""
+    """All rows, certainty rows with weight 0; or none: then a decision on all rows reads them."""
     source: RowSource
     constrain: Callable[[NDArray[np.float64]], NDArray[np.float64]]
     moves: Moves
@@ -78,18 +80,18 @@ class MetropolisProblem:
     first: Vector
     """(d,) mean of the first positions, in the sampler's coordinates."""
     spread: float
-    """Standard deviation of the first positions there."""
+    """Standard deviation of the first positions in these coordinates."""
     modes: Matrix | None = None
-    """(M, d) other modes there, where chains start in turn."""
+    """(M, d) other modes in these coordinates; chains start at the modes in turn."""
     check: Callable[[Vector], None] | None = None
-    """Raises an error if a response is outside the support; ``None``: a pass has looked."""
+    """Raises an error if a response is outside the support; ``None``: a pass has checked all."""
     implied: float = 1.0
     """Temperature of the sampler itself, by which those of ``schedule`` are multiplied."""
     design: None = None
-    """There is none: every decision draws its own units."""
+    """None of ``common.chain.SharedProblem``: each decision draws units by a key."""
 
     def kernel(self, seed: int, chain: int, *, batch_iterations: int = 4096) -> MetropolisKernel:
-        """Return chain ``chain`` of the run with that seed."""
+        """Return the kernel of chain ``chain`` of the run with this seed."""
         return MetropolisKernel(self, seed, chain, batch_iterations=batch_iterations)
 
 
@@ -127,11 +129,11 @@ class MetropolisKernel(Chain):
         self._shape = StepShape(d, problem.shape)
         self._tuned = problem.step_size is not None
         self._drawn = -1, np.zeros(0, np.int64)
-        """Units drawn ahead last, and of which iteration the first are."""
+        """First iteration of the units drawn ahead last, and these units."""
         self._stop: Callable[[], bool] | None = None
 
     def initialise(self) -> None:
-        """Draw a start, and an SGHMC momentum.
+        """Draw a start, and a momentum, which only SGHMC uses.
 
         Raises
         ------
@@ -192,12 +194,12 @@ class MetropolisKernel(Chain):
     def advance(
         self, n: int, warmup: bool, stop: Callable[[], bool] | None = None
     ) -> dict[str, NDArray[Any]]:
-        """Run ``n`` iterations; see ``common.chain``. A sweep can be stopped as well."""
+        """Run ``n`` iterations; see ``common.chain``. ``stop`` may also end a long decision."""
         self._stop = stop
         return super().advance(n, warmup, stop)
 
     def _batch(self) -> int:
-        """Return how many iterations to hand over at once: about 0.1 s, bounded rows."""
+        """Return the number of iterations of a batch: about 0.1 s and at most BATCH_ROWS rows."""
         count = min(self.batch_iterations, 8)
         if self._seconds_per_iteration > 0.0:
             count = min(self.batch_iterations, int(BATCH_SECONDS / self._seconds_per_iteration))
@@ -205,7 +207,7 @@ class MetropolisKernel(Chain):
         return max(min(count, BATCH_ROWS // max(rows, 1), self._shape.left(self.iteration)), 1)
 
     def _rows(self, units: Index) -> Rows:
-        """Gather the rows of ``units``; certainty rows count 0 times."""
+        """Gather the rows of ``units``; certainty rows get weight 0."""
         problem, b = self.problem, self.problem.base.unit_rows
         rows = allocate_rows(len(units) * b, problem.source.n_features)
         starts = units * b
@@ -217,11 +219,11 @@ class MetropolisKernel(Chain):
         return rows
 
     def _ahead_of(self, iteration: int, n: int) -> Index:
-        """Return the units that are drawn ahead for ``n`` iterations, one after the other."""
+        """Return the units drawn ahead for ``n`` iterations: of each, gradients' units first."""
         moves, replace = self.problem.moves, self.problem.prepared.replace
         first, drawn = self._drawn
         if first == iteration and n * moves.decision_units <= len(drawn):
-            return drawn[: n * moves.decision_units]
+            return drawn[: n * moves.decision_units]  # announced by the batch before
         k = moves.gradients * moves.gradient_units
         gradients = self._units.draw(iteration, n, 0, k, lane=_GRADIENTS, replace=True)
         terms = self._units.draw(iteration, n, 0, moves.first_units, lane=_TERMS, replace=replace)
@@ -230,14 +232,14 @@ class MetropolisKernel(Chain):
         return drawn
 
     def _needed(self, code: int) -> Index:
-        """Return the units that the loop stopped for."""
+        """Return units to gather where the loop has stopped with ``code``: wanted, or following."""
         where, b = self.space.decision.where, self.problem.base.unit_rows
         most = max(BATCH_ROWS // b, 1)
         if code == NEED_SWEEP:
             first = int(where[SWEPT_UNITS])
             return np.arange(first, min(first + most, self.problem.moves.population))
         iteration, taken = self.iteration + int(where[ITERATION]), int(where[TAKEN])
-        # A test that asks for a few at a time is given what it may ask for next.
+        # A test that asks for a few at a time soon asks again: gather as many as it has taken.
         count = min(max(int(where[LEFT]), taken), most)
         if not self.problem.prepared.replace:
             count = min(count, self.problem.moves.population - taken)
@@ -247,7 +249,7 @@ class MetropolisKernel(Chain):
     def _run_batch(
         self, theta: NDArray[np.float64], statistics: NDArray[np.float64], warmup: bool
     ) -> None:
-        """Run as many iterations as ``theta`` has rows."""
+        """Run as many iterations as ``theta`` has rows; announce the units of the next batch."""
         problem, n, decision = self.problem, len(theta), self.space.decision
         if not warmup and not self._tuned:
             decision.values[STEP] = math.exp(self._tuning[tuning.LOG_AVERAGE])

@@ -1,8 +1,9 @@
 """The compiled loop of Metropolis-Hastings with an acceptance test.
 
-A decision takes rows as it goes. The first are drawn ahead, with those of the gradients of
-the proposal; where a test asks for more, or for all, the loop returns to have them
-gathered, and goes on where it was. Tests are function pointers (``acceptance.interface``).
+A test decides on a proposal from the terms of some units, and may ask for more, or for a sweep:
+the terms of all units. The first units of a decision are drawn ahead, with those of the gradients
+of the proposal. Where others are needed, the loop returns; the kernel gathers their rows, calls
+again, and the same decision goes on. Tests are function pointers (``acceptance.interface``).
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ from streammc.samplers.metropolis.workspace import (
 DONE, NEED_TERMS, NEED_SWEEP = range(3)
 """Answers of the loop: the batch is done, or rows are needed to go on."""
 PROPOSE, ASK, DRAW, SWEEPING = range(4)
-"""Phases of an iteration."""
+"""Phases of an iteration: make a proposal, ask the test, add the terms it wants, or all terms."""
 _EXHAUSTED = -1
+"""No gathered units are left: in place of the number of those used."""
 
 
 @inline
@@ -63,9 +65,9 @@ def _propose(link, sums, shared, space, gathered, batch, rng):  # type: ignore[n
 
 @inline
 def _tune(moves, decision, batch, acceptance):  # type: ignore[no-untyped-def]
-    """Let the step size follow the acceptance, in warm-up."""
+    """Tune the step size in warm-up, by the acceptance of the last proposal."""
     aimed = batch.target
-    if moves.carried == 1:
+    if moves.carried == 1:  # 2 Phi(-sqrt(jump + 2 v) / 2): see records.Moves.jump
         aimed = math.erfc(math.sqrt((moves.jump + 2.0 * decision.reply[VARIANCE]) / 8.0))
     tuning.update(batch.adapt, acceptance, aimed, math.inf)
     decision.values[STEP] = math.exp(batch.adapt[tuning.LOG_STEP])
@@ -73,7 +75,7 @@ def _tune(moves, decision, batch, acceptance):  # type: ignore[no-untyped-def]
 
 @inline
 def _request(moves, decision):  # type: ignore[no-untyped-def]
-    """Begin to draw the terms that the test wants; all, where no others are left."""
+    """Begin to add the terms that the test wants; begin a sweep if all units have been drawn."""
     where = decision.where
     where[PHASE] = DRAW
     where[LEFT] = int(decision.reply[WANTED])
@@ -89,6 +91,7 @@ def _ask(decide, shared, space, batch):  # type: ignore[no-untyped-def]
     """Ask the test for its verdict; draw terms, sweep, or end the iteration."""
     moves, decision = shared.moves, space.decision
     where, facts = decision.where, decision.facts
+    # Outside the support: rejected without the test, but one that carries must write its reply.
     verdict = REJECT
     if math.isfinite(facts[KNOWN]) or moves.carried == 1:
         verdict = decide(
@@ -119,9 +122,9 @@ def _expand(link, base, space, rows, row, n_units):  # type: ignore[no-untyped-d
 
 @inline
 def _draw(link, shared, space, gathered, used):  # type: ignore[no-untyped-def]
-    """Add some of the terms wanted; return the units of ``gathered.extra`` used so far.
+    """Add some of the terms wanted, from the rows drawn ahead and then from ``gathered.extra``.
 
-    ``_EXHAUSTED`` where there are no more of them.
+    Returns the units of ``gathered.extra`` used so far, or ``_EXHAUSTED``.
     """
     moves, where, b = shared.moves, space.decision.where, shared.base.unit_rows
     n = min(where[LEFT], space.sub.y.shape[0] // b)
@@ -146,7 +149,7 @@ def _draw(link, shared, space, gathered, used):  # type: ignore[no-untyped-def]
 
 @inline
 def _sweep(link, shared, space, gathered, used):  # type: ignore[no-untyped-def]
-    """Sweep some units; return as :func:`_draw` does."""
+    """Add the terms of the next units of a sweep; return as :func:`_draw` does."""
     moves, decision, b = shared.moves, space.decision, shared.base.unit_rows
     swept = decision.where[SWEPT_UNITS]
     n = min(space.sub.y.shape[0] // b, moves.population - swept)
@@ -174,7 +177,7 @@ def _sweep(link, shared, space, gathered, used):  # type: ignore[no-untyped-def]
     borrow=True,
 )  # fmt: skip
 def run(link, sums, decide, shared, space, gathered, batch, rng):  # type: ignore[no-untyped-def]
-    """Go on until every row of ``batch.theta`` is written, or rows are needed.
+    """Iterate until every row of ``batch.theta`` is written, or rows must be gathered.
 
     Returns ``DONE``, ``NEED_TERMS`` or ``NEED_SWEEP``; ``rng`` is the chain's own.
     """
@@ -187,7 +190,7 @@ def run(link, sums, decide, shared, space, gathered, batch, rng):  # type: ignor
         elif phase == ASK:
             _ask(decide, shared, space, batch)
             if where[PHASE] != DRAW:
-                used = gathered.extra_units  # the rest belongs to this decision's draws
+                used = gathered.extra_units  # the rest were further terms of this decision
         elif phase == DRAW:
             used = _draw(link, shared, space, gathered, used)
             if used == _EXHAUSTED:
