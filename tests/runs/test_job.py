@@ -82,8 +82,9 @@ def test_every_sampler_with_every_model(datasets, tmp_path, sampler, model):
         # An acceptance test may be unable to tell its error: then the run says so.
         told = any("could not tell the error" in line for line in report.warnings)
         assert known.all() or (name == "decision_error" and known.any() and told)
-    assert stats["diverging"].dtype == bool
-    assert stats["n_steps"].dtype == stats["n_rows"].dtype == np.int64
+    whole = {name: stats[name].dtype for name in ("n_steps", "n_rows") if name in stats}
+    assert {np.dtype(np.int64)} == set(whole.values())
+    assert "diverging" not in stats or stats["diverging"].dtype == bool
     scales = registry.model(model)().scales
     assert [*LABELS, *scales] == list(report.summary["parameters"])
     assert sampler == report.summary["sampling"]["sampler"]

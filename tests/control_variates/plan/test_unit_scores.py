@@ -11,8 +11,9 @@ from passes import outliers, table
 from streammc.control_variates import compute
 from streammc.control_variates.draws import covering_draws
 from streammc.control_variates.full_pass.score_kernel import N_BINS
+from streammc.control_variates.plan import unit_scores
 from streammc.control_variates.plan.pilot import N_DRAWS, remainders
-from streammc.control_variates.plan.subsample_plan import Plan, plan, unit_scores
+from streammc.control_variates.plan.subsample_plan import Plan, plan
 from streammc.control_variates.plan.unit_scores import (
     UNIFORM_SHARE,
     UnitScoreTask,
