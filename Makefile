@@ -38,8 +38,9 @@ test: $(VENV)/.installed-test
 
 # The tests of make test in two parts: those traced for coverage, and all others. Tracing takes a
 # multiple of the time, so it is for a few folders; pyproject.toml names the packages they are of.
+# 94.5 % with the public data sets; the floor leaves room for machines without them.
 COVERED := tests/stores/format tests/stores/rows tests/diagnostics tests/priors tests/trace
-LEAST_COVERAGE := 94
+LEAST_COVERAGE := 93
 
 test-covered: $(VENV)/.installed-test
 	$(LOAD)
