@@ -17,7 +17,10 @@ from streammc.likelihood.target import DENSITY, allocate_point, allocate_work, e
 from streammc.numerics.sums import taylor
 from streammc.priors import normal
 from streammc.samplers import hmc, hmc_ecs
+from streammc.samplers.common import tuning
+from streammc.samplers.hamiltonian.buffers import Buffers, allocate_tree
 from streammc.samplers.hamiltonian.kernel import HamiltonianKernel
+from streammc.samplers.hamiltonian.subsample import allocate_proposal
 
 DRAWS = 400_000
 KINDS = {
@@ -67,15 +70,16 @@ def test_draws_match_quadrature(kind):
 
 def trajectories_of(sampler):
     @numba.njit
-    def trajectories(link, sums, base, certain, sub, point, trial, work, tree, rng, out):
-        evaluate(link, sums, base, certain, sub, point, work)
+    def trajectories(link, sums, base, certain, buffers, rng, out):
+        point, work = buffers.point, buffers.work
+        evaluate(link, sums, base, certain, buffers.sub, point, work)
         for t in range(out.shape[0]):
             kinetic = 0.0
             for j in range(point.z.shape[0]):
                 work.momentum[j] = rng.standard_normal()
                 kinetic += 0.5 * work.momentum[j] ** 2
             start = kinetic - point.scalars[DENSITY]
-            sampler(link, sums, base, certain, sub, point, trial, work, tree, start, 1.2, 0.7, rng)
+            sampler(link, sums, base, certain, buffers, start, 1.2, 0.7, rng)
             for i in range(out.shape[1]):
                 out[t, i] = base.theta_star[i]
                 for j in range(i + 1):
@@ -86,13 +90,21 @@ def trajectories_of(sampler):
 
 def nuts_draws(module, small):
     """Positions along NUTS trajectories of long steps, whose energy errors are large."""
-    sub = allocate_block(0, 2, 1)
-    point, trial = allocate_point(2, 0, 0, 1), allocate_point(2, 0, 0, 1)
-    work, out = allocate_work(2, 0, 1, small.n), np.empty((DRAWS, 2))
+    buffers = Buffers(
+        sub=allocate_block(0, 2, 1),
+        point=allocate_point(2, 0, 0, 1),
+        trial=allocate_point(2, 0, 0, 1),
+        proposal=allocate_proposal(
+            2, 1, 1, np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        ),
+        work=allocate_work(2, 0, 1, small.n),
+        tree=allocate_tree(2, 0, 0, 1),
+        tuning=tuning.start(1.2),
+    )
+    out, rng = np.empty((DRAWS, 2)), np.random.default_rng(8)
     trajectories_of(module.nuts)(
-        small.model.link, taylor, small.base, small.certain, sub, point, trial, work,
-        module.allocate_tree(2, 0, 0, 1), np.random.default_rng(8), out,
-    )  # fmt: skip
+        small.model.link, taylor, small.base, small.certain, buffers, rng, out
+    )
     return out
 
 
@@ -112,7 +124,7 @@ def rewritten(folder, old, new):
 @pytest.mark.slow
 def test_nuts_of_long_steps_matches_quadrature(tmp_path):
     small = skewed()
-    theta = nuts_draws(rewritten(tmp_path, "MAX_DEPTH = 10", "MAX_DEPTH = 9"), small)
+    theta = nuts_draws(rewritten(tmp_path, "range(MAX_DEPTH)", "range(MAX_DEPTH - 1)"), small)
     assert np.abs(z_scores(theta, exact(small))).max() < 4.5
 
 
