@@ -173,7 +173,7 @@ def _checked(given: tuple[Any, ...], n_features: int | None) -> tuple[Parameter,
     if any(b.n_linear and not a.n_linear for a, b in pairwise(given)):
         raise ConfigError(
             f"expected the coefficients first, found {', '.join(each.name for each in given)}: "
-            "theta has them in the order of its linear predictors"
+            "give them in the order of theta, which begins with its linear predictors"
         )
     kinds = sorted({each.exponential for each in given if each.exponential})
     if len(kinds) > 1:
