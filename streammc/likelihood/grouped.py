@@ -170,3 +170,25 @@ def ungrouped(dataset: Dataset) -> Dataset:
     while (inner := getattr(dataset, "dataset", None)) is not None:
         dataset = inner
     return dataset
+
+
+def by_group(dataset: Any, model: Any) -> tuple[Any, Any]:
+    """Return data set and model as passes and samplers see them.
+
+    A table with groups becomes the data set of its groups, and a regression on it the mixed model
+    with the effects that the table states; others are returned unchanged.
+
+    Raises
+    ------
+    ConfigError
+        If the model has no mixed model.
+    """
+    table = getattr(dataset, "groups", None)
+    if table is None:
+        return dataset, model
+    from streammc.models.mixed.mixed_model import MixedModel, mixed
+    from streammc.models.mixed.table_model import bound
+
+    if not isinstance(model, MixedModel):
+        model = mixed(model, table, dataset.feature_names)
+    return Grouped(dataset), bound(model, dataset)
