@@ -125,7 +125,10 @@ def times_design(X, rows, out):  # type: ignore[no-untyped-def]
             out[j] += X[j, place] * slope
 
 
-@jit(types.void(design_view, vector, matrix, matrix, matrix, vector, matrix, matrix, matrix), borrow=True)
+@jit(
+    types.void(design_view, vector, matrix, matrix, matrix, vector, matrix, matrix, matrix),
+    borrow=True,
+)
 def louis(X, facts, rows, eta, terms, inner, nodes, turns, hessian):  # type: ignore[no-untyped-def]
     """Write the upper triangle of the Hessian into ``hessian`` (d + 2, d).
 
