@@ -10,6 +10,7 @@ from streammc.models.mixed.group_derivatives import louis, shared_gradient, time
 from streammc.models.mixed.group_mode import MODE, find_mode
 from streammc.models.mixed.group_nodes import (
     NODE_ROWS,
+    TURNS,
     choose_path,
     integrate,
     padded,
@@ -76,11 +77,11 @@ def link(eta, X, y, constants, order, out):  # type: ignore[no-untyped-def]
     local = small[FACTS + MODE : FACTS + MODE + _LOCAL]
     theta = small[FACTS + MODE + _LOCAL : FACTS + MODE + _LOCAL + d]
     shared = small[FACTS + MODE + _LOCAL + d :]
-    rows = np.empty((CURVES if order < 2 else CURVES + p + groups, n))
-    predictors = np.empty((p, n))
-    terms = np.empty((1 + p + p * (p + 1) // 2, n))
+    kept = CURVES if order < 2 else CURVES + p + groups
+    scratch = np.empty((kept + p + 1 + p + p * (p + 1) // 2, n))  # one allocation, not three
+    rows, predictors, terms = scratch[:kept], scratch[kept : kept + p], scratch[kept + p :]
     nodes = np.empty((NODE_ROWS, padded(count)))
-    turns = np.empty((9, 2))
+    turns = nodes[TURNS:]
     for j in range(d):
         theta[j] = eta[j, 0]
     for k in range(scalars):

@@ -50,7 +50,9 @@ FACTOR: Final = 6
 """``exp(u)``; 0 for padding."""
 WORK1: Final = 7
 WORK2: Final = 8
-NODE_ROWS: Final = 9
+TURNS: Final = 9
+"""From here on scratch memory of :func:`directions`."""
+NODE_ROWS: Final = 18
 LEAST_SHARE: Final = 1e-25
 """Nodes below it are left out of derivatives."""
 _MOST_LOG_TAU: Final = 300.0
