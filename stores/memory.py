@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, DataError
+from streammc.group_table import GroupTable
 from streammc.protocols import Index, PassTask, Vector
 from streammc.stores.format.layout import (
     FORMAT,
@@ -47,6 +48,8 @@ class MemoryStore:
         Rows of a piece; a block of a full pass is a multiple of it.
     ids
         (n,) row ids. ``None``: the numbers of the rows.
+    groups
+        The groups of the rows, if there are any.
     """
 
     address = "memory"
@@ -60,6 +63,7 @@ class MemoryStore:
         attributes: dict[str, Any],
         chunk_rows: int,
         ids: NDArray[Any] | None = None,
+        groups: GroupTable | None = None,
     ) -> None:
         self.attributes: Mapping[str, Any] = MappingProxyType(attributes)
         self.feature_names: tuple[str, ...] = tuple(attributes["features"])
@@ -68,6 +72,7 @@ class MemoryStore:
         self._arrays = (X, y, offset, weight)
         self._chunk_rows = chunk_rows
         self._ids = ids
+        self.groups = groups
         self._rows: MemoryRows | None = None
         self.fingerprint = self._digest(attributes)
 
@@ -82,6 +87,8 @@ class MemoryStore:
         digest = hashlib.sha256(header.encode())
         # Positions follow from the seed of the shuffle; ids given by the user are data.
         ids = [self._ids] if self._ids is not None and attributes.get(ROW_ID) else []
+        if self.groups is not None:
+            ids += [self.groups.offset, self.groups.labels(0, self.groups.n_groups)]
         for array in (*self._arrays, *ids):
             digest.update(array.reshape(-1).view(np.uint8).data)
         return digest.hexdigest()
