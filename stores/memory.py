@@ -158,11 +158,17 @@ def from_arrays(
     weight: ArrayLike | None = None,
     trials: ArrayLike | None = None,
     row_id: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
+    terms: Sequence[str] = ("1",),
+    correlated: bool = True,
     feature_names: Sequence[str] | None = None,
     response: str | None = None,
     chunk_rows: int | None = None,
 ) -> MemoryStore:
     """Use arrays as a data set: no intercept is added and nothing is standardised.
+
+    With ``groups`` the rows of a group are put together, in a copy; the row ids keep the
+    positions.
 
     Parameters
     ----------
@@ -182,6 +188,13 @@ def from_arrays(
     row_id
         (n,) integers or text that identify the rows in predictions. ``None``: the number of
         the row, from 0.
+    groups
+        (n,) labels of the groups of a mixed model: integers, text, booleans or dates.
+    terms
+        Random effects of the groups: ``("1",)``, an intercept, or ``("1", name)``, with the slope
+        of the feature of this name.
+    correlated
+        Whether intercept and slope are correlated.
     feature_names
         Names of the columns. ``None``: ``x0, x1, ...``.
     response
@@ -253,5 +266,13 @@ def from_arrays(
 
         ids = in_memory(row_id, rows)
         attributes[ROW_ID] = ROW_ID
+    table = None
+    if groups is not None or tuple(terms) != ("1",) or not correlated:
+        from streammc.stores.rows.group_labels import arrange
+
+        given_rows = matrix, response_values, offsets, weights
+        arranged, ids, table = arrange((groups, terms, correlated), names, given_rows, ids)
+        matrix, response_values, offsets, weights = arranged
+        attributes |= {"shuffle_seed": 0, "groups": table.describe()}
     chunk = min(round_chunk_rows(step), rows)
-    return MemoryStore(matrix, response_values, offsets, weights, attributes, chunk, ids)
+    return MemoryStore(matrix, response_values, offsets, weights, attributes, chunk, ids, table)

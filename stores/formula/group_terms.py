@@ -22,6 +22,7 @@ class GroupTerms:
 
     column: str
     slope: Node | None = None
+    """A column of the design, by its label."""
     correlated: bool = True
 
     @property

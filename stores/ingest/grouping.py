@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from streammc.rng import Role, stream
 from streammc.stores.format.layout import GROUP
 from streammc.stores.ingest.shuffle import LEAF_BYTES, Records, append, read, take
 
@@ -23,6 +24,11 @@ Hashes = NDArray[np.uint64]
 
 _BITS: Final = 8
 """Largest number of bits of the hash that choose a bucket at one level: 256 files."""
+
+
+def group_key(seed: int) -> Hashes:
+    """Return the (2,) key of the hash for a seed of the shuffle."""
+    return stream(seed, 0, Role.SHUFFLE).integers(0, 2**64, 2, dtype=np.uint64)
 
 
 def keyed_hash(labels: NDArray[Any], key: Hashes) -> Hashes:

@@ -16,7 +16,7 @@ from streammc.stores.formula.encoded_blocks import FormulaBlocks, doubtful_level
 from streammc.stores.ingest.columns import INTERCEPT, Columns, choose_columns, text_columns
 from streammc.stores.ingest.encoding import Encoding
 from streammc.stores.ingest.faults import Faults
-from streammc.stores.ingest.grouping import grouped
+from streammc.stores.ingest.grouping import group_key, grouped
 from streammc.stores.ingest.ingest_options import IngestOptions, chosen_groups, unscored
 from streammc.stores.ingest.scan import Scan, kept_rows, scan
 from streammc.stores.ingest.shuffle import LEAF_BYTES, shuffled
@@ -138,16 +138,14 @@ class Prepared:
         parts = self._encoded()
         in_memory = rows * dtype.itemsize <= LEAF_BYTES
         report = None if in_memory else lambda done: self._report(done, rows, "shuffle")
-        rng = stream(int(self._options.seed), 0, Role.SHUFFLE)
         if self.groups is not None:
             (self._folder / "buckets").mkdir()
-            key = rng.integers(0, 2**64, 2, dtype=np.uint64)
             parts = grouped(
                 parts,
                 rows,
                 dtype,
                 self._folder / "buckets",
-                key,
+                group_key(int(self._options.seed)),
                 leaf_bytes=LEAF_BYTES,
                 progress=report,
             )
@@ -158,7 +156,7 @@ class Prepared:
                 rows,
                 dtype,
                 self._folder / "buckets",
-                rng,
+                stream(int(self._options.seed), 0, Role.SHUFFLE),
                 leaf_bytes=LEAF_BYTES,
                 progress=report,
             )

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.errors import DataError
+from streammc.errors import ConfigError, DataError
 from streammc.group_table import GroupTable
 from streammc.stores.format.group_arrays import group_starts, one_group
 from streammc.stores.formula.group_terms import GroupTerms
+from streammc.stores.formula.nodes import Column
 from streammc.stores.ingest.exact_values import iso_text
 from streammc.stores.ingest.exact_values import kind as kind_of
 from streammc.stores.ingest.faults import Faults
@@ -75,7 +77,7 @@ class GroupColumn(IdColumn):
         return np.fromfile(self._flags, np.bool_, count, offset=start)
 
 
-def labels_in_memory(values: Any, n_rows: int) -> NDArray[Any]:
+def _in_memory(values: Any, n_rows: int) -> NDArray[Any]:
     """Return labels given as an array: (n,) int64, or UTF-8 texts as bytes of one width.
 
     Raises
@@ -85,7 +87,7 @@ def labels_in_memory(values: Any, n_rows: int) -> NDArray[Any]:
     """
     import pyarrow as pa
 
-    given = np.asarray(values)
+    given = np.asarray(values, object if isinstance(values, (list, tuple)) else None)
     if given.shape != (n_rows,):
         raise DataError(
             f"expected {n_rows} values of groups, as X has, found shape {given.shape}"
@@ -102,6 +104,55 @@ def labels_in_memory(values: Any, n_rows: int) -> NDArray[Any]:
     if _label_kind(array.type) == "other":
         raise DataError(f"expected integers or text as groups, found {array.type}: convert them")
     return converted(_label_array(array), "groups", GroupColumn.what)
+
+
+def arrange(
+    effects: tuple[Any, Sequence[str], bool],
+    features: Sequence[str],
+    arrays: Sequence[NDArray[Any]],
+    ids: NDArray[Any] | None,
+) -> tuple[list[NDArray[Any]], NDArray[Any], GroupTable]:
+    """Return arrays of rows, and their ids, group by group; and the groups.
+
+    Parameters
+    ----------
+    effects
+        The labels (n,), the terms, and whether they are correlated, as of ``from_arrays``.
+    features
+        Names of the columns of the first array.
+    arrays
+        (n, ..) each, or empty.
+    ids
+        (n,) row ids. ``None``: the numbers of the rows.
+
+    Raises
+    ------
+    ConfigError
+        If the terms are not an intercept and at most one feature, or there are no groups.
+    DataError
+        If the labels cannot be used.
+    """
+    from streammc.stores.ingest.grouping import group_key, group_order
+
+    groups, given, correlated = effects
+    terms = (given,) if isinstance(given, str) else tuple(given)
+    if groups is None:
+        raise ConfigError(
+            f"expected groups with the terms {terms[:5]!r}, found none: pass the labels as groups"
+        )
+    if terms[:1] != ("1",) or len(terms) > 2 or any(name not in features for name in terms[1:]):
+        raise ConfigError(
+            f"expected ('1',) or ('1', name of a feature) as terms, found {terms[:5]!r}: give an "
+            "intercept and at most one slope"
+        )
+    labels = _in_memory(groups, len(arrays[0]))
+    order = group_order(labels, group_key(0))
+    name = getattr(groups, "name", None)
+    column = name if isinstance(name, str) and name else "group"
+    slope = Column(terms[1]) if len(terms) == 2 else None
+    chosen = GroupTerms(column, slope, bool(correlated) or slope is None)
+    ordered = [array[order] if len(array) else array for array in arrays]
+    return ordered, order if ids is None else ids[order], table_of(chosen, labels[order])
 
 
 def table_of(terms: GroupTerms, labels: NDArray[Any]) -> GroupTable:

@@ -134,7 +134,8 @@ def in_memory(values: Any, n_rows: int) -> NDArray[Any]:
     """
     import pyarrow as pa
 
-    given = np.asarray(values)
+    # As objects: NumPy would give each text of a list the length of the longest.
+    given = np.asarray(values, object if isinstance(values, (list, tuple)) else None)
     if given.shape != (n_rows,):
         raise DataError(
             f"expected {n_rows} values of row_id, as X has, found shape {given.shape}"
