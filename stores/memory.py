@@ -257,9 +257,7 @@ def from_arrays(
         "dtype": matrix.dtype.name,
     }
     if trials is not None:
-        attributes["trials"] = "trials"
-        if weight is not None:
-            attributes["weight"] = "weight"
+        attributes |= {"trials": "trials"} | ({} if weight is None else {"weight": "weight"})
     ids = None
     if row_id is not None:
         from streammc.stores.rows.row_ids import in_memory

@@ -39,6 +39,7 @@ def read_groups(
     _check(root, layout, manifest, described)
 
     def read(start: int, stop: int) -> NDArray[Any]:
+        stop = min(stop, labels.n_rows)
         return read_values(root, labels, labels.members[0], manifest, start, stop)
 
     return GroupTable(
