@@ -38,7 +38,7 @@ WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
         "stores/sources/tables.py translate_input: cannot read {}: {}; check the disk",
         "stores/sources/tables.py translate_input: expected to read {}: {}; check the permissions",
         "stores/store.py Store.stamps: translate(error, f'{key!r} in store {self.address!r}')",
-        "stores/store.py list_files: translate(error, repr(str(root / folder)))",
+        "stores/format/objects.py list_files: translate(error, repr(str(root / folder)))",
         "streammc/trace/durable.py read_file: expected a file that does not grow, found {}: wait until it is written",
         "streammc/trace/durable.py read_file: expected a regular file at {}, found a link: copy the file itself",
         "streammc/trace/durable.py read_file: expected a regular file at {}, found something else: check the path",

@@ -80,7 +80,7 @@ FORMULAS = {
     "y ~ 'x'": "only terms",
     "y ~ 1e3:x": "exponent",
     "y ~ x.z": "backquotes",
-    "y ~ x | z": "groups as in",
+    "y ~ x | z": "groups in parentheses",
     "y ~ I(x == 1 == 2)": "use columns, numbers and known functions",
     "y ~ I(x + z == 'a')": "use columns, numbers and known functions",
 }
