@@ -15,6 +15,7 @@ from typing import Any, Final, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from streammc.likelihood.tempered import Tempered, tempered
 from streammc.protocols import Dataset, Index, PassTask, RowBlock, Rows, RowSource, Vector
 
 T = TypeVar("T")
@@ -183,6 +184,10 @@ def by_group(dataset: Any, model: Any) -> tuple[Any, Any]:
     ConfigError
         If the model has no mixed model.
     """
+    if isinstance(dataset, Tempered):
+        inner, model = by_group(dataset.dataset, model)
+        same = inner is dataset.dataset
+        return dataset if same else tempered(inner, dataset.temperature), model
     table = getattr(dataset, "groups", None)
     if table is None:
         return dataset, model

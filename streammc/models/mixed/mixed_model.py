@@ -9,13 +9,14 @@ theta, and its "design" are its rows (``protocols.Model.link``).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Final, Protocol
 
 import numpy as np
 
+from streammc import priors, registry
 from streammc.errors import ConfigError
 from streammc.models.linear import LinearModel
 from streammc.models.mixed import layout
@@ -275,4 +276,25 @@ def mixed(
         slope=slope,
         correlated=bool(groups.correlated and slope is not None),
         nodes=count,
+    )
+
+
+def from_description(described: Mapping[str, Any]) -> MixedModel:
+    """Return the model with this description by :meth:`MixedModel.describe`.
+
+    Raises
+    ------
+    ConfigError, KeyError, TypeError
+        If the description is not complete, or its inner model is not registered.
+    """
+    inner, effects = dict(described["inner"]), list(described["effects"])
+    prior = priors.from_description(described["prior"])
+    return MixedModel(
+        prior,
+        inner=registry.model(inner.pop("name"))(prior=prior, **inner),
+        features=tuple(described["features"]),
+        column=described["group"],
+        slope=effects[1] if len(effects) > 1 else None,
+        correlated=bool(described["correlated"]),
+        nodes=int(described["nodes"]),
     )
