@@ -24,6 +24,7 @@ from streammc.prediction import binning, predictive
 from streammc.prediction.binning import is_binary
 from streammc.runs import design
 from streammc.stores import StoreWriter, from_arrays, open_store
+from streammc.trace.layout import make_layout
 from streammc.trace.run_directory import RunDirectory
 
 NAMES = ["Intercept", "a", "b"]
@@ -42,14 +43,11 @@ def make_run(path, model, data, theta, sign=None, draws=None):
     """A run with these draws (chain, draw, d)."""
     stats = {"lp": np.zeros(theta.shape[:2])} | ({} if sign is None else {"sign": sign})
     identity = {"store": data.fingerprint, "model": model.describe(), "sampler": {"name": "hmc"}}
+    labels, dtypes = model.labels(data.feature_names), dict.fromkeys(stats, "float64")
     plan = {
-        "labels": list(model.labels(data.feature_names)),
-        "feature_names": list(data.feature_names),
-        "chains": len(theta),
+        "layout": make_layout(labels, data.feature_names, *theta.shape[:2], dtypes),
         "draws": draws or theta.shape[1],
         "warmup": 0,
-        "stat_dtypes": dict.fromkeys(stats, "float64"),
-        "interval": theta.shape[1],
         "attributes": {"design": design.describe(data.attributes), "store": data.address},
     }
     with RunDirectory.hold(path, identity=identity, **plan) as run:
