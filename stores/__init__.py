@@ -8,7 +8,6 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from streammc.stores.format.layout import OptionalArrays
     from streammc.stores.format.writer import StoreWriter
     from streammc.stores.ingest.new_rows import NewRows, encode_rows
     from streammc.stores.memory import MemoryStore, from_arrays
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 _LAZY: Final[dict[str, str]] = {
     "MemoryStore": "streammc.stores.memory",
     "NewRows": "streammc.stores.ingest.new_rows",
-    "OptionalArrays": "streammc.stores.format.layout",
     "Store": "streammc.stores.store",
     "StoreWriter": "streammc.stores.format.writer",
     "encode_rows": "streammc.stores.ingest.new_rows",
@@ -28,7 +26,6 @@ _LAZY: Final[dict[str, str]] = {
 __all__ = [
     "MemoryStore",
     "NewRows",
-    "OptionalArrays",
     "Store",
     "StoreWriter",
     "encode_rows",

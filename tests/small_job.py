@@ -22,16 +22,7 @@ from streammc.priors import normal
 from streammc.runs.job import RunReport, run_job
 from streammc.samplers import hmc_ecs
 from streammc.samplers.common.request import RunRequest
-from streammc.stores import (
-    MemoryStore,
-    OptionalArrays,
-    Store,
-    StoreWriter,
-    from_arrays,
-    memory,
-    open_store,
-    store,
-)
+from streammc.stores import MemoryStore, Store, StoreWriter, from_arrays, memory, open_store, store
 from streammc.trace.run_directory import RunDirectory
 
 ROWS, CHUNK = 20_000, 4096
@@ -79,8 +70,8 @@ def in_memory() -> MemoryStore:
 
 def mapped(path: Path) -> Store:
     X, y, offset = arrays()
-    options = {"features": FEATURES, "y_dtype": "uint8", "chunk_rows": CHUNK}
-    with StoreWriter(path, optional=OptionalArrays(offset=True), **options) as writer:
+    options = {"features": FEATURES, "y_dtype": "uint8", "offset": True, "chunk_rows": CHUNK}
+    with StoreWriter(path, **options) as writer:
         writer.append(X, y, offset=offset)
         writer.commit({"response": "y", "intercept": True})
     return open_store(path)

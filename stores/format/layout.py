@@ -72,29 +72,6 @@ class Member:
         return (rows,) if self.columns is None else (rows, self.columns)
 
 
-@dataclass(frozen=True, kw_only=True)
-class OptionalArrays:
-    """Row arrays that a new store may have beside features and response.
-
-    Attributes
-    ----------
-    offset, weight
-        Whether the store has this array; float64.
-    row_id
-        Dtype of the row ids: ``int64``, or ``S`` and a number of bytes for texts of at most
-        that length, such as ``S36``. ``None`` stores no row ids.
-    """
-
-    offset: bool = False
-    weight: bool = False
-    row_id: str | None = None
-
-    def dtypes(self) -> dict[str, str | None]:
-        """Return the dtype of each array; ``None``: absent."""
-        given = {"offset": self.offset, "weight": self.weight}
-        return {n: "float64" if has else None for n, has in given.items()} | {ROW_ID: self.row_id}
-
-
 def make_members(columns: int, dtypes: Mapping[str, str | None]) -> tuple[Member, ...]:
     """Return the row arrays of a new store; ``dtypes`` has ``None`` for an absent array.
 

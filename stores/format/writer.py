@@ -26,8 +26,8 @@ from streammc.stores.format.documents import store_attributes, store_documents
 from streammc.stores.format.layout import (
     FEATURE_KEY,
     MANIFEST,
+    ROW_ID,
     Layout,
-    OptionalArrays,
     make_members,
     settle_chunk_rows,
 )
@@ -51,8 +51,11 @@ class StoreWriter:
     y_dtype
         ``uint8``, ``int32``, ``int64``, ``float32`` or ``float64``; ``None`` without a
         response.
-    optional
-        Further arrays of the store, such as ``OptionalArrays(weight=True)``; ``None``: none.
+    offset, weight
+        Whether the store has this array; float64.
+    row_id
+        Dtype of the row ids: ``int64``, or ``S`` and a number of bytes for texts of at most
+        that length, such as ``S36``. ``None`` stores no row ids.
     chunk_rows
         Rows per chunk, rounded up to 4096; about 8 MB of ``X`` by default.
     n_rows
@@ -80,14 +83,17 @@ class StoreWriter:
         features: Sequence[str],
         dtype: str = "float32",
         y_dtype: str | None = "float64",
-        optional: OptionalArrays | None = None,
+        offset: bool = False,
+        weight: bool = False,
+        row_id: str | None = None,
         chunk_rows: int | None = None,
         n_rows: int | None = None,
         overwrite: bool = False,
     ) -> None:
         self.path = local_path(path)
         self.features = list(features)
-        dtypes = {"X": dtype, "y": y_dtype, **(optional or OptionalArrays()).dtypes()}
+        extra = {"offset": "float64" if offset else None, "weight": "float64" if weight else None}
+        dtypes = {"X": dtype, "y": y_dtype, **extra, ROW_ID: row_id}
         members = self._members = make_members(len(self.features), dtypes)
         self.chunk_rows = settle_chunk_rows(members, chunk_rows, n_rows)
         refuse_existing(self.path, overwrite=overwrite)

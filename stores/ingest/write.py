@@ -12,13 +12,7 @@ from typing import Any
 import numpy as np
 
 from streammc.errors import ConfigError
-from streammc.stores.format.layout import (
-    FORMAT,
-    ROW_ID,
-    OptionalArrays,
-    choose_chunk_rows,
-    round_chunk_rows,
-)
+from streammc.stores.format.layout import FORMAT, ROW_ID, choose_chunk_rows, round_chunk_rows
 from streammc.stores.format.objects import local_path
 from streammc.stores.format.partial import refuse_existing, scratch
 from streammc.stores.format.writer import StoreWriter
@@ -45,17 +39,14 @@ def make_store(
     table = open_table(sources)
     with scratch(target) as folder:
         prepared = Prepared(table, options, folder, progress)
-        optional = OptionalArrays(
-            offset=prepared.columns.offset is not None,
-            weight=(prepared.columns.weight or prepared.columns.trials) is not None,
-            row_id=prepared.encoding.id_dtype,
-        )
         with StoreWriter(
             target,
             features=prepared.feature_names,
             dtype=options.dtype,
             y_dtype=prepared.found.y_dtype,
-            optional=optional,
+            offset=prepared.columns.offset is not None,
+            weight=(prepared.columns.weight or prepared.columns.trials) is not None,
+            row_id=prepared.encoding.id_dtype,
             chunk_rows=options.chunk_rows,
             n_rows=prepared.found.n_rows,
             overwrite=overwrite,

@@ -9,7 +9,7 @@ import pytest
 import tampering
 from numpy.typing import NDArray
 
-from streammc.stores import OptionalArrays, StoreWriter
+from streammc.stores import StoreWriter
 
 
 class Sample(NamedTuple):
@@ -40,8 +40,7 @@ def write_store() -> Callable[..., Sample]:
         y = rng.integers(0, 2, rows).astype(y_dtype)
         offset, weight = rng.normal(size=rows), rng.uniform(0.5, 2.0, rows)
         names = [f"c{column}" for column in range(columns)]
-        optional = OptionalArrays(offset=extras, weight=extras)
-        options = {"chunk_rows": 4096, "optional": optional} | options
+        options = {"chunk_rows": 4096, "offset": extras, "weight": extras} | options
         with StoreWriter(path, features=names, dtype=dtype, y_dtype=y_dtype, **options) as writer:
             for start in range(0, rows, 1_000):
                 part = slice(start, start + 1_000)

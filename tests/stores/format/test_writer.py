@@ -21,7 +21,7 @@ from streammc.errors import (
     OutputError,
     StorageIOError,
 )
-from streammc.stores import OptionalArrays, StoreWriter, open_store
+from streammc.stores import StoreWriter, open_store
 from streammc.stores.format import partial as partial_module
 from streammc.stores.format import writer as writer_module
 from streammc.stores.format.verify import verify
@@ -42,8 +42,7 @@ def test_blocks_of_any_size_give_the_same_store(tmp_path: Path) -> None:
 @pytest.mark.parametrize("rows", [5_000, 4_096, 3_000])
 def test_chunks_in_any_order_give_the_same_store(tmp_path: Path, rows: int) -> None:
     X, y, weight = np.arange(2.0 * rows).reshape(rows, 2), np.arange(rows) % 2 == 0, np.ones(rows)
-    optional = OptionalArrays(weight=True)
-    options = {"features": ["a", "b"], "y_dtype": "uint8", "optional": optional, "chunk_rows": 4096}
+    options = {"features": ["a", "b"], "y_dtype": "uint8", "weight": True, "chunk_rows": 4096}
     with StoreWriter(tmp_path / "appended", **options) as writer:
         writer.append(X, y, weight=weight)
         writer.commit({"response": "y"})
@@ -300,9 +299,7 @@ def test_a_fraction_in_an_integer_response_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_missing_or_short_array_is_refused(tmp_path: Path) -> None:
-    with StoreWriter(
-        tmp_path / "s", features=["a"], optional=OptionalArrays(offset=True)
-    ) as writer:
+    with StoreWriter(tmp_path / "s", features=["a"], offset=True) as writer:
         with pytest.raises(ConfigError, match=r"expected offset in a block of rows .*, found none"):
             writer.append(np.ones((3, 1)), np.ones(3))
         with pytest.raises(ConfigError, match="expected 3 rows of offset"):

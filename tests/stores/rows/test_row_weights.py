@@ -13,7 +13,7 @@ from table_files import rows_of, write_csv, write_gz, write_parquet
 from streammc.control_variates.full_pass.block_pass import ExpansionPass
 from streammc.errors import DataError
 from streammc.models import logistic
-from streammc.stores import OptionalArrays, StoreWriter, from_arrays, open_store
+from streammc.stores import StoreWriter, from_arrays, open_store
 from streammc.stores.ingest.ingestion import from_table, ingest
 
 THETA = np.array([0.3, -0.7])
@@ -121,9 +121,7 @@ def test_rows_that_are_dropped_may_miss_their_counts(tmp_path: Path) -> None:
 @pytest.mark.parametrize("weight", [-1.0, 1e16])
 def test_a_writer_refuses_weights_that_cannot_be(weight: float, tmp_path: Path) -> None:
     ones, bad = np.ones((4, 1)), np.array([1, 1, weight, 1])
-    with StoreWriter(
-        tmp_path / "s", features=["x"], optional=OptionalArrays(weight=True)
-    ) as writer:
+    with StoreWriter(tmp_path / "s", features=["x"], weight=True) as writer:
         writer.append(ones, np.ones(4), weight=np.ones(4))
         with pytest.raises(DataError, match=r"in 1 row, first in data row 6 of store .*s'"):
             writer.append(ones, np.ones(4), weight=bad)
