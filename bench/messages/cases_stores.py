@@ -74,7 +74,6 @@ streammc ingest flights.csv new.zarr --like expression.zarr
 streammc info groups-attribute.zarr
 streammc info groups-number.zarr
 streammc info groups-chunk.zarr
-streammc verify groups-offset.zarr
 streammc.open_store("groups-offset.zarr").groups
 streammc.open_store("groups-byte.zarr").groups
 """

@@ -140,6 +140,7 @@ streammc ingest lists.parquet new.zarr --response late --features late --group x
 streammc.from_table(frame, response="late", features=["hour"], group="distance")
 streammc.from_table(frame.assign(place=["x" * 10**6] * len(frame)), response="late", features=["hour"], group="place")
 streammc.from_table(frame.assign(hour=frame.hour.where(frame.delays == 2)).query("delays == 2 or delays == 3"), response="late", features=["hour"], group="delays", drop_missing=True)
+streammc.from_table(frame.assign(hour=frame.hour.where(frame.delays == 2)), response="late", features=["hour"], group="delays", drop_missing=True, path="new.zarr")
 streammc simulate mixture new.zarr --rows 10 --dim 2 --seed 1 --groups 3
 streammc simulate logistic new.zarr --rows 10 --dim 2 --seed 1 --groups 11
 streammc simulate logistic new.zarr --rows 10 --dim 2 --seed 1 --groups 1

@@ -63,7 +63,7 @@ WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
         "stores/format/conversion.py check_given: expected {} rows of {}, found shape {}: pass as many rows of every column",
         "stores/format/conversion.py check_given: expected {}{} in a block of rows of {}, found {}: pass the arrays that it has",
         "stores/format/conversion.py convert: expected {} in column '{}', found {} in row {}: choose a wider dtype",
-        "stores/format/conversion.py id_bytes: expected row ids of {} bytes, found {}: use ids of that length",
+        "stores/format/conversion.py label_bytes: expected {} of {} bytes, found {}: use texts of that length",
         "stores/format/layout.py make_members: expected the dtype of {} among {}, found {}: choose one of them",
         "stores/rows/row_source.py MemoryRows.gather: expected out.X of shape {}, found {}: pass one",
         "stores/rows/row_source.py MemoryRows.gather: expected out.y, out.offset and out.weight of shape {}, found others: pass arrays of that s",
