@@ -49,9 +49,7 @@ class MemoryStore:
     ids
         (n,) row ids. ``None``: the numbers of the rows.
     groups
-        The groups of the rows, if there are any.
-    row_groups
-        (n,) labels of the groups of rows that keep their order.
+        The groups of the rows, or (n,) the labels of the groups of rows that keep their order.
     """
 
     address = "memory"
@@ -65,8 +63,7 @@ class MemoryStore:
         attributes: dict[str, Any],
         chunk_rows: int,
         ids: NDArray[Any] | None = None,
-        groups: GroupTable | None = None,
-        row_groups: NDArray[Any] | None = None,
+        groups: GroupTable | NDArray[Any] | None = None,
     ) -> None:
         self.attributes: Mapping[str, Any] = MappingProxyType(attributes)
         self.feature_names: tuple[str, ...] = tuple(attributes["features"])
@@ -75,8 +72,8 @@ class MemoryStore:
         self._arrays = (X, y, offset, weight)
         self._chunk_rows = chunk_rows
         self._ids = ids
-        self.groups = groups
-        self._row_groups = row_groups
+        self.groups = groups if isinstance(groups, GroupTable) else None
+        self._row_groups = None if isinstance(groups, GroupTable) else groups
         self._rows: MemoryRows | None = None
         self.fingerprint = self._digest(attributes)
 

@@ -120,7 +120,7 @@ def _in_memory(prepared: Prepared, chunk_rows: int | None) -> MemoryStore:
         **prepared.attributes(),
         "dtype": X.dtype.name,
     }
-    groups = None
+    groups: Any = arrays.get(ROW_GROUP)
     if prepared.groups is not None:
         groups = table_of(prepared.groups, arrays.pop(GROUP))
         attributes["groups"] = groups.describe()
@@ -134,7 +134,6 @@ def _in_memory(prepared: Prepared, chunk_rows: int | None) -> MemoryStore:
         min(round_chunk_rows(step), rows),
         arrays.get(ROW_ID),
         groups,
-        arrays.get(ROW_GROUP),
     )
 
 

@@ -315,13 +315,13 @@ def test_ingest_brings_groups_together_and_info_shows_them(tmp_path: Path) -> No
         "ingest", table, str(tmp_path / "p.zarr"), "--response", "late", "--group", "carrier"
     )
     assert "(1 | carrier), 2 groups" in plain.out
-    for options, code in (
+    for words, code in (
         (["--response", "late", "--group", "carrier", "--no-shuffle"], 2),
         (["--response", "late", "--group", "carier"], 65),
         (["--formula", "late ~ distance + (1 | carrier) + (1 | distance)"], 2),
         (["--formula", "late ~ distance + (1 | carrier/distance)"], 2),
     ):
-        refused = streammc("ingest", table, str(tmp_path / "n.zarr"), *options)
+        refused = streammc("ingest", table, str(tmp_path / "n.zarr"), *words)
         assert code == refused.code
         assert 1 == refused.err.count("\n")
         assert not (tmp_path / "n.zarr").exists()
