@@ -69,7 +69,7 @@ WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
         "stores/rows/row_source.py MemoryRows.gather: expected out.y, out.offset and out.weight of shape {}, found others: pass arrays of that s",
         "stores/store.py Store.recheck: expected stamps of {} objects of store '{}', found {}: they belong to another store; open ",
         "stores/format/writer.py StoreWriter._check_chunks: expected {} rows in chunk {} of '{}', found {}: put every chunk once, all but the last who",
-        "stores/format/writer.py StoreWriter._put_json: expected JSON as attributes of a store: {}; pass numbers, text, lists and mappings",
+        "stores/format/documents.py encode_document: expected JSON as attributes of a store: {}; pass numbers, text, lists and mappings",
         "stores/format/writer.py StoreWriter.commit: expected at least one row for store '{}', found none: put a chunk first",
         "stores/format/writer.py StoreWriter.put_chunk: expected 1 to {} rows of a new chunk, found {} of {}: put chunks of that size",
         "streammc/control_variates/pass_request.py check_request: expected rows, found none in {}; ingest a table first",
