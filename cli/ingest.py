@@ -65,6 +65,11 @@ def ingest(
             f"expected the files to read and then the store to make, found {store!r} alone: write "
             f"streammc ingest {store} NAME.zarr"
         )
+    if options["features"] and sources[-1].endswith(".zarr") and not store.endswith(".zarr"):
+        raise click.UsageError(
+            f"expected the store as the last path, found {store!r} after {sources[-1]!r}: separate "
+            "the names of --features by commas, without spaces"
+        )
     like = options["like"]
     if options["shuffle"] is None:
         options["shuffle"] = like is None

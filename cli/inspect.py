@@ -48,7 +48,7 @@ def verify(output: Output, path: str) -> int:
     with Progress(output) as progress:
         document = {"kind": kind, **_VERIFY[kind](path, progress)}
     if document["ok"]:
-        human = f"{path}: {kind} as it was written"
+        human = f"{path}: {kind}, every byte as written"
     else:
         rows = [[fault["key"], fault["kind"], fault["detail"]] for fault in document["faults"]]
         human = table(["file", "fault", "detail"], rows, words=True)

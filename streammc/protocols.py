@@ -152,14 +152,14 @@ class Prior(Protocol):
     def table(
         self,
         labels: Sequence[str],
-        positive: Sequence[bool] = (),
+        positive: Sequence[int] = (),
         defaults: Mapping[str, Any] = ...,
     ) -> Matrix:
         """Return the (d, 5) table ``kind, location, scale, shape, constant``, a row per label.
 
-        ``positive`` marks scale parameters, sampled as their logarithms: the Jacobian
-        is part of the density. Empty means none. ``defaults`` are the priors of the model's
-        own parameters that are not named, by label.
+        ``positive`` marks scale parameters, sampled as their logarithms; 2 marks correlations,
+        sampled as their artanh. The Jacobian is part of the density. Empty means none.
+        ``defaults`` are the priors of the model's own parameters that are not named, by label.
         """
 
     def describe(self) -> dict[str, Any]:

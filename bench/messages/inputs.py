@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
 import numpy as np
@@ -87,6 +88,11 @@ def make_runs() -> None:
     ))  # fmt: skip
 
 
+def _groups(*terms: str) -> Any:
+    """Return groups with these terms, as far as a model needs them."""
+    return SimpleNamespace(column="carrier", terms=terms, correlated=True)
+
+
 def names() -> dict[str, Any]:
     """Return what Python cases find at hand."""
     import dask.array
@@ -96,6 +102,7 @@ def names() -> dict[str, Any]:
 
     import streammc
     from streammc import models, priors, samplers
+    from streammc.models.mixed.mixed_model import mixed
 
     frame = pandas.read_csv("flights.csv")
     X = frame[["distance", "hour"]].to_numpy(np.float64)
@@ -106,5 +113,5 @@ def names() -> dict[str, Any]:
         "np": np, "da": dask.array, "pa": pyarrow, "pd": pandas, "xr": xarray,
         "frame": frame, "X": X, "y": y, "dataset": dataset, "shutil": shutil,
         "store": streammc.open_store("flights.zarr"), "data": streammc.from_arrays(X, y),
-        "logistic": models.logistic(),
+        "logistic": models.logistic(), "mixed": mixed, "groups": _groups,
     }  # fmt: skip

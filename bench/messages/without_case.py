@@ -132,7 +132,7 @@ WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
         "streammc/samplers/stochastic_gradient/kernel.py StochasticGradientKernel.initialise: expected a finite log density at a start drawn around theta_star, found none in 100 tries;",
         "streammc/prediction/predictive.py PredictTask._refuse: expected finite mean responses in {}, found {} in row {}: its columns are far outside thos",
         "streammc/prediction/predictive.py PredictTask._refuse: expected finite numbers in {}, found NaN or infinity in row {}: make the store again",
-        "streammc/prediction/predictive.py responses: expected mean(eta) of the model '{}' to return shape {}, found {}: correct the function",
+        "streammc/prediction/mean_responses.py responses: expected mean(eta) of the model '{}' to return shape {}, found {}: correct the function",
         "streammc/samplers/stochastic_gradient/problem.py tune: expected a finite variance of the gradient for {}, found none: the posterior has no width,",
         "streammc/runs/watch.py Watch._check_sign: expected a mean sign of the estimated likelihood near 1, found {}, under {}: errors grow w",
         "streammc/runs/watch.py check_variance: expected log_lik_variance near 0.1, found a mean of {}: the draws would be biased; use --s",

@@ -174,7 +174,10 @@ def _words(text: object, nodes: dict[Node, str]) -> list[str]:
             else:
                 raise refused(repr(word), position, "write a calculation as I(...)")
         elif kind == "string" or word in (",", "=", "<", ">", "<=", ">=", "==", "!=", "[", "]"):
-            raise refused(repr(word), position, "combine only terms outside of a function")
+            advice = "combine only terms outside of a function"
+            if word == "=" and all(token.text != "~" for token in tokens):
+                advice = "write '~' between the response and the terms"
+            raise refused(repr(word), position, advice)
         elif kind == "number" and not _DECIMAL.fullmatch(word):
             raise refused(repr(word), position, "write it without an exponent")
         pieces.append("**" if word == "^" else word)

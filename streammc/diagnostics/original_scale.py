@@ -6,8 +6,10 @@ The store holds ``z_j = (x_j - mean_j) / scale_j``, so that a linear predictor i
 
 and the last sum is part of the intercept. A parameter ``mu_j`` that is a mean of column j
 becomes ``mean_j + scale_j mu_j``; a distance (between means, or a length scale) is multiplied
-by ``scale_j``. The model states the rule of each parameter. Draws are transformed before they
-are summarised: quantiles and R-hat of a sum do not follow from those of its terms.
+by ``scale_j``. A group's intercept ``u_1`` and slope ``u_2`` of column j become
+``u_1 - u_2 mean_j / scale_j`` and ``u_2 / scale_j``. The model states the rule of each
+parameter. Draws are transformed before they are summarised: quantiles and R-hat of a sum do not
+follow from those of its terms.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from numpy.typing import NDArray
 from streammc.diagnostics.summary import Statistics, draws_and_labels, summarize_draws
 from streammc.errors import StoreError
 from streammc.models.parameters import COEFFICIENT, DISTANCE, PLACE
-from streammc.models.table_scale import INTERCEPT, Block
+from streammc.models.table_scale import EFFECTS, INTERCEPT, Block
 
 _BASIS: Final = re.compile(r"(?:^|:)(?:bs|cc|cr|poly)\(")
 _BRACKETS: Final = re.compile(r"\([^()\[\]]*\)|\[[^()\[\]]*\]")
@@ -82,7 +84,8 @@ def transform(
     position = {label: column for column, label in enumerate(labels)}
     fits = mean.shape == scale.shape == (len(features),)
     fits = fits and all(
-        len(block.labels) in (1, len(features)) and {*block.labels} <= position.keys()
+        (len(block.labels) in (1, len(features)) or block.rule == EFFECTS)
+        and {*block.labels} <= position.keys()
         for block in blocks
     )
     if not fits or not np.isfinite(mean).all() or not (scale > 0).all():
@@ -95,6 +98,10 @@ def transform(
     added: list[tuple[int, str, NDArray[np.float64]]] = []
     for block in blocks:
         columns = [position[label] for label in block.labels]
+        if block.rule == EFFECTS:
+            j = features.index(block.intercept)
+            result[:, :, columns] = _effects(theta[:, :, columns], mean[j] / scale[j], scale[j])
+            continue
         moved = scale if block.rule == DISTANCE else np.stack([scale, mean])
         if len(columns) < len(features) and np.ptp(moved, axis=-1).any():
             continue  # a parameter shared by columns of different scales stays as it is
@@ -116,6 +123,23 @@ def transform(
         result = np.insert(result, column, shift, axis=2)
         names.insert(column, name)
     return result, names
+
+
+def _effects(values: NDArray[np.float64], shift: float, scale: float) -> NDArray[np.float64]:
+    """Return standard deviations of intercept and slope (..., 2), and their correlation if given.
+
+    The covariance of ``u_1 - shift u_2`` and ``u_2 / scale``.
+    """
+    moved = values.copy()
+    intercept, slope = values[..., 0], values[..., 1]
+    rho = values[..., 2] if values.shape[-1] == 3 else np.zeros_like(slope)
+    # Two squares, so that nothing cancels.
+    along = rho * intercept - shift * slope
+    moved[..., 0] = np.hypot(along, np.sqrt((1.0 - rho) * (1.0 + rho)) * intercept)
+    moved[..., 1] = slope / scale
+    if values.shape[-1] == 3:
+        moved[..., 2] = along / np.maximum(moved[..., 0], 1e-300)
+    return moved
 
 
 def as_variables(

@@ -40,6 +40,8 @@ POSITIVE: Final = "positive"
 """Sampled as its logarithm."""
 SIMPLEX: Final = "simplex"
 """Weights that add up to 1, the last one left out; sampled as the log odds of breaking a stick."""
+CORRELATION: Final = "correlation"
+"""Between -1 and 1; sampled as its artanh."""
 ORDERED: Final = "ordered"
 """Two numbers, the smaller first; sampled as their centre and the log of their distance."""
 
@@ -57,6 +59,14 @@ def _exp(values: Array) -> None:
 
 def _log(values: Array) -> None:
     np.log(values, out=values)
+
+
+def _tanh(values: Array) -> None:
+    np.tanh(values, out=values)
+
+
+def _artanh(values: Array) -> None:
+    np.arctanh(values, out=values)
 
 
 def _weights(values: Array) -> None:
@@ -82,6 +92,7 @@ def _centre_and_distance(values: Array) -> None:
 SUPPORTS: Final = {
     REAL: Support(lambda values: None, lambda values: None),
     POSITIVE: Support(_exp, _log),
+    CORRELATION: Support(_tanh, _artanh),
     SIMPLEX: Support(_weights, _log_odds),
     ORDERED: Support(_ends, _centre_and_distance),
 }
@@ -106,8 +117,9 @@ class Parameter:
     components
         How many components there are, along each of their dimensions.
     support
-        ``"real"``; ``"positive"``, sampled as its logarithm; ``"simplex"``, weights without the
-        last; or ``"ordered"``, two numbers, the smaller first.
+        ``"real"``; ``"positive"``, sampled as its logarithm; ``"correlation"``, sampled as
+        its artanh; ``"simplex"``, weights without the last; or ``"ordered"``, two numbers,
+        the smaller first.
     default
         Default prior, on the store's scale; ``None``: that of a coefficient scales with the
         data, any other is Normal(0, 10), or half-Student-t(3, 10) of a positive parameter.
@@ -117,6 +129,9 @@ class Parameter:
         How it goes from the scale of a standardised store to that of its table:
         ``"coefficient"`` of a linear predictor, ``"place"`` in a column, ``"distance"`` in it,
         or unchanged, the empty text.
+    linear
+        Whether a coefficient multiplies its column in a linear predictor of each row; false for
+        those of a likelihood of several rows, to which they are as any parameter.
     exponential
         What the exponential of a coefficient is, such as ``odds ratio``; ``None``: nothing.
 
@@ -134,6 +149,7 @@ class Parameter:
     instead_of_flat: str = ""
     table_scale: str = UNCHANGED
     exponential: str | None = None
+    linear: bool = True
 
     def __post_init__(self) -> None:
         """Refuse a support, a rule or an exponential that is none."""
@@ -163,12 +179,12 @@ class Parameter:
     @property
     def n_linear(self) -> int:
         """Return the number of linear predictors that it has the coefficients of."""
-        return self.n_components if self.table_scale == COEFFICIENT else 0
+        return self.n_components if self.linear and self.table_scale == COEFFICIENT else 0
 
     @property
     def transformed_with(self) -> tuple[str, str]:
         """Return the support, and the name unless neighbours of it are transformed together."""
-        return self.support, "" if self.support == POSITIVE else self.name
+        return self.support, "" if self.support in (POSITIVE, CORRELATION) else self.name
 
     def size(self, n_features: int) -> int:
         """Return how many numbers it is."""
@@ -189,7 +205,10 @@ class Parameter:
     def describe(self) -> dict[str, Any]:
         """Return the statement as JSON types; of a default prior its description."""
         prior = self.default.describe() if isinstance(self.default, FamilyPrior) else None
-        return {**vars(self), "components": list(self.components), "default": prior}
+        stated = {**vars(self), "components": list(self.components), "default": prior}
+        if self.linear:  # as in the runs from before it could be stated
+            del stated["linear"]
+        return stated
 
     def _label(self, index: tuple[str, ...]) -> str:
         return f"{self.name}[{', '.join(index)}]" if index else self.name

@@ -5,18 +5,28 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streammc.errors import ConfigError
-from streammc.models.parameters import POSITIVE, REAL, SIMPLEX, SUPPORTS, Parameter
+from streammc.models.parameters import (
+    CORRELATION,
+    POSITIVE,
+    REAL,
+    SIMPLEX,
+    SUPPORTS,
+    Parameter,
+)
 from streammc.models.table_scale import Block, parameter_blocks
+from streammc.priors import densities
 from streammc.priors.either import refuse_flat
 from streammc.priors.family import FamilyPrior
 from streammc.priors.scaled import Level
 from streammc.protocols import Matrix, Prior, Rows
+
+_FLAGS: Final = {POSITIVE: densities.POSITIVE, CORRELATION: densities.CORRELATION}
 
 
 def unknown_level(rows: Rows) -> Level:
@@ -106,10 +116,13 @@ class StatedModel(ABC):
         refuse_flat(labels, table, self._by_label(labels, lambda p: p.instead_of_flat))
         return table
 
-    def positive_flags(self, labels: Sequence[str]) -> list[bool]:
-        """Return whether each parameter is positive; those with a prior by name come first."""
+    def positive_flags(self, labels: Sequence[str]) -> list[int]:
+        """Return whether each parameter is positive, 2 for a correlation.
+
+        Those with a prior by name come first.
+        """
         stated = self._each(len(labels))
-        return [each.support == POSITIVE for each in stated if each.support != SIMPLEX]
+        return [_FLAGS.get(each.support, 0) for each in stated if each.support != SIMPLEX]
 
     def fixed_defaults(self, labels: Sequence[str]) -> dict[str, FamilyPrior]:
         """Return the default priors that do not scale with the data, by label."""
@@ -124,7 +137,7 @@ class StatedModel(ABC):
 
         ``rows`` stand for all rows, those with an invalid response left out.
         """
-        level, at = type(self).level(rows), iter(labels)
+        level, at = self.level(rows), iter(labels)
         found: dict[str, FamilyPrior] = {}
         for parameter in self.parameters:
             own = [next(at) for _ in range(parameter.size(len(feature_names)))]

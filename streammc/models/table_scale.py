@@ -13,17 +13,21 @@ from streammc.models.parameters import COEFFICIENT, Parameter
 from streammc.protocols import Model
 
 INTERCEPT: Final = "Intercept"
+EFFECTS: Final = "effects"
+"""Standard deviations of a group's intercept and slope, and their correlation if it is sampled:
+``u_1 - u_2 mean_j / scale_j`` and ``u_2 / scale_j`` are the effects in the table's columns."""
 
 
 class Block(NamedTuple):
     """Parameters that go to the table's scale together."""
 
     rule: str
-    """One of ``models.parameters.RULES``."""
+    """One of ``models.parameters.RULES``, or :data:`EFFECTS`."""
     labels: tuple[str, ...]
     """One per feature, in their order; or a single one that all features share."""
     intercept: str = ""
-    """Coefficients without an intercept: label of the one that a centred design implies."""
+    """Coefficients without an intercept: label of the one that a centred design implies.
+    Effects: feature of the slope."""
     exponential: str = ""
     """What the exponential of a coefficient is, such as ``odds ratio``; empty: nothing."""
 

@@ -2,10 +2,10 @@
 
 A prior table is (d, 5) float64 with the columns ``kind, location, scale, shape, constant``.
 All densities are in the unconstrained coordinates and include the Jacobian: a scale parameter
-``v`` is sampled as ``theta = log v``, a probability as its log odds. ``constant`` is the log
-normaliser, so that no logarithm of a constant is taken in a sampler's loop. A new family
-needs a kind, a branch in :func:`log_prior` and :func:`prior_curvature`, and its builder in
-``priors/``.
+``v`` is sampled as ``theta = log v``, a probability as its log odds, a correlation as its
+artanh. ``constant`` is the log normaliser, so that no logarithm of a constant is taken in a
+sampler's loop. A new family needs a kind, a branch in :func:`log_prior` and
+:func:`prior_curvature`, and its builder in ``priors/``.
 
 Newton's method and the mass matrix use densities without kinks and walls: see
 :func:`smooth` and :func:`prior_curvature`.
@@ -54,6 +54,9 @@ finite."""
 LOGIT_BETA: Final = 14
 """Beta in ``v = 1 / (1 + exp(-theta))``: ``shape theta - scale log(1 + exp(theta))``, with
 ``scale`` the sum of both shapes and the Jacobian ``v (1 - v)`` in it."""
+LKJ: Final = 15
+"""Of a correlation ``v = tanh(theta)``, ``(1 - v^2)^(shape - 1)`` (Lewandowski, Kurowicka and Joe
+2009) with the Jacobian ``1 - v^2``: ``-2 shape log cosh(theta)``."""
 
 KIND: Final = 0
 LOCATION: Final = 1
@@ -63,6 +66,7 @@ CONSTANT: Final = 4
 COLUMNS: Final = 5
 
 _LEAST_WEIGHT: Final = 0.1
+_LOG_2: Final = 0.6931471805599453
 _SMOOTH: Final = (
     (LAPLACE, SMOOTH_LAPLACE),
     (UNIFORM, SMOOTH_UNIFORM),
@@ -121,20 +125,22 @@ def log_prior(theta, table, gradient):  # type: ignore[no-untyped-def]
             total += table[j, CONSTANT] + at
             total -= 0.5 * more * (max(power, 0.0) + math.log1p(small))
             gradient[j] += 1.0 - more * share
-        elif kind == GAMMA:
-            mean = math.exp(at - table[j, LOCATION])
-            total += table[j, CONSTANT] + table[j, SHAPE] * at - mean
-            gradient[j] += table[j, SHAPE] - mean
+        elif kind in (GAMMA, INVERSE_GAMMA):
+            sign = 1.0 if kind == GAMMA else -1.0
+            mean = math.exp(sign * (at - table[j, LOCATION]))
+            total += table[j, CONSTANT] + sign * table[j, SHAPE] * at - mean
+            gradient[j] += sign * (table[j, SHAPE] - mean)
         elif kind == LOGIT_BETA:
             small = math.exp(-abs(at))
             share = (1.0 if at > 0.0 else small) / (1.0 + small)
             total += table[j, CONSTANT] + table[j, SHAPE] * at
             total -= table[j, SCALE] * (max(at, 0.0) + math.log1p(small))
             gradient[j] += table[j, SHAPE] - table[j, SCALE] * share
-        elif kind == INVERSE_GAMMA:
-            mean = math.exp(table[j, LOCATION] - at)
-            total += table[j, CONSTANT] - table[j, SHAPE] * at - mean
-            gradient[j] += mean - table[j, SHAPE]
+        elif kind == LKJ:
+            double = 2.0 * table[j, SHAPE]
+            total += table[j, CONSTANT]
+            total -= double * (abs(at) + math.log1p(math.exp(-2.0 * abs(at))) - _LOG_2)
+            gradient[j] -= double * math.tanh(at)
         elif kind != FLAT:
             low, high = table[j, LOCATION], table[j, SHAPE]
             smooth = kind in (SMOOTH_UNIFORM, SMOOTH_LOG_UNIFORM)
@@ -192,6 +198,9 @@ def prior_curvature(theta, table, out):  # type: ignore[no-untyped-def]
         elif kind == LOGIT_BETA:
             small = math.exp(-abs(at))
             out[j] = table[j, SCALE] * small / ((1.0 + small) * (1.0 + small))
+        elif kind == LKJ:
+            small = math.exp(-2.0 * abs(at))
+            out[j] = 8.0 * table[j, SHAPE] * small / ((1.0 + small) * (1.0 + small))
         elif kind == INVERSE_GAMMA:
             out[j] = math.exp(table[j, LOCATION] - at)
         elif kind in (UNIFORM, LOG_UNIFORM, SMOOTH_UNIFORM, SMOOTH_LOG_UNIFORM):

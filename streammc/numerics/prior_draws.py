@@ -21,6 +21,7 @@ from streammc.numerics.prior import (
     INVERSE_GAMMA,
     KIND,
     LAPLACE,
+    LKJ,
     LOCATION,
     LOG_FLAT,
     LOG_UNIFORM,
@@ -84,6 +85,8 @@ def draw_prior(table: Matrix, n: int, streams: Sequence[np.random.Generator]) ->
             out[:, at] = location - first
         elif kind == LOGIT_BETA:
             out[:, at] = first - second
+        elif kind == LKJ:  # (1 + v) / 2 is Beta(shape, shape)
+            out[:, at] = 0.5 * (first - second)
     return out
 
 
@@ -96,6 +99,7 @@ def _shapes(table: Matrix) -> Matrix:
     shapes = np.ones((2, len(table)))
     kinds, shape = table[:, KIND], table[:, SHAPE]
     half, whole, beta = (np.isin(kinds, each) for each in (_HALF, _WHOLE, (LOGIT_BETA,)))
+    shapes[:, kinds == LKJ] = shape[kinds == LKJ]
     shapes[0, half] = 0.5 * shape[half]
     shapes[0, whole | beta] = shape[whole | beta]
     shapes[1, beta] = table[beta, SCALE] - shape[beta]

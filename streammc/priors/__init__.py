@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from streammc.priors.by_name import NamedPriors, PriorOption, ScaledPriors, as_prior, fixed_priors
 from streammc.priors.coefficients import laplace, normal, student_t
+from streammc.priors.correlations import lkj
 from streammc.priors.either import flat, uniform
 from streammc.priors.family import FamilyPrior
 from streammc.priors.scales import (
@@ -37,6 +38,7 @@ __all__ = [
     "half_student_t",
     "inverse_gamma",
     "laplace",
+    "lkj",
     "lognormal",
     "normal",
     "parse",

@@ -39,7 +39,7 @@ class NamedPriors:
     def table(
         self,
         labels: Sequence[str],
-        positive: Sequence[bool] = (),
+        positive: Sequence[int] = (),
         defaults: Defaults = NO_DEFAULTS,
     ) -> Matrix:
         """Return the (d, 5) table; see ``FamilyPrior.table``.
@@ -61,7 +61,7 @@ class NamedPriors:
         more = f", ... {len(self.priors)} in all" if len(self.priors) > _SHOWN else ""
         return f"{type(self).__name__}({{{shown}{more}}})"
 
-    def each(self, labels: Sequence[str], positive: Sequence[bool]) -> list[FamilyPrior | None]:
+    def each(self, labels: Sequence[str], positive: Sequence[int]) -> list[FamilyPrior | None]:
         """Return the prior of every label, ``None`` where it is the fixed default."""
         priors = dict(self.priors)
         rest = priors.pop(REST, None)
@@ -91,7 +91,7 @@ class ScaledPriors(NamedPriors):
     def table(
         self,
         labels: Sequence[str],
-        positive: Sequence[bool] = (),
+        positive: Sequence[int] = (),
         defaults: Defaults = NO_DEFAULTS,
     ) -> Matrix:
         """Return the (d, 5) table where every parameter has a prior by name.

@@ -21,6 +21,7 @@ from streammc.numerics.prior import (
     INVERSE_GAMMA,
     KIND,
     LAPLACE,
+    LKJ,
     LOCATION,
     LOG_FLAT,
     LOG_UNIFORM,
@@ -34,6 +35,12 @@ from streammc.protocols import Matrix, Vector
 
 Rows = Callable[..., Matrix]
 """``rows(labels, **settings)``: settings (k,) by name to rows (k, 5) of the table."""
+
+ANY_SIGN: Final = 0
+POSITIVE: Final = 1
+"""Sampled as its logarithm."""
+CORRELATION: Final = 2
+"""Sampled as its artanh."""
 
 _HALF_LOG_2PI: Final = 0.9189385332046728
 _LOG_2: Final = math.log(2.0)
@@ -51,6 +58,8 @@ class Family:
     """Rows for a parameter that is sampled as it is; ``None`` where it does not fit."""
     positive: Rows | None = None
     """Rows for a positive parameter, sampled as its log."""
+    correlation: Rows | None = None
+    """Rows for a correlation, sampled as its artanh."""
     rest: Mapping[str, float] = field(default_factory=dict, hash=False)
     """What a mapping without ``"*"`` means for the labels that it does not name."""
 
@@ -153,6 +162,17 @@ def _inverse_gamma(labels: Sequence[str], shape: Vector, scale: Vector) -> Matri
     )
 
 
+def _lkj(labels: Sequence[str], shape: Vector) -> Matrix:
+    """Return rows of ``(1 - v^2)^(shape - 1)`` with the Jacobian of ``theta = artanh v``."""
+    return table_rows(
+        LKJ,
+        scale=1.0 / np.sqrt(2.0 * shape),
+        shape=shape,
+        constant=-betaln(0.5, shape),
+        size=len(labels),
+    )
+
+
 def _check(labels: Sequence[str], low: Vector, high: Vector) -> None:
     for label, a, b in zip(labels, low, high, strict=True):
         if not a < b:
@@ -228,6 +248,7 @@ EXPONENTIAL_FAMILY: Final = Family("exponential", ("rate",), ("rate",), positive
 LOGNORMAL_FAMILY: Final = Family(
     "lognormal", ("location", "scale"), ("scale",), positive=_normal_rows, rest={"location": 0.0}
 )
+LKJ_FAMILY: Final = Family("lkj", ("shape",), ("shape",), correlation=_lkj)
 
 FAMILIES: Final = {each.name: each for each in tuple(vars().values()) if isinstance(each, Family)}
 """By name: ``normal``, ``student_t``, ..."""

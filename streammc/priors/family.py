@@ -11,7 +11,15 @@ import numpy as np
 
 from streammc.errors import ConfigError
 from streammc.numerics.prior import COLUMNS
-from streammc.priors.densities import HALF_STUDENT_T_FAMILY, NORMAL_FAMILY, Family
+from streammc.priors.densities import (
+    ANY_SIGN,
+    CORRELATION,
+    HALF_STUDENT_T_FAMILY,
+    LKJ_FAMILY,
+    NORMAL_FAMILY,
+    POSITIVE,
+    Family,
+)
 from streammc.priors.per_coefficient import Option, Setting, brief, describe, expand, freeze
 from streammc.protocols import Matrix
 
@@ -23,7 +31,7 @@ class FamilyPrior:
     family: Family
     settings: tuple[tuple[str, Setting], ...]
 
-    def rows(self, labels: Sequence[str], positive: Sequence[bool]) -> Matrix:
+    def rows(self, labels: Sequence[str], positive: Sequence[int]) -> Matrix:
         """Return the rows (k, 5) of these labels, each of which has this prior.
 
         Raises
@@ -37,8 +45,12 @@ class FamilyPrior:
             for name, setting in self.settings
         }
         out = np.zeros((len(labels), COLUMNS))
-        for flag, rows in ((False, family.coefficient), (True, family.positive)):
-            at = [j for j, each in enumerate(positive) if bool(each) is flag]
+        for flag, rows in (
+            (ANY_SIGN, family.coefficient),
+            (POSITIVE, family.positive),
+            (CORRELATION, family.correlation),
+        ):
+            at = [j for j, each in enumerate(positive) if each == flag]
             if not at:
                 continue
             if rows is None:
@@ -49,7 +61,7 @@ class FamilyPrior:
     def table(
         self,
         labels: Sequence[str],
-        positive: Sequence[bool] = (),
+        positive: Sequence[int] = (),
         defaults: Mapping[str, FamilyPrior] = MappingProxyType({}),
     ) -> Matrix:
         """Return the (d, 5) table of a model whose coefficients have this prior.
@@ -59,11 +71,11 @@ class FamilyPrior:
         labels
             One per component of theta.
         positive
-            True where it is a positive parameter, sampled as its log: those take
-            their defaults. Empty: none is.
+            True where it is a positive parameter, sampled as its log, and 2 where it is a
+            correlation, sampled as its artanh: those take their defaults. Empty: none is.
         defaults
-            Those that the model gives to positive parameters of its own, by label; the
-            others are half-Student-t(3, 10).
+            Those that the model gives to such parameters of its own, by label; the
+            others are half-Student-t(3, 10), of a correlation LKJ(2).
 
         Raises
         ------
@@ -106,6 +118,8 @@ DEFAULT: Final = build(NORMAL_FAMILY, scale=10.0, location=0.0)
 """Of a parameter of any sign whose default does not scale with the data."""
 DEFAULT_POSITIVE: Final = build(HALF_STUDENT_T_FAMILY, df=3.0, scale=10.0)
 """Of a positive parameter whose default does not scale with the data, such as ``phi``."""
+DEFAULT_CORRELATION: Final = build(LKJ_FAMILY, shape=2.0)
+_DEFAULTS: Final = {ANY_SIGN: DEFAULT, POSITIVE: DEFAULT_POSITIVE, CORRELATION: DEFAULT_CORRELATION}
 Defaults: TypeAlias = Mapping[str, FamilyPrior]
 """Fixed defaults that a model gives to parameters of its own, by label."""
 NO_DEFAULTS: Final[Defaults] = MappingProxyType({})
@@ -113,7 +127,7 @@ NO_DEFAULTS: Final[Defaults] = MappingProxyType({})
 
 def assemble(
     labels: Sequence[str],
-    positive: Sequence[bool],
+    positive: Sequence[int],
     priors: Sequence[FamilyPrior | None],
     defaults: Defaults = NO_DEFAULTS,
 ) -> Matrix:
@@ -130,7 +144,7 @@ def assemble(
 
 def grouped(
     labels: Sequence[str],
-    positive: Sequence[bool],
+    positive: Sequence[int],
     priors: Sequence[FamilyPrior | None],
     defaults: Defaults = NO_DEFAULTS,
 ) -> list[tuple[FamilyPrior, list[int]]]:
@@ -138,14 +152,14 @@ def grouped(
     groups: dict[int, tuple[FamilyPrior, list[int]]] = {}
     for j, prior in enumerate(priors):
         if prior is None:
-            prior = defaults.get(labels[j], DEFAULT_POSITIVE if positive[j] else DEFAULT)
+            prior = defaults.get(labels[j], _DEFAULTS[int(positive[j])])
         groups.setdefault(id(prior), (prior, []))[1].append(j)
     return list(groups.values())
 
 
-def positive_flags(labels: Sequence[str], positive: Sequence[bool]) -> list[bool]:
+def positive_flags(labels: Sequence[str], positive: Sequence[int]) -> list[int]:
     """Return a flag per label."""
-    flags = [bool(flag) for flag in positive] or [False] * len(labels)
+    flags = [int(flag) for flag in positive] or [ANY_SIGN] * len(labels)
     if len(flags) != len(labels):
         raise ConfigError(
             f"expected positive to have a flag for each of {len(labels)} labels, found {len(flags)}"
@@ -154,8 +168,13 @@ def positive_flags(labels: Sequence[str], positive: Sequence[bool]) -> list[bool
     return flags
 
 
-def _misfit(name: str, label: str, positive: bool) -> str:
-    if positive:
+def _misfit(name: str, label: str, flag: int) -> str:
+    if flag == CORRELATION:
+        return (
+            f"the prior of {label!r} must be a density of a correlation, found {name}: "
+            "write lkj(2), or lkj(1) for a uniform one"
+        )
+    if flag == POSITIVE:
         return (
             f"the prior of {label!r} must be a density of a positive number, found {name}: "
             "write half_normal, half_student_t, half_cauchy, lognormal, gamma, inverse_gamma, "

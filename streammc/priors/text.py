@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from streammc.docstrings import documented
 from streammc.errors import ConfigError
-from streammc.priors import coefficients, either, scales
+from streammc.priors import coefficients, correlations, either, scales
 from streammc.priors.by_name import BY_NAME, SCALED, NamedPriors, ScaledPriors
 from streammc.priors.densities import FAMILIES, Family
 from streammc.priors.family import NO_DEFAULTS, Defaults, FamilyPrior, grouped
@@ -18,7 +18,7 @@ from streammc.protocols import Prior
 
 _BUILDERS: Final = {
     name: getattr(module, name)
-    for module in (coefficients, either, scales)
+    for module in (coefficients, correlations, either, scales)
     for name in FAMILIES
     if hasattr(module, name)
 }
@@ -160,7 +160,7 @@ def from_description(description: Mapping[str, Any]) -> Prior:
 def prior_texts(
     prior: Prior,
     labels: Sequence[str],
-    positive: Sequence[bool],
+    positive: Sequence[int],
     defaults: Defaults = NO_DEFAULTS,
 ) -> dict[str, str]:
     """Return the prior of every label as text that :func:`parse` reads, with its numbers.

@@ -28,6 +28,8 @@ FAMILIES = {
     "exponential": (priors.exponential(5.0), True),
     "positive uniform": (priors.uniform(0.5, 4.0), True),
     "positive uniform from 0": (priors.uniform(0.0, 4.0), True),
+    "lkj": (priors.lkj(2.0), 2),
+    "lkj below uniform": (priors.lkj(0.4), 2),
 }
 
 

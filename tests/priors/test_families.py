@@ -38,6 +38,7 @@ POINTS = [-3.0, -0.7, 0.1, 1.3, 3.2]
 CASES = [
     *((f"{name} on theta", prior.table(["beta[x]"])) for name, (prior, _) in COEFFICIENT.items()),
     *((f"{name} on log v", prior.rows(["sigma"], [True])) for name, (prior, _) in POSITIVE.items()),
+    ("lkj on artanh v", priors.lkj(2.5).rows(["rho"], [2])),
 ]
 families = pytest.mark.parametrize("table", [each for _, each in CASES], ids=[n for n, _ in CASES])
 

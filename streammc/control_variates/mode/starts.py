@@ -22,6 +22,7 @@ from streammc.numerics.prior import (
     HALF_STUDENT_T,
     KIND,
     LAPLACE,
+    LKJ,
     LOCATION,
     LOG_FLAT,
     LOGIT_BETA,
@@ -36,7 +37,9 @@ from streammc.numerics.prior import (
 from streammc.priors import normal
 from streammc.protocols import Index, Matrix, Model, Vector
 
-CONCAVE: Final = (FLAT, NORMAL, LAPLACE, UNIFORM, LOG_FLAT, HALF_NORMAL, HALF_STUDENT_T, LOGIT_BETA)
+CONCAVE: Final = (
+    FLAT, NORMAL, LAPLACE, UNIFORM, LOG_FLAT, HALF_NORMAL, HALF_STUDENT_T, LOGIT_BETA, LKJ,
+)  # fmt: skip
 """Kinds of prior whose logarithm is concave in theta."""
 _PRIOR_DRAWS: Final = 2
 _WIDE_DRAWS: Final = 2
@@ -143,7 +146,7 @@ def _no_relabelling(theta: Vector) -> Sequence[Vector]:
 def prior_location(table: Matrix, first: Vector) -> Vector:
     """Return the locations of the priors that have one, and ``first`` elsewhere."""
     out = first.copy()
-    has = np.isin(table[:, KIND], (NORMAL, STUDENT_T, LAPLACE))
+    has = np.isin(table[:, KIND], (NORMAL, STUDENT_T, LAPLACE, LKJ))
     out[has] = table[has, LOCATION]
     between = table[:, KIND] == UNIFORM
     out[between] = 0.5 * (table[between, LOCATION] + table[between, SHAPE])

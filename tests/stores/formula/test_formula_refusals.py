@@ -75,6 +75,8 @@ FORMULAS = {
     "y ~ C(g, contr.sum)": "'.'",
     "y ~ x:offset(z)": "term of its own",
     "y ~ x > 3": "'>'",
+    "y = x": "write '~' between the response and the terms",
+    "y ~ x = 3": "only terms",
     "y ~ 'x'": "only terms",
     "y ~ 1e3:x": "exponent",
     "y ~ x.z": "backquotes",

@@ -1,0 +1,1 @@
+"""Mixed models: group effects of one grouping column, integrated out by quadrature."""

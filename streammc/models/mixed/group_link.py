@@ -1,0 +1,121 @@
+"""Compiled log-likelihood of one group, its random effects integrated out."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from streammc.models.mixed.group_constants import (
+    CORRELATED,
+    EFFECTS,
+    FEATURES,
+    FIRST_NODE,
+    GAUSSIAN,
+    KIND,
+    LOGISTIC,
+    NODES,
+    POISSON,
+    SCALARS,
+)
+from streammc.models.mixed.group_derivatives import louis, shared_gradient, times_design
+from streammc.models.mixed.group_mode import MODE, find_mode
+from streammc.models.mixed.group_nodes import (
+    NODE_ROWS,
+    TURNS,
+    choose_path,
+    integrate,
+    padded,
+    set_effects,
+)
+from streammc.models.mixed.group_rows import (
+    BY_COUNTS,
+    BY_PRODUCTS,
+    BY_ROWS,
+    BY_SQUARES,
+    CURVES,
+    FACTS,
+    INNER,
+    PATH,
+    collect,
+    count_used,
+)
+from streammc.models.mixed.group_sums import gaussian_facts, poisson_facts
+from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
+
+_LOCAL = 16
+
+
+@inline
+def _path(kind, effects):  # type: ignore[no-untyped-def]
+    """Return how a group of this likelihood is evaluated."""
+    if kind == GAUSSIAN:
+        return BY_SQUARES
+    if kind == POISSON and effects == 1:
+        return BY_COUNTS
+    return BY_PRODUCTS if kind == LOGISTIC and effects == 1 else BY_ROWS
+
+
+@jit(LINK_SIGNATURE)
+def link(eta, X, y, constants, order, out):  # type: ignore[no-untyped-def]
+    """Write a group's log-likelihood ``l_g(theta)`` and its derivatives in theta.
+
+    ``eta`` (d, 1) is theta: coefficients, the inner model's scalars, ``log tau`` per effect and
+    ``atanh rho``. ``X`` (q + 2, n) holds features, offset and weight of the group's rows.
+    ``out`` (1 + d + d (d + 1) / 2, 1). The nodes are placed anew at every theta. Where the
+    integral is not finite its derivatives are NaN.
+    """
+    d = eta.shape[0]
+    q, scalars, effects = int(constants[FEATURES]), int(constants[SCALARS]), int(constants[EFFECTS])
+    groups = effects + int(constants[CORRELATED])
+    p = 1 + scalars
+    per_effect = int(constants[NODES])
+    count = per_effect * per_effect if effects == 2 else per_effect
+    n = count_used(X, q + 1)
+    small = np.empty(FACTS + MODE + _LOCAL + d + scalars + groups)
+    facts, mode = small[:FACTS], small[FACTS : FACTS + MODE]
+    local = small[FACTS + MODE : FACTS + MODE + _LOCAL]
+    theta = small[FACTS + MODE + _LOCAL : FACTS + MODE + _LOCAL + d]
+    shared = small[FACTS + MODE + _LOCAL + d :]
+    kept = CURVES if order < 2 else CURVES + p + groups
+    scratch = np.empty((kept + p + 1 + p + p * (p + 1) // 2, n))  # one allocation, not three
+    rows, predictors, terms = scratch[:kept], scratch[kept : kept + p], scratch[kept + p :]
+    nodes = np.empty((NODE_ROWS, padded(count)))
+    turns = nodes[TURNS:]
+    for j in range(d):
+        theta[j] = eta[j, 0]
+    for k in range(scalars):
+        predictors[1 + k, :] = theta[q + k]
+    inner = constants[FIRST_NODE + 2 * per_effect :]
+    facts[INNER] = constants[KIND]
+    facts[PATH] = _path(constants[KIND], effects)
+    collect(theta, X, y, constants, rows, facts)
+    choose_path(rows, facts)
+    if facts[PATH] == BY_SQUARES:
+        gaussian_facts(theta[q], rows, facts)
+    elif facts[PATH] == BY_COUNTS:
+        poisson_facts(rows, facts)
+    set_effects(theta, constants, facts)
+    find_mode(facts, rows, predictors, terms, inner, local, mode)
+    out[0, 0] = integrate(constants, mode, facts, rows, predictors, terms, inner, nodes)
+    if order == 0:
+        return
+    if not math.isfinite(out[0, 0]):
+        out[1:, 0] = math.nan
+        return
+    if order == 1:
+        shared_gradient(groups, facts, rows, predictors, terms, inner, nodes, turns, shared)
+        times_design(X, rows, theta[:q])
+        for j in range(q):
+            out[1 + j, 0] = theta[j]
+        for j in range(scalars + groups):
+            out[1 + q + j, 0] = shared[j]
+        return
+    hessian = np.empty((d + 2, d))
+    louis(X, facts, rows, predictors, terms, inner, nodes, turns, hessian)
+    at = 1 + d
+    for a in range(d):
+        out[1 + a, 0] = hessian[d + 1, a]
+        for b in range(a, d):
+            out[at, 0] = hessian[a, b]
+            at += 1

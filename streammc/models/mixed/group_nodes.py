@@ -1,0 +1,198 @@
+"""Quadrature over the group effects: nodes, the log of the integral, weights of the nodes."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from numba import types
+
+from streammc.models.mixed.group_constants import EFFECTS, FIRST_NODE, NODES
+from streammc.models.mixed.group_mode import C11, C21, C22, LOG_DET, V1, V2
+from streammc.models.mixed.group_rows import (
+    BY_COUNTS,
+    BY_PRODUCTS,
+    BY_ROWS,
+    BY_SQUARES,
+    EXPONENTIAL,
+    FIRST,
+    HIGHEST,
+    KAPPA,
+    LOWEST,
+    ONES,
+    PATH,
+    PREDICTOR,
+    RESPONSE,
+    RHO,
+    TAU1,
+    TAU2,
+    TOTAL,
+    rows_at,
+)
+from streammc.models.mixed.group_sums import (
+    MOST_OF_FACTOR,
+    gaussian_moments,
+    logistic_logs,
+    poisson_moments,
+)
+from streammc.numerics.jit import f8, i8, inline, jit, matrix, vector
+from streammc.numerics.special import exp
+
+NODE_V1: Final = 0
+NODE_V2: Final = 1
+NODE_U1: Final = 2
+NODE_U2: Final = 3
+LOG_TERM: Final = 4
+"""Log of the node's term of the sum, ``-inf`` for padding."""
+SHARE: Final = 5
+"""Its share of the sum: the posterior weight of the node."""
+FACTOR: Final = 6
+"""``exp(u)``; 0 for padding."""
+WORK1: Final = 7
+WORK2: Final = 8
+TURNS: Final = 9
+"""From here on scratch memory of :func:`directions`."""
+NODE_ROWS: Final = 18
+LEAST_SHARE: Final = 1e-25
+"""Nodes below it are left out of derivatives."""
+_MOST_LOG_TAU: Final = 300.0
+
+
+@inline
+def padded(count):  # type: ignore[no-untyped-def]
+    """Return the number of nodes, padding included: a multiple of 4, at least 8."""
+    return max((count + 3) // 4 * 4, 8)
+
+
+@jit(types.void(vector, vector, vector), borrow=True)
+def set_effects(theta, constants, facts):  # type: ignore[no-untyped-def]
+    """Write the standard deviations and the correlation: the last components of ``theta``."""
+    d = theta.shape[0]
+    correlated = constants[EFFECTS] == 2.0 and constants[EFFECTS + 1] != 0.0
+    at = d - int(constants[EFFECTS]) - (1 if correlated else 0)
+    facts[TAU1] = math.exp(min(theta[at], _MOST_LOG_TAU))
+    facts[TAU2] = 0.0
+    facts[RHO] = 0.0
+    facts[KAPPA] = 1.0
+    if constants[EFFECTS] == 2.0:
+        facts[TAU2] = math.exp(min(theta[at + 1], _MOST_LOG_TAU))
+    if correlated:
+        facts[RHO] = math.tanh(theta[at + 2])
+        facts[KAPPA] = 1.0 / math.cosh(theta[at + 2])
+    for j in range(at, d):  # min() does not keep NaN
+        if math.isnan(theta[j]):
+            facts[TAU1] = math.nan
+
+
+@jit(types.boolean(i8, matrix, vector), borrow=True)
+def _by_products(count, nodes, facts):  # type: ignore[no-untyped-def]
+    """Return whether no product overflows, and no factor is lost by underflow."""
+    if facts[PATH] != BY_PRODUCTS:
+        return False
+    low = high = nodes[NODE_U1, 0]
+    for m in range(count):
+        low = min(low, nodes[NODE_U1, m])
+        high = max(high, nodes[NODE_U1, m])
+    return facts[HIGHEST] + high < MOST_OF_FACTOR and low > -600.0 and high < 600.0
+
+
+@jit(f8(vector, vector, vector, matrix, matrix, matrix, vector, matrix), borrow=True)
+def integrate(constants, mode, facts, rows, eta, terms, inner, nodes):  # type: ignore[no-untyped-def]
+    """Return the log of the integral; write nodes, their terms and shares.
+
+    Where no node is finite it is ``-inf``, or NaN. ``facts[PATH]`` becomes ``BY_ROWS`` where
+    products would overflow.
+    """
+    per_effect, effects = int(constants[NODES]), int(constants[EFFECTS])
+    count = per_effect * per_effect if effects == 2 else per_effect
+    z, a = constants[FIRST_NODE:], constants[FIRST_NODE + per_effect :]
+    for m in range(count):
+        first = m % per_effect
+        second = m // per_effect
+        z2 = z[second] if effects == 2 else 0.0
+        v1 = mode[V1] + mode[C11] * z[first]
+        v2 = mode[V2] + mode[C21] * z[first] + mode[C22] * z2 if effects == 2 else 0.0
+        nodes[NODE_V1, m] = v1
+        nodes[NODE_V2, m] = v2
+        nodes[NODE_U1, m] = facts[TAU1] * v1
+        nodes[NODE_U2, m] = facts[TAU2] * (facts[RHO] * v1 + facts[KAPPA] * v2)
+        weight = a[first] + (a[second] if effects == 2 else 0.0) + mode[LOG_DET]
+        nodes[LOG_TERM, m] = weight - 0.5 * (v1 * v1 + v2 * v2)
+    for m in range(count, nodes.shape[1]):
+        nodes[LOG_TERM, m] = -math.inf
+    if _by_products(count, nodes, facts):
+        for m in range(nodes.shape[1]):
+            nodes[FACTOR, m] = exp(nodes[NODE_U1, m]) if m < count else 0.0
+        logistic_logs(rows[EXPONENTIAL], nodes[FACTOR], nodes[WORK1], nodes[WORK2])
+        for m in range(count):
+            linear = facts[FIRST] + facts[TOTAL] * nodes[NODE_U1, m]
+            nodes[LOG_TERM, m] += linear - nodes[WORK2, m]
+    else:
+        if facts[PATH] == BY_PRODUCTS:
+            facts[PATH] = BY_ROWS
+        _each_node(count, facts, rows, eta, terms, inner, nodes)
+    highest = -math.inf
+    for m in range(count):
+        highest = max(highest, nodes[LOG_TERM, m])
+    if highest == -math.inf:
+        return highest
+    total = 0.0
+    for m in range(nodes.shape[1]):
+        nodes[SHARE, m] = exp(nodes[LOG_TERM, m] - highest)
+        if m >= count:
+            nodes[SHARE, m] = 0.0
+        total += nodes[SHARE, m]
+    for m in range(count):
+        nodes[SHARE, m] /= total
+    return highest + math.log(total)
+
+
+@jit(types.void(i8, vector, matrix, matrix, matrix, vector, matrix), borrow=True)
+def _each_node(count, facts, rows, eta, terms, inner, nodes):  # type: ignore[no-untyped-def]
+    """Add the log-likelihood at each node to its term."""
+    sums = nodes[WORK1]
+    for m in range(count):
+        u1, u2 = nodes[NODE_U1, m], nodes[NODE_U2, m]
+        if facts[PATH] == BY_SQUARES:
+            square = gaussian_moments(u1, u2, facts, sums)
+            nodes[LOG_TERM, m] += facts[FIRST] - 0.5 * square
+        elif facts[PATH] == BY_COUNTS:
+            poisson_moments(u1, facts, sums)
+            nodes[LOG_TERM, m] += sums[0]
+        else:
+            nodes[LOG_TERM, m] += rows_at(u1, u2, facts, rows, eta, terms, inner, 0)
+
+
+@jit(types.void(f8, f8, vector, i8, matrix), borrow=True)
+def directions(v1, v2, facts, count, out):  # type: ignore[no-untyped-def]
+    """Write the derivatives of ``u`` in log tau_1, log tau_2 and atanh rho at fixed ``v``.
+
+    ``out`` (>= 9, 2): a row per parameter, then from row 3 the second derivatives, upper
+    triangle of 3 x 3 row by row.
+    """
+    rho, kappa = facts[RHO], facts[KAPPA]
+    for k in range(9):
+        out[k, 0] = out[k, 1] = 0.0
+    out[0, 0] = out[3, 0] = facts[TAU1] * v1
+    if count >= 2:
+        out[1, 1] = out[6, 1] = facts[TAU2] * (rho * v1 + kappa * v2)
+    if count == 3:
+        turn = kappa * (kappa * v1 - rho * v2)
+        bend = -kappa * (2.0 * rho * kappa * v1 + (kappa * kappa - rho * rho) * v2)
+        out[2, 1] = out[7, 1] = facts[TAU2] * turn
+        out[8, 1] = facts[TAU2] * bend
+
+
+@jit(types.void(matrix, vector), borrow=True)
+def choose_path(rows, facts):  # type: ignore[no-untyped-def]
+    """Turn ``BY_PRODUCTS`` into ``BY_ROWS`` where weights or extreme predictors forbid it."""
+    if facts[PATH] != BY_PRODUCTS:
+        return
+    fits = facts[ONES] == 1.0 and facts[LOWEST] > -600.0 and facts[HIGHEST] < MOST_OF_FACTOR
+    total = 0.0
+    for i in range(rows.shape[1]):
+        total += rows[RESPONSE, i] * rows[PREDICTOR, i]
+    if fits and math.isfinite(total):
+        facts[FIRST] = total
+    else:
+        facts[PATH] = BY_ROWS
