@@ -100,10 +100,8 @@ def log_prior(theta, table, gradient):  # type: ignore[no-untyped-def]
             inverse = 1.0 / table[j, SCALE]
             z = (at - table[j, LOCATION]) * inverse
             total += table[j, CONSTANT] - abs(z)
-            if z > 0.0:
-                gradient[j] -= inverse
-            elif z < 0.0:
-                gradient[j] += inverse
+            if z != 0.0:
+                gradient[j] -= math.copysign(inverse, z)
         elif kind == SMOOTH_LAPLACE:
             inverse = 1.0 / table[j, SCALE]
             z = (at - table[j, LOCATION]) * inverse
@@ -136,10 +134,9 @@ def log_prior(theta, table, gradient):  # type: ignore[no-untyped-def]
             total -= table[j, SCALE] * (max(at, 0.0) + math.log1p(small))
             gradient[j] += table[j, SHAPE] - table[j, SCALE] * share
         elif kind == LKJ:
-            double = 2.0 * table[j, SHAPE]
-            total += table[j, CONSTANT]
-            total -= double * (abs(at) + math.log1p(math.exp(-2.0 * abs(at))) - _LOG_2)
-            gradient[j] -= double * math.tanh(at)
+            log_cosh = abs(at) + math.log1p(math.exp(-2.0 * abs(at))) - _LOG_2
+            total += table[j, CONSTANT] - 2.0 * table[j, SHAPE] * log_cosh
+            gradient[j] -= 2.0 * table[j, SHAPE] * math.tanh(at)
         elif kind == INVERSE_GAMMA:
             mean = math.exp(table[j, LOCATION] - at)
             total += table[j, CONSTANT] - table[j, SHAPE] * at - mean
