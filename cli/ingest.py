@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from streammc.cli.inspect import groups_text
 from streammc.cli.options import SEED, command, overwrite_option, path_argument, setting
 from streammc.cli.output import Output, fields
 from streammc.cli.progress import Progress
@@ -23,6 +24,7 @@ from streammc.cli.values import LocalPath, Names, WholeNumber
 @setting("--offset", metavar="COLUMN", help="Added to the linear predictor (log exposure).")
 @setting("--weight", metavar="COLUMN", help="Weights: powers of each row's likelihood.")
 @setting("--trials", metavar="COLUMN", help="Binomial trials; the response counts successes.")
+@setting("--group", metavar="COLUMN", help="Groups with a random intercept, as (1 | COLUMN).")
 @setting("--row-id", metavar="COLUMN", help="Ids of the rows in predictions; default: position.")
 @setting(
     "--shuffle/--no-shuffle",
@@ -63,6 +65,11 @@ def ingest(
             f"expected the files to read and then the store to make, found {store!r} alone: write "
             f"streammc ingest {store} NAME.zarr"
         )
+    if options["features"] and sources[-1].endswith(".zarr") and not store.endswith(".zarr"):
+        raise click.UsageError(
+            f"expected the store as the last path, found {store!r} after {sources[-1]!r}: separate "
+            "the names of --features by commas, without spaces"
+        )
     like = options["like"]
     if options["shuffle"] is None:
         options["shuffle"] = like is None
@@ -72,8 +79,9 @@ def ingest(
         del asked["like"]  # receipts of earlier versions do not have it
     else:
         asked["like"] = open_store(like).fingerprint
-    if options["row_id"] is None:
-        del asked["row_id"]  # likewise
+    for name in ("row_id", "group"):
+        if options[name] is None:
+            del asked[name]  # likewise
     with Progress(output) as progress:
 
         def make() -> dict[str, Any]:
@@ -104,6 +112,7 @@ def ingest(
         "formula": result["formula"] and result["formula"]["text"],
         "response": result["response"],
         "features": result["features"],
+        "groups": groups_text(result.get("groups")),
         "row id": result.get("row_id"),
         "megabytes": result["bytes"] / 1e6,
         "shuffled": result.get("shuffle_seed") is not False,

@@ -33,6 +33,7 @@ def info(output: Output, path: str) -> None:
         shown["formula"] = document["formula"]["text"]
     human = fields(shown)
     if kind == "store":
+        shown["groups"] = groups_text(document.get("groups"))
         shown["standardized"] = document["standardization"] is not None
         human = fields(shown) + _scales(document["features"], document["standardization"])
     output.result(document, human)
@@ -47,7 +48,7 @@ def verify(output: Output, path: str) -> int:
     with Progress(output) as progress:
         document = {"kind": kind, **_VERIFY[kind](path, progress)}
     if document["ok"]:
-        human = f"{path}: {kind} as it was written"
+        human = f"{path}: {kind}, every byte as written"
     else:
         rows = [[fault["key"], fault["kind"], fault["detail"]] for fault in document["faults"]]
         human = table(["file", "fault", "detail"], rows, words=True)
@@ -76,6 +77,17 @@ def kind_of(path: str) -> str:
     refuse_other_kind(path, *OURS)
     found = found_at(path)
     return (STORE if found is None else found.kind).replace(" ", "-")
+
+
+def groups_text(groups: Mapping[str, Any] | None) -> str | None:
+    """Return the groups of a store in words, as ``(1 + x | g), 20 groups, ...``."""
+    if groups is None:
+        return None
+    bar = "|" if groups["correlated"] else "||"
+    return (
+        f"({' + '.join(groups['terms'])} {bar} {groups['column']}), {groups['n_groups']:,} groups, "
+        f"the largest of {groups['largest']:,} rows"
+    )
 
 
 def _scales(features: Sequence[str], standardization: Mapping[str, Any] | None) -> str:

@@ -16,7 +16,15 @@ import click
 from streammc.cli.configuration import read_configuration
 from streammc.cli.heartbeat import Heartbeat
 from streammc.cli.output import Output
-from streammc.cli.values import LocalPath, NamedPrior, PositiveNumber, Temperature, WholeNumber
+from streammc.cli.values import (
+    Limits,
+    LocalPath,
+    NamedPrior,
+    Names,
+    PositiveNumber,
+    Temperature,
+    WholeNumber,
+)
 from streammc.first_use import compiling
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -33,6 +41,20 @@ class Command(click.Command):
         if configurable:
             self.params.append(_config())
         self.params += _printing()
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; refuse a list given twice: the second would replace the first."""
+        words = list(args)
+        rest = super().parse_args(ctx, args)
+        *_, given = self.make_parser(ctx).parse_args(words)
+        for option in given:
+            if isinstance(option.type, Names | Limits) and given.count(option) > 1:
+                raise click.UsageError(
+                    f"expected {option.opts[0]} once, found it again: give one list, separated by "
+                    "commas",
+                    ctx,
+                )
+        return rest
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the body with an ``Output`` made from the shared options."""

@@ -37,6 +37,7 @@ def recorded_job(
         If another store is at the path of its store.
     """
     from streammc.control_variates.expansion import ControlVariates
+    from streammc.likelihood.grouped import by_group
     from streammc.likelihood.temperature import schedule_of, temperature_of
     from streammc.likelihood.tempered import tempered
     from streammc.runs.setup import CONTROL_VARIATES
@@ -46,7 +47,7 @@ def recorded_job(
     identity, attributes = run.identity, run.attributes
     dataset = store_of_run(run)
     settings = attributes.get("settings") or None
-    model = model_of_run(identity, settings, allow_code)
+    dataset, model = by_group(dataset, model_of_run(identity, settings, allow_code))
     kept, schedule = None, schedule_of(identity)
     if identity["control_variates"] != "auto":
         sampled = tempered(dataset, temperature_of(identity, attributes))

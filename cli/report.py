@@ -84,14 +84,23 @@ def show_run(
     if limits and not document["check"]["passed"]:
         code = CHECK_FAILED
         missed = [
-            f"{name} {number(entry['found'])}, asked for {number(entry['limit'])}"
+            _missed(name, entry["found"], entry["limit"])
             for name, entry in document["check"].items()
             if isinstance(entry, dict) and not entry["passed"]
         ]
         output.log(
-            "error", f"--check failed: {'; '.join(missed)}: the same command with more --draws"
+            "error",
+            f"--check failed: {'; '.join(missed)}: give sample or resume more --draws",
         )
     return code
+
+
+def _missed(name: str, found: float | None, limit: float) -> str:
+    """Return what a limit asked for and what was found, with digits that tell them apart."""
+    if found is None or (found <= limit if name == "rhat" else found >= limit):
+        return f"{name} unknown for some parameters, asked for {limit:.10g}"
+    digits = next((n for n in range(4, 17) if number(found, n) != number(limit, n)), 17)
+    return f"{name} {found:.{digits}g}, asked for {limit:.10g}"
 
 
 def human_run(document: Mapping[str, Any]) -> str:

@@ -85,6 +85,7 @@ def sample(
     from streammc.cli.priors import announced_priors
     from streammc.cli.receipt import require_apart
     from streammc.cli.report import run_document, show_run
+    from streammc.likelihood.grouped import by_group
     from streammc.stores.store import open_store
     from streammc.trace.run_directory import RunDirectory
 
@@ -95,12 +96,11 @@ def sample(
     built = make_model(model, prior_scale, of_model, prior, allow_code)
     chosen = make_sampler(sampler, flags, of_sampler)
     reason = _reason(printer, chosen, flags, of_sampler) if sampler == "auto" else ""
-    dataset = open_store(store)
+    dataset, built = by_group(open_store(store), built)
     new_run = overwrite or not RunDirectory.exists(output)
     if dry_run or new_run:  # an existing run keeps its priors
         built = announced_priors(printer, built, dataset)
-    if seed is None and new_run and not dry_run:
-        seed = _new_seed(printer)
+    seed = _new_seed(printer) if seed is None and new_run and not dry_run else seed
     shape: dict[str, Any] = {"draws": draws, "warmup": warmup, "chains": chains}
     shape |= {"seed": seed, "temperature": temperature}
     settings = {

@@ -67,6 +67,7 @@ def summarize(
     from streammc.cli.priors import announced_priors
     from streammc.control_variates.certify import compute
     from streammc.control_variates.expansion import ControlVariates
+    from streammc.likelihood.grouped import by_group
     from streammc.likelihood.temperature import Schedule
     from streammc.likelihood.tempered import tempered
     from streammc.stores.store import open_store
@@ -79,7 +80,8 @@ def summarize(
     )
     require_apart(target, [store])
     built = make_model(model, prior_scale, dict(option), prior, allow_code)
-    dataset, heat = open_store(store), Schedule.parse(temperature).final
+    dataset, built = by_group(open_store(store), built)
+    heat = Schedule.parse(temperature).final
     built = announced_priors(printer, built, dataset)
     asked = {
         "command": "summarize",

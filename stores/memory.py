@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, DataError
+from streammc.group_table import GroupTable
 from streammc.protocols import Index, PassTask, Vector
 from streammc.stores.format.layout import (
     FORMAT,
@@ -47,6 +48,8 @@ class MemoryStore:
         Rows of a piece; a block of a full pass is a multiple of it.
     ids
         (n,) row ids. ``None``: the numbers of the rows.
+    groups
+        The groups of the rows, if there are any.
     """
 
     address = "memory"
@@ -60,6 +63,7 @@ class MemoryStore:
         attributes: dict[str, Any],
         chunk_rows: int,
         ids: NDArray[Any] | None = None,
+        groups: GroupTable | None = None,
     ) -> None:
         self.attributes: Mapping[str, Any] = MappingProxyType(attributes)
         self.feature_names: tuple[str, ...] = tuple(attributes["features"])
@@ -68,6 +72,7 @@ class MemoryStore:
         self._arrays = (X, y, offset, weight)
         self._chunk_rows = chunk_rows
         self._ids = ids
+        self.groups = groups
         self._rows: MemoryRows | None = None
         self.fingerprint = self._digest(attributes)
 
@@ -82,6 +87,8 @@ class MemoryStore:
         digest = hashlib.sha256(header.encode())
         # Positions follow from the seed of the shuffle; ids given by the user are data.
         ids = [self._ids] if self._ids is not None and attributes.get(ROW_ID) else []
+        if self.groups is not None:
+            ids += [self.groups.offset, self.groups.labels(0, self.groups.n_groups)]
         for array in (*self._arrays, *ids):
             digest.update(array.reshape(-1).view(np.uint8).data)
         return digest.hexdigest()
@@ -151,11 +158,17 @@ def from_arrays(
     weight: ArrayLike | None = None,
     trials: ArrayLike | None = None,
     row_id: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
+    terms: Sequence[str] = ("1",),
+    correlated: bool = True,
     feature_names: Sequence[str] | None = None,
     response: str | None = None,
     chunk_rows: int | None = None,
 ) -> MemoryStore:
     """Use arrays as a data set: no intercept is added and nothing is standardised.
+
+    With ``groups`` the rows of a group are put together, in a copy; the row ids keep the
+    positions.
 
     Parameters
     ----------
@@ -175,6 +188,13 @@ def from_arrays(
     row_id
         (n,) integers or text that identify the rows in predictions. ``None``: the number of
         the row, from 0.
+    groups
+        (n,) labels of the groups of a mixed model: integers, text, booleans or dates.
+    terms
+        Random effects of the groups: ``("1",)``, an intercept, or ``("1", name)``, with the slope
+        of the feature of this name.
+    correlated
+        Whether intercept and slope are correlated.
     feature_names
         Names of the columns. ``None``: ``x0, x1, ...``.
     response
@@ -237,14 +257,20 @@ def from_arrays(
         "dtype": matrix.dtype.name,
     }
     if trials is not None:
-        attributes["trials"] = "trials"
-        if weight is not None:
-            attributes["weight"] = "weight"
+        attributes |= {"trials": "trials"} | ({} if weight is None else {"weight": "weight"})
     ids = None
     if row_id is not None:
         from streammc.stores.rows.row_ids import in_memory
 
         ids = in_memory(row_id, rows)
         attributes[ROW_ID] = ROW_ID
+    table = None
+    if groups is not None or tuple(terms) != ("1",) or not correlated:
+        from streammc.stores.rows.group_labels import arrange
+
+        given_rows = matrix, response_values, offsets, weights
+        arranged, ids, table = arrange((groups, terms, correlated), names, given_rows, ids)
+        matrix, response_values, offsets, weights = arranged
+        attributes |= {"shuffle_seed": 0, "groups": table.describe()}
     chunk = min(round_chunk_rows(step), rows)
-    return MemoryStore(matrix, response_values, offsets, weights, attributes, chunk, ids)
+    return MemoryStore(matrix, response_values, offsets, weights, attributes, chunk, ids, table)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from types import MappingProxyType
@@ -15,20 +16,27 @@ from numpy.typing import NDArray
 
 from streammc.docstrings import documented
 from streammc.errors import StoreError
+from streammc.group_table import GroupTable
 from streammc.protocols import Index, PassTask, Vector
 from streammc.stores.format.layout import (
     FEATURE_KEY,
-    MANIFEST,
     METADATA,
     ROW_ID,
     Layout,
     chunks_per_block,
 )
 from streammc.stores.format.manifest import Manifest, check_object, read_manifest
-from streammc.stores.format.objects import local_path, read_object, require_directory, translate
+from streammc.stores.format.objects import (
+    list_files,
+    local_path,
+    read_object,
+    require_directory,
+    translate,
+)
 from streammc.stores.format.schema import encode_features, read_schema
 from streammc.stores.full_pass.row_blocks import StoreBlock, store_blocks
 from streammc.stores.rows.mapping import map_member
+from streammc.stores.rows.member_values import read_values
 from streammc.trace.kinds import STORE, refuse_other_kind
 
 if TYPE_CHECKING:
@@ -124,16 +132,22 @@ class Store:
         if member is None:
             moved = self.attributes["shuffle_seed"] is not False or self.attributes.get("n_dropped")
             return None if moved else np.arange(start, stop)
-        size = self.layout.chunk_rows
-        parts = []
-        for chunk in range(start // size, -(-stop // size)):
-            values = np.empty(member.shape(size), member.dtype)
-            key, first = member.key(chunk), chunk * size
-            raw = values.reshape(-1).view(np.uint8)
-            read_object(self._root, key, raw, self.manifest.entries[key].crc)
-            parts.append(values[max(start - first, 0) : stop - first])
-        found = np.concatenate(parts) if len(parts) > 1 else np.ascontiguousarray(parts[0])
-        return found if member.columns is None else found.view(f"S{member.columns}")[:, 0]
+        return read_values(self._root, self.layout, member, self.manifest, start, stop)
+
+    @cached_property
+    def groups(self) -> GroupTable | None:
+        """The groups of a mixed model, with their first rows mapped; ``None`` if there are none.
+
+        Raises
+        ------
+        StoreError
+            If their first rows are damaged or inconsistent.
+        """
+        if not self.layout.groups:
+            return None
+        from streammc.stores.rows.groups import read_groups
+
+        return read_groups(self._root, self.layout, self.manifest, self.attributes["groups"])
 
     def covariate(self, name: str) -> tuple[Vector, float]:
         """Return ``(a, c)`` so that ``x_i . a + c`` is the column ``name``; see ``covariate``."""
@@ -235,29 +249,6 @@ def open_store(path: str | os.PathLike[str]) -> Store:
         check_object(root, key, manifest.entries[key])
     _check_features(root, attributes["features"])
     return Store(root, attributes, layout, manifest)
-
-
-def list_files(root: Path) -> dict[str, os.stat_result]:
-    """Return the status of every file of a store by key, except the manifest; follow no links.
-
-    Names that start with a dot are ignored: desktops and NFS make such files.
-    """
-    found: dict[str, os.stat_result] = {}
-    folders = [""]
-    for folder in folders:
-        try:
-            with os.scandir(root / folder) as entries:
-                for entry in entries:
-                    key = folder + entry.name
-                    if entry.name.startswith(".") or key == MANIFEST:
-                        continue
-                    if entry.is_dir(follow_symlinks=False) and folder.count("/") == 0:
-                        folders.append(key + "/")
-                    else:
-                        found[key] = entry.stat(follow_symlinks=False)
-        except OSError as error:
-            raise translate(error, repr(str(root / folder))) from error
-    return found
 
 
 def _check_keys(root: Path, layout: Layout, manifest: Manifest) -> None:

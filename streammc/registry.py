@@ -72,6 +72,8 @@ def resolve(table: dict[str, str], kind: str, name: str) -> Callable[..., Any]:
             raise ConfigError(f"unknown sampler {name!r}: {NOT_SAMPLERS[name.lower()]}")
         near = get_close_matches(name, table, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(sorted(table))}"
+        if kind == "model" and not near:
+            hint += ", or your own, package.module:build"
         raise ConfigError(f"unknown {kind} {name!r}: {hint}")
     module, attribute = table[name].split(":")
     builder: Callable[..., Any] = getattr(import_module(module), attribute)

@@ -21,6 +21,7 @@ PUBLIC = {
     "streammc/control_variates/certify.py": {"compute"},
     "streammc/prediction/predict.py": {"predict"},
     "streammc/runs/interactive.py": {"sample"},
+    "stores/format/writer.py": {"__init__"},
     "stores/ingest/from_dask.py": {"from_dask"},
     "stores/ingest/from_xarray.py": {"from_xarray"},
     "stores/ingest/ingestion.py": {"ingest", "from_table"},

@@ -48,6 +48,7 @@ streammc sample flights.zarr -o new --model logistic --scheduler tcp://localhost
 streammc sample flights.zarr -o new --model logistic --scheduler tcp://localhost
 streammc sample flights.zarr -o new --model logistic --check speed=3
 streammc sample flights.zarr -o new --model logistic --check rhat
+streammc sample flights.zarr -o new --model logistic --check rhat=1.01 --check ess=400
 streammc sample flights.zarr -o new --model logistic --prior 'normol(0, 1)'
 streammc sample flights.zarr -o new --model logistic --prior 'normal(0, -1)'
 streammc sample flights.zarr -o new --model logistic --prior 'week=normal(0, 1)'

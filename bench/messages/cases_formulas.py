@@ -3,6 +3,7 @@
 CASES = r"""
 streammc ingest flights.csv new.zarr --formula ''
 streammc ingest flights.csv new.zarr --formula 'late'
+streammc ingest flights.csv new.zarr --formula 'late = hour'
 streammc ingest flights.csv new.zarr --formula 'late ~'
 streammc ingest flights.csv new.zarr --formula 'late ~ 0'
 streammc ingest flights.csv new.zarr --formula 'late ~ week'

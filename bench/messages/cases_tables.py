@@ -8,6 +8,8 @@ streammc ingest flights.csv new.zarr --response lat
 streammc ingest flights.csv new.zarr --response late
 streammc ingest flights.csv new.zarr --response late --features distance,dist
 streammc ingest flights.csv new.zarr --response late --features distance,distance
+streammc ingest flights.csv new.zarr --response late --features distance --features hour
+streammc ingest flights.csv new.zarr --response late --features distance hour
 streammc ingest flights.csv new.zarr --response late --features late,hour
 streammc ingest flights.csv new.zarr --response late --features hour --offset hour
 streammc ingest flights.csv new.zarr --response late --offset late

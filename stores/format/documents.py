@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Final
 
 import numpy as np
 
-from streammc.stores.format.layout import FORMAT, METADATA, ROW_ID, Layout, Member
+from streammc.errors import StoreError
+from streammc.stores.format.layout import FORMAT, GROUP, GROUP_OFFSET, METADATA, Layout, Member
 
 ATTRIBUTE: Final = "streammc"
+_DIMENSIONS: Final = {GROUP: "group", GROUP_OFFSET: "group_bound"}
+"""Dimension of an array; all others have the dimension ``row``."""
 
 
 def store_attributes(given: dict[str, Any], features: list[str], layout: Layout) -> dict[str, Any]:
@@ -31,20 +35,22 @@ def store_attributes(given: dict[str, Any], features: list[str], layout: Layout)
 def store_documents(attributes: dict[str, Any], layout: Layout) -> dict[str, dict[str, Any]]:
     """Return every ``zarr.json`` of a store by key, the root last."""
     arrays = {
-        f"{member.name}/{METADATA}": array_document(member, layout) for member in layout.members
+        f"{member.name}/{METADATA}": array_document(member, own)
+        for member, own in layout.all_members
     }
     feature = feature_document(len(attributes["features"]))
     return {**arrays, f"feature/{METADATA}": feature, METADATA: group_document(attributes, layout)}
 
 
 def array_document(member: Member, layout: Layout) -> dict[str, Any]:
-    """Return the ``zarr.json`` of a row array."""
+    """Return the ``zarr.json`` of an array of rows or of groups."""
     dtype = np.dtype(member.dtype)
     codec: dict[str, Any] = {"name": "bytes"}
     if dtype.itemsize > 1:
         codec["configuration"] = {"endian": "little"}
-    second = "row_id_byte" if member.name == ROW_ID else "feature"
-    names = ["row"] if member.columns is None else ["row", second]
+    names = [_DIMENSIONS.get(member.name, "row")]
+    if member.columns is not None:
+        names.append("feature" if member.name == "X" else f"{member.name}_byte")
     return _document(
         shape=list(member.shape(layout.n_rows)),
         chunk=list(member.shape(layout.chunk_rows)),
@@ -78,11 +84,29 @@ def group_document(attributes: dict[str, Any], layout: Layout) -> dict[str, Any]
             "kind": "inline",
             "must_understand": False,
             "metadata": {
-                **{member.name: array_document(member, layout) for member in layout.members},
+                **{member.name: array_document(member, own) for member, own in layout.all_members},
                 "feature": feature_document(columns),
             },
         },
     }
+
+
+def encode_document(document: dict[str, Any]) -> bytes:
+    """Return a ``zarr.json`` as text.
+
+    Raises
+    ------
+    StoreError
+        If an attribute is no JSON.
+    """
+    try:
+        text = json.dumps(document, allow_nan=False, indent=1, ensure_ascii=True)
+    except (TypeError, ValueError) as error:
+        raise StoreError(
+            f"expected JSON as attributes of a store: {error}"
+            "; pass numbers, text, lists and mappings"
+        ) from error
+    return text.encode() + b"\n"
 
 
 def _document(

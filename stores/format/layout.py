@@ -44,7 +44,16 @@ MEMBER_DTYPES: Final[dict[str, tuple[str, ...]]] = {
     "weight": VECTOR_DTYPES,
     "row_id": ("int64", "uint8"),
 }
+GROUP: Final = "group"
+GROUP_OFFSET: Final = "group_offset"
+GROUP_DTYPES: Final[dict[str, tuple[str, ...]]] = {
+    GROUP_OFFSET: ("int64",),
+    GROUP: ("int64", "uint8"),
+}
+"""Arrays with one entry for each group of rows, of stores that have groups."""
 ROW_ID: Final = "row_id"
+TEXT_MEMBERS: Final = (ROW_ID, GROUP)
+"""Arrays that hold texts as the bytes (.., width) of one width, if their dtype is uint8."""
 MAX_ID_BYTES: Final = 256
 FEATURE_KEY: Final = "feature/c.0"
 
@@ -104,6 +113,14 @@ class Layout:
     n_rows: int
     chunk_rows: int
     members: tuple[Member, ...]
+    groups: tuple[Layout, ...] = ()
+    """The layouts of ``group_offset`` and ``group``, one array each, if there are groups."""
+
+    @property
+    def all_members(self) -> tuple[tuple[Member, Layout], ...]:
+        """The arrays of rows and of groups, each with its layout."""
+        layouts = (self, *self.groups)
+        return tuple((member, layout) for layout in layouts for member in layout.members)
 
     @property
     def n_chunks(self) -> int:
@@ -131,14 +148,14 @@ class Layout:
     def chunk_sizes(self) -> dict[str, int]:
         """Return the length of every chunk file by key."""
         return {
-            member.key(chunk): self.chunk_bytes(member)
-            for member in self.members
-            for chunk in range(self.n_chunks)
+            member.key(chunk): layout.chunk_bytes(member)
+            for member, layout in self.all_members
+            for chunk in range(layout.n_chunks)
         }
 
     def metadata_keys(self) -> tuple[str, ...]:
         """Return the keys of the ``zarr.json`` documents and of the feature names."""
-        arrays = (*(member.name for member in self.members), "feature")
+        arrays = (*(member.name for member, _ in self.all_members), "feature")
         return (METADATA, *(f"{name}/{METADATA}" for name in arrays), FEATURE_KEY)
 
 

@@ -27,6 +27,7 @@ from streammc.errors import (
     StoreError,
     StreammcError,
 )
+from streammc.stores.format.layout import MANIFEST
 from streammc.trace.local_path import given_path
 
 Bytes = NDArray[np.uint8]
@@ -234,6 +235,29 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"the constant {name}")
+
+
+def list_files(root: Path) -> dict[str, os.stat_result]:
+    """Return the status of every file of a store by key, except the manifest; follow no links.
+
+    Names that start with a dot are ignored: desktops and NFS make such files.
+    """
+    found: dict[str, os.stat_result] = {}
+    folders = [""]
+    for folder in folders:
+        try:
+            with os.scandir(root / folder) as entries:
+                for entry in entries:
+                    key = folder + entry.name
+                    if entry.name.startswith(".") or key == MANIFEST:
+                        continue
+                    if entry.is_dir(follow_symlinks=False) and folder.count("/") == 0:
+                        folders.append(key + "/")
+                    else:
+                        found[key] = entry.stat(follow_symlinks=False)
+        except OSError as error:
+            raise translate(error, repr(str(root / folder))) from error
+    return found
 
 
 def require_directory(path: Path) -> None:

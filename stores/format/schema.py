@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +23,18 @@ from streammc.stores.format.documents import (
 )
 from streammc.stores.format.layout import (
     FORMAT,
+    GROUP_DTYPES,
     MAX_CHUNK_BYTES,
     MAX_CHUNKS,
     MAX_FEATURES,
     MAX_ROWS,
     MEMBER_DTYPES,
     METADATA,
-    ROW_ID,
     ROW_MULTIPLE,
+    TEXT_MEMBERS,
     Layout,
     Member,
+    choose_chunk_rows,
 )
 from streammc.stores.format.objects import parse_json, read_small
 
@@ -54,7 +57,8 @@ def read_schema(root: Path) -> tuple[dict[str, Any], Layout]:
     attributes = _attributes(group, root)
     members = []
     present = [name for name in MEMBER_DTYPES if name == "X" or os.path.lexists(root / name)]
-    for name in (*present, "feature"):
+    groups = attributes.get("groups") and GROUP_DTYPES
+    for name in (*present, *(groups or ()), "feature"):
         if (root / name).is_symlink() or not (root / name).is_dir():
             raise StoreError(
                 f"expected {name!r} in store {str(root)!r} to be a directory of its own: "
@@ -63,10 +67,12 @@ def read_schema(root: Path) -> tuple[dict[str, Any], Layout]:
     for name in present:
         members.append(_member(_read(root, f"{name}/{METADATA}"), name, root))
     layout = _combine(members, root)
+    if groups:
+        layout = replace(layout, groups=_groups(attributes["groups"]["n_groups"], root))
     columns = members[0][0].columns or 0
-    for member in layout.members:
+    for member, own in layout.all_members:
         key = f"{member.name}/{METADATA}"
-        _same(_read(root, key), array_document(member, layout), root, key)
+        _same(_read(root, key), array_document(member, own), root, key)
     if attributes["n_rows"] != layout.n_rows:
         raise _wrong(root, METADATA, "n_rows", layout.n_rows, attributes["n_rows"])
     if len(attributes["features"]) != columns:
@@ -120,11 +126,30 @@ def check_attributes(attributes: dict[str, Any], what: str) -> None:
         and min(table["scale"]) > 0
     )
     require("standardization", good, "null or a mean and a positive scale per feature")
+    require("groups", _good_groups(attributes), "null or a column, terms and sizes of groups")
     formula = attributes.get("formula")
     if formula is not None:
         from streammc.stores.formula.fitted import check_document
 
         check_document(formula, what)
+
+
+def _good_groups(attributes: dict[str, Any]) -> bool:
+    """Return whether the attribute ``groups``, if there is one, fits rows and features."""
+    groups = attributes.get("groups")
+    if groups is None:
+        return True
+    if not isinstance(groups, dict) or not isinstance(groups.get("column"), str):
+        return False
+    terms, sizes = groups.get("terms"), [groups.get("n_groups"), groups.get("largest")]
+    return (
+        isinstance(terms, list)
+        and terms[:1] == ["1"]
+        and len(terms) <= 2
+        and all(term in attributes["features"] for term in terms[1:])
+        and isinstance(groups.get("correlated"), bool)
+        and all(type(size) is int and 0 < size <= attributes["n_rows"] for size in sizes)
+    )
 
 
 def _encodable(name: str) -> bool:
@@ -163,10 +188,10 @@ def _member(document: dict[str, Any], name: str, root: Path) -> tuple[Member, in
     """Return the row array that a document describes, its rows and its rows per chunk."""
     key = f"{name}/{METADATA}"
     dtype = document.get("data_type")
-    allowed = MEMBER_DTYPES[name]
+    allowed = (MEMBER_DTYPES | GROUP_DTYPES)[name]
     if dtype not in allowed:
         raise _wrong(root, key, "data_type", " or ".join(allowed), dtype)
-    ndim = 2 if name == "X" or (name == ROW_ID and dtype == "uint8") else 1
+    ndim = 2 if name == "X" or (name in TEXT_MEMBERS and dtype == "uint8") else 1
     shape = _extent(document.get("shape"), ndim, root, key, "shape")
     grid = document.get("chunk_grid")
     configuration = grid.get("configuration") if isinstance(grid, dict) else None
@@ -181,6 +206,21 @@ def _member(document: dict[str, Any], name: str, root: Path) -> tuple[Member, in
         if label != "bytes":
             raise _wrong(root, key, "codec", "bytes", label)
     return Member(name, np.dtype(dtype).name, columns), shape[0], chunks[0]
+
+
+def _groups(n_groups: int, root: Path) -> tuple[Layout, ...]:
+    """Return the layouts of the arrays of the groups; refuse arrays of another length."""
+    layouts = []
+    for name, length in zip(GROUP_DTYPES, (n_groups + 1, n_groups), strict=True):
+        key = f"{name}/{METADATA}"
+        member, found, chunk = _member(_read(root, key), name, root)
+        if found != length:
+            raise _wrong(root, key, "shape", f"{length} as the attribute groups has", found)
+        expected = min(length, choose_chunk_rows(member.row_bytes))
+        if chunk != expected:
+            raise _wrong(root, key, "chunk_shape", expected, chunk)
+        layouts.append(Layout(length, chunk, (member,)))
+    return tuple(layouts)
 
 
 def _extent(value: Any, ndim: int, root: Path, key: str, field: str) -> list[int]:

@@ -9,8 +9,8 @@ from typing import Any
 from streammc.errors import StoreError
 from streammc.stores.format.layout import MANIFEST, METADATA
 from streammc.stores.format.manifest import Fault, find_faults, read_manifest
-from streammc.stores.format.objects import local_path, require_directory
-from streammc.stores.store import list_files, open_store
+from streammc.stores.format.objects import list_files, local_path, require_directory
+from streammc.stores.store import open_store
 from streammc.trace.kinds import STORE, refuse_other_kind
 
 
@@ -53,7 +53,7 @@ def verify(
     faults = find_faults(root, manifest, list_files(root), progress)
     if not faults:
         try:
-            open_store(root)
+            _ = open_store(root).groups
         except StoreError as error:
             faults.append(Fault(METADATA, "inconsistent", str(error)))
     return report | {
@@ -80,8 +80,8 @@ def info(path: str | os.PathLike[str]) -> dict[str, Any]:
         **store.attributes,
         "n_features": store.n_features,
         "arrays": {
-            member.name: {"dtype": member.dtype, "shape": list(member.shape(layout.n_rows))}
-            for member in layout.members
+            member.name: {"dtype": member.dtype, "shape": list(member.shape(own.n_rows))}
+            for member, own in layout.all_members
         },
         "chunk_rows": layout.chunk_rows,
         "n_chunks": layout.n_chunks,

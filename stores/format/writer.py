@@ -9,7 +9,6 @@ of the same path, which recognises it by its free lock.
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 from collections.abc import Mapping, Sequence
@@ -20,11 +19,13 @@ import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.errors import ConfigError, DataError, StoreError
+from streammc.errors import ConfigError, DataError
 from streammc.stores.format.conversion import check_given, convert, page_aligned, whole
-from streammc.stores.format.documents import store_attributes, store_documents
+from streammc.stores.format.documents import encode_document, store_attributes, store_documents
+from streammc.stores.format.group_arrays import GroupArrays
 from streammc.stores.format.layout import (
     FEATURE_KEY,
+    GROUP_DTYPES,
     MANIFEST,
     ROW_ID,
     Layout,
@@ -56,6 +57,8 @@ class StoreWriter:
     row_id
         Dtype of the row ids: ``int64``, or ``S`` and a number of bytes for texts of at most
         that length, such as ``S36``. ``None`` stores no row ids.
+    group
+        Dtype of the labels of groups, as ``row_id``; they go into :attr:`groups`. ``None``: none.
     chunk_rows
         Rows per chunk, rounded up to 4096; about 8 MB of ``X`` by default.
     n_rows
@@ -86,6 +89,7 @@ class StoreWriter:
         offset: bool = False,
         weight: bool = False,
         row_id: str | None = None,
+        group: str | None = None,
         chunk_rows: int | None = None,
         n_rows: int | None = None,
         overwrite: bool = False,
@@ -105,8 +109,9 @@ class StoreWriter:
         self._lock = threading.Lock()
         self._entries: dict[str, Entry] = {}
         self._buffers: dict[str, NDArray[Any]] = {}
-        folders = [*(member.name for member in members), "feature"]
-        self._partial = PartialDirectory(self.path, folders, overwrite=overwrite)
+        self.groups = None if group is None else GroupArrays(self._put, group)
+        names = [*(member.name for member in members), *(GROUP_DTYPES if group else ()), "feature"]
+        self._partial = PartialDirectory(self.path, names, overwrite=overwrite)
 
     def __enter__(self) -> Self:
         """Return the writer."""
@@ -219,7 +224,8 @@ class StoreWriter:
         ----------
         attributes
             The group attribute ``streammc`` as JSON, such as ``response`` and ``formula``.
-            Format, rows, features and dtype are filled in.
+            Format, rows, features and dtype are filled in; with groups, ``groups`` has their
+            column and terms, and gets their number.
 
         Raises
         ------
@@ -240,13 +246,17 @@ class StoreWriter:
         if self._filled:
             self._flush()
         self._check_chunks()
-        layout = Layout(self.n_rows, self.chunk_rows, self._members)
-        complete = store_attributes(dict(attributes), self.features, layout)
+        given = dict(attributes)
+        own = () if self.groups is None else self.groups.finish(self.n_rows)
+        if self.groups is not None:
+            given["groups"] = self.groups.described(given["groups"])
+        layout = Layout(self.n_rows, self.chunk_rows, self._members, own)
+        complete = store_attributes(given, self.features, layout)
         check_attributes(complete, "the attributes of the new store")
         names = encode_features(self.features)
         self._put(FEATURE_KEY, names + google_crc32c.value(names).to_bytes(4, "little"))
         for key, document in store_documents(complete, layout).items():
-            self._put_json(key, document)
+            self._put(key, encode_document(document))
         manifest = make_manifest(self._entries)
         self._partial.commit(manifest.entries, MANIFEST, manifest.encode())
 
@@ -284,16 +294,6 @@ class StoreWriter:
         for member in self._members:
             raw = arrays[member.name].reshape(-1).view(np.uint8)
             self._put(member.key(chunk), raw, self._cached)
-
-    def _put_json(self, key: str, document: dict[str, Any]) -> None:
-        try:
-            text = json.dumps(document, allow_nan=False, indent=1, ensure_ascii=True)
-        except (TypeError, ValueError) as error:
-            raise StoreError(
-                f"expected JSON as attributes of a store: {error}"
-                "; pass numbers, text, lists and mappings"
-            ) from error
-        self._put(key, text.encode() + b"\n")
 
     def _put(self, key: str, content: bytes | NDArray[np.uint8], cached: bool = True) -> None:
         self._partial.write(key, content, cached=cached)

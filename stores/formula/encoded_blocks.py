@@ -68,8 +68,8 @@ class FormulaBlocks:
         Path for a temporary copy of the columns in use, if the table asks for one.
     progress
         Called with the number of rows read so far, in each pass.
-    ids
-        Collects the row ids in the first pass.
+    labels
+        Columns of row ids or of group labels, collected in the first pass.
     scored
         Whether the table has the response of the formula.
 
@@ -88,7 +88,7 @@ class FormulaBlocks:
         *,
         spool: Path,
         progress: Callable[[int], None],
-        ids: IdColumn | None,
+        labels: Sequence[IdColumn],
         scored: bool,
     ) -> None:
         self._drop_missing = options.drop_missing
@@ -108,11 +108,12 @@ class FormulaBlocks:
             dict.fromkeys([*terms.columns, *(name for node in own for name in columns_of(node))])
         )
         self._others = other_columns(table, used, others)
-        if ids is not None:
-            other_columns(table, [*used, *self._others], {"row id": ids.column})
+        if labels:
+            names = {column.role: column.column for column in labels}
+            other_columns(table, [*used, *self._others], names)
         roles = {name: role for role, name in others.items() if name is not None}
         roles |= {name: "response" for node in own for name in columns_of(node)}
-        self._rows = FormulaRows(table, used, self._others, spool, ids, roles)
+        self._rows = FormulaRows(table, used, self._others, spool, labels, roles)
         self._rows.check_text([*terms.factors, *terms.offsets, *own], terms.response)
         if fitted is None:
             self.design = self._fit(terms, int(options.seed))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streammc.errors import ConfigError
 from streammc.stores.formula.allowed_calls import OUTER, parse_expression
+from streammc.stores.formula.group_terms import GroupTerms, cut_groups
 from streammc.stores.formula.nodes import Call, Column, Node, columns_of, label, walk
 from streammc.stores.formula.tokens import Token, refused, tokenize
 
@@ -39,6 +40,8 @@ class Terms:
     response: Node
     offsets: tuple[Call, ...]
     terms: tuple[Term, ...]
+    groups: GroupTerms | None = None
+    """The random effects; they are no columns of the design."""
 
     @property
     def intercept(self) -> bool:
@@ -68,6 +71,17 @@ def read_nodes(text: object) -> list[Node]:
     nodes: dict[Node, str] = {}
     _words(text, nodes)
     return list(nodes)
+
+
+def read_groups(text: object) -> GroupTerms | None:
+    """Return the random effects of a formula; ``None`` without any.
+
+    Raises
+    ------
+    ConfigError
+        If they are not allowed; the message says what and where.
+    """
+    return cut_groups(tokenize(text))[1]
 
 
 def read_terms(text: object) -> Terms:
@@ -112,7 +126,8 @@ def read_terms(text: object) -> Terms:
             "expected at least one term or the intercept right of '~', found none"
             ": add a term, or 1 for the intercept alone"
         )
-    found = Terms(text, left[0].factors[0], tuple(offsets), tuple(terms))
+    groups = read_groups(text)
+    found = Terms(text, left[0].factors[0], tuple(offsets), tuple(terms), groups)
     _check_response_and_names(found)
     return found
 
@@ -141,7 +156,7 @@ def refuse_powers(text: str) -> None:
 
 def _words(text: object, nodes: dict[Node, str]) -> list[str]:
     """Return the tokens of a formula with a placeholder for each column and call."""
-    tokens = tokenize(text)
+    tokens, _ = cut_groups(tokenize(text))
     if not tokens:
         raise ConfigError(
             "expected a formula 'response ~ terms', found an empty one: write one such as 'y ~ x'"
@@ -159,7 +174,10 @@ def _words(text: object, nodes: dict[Node, str]) -> list[str]:
             else:
                 raise refused(repr(word), position, "write a calculation as I(...)")
         elif kind == "string" or word in (",", "=", "<", ">", "<=", ">=", "==", "!=", "[", "]"):
-            raise refused(repr(word), position, "combine only terms outside of a function")
+            advice = "combine only terms outside of a function"
+            if word == "=" and all(token.text != "~" for token in tokens):
+                advice = "write '~' between the response and the terms"
+            raise refused(repr(word), position, advice)
         elif kind == "number" and not _DECIMAL.fullmatch(word):
             raise refused(repr(word), position, "write it without an exponent")
         pieces.append("**" if word == "^" else word)
@@ -237,8 +255,17 @@ def _is_offset(node: Call) -> bool:
 
 
 def _check_response_and_names(terms: Terms) -> None:
-    """Refuse a multi-column response, a response on both sides, and ambiguous names."""
+    """Refuse a multi-column response, a response on both sides, and ambiguous names.
+
+    A slope of the groups must also be a term.
+    """
     response = terms.response
+    slope = None if terms.groups is None else terms.groups.slope
+    if slope is not None and Term((slope,), "1") not in terms.terms:
+        raise ConfigError(
+            f"expected the slope {label(slope)!r} of the groups also as a term of the formula, "
+            f"found none: add + {label(slope)}"
+        )
     if isinstance(response, Call) and response.function in OUTER:
         raise ConfigError(
             f"expected one number per row left of '~', found {label(response)!r}: "

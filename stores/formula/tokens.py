@@ -23,7 +23,7 @@ _TOKEN: Final = re.compile(
     |(?P<string>'[^'"\\`\x00-\x1f\x7f]*'|"[^'"\\`\x00-\x1f\x7f]*")
     |(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)
     |(?P<name>contr\.treatment(?=\s*\()|[^\W\d]\w*)
-    |(?P<operator>\*\*|<=|>=|==|!=|[-+*/:^~(),=<>\[\]])
+    |(?P<operator>\*\*|<=|>=|==|!=|\|\|?|[-+*/:^~(),=<>\[\]])
     """,
     re.VERBOSE,
 )
@@ -32,7 +32,6 @@ _ADVICE: Final = {
     ".": "write the columns out; a name with a dot goes into backquotes, `a.b`",
     "{": "write a calculation as I(...)",
     "%": "write interactions with ':' and '*'",
-    "|": "groups as in (1 | g) are no part of a formula; C(g) takes them as a factor",
     '"': "a string has no quotes or backslashes in it",
     "'": "a string has no quotes or backslashes in it",
     "`": "a name in backquotes has no backquote, backslash or control character",

@@ -40,8 +40,8 @@ class FormulaRows:
         Numeric columns beside the formula, such as weights: passed on unchanged.
     spool
         Path for a temporary copy of the columns, if the table asks for one.
-    ids
-        Collects the row ids in the first pass.
+    labels
+        Columns of row ids or of group labels, collected in the first pass.
     roles
         See :meth:`streammc.stores.ingest.faults.Faults.refuse`.
 
@@ -57,7 +57,7 @@ class FormulaRows:
         names: Sequence[str],
         others: Sequence[str],
         spool: Path,
-        ids: IdColumn | None = None,
+        labels: Sequence[IdColumn] = (),
         roles: Mapping[str, str] | None = None,
     ) -> None:
         self.table = table
@@ -69,7 +69,7 @@ class FormulaRows:
         check_types(table, names, dates=True)
         self.kinds = {name: _kind(table, name) for name in names}
         self.coders = {name: Coder(name) for name in names if self.kinds[name] == "text"}
-        self._blocks = TableBlocks(table, self.names, spool, self.coders, ids)
+        self._blocks = TableBlocks(table, self.names, spool, self.coders, labels)
         for name in others:
             if _kind(table, name) == "text":
                 raise self.text_error("text", [name])

@@ -51,7 +51,7 @@ class Columns:
 def choose_columns(table: Table, options: IngestOptions, row_id: str | None) -> Columns:
     """Return the columns in use; by default every column without another role is a feature.
 
-    The column ``row_id`` is not among them.
+    The columns ``row_id`` and ``options.group`` are not among them.
 
     Raises
     ------
@@ -64,6 +64,7 @@ def choose_columns(table: Table, options: IngestOptions, row_id: str | None) -> 
     """
     names = ("response", "offset", "weight", "trials")
     roles = {**{name: getattr(options, name) for name in names}, "row id": row_id}
+    roles["group"] = options.group
     if options.trials is not None and options.response is None:
         raise ConfigError(
             f"expected the column of successes as --response with --trials {options.trials}, "

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.protocols import Matrix, Vector
-from streammc.stores.format.layout import ROW_ID
+from streammc.stores.format.layout import GROUP, ROW_ID
 from streammc.stores.ingest.columns import Columns
 from streammc.stores.rows.row_weights import proportions
 
@@ -20,7 +20,8 @@ class Encoding:
 
     A record has the field ``X`` (q,) and, if the table has such columns, ``y``, ``offset``
     and ``weight``. With trials ``y`` is the proportion of successes, and ``weight`` is
-    multiplied by the trials. The last field is ``row_id``, if ids are stored.
+    multiplied by the trials. The last fields are ``row_id`` and ``group``, if there are row ids
+    or labels of groups.
     """
 
     columns: Columns
@@ -33,6 +34,8 @@ class Encoding:
     """(number of features,) divisors of the features; ones without standardisation."""
     id_dtype: str | None = None
     """Dtype of the row ids, ``int64`` or ``S`` and a length; ``None`` if not stored."""
+    group_dtype: str | None = None
+    """Dtype of the labels of the groups, likewise."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -46,14 +49,20 @@ class Encoding:
         ):
             if column is not None:
                 fields.append((name, dtype))
-        if self.id_dtype is not None:
-            fields.append((ROW_ID, self.id_dtype))
+        for name, dtype in ((ROW_ID, self.id_dtype), (GROUP, self.group_dtype)):
+            if dtype is not None:
+                fields.append((name, dtype))
         return np.dtype(fields)
 
-    def encode(self, values: Matrix, ids: NDArray[Any] | None = None) -> NDArray[Any]:
+    def encode(
+        self,
+        values: Matrix,
+        ids: NDArray[Any] | None = None,
+        labels: NDArray[Any] | None = None,
+    ) -> NDArray[Any]:
         """Return the records (m,) of a block ``values`` (c, m): X = (x - mean) / scale.
 
-        ``ids`` (m,) are the row ids, if they are stored.
+        ``ids`` (m,) are the row ids and ``labels`` (m,) those of the groups, if there are any.
         """
         records = np.empty(values.shape[1], self.dtype)
         X = records["X"]
@@ -79,4 +88,6 @@ class Encoding:
                 records["weight"] *= values[self.columns.index(self.columns.weight)]
         if self.id_dtype is not None:
             records[ROW_ID] = ids
+        if self.group_dtype is not None:
+            records[GROUP] = labels
         return records

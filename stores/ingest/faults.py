@@ -58,15 +58,23 @@ _KINDS: Final[dict[str, tuple[str, str]]] = {
     ),
     "missing row ids": (
         "an id in every row",
-        "fill them in, or name another column with --row-id",
+        "fill them in, or name another column with --row-id (in Python row_id=...)",
     ),
     "unusable row ids": (
         "whole numbers within 64 bits, or texts of at most 256 bytes",
-        "name another column with --row-id",
+        "name another column with --row-id (in Python row_id=...)",
+    ),
+    "missing group labels": (
+        "a label in every row",
+        "fill them in, or leave such rows out with --drop-missing",
+    ),
+    "unusable group labels": (
+        "whole numbers within 64 bits, or texts of at most 256 bytes",
+        "write shorter labels into the table, or name another column",
     ),
     "missing values": (
         "no missing values",
-        "leave such rows out with --drop-missing, or fill them in",
+        "leave such rows out with --drop-missing (in Python drop_missing=True), or fill them in",
     ),
 }
 

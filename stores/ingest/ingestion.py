@@ -29,6 +29,7 @@ def ingest(
     weight: str | None = None,
     trials: str | None = None,
     row_id: str | None = None,
+    group: str | None = None,
     shuffle: bool | None = None,
     seed: int = 0,
     dtype: str = "float32",
@@ -74,6 +75,11 @@ def ingest(
         Column of row ids, integers or text, which predictions carry. By default the position
         of the row in the table, from 0, over all sources; rows left out for missing values
         count.
+    group
+        Column of the groups of a mixed model: integers, text, categories or dates. Each group
+        gets a random intercept, as by ``(1 | column)`` in a formula, which can also have a slope,
+        ``(1 + x | column)``. The rows of a group are stored together, and the groups in random
+        order. The column can have no other role.
     shuffle
         Put the rows into a uniformly random order. ``None``: yes, except with ``like``, which
         keeps the order of the table.
@@ -149,6 +155,7 @@ def ingest(
         weight=weight,
         trials=trials,
         row_id=row_id,
+        group=group,
         shuffle=shuffle,
         seed=seed,
         dtype=dtype,
@@ -171,6 +178,7 @@ def from_table(
     weight: str | None = None,
     trials: str | None = None,
     row_id: str | None = None,
+    group: str | None = None,
     shuffle: bool | None = None,
     seed: int = 0,
     dtype: str = "float32",
@@ -210,6 +218,7 @@ def from_table(
         weight=weight,
         trials=trials,
         row_id=row_id,
+        group=group,
         shuffle=shuffle,
         seed=seed,
         dtype=dtype,

@@ -16,12 +16,14 @@ from streammc.stores.formula.encoded_blocks import FormulaBlocks, doubtful_level
 from streammc.stores.ingest.columns import INTERCEPT, Columns, choose_columns, text_columns
 from streammc.stores.ingest.encoding import Encoding
 from streammc.stores.ingest.faults import Faults
-from streammc.stores.ingest.ingest_options import IngestOptions, unscored
+from streammc.stores.ingest.grouping import group_key, grouped
+from streammc.stores.ingest.ingest_options import IngestOptions, chosen_groups, unscored
 from streammc.stores.ingest.scan import Scan, kept_rows, scan
 from streammc.stores.ingest.shuffle import LEAF_BYTES, shuffled
 from streammc.stores.ingest.table_blocks import TableBlocks
-from streammc.stores.ingest.value_checks import check_values, row_warnings
+from streammc.stores.ingest.value_checks import check_groups, check_values, row_warnings
 from streammc.stores.ingest.wide_design import wide_design
+from streammc.stores.rows.group_labels import GroupColumn
 from streammc.stores.rows.row_ids import id_column
 from streammc.stores.sources.csv_source import NotANumberError
 from streammc.stores.sources.tables import Table
@@ -65,6 +67,11 @@ class Prepared:
             options = without
         self._options = options
         self._ids = id_column(table, options, folder, self.warnings)
+        self.groups = chosen_groups(options)
+        self._labels = None
+        if self.groups is not None:
+            self._labels = GroupColumn(table, self.groups.column, folder, options.drop_missing)
+        self._kept = [column for column in (self._ids, self._labels) if column is not None]
         self._formula: FormulaBlocks | None = None
         self._blocks: TableBlocks | FormulaBlocks
         if options.formula is not None:
@@ -75,11 +82,15 @@ class Prepared:
         else:
             row_id = None if self._ids is None else self._ids.column
             self.columns = choose_columns(table, options, row_id)
-            self._blocks = TableBlocks(table, self.columns.names, folder / "table", ids=self._ids)
+            self._blocks = TableBlocks(
+                table, self.columns.names, folder / "table", labels=self._kept
+            )
             text = text_columns(table, self.columns)
             if text:
                 raise self._text(text, "text")
         self.found = self._scan()
+        if self.groups is not None and self._labels is not None:
+            check_groups(self.groups, self._labels.several, self.columns.features)
         self.warnings += row_warnings(table, self.columns, self.found)
         self.warnings += check_values(self.columns, self.found, self._options, self._centred)
         n_features = len(self.columns.features)
@@ -106,6 +117,7 @@ class Prepared:
             mean,
             scale,
             self._id_dtype,
+            None if self._labels is None else self._labels.dtype,
         )
 
     @property
@@ -124,9 +136,21 @@ class Prepared:
         rows = self.found.n_rows
         dtype = self.encoding.dtype
         parts = self._encoded()
-        if self._options.shuffle:
+        in_memory = rows * dtype.itemsize <= LEAF_BYTES
+        report = None if in_memory else lambda done: self._report(done, rows, "shuffle")
+        if self.groups is not None:
             (self._folder / "buckets").mkdir()
-            in_memory = rows * dtype.itemsize <= LEAF_BYTES
+            parts = grouped(
+                parts,
+                rows,
+                dtype,
+                self._folder / "buckets",
+                group_key(int(self._options.seed)),
+                leaf_bytes=LEAF_BYTES,
+                progress=report,
+            )
+        elif self._options.shuffle:
+            (self._folder / "buckets").mkdir()
             parts = shuffled(
                 parts,
                 rows,
@@ -134,7 +158,7 @@ class Prepared:
                 self._folder / "buckets",
                 stream(int(self._options.seed), 0, Role.SHUFFLE),
                 leaf_bytes=LEAF_BYTES,
-                progress=None if in_memory else lambda done: self._report(done, rows, "shuffle"),
+                progress=report,
             )
         step = max(1, _SLICE_BYTES // dtype.itemsize)
         done = 0
@@ -180,6 +204,7 @@ class Prepared:
             "sources": self._table.paths,
             "n_dropped": self.found.n_dropped,
             **({} if self._ids is None else {"row_id": self._ids.column}),
+            **({} if self.groups is None else {"groups": self.groups.describe()}),
         }
 
     @property
@@ -200,7 +225,7 @@ class Prepared:
             options,
             spool=self._folder / "table",
             progress=lambda done: self._report(done, self._table.n_rows, "formula"),
-            ids=self._ids,
+            labels=self._kept,
             scored=self._scored,
         )
 
@@ -215,10 +240,12 @@ class Prepared:
                 ids = self._ids.read(start, values.shape[1])
             elif self._id_dtype is not None:
                 ids = np.arange(start, start + values.shape[1])
+            labels = None if self._labels is None else self._labels.read(start, values.shape[1])
             if self.found.n_dropped:
                 kept = kept_rows(values)
                 values, ids = values[:, kept], None if ids is None else ids[kept]
-            yield self.encoding.encode(values, ids)
+                labels = None if labels is None else labels[kept]
+            yield self.encoding.encode(values, ids, labels)
 
     def _scan(self) -> Scan:
         options, faults = self._options, Faults()

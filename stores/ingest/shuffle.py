@@ -62,7 +62,7 @@ def shuffled(
             filled += block.size
         if filled != n_rows:
             raise ValueError(f"expected {n_rows} records, found {filled}")
-        yield _take(rows, rng.permutation(n_rows))
+        yield take(rows, rng.permutation(n_rows))
         return
     # Buckets of 90 % of a leaf, so that by chance hardly any exceeds a leaf.
     n_buckets = max(2, min(_MAX_BUCKETS, -(-n_rows * dtype.itemsize * 10 // (leaf_bytes * 9))))
@@ -76,7 +76,7 @@ def shuffled(
         inner = folder / f"{bucket}.d"
         inner.mkdir()
         yield from shuffled(
-            _read(path, dtype, leaf_bytes // 4),
+            read(path, dtype, leaf_bytes // 4),
             int(size),
             dtype,
             inner,
@@ -99,23 +99,25 @@ def _scatter(
     for block in blocks:
         labels = rng.integers(0, n_buckets, block.size, dtype=np.uint8)
         counts = np.bincount(labels, minlength=n_buckets)
-        ordered = _take(block, np.argsort(labels, kind="stable"))
+        ordered = take(block, np.argsort(labels, kind="stable"))
         ends = np.cumsum(counts)
         for bucket in np.flatnonzero(counts):
-            _append(folder / str(bucket), ordered[ends[bucket] - counts[bucket] : ends[bucket]])
+            append(folder / str(bucket), ordered[ends[bucket] - counts[bucket] : ends[bucket]])
         sizes += counts
         if progress is not None:
             progress(int(sizes.sum()))
     return sizes
 
 
-def _take(records: Records, index: NDArray[np.int64]) -> Records:
+def take(records: Records, index: NDArray[np.int64]) -> Records:
+    """Return the records at the positions ``index``."""
     # Twice as fast as take on the structured dtype.
     opaque = records.view(np.dtype((np.void, records.itemsize)))
     return opaque.take(index).view(records.dtype)
 
 
-def _append(path: Path, records: Records) -> None:
+def append(path: Path, records: Records) -> None:
+    """Append records to a file, which is made at the first call."""
     # Opened for each call: 256 open files per level would reach the limit of descriptors.
     descriptor = os.open(path, _FLAGS, 0o600)
     try:
@@ -127,7 +129,8 @@ def _append(path: Path, records: Records) -> None:
         os.close(descriptor)
 
 
-def _read(path: Path, dtype: np.dtype[Any], block_bytes: int) -> Iterator[Records]:
+def read(path: Path, dtype: np.dtype[Any], block_bytes: int) -> Iterator[Records]:
+    """Yield the records of a file, at most ``block_bytes`` at a time."""
     rows = max(1, block_bytes // dtype.itemsize)
     with open(path, "rb", buffering=0) as file:
         while True:

@@ -45,8 +45,8 @@ class TableBlocks:
         Path for a temporary copy that :meth:`again` reads, if the table asks for one.
     coders
         Coders of the text columns.
-    ids
-        Collects the row ids in the first pass.
+    labels
+        Columns of row ids or of group labels, collected in the first pass.
     """
 
     def __init__(
@@ -55,22 +55,22 @@ class TableBlocks:
         names: Sequence[str],
         spool: Path,
         coders: Mapping[str, Coder] | None = None,
-        ids: IdColumn | None = None,
+        labels: Sequence[IdColumn] = (),
     ) -> None:
         self._table = table
         self._names = list(names)
         self._rows = block_rows(len(names))
         self._coders = coders or {}
-        self._ids = ids
+        self._labels = labels
         self._spool = spool if table.spool else None
 
     def first(self, faults: Faults) -> Iterator[tuple[int, Matrix]]:
         """Read the table; missing values are NaN, inexact integers are recorded in ``faults``."""
         if self._spool is None:
-            yield from self._read(faults, self._ids)
+            yield from self._read(faults, self._labels)
             return
         with open(self._spool, "wb", buffering=0) as copy:
-            for start, values in self._read(faults, self._ids):
+            for start, values in self._read(faults, self._labels):
                 view = memoryview(raw_bytes(values))
                 while view:
                     view = view[copy.write(view) :]
@@ -99,16 +99,17 @@ class TableBlocks:
                 find_text(batch.column(index), name, start, faults, boolean=boolean)
             start += batch.num_rows
 
-    def _read(self, faults: Faults, ids: IdColumn | None = None) -> Iterator[tuple[int, Matrix]]:
+    def _read(
+        self, faults: Faults, labels: Sequence[IdColumn] = ()
+    ) -> Iterator[tuple[int, Matrix]]:
         buffer = np.empty((len(self._names), self._rows))
         start, filled = 0, 0
-        names, as_text = self._names, frozenset(self._coders)
-        if ids is not None:
-            names, as_text = [*names, ids.column], as_text | {ids.column}
+        others = [column.column for column in labels]
+        names, as_text = [*self._names, *others], frozenset([*self._coders, *others])
         for batch in self._table.batches(names, self._rows, text=as_text):
             done = 0
-            if ids is not None:
-                ids.add(batch.column(len(names) - 1), start + filled, faults)
+            for column, index in zip(labels, range(len(self._names), len(names)), strict=True):
+                column.add(batch.column(index), start + filled, faults)
             while done < batch.num_rows:
                 step = min(batch.num_rows - done, self._rows - filled)
                 for index, name in enumerate(self._names):
@@ -125,8 +126,16 @@ class TableBlocks:
                 done += step
                 filled += step
                 if filled == self._rows:
-                    yield start, buffer
+                    yield start, self._without_missing(start, buffer)
                     start += filled
                     filled = 0
         if filled:
-            yield start, buffer[:, :filled]
+            yield start, self._without_missing(start, buffer[:, :filled])
+
+    def _without_missing(self, start: int, values: Matrix) -> Matrix:
+        """Return a block with NaN in the rows that are left out for want of a label."""
+        for column in self._labels:
+            missing = column.missing(start, values.shape[1])
+            if missing is not None:
+                values[:, missing] = np.nan
+        return values

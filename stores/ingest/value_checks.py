@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
-from streammc.errors import DataError
+from streammc.errors import ConfigError, DataError
+from streammc.stores.format.group_arrays import one_group
+from streammc.stores.formula.group_terms import GroupTerms
 from streammc.stores.ingest.columns import Columns
 from streammc.stores.ingest.ingest_options import IngestOptions
 from streammc.stores.ingest.scan import Scan
@@ -78,6 +81,35 @@ def check_values(columns: Columns, found: Scan, options: IngestOptions, centred:
         f"{line}: only the prior informs its coefficient{more}" for line in constant[:_SHOWN]
     ]
     return lines + informed
+
+
+def check_groups(groups: GroupTerms, several: bool, features: Sequence[str]) -> None:
+    """Refuse a single group, and a slope that is no column of the design.
+
+    Parameters
+    ----------
+    groups
+        The random effects.
+    several
+        Whether there are several groups.
+    features
+        Columns of the design, without the intercept.
+
+    Raises
+    ------
+    DataError
+        If there is one group.
+    ConfigError
+        If the slope is no column of numbers.
+    """
+    if not several:
+        raise one_group(groups.column)
+    for name in groups.terms[1:]:
+        if name not in features:
+            raise ConfigError(
+                f"expected one column of numbers as the slope of the groups, found {name!r}, "
+                "which is a factor or makes several: take a number, or write (1 | g)"
+            )
 
 
 def _check_range(name: str, index: int, found: Scan, options: IngestOptions) -> None:

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 
 from streammc.errors import ConfigError
-from streammc.stores.format.layout import FORMAT, ROW_ID, choose_chunk_rows, round_chunk_rows
+from streammc.stores.format.layout import FORMAT, GROUP, ROW_ID, choose_chunk_rows, round_chunk_rows
 from streammc.stores.format.objects import local_path
 from streammc.stores.format.partial import refuse_existing, scratch
 from streammc.stores.format.writer import StoreWriter
 from streammc.stores.ingest.ingest_options import IngestOptions
 from streammc.stores.ingest.prepare import Prepared, Progress
 from streammc.stores.memory import MemoryStore
+from streammc.stores.rows.group_labels import table_of
 from streammc.stores.sources.tables import open_table
 from streammc.stores.store import Store, open_store
 
@@ -47,12 +48,15 @@ def make_store(
             offset=prepared.columns.offset is not None,
             weight=(prepared.columns.weight or prepared.columns.trials) is not None,
             row_id=prepared.encoding.id_dtype,
+            group=prepared.encoding.group_dtype,
             chunk_rows=options.chunk_rows,
             n_rows=prepared.found.n_rows,
             overwrite=overwrite,
         ) as writer:
             for records in prepared.records():
                 fields = {name: records[name] for name in records.dtype.names or ()}
+                if writer.groups is not None:
+                    writer.groups.add_rows(fields.pop(GROUP))
                 writer.append(fields.pop("X"), fields.pop("y", None), **fields)
             writer.commit(prepared.attributes())
     store = open_store(target)
@@ -109,6 +113,10 @@ def _in_memory(prepared: Prepared, chunk_rows: int | None) -> MemoryStore:
         **prepared.attributes(),
         "dtype": X.dtype.name,
     }
+    groups = None
+    if prepared.groups is not None:
+        groups = table_of(prepared.groups, arrays.pop(GROUP))
+        attributes["groups"] = groups.describe()
     step = choose_chunk_rows(X.shape[1] * X.itemsize) if chunk_rows is None else chunk_rows
     return MemoryStore(
         X,
@@ -118,6 +126,7 @@ def _in_memory(prepared: Prepared, chunk_rows: int | None) -> MemoryStore:
         attributes,
         min(round_chunk_rows(step), rows),
         arrays.get(ROW_ID),
+        groups,
     )
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,36 +43,49 @@ class IdColumn:
         If the column does not exist, or holds neither integers nor text.
     """
 
+    role: ClassVar[str] = "row id"
+    what: ClassVar[str] = "row ids"
+    """Name of the values in messages."""
+
     def __init__(self, table: Table, column: str, folder: Path) -> None:
         from streammc.stores.sources.csv_source import CsvSource
 
-        require_column(table, column, "row id")
+        require_column(table, column, self.role)
         self.column = column
         self.as_written = isinstance(table.sources[0], CsvSource)
-        kinds = {_kind(type_) for type_ in table.types_of(column)}
+        kinds = {self.kind(type_) for type_ in table.types_of(column)}
         if not self.as_written and (len(kinds) > 1 or "other" in kinds):
             found = ", ".join(dict.fromkeys(map(str, table.types_of(column))))
             raise DataError(
-                f"expected integers or text as row ids in column {column!r} of "
+                f"expected integers or text as {self.what} in column {column!r} of "
                 f"{table.sources[0].label}, found {found}: convert it, or name another column"
             )
         self._text = self.as_written or kinds == {"text"}
         self._all_integers = column in table.integers
-        self._files = folder / "row-ids", folder / "row-id-lengths"
+        self._files = folder / f"{self.role}.values", folder / f"{self.role}.lengths"
         self._width = 1
         self._content_offset = 0
 
     def add(self, array: Any, start: int, faults: Faults) -> None:
         """Add the ids of the rows from number ``start``; record unusable ids in ``faults``."""
         if not self._text:
-            _append(self._files[0], integers(array, self.column, start, faults))
+            append(self._files[0], integers(array, self.column, start, faults, self.what))
             return
-        lengths, content = texts(array, self.column, start, faults)
+        lengths, content = texts(array, self.column, start, faults, self.what)
         if self._all_integers:
             self._all_integers = _written_as_integers(array)
         self._width = max(self._width, int(lengths.max(initial=0)))
-        _append(self._files[0], content)
-        _append(self._files[1], lengths)
+        append(self._files[0], content)
+        append(self._files[1], lengths)
+
+    @staticmethod
+    def kind(type_: Any) -> str:
+        """Return ``"number"``, ``"text"`` or ``"other"`` for an Arrow type."""
+        return _kind(type_)
+
+    def missing(self, start: int, count: int) -> NDArray[np.bool_] | None:
+        """Return the rows to leave out (m,) among ``count`` from ``start``; ``None``: none are."""
+        return None
 
     @property
     def dtype(self) -> str:
@@ -122,13 +134,13 @@ def in_memory(values: Any, n_rows: int) -> NDArray[Any]:
     """
     import pyarrow as pa
 
-    given = np.asarray(values)
+    # As objects: NumPy would give each text of a list the length of the longest.
+    given = np.asarray(values, object if isinstance(values, (list, tuple)) else None)
     if given.shape != (n_rows,):
         raise DataError(
             f"expected {n_rows} values of row_id, as X has, found shape {given.shape}"
             ": pass one id per row"
         )
-    faults, locate = Faults(), "row {} of the arrays, counted from 0".format
     if given.dtype.kind not in "iufU":
         given = given.astype(object)
     try:
@@ -137,32 +149,36 @@ def in_memory(values: Any, n_rows: int) -> NDArray[Any]:
         raise DataError(
             f"expected integers or text as row_id, found {type(given[0]).__name__}: convert it"
         ) from None
-    found = _converted(array, faults, locate)
-    if found is None:
+    if _kind(array.type) == "other":
         raise DataError(f"expected integers or text as row_id, found {array.type}: convert it")
-    return found
+    return converted(array, "row_id", IdColumn.what)
 
 
-def _converted(array: Any, faults: Faults, locate: Callable[[int], str]) -> NDArray[Any] | None:
-    kind = _kind(array.type)
-    if kind == "other":
-        return None
-    if kind == "number":
-        numbers = integers(array, "row_id", 0, faults)
+def converted(array: Any, name: str, what: str) -> NDArray[Any]:
+    """Return an Arrow array of numbers or texts (m,) as int64, or as bytes of one width.
+
+    Raises
+    ------
+    DataError
+        If a value is missing or unusable; the message has its name and row.
+    """
+    faults, locate = Faults(), "row {} of the arrays, counted from 0".format
+    if _kind(array.type) == "number":
+        numbers = integers(array, name, 0, faults, what)
         faults.refuse(locate)
         return numbers
-    lengths, content = texts(array, "row_id", 0, faults)
+    lengths, content = texts(array, name, 0, faults, what)
     faults.refuse(locate)
     return fixed_width(lengths, content, max(1, int(lengths.max(initial=0))))
 
 
-def integers(array: Any, column: str, start: int, faults: Faults) -> NDArray[np.int64]:
+def integers(array: Any, column: str, start: int, faults: Faults, what: str) -> NDArray[np.int64]:
     """Return an Arrow array of numbers as int64; record missing and inexact values."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    array = _plain(array)
-    _add_missing(array, column, start, faults)
+    array = plain(array)
+    _add_missing(array, column, start, faults, what)
     array = pc.fill_null(array, 0)
     if pa.types.is_floating(array.type):
         values = array.to_numpy(zero_copy_only=False).astype(np.float64)
@@ -171,25 +187,25 @@ def integers(array: Any, column: str, start: int, faults: Faults) -> NDArray[np.
     else:
         values = array.to_numpy(zero_copy_only=False)
         bad = values > np.uint64(2**63 - 1) if values.dtype == np.uint64 else np.zeros(1, bool)
-    faults.add("unusable row ids", column, start, bad, array)
+    faults.add(f"unusable {what}", column, start, bad, array)
     whole: NDArray[np.int64] = values.astype(np.int64)
     return whole
 
 
 def texts(
-    array: Any, column: str, start: int, faults: Faults
+    array: Any, column: str, start: int, faults: Faults, what: str
 ) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
     """Return the lengths in bytes (m,) of an Arrow array of texts, and their joined bytes."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    array = _plain(array)
-    _add_missing(array, column, start, faults)
+    array = plain(array)
+    _add_missing(array, column, start, faults, what)
     try:
         array = array.cast(pa.large_string())
     except pa.ArrowInvalid as error:
         raise DataError(
-            f"expected row ids in UTF-8 in column {column!r}, found other bytes: correct the file"
+            f"expected {what} in UTF-8 in column {column!r}, found other bytes: correct the file"
         ) from error
     array = pc.fill_null(array, "")
     offsets, content = array.buffers()[1:]
@@ -202,7 +218,7 @@ def texts(
     bad = lengths > MAX_ID_BYTES
     if not found.all():
         bad = bad | pc.match_substring(array, "\0").to_numpy(zero_copy_only=False)
-    faults.add("unusable row ids", column, start, bad, array)
+    faults.add(f"unusable {what}", column, start, bad, array)
     return lengths.astype(np.int32), found
 
 
@@ -226,7 +242,8 @@ def _kind(type_: Any) -> str:
     return "text" if kind(inner) == "text" else "other"
 
 
-def _plain(array: Any) -> Any:
+def plain(array: Any) -> Any:
+    """Return an Arrow array without dictionary and views."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(array.type):
@@ -234,20 +251,21 @@ def _plain(array: Any) -> Any:
     return array.cast(pa.string()) if pa.types.is_string_view(array.type) else array
 
 
-def _add_missing(array: Any, column: str, start: int, faults: Faults) -> None:
+def _add_missing(array: Any, column: str, start: int, faults: Faults, what: str) -> None:
     if array.null_count:
         missing = array.is_null().to_numpy(zero_copy_only=False)
-        faults.add("missing row ids", column, start, missing, array)
+        faults.add(f"missing {what}", column, start, missing, array)
 
 
 def _written_as_integers(array: Any) -> bool:
     import pyarrow.compute as pc
 
-    found = pc.all(pc.match_substring_regex(_plain(array), _INTEGER)).as_py()
+    found = pc.all(pc.match_substring_regex(plain(array), _INTEGER)).as_py()
     return found is not False
 
 
-def _append(path: Path, values: NDArray[Any]) -> None:
+def append(path: Path, values: NDArray[Any]) -> None:
+    """Append the bytes of an array to a file."""
     with open(path, "ab", buffering=0) as file:
         view = memoryview(np.ascontiguousarray(values).view(np.uint8).data)
         while view:

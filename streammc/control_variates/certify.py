@@ -25,6 +25,7 @@ from streammc.control_variates.pass_request import PassRequest, check_request, c
 from streammc.control_variates.subset import gather, in_memory
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, ModelError
+from streammc.likelihood.grouped import by_group
 from streammc.likelihood.pass_cost import CANDIDATE_ROWS, SUBSET_BYTES
 from streammc.likelihood.temperature import Schedule
 from streammc.likelihood.tempered import tempered
@@ -112,6 +113,7 @@ def compute(
     check_kinds(dataset, model)
     check_progress(progress)
     require_rows(model)
+    dataset, model = by_group(dataset, model)
     model = resolved(model, dataset)
     dataset = tempered(dataset, Schedule.parse(temperature).final)
     check_sizes(candidate_rows=candidate_rows, memory_limit=memory_limit)

@@ -10,7 +10,7 @@ from streammc.control_variates.kinds import check_kinds
 from streammc.control_variates.subset import draw_subset
 from streammc.docstrings import documented
 from streammc.errors import ConfigError
-from streammc.likelihood.tempered import Tempered
+from streammc.likelihood.grouped import by_group, ungrouped
 from streammc.priors import NamedPriors, ScaledPriors, from_description
 from streammc.priors.scaled import with_defaults
 from streammc.protocols import Dataset
@@ -43,9 +43,9 @@ def resolved(model: M, dataset: Dataset) -> M:
         If ``model`` is not a model, or ``dataset`` not a data set.
     """
     check_kinds(dataset, model)
+    dataset, model = by_group(dataset, model)
     given: Any = model
-    while isinstance(dataset, Tempered):
-        dataset = dataset.dataset
+    dataset = ungrouped(dataset)
     if not isinstance(getattr(model, "prior", None), ScaledPriors) or dataset.n_rows < 1:
         return model
     if dataset.response is None and (given.n_linear > 0 or given.joint is not None):

@@ -19,6 +19,7 @@ from streammc.control_variates.default_priors import resolved
 from streammc.control_variates.full_pass.block_pass import SUMMARY_COLUMNS
 from streammc.control_variates.full_pass.scores import Histogram
 from streammc.errors import IdentityError, MissingError, StoreError
+from streammc.likelihood.grouped import by_group
 from streammc.likelihood.tempered import split_fingerprint
 from streammc.protocols import Dataset, Index, Matrix, Model, Vector
 
@@ -268,6 +269,7 @@ class ControlVariates:
     ) -> None:
         """Raise IdentityError unless these belong to ``dataset`` and ``model``."""
         if dataset is not None and model is not None:
+            dataset, model = by_group(dataset, model)
             model = resolved(model, dataset)
         if dataset is not None and dataset.fingerprint != self.fingerprint:
             store, wanted = split_fingerprint(dataset.fingerprint)

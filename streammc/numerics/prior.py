@@ -100,8 +100,10 @@ def log_prior(theta, table, gradient):  # type: ignore[no-untyped-def]
             inverse = 1.0 / table[j, SCALE]
             z = (at - table[j, LOCATION]) * inverse
             total += table[j, CONSTANT] - abs(z)
-            if z != 0.0:
-                gradient[j] -= math.copysign(inverse, z)
+            if z > 0.0:
+                gradient[j] -= inverse
+            elif z < 0.0:
+                gradient[j] += inverse
         elif kind == SMOOTH_LAPLACE:
             inverse = 1.0 / table[j, SCALE]
             z = (at - table[j, LOCATION]) * inverse
@@ -123,10 +125,11 @@ def log_prior(theta, table, gradient):  # type: ignore[no-untyped-def]
             total += table[j, CONSTANT] + at
             total -= 0.5 * more * (max(power, 0.0) + math.log1p(small))
             gradient[j] += 1.0 - more * share
-        elif kind == GAMMA:
-            mean = math.exp(at - table[j, LOCATION])
-            total += table[j, CONSTANT] + table[j, SHAPE] * at - mean
-            gradient[j] += table[j, SHAPE] - mean
+        elif kind in (GAMMA, INVERSE_GAMMA):
+            sign = 1.0 if kind == GAMMA else -1.0
+            mean = math.exp(sign * (at - table[j, LOCATION]))
+            total += table[j, CONSTANT] + sign * table[j, SHAPE] * at - mean
+            gradient[j] += sign * (table[j, SHAPE] - mean)
         elif kind == LOGIT_BETA:
             small = math.exp(-abs(at))
             share = (1.0 if at > 0.0 else small) / (1.0 + small)
@@ -134,13 +137,10 @@ def log_prior(theta, table, gradient):  # type: ignore[no-untyped-def]
             total -= table[j, SCALE] * (max(at, 0.0) + math.log1p(small))
             gradient[j] += table[j, SHAPE] - table[j, SCALE] * share
         elif kind == LKJ:
-            log_cosh = abs(at) + math.log1p(math.exp(-2.0 * abs(at))) - _LOG_2
-            total += table[j, CONSTANT] - 2.0 * table[j, SHAPE] * log_cosh
-            gradient[j] -= 2.0 * table[j, SHAPE] * math.tanh(at)
-        elif kind == INVERSE_GAMMA:
-            mean = math.exp(table[j, LOCATION] - at)
-            total += table[j, CONSTANT] - table[j, SHAPE] * at - mean
-            gradient[j] += mean - table[j, SHAPE]
+            double = 2.0 * table[j, SHAPE]
+            total += table[j, CONSTANT]
+            total -= double * (abs(at) + math.log1p(math.exp(-2.0 * abs(at))) - _LOG_2)
+            gradient[j] -= double * math.tanh(at)
         elif kind != FLAT:
             low, high = table[j, LOCATION], table[j, SHAPE]
             smooth = kind in (SMOOTH_UNIFORM, SMOOTH_LOG_UNIFORM)

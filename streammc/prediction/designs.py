@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.errors import IdentityError, StoreError
-from streammc.prediction.predictive import Coefficients
+from streammc.prediction.mean_responses import Coefficients
 from streammc.protocols import Model, Vector
 
 _LIKE: Final = "ingest the table with --like the store of the run"
@@ -31,14 +31,14 @@ def check(run: Mapping[str, Any], table: Mapping[str, Any]) -> None:
     """
     ours, theirs = list(run["features"]), list(table["features"])
     if ours != theirs:
-        wrong = next(
-            (pair for pair in zip(ours, theirs, strict=False) if pair[0] != pair[1]),
-            (f"{len(ours)} features", f"{len(theirs)}"),
+        pairs = zip(ours, theirs, strict=False)
+        wrong = next((pair for pair in pairs if pair[0] != pair[1]), None)
+        expected = (
+            f"the features of the run, such as {wrong[0]!r}, found {wrong[1]!r}"
+            if wrong
+            else f"the {len(ours)} features of the run, found {len(theirs)}"
         )
-        raise IdentityError(
-            f"expected the features of the run, such as {wrong[0]!r}, found {wrong[1]!r} in the "
-            f"store: {_LIKE}"
-        )
+        raise IdentityError(f"expected {expected} in the store: {_LIKE}")
     mine, other = run["formula"] or {}, table["formula"] or {}
     for key in ("states", "columns"):
         if mine.get(key, {}) != other.get(key, {}):

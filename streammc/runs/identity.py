@@ -99,6 +99,11 @@ def registered_model(described: Mapping[str, Any]) -> Model:
         If the model is not registered: it is the user's own.
     """
     try:
+        if described["name"] == "mixed":
+            from streammc.models.mixed import mixed_model
+
+            mixed: Any = mixed_model.from_description(described)
+            return mixed  # type: ignore[no-any-return]
         options = dict(described)
         prior = from_description(options.pop("prior"))
         model: Model = registry.model(options.pop("name"))(prior=prior, **options)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from streammc.control_variates.default_priors import as_recorded, resolved
 from streammc.errors import RefusedError
+from streammc.likelihood.grouped import by_group
 from streammc.runs.identity import asked_schedule, check_counts, completed, heated, identity
 from streammc.runs.prior_texts import texts_of_description
 from streammc.runs.setup import contents, decide, follow_store, instead, load
@@ -58,12 +59,13 @@ def run_job(request: RunRequest) -> RunReport:
     check_counts(request.draws, request.warmup, request.chains, request.seed)
     sampler = request.sampler
     schedule = asked_schedule(request.temperature, sampler)
-    dataset = heated(request.dataset, schedule, sampler)
+    dataset, model = by_group(request.dataset, request.model)
+    dataset = heated(dataset, schedule, sampler)
     path = request.path
     folder = given_path(path) if path is not None else temporary_folder("streammc-run-")
     old = RunDirectory.open(folder) if RunDirectory.exists(folder) else None
     existing = None if request.overwrite else old
-    model, seed = request.model, request.seed
+    seed = request.seed
     if existing is not None:
         model = as_recorded(model, existing.identity["model"])
     if seed is None:
@@ -114,14 +116,7 @@ def _attempt(request: RunRequest, setup: Setup, key: dict[str, Any]) -> RunRepor
     dataset, draws = request.dataset, request.draws
     folder = Path(request.path or "")
     kept = {**recorded(request.model, dataset), **request.attributes}
-    with RunDirectory.hold(
-        folder,
-        identity=key,
-        chains=request.chains,
-        draws=draws,
-        warmup=request.warmup,
-        **contents(setup, dataset, draws, kept),
-    ) as run:
+    with RunDirectory.hold(folder, identity=key, **contents(request, setup, kept)) as run:
         problem = setup.sampler.problem(request, setup)
         if draws != run.draws and draws > run.committed_draws:
             run.extend(draws)

@@ -37,6 +37,40 @@ def test_flags_win_over_environment_over_file_over_default(
     assert "float32" == found["dtype"]
 
 
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (("ingest", "t.csv", "s.zarr", "--features", "a", "--features", "b"), "--features"),
+        (("diagnose", "run", "--check", "rhat=1.01", "--check", "ess=400"), "--check"),
+        (("resume", "run", "--check", "rhat=1.01", "--check=rhat=1.01"), "--check"),
+    ],
+)
+def test_a_list_given_twice_is_refused(words: tuple[str, ...], option: str) -> None:
+    done = streammc(*words)
+    assert 2 == done.code
+    assert f"expected {option} once, found it again: give one list, separated by" in done.err
+
+
+def test_a_number_given_twice_is_the_last() -> None:
+    found = simulate("--rows", "20", "--rows", "10", "--dim", "3", "--seed", "1")
+    assert 10 == found["n_rows"]
+
+
+def test_a_list_on_the_command_line_replaces_that_of_the_environment(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "t.csv").write_text("y,a,b\n0,1,2\n1,3,3\n0,2,1\n")
+    monkeypatch.setenv("STREAMMC_FEATURES", "a")
+    words = ("ingest", "t.csv", "s.zarr", "--response", "y", "--no-intercept", "--json")
+    assert ["b"] == streammc(*words, "--features", "b").json["features"]
+
+
+def test_features_separated_by_spaces_are_no_paths() -> None:
+    done = streammc("ingest", "t.csv", "s.zarr", "--features", "a", "b")
+    assert 2 == done.code
+    assert "separate the names of --features by commas" in done.err
+
+
 def test_flags_with_two_sides_come_from_environment_and_file(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -169,6 +169,8 @@ def test_installed_package_adds_a_model_by_entry_point(monkeypatch):
     assert registry.model("extra")() == "built"
     with pytest.raises(ConfigError, match="unknown model 'extrra'"):
         registry.model("extrra")
+    with pytest.raises(ConfigError, match=r"or your own, package\.module:build"):
+        registry.model("waiting")
 
 
 def test_gaussian_mean_with_a_covariance_from_the_command_line(place):
@@ -187,7 +189,7 @@ def test_gaussian_mean_with_a_covariance_from_the_command_line(place):
 
 def test_predictions_need_permission_and_a_mean(place):
     assert streammc(*SMALL, "--allow-code").code == 0
-    predict = ("predict", "r", "s", "-o", "p")
+    predict = ("predict", "r", "s", "-o", "p", "--quiet")
     for words, code, culprit in (
         (predict, 2, "--allow-code"),
         ((*predict, "--allow-code"), 65, "mean=f"),

@@ -67,6 +67,14 @@ def test_damage_is_found_by_verify(run, other):
     assert verify.code == 65
 
 
+def test_store_with_more_columns_is_refused_with_both_counts(run, other):
+    simulated = ("simulate", "logistic", "wide.zarr", "--rows", "200", "--dim", "4", "--seed", "1")
+    assert streammc(*simulated).code == 0
+    wide = streammc("predict", "run", "wide.zarr", "-o", "p.zarr")
+    assert wide.code == 78
+    assert "expected the 3 features of the run, found 4 in the store: ingest the" in wide.err
+
+
 def test_run_that_does_not_describe_its_store_opens_it(run, other):
     """As runs of earlier versions were."""
     from streammc.trace.run_directory import RunDirectory

@@ -57,6 +57,18 @@ def test_a_failed_check_exits_with_1_and_says_what(capsys: pytest.CaptureFixture
     assert 0 == show_run(Output(), document, {"ess": 9.0})
 
 
+def test_a_failed_check_shows_the_digits_that_differ(capsys: pytest.CaptureFixture[str]) -> None:
+    close = {"parameters": parameters(r_hat=1.01008, ess=30000.0)}
+    show_run(Output(), close, {"rhat": 1.01, "ess": 40000.0})
+    missed = "rhat 1.0101, asked for 1.01; ess 450, asked for 40000"
+    assert f"{missed}: give sample or resume more --draws" in capsys.readouterr().err
+
+
+def test_a_failed_check_names_an_unknown_statistic(capsys: pytest.CaptureFixture[str]) -> None:
+    show_run(Output(), {"parameters": parameters(r_hat=None)}, {"rhat": 1.01})
+    assert "rhat unknown for some parameters, asked for 1.01" in capsys.readouterr().err
+
+
 def test_table_shows_a_dash_for_unknown_numbers() -> None:
     lines = parameter_table(parameters(r_hat=None)).splitlines()
     assert "r_hat" in lines[0]

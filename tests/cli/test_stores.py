@@ -134,6 +134,11 @@ def test_ingest_joins_sources_and_counts_what_it_drops(here: Path) -> None:
     assert (100, 1) == (done.json["n_rows"], done.json["n_dropped"])
 
 
+def test_verify_says_that_every_byte_is_as_written(here: Path) -> None:
+    streammc(*WORDS, "--quiet")
+    assert "s.zarr: store, every byte as written\n" == streammc("verify", "s.zarr").out
+
+
 def test_verify_finds_one_flipped_bit(here: Path) -> None:
     streammc(*WORDS)
     good = streammc("verify", "s.zarr", "--json")

@@ -12,6 +12,8 @@ from streammc.control_variates.full_pass.row_name import row_name
 from streammc.control_variates.full_pass.row_sums import RowSums
 from streammc.control_variates.full_pass.scores import HighScores, Histogram, top
 from streammc.errors import ModelError
+from streammc.likelihood.grouped import ungrouped
+from streammc.models.mixed.table_model import TableModel
 from streammc.numerics.summation import merge_compensated
 from streammc.protocols import Dataset, Index, Matrix, Model, RowBlock, Vector
 
@@ -111,7 +113,10 @@ class ExpansionPass:
                 bad, unfit = sums.add(piece.X, piece.y, piece.offset, piece.weight, squares)
                 if unfit:
                     response = f"response {piece.y[bad]:g}"
-                    found = Fault(piece.start + bad, unfit, response, _FINITE)
+                    first = piece.start + bad
+                    if isinstance(self.model, TableModel):
+                        first, response = int(piece.X[bad, 0]), "a group"
+                    found = Fault(first, unfit, response, _FINITE)
                 elif len(self.shifts):
                     best.add(piece.start, squares)
             fault = Fault.merge(fault, found)
@@ -159,6 +164,8 @@ class ExpansionPass:
         )
 
     def _fault(self, block: RowBlock) -> Fault | None:
+        if isinstance(self.model, TableModel):
+            return self._fault_in_groups(self.model, block)
         found = self.model.response_fault(block.y)
         if found is None:
             return None
@@ -166,15 +173,24 @@ class ExpansionPass:
         first = int(np.min(at))
         return Fault(block.start + first, len(at), f"{block.y[first]:g}", expected)
 
+    def _fault_in_groups(self, model: TableModel, block: RowBlock) -> Fault | None:
+        """Return the fault in the rows of groups; its first row is one of the table."""
+        found = model.fault(block)
+        if found is None:
+            return None
+        at, y, expected = found
+        return Fault(int(at[0]), len(at), f"{y[0]:g}", expected)
+
 
 def raise_fault(fault: Fault, model: Model, dataset: Dataset) -> None:
     """Raise ModelError for the faulty rows of ``dataset``."""
     response = dataset.response
     column = f"column {response!r}" if response else "the response"
+    row = row_name(ungrouped(dataset), fault.first)
     more = f" and {fault.count - 1} more row{'s' * (fault.count > 2)} like it"
     raise ModelError(
         f"{model.name}: expected {fault.expected} in {column}, found {fault.found} in "
-        f"{row_name(dataset, fault.first)}{more * (fault.count > 1)}: correct the rows, or choose "
+        f"{row}{more * (fault.count > 1)}: correct the rows, or choose "
         "another model"
     )
 

@@ -6,6 +6,18 @@ import math
 
 import numpy as np
 
+from streammc.models.mixed.group_constants import (
+    CORRELATED,
+    EFFECTS,
+    FEATURES,
+    FIRST_NODE,
+    GAUSSIAN,
+    KIND,
+    LOGISTIC,
+    NODES,
+    POISSON,
+    SCALARS,
+)
 from streammc.models.mixed.group_derivatives import louis, shared_gradient, times_design
 from streammc.models.mixed.group_hessian import louis_of_one
 from streammc.models.mixed.group_mode import MODE, find_mode
@@ -27,18 +39,6 @@ from streammc.models.mixed.group_rows import (
     count_used,
 )
 from streammc.models.mixed.group_sums import gaussian_facts, poisson_facts
-from streammc.models.mixed.layout import (
-    CORRELATED,
-    EFFECTS,
-    FEATURES,
-    FIRST_NODE,
-    GAUSSIAN,
-    KIND,
-    LOGISTIC,
-    NODES,
-    POISSON,
-    SCALARS,
-)
 from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
 
 _LOCAL = 16

@@ -7,6 +7,7 @@ from typing import Final
 
 from numba import types
 
+from streammc.models.mixed.group_constants import EFFECTS, FIRST_NODE, NODES
 from streammc.models.mixed.group_mode import A1, A2, B1, B2, LOG_DET, V1, V2
 from streammc.models.mixed.group_pairs import pairs_fit, pairs_log_lik
 from streammc.models.mixed.group_rows import (
@@ -41,7 +42,6 @@ from streammc.models.mixed.group_sums import (
     logistic_logs,
     poisson_moments,
 )
-from streammc.models.mixed.layout import EFFECTS, FIRST_NODE, NODES
 from streammc.numerics.jit import f8, i8, inline, jit, matrix, vector
 from streammc.numerics.special import exp
 

@@ -10,6 +10,7 @@ import math
 
 from numba import types
 
+from streammc.models.mixed.group_constants import LOGISTIC
 from streammc.models.mixed.group_rows import (
     BY_PAIRS,
     BY_PRODUCTS,
@@ -37,7 +38,6 @@ from streammc.models.mixed.group_rows import (
     WEIGHT,
 )
 from streammc.models.mixed.group_sums import MOST_OF_FACTOR, directions
-from streammc.models.mixed.layout import LOGISTIC
 from streammc.numerics.jit import f8, i8, jit, matrix, vector
 from streammc.numerics.special import exp, log, log_factorial
 

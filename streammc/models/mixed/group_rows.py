@@ -20,7 +20,7 @@ from streammc.models.glm import (
     poisson_log,
     student_t_identity,
 )
-from streammc.models.mixed.layout import (
+from streammc.models.mixed.group_constants import (
     BINOMIAL,
     FEATURES,
     GAMMA,
@@ -65,7 +65,7 @@ FIRST: Final = 4
 PATH: Final = 12
 """How the group is evaluated: one of the following."""
 INNER: Final = 13
-"""Inner likelihood, as ``layout.KIND``."""
+"""Inner likelihood, as ``group_constants.KIND``."""
 # ... and of the group effects.
 TAU1: Final = 14
 TAU2: Final = 15

@@ -105,7 +105,7 @@ def run(link, sums, base, certain, buffers, ahead, iteration, dynamics, rng, dra
     n_certain = certain.y.shape[0]
     product = base.factor_units > 0
     momentum = work.momentum
-    used = 0
+    used = proposal.bounds[0]  # 0: with a literal, what it calls would be compiled twice
     displace(base.factor, point.z, work.delta)
     for t in range(theta.shape[0]):
         subsample_accepted = 0

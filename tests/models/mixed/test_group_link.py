@@ -10,7 +10,7 @@ from mixed_groups import INNER, KINDS, brute, evaluate, hessian_of, model_of, ro
 from scipy import stats
 
 from streammc.models.check import evaluate as evaluate_rows
-from streammc.models.mixed.layout import quadrature
+from streammc.models.mixed.group_constants import quadrature
 
 CASES = [(name, kind) for name in INNER for kind in KINDS]
 every_case = pytest.mark.parametrize(("name", "kind"), CASES)

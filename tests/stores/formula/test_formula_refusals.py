@@ -75,10 +75,12 @@ FORMULAS = {
     "y ~ C(g, contr.sum)": "'.'",
     "y ~ x:offset(z)": "term of its own",
     "y ~ x > 3": "'>'",
+    "y = x": "write '~' between the response and the terms",
+    "y ~ x = 3": "only terms",
     "y ~ 'x'": "only terms",
     "y ~ 1e3:x": "exponent",
     "y ~ x.z": "backquotes",
-    "y ~ x | z": "groups as in",
+    "y ~ x | z": "groups in parentheses",
     "y ~ I(x == 1 == 2)": "use columns, numbers and known functions",
     "y ~ I(x + z == 'a')": "use columns, numbers and known functions",
 }

@@ -410,6 +410,7 @@ def test_from_table_refuses_in_the_same_words(place: Path) -> None:
     with pytest.raises(DataError) as caught:
         from_table(table, response="y")
     assert str(refusal(table, place)) == str(caught.value)
+    assert "--drop-missing (in Python drop_missing=True)" in str(caught.value)
 
 
 def change_between_passes(source: Path, change: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,81 @@
+"""The groups of a store: their first rows, mapped, and their labels, read at need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.errors import StoreError
+from streammc.group_table import GroupTable
+from streammc.stores.format.layout import GROUP_OFFSET, Layout
+from streammc.stores.format.manifest import Manifest
+from streammc.stores.rows.mapping import map_member
+from streammc.stores.rows.member_values import read_values
+
+
+def read_groups(
+    root: Path, layout: Layout, manifest: Manifest, described: Mapping[str, Any]
+) -> GroupTable:
+    """Return the groups of a store; every chunk of their first rows is checked.
+
+    Parameters
+    ----------
+    root, layout, manifest
+        The store.
+    described
+        Its attribute ``groups``.
+
+    Raises
+    ------
+    StoreError
+        If ``group_offset`` is damaged, does not increase from 0 to the number of rows, or
+        contradicts the attributes.
+    """
+    offset, labels = layout.groups
+    _check(root, layout, manifest, described)
+
+    def read(start: int, stop: int) -> NDArray[Any]:
+        stop = min(stop, labels.n_rows)
+        return read_values(root, labels, labels.members[0], manifest, start, stop)
+
+    return GroupTable(
+        described["column"],
+        tuple(described["terms"]),
+        described["correlated"],
+        map_member(root, offset, offset.members[0])[: offset.n_rows],
+        read,
+        described["largest"],
+    )
+
+
+def _check(root: Path, layout: Layout, manifest: Manifest, described: Mapping[str, Any]) -> None:
+    offset = layout.groups[0]
+    member, size = offset.members[0], offset.chunk_rows
+    last = np.empty(0, np.int64)
+    largest = 0
+    for start in range(0, offset.n_rows, size):
+        stop = min(start + size, offset.n_rows)
+        values = read_values(root, offset, member, manifest, start, stop)
+        if start == 0 and values[0] != 0:
+            raise _wrong(root, "0 first", int(values[0]))
+        sizes = np.diff(values, prepend=last)
+        if sizes.size and sizes.min() < 1:
+            group = int(sizes.argmin()) + max(start - 1, 0)
+            raise _wrong(root, "increasing numbers", f"no row in group {group}")
+        largest = max(largest, int(sizes.max(initial=0)))
+        last = values[-1:]
+    if last[0] != layout.n_rows:
+        raise _wrong(root, f"{layout.n_rows} rows", int(last[0]))
+    if largest != described["largest"]:
+        raise _wrong(root, f"a largest group of {described['largest']} rows", largest)
+
+
+def _wrong(root: Path, expected: str, found: object) -> StoreError:
+    return StoreError(
+        f"expected {expected} in {GROUP_OFFSET!r} of store {str(root)!r}, found {found}: "
+        "copy or make the store again"
+    )

@@ -1,0 +1,199 @@
+"""Data set whose rows are the groups of another: the unit of a mixed model is the group.
+
+A row of the design is ``(first row, number of rows)`` of a group in the table, and the link of
+:mod:`streammc.models.mixed.table_link` reads these rows by itself. A full pass reads and checks the
+rows of the table block by block; a group belongs to the piece that holds its first row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.likelihood.tempered import Tempered, tempered
+from streammc.protocols import Dataset, Index, PassTask, RowBlock, Rows, RowSource, Vector
+
+T = TypeVar("T")
+
+_CALL_ROWS: Final = 2**18
+"""Rows of the table that one call of a task evaluates: signals and progress wait for its end."""
+_AHEAD_ROWS: Final = 64
+"""Rows of the runs in which the rows of groups are requested from the disk."""
+
+
+class Grouped:
+    """A ``protocols.Dataset`` with a row per group of another data set.
+
+    Parameters
+    ----------
+    dataset
+        The table; its rows are not copied. It has ``groups``.
+    """
+
+    n_features = 2
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+        self.table = dataset.groups
+        self.n_rows = self.table.n_groups
+        self.feature_names: tuple[str, ...] = dataset.feature_names
+        self.response: str | None = dataset.response
+        self.fingerprint: str = dataset.fingerprint
+        self.address: str = dataset.address
+        self.attributes: Mapping[str, Any] = dataset.attributes
+
+    def __repr__(self) -> str:
+        """Return one line for a notebook."""
+        return f"<Grouped: {self.n_rows} groups of {self.dataset!r}>"
+
+    def rows(self) -> RowSource:
+        """Return the source of groups."""
+        return _GroupSource(self.table.offset, self.dataset.rows())
+
+    def reduce(
+        self,
+        task: PassTask[T],
+        *,
+        scheduler: Any = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> T:
+        """Run ``task`` over every group once; see ``protocols.Dataset.reduce``."""
+        wrapped = _GroupTask(task, self.table.offset)
+        return self.dataset.reduce(wrapped, scheduler=scheduler, progress=progress)  # type: ignore[no-any-return]
+
+    def block_rows(self) -> int:
+        """Return the number of groups of a block, about: that of the mean size."""
+        return self._about(self.dataset.block_rows())
+
+    def piece_rows(self) -> int:
+        """Return the number of groups of a piece, about: that of the mean size."""
+        return self._about(self.dataset.piece_rows())
+
+    def _about(self, rows: int) -> int:
+        return max(int(rows * self.n_rows // self.dataset.n_rows), 1)
+
+    def row_ids(self, start: int = 0, stop: int | None = None) -> NDArray[Any] | None:
+        """Return the labels of the groups from ``start`` to ``stop``."""
+        stop = self.n_rows if stop is None else min(stop, self.n_rows)
+        labels: NDArray[Any] = self.table.labels(start, stop)
+        return labels
+
+    def covariate(self, name: str) -> tuple[Vector, float]:
+        """Return ``(a, c)`` with ``x_i . a + c`` the column ``name`` on the table's scale."""
+        found: tuple[Vector, float] = self.dataset.covariate(name)
+        return found
+
+    def stamps(self) -> Index:
+        """Return the stamps of the files; see ``protocols.Dataset``."""
+        stamps: Index = self.dataset.stamps()
+        return stamps
+
+    def recheck(self, stamps: Index) -> None:
+        """Raise StoreError if an object that changed since ``stamps`` fails its checksum."""
+        self.dataset.recheck(stamps)
+
+
+class _GroupSource:
+    """A ``protocols.RowSource`` of groups: first row and number of rows, weight 1."""
+
+    n_features = 2
+
+    def __init__(self, offset: Index, source: RowSource) -> None:
+        self.n_rows = len(offset) - 1
+        self.row_bytes = max(source.row_bytes * source.n_rows // max(self.n_rows, 1), 1)
+        self._offset, self._source = offset, source
+
+    def gather(self, starts: Index, unit_rows: int, out: Rows) -> None:
+        """Write the places of runs of groups; see ``protocols.RowSource.gather``."""
+        groups = (np.asarray(starts)[:, None] + np.arange(unit_rows)).ravel()
+        there = (groups >= 0) & (groups < self.n_rows)
+        at = np.where(there, groups, 0)
+        first = self._offset[at]
+        out.X[:, 0] = np.where(there, first, 0)
+        out.X[:, 1] = np.where(there, self._offset[at + 1] - first, 0)
+        out.y[:] = 0.0
+        out.offset[:] = 0.0
+        out.weight[:] = there
+
+    def will_need(self, starts: Index, unit_rows: int) -> None:
+        """Request the rows of these groups from the disk."""
+        starts = np.asarray(starts)
+        first = self._offset[np.clip(starts, 0, self.n_rows)]
+        last = self._offset[np.clip(starts + unit_rows, 0, self.n_rows)]
+        runs = -(-(last - first) // _AHEAD_ROWS)
+        step = np.arange(int(runs.sum())) - np.repeat(np.cumsum(runs) - runs, runs)
+        self._source.will_need(np.repeat(first, runs) + _AHEAD_ROWS * step, _AHEAD_ROWS)
+
+
+@dataclass(frozen=True)
+class _GroupTask(Generic[T]):
+    """A ``protocols.PassTask`` on the rows of a table that runs another on its groups."""
+
+    task: PassTask[T]
+    offset: Index
+
+    def map(self, block: RowBlock) -> T | None:
+        """Reduce the groups whose first row is in the block; ``None`` if there is none."""
+        total: T | None = None
+        for groups in self._blocks(block):
+            found = self.task.map(groups)
+            total = found if total is None else self.task.combine(total, found)
+        return total
+
+    def combine(self, left: T | None, right: T | None) -> T | None:
+        """Merge the results of two neighbours."""
+        if left is None or right is None:
+            return right if left is None else left
+        return self.task.combine(left, right)
+
+    def _blocks(self, block: RowBlock) -> Iterator[RowBlock]:
+        """Yield the groups of a block in parts of about ``_CALL_ROWS`` rows of the table."""
+        low, high = np.searchsorted(self.offset[:-1], [block.start, block.start + len(block.y)])
+        sizes = np.diff(self.offset[low : high + 1])
+        part = (np.cumsum(sizes) - sizes) // _CALL_ROWS
+        bounds = low + np.concatenate([[0], np.flatnonzero(np.diff(part)) + 1, [len(sizes)]])
+        for start, stop in pairwise(bounds):
+            if start < stop:
+                first = self.offset[start:stop].astype(np.float64)
+                count = np.diff(self.offset[start : stop + 1]).astype(np.float64)
+                zeros = np.zeros(len(first))
+                X = np.stack([first, count], axis=1)
+                yield RowBlock(block.index, int(start), X, zeros, zeros, np.ones(len(first)))
+
+
+def ungrouped(dataset: Dataset) -> Dataset:
+    """Return the table under groups and temperatures: the data set with its own rows."""
+    while (inner := getattr(dataset, "dataset", None)) is not None:
+        dataset = inner
+    return dataset
+
+
+def by_group(dataset: Any, model: Any) -> tuple[Any, Any]:
+    """Return data set and model as passes and samplers see them.
+
+    A table with groups becomes the data set of its groups, and a regression on it the mixed model
+    with the effects that the table states; others are returned unchanged.
+
+    Raises
+    ------
+    ConfigError
+        If the model has no mixed model.
+    """
+    if isinstance(dataset, Tempered):
+        inner, model = by_group(dataset.dataset, model)
+        same = inner is dataset.dataset
+        return dataset if same else tempered(inner, dataset.temperature), model
+    table = getattr(dataset, "groups", None)
+    if table is None:
+        return dataset, model
+    from streammc.models.mixed.mixed_model import MixedModel, mixed
+    from streammc.models.mixed.table_model import bound
+
+    if not isinstance(model, MixedModel):
+        model = mixed(model, table, dataset.feature_names)
+    return Grouped(dataset), bound(model, dataset)

@@ -1,0 +1,82 @@
+"""Numbers read at an address of memory, in any dtype of a store, as float64.
+
+A function pointer has one signature for every data set, so a link that reads rows by itself
+gets the addresses of their arrays among its constants. The owner of the arrays keeps them
+mapped for as long as the constants are in use.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba.core import types
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+from streammc.numerics.jit import inline
+
+ABSENT: Final = 0
+"""Code of an array that is not there."""
+_DTYPES: Final = ("f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1")
+CODES: Final = {np.dtype(name).str.lstrip("<|="): 1 + at for at, name in enumerate(_DTYPES)}
+"""dtype -> code."""
+
+
+def place(array: NDArray[Any]) -> tuple[float, float]:
+    """Return the address of a C-contiguous array and the code of its dtype; zeros if empty."""
+    if not array.size:
+        return 0.0, float(ABSENT)
+    return float(array.ctypes.data), float(CODES[array.dtype.str.lstrip("<|=")])
+
+
+def _reader(kind: Any, convert: str) -> Any:
+    """Return a compiled ``read(address, index)`` for numbers of one LLVM type."""
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def read(_context: Any, address: Any, index: Any) -> Any:
+        def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+            pointer = builder.inttoptr(args[0], kind.as_pointer())
+            value = builder.load(builder.gep(pointer, [args[1]]))
+            return getattr(builder, convert)(value, ir.DoubleType()) if convert else value
+
+        return types.float64(types.int64, types.int64), generate
+
+    return read
+
+
+read_f4: Final = _reader(ir.FloatType(), "fpext")
+read_f8: Final = _reader(ir.DoubleType(), "")
+read_i1: Final = _reader(ir.IntType(8), "sitofp")
+read_i2: Final = _reader(ir.IntType(16), "sitofp")
+read_i4: Final = _reader(ir.IntType(32), "sitofp")
+read_i8: Final = _reader(ir.IntType(64), "sitofp")
+read_u1: Final = _reader(ir.IntType(8), "uitofp")
+read_u2: Final = _reader(ir.IntType(16), "uitofp")
+read_u4: Final = _reader(ir.IntType(32), "uitofp")
+read_u8: Final = _reader(ir.IntType(64), "uitofp")
+
+
+@inline
+def read(address, code, index):  # type: ignore[no-untyped-def]
+    """Return number ``index`` of the array at ``address`` with this code of a dtype."""
+    if code == 1:
+        return read_f4(address, index)
+    if code == 2:
+        return read_f8(address, index)
+    if code == 3:
+        return read_i1(address, index)
+    if code == 4:
+        return read_i2(address, index)
+    if code == 5:
+        return read_i4(address, index)
+    if code == 6:
+        return read_i8(address, index)
+    if code == 8:
+        return read_u2(address, index)
+    if code == 9:
+        return read_u4(address, index)
+    if code == 10:
+        return read_u8(address, index)
+    return read_u1(address, index)  # also a boolean

@@ -1,0 +1,93 @@
+"""Groups as rows: every group once, whatever the chunks, and its rows where they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from streammc import from_arrays
+from streammc.likelihood.grouped import Grouped, ungrouped
+from streammc.likelihood.tempered import tempered
+from streammc.protocols import Rows
+
+
+@dataclass(frozen=True)
+class Table:
+    """The part of a table of groups that is used here."""
+
+    offset: np.ndarray
+
+    @property
+    def n_groups(self):
+        return len(self.offset) - 1
+
+    def labels(self, start, stop):
+        return np.array([f"g{i}" for i in range(start, stop)])
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Task of a pass: the places of all groups, in order."""
+
+    def map(self, block):
+        assert len(block.y)
+        assert np.array_equal(block.weight, np.ones(len(block.y)))
+        return [(block.start + i, *map(int, block.X[i])) for i in range(len(block.y))]
+
+    def combine(self, left, right):
+        return left + right
+
+
+def grouped(sizes, chunk_rows=4096):
+    n = int(np.sum(sizes))
+    rng = np.random.default_rng(3)
+    data = from_arrays(rng.normal(size=(n, 2)), rng.normal(size=n), chunk_rows=chunk_rows)
+    data.groups = Table(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
+    return Grouped(data)
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        [5, 1, 7],
+        [4096, 4096, 1],
+        [3, 13_000, 2, 9000, 4],  # groups over several pieces, and pieces without a first row
+        [300_000, 3, 2],  # a group larger than a call
+        np.random.default_rng(1).integers(1, 200, 700),
+    ],
+)
+def test_a_pass_sees_every_group_once_and_in_order(sizes):
+    data = grouped(sizes)
+    first = np.cumsum(sizes) - sizes
+    assert data.reduce(Seen()) == [*zip(range(len(sizes)), first, sizes, strict=True)]
+    assert data.n_rows == len(sizes)
+
+
+def test_gather_returns_places_of_groups_and_weight_zero_past_the_last():
+    data = grouped([5, 1, 7])
+    out = Rows(np.empty((4, 2)), np.empty(4), np.empty(4), np.empty(4))
+    data.rows().gather(np.array([1, 2]), 2, out)
+    assert out.X.tolist() == [[5, 1], [6, 7], [6, 7], [0, 0]]
+    assert out.weight.tolist() == [1, 1, 1, 0]
+
+
+def test_rows_of_groups_are_requested_ahead_once_each():
+    data, asked = grouped([5, 130, 7]), []
+
+    class Source:
+        n_rows, row_bytes = 142, 8
+
+        def will_need(self, starts, unit_rows):
+            asked.extend((int(start), unit_rows) for start in starts)
+
+    data.dataset.rows = Source
+    data.rows().will_need(np.array([1, 2]), 1)
+    assert asked == [(5, 64), (69, 64), (133, 64), (135, 64)]
+
+
+def test_labels_are_the_ids_and_the_table_is_found_under_a_temperature():
+    data = grouped([5, 1, 7])
+    assert data.row_ids(1).tolist() == ["g1", "g2"]
+    assert ungrouped(tempered(data, 2.0)) is data.dataset

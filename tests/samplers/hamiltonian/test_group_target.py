@@ -1,0 +1,165 @@
+"""Subsampled groups against the density that hmc-ecs leaves invariant, by quadrature."""
+
+from __future__ import annotations
+
+import itertools
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from problems import batch_z
+
+from streammc import from_arrays
+from streammc.control_variates.subset import gather
+from streammc.likelihood.blocks import expanded
+from streammc.likelihood.grouped import by_group
+from streammc.likelihood.target import Base
+from streammc.models import logistic
+from streammc.numerics.sums import taylor
+from streammc.priors import half_normal, normal
+from streammc.samplers.hamiltonian.kernel import HamiltonianKernel, Problem
+from streammc.subsampling.units import UnitDesign
+
+DRAWS = 400_000
+SIZES = (3, 1, 4, 2, 5, 1)
+STAR = np.array([0.3, -0.4])
+"""Intercept and log tau; away from the mode."""
+BETA, LOG_TAU = np.meshgrid(np.linspace(-7, 7, 141), np.linspace(-9, 2.5, 151), indexing="ij")
+
+
+def rows():
+    rng = np.random.default_rng(5)
+    n = sum(SIZES)
+    return np.ones((n, 1)), rng.integers(0, 2, n).astype(float), rng.normal(size=n) * 0.3
+
+
+def log_lik_groups(beta, log_tau):
+    """(K, ...) logs of the integrals over the group's effect, by a dense grid in NumPy."""
+    _, y, offset = rows()
+    v = np.linspace(-8, 8, 321)
+    weight = np.exp(-0.5 * v**2) / np.exp(-0.5 * v**2).sum()
+    u = np.exp(log_tau)[..., None] * v
+    out, start = [], 0
+    for size in SIZES:
+        log = 0.0
+        for i in range(start, start + size):
+            eta = beta[..., None] + offset[i] + u
+            log = log + y[i] * eta - np.logaddexp(0, eta)
+        out.append(np.log((np.exp(log) * weight).sum(-1)))
+        start += size
+    return np.array(out)
+
+
+def expansion(order, h=1e-4):
+    """Return l_g - q_g on the grid and l_g, with q_g by central differences."""
+    full = log_lik_groups(BETA, LOG_TAU)
+    at = log_lik_groups(*STAR[:, None])[:, 0]
+    q = np.repeat(at[:, None, None], BETA.shape[0], axis=1).repeat(BETA.shape[1], axis=2)
+    if order:
+        for a, step in enumerate((BETA - STAR[0], LOG_TAU - STAR[1])):
+            shift = np.where(np.arange(2) == a, h, 0.0)
+            up, down = (log_lik_groups(*(STAR + s * shift)[:, None])[:, 0] for s in (1, -1))
+            q = q + ((up - down) / (2 * h))[:, None, None] * step
+    return full - q, full
+
+
+def exact(order, k, certain):
+    """Moments of (beta, log tau) and of the variance under the perturbed density."""
+    rest, full = expansion(order)
+    known = full.sum(0) - rest.sum(0) + rest[list(certain)].sum(0)
+    prior = -0.5 * (BETA / 2) ** 2 - 0.5 * np.exp(2 * LOG_TAU) + LOG_TAU
+    rest = rest.copy()
+    rest[list(certain)] = 0.0
+    n, log, variance = len(SIZES), [], []
+    for u in itertools.product(range(n), repeat=k):
+        d = rest[list(u)]
+        s2 = n**2 / (k * (k - 1)) * ((d - d.mean(0)) ** 2).sum(0)
+        log.append(known + n / k * d.sum(0) - 0.5 * s2 + prior)
+        variance.append(s2)
+    mass = np.exp(np.array(log) - np.max(log))
+    mass *= inside()
+    functions = (BETA, LOG_TAU, BETA**2, np.exp(LOG_TAU), np.array(variance))
+    return [float((mass * f).sum() / mass.sum()) for f in functions]
+
+
+def scale():
+    return np.array([[1.0, 0.0], [0.3, 0.8]])
+
+
+def inside(edge=30.0):
+    """Which of the grid is inside the edge."""
+    z = np.linalg.solve(scale(), np.stack([BETA - STAR[0], LOG_TAU - STAR[1]]).reshape(2, -1))
+    return (z**2).sum(0).reshape(BETA.shape) <= edge
+
+
+def problem(order, k, certain, **changed):
+    X, y, offset = rows()
+    data = from_arrays(X, y, offset=offset, feature_names=["Intercept"])
+    bounds = np.concatenate([[0], np.cumsum(SIZES)]).astype(np.int64)
+    data.groups = SimpleNamespace(
+        column="g", terms=("1",), correlated=False, offset=bounds, n_groups=len(SIZES)
+    )
+    prior = {"beta[Intercept]": normal(scale=2.0), "tau[g]": half_normal(1.0)}
+    groups, model = by_group(data, logistic(prior=prior))
+    every = expanded(model, STAR, 2, gather(groups, np.arange(len(SIZES))))
+    n = len(SIZES)
+    base = Base(
+        theta_star=STAR,
+        log_lik=float(every.expansion[0].sum()),
+        gradient=every.expansion[1:3].sum(axis=1) * (order > 0),
+        hessian=np.zeros((2, 2)),
+        factor=scale(),
+        prior=model.prior_table(model.labels(data.feature_names)),
+        constants=model.constants,
+        n_linear=0,
+        order=order,
+        unit_rows=1,
+        estimate_factor=n / k,
+        variance_factor=n**2 / (k * (k - 1)),
+        edge=30.0,
+    )._replace(**changed)
+    certain = np.array(certain, dtype=np.int64)
+    return Problem(
+        link=model.link,
+        sums=taylor,
+        base=base,
+        certain=expanded(model, STAR, order, gather(groups, certain)),
+        certainty_rows=certain,
+        design=UnitDesign(n, 1, k, k),
+        source=groups.rows(),
+        trajectory_length=1.5,
+        jitter=0.2,
+        target_acceptance=0.8,
+        step_size=None,
+        constrain=model.constrain,
+    ), model
+
+
+def z_scores(order, k, certain, known=None, **changed):
+    given, model = problem(order, k, certain, **changed)
+    kernel = HamiltonianKernel(given, seed=7, chain=0)
+    kernel.initialise()
+    kernel.advance(1000, True)
+    found = kernel.advance(DRAWS, False)
+    assert model.n_linear == 0  # which also keeps the table of the link alive
+    beta, log_tau = found["theta"].T
+    values = [beta, log_tau, beta**2, np.exp(log_tau)]
+    if not changed:  # without its factor the variance is 0
+        values.append(found["log_lik_variance"])
+    truth = exact(order, k, certain if known is None else known)
+    return np.abs([batch_z(each, mean) for each, mean in zip(values, truth, strict=False)])
+
+
+@pytest.mark.parametrize(
+    ("order", "k", "certain"), [(0, 3, ()), (1, 2, ()), (1, 2, (4,)), (1, 3, (0, 2))]
+)
+def test_draws_match_the_perturbed_density_of_groups(order, k, certain):
+    assert z_scores(order, k, certain).max() < 4.5
+
+
+def test_leaving_out_the_variance_is_caught():
+    assert z_scores(0, 3, (), variance_factor=0.0).max() > 4.5
+
+
+def test_leaving_out_certainty_groups_is_caught():
+    assert z_scores(1, 2, (), known=(4,)).max() > 4.5

@@ -1,0 +1,78 @@
+"""Random effects in a formula: what they mean, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from streammc.errors import ConfigError
+from streammc.stores.formula.nodes import label
+from streammc.stores.formula.terms import read_nodes, read_terms
+
+ACCEPTED = {
+    "y ~ x + (1 | g)": (("1",), True, ["", "x"]),
+    "y ~ (1|g)": (("1",), True, [""]),
+    "y ~ (1|g) + x": (("1",), True, ["", "x"]),
+    "y ~ (1 | g) - 1 + x": (("1",), True, ["x"]),
+    "y ~ 0 + x + (1 | g)": (("1",), True, ["x"]),
+    "y ~ x + (1 | g) - 1": (("1",), True, ["x"]),
+    "y ~ x + (x | g)": (("1", "x"), True, ["", "x"]),
+    "y ~ x + (1 + x | g)": (("1", "x"), True, ["", "x"]),
+    "y ~ x + (x + 1 | `g`)": (("1", "x"), True, ["", "x"]),
+    "y ~ x + (1 + x || g)": (("1", "x"), False, ["", "x"]),
+    "y ~ x + (x || g)": (("1", "x"), False, ["", "x"]),
+    "y ~ x + (1 | g) + (0 + x | g)": (("1", "x"), False, ["", "x"]),
+    "y ~ (0 + x | g) + x + (1 | g)": (("1", "x"), False, ["", "x"]),
+    "y ~ x + (1 || g)": (("1",), True, ["", "x"]),
+    "y ~ log(x) + (1 + log(x) | g)": (("1", "log(x)"), True, ["", "log(x)"]),
+    "y ~ (a + b)**2 + (1 | g)": (("1",), True, ["", "a", "b", "a:b"]),
+}
+
+
+@pytest.mark.parametrize("formula", ACCEPTED)
+def test_random_effects_are_cut_out_of_the_terms(formula: str) -> None:
+    terms = read_terms(formula)
+    assert terms.groups is not None
+    effects = terms.groups.terms, terms.groups.correlated
+    design = [":".join(label(factor) for factor in term.factors) for term in terms.terms]
+    assert ("g", *ACCEPTED[formula]) == (terms.groups.column, *effects, design)
+    assert "g" not in terms.columns
+    assert read_nodes(formula)
+
+
+def test_a_formula_without_groups_has_none() -> None:
+    assert read_terms("y ~ (a + b)**2 + I(x > 1)").groups is None
+
+
+REFUSED = {
+    "y ~ x + (1 | g) + (1 | h)": "only one factor can be integrated yet",
+    "y ~ x + z + (x + z | g)": "at most one slope of 'g' in the formula, found 'x' and 'z'",
+    "y ~ x + z + (1 + x | g) + (0 + z | g)": "at most one slope",
+    "y ~ x + (0 + x | g)": "found none: write .*1 [+] x | g",
+    "y ~ x + (1 | g) + (1 | g)": "one random intercept of 'g' in the formula, found 2",
+    "y ~ x + (1 | g) + (x | g)": "one random intercept of 'g' in the formula, found 2",
+    "y ~ x + (0 | g)": "one random intercept",
+    "y ~ x + (1 | a/b)": "found 'a / b': name a column; nested",
+    "y ~ x + (1 | a:b)": "found 'a : b': name a column; nested",
+    "y ~ x + (1 | C(g))": "name a column",
+    "y ~ x + (1 | g | h)": "name a column",
+    "y ~ x + (1 | )": "one column of labels",
+    "y ~ x + ( | g)": "write groups as",
+    "y ~ x + (x - 1 | g)": "write groups as",
+    "y ~ x + (1 + z | g)": "the slope 'z' of the groups also as a term of the formula",
+    "y ~ x:z + (1 + x | g)": "add [+] x",
+    "y ~ x + 1 | g": "in parentheses as a term of their own",
+    "y ~ x * (1 | g)": "in parentheses as a term of their own",
+    "y ~ (1 | g):x": "in parentheses as a term of their own",
+    "y ~ x - (1 | g)": "in parentheses as a term of their own",
+    "y ~ x + ((1 | g))": "in parentheses as a term of their own",
+    "y ~ log(x | g)": "in parentheses as a term of their own",
+    "y ~ I((x | g))": "in parentheses as a term of their own",
+    "(1 | g) ~ x": "in parentheses as a term of their own",
+}
+
+
+@pytest.mark.parametrize("formula", REFUSED)
+def test_wrong_random_effects_are_refused_in_one_line(formula: str) -> None:
+    with pytest.raises(ConfigError, match=REFUSED[formula]) as caught:
+        read_terms(formula)
+    assert "\n" not in str(caught.value)
