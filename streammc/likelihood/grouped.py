@@ -167,7 +167,7 @@ class _GroupTask(Generic[T]):
 
 
 def fewer(count: int, dataset: Dataset) -> int:
-    """Return how many units of ``dataset`` have about ``count`` rows; at least 1000, or ``count``."""
+    """Return how many units have about ``count`` rows; at least 1000, or ``count`` if fewer."""
     while not isinstance(dataset, Grouped):
         if (inner := getattr(dataset, "dataset", None)) is None:
             return count

@@ -172,7 +172,7 @@ class MixedModel(LinearModel):
     def start(self, rows: Rows) -> Vector:
         """Return the inner model's start, and effects of half the unit of its predictor.
 
-        The design (m, q) of the rows holds the features alone.
+        The design of ``rows`` (m, q) holds the features alone.
         """
         unit = self.level(rows).unit
         group = [math.log(_START * unit)]
