@@ -121,6 +121,7 @@ WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
         "streammc/samplers/hamiltonian/preparation.py prepare_subsampled: expected a subsample of at least {} units, found {} of {} rows in a table of {}: no varian",
     ),
     "happens while a sampler runs; the tests of the samplers provoke it": (
+        "streammc/control_variates/mode/quadrature.py quadrature_warnings: text",
         "streammc/samplers/importance/weighing.py _require_light_tail: expected a posterior density at draws of its Laplace approximation, found none or one that",
         "streammc/control_variates/mode/search.py _point_of_all_rows: {}",
         "streammc/control_variates/certify.py _refuse_no_mode: expected a mode of the posterior, found none: after {} passes Newton's method is still {} ",
