@@ -21,7 +21,9 @@ from streammc.cli.signals import Interruption
 from streammc.cli.values import LocalPath, Share, WholeNumber
 
 
-@command("effects", configurable=True, short_help="Write the effects of the groups of a run.")
+@command(
+    "effects", configurable=True, short_help="Write the effects of the groups of a mixed model."
+)
 @path_argument("run")
 @setting("--output", "-o", type=LocalPath(), required=True, help="zarr group to make.")
 @setting("--store", type=LocalPath(), help="The store of the run, if it has moved.")

@@ -12,7 +12,7 @@ from scipy.special import expit
 import streammc
 from streammc import facts, from_arrays, from_table, models
 from streammc.diagnostics.original_scale import transform
-from streammc.errors import ConfigError, IdentityError, RefusedError, StorageIOError
+from streammc.errors import ConfigError, DataError, IdentityError, RefusedError, StorageIOError
 from streammc.likelihood.grouped import by_group
 from streammc.prediction import effects_pass, group_summaries
 from streammc.prediction.group_summaries import matched
@@ -274,6 +274,17 @@ def test_runs_and_stores_without_such_effects_are_refused(tmp_path):
     with pytest.raises(ConfigError, match="expected a run of a mixed model"):
         streammc.effects(alone, data)
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+def test_group_without_a_finite_likelihood_is_named(tmp_path):
+    data = from_arrays(
+        np.c_[np.ones(6), [0, 0, 0, 1, 0, 0]], np.ones(6), groups=[0, 0, 1, 1, 2, 2],
+        feature_names=["Intercept", "x"],
+    )  # fmt: skip
+    run = make_run(tmp_path / "r", models.poisson(), data, np.tile([0.0, 1e300, 0.0], (1, 2, 1)))
+    place = data.groups.labels(0, 3).tolist().index(1)
+    with pytest.raises(DataError, match=f"found none of group {place + 1} of 'group'"):
+        streammc.effects(run, data, tmp_path / "e")
 
 
 def test_lost_part_is_an_error(tmp_path, monkeypatch):
