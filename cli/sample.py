@@ -100,8 +100,7 @@ def sample(
     new_run = overwrite or not RunDirectory.exists(output)
     if dry_run or new_run:  # an existing run keeps its priors
         built = announced_priors(printer, built, dataset)
-    if seed is None and new_run and not dry_run:
-        seed = _new_seed(printer)
+    seed = _new_seed(printer) if seed is None and new_run and not dry_run else seed
     shape: dict[str, Any] = {"draws": draws, "warmup": warmup, "chains": chains}
     shape |= {"seed": seed, "temperature": temperature}
     settings = {

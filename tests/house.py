@@ -22,6 +22,7 @@ PUBLIC = {
     "streammc/prediction/group_summaries.py": {"effects"},
     "streammc/prediction/predict.py": {"predict"},
     "streammc/runs/interactive.py": {"sample"},
+    "stores/format/writer.py": {"__init__"},
     "stores/ingest/from_dask.py": {"from_dask"},
     "stores/ingest/from_xarray.py": {"from_xarray"},
     "stores/ingest/ingestion.py": {"ingest", "from_table"},

@@ -47,6 +47,7 @@ def make_inputs() -> None:
         "ingest flights.csv weighted.zarr --response late --features distance --weight delays "
         "--no-intercept --quiet"
     )
+    command("ingest flights.csv groups.zarr --formula 'late ~ hour + (1 | carrier)' --quiet")
     command("simulate logistic big.zarr --rows 20000 --dim 2 --seed 1 --quiet")
     command("simulate gaussian-process gp.zarr --rows 60 --dim 1 --seed 1 --quiet")
     command(f"sample flights.zarr -o run --model logistic --sampler hmc {FEW}")

@@ -166,6 +166,16 @@ class _GroupTask(Generic[T]):
                 yield RowBlock(block.index, int(start), X, zeros, zeros, np.ones(len(first)))
 
 
+def fewer(count: int, dataset: Dataset) -> int:
+    """Return how many units have about ``count`` rows; at least 1000, or ``count`` if fewer."""
+    while not isinstance(dataset, Grouped):
+        if (inner := getattr(dataset, "dataset", None)) is None:
+            return count
+        dataset = inner
+    about = int(count * dataset.n_rows // dataset.dataset.n_rows)
+    return min(count, max(about, 1000))
+
+
 def ungrouped(dataset: Dataset) -> Dataset:
     """Return the table under groups and temperatures: the data set with its own rows."""
     while (inner := getattr(dataset, "dataset", None)) is not None:

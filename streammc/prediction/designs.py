@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.errors import IdentityError, StoreError
-from streammc.prediction.predictive import Coefficients
+from streammc.prediction.mean_responses import Coefficients
 from streammc.protocols import Model, Vector
 
 _LIKE: Final = "ingest the table with --like the store of the run"

@@ -17,6 +17,7 @@ from streammc.likelihood.grouped import by_group
 from streammc.prediction import effects_pass, group_summaries
 from streammc.prediction.group_summaries import matched
 from streammc.runs import design
+from streammc.trace.layout import make_layout
 from streammc.trace.row_reading import GROUPS, check_chunks
 from streammc.trace.run_directory import RunDirectory
 
@@ -27,14 +28,11 @@ def make_run(path, model, data, theta, sign=None, **more):
     rows = {"lp": np.zeros(theta.shape[:2])} | ({} if sign is None else {"sign": sign})
     described = bound.describe()
     identity = {"store": data.fingerprint, "model": described, "sampler": {"name": "hmc"}, **more}
+    labels, dtypes = bound.labels(data.feature_names), dict.fromkeys(rows, "float64")
     plan = {
-        "labels": list(bound.labels(data.feature_names)),
-        "feature_names": list(data.feature_names),
-        "chains": len(theta),
+        "layout": make_layout(labels, data.feature_names, *theta.shape[:2], dtypes),
         "draws": theta.shape[1],
         "warmup": 0,
-        "stat_dtypes": dict.fromkeys(rows, "float64"),
-        "interval": theta.shape[1],
         "attributes": {"design": design.describe(data.attributes), "store": data.address},
     }
     with RunDirectory.hold(path, identity=identity, **plan) as run:

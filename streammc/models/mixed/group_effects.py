@@ -13,10 +13,17 @@ from typing import Final
 import numpy as np
 from numba import types
 
+from streammc.models.mixed.group_constants import EFFECTS, FEATURES, NODES, SCALARS
 from streammc.models.mixed.group_link import SMALL, log_integral
-from streammc.models.mixed.group_nodes import NODE_ROWS, NODE_U1, NODE_U2, SHARE, padded
-from streammc.models.mixed.group_rows import CURVES, count_used
-from streammc.models.mixed.layout import EFFECTS, FEATURES, NODES, SCALARS
+from streammc.models.mixed.group_nodes import padded
+from streammc.models.mixed.group_rows import (
+    CURVES,
+    NODE_ROWS,
+    NODE_U1,
+    NODE_U2,
+    SHARE,
+    count_used,
+)
 from streammc.models.mixed.table_link import TABLE, read_group
 from streammc.numerics.jit import design_view, f8, jit, matrix, vector
 

@@ -7,30 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from streammc.models.mixed.group_derivatives import louis, shared_gradient, times_design
-from streammc.models.mixed.group_mode import MODE, find_mode
-from streammc.models.mixed.group_nodes import (
-    NODE_ROWS,
-    TURNS,
-    choose_path,
-    integrate,
-    padded,
-    set_effects,
-)
-from streammc.models.mixed.group_rows import (
-    BY_COUNTS,
-    BY_PRODUCTS,
-    BY_ROWS,
-    BY_SQUARES,
-    CURVES,
-    FACTS,
-    INNER,
-    PATH,
-    collect,
-    count_used,
-)
-from streammc.models.mixed.group_sums import gaussian_facts, poisson_facts
-from streammc.models.mixed.layout import (
+from streammc.models.mixed.group_constants import (
     CORRELATED,
     EFFECTS,
     FEATURES,
@@ -42,6 +19,27 @@ from streammc.models.mixed.layout import (
     POISSON,
     SCALARS,
 )
+from streammc.models.mixed.group_derivatives import louis, shared_gradient, times_design
+from streammc.models.mixed.group_hessian import louis_of_one
+from streammc.models.mixed.group_mode import MODE, find_mode
+from streammc.models.mixed.group_nodes import integrate, padded, set_effects
+from streammc.models.mixed.group_pairs import choose_path, pairs_gradient
+from streammc.models.mixed.group_rows import (
+    BY_COUNTS,
+    BY_PAIRS,
+    BY_PRODUCTS,
+    BY_ROWS,
+    BY_SQUARES,
+    CURVES,
+    FACTS,
+    INNER,
+    NODE_ROWS,
+    PATH,
+    TURNS,
+    collect,
+    count_used,
+)
+from streammc.models.mixed.group_sums import gaussian_facts, poisson_facts
 from streammc.numerics.jit import LINK_SIGNATURE, design_view, f8, inline, jit, matrix, vector
 
 SMALL: Final = FACTS + MODE + 16
@@ -53,9 +51,11 @@ def _path(kind, effects):  # type: ignore[no-untyped-def]
     """Return how a group of this likelihood is evaluated."""
     if kind == GAUSSIAN:
         return BY_SQUARES
-    if kind == POISSON and effects == 1:
-        return BY_COUNTS
-    return BY_PRODUCTS if kind == LOGISTIC and effects == 1 else BY_ROWS
+    if kind != LOGISTIC and kind != POISSON:
+        return BY_ROWS
+    if effects == 2:
+        return BY_PAIRS
+    return BY_COUNTS if kind == POISSON else BY_PRODUCTS
 
 
 @jit(
@@ -121,7 +121,11 @@ def link(eta, X, y, constants, order, out):  # type: ignore[no-untyped-def]
         out[1:, 0] = math.nan
         return
     if order == 1:
-        shared_gradient(groups, facts, rows, predictors, terms, inner, nodes, turns, shared)
+        shared[:] = 0.0
+        if facts[PATH] == BY_PAIRS:
+            pairs_gradient(groups, per_effect, facts, rows, nodes, turns, shared)
+        else:
+            shared_gradient(groups, facts, rows, predictors, terms, inner, nodes, turns, shared)
         times_design(X, rows, theta[:q])
         for j in range(q):
             out[1 + j, 0] = theta[j]
@@ -129,7 +133,11 @@ def link(eta, X, y, constants, order, out):  # type: ignore[no-untyped-def]
             out[1 + q + j, 0] = shared[j]
         return
     hessian = np.empty((d + 2, d))
-    louis(X, facts, rows, predictors, terms, inner, nodes, turns, hessian)
+    if facts[PATH] == BY_PRODUCTS or facts[PATH] == BY_COUNTS:
+        scores = np.empty((d + 1, nodes.shape[1]))
+        louis_of_one(X, facts, rows, nodes, scores, hessian)
+    else:
+        louis(X, facts, rows, predictors, terms, inner, nodes, turns, hessian)
     at = 1 + d
     for a in range(d):
         out[1 + a, 0] = hessian[d + 1, a]
