@@ -57,6 +57,7 @@ WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
         "streammc/trace/commit.py commit_root: expected no other writer in {}, found another commit or a touched file: {} has {}; stop th",
         "streammc/trace/durable.py collect_debris: expected to be alone in writing '{}', found '{}' in use: wait for the other process",
         "streammc/trace/lock.py run_lock: expected the run at {} to be free, found it locked by another process: wait until that has",
+        "streammc/prediction/effects_pass.py _chunks: expected the effects of {} groups in {}, found those of {}: choose a folder that every wor",
         "streammc/trace/row_arrays.py RowArrays.commit: expected chunk {} of '{}' in {}, found none: choose a folder that every worker shares",
     ),
     "a guard inside the package: its callers pass what fits": (
@@ -131,6 +132,7 @@ WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
         "streammc/samplers/hamiltonian/kernel.py HamiltonianKernel._run_batch: expected {} factors in the block-Poisson product, found more than {}: the remainder is far",
         "streammc/samplers/hamiltonian/kernel.py HamiltonianKernel.initialise: expected a finite log density at a start drawn around theta_star, found none in 100 tries;",
         "streammc/samplers/stochastic_gradient/kernel.py StochasticGradientKernel.initialise: expected a finite log density at a start drawn around theta_star, found none in 100 tries;",
+        "streammc/prediction/effects_pass.py EffectsTask.map: expected a finite likelihood of every group at the draws of the run, found none of group {",
         "streammc/prediction/predictive.py PredictTask._refuse: expected finite mean responses in {}, found {} in row {}: its columns are far outside thos",
         "streammc/prediction/predictive.py PredictTask._refuse: expected finite numbers in {}, found NaN or infinity in row {}: make the store again",
         "streammc/prediction/mean_responses.py responses: expected mean(eta) of the model '{}' to return shape {}, found {}: correct the function",
@@ -155,7 +157,7 @@ WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
         "streammc/control_variates/plan/subsample_plan.py Plan.from_description: expected {} certainty rows, found {}; the run is damaged: start it again",
         "streammc/diagnostics/original_scale.py transform: expected a mean and a positive scale for each of {} coefficients, found {} and {} for {} p",
         "streammc/prediction/binning.py groups: expected finite numbers in column '{}' of {}, found {}{}: make the store again",
-        "streammc/prediction/designs.py _standardization: expected a mean and a positive scale for each of {} features, found others: verify the sto",
+        "streammc/prediction/designs.py standardization: expected a mean and a positive scale for each of {} features, found others: verify the sto",
         "streammc/runs/table_scale.py blocks_of_run: expected a run that records its parameters, found an old one of the model '{}': sample it ",
         "streammc/prediction/thinned.py load_draws: expected the run '{}' to describe its store, found one of an earlier version: give the sto",
         "streammc/trace/arrays.py read_arrays: expected {} as it was written, found another size or checksum: the file is damaged; delete",
@@ -171,6 +173,7 @@ WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
         "streammc/trace/sealed.py unseal: expected JSON written by streammc in {}: {}; restore the file from a copy",
     ),
     "needs data too large for a list of examples": (
+        "streammc/prediction/group_summaries.py write_effects: expected draws that count the same, found a run with signs: effects have no signed quantil",
         "cli/execute.py check_job: expected --n-blocks of at most {} units, found {}: give fewer blocks",
         "cli/execute.py check_job: expected {} GB of free disk for {} chains of {} draws, found {} GB at '{}': ask for fewer ",
         "stores/format/layout.py check_row_bytes: expected at most {} columns of {}, found {}: choose some with --features{}",
