@@ -65,9 +65,8 @@ def first_centre(
     """
     dim = len(table)
     origin = np.zeros(dim)
-    if (
-        invalid_responses(model, subset.X, subset.y) is not None
-    ):  # the first pass finds all, and raises
+    # The first pass finds all, and raises.
+    if invalid_responses(model, subset.X, subset.y) is not None:
         return Centre(Point(origin, 0.0, np.zeros((dim, dim)), origin, np.inf), origin)
     objective = counted(in_memory(model, subset, dataset.n_rows / len(subset.y)), phases)
     if len(subset.y) < dataset.n_rows:
