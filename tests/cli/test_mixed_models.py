@@ -60,8 +60,8 @@ def refused(folder: Path, code: int, *words: str | Path) -> str:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder with s.zarr, 60 groups of 8 rows, and a finished run of a mixed model."""
     folder = tmp_path_factory.mktemp("mixed")
-    store = ingest(folder, np.full(60, 8))
-    done = streammc("sample", store, "-o", folder / "run", "--model", "logistic", *SHORT)
+    store = ingest(folder, np.full(60, 8), "gaussian")
+    done = streammc("sample", store, "-o", folder / "run", "--model", "gaussian", *SHORT)
     assert done.code == 0, done.err
     return folder
 
@@ -172,7 +172,7 @@ def test_a_model_of_ones_own_with_a_registered_name_is_refused():
     ],
 )
 def test_a_prior_that_tau_cannot_have_is_refused(made, prior, found):
-    words = ("sample", made / "s.zarr", "-o", made / "other", "--model", "logistic", *QUIET)
+    words = ("sample", made / "s.zarr", "-o", made / "other", "--model", "gaussian", *QUIET)
     assert found in refused(made, 2, *words, "--prior", prior)
 
 
@@ -183,3 +183,17 @@ def test_predictions_of_a_mixed_model_are_refused(made):
 
     with pytest.raises(ConfigError, match=r"a mixed model \(\(1 \| g\)\)"):
         predict(made / "run", open_store(made / "s.zarr"))
+
+
+def test_a_run_of_groups_speaks_of_groups(made):
+    told = streammc("diagnose", made / "run").out
+    assert "random groups" in told or "hmc, because" in told
+    assert "groups evaluated:" in told
+    assert "certainty groups" in told or "hmc, because" in told
+    assert "rows" not in told.split("sampler ")[1]
+
+
+def test_info_names_the_regression_and_its_effects(made):
+    told = streammc("info", made / "run").out
+    assert "gaussian, effects of g (1 | g)" in told
+    assert streammc("info", made / "run", "--json").json["model"] == "mixed"
