@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from streammc.trace import durable
+from streammc.trace.layout import make_layout
 from streammc.trace.run_directory import RunDirectory
 
 CHAINS, INTERVAL, DIM, STATISTICS, COMMITS = 4, 100, 29, 26, 60
@@ -27,16 +28,13 @@ def commits(folder: Path, threads: int) -> list[float]:
     """Return the milliseconds of each commit."""
     durable._THREADS = threads
     names = [f"x{i}" for i in range(DIM)]
+    dtypes = dict.fromkeys((f"s{i}" for i in range(STATISTICS)), "float64")
     run = RunDirectory.create(
         folder / f"run-{threads}",
         identity={},
-        labels=[f"beta[{name}]" for name in names],
-        feature_names=names,
-        chains=CHAINS,
+        layout=make_layout([f"beta[{name}]" for name in names], names, CHAINS, INTERVAL, dtypes),
         draws=COMMITS * INTERVAL,
         warmup=0,
-        stat_dtypes=dict.fromkeys((f"s{i}" for i in range(STATISTICS)), "float64"),
-        interval=INTERVAL,
     )
     theta = np.random.default_rng(0).normal(size=(CHAINS, INTERVAL, DIM))
     stats = {f"s{i}": theta[:, :, i] for i in range(STATISTICS)}

@@ -18,6 +18,7 @@ from numba import njit
 
 from streammc import from_arrays
 from streammc.control_variates.certify import compute
+from streammc.control_variates.plan.plan_request import PlanRequest
 from streammc.control_variates.plan.subsample_plan import plan
 from streammc.models import logistic
 from streammc.priors import normal
@@ -227,7 +228,7 @@ def problem(m: int, steps: int, step: float):
         step_size=step,
         trajectory_length=steps * step,
     )
-    design = plan(cv, store, model, subsample_size=m, n_blocks=100, certainty=False)
+    design = plan(cv, store, model, PlanRequest(subsample_size=m, n_blocks=100, certainty=False))
     chain = HamiltonianKernel(subsampled(store, model, cv, design, sampler), seed=1, chain=0)
     chain.initialise()
     return chain, (X, y, cv, model)

@@ -16,6 +16,7 @@ def main(job: str) -> None:
     from peer_data import load_rows
 
     import streammc
+    from streammc.control_variates.plan.plan_request import PlanRequest
     from streammc.control_variates.plan.subsample_plan import plan
     from streammc.samplers.hamiltonian.kernel import HamiltonianKernel
     from streammc.samplers.hamiltonian.problem import subsampled
@@ -28,7 +29,9 @@ def main(job: str) -> None:
     sampler = streammc.samplers.hmc_ecs(**sampling)
     cv = streammc.control_variates(store, model)
     keys = ("subsample_size", "n_blocks", "certainty")
-    chosen = plan(cv, store, model, **{key: sampling[key] for key in keys if key in sampling})
+    chosen = plan(
+        cv, store, model, PlanRequest(**{key: sampling[key] for key in keys if key in sampling})
+    )
     chain = HamiltonianKernel(subsampled(store, model, cv, chosen, sampler), seed=1, chain=0)
     chain.initialise()
     chain.advance(options["warmup"], True)

@@ -46,6 +46,7 @@ def iterate(store: str, cv_path: str, mode: str) -> dict[str, float]:
     """Time iterations of four chains in lockstep; return seconds and pages read for each."""
     from streammc import models, open_store
     from streammc.control_variates.expansion import ControlVariates
+    from streammc.control_variates.plan.plan_request import PlanRequest
     from streammc.control_variates.plan.units import plan_units
     from streammc.likelihood.expanded_rows import memory_limit
     from streammc.priors import normal
@@ -56,7 +57,7 @@ def iterate(store: str, cv_path: str, mode: str) -> dict[str, float]:
 
     data, model = open_store(store), models.logistic(normal(10.0))
     cv = ControlVariates.open(cv_path, data, model)
-    chosen = plan_units(cv, data, model, memory=2 * memory_limit())
+    chosen = plan_units(cv, data, model, PlanRequest(), memory=2 * memory_limit())
     problem = subsampled(data, model, cv, chosen, hmc_ecs())
     if mode == "memory":
         n = min(IN_MEMORY_ROWS, data.n_rows)

@@ -24,6 +24,7 @@ from real_data_sets import REAL_DATA
 from streammc.control_variates import compute
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.plan import certainty_choice, unit_scores
+from streammc.control_variates.plan.plan_request import PlanRequest
 from streammc.control_variates.plan.subsample_plan import Plan, plan
 from streammc.protocols import Dataset, Model
 from streammc.runs.job import run_job
@@ -119,7 +120,7 @@ def measure(name: str, work: Path) -> dict[str, Any]:
     plans: dict[str, Any] = {}
     for certainty in (True, False):
         for way in WAYS:
-            found = plan(cv, store, model, certainty=certainty, probabilities=way)
+            found = plan(cv, store, model, PlanRequest(certainty=certainty, probabilities=way))
             plans[f"{way}{'' if certainty else ', bare'}"] = facts(found)
     swept = {
         **{f"{count} draws": swept_cost(cv, store, model, draws=count) for count in SWEPT_DRAWS},
@@ -155,7 +156,7 @@ def swept_cost(cv: ControlVariates, store: Dataset, model: Model, **changed: flo
         else:
             for module in (unit_scores, certainty_choice):
                 stack.enter_context(patch.object(module, "UNIFORM_SHARE", changed["share"]))
-        return cost(facts(plan(cv, store, model, probabilities="scores")))
+        return cost(facts(plan(cv, store, model, PlanRequest(probabilities="scores"))))
 
 
 def facts(found: Plan) -> dict[str, Any]:

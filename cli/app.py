@@ -25,6 +25,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "diagnose": ("streammc.cli.diagnose:diagnose", "Summarise the draws of a run."),
     "compare": ("streammc.cli.compare:compare", "Compare the cost of runs of one posterior."),
     "predict": ("streammc.cli.predict:predict", "Predict the rows of a store from a run."),
+    "effects": (
+        "streammc.cli.effects:effects",
+        "Write the effects of the groups of a mixed model.",
+    ),
     "audit": ("streammc.cli.audit:audit", "Measure the effect of subsampling on a run."),
     "models": ("streammc.cli.listings:models", "List the models."),
     "samplers": ("streammc.cli.listings:samplers", "List the samplers and what they target."),

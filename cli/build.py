@@ -30,6 +30,10 @@ def find_model(name: str, allow_code: bool = False) -> Callable[..., Any]:
     return registry.model_at(name)
 
 
+NODES = "nodes"
+"""Option of a model on a store with groups: quadrature nodes per effect."""
+
+
 def make_model(
     name: str,
     prior_scale: float | None,
@@ -42,7 +46,7 @@ def make_model(
     Parameters without such a prior get the defaults of the model, which scale with the data.
     """
     prior = make_prior(prior_scale, priors)
-    given = dict(options or {})
+    given = {key: value for key, value in (options or {}).items() if key != NODES}
     unknown = [key for key in given if key not in model_options(name, allow_code)]
     if unknown:
         raise ConfigError(
@@ -101,7 +105,7 @@ def split_options(
     of_model: dict[str, Any] = {}
     of_sampler: dict[str, Any] = {}
     for key, value in pairs:
-        place = of_model if key in own else of_sampler
+        place = of_model if key in own or key == NODES else of_sampler
         if key in place:
             raise ConfigError(f"expected --option {key} once, found it again: keep one")
         place[key] = value

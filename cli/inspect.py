@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -13,6 +13,9 @@ from streammc.cli.output import Output, fields, number, table
 from streammc.cli.progress import Progress
 from streammc.errors import one_line
 from streammc.models.mixed.group_terms import formula_term
+
+if TYPE_CHECKING:
+    from streammc.trace.row_reading import RowKind
 
 _SHOWN: Final = 20
 """Largest number of features in the table of ``info``."""
@@ -157,9 +160,22 @@ def describe_control_variates(path: str) -> dict[str, Any]:
 
 def describe_predictions(path: str) -> dict[str, Any]:
     """Return the attributes of predictions and the names of their arrays."""
+    from streammc.trace.row_reading import ROWS
+
+    return _describe_rows(path, ROWS)
+
+
+def describe_effects(path: str) -> dict[str, Any]:
+    """Return the attributes of group effects and the names of their arrays."""
+    from streammc.trace.row_reading import GROUPS
+
+    return _describe_rows(path, GROUPS)
+
+
+def _describe_rows(path: str, of: RowKind) -> dict[str, Any]:
     from streammc.trace.row_reading import read_meta
 
-    meta, names = read_meta(path)
+    meta, names = read_meta(path, of)
     return {"path": os.path.abspath(path), **meta, "arrays": names}
 
 
@@ -225,12 +241,24 @@ def _verify_control_variates(path: str, progress: Progress) -> dict[str, Any]:
 
 
 def _verify_predictions(path: str, progress: Progress) -> dict[str, Any]:
+    from streammc.trace.row_reading import ROWS
+
+    return _verify_rows(path, ROWS)
+
+
+def _verify_effects(path: str, progress: Progress) -> dict[str, Any]:
+    from streammc.trace.row_reading import GROUPS
+
+    return _verify_rows(path, GROUPS)
+
+
+def _verify_rows(path: str, of: RowKind) -> dict[str, Any]:
     from streammc.errors import StoreError
     from streammc.trace.row_reading import check_chunks
 
     report: dict[str, Any] = {"path": os.path.abspath(path), "ok": True, "faults": []}
     try:
-        report["objects"] = sum(1 for _ in check_chunks(path))
+        report["objects"] = sum(1 for _ in check_chunks(path, of))
     except StoreError as error:
         report["ok"] = False
         report["faults"].append({"key": "", "kind": "changed", "detail": str(error)})
@@ -242,10 +270,12 @@ _DESCRIBE = {
     "run": describe_run,
     "control-variates": describe_control_variates,
     "predictions": describe_predictions,
+    "group-effects": describe_effects,
 }
 _VERIFY = {
     "store": _verify_store,
     "run": _verify_run,
     "control-variates": _verify_control_variates,
     "predictions": _verify_predictions,
+    "group-effects": _verify_effects,
 }

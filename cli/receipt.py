@@ -15,13 +15,14 @@ from streammc.cli.configuration import write_json
 from streammc.cli.output import plain
 from streammc.errors import AccessError, ConfigError, IdentityError, OutputError, StorageIOError
 from streammc.trace.file_stamp import FileStamp, file_stamp, stamp_difference, utc_text
-from streammc.trace.kinds import CONTROL_VARIATES, PREDICTIONS, STORE, found_at
+from streammc.trace.kinds import CONTROL_VARIATES, GROUP_EFFECTS, PREDICTIONS, STORE, found_at
 
 _REPLACED: Final = {
     "ingest": STORE,
     "simulate": STORE,
     "summarize": CONTROL_VARIATES,
     "predict": PREDICTIONS,
+    "effects": GROUP_EFFECTS,
 }
 """Kind of data that each command replaces with --overwrite."""
 

@@ -80,7 +80,7 @@ def sample(
     The same command again resumes an interrupted run and does not change a finished one; with
     more --draws it extends the run.
     """
-    from streammc.cli.build import make_model, make_sampler, split_options
+    from streammc.cli.build import NODES, make_model, make_sampler, split_options
     from streammc.cli.execute import Job, execute
     from streammc.cli.priors import announced_priors
     from streammc.cli.receipt import require_apart
@@ -96,12 +96,11 @@ def sample(
     built = make_model(model, prior_scale, of_model, prior, allow_code)
     chosen = make_sampler(sampler, flags, of_sampler)
     reason = _reason(printer, chosen, flags, of_sampler) if sampler == "auto" else ""
-    dataset, built = by_group(open_store(store), built)
+    dataset, built = by_group(open_store(store), built, of_model.get(NODES))
     new_run = overwrite or not RunDirectory.exists(output)
     if dry_run or new_run:  # an existing run keeps its priors
         built = announced_priors(printer, built, dataset)
-    if seed is None and new_run and not dry_run:
-        seed = _new_seed(printer)
+    seed = _new_seed(printer) if seed is None and new_run and not dry_run else seed
     shape: dict[str, Any] = {"draws": draws, "warmup": warmup, "chains": chains}
     shape |= {"seed": seed, "temperature": temperature}
     settings = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from streammc.cli.inspect import groups_text
 from streammc.cli.options import SEED, command, overwrite_option, path_argument, setting
 from streammc.cli.output import Output, fields
 from streammc.cli.progress import Progress
@@ -24,6 +25,11 @@ from streammc.cli.values import Number, WholeNumber
     type=Number(),
     help="True intercept, such as -14.5 for rare events; each kind has a default.",
 )
+@setting(
+    "--groups",
+    type=WholeNumber(2, 10**9),
+    help="Number of groups of rows, with random intercepts of standard deviation 1.",
+)
 @setting("--chunk-rows", type=WholeNumber(1, 10**12), help="Rows per chunk.")
 @setting(
     "--dtype",
@@ -42,6 +48,7 @@ def simulate(
     dim: int,
     seed: int,
     intercept: float | None,
+    groups: int | None,
     chunk_rows: int | None,
     dtype: str,
     overwrite: bool,
@@ -61,6 +68,8 @@ def simulate(
     }
     if intercept is not None:  # as in receipts from before the option
         asked["intercept"] = intercept
+    if groups is not None:
+        asked["groups"] = groups
     with Progress(output) as progress:
 
         def make() -> dict[str, object]:
@@ -75,6 +84,7 @@ def simulate(
                 dtype,
                 show,
                 intercept=intercept,
+                groups=groups,
                 overwrite=overwrite,
             )
             return info(store)
@@ -88,6 +98,7 @@ def simulate(
         "store": result["path"],
         "rows": result["n_rows"],
         "features": result["n_features"],
+        "groups": groups_text(result.get("groups")),
         "megabytes": result["bytes"] / 1e6,
         "fingerprint": result["fingerprint"],
     }

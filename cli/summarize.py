@@ -62,7 +62,7 @@ def summarize(
     scheduler: str | None,
 ) -> None:
     """Find the posterior mode on STORE and the expansion around it, in one or a few passes."""
-    from streammc.cli.build import make_model
+    from streammc.cli.build import NODES, make_model
     from streammc.cli.inspect import control_variates_document, describe_control_variates
     from streammc.cli.priors import announced_priors
     from streammc.control_variates.certify import compute
@@ -80,7 +80,7 @@ def summarize(
     )
     require_apart(target, [store])
     built = make_model(model, prior_scale, dict(option), prior, allow_code)
-    dataset, built = by_group(open_store(store), built)
+    dataset, built = by_group(open_store(store), built, dict(option).get(NODES))
     heat = Schedule.parse(temperature).final
     built = announced_priors(printer, built, dataset)
     asked = {

@@ -49,7 +49,7 @@ class MemoryStore:
     ids
         (n,) row ids. ``None``: the numbers of the rows.
     groups
-        The groups of the rows, if there are any.
+        The groups of the rows, or (n,) the labels of the groups of rows that keep their order.
     """
 
     address = "memory"
@@ -63,7 +63,7 @@ class MemoryStore:
         attributes: dict[str, Any],
         chunk_rows: int,
         ids: NDArray[Any] | None = None,
-        groups: GroupTable | None = None,
+        groups: GroupTable | NDArray[Any] | None = None,
     ) -> None:
         self.attributes: Mapping[str, Any] = MappingProxyType(attributes)
         self.feature_names: tuple[str, ...] = tuple(attributes["features"])
@@ -72,7 +72,8 @@ class MemoryStore:
         self._arrays = (X, y, offset, weight)
         self._chunk_rows = chunk_rows
         self._ids = ids
-        self.groups = groups
+        self.groups = groups if isinstance(groups, GroupTable) else None
+        self._row_groups = None if isinstance(groups, GroupTable) else groups
         self._rows: MemoryRows | None = None
         self.fingerprint = self._digest(attributes)
 
@@ -89,6 +90,7 @@ class MemoryStore:
         ids = [self._ids] if self._ids is not None and attributes.get(ROW_ID) else []
         if self.groups is not None:
             ids += [self.groups.offset, self.groups.labels(0, self.groups.n_groups)]
+        ids += [] if self._row_groups is None else [self._row_groups]
         for array in (*self._arrays, *ids):
             digest.update(array.reshape(-1).view(np.uint8).data)
         return digest.hexdigest()
@@ -113,6 +115,13 @@ class MemoryStore:
         """Return the ids of rows (m,); see ``Dataset.row_ids``."""
         stop = self.n_rows if stop is None else min(stop, self.n_rows)
         return np.arange(start, stop) if self._ids is None else self._ids[start:stop]
+
+    def row_groups(self, start: int = 0, stop: int | None = None) -> NDArray[Any] | None:
+        """Return the labels of the groups of rows (m,); ``None`` without groups."""
+        stop = self.n_rows if stop is None else min(stop, self.n_rows)
+        if self.groups is not None:
+            return self.groups.labels_of_rows(start, stop)
+        return None if self._row_groups is None else self._row_groups[start:stop]
 
     def covariate(self, name: str) -> tuple[Vector, float]:
         """Return ``(a, c)`` so that ``x_i . a + c`` is the column ``name``; see ``covariate``."""

@@ -21,6 +21,7 @@ from streammc.protocols import Index, PassTask, Vector
 from streammc.stores.format.layout import (
     FEATURE_KEY,
     METADATA,
+    ROW_GROUP,
     ROW_ID,
     Layout,
     chunks_per_block,
@@ -134,15 +135,19 @@ class Store:
             return None if moved else np.arange(start, stop)
         return read_values(self._root, self.layout, member, self.manifest, start, stop)
 
+    def row_groups(self, start: int = 0, stop: int | None = None) -> NDArray[Any] | None:
+        """Return the labels of the groups of rows (m,), ``None`` without; see :meth:`row_ids`."""
+        stop = self.n_rows if stop is None else min(stop, self.n_rows)
+        if self.groups is not None:
+            return self.groups.labels_of_rows(start, stop)
+        member = self.layout.member(ROW_GROUP)
+        if member is None:
+            return None
+        return read_values(self._root, self.layout, member, self.manifest, start, stop)
+
     @cached_property
     def groups(self) -> GroupTable | None:
-        """The groups of a mixed model, with their first rows mapped; ``None`` if there are none.
-
-        Raises
-        ------
-        StoreError
-            If their first rows are damaged or inconsistent.
-        """
+        """The groups of a mixed model, or ``None``; a :exc:`StoreError` if they are damaged."""
         if not self.layout.groups:
             return None
         from streammc.stores.rows.groups import read_groups

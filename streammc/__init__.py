@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from streammc import diagnostics, models, priors, samplers
     from streammc.control_variates import compute as control_variates
+    from streammc.prediction.group_summaries import effects
     from streammc.prediction.predict import predict
     from streammc.runs.interactive import sample
     from streammc.stores.ingest.from_dask import from_dask
@@ -26,6 +27,7 @@ __version__: Final = "0.1.0"
 _LAZY: Final[dict[str, str]] = {
     "control_variates": "streammc.control_variates",
     "diagnostics": "streammc.diagnostics",
+    "effects": "streammc.prediction.group_summaries:effects",
     "facts": "streammc.trace:facts",
     "from_arrays": "streammc.stores.memory:from_arrays",
     "from_dask": "streammc.stores.ingest.from_dask:from_dask",
@@ -44,6 +46,7 @@ _LAZY: Final[dict[str, str]] = {
 __all__ = [
     "control_variates",
     "diagnostics",
+    "effects",
     "facts",
     "from_arrays",
     "from_dask",

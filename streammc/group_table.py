@@ -44,6 +44,13 @@ class GroupTable:
         starts = range(0, self.n_groups, _PIECE)
         return max(int(np.diff(self.offset[start : start + _PIECE + 1]).max()) for start in starts)
 
+    def labels_of_rows(self, start: int, stop: int) -> NDArray[Any]:
+        """Return the label of the group of each row from ``start`` to ``stop`` (m,)."""
+        first = int(np.searchsorted(self.offset, start, side="right")) - 1
+        last = int(np.searchsorted(self.offset, stop, side="left"))
+        bounds: NDArray[np.int64] = np.clip(self.offset[first : last + 1], start, stop)
+        return np.repeat(self.labels(first, last), bounds[1:] - bounds[:-1])
+
     def describe(self) -> dict[str, Any]:
         """Return the groups as in the attributes of a store, as plain JSON."""
         return {

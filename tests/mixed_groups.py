@@ -90,6 +90,8 @@ def rows_of(name: str, n: int, seed: int = 1) -> tuple[Array, Array]:
     X = np.vstack(
         [np.ones(n), rng.normal(size=(2, n)), 0.3 * rng.normal(size=n), rng.choice([1.0, 2.0], n)]
     )
+    if name == "logistic":
+        X[-1] = 1.0  # the paths from factors are for rows without weights
     if name in ("logistic", "probit"):
         y = (rng.random(n) < 0.4).astype(float)
     elif name == "binomial":

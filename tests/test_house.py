@@ -235,10 +235,10 @@ def test_source_files_are_short() -> None:
 
 
 PRESENT = {
-    "compiled functions of over 10 arguments": (1, 11),
-    "other functions of over 8 arguments": (3, 15),
+    "compiled functions of over 10 arguments": (0, 0),
+    "other functions of over 8 arguments": (0, 0),
     "functions of over 80 lines": (0, 0),
-    "files of over 300 lines without a reason": (2, 332),
+    "files of over 300 lines without a reason": (0, 0),
     "file names in several folders": (16, 2),
     "samplers told apart outside their family": (0, 0),
     "imports of a family outside the samplers": (0, 0),

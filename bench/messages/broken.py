@@ -57,6 +57,9 @@ DOCUMENTS: Final[tuple[tuple[str, str, str, Change], ...]] = (
     ("kinds.zarr", "formula.zarr", "zarr.json", formula(columns={"carrier": "music"})),
     ("no-kinds.zarr", "formula.zarr", "zarr.json", formula(columns={})),
     ("states.zarr", "formula.zarr", "zarr.json", formula(states={"week": {}})),
+    ("groups-attribute.zarr", "groups.zarr", "zarr.json", own(groups={"column": 3})),
+    ("groups-number.zarr", "groups.zarr", "group/zarr.json", lambda found: found.update(shape=[2, 2])),
+    ("groups-chunk.zarr", "groups.zarr", "group_offset/zarr.json", chunks(2)),
     ("no-states.zarr", "formula.zarr", "zarr.json", formula(states={})),
 )  # fmt: skip
 """A copy, what it is a copy of, the document that is changed, and how."""
@@ -97,6 +100,10 @@ def break_copies() -> None:
     ):  # fmt: skip
         (copy("flights.zarr", name) / key).unlink()
     change_byte(copy("flights.zarr", "byte.zarr") / "X/c.0.0")
+    change_byte(copy("groups.zarr", "groups-byte.zarr") / "group_offset/c.0")
+    offset = copy("groups.zarr", "groups-offset.zarr")
+    (offset / "group_offset/c.0").write_bytes(bytes(32))
+    reseal(offset, "group_offset/c.0")
     (copy("flights.zarr", "short.zarr") / "y/c.0").write_bytes(b"")
     (copy("flights.zarr", "no-json.zarr") / MANIFEST).write_text("{")
     (copy("flights.zarr", "list.zarr") / MANIFEST).write_text("[]")
@@ -178,10 +185,15 @@ def edit_store(root: Path, key: str, change: Change) -> None:
         group = json.loads((root / "zarr.json").read_text())
         group["consolidated_metadata"]["metadata"][key.split("/")[0]] = document
         (root / "zarr.json").write_text(json.dumps(group))
-    entries = dict(read_manifest(root).entries)
     for changed in {key, "zarr.json"}:
-        content = (root / changed).read_bytes()
-        entries[changed] = Entry(len(content), google_crc32c.value(content))
+        reseal(root, changed)
+
+
+def reseal(root: Path, key: str) -> None:
+    """Make the manifest agree with an object that was changed."""
+    entries = dict(read_manifest(root).entries)
+    content = (root / key).read_bytes()
+    entries[key] = Entry(len(content), google_crc32c.value(content))
     (root / MANIFEST).write_bytes(make_manifest(entries).encode())
 
 

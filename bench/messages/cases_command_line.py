@@ -26,6 +26,7 @@ streammc sample flights.zarr -o new --model logistic --sampler banana
 streammc sample flights.zarr -o new --model logistic --sampler nuts
 streammc sample flights.zarr -o new --model logistic --option draws
 streammc sample flights.zarr -o new --model logistic --option banana=1
+streammc sample flights.zarr -o new --model logistic --option nodes=9
 streammc sample flights.zarr -o new --model logistic --option jitter=0.1 --option jitter=0.2
 streammc sample flights.zarr -o new --model logistic --sampler hmc --step-size 0.1 --option step_size=0.2
 streammc sample flights.zarr -o new --model logistic --sampler hmc --option jitter=far

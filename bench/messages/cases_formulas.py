@@ -88,4 +88,19 @@ streammc ingest flights.csv new.zarr --formula 'late ~ hour' --weight carrier
 streammc ingest text.csv new.zarr --like formula.zarr
 streammc ingest flights.csv new.zarr --formula 'late ~ ﬁx'
 streammc.from_table(frame, formula="late ~ " + "hour:" * 900 + "hour")
+streammc ingest flights.csv new.zarr --formula 'late ~ hour + (1 | carrier) + (1 | delays)'
+streammc ingest flights.csv new.zarr --formula 'late ~ hour + distance + (hour + distance | carrier)'
+streammc ingest flights.csv new.zarr --formula 'late ~ hour + (0 + hour | carrier)'
+streammc ingest flights.csv new.zarr --formula 'late ~ hour + (1 | carrier) + (hour | carrier)'
+streammc ingest flights.csv new.zarr --formula 'late ~ hour + (1 | carrier/delays)'
+streammc ingest flights.csv new.zarr --formula 'late ~ hour + 1 | carrier'
+streammc ingest flights.csv new.zarr --formula 'late ~ hour * (1 | carrier)'
+streammc ingest flights.csv new.zarr --formula 'late ~ (1 | carrier):hour'
+streammc ingest flights.csv new.zarr --formula 'late ~ hour + (hour - 1 | carrier)'
+streammc ingest flights.csv new.zarr --formula 'late ~ hour + (1 + distance | carrier)'
+streammc ingest flights.csv new.zarr --formula 'late ~ poly(hour, 2) + (poly(hour, 2) | carrier)'
+streammc ingest flights.csv new.zarr --formula 'late ~ hour + (1 | carrier)' --group delays
+streammc ingest flights.csv new.zarr --formula 'late ~ hour + (1 | carrier)' --no-shuffle
+streammc ingest flights.csv new.zarr --formula 'late ~ hour + (1 | late)'
+streammc ingest flights.csv new.zarr --formula 'late ~ hour + (1 | airline)'
 """

@@ -1,4 +1,4 @@
-"""Cases: ``streammc.predict`` and ``streammc predict``."""
+"""Cases: ``streammc.predict``, ``streammc.effects`` and their commands."""
 
 CASES = r"""
 streammc.predict("nowhere", store)
@@ -55,4 +55,26 @@ streammc predict run offset.zarr -o new.zarr
 streammc predict spline-run other-spline.zarr -o new.zarr
 streammc predict mean-run column.zarr -o new.zarr
 streammc predict run labels.zarr -o new.zarr
+streammc.effects("nowhere", grouped)
+streammc.effects("flights.zarr", grouped)
+streammc.effects(xr.DataTree(), grouped)
+streammc.effects("run", store)
+streammc.effects("groups-run", store)
+streammc.effects("groups-run", "groups.zarr")
+streammc.effects("groups-run", frame)
+streammc.effects("groups-warm", grouped)
+streammc.effects("groups-run", grouped, draws=1)
+streammc.effects("groups-run", grouped, interval=2)
+streammc.effects("groups-run", grouped, progress=3)
+streammc.effects("groups-run", grouped, scheduler="thread")
+streammc.effects("groups-run", grouped, path="groups.zarr")
+streammc.effects("groups-run", grouped, path="groups.zarr", overwrite=True)
+streammc effects run -o new.zarr
+streammc effects nowhere -o new.zarr
+streammc effects groups-run
+streammc effects groups-run -o new.zarr --store flights.zarr
+streammc effects groups-run -o new.zarr --store nowhere.zarr
+streammc effects groups-run -o groups.zarr
+streammc effects groups-run -o new.zarr --effect-draws 1
+streammc effects groups-run -o new.zarr --interval 1
 """

@@ -71,4 +71,9 @@ streammc info meta-link.zarr
 streammc info meta-folder.zarr
 streammc info meta-byte.zarr
 streammc ingest flights.csv new.zarr --like expression.zarr
+streammc info groups-attribute.zarr
+streammc info groups-number.zarr
+streammc info groups-chunk.zarr
+streammc.open_store("groups-offset.zarr").groups
+streammc.open_store("groups-byte.zarr").groups
 """

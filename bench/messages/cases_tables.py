@@ -131,4 +131,19 @@ streammc.from_table(frame, response="late", features=["carrier"])
 streammc.from_table(frame.assign(id=pd.Timestamp(0)), response="late", features=["hour"], row_id="id")
 streammc.from_table(pa.table({"late": [0, 1], "x": [1, 2], "id": pa.array([b"\xff\xfe"] * 2)}), response="late", features=["x"], row_id="id")
 streammc.from_table(pa.table({"late": [0, 1], "x": pa.array(["a", "b"]).dictionary_encode()}), response="late", features=["x"])
+streammc ingest flights.csv new.zarr --response late --group carier
+streammc ingest flights.csv new.zarr --response late --group late
+streammc ingest flights.csv new.zarr --response late --features hour --group hour
+streammc ingest flights.csv new.zarr --response late --features hour --group carrier --no-shuffle
+streammc ingest flights.csv new.zarr --like flights.zarr --group carrier
+streammc ingest missing.csv new.zarr --response late --features hour --group distance
+streammc ingest constant.csv new.zarr --response late --features hour --group distance
+streammc ingest lists.parquet new.zarr --response late --features late --group x
+streammc.from_table(frame, response="late", features=["hour"], group="distance")
+streammc.from_table(frame.assign(place=["x" * 10**6] * len(frame)), response="late", features=["hour"], group="place")
+streammc.from_table(frame.assign(hour=frame.hour.where(frame.delays == 2)).query("delays == 2 or delays == 3"), response="late", features=["hour"], group="delays", drop_missing=True)
+streammc.from_table(frame.assign(hour=frame.hour.where(frame.delays == 2)), response="late", features=["hour"], group="delays", drop_missing=True, path="new.zarr")
+streammc simulate mixture new.zarr --rows 10 --dim 2 --seed 1 --groups 3
+streammc simulate logistic new.zarr --rows 10 --dim 2 --seed 1 --groups 11
+streammc simulate logistic new.zarr --rows 10 --dim 2 --seed 1 --groups 1
 """

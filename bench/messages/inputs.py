@@ -47,6 +47,7 @@ def make_inputs() -> None:
         "ingest flights.csv weighted.zarr --response late --features distance --weight delays "
         "--no-intercept --quiet"
     )
+    command("ingest flights.csv groups.zarr --formula 'late ~ hour + (1 | carrier)' --quiet")
     command("simulate logistic big.zarr --rows 20000 --dim 2 --seed 1 --quiet")
     command("simulate gaussian-process gp.zarr --rows 60 --dim 1 --seed 1 --quiet")
     command(f"sample flights.zarr -o run --model logistic --sampler hmc {FEW}")
@@ -60,6 +61,9 @@ def make_inputs() -> None:
         command(f"ingest {table} {name} --formula 'late ~ bs(hour, df=4)' --quiet")
     command(f"sample spline.zarr -o spline-run --model logistic --sampler hmc {FEW}")
     command(f"sample column.zarr -o mean-run --model gaussian-mean --sampler hmc {FEW}")
+    command("ingest flights.csv groups.zarr --formula 'late ~ hour + (1 | carrier)' --quiet")
+    for name, more in (("run", ""), ("warm", "--temperature 2")):
+        command(f"sample groups.zarr -o groups-{name} --model logistic --sampler hmc {more} {FEW}")
     shutil.copytree("flights.zarr", "gone.zarr")
     command(f"sample gone.zarr -o gone-run --model logistic --sampler hmc {FEW}")
     shutil.rmtree("gone.zarr")
@@ -111,6 +115,7 @@ def names() -> dict[str, Any]:
         "streammc": streammc, "models": models, "priors": priors, "samplers": samplers,
         "np": np, "da": dask.array, "pa": pyarrow, "pd": pandas, "xr": xarray,
         "frame": frame, "X": X, "y": y, "dataset": dataset, "shutil": shutil,
-        "store": streammc.open_store("flights.zarr"), "data": streammc.from_arrays(X, y),
+        "store": streammc.open_store("flights.zarr"), "grouped": streammc.open_store("groups.zarr"),
+        "data": streammc.from_arrays(X, y),
         "logistic": models.logistic(), "mixed": mixed, "groups": _groups,
     }  # fmt: skip

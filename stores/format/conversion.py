@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.errors import ConfigError, DataError
-from streammc.stores.format.layout import ROW_ID, Member
+from streammc.stores.format.layout import Member
 from streammc.stores.ingest.faults import Faults
 from streammc.stores.number_checks import check_finite
 from streammc.stores.rows.row_weights import find_weight_faults
@@ -41,9 +41,10 @@ def check_given(
         If a weight is negative or above 2**53.
     """
     found = {name: value for name, value in given.items() if value is not None}
-    ids = found.get(ROW_ID)
-    if ids is not None and ids.dtype.kind == "S":
-        found[ROW_ID] = id_bytes(ids, members[-1].columns)
+    for member in members:
+        texts = found.get(member.name)
+        if texts is not None and texts.dtype.kind == "S":
+            found[member.name] = label_bytes(texts, member)
     count = found["X"].shape[0]
     shapes = {member.name: member.shape(count) for member in members}
     for name in given:
@@ -65,21 +66,22 @@ def check_given(
     return found
 
 
-def id_bytes(ids: NDArray[Any], width: int | None) -> NDArray[np.uint8]:
-    """Return text row ids (m,) as the (m, width) bytes of the stored array.
+def label_bytes(texts: NDArray[Any], member: Member) -> NDArray[np.uint8]:
+    """Return texts (m,), such as row ids, as the (m, width) bytes of the stored array.
 
     Raises
     ------
     ConfigError
-        If an id is longer than ``width``, or the row ids of the store are integers.
+        If a text is longer than ``width``, or the store has integers there.
     """
-    if width is None or ids.dtype.itemsize > width:
+    width = member.columns
+    if width is None or texts.dtype.itemsize > width:
         raise ConfigError(
-            f"expected row ids of {width or 0} bytes, found {ids.dtype.itemsize}"
-            ": use ids of that length"
+            f"expected {member.name} of {width or 0} bytes, found {texts.dtype.itemsize}"
+            ": use texts of that length"
         )
-    wide = np.ascontiguousarray(ids, f"S{width}")
-    return wide.view(np.uint8).reshape(len(ids), width)
+    wide = np.ascontiguousarray(texts, f"S{width}")
+    return wide.view(np.uint8).reshape(len(texts), width)
 
 
 def convert(values: NDArray[Any], into: NDArray[Any], names: Sequence[str], start: int) -> None:

@@ -43,6 +43,7 @@ MEMBER_DTYPES: Final[dict[str, tuple[str, ...]]] = {
     "offset": VECTOR_DTYPES,
     "weight": VECTOR_DTYPES,
     "row_id": ("int64", "uint8"),
+    "row_group": ("int64", "uint8"),
 }
 GROUP: Final = "group"
 GROUP_OFFSET: Final = "group_offset"
@@ -52,7 +53,11 @@ GROUP_DTYPES: Final[dict[str, tuple[str, ...]]] = {
 }
 """Arrays with one entry for each group of rows, of stores that have groups."""
 ROW_ID: Final = "row_id"
-TEXT_MEMBERS: Final = (ROW_ID, GROUP)
+ROW_GROUP: Final = "row_group"
+"""Label of the group of each row, of stores that keep the order of the table."""
+LABEL_MEMBERS: Final = (ROW_ID, ROW_GROUP)
+"""Row arrays that full passes do not read."""
+TEXT_MEMBERS: Final = (*LABEL_MEMBERS, GROUP)
 """Arrays that hold texts as the bytes (.., width) of one width, if their dtype is uint8."""
 MAX_ID_BYTES: Final = 256
 FEATURE_KEY: Final = "feature/c.0"
@@ -94,7 +99,7 @@ def make_members(columns: int, dtypes: Mapping[str, str | None]) -> tuple[Member
         if wanted is None:
             continue
         kind = np.dtype(wanted).name
-        if name == ROW_ID and np.dtype(wanted).kind == "S":
+        if name in LABEL_MEMBERS and np.dtype(wanted).kind == "S":
             members.append(Member(name, "uint8", np.dtype(wanted).itemsize))
             continue
         if kind not in MEMBER_DTYPES[name]:
@@ -134,8 +139,8 @@ class Layout:
 
     @property
     def data_members(self) -> tuple[Member, ...]:
-        """The arrays that a pass reads: all but the row ids."""
-        return tuple(member for member in self.members if member.name != ROW_ID)
+        """The arrays that a pass reads: all but row ids and labels of groups."""
+        return tuple(member for member in self.members if member.name not in LABEL_MEMBERS)
 
     def member(self, name: str) -> Member | None:
         """Return the array called ``name``, or ``None``."""

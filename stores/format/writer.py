@@ -5,6 +5,8 @@ in, files and directories are synced, the manifest is written last, and one rena
 makes the store appear. A failure, or leaving without :meth:`StoreWriter.commit`,
 removes the directory. The directory of a killed process is removed by the next writer
 of the same path, which recognises it by its free lock.
+
+Over 300 lines: rows that are appended and chunks that are put share every check.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from streammc.stores.format.layout import (
     FEATURE_KEY,
     GROUP_DTYPES,
     MANIFEST,
+    ROW_GROUP,
     ROW_ID,
     Layout,
     make_members,
@@ -57,6 +60,8 @@ class StoreWriter:
     row_id
         Dtype of the row ids: ``int64``, or ``S`` and a number of bytes for texts of at most
         that length, such as ``S36``. ``None`` stores no row ids.
+    row_group
+        Dtype of the label of each row's group, likewise, of rows that keep their order.
     group
         Dtype of the labels of groups, as ``row_id``; they go into :attr:`groups`. ``None``: none.
     chunk_rows
@@ -89,6 +94,7 @@ class StoreWriter:
         offset: bool = False,
         weight: bool = False,
         row_id: str | None = None,
+        row_group: str | None = None,
         group: str | None = None,
         chunk_rows: int | None = None,
         n_rows: int | None = None,
@@ -97,7 +103,7 @@ class StoreWriter:
         self.path = local_path(path)
         self.features = list(features)
         extra = {"offset": "float64" if offset else None, "weight": "float64" if weight else None}
-        dtypes = {"X": dtype, "y": y_dtype, **extra, ROW_ID: row_id}
+        dtypes = {"X": dtype, "y": y_dtype, **extra, ROW_ID: row_id, ROW_GROUP: row_group}
         members = self._members = make_members(len(self.features), dtypes)
         self.chunk_rows = settle_chunk_rows(members, chunk_rows, n_rows)
         refuse_existing(self.path, overwrite=overwrite)
@@ -134,6 +140,7 @@ class StoreWriter:
         offset: NDArray[Any] | None = None,
         weight: NDArray[Any] | None = None,
         row_id: NDArray[Any] | None = None,
+        row_group: NDArray[Any] | None = None,
     ) -> None:
         """Append rows; values are converted to the store's dtypes.
 
@@ -143,7 +150,7 @@ class StoreWriter:
             (m, q) numbers.
         y, offset, weight
             (m,) numbers, for the arrays that the store has.
-        row_id
+        row_id, row_group
             (m,) integers, or UTF-8 texts as bytes.
 
         Raises
@@ -154,7 +161,9 @@ class StoreWriter:
         StorageIOError
             If the disk is full or refuses.
         """
-        given = self._given(self.n_rows, X=X, y=y, offset=offset, weight=weight, row_id=row_id)
+        given = self._given(
+            self.n_rows, X=X, y=y, offset=offset, weight=weight, row_id=row_id, row_group=row_group
+        )
         if not self._buffers:
             self._buffers = {
                 member.name: page_aligned(member.shape(self.chunk_rows), member.dtype)
@@ -180,6 +189,7 @@ class StoreWriter:
         offset: NDArray[Any] | None = None,
         weight: NDArray[Any] | None = None,
         row_id: NDArray[Any] | None = None,
+        row_group: NDArray[Any] | None = None,
     ) -> None:
         """Write one chunk, in any order and from any thread; use instead of :meth:`append`.
 
@@ -190,7 +200,7 @@ class StoreWriter:
         X
             (chunk_rows, q) numbers, fewer rows in the last chunk alone. Arrays of the
             store's dtypes are written without a copy.
-        y, offset, weight, row_id
+        y, offset, weight, row_id, row_group
             (rows of X,), for the arrays that the store has.
 
         Raises
@@ -201,7 +211,9 @@ class StoreWriter:
             As :meth:`append`.
         """
         start, rows = chunk * self.chunk_rows, X.shape[0]
-        given = self._given(start, X=X, y=y, offset=offset, weight=weight, row_id=row_id)
+        given = self._given(
+            start, X=X, y=y, offset=offset, weight=weight, row_id=row_id, row_group=row_group
+        )
         with self._lock:
             if chunk < 0 or chunk in self._written or not 0 < rows <= self.chunk_rows:
                 raise ConfigError(

@@ -20,8 +20,8 @@ class Encoding:
 
     A record has the field ``X`` (q,) and, if the table has such columns, ``y``, ``offset``
     and ``weight``. With trials ``y`` is the proportion of successes, and ``weight`` is
-    multiplied by the trials. The last fields are ``row_id`` and ``group``, if there are row ids
-    or labels of groups.
+    multiplied by the trials. The last fields are ``row_id`` and ``group`` or ``row_group``, if
+    there are row ids or labels of groups.
     """
 
     columns: Columns
@@ -36,6 +36,8 @@ class Encoding:
     """Dtype of the row ids, ``int64`` or ``S`` and a length; ``None`` if not stored."""
     group_dtype: str | None = None
     """Dtype of the labels of the groups, likewise."""
+    group_field: str = GROUP
+    """``group`` if rows are brought together, ``row_group`` if they keep their order."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -49,7 +51,7 @@ class Encoding:
         ):
             if column is not None:
                 fields.append((name, dtype))
-        for name, dtype in ((ROW_ID, self.id_dtype), (GROUP, self.group_dtype)):
+        for name, dtype in ((ROW_ID, self.id_dtype), (self.group_field, self.group_dtype)):
             if dtype is not None:
                 fields.append((name, dtype))
         return np.dtype(fields)
@@ -89,5 +91,5 @@ class Encoding:
         if self.id_dtype is not None:
             records[ROW_ID] = ids
         if self.group_dtype is not None:
-            records[GROUP] = labels
+            records[self.group_field] = labels
         return records

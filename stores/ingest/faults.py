@@ -66,7 +66,7 @@ _KINDS: Final[dict[str, tuple[str, str]]] = {
     ),
     "missing group labels": (
         "a label in every row",
-        "fill them in, or leave such rows out with --drop-missing",
+        "leave such rows out with --drop-missing (in Python drop_missing=True), or fill them in",
     ),
     "unusable group labels": (
         "whole numbers within 64 bits, or texts of at most 256 bytes",

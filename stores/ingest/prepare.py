@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from streammc.errors import ConfigError, DataError
 from streammc.rng import Role, stream
+from streammc.stores.format.layout import GROUP, ROW_GROUP
 from streammc.stores.formula.encoded_blocks import FormulaBlocks, doubtful_levels
 from streammc.stores.ingest.columns import INTERCEPT, Columns, choose_columns, text_columns
 from streammc.stores.ingest.encoding import Encoding
@@ -23,7 +24,7 @@ from streammc.stores.ingest.shuffle import LEAF_BYTES, shuffled
 from streammc.stores.ingest.table_blocks import TableBlocks
 from streammc.stores.ingest.value_checks import check_groups, check_values, row_warnings
 from streammc.stores.ingest.wide_design import wide_design
-from streammc.stores.rows.group_labels import GroupColumn
+from streammc.stores.rows.group_labels import group_column
 from streammc.stores.rows.row_ids import id_column
 from streammc.stores.sources.csv_source import NotANumberError
 from streammc.stores.sources.tables import Table
@@ -68,9 +69,7 @@ class Prepared:
         self._options = options
         self._ids = id_column(table, options, folder, self.warnings)
         self.groups = chosen_groups(options)
-        self._labels = None
-        if self.groups is not None:
-            self._labels = GroupColumn(table, self.groups.column, folder, options.drop_missing)
+        self._labels = group_column(table, options, self.groups, folder, self.warnings)
         self._kept = [column for column in (self._ids, self._labels) if column is not None]
         self._formula: FormulaBlocks | None = None
         self._blocks: TableBlocks | FormulaBlocks
@@ -118,6 +117,7 @@ class Prepared:
             scale,
             self._id_dtype,
             None if self._labels is None else self._labels.dtype,
+            GROUP if self.groups is not None else ROW_GROUP,
         )
 
     @property
@@ -204,8 +204,13 @@ class Prepared:
             "sources": self._table.paths,
             "n_dropped": self.found.n_dropped,
             **({} if self._ids is None else {"row_id": self._ids.column}),
-            **({} if self.groups is None else {"groups": self.groups.describe()}),
+            **self._group_attributes(),
         }
+
+    def _group_attributes(self) -> dict[str, Any]:
+        if self.groups is not None:
+            return {"groups": self.groups.describe()}
+        return {} if self._labels is None else {ROW_GROUP: self._labels.column}
 
     @property
     def _id_dtype(self) -> str | None:

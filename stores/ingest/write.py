@@ -12,7 +12,14 @@ from typing import Any
 import numpy as np
 
 from streammc.errors import ConfigError
-from streammc.stores.format.layout import FORMAT, GROUP, ROW_ID, choose_chunk_rows, round_chunk_rows
+from streammc.stores.format.layout import (
+    FORMAT,
+    GROUP,
+    ROW_GROUP,
+    ROW_ID,
+    choose_chunk_rows,
+    round_chunk_rows,
+)
 from streammc.stores.format.objects import local_path
 from streammc.stores.format.partial import refuse_existing, scratch
 from streammc.stores.format.writer import StoreWriter
@@ -48,7 +55,7 @@ def make_store(
             offset=prepared.columns.offset is not None,
             weight=(prepared.columns.weight or prepared.columns.trials) is not None,
             row_id=prepared.encoding.id_dtype,
-            group=prepared.encoding.group_dtype,
+            **{prepared.encoding.group_field: prepared.encoding.group_dtype},
             chunk_rows=options.chunk_rows,
             n_rows=prepared.found.n_rows,
             overwrite=overwrite,
@@ -113,7 +120,7 @@ def _in_memory(prepared: Prepared, chunk_rows: int | None) -> MemoryStore:
         **prepared.attributes(),
         "dtype": X.dtype.name,
     }
-    groups = None
+    groups: Any = arrays.get(ROW_GROUP)
     if prepared.groups is not None:
         groups = table_of(prepared.groups, arrays.pop(GROUP))
         attributes["groups"] = groups.describe()

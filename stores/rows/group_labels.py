@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from streammc.errors import ConfigError, DataError
 from streammc.group_table import GroupTable
 from streammc.stores.format.group_arrays import group_starts, one_group
+from streammc.stores.format.layout import ROW_GROUP
 from streammc.stores.formula.group_terms import GroupTerms
 from streammc.stores.formula.nodes import Column
 from streammc.stores.ingest.exact_values import iso_text
@@ -19,6 +20,9 @@ from streammc.stores.ingest.exact_values import kind as kind_of
 from streammc.stores.ingest.faults import Faults
 from streammc.stores.rows.row_ids import IdColumn, append, converted, plain
 from streammc.stores.sources.tables import Table
+
+if TYPE_CHECKING:
+    from streammc.stores.ingest.ingest_options import IngestOptions
 
 
 class GroupColumn(IdColumn):
@@ -104,6 +108,29 @@ def _in_memory(values: Any, n_rows: int) -> NDArray[Any]:
     if _label_kind(array.type) == "other":
         raise DataError(f"expected integers or text as groups, found {array.type}: convert them")
     return converted(_label_array(array), "groups", GroupColumn.what)
+
+
+def group_column(
+    table: Table,
+    options: IngestOptions,
+    groups: GroupTerms | None,
+    folder: Path,
+    messages: list[str],
+) -> GroupColumn | None:
+    """Return the column of the groups, or that of the store ``options.like``; or ``None``.
+
+    If the table lacks the column of that store, ``messages`` gets a line.
+    """
+    name = None if groups is None else groups.column
+    if options.like is not None:
+        name = (options.like.get("groups") or {}).get("column", options.like.get(ROW_GROUP))
+        if name is not None and name not in table:
+            messages.append(
+                f"no column {name!r}, the groups of the store given to --like: the rows are "
+                "predicted as those of new groups"
+            )
+            name = None
+    return None if name is None else GroupColumn(table, name, folder, options.drop_missing)
 
 
 def arrange(

@@ -53,6 +53,19 @@ def read_groups(
 
 
 def _check(root: Path, layout: Layout, manifest: Manifest, described: Mapping[str, Any]) -> None:
+    fault = _find_fault(root, layout, manifest, described["largest"])
+    if fault is not None:
+        expected, found = fault
+        raise StoreError(
+            f"expected {expected} in {GROUP_OFFSET!r} of store {str(root)!r}, found {found}: "
+            "copy or make the store again"
+        )
+
+
+def _find_fault(
+    root: Path, layout: Layout, manifest: Manifest, expected_largest: int
+) -> tuple[str, str] | None:
+    """Return what was expected of the first rows and what was found, or ``None``."""
     offset = layout.groups[0]
     member, size = offset.members[0], offset.chunk_rows
     last = np.empty(0, np.int64)
@@ -61,21 +74,15 @@ def _check(root: Path, layout: Layout, manifest: Manifest, described: Mapping[st
         stop = min(start + size, offset.n_rows)
         values = read_values(root, offset, member, manifest, start, stop)
         if start == 0 and values[0] != 0:
-            raise _wrong(root, "0 first", int(values[0]))
+            return "0 first", f"{values[0]}"
         sizes = np.diff(values, prepend=last)
         if sizes.size and sizes.min() < 1:
             group = int(sizes.argmin()) + max(start - 1, 0)
-            raise _wrong(root, "increasing numbers", f"no row in group {group}")
+            return "increasing numbers", f"no row in group {group}"
         largest = max(largest, int(sizes.max(initial=0)))
         last = values[-1:]
     if last[0] != layout.n_rows:
-        raise _wrong(root, f"{layout.n_rows} rows", int(last[0]))
-    if largest != described["largest"]:
-        raise _wrong(root, f"a largest group of {described['largest']} rows", largest)
-
-
-def _wrong(root: Path, expected: str, found: object) -> StoreError:
-    return StoreError(
-        f"expected {expected} in {GROUP_OFFSET!r} of store {str(root)!r}, found {found}: "
-        "copy or make the store again"
-    )
+        return f"{layout.n_rows} rows", f"{last[0]}"
+    if largest != expected_largest:
+        return f"a largest group of {expected_largest} rows", f"{largest}"
+    return None

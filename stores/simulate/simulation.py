@@ -24,7 +24,8 @@ A mixture has only columns, no intercept and no response:
 
 Every 65,536 rows (fewer if there are more than 64 columns) have their own stream of random
 numbers, so that row ``i`` depends only on the kind, ``dim``, the seed, the intercept and
-``i``, and not on ``n_rows``, the chunks or the threads.
+``i``, and not on ``n_rows``, the chunks or the threads. With groups it depends also on the
+numbers of rows and groups; the rows of a group follow each other.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ from streammc.stores.format.conversion import page_aligned
 from streammc.stores.format.layout import MAX_FEATURES, MAX_ROWS, ROW_MULTIPLE, choose_chunk_rows
 from streammc.stores.format.writer import StoreWriter
 from streammc.stores.full_pass.workers import in_threads
-from streammc.stores.simulate.simulation_kinds import KINDS, Kind
+from streammc.stores.simulate.simulated_groups import SimulatedGroups, simulated_groups
+from streammc.stores.simulate.simulation_kinds import KINDS, Kind, Regression
 
 _STREAM_ROWS: Final = 65_536
 _STREAM_VALUES: Final = 1 << 22
@@ -65,6 +67,7 @@ def simulate(
     progress: Callable[[int, int], None] | None = None,
     *,
     intercept: float | None = None,
+    groups: int | None = None,
     threads: int | None = None,
     overwrite: bool = False,
 ) -> dict[str, Any]:
@@ -90,6 +93,9 @@ def simulate(
     intercept
         True coefficient of the column of ones, from -30 to 30 (12 for counts); each kind has
         a default. With -14.5 for ``logistic`` about one response in two million is 1.
+    groups
+        Number of groups of rows with a random intercept, Normal(0, 1), for regressions; their
+        sizes vary around rows / groups. ``None``: no groups.
     threads
         Threads that make and write chunks; by default two more than cores.
     overwrite
@@ -126,6 +132,9 @@ def simulate(
     theta = family.truth(dim, stream(seed, 0, Role.SIMULATE), intercept)
     record: dict[str, Any] = {"kind": kind, "seed": seed, "theta": theta.tolist()}
     record |= family.facts(dim)
+    made = simulated_groups(kind, family, rows, groups, seed)
+    if made is not None:
+        record |= made.facts()
     features = [f"x{column}" for column in range(1, dim + 1)]
     if family.ones:
         features = ["Intercept", *features[:-1]]
@@ -136,12 +145,18 @@ def simulate(
         y_dtype=family.y_dtype,
         chunk_rows=_chunk_rows(dim, dtype, rows) if chunk_rows is None else chunk_rows,
         n_rows=rows,
+        group=None if made is None else "int64",
         overwrite=overwrite,
     ) as writer:
-        source = _Source(family, theta, dim, seed)
+        source = _Source(family, theta, dim, seed, made)
         _write(source, writer, rows, dtype, threads, progress)
         has_response = family.y_dtype is not None
-        described = {"response": "y", "intercept": family.ones} if has_response else {}
+        described: dict[str, Any] = (
+            {"response": "y", "intercept": family.ones} if has_response else {}
+        )
+        if made is not None and writer.groups is not None:
+            writer.groups.add_groups(made.offset[:-1], np.arange(made.effects.size))
+            described["groups"] = {"column": "group", "terms": ["1"], "correlated": True}
         writer.commit({**described, "simulation": record})
     return record
 
@@ -204,8 +219,11 @@ def _write(
 class _Source:
     """Source of the rows of a simulation, with access from any row."""
 
-    def __init__(self, family: Kind, theta: Vector, dim: int, seed: int) -> None:
+    def __init__(
+        self, family: Kind, theta: Vector, dim: int, seed: int, groups: SimulatedGroups | None
+    ) -> None:
         self.family = family
+        self._groups = groups
         self.theta = theta
         self.dim = dim
         self.stream_rows = family.most_rows or _stream_rows(dim)
@@ -220,8 +238,16 @@ class _Source:
             in_place = high - low == size and X.dtype == np.float32
             Z: Any = part if in_place else np.empty((size, self.dim), np.float32)
             rng = stream(self._seed, block + 1, Role.SIMULATE)
-            response = self.family.draw(self.theta, Z, rng)
+            response = self._draw(block * size, Z, rng)
             if not in_place:
                 part[...] = Z[low - block * size : high - block * size]
             if y is not None and response is not None:
                 y[low - start : high - start] = response[low - block * size : high - block * size]
+
+    def _draw(
+        self, start: int, Z: NDArray[np.float32], rng: np.random.Generator
+    ) -> NDArray[Any] | None:
+        if self._groups is None or not isinstance(self.family, Regression):
+            return self.family.draw(self.theta, Z, rng)
+        effects = self._groups.effects_of_rows(start, len(Z))
+        return self.family.draw(self.theta, Z, rng, effects)

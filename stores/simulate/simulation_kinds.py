@@ -82,9 +82,19 @@ class Regression:
         theta[0] = self.intercept if intercept is None else intercept
         return theta
 
-    def draw(self, theta: Vector, Z: NDArray[np.float32], rng: np.random.Generator) -> NDArray[Any]:
-        """Fill ``Z`` with ones and standard normals; return the responses."""
-        return self.respond(_predictors(theta[None], Z, rng)[0], rng)
+    def draw(
+        self,
+        theta: Vector,
+        Z: NDArray[np.float32],
+        rng: np.random.Generator,
+        effects: Vector | None = None,
+    ) -> NDArray[Any]:
+        """Fill ``Z`` with ones and standard normals; return the responses.
+
+        ``effects`` (m,) are added to the linear predictor, if given.
+        """
+        eta = _predictors(theta[None], Z, rng)[0]
+        return self.respond(eta if effects is None else eta + effects, rng)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from streammc.control_variates.kinds import PASS_OPTIONS, check_kinds, check_pro
 from streammc.control_variates.mode.conflict import prior_conflict
 from streammc.control_variates.mode.mode_words import exact_fit_words, mode_words, starting_modes
 from streammc.control_variates.mode.newton import flat_message
+from streammc.control_variates.mode.quadrature import quadrature_warnings
 from streammc.control_variates.mode.search import EXTREME_ROWS, FoundMode, find_mode
 from streammc.control_variates.mode.starts import log_scales
 from streammc.control_variates.mode.weak_directions import unchecked, weak_directions
@@ -211,6 +212,9 @@ def _warnings(
         lines = [*_prior_warnings(request, found, extreme, expansion, bool(unseen)), *unseen]
     if centre.integrated:
         lines.append(exact_fit_words(model, labels))
+    lines += quadrature_warnings(
+        model, found.subset, found.at.theta, found.deltas, request.dataset.n_rows
+    )
     return lines + mode_words(model, centre.modes, labels)
 
 

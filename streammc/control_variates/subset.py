@@ -8,6 +8,7 @@ from streammc import rng
 from streammc.control_variates.full_pass.block_pass import BlockSums, expansion_of
 from streammc.control_variates.full_pass.row_sums import RowSums
 from streammc.control_variates.mode.newton import Objective
+from streammc.likelihood.grouped import fewer
 from streammc.likelihood.pass_cost import SUBSET_ROWS
 from streammc.protocols import Dataset, Index, Matrix, Model, Rows, Vector
 
@@ -30,7 +31,7 @@ def gather(dataset: Dataset, starts: Index, unit_rows: int = 1) -> Rows:
 def draw_subset(dataset: Dataset, memory_limit: int) -> Rows:
     """Return all rows, or a sample that fits, drawn without replacement, in row order."""
     fit = memory_limit // (8 * (dataset.n_features + 3))
-    m = min(dataset.n_rows, SUBSET_ROWS, max(fit, 1))
+    m = min(dataset.n_rows, fewer(SUBSET_ROWS, dataset), max(fit, 1))
     if m == dataset.n_rows:
         return gather(dataset, np.arange(m, dtype=np.int64))
     generator = rng.stream(0, 1, rng.Role.PLAN)

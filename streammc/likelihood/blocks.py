@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import types
 
-from streammc.numerics.jit import LINK_TYPE, i8, jit, vector
+from streammc.numerics.jit import LINK_TYPE, i8, jit
 from streammc.numerics.records import record_type
 from streammc.protocols import Matrix, Model, Rows, Vector
 
@@ -37,6 +37,18 @@ class Block(NamedTuple):
     (1 + p, m) for several predictors expanded to order 1 at most: second derivatives would
     take most of the memory, 1,225 of 1,275 numbers a row for a network with 49 predictors.
     """
+
+
+class ExpansionPoint(NamedTuple):
+    """Point and order of the expansions of rows, with the sizes and constants of the model."""
+
+    theta_star: Vector
+    """(d,) expansion point."""
+    constants: Vector
+    """(c,) constants of the model's link."""
+    n_linear: int
+    order: int
+    """-1: nothing is expanded, and the remainder is the log-likelihood itself."""
 
 
 BLOCK_TYPE: Any = record_type(Block)
@@ -90,19 +102,21 @@ def allocate_rows(m: int, q: int) -> Rows:
 
 
 @jit(
-    types.void(LINK_TYPE, vector, vector, i8, i8, ROWS_TYPE, i8, i8, BLOCK_TYPE, i8, SCRATCH_TYPE),
+    types.void(
+        LINK_TYPE, record_type(ExpansionPoint), ROWS_TYPE, i8, i8, BLOCK_TYPE, i8, SCRATCH_TYPE
+    ),
     reassociate=True,
     borrow=True,
 )
-def expand(link, constants, theta_star, n_linear, order, rows, start, count, block, shift, scratch):  # type: ignore[no-untyped-def]
-    """Expand the log-likelihoods of rows at ``theta_star`` (Dang et al. 2019, eq. 11).
+def expand(link, point, rows, start, count, block, shift, scratch):  # type: ignore[no-untyped-def]
+    """Expand the log-likelihoods of rows at ``point`` (Dang et al. 2019, eq. 11).
 
-    Row ``start + i`` of ``rows`` becomes row ``shift + i`` of ``block``, for ``count``
-    rows. ``order`` -1 expands nothing: the remainder is then the log-likelihood itself.
+    Row ``start + i`` of ``rows`` becomes row ``shift + i`` of ``block``, for ``count`` rows.
     Because of vectorisation, rounding in a row may depend on the rows expanded with it.
     """
     if start < 0 or shift < 0:  # never true: tells the compiler that no index is negative
         return
+    theta_star, constants, n_linear, order = point
     source, offset, row_weight = rows.X, rows.offset, rows.weight
     design, weight, eta_star, expansion = (
         block.design,
@@ -167,7 +181,8 @@ def copy_rows(source, source_start, target, target_start, count):  # type: ignor
 def expanded(model: Model, theta_star: Vector, order: int, rows: Rows) -> Block:
     """Return all ``rows`` expanded at ``theta_star``; see :func:`expand`."""
     m, q = rows.X.shape
-    p, n = model.n_linear + model.n_scalar, model.n_linear
+    p = model.n_linear + model.n_scalar
     block, scratch = allocate_block(m, q, p, order), allocate_scratch(p)
-    expand(model.link, model.constants, theta_star, n, order, rows, 0, m, block, 0, scratch)
+    point = ExpansionPoint(theta_star, model.constants, model.n_linear, order)
+    expand(model.link, point, rows, 0, m, block, 0, scratch)
     return block

@@ -7,6 +7,7 @@ import numpy as np
 from streammc.errors import OutOfMemoryError
 from streammc.likelihood.blocks import (
     Block,
+    ExpansionPoint,
     allocate_block,
     allocate_rows,
     allocate_scratch,
@@ -60,10 +61,10 @@ def load_block(
     require_memory(dataset, model, len(rows), order)
     block = allocate_block(len(rows), dataset.n_features, p, order)
     source, scratch = dataset.rows(), allocate_scratch(p)
+    point = ExpansionPoint(theta_star, model.constants, model.n_linear, order)
     for start in range(0, len(rows), _SLICE):
         piece = rows[start : start + _SLICE]
         buffer = allocate_rows(len(piece), dataset.n_features)
         source.gather(piece, 1, buffer)
-        m, n, constants = len(piece), model.n_linear, model.constants
-        expand(model.link, constants, theta_star, n, order, buffer, 0, m, block, start, scratch)
+        expand(model.link, point, buffer, 0, len(piece), block, start, scratch)
     return block

@@ -15,6 +15,7 @@ from typing import Any, Final, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from streammc.errors import ConfigError
 from streammc.likelihood.tempered import Tempered, tempered
 from streammc.likelihood.unit_words import GROUP
 from streammc.protocols import Dataset, Index, PassTask, RowBlock, Rows, RowSource, Vector
@@ -168,6 +169,16 @@ class _GroupTask(Generic[T]):
                 yield RowBlock(block.index, int(start), X, zeros, zeros, np.ones(len(first)))
 
 
+def fewer(count: int, dataset: Dataset) -> int:
+    """Return how many units have about ``count`` rows; at least 1000, or ``count`` if fewer."""
+    while not isinstance(dataset, Grouped):
+        if (inner := getattr(dataset, "dataset", None)) is None:
+            return count
+        dataset = inner
+    about = int(count * dataset.n_rows // dataset.dataset.n_rows)
+    return min(count, max(about, 1000))
+
+
 def ungrouped(dataset: Dataset) -> Dataset:
     """Return the table under groups and temperatures: the data set with its own rows."""
     while (inner := getattr(dataset, "dataset", None)) is not None:
@@ -175,16 +186,21 @@ def ungrouped(dataset: Dataset) -> Dataset:
     return dataset
 
 
-def by_group(dataset: Any, model: Any) -> tuple[Any, Any]:
+def by_group(dataset: Any, model: Any, nodes: int | None = None) -> tuple[Any, Any]:
     """Return data set and model as passes and samplers see them.
 
     A table with groups becomes the data set of its groups, and a regression on it the mixed model
     with the effects that the table states; others are returned unchanged.
 
+    Parameters
+    ----------
+    nodes
+        Quadrature nodes per effect; ``None``: the default, or those of a mixed model.
+
     Raises
     ------
     ConfigError
-        If the model has no mixed model.
+        If the model has no mixed model, or nodes are given for a table without groups.
     """
     if isinstance(dataset, Tempered):
         inner, model = by_group(dataset.dataset, model)
@@ -192,10 +208,15 @@ def by_group(dataset: Any, model: Any) -> tuple[Any, Any]:
         return dataset if same else tempered(inner, dataset.temperature), model
     table = getattr(dataset, "groups", None)
     if table is None:
+        if nodes is not None and not isinstance(dataset, Grouped):
+            raise ConfigError(
+                "expected the option nodes with groups, whose effects need quadrature, found a "
+                "table without: leave it out, or ingest with a term such as (1 | column)"
+            )
         return dataset, model
     from streammc.models.mixed.mixed_model import MixedModel, mixed
     from streammc.models.mixed.table_model import bound
 
     if not isinstance(model, MixedModel):
-        model = mixed(model, table, dataset.feature_names)
+        model = mixed(model, table, dataset.feature_names, nodes)
     return Grouped(dataset), bound(model, dataset)

@@ -22,6 +22,7 @@ from streammc.likelihood.blocks import (
     SCRATCH_TYPE,
     TILE,
     Block,
+    ExpansionPoint,
     Scratch,
     expand,
 )
@@ -200,9 +201,10 @@ def add_remainders(link, constants, theta_star, order, rows, draws_at, buffers, 
     p = n_linear + scalars.shape[1]
     draws = sums.shape[1]
     m = rows.y.shape[0]
+    point = ExpansionPoint(theta_star, constants, n_linear, order)
     for lo in range(0, m, TILE):
         w = min(TILE, m - lo)
-        expand(link, constants, theta_star, n_linear, order, rows, lo, w, tile, 0, scratch)
+        expand(link, point, rows, lo, w, tile, 0, scratch)
         for a in range(n_linear):
             np.dot(slopes[a], tile.design, steps[a])
         smooth = False

@@ -125,10 +125,11 @@ def log_prior(theta, table, gradient):  # type: ignore[no-untyped-def]
             total += table[j, CONSTANT] + at
             total -= 0.5 * more * (max(power, 0.0) + math.log1p(small))
             gradient[j] += 1.0 - more * share
-        elif kind == GAMMA:
-            mean = math.exp(at - table[j, LOCATION])
-            total += table[j, CONSTANT] + table[j, SHAPE] * at - mean
-            gradient[j] += table[j, SHAPE] - mean
+        elif kind in (GAMMA, INVERSE_GAMMA):
+            sign = 1.0 if kind == GAMMA else -1.0
+            mean = math.exp(sign * (at - table[j, LOCATION]))
+            total += table[j, CONSTANT] + sign * table[j, SHAPE] * at - mean
+            gradient[j] += sign * (table[j, SHAPE] - mean)
         elif kind == LOGIT_BETA:
             small = math.exp(-abs(at))
             share = (1.0 if at > 0.0 else small) / (1.0 + small)
@@ -140,10 +141,6 @@ def log_prior(theta, table, gradient):  # type: ignore[no-untyped-def]
             total += table[j, CONSTANT]
             total -= double * (abs(at) + math.log1p(math.exp(-2.0 * abs(at))) - _LOG_2)
             gradient[j] -= double * math.tanh(at)
-        elif kind == INVERSE_GAMMA:
-            mean = math.exp(table[j, LOCATION] - at)
-            total += table[j, CONSTANT] - table[j, SHAPE] * at - mean
-            gradient[j] += mean - table[j, SHAPE]
         elif kind != FLAT:
             low, high = table[j, LOCATION], table[j, SHAPE]
             smooth = kind in (SMOOTH_UNIFORM, SMOOTH_LOG_UNIFORM)

@@ -12,7 +12,8 @@ from streammc.control_variates.full_pass.row_name import row_name
 from streammc.errors import DataError
 from streammc.likelihood.blocks import allocate_rows
 from streammc.prediction.histogram import Thresholds, find_thresholds
-from streammc.prediction.predictive import Coefficients, Covariate, responses
+from streammc.prediction.mean_responses import Coefficients, responses
+from streammc.prediction.predictive import Covariate
 from streammc.protocols import Dataset, Matrix, Model, RowBlock, Vector
 
 _SCORE_BINS: Final = 4096

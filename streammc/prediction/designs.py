@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.errors import IdentityError, StoreError
-from streammc.prediction.predictive import Coefficients
+from streammc.prediction.mean_responses import Coefficients
 from streammc.protocols import Model, Vector
 
 _LIKE: Final = "ingest the table with --like the store of the run"
@@ -68,8 +68,8 @@ def on_table(
     is ``sum_j b_j (mean'_j - mean_j) / scale_j``.
     """
     q = len(run["features"])
-    mean, scale = _standardization(run, q)
-    other_mean, other_scale = _standardization(table, q)
+    mean, scale = standardization(run, q)
+    other_mean, other_scale = standardization(table, q)
     linear = theta[:, : model.n_linear * q].reshape(len(theta), model.n_linear, q)
     slopes = np.ascontiguousarray(linear.transpose(1, 0, 2))
     shifts = slopes @ ((other_mean - mean) / scale)
@@ -81,7 +81,8 @@ def on_table(
     )
 
 
-def _standardization(design: Mapping[str, Any], q: int) -> tuple[Vector, Vector]:
+def standardization(design: Mapping[str, Any], q: int) -> tuple[Vector, Vector]:
+    """Return mean and scale (q,) of the columns of a design; 0 and 1 if it has none."""
     table = design["standardization"]
     if table is None:
         return np.zeros(q), np.ones(q)

@@ -153,6 +153,23 @@ def write_ids(writer: RowArrays, table: Dataset) -> None:
         writer.write_ids(start, ids)
 
 
+def opened_run(run: str | os.PathLike[str] | xarray.DataTree) -> RunDirectory:
+    """Return the run at a path, or that of a tree which was opened from it.
+
+    Raises
+    ------
+    ConfigError
+        If the tree has no path.
+    """
+    known_path = isinstance(run, str | os.PathLike)
+    folder = run if known_path else getattr(run, "encoding", {}).get("source")
+    if folder is None:
+        raise ConfigError(
+            "expected the path of a run, or a run opened from one, found another tree: give a path"
+        )
+    return RunDirectory.open(folder)
+
+
 @documented(PASS_OPTIONS)
 def predict(
     run: str | os.PathLike[str] | xarray.DataTree,
@@ -229,18 +246,12 @@ def predict(
     check_progress(progress)
     if trained_on is not None:
         check_kinds(trained_on)
-    known_path = isinstance(run, str | os.PathLike)
-    folder = run if known_path else getattr(run, "encoding", {}).get("source")
-    if folder is None:
-        raise ConfigError(
-            "expected the path of a run, or a run opened from one, found another tree: give a path"
-        )
-    opened = RunDirectory.open(folder)
+    opened = opened_run(run)
     known = opened.identity["model"]
     built = registered_model(known) if model is None else as_recorded(model, known)
     if built.describe() != opened.identity["model"]:
         raise ConfigError(
-            f"expected the model of the run {str(folder)!r}, found another: {built.name!r}"
+            f"expected the model of the run {str(opened.path)!r}, found another: {built.name!r}"
             "; leave model out, or give that of the run"
         )
     target = (

@@ -116,14 +116,7 @@ def _attempt(request: RunRequest, setup: Setup, key: dict[str, Any]) -> RunRepor
     dataset, draws = request.dataset, request.draws
     folder = Path(request.path or "")
     kept = {**recorded(request.model, dataset), **request.attributes}
-    with RunDirectory.hold(
-        folder,
-        identity=key,
-        chains=request.chains,
-        draws=draws,
-        warmup=request.warmup,
-        **contents(setup, dataset, draws, kept),
-    ) as run:
+    with RunDirectory.hold(folder, identity=key, **contents(request, setup, kept)) as run:
         problem = setup.sampler.problem(request, setup)
         if draws != run.draws and draws > run.committed_draws:
             run.extend(draws)

@@ -18,6 +18,7 @@ from streammc.runs import design
 from streammc.samplers.common.planning import control_variates
 from streammc.samplers.common.request import RunRequest, Setup
 from streammc.samplers.common.sampler import Sampler
+from streammc.trace.layout import make_layout
 from streammc.trace.run_directory import RunDirectory
 
 CONTROL_VARIATES: Final = "control-variates.zarr"
@@ -88,20 +89,20 @@ def interval_length(n: int) -> int:
     return min(max(-(-n // 8), 50), 1000)
 
 
-def contents(
-    setup: Setup, dataset: Dataset, draws: int, attributes: dict[str, Any]
-) -> dict[str, Any]:
+def contents(request: RunRequest, setup: Setup, attributes: dict[str, Any]) -> dict[str, Any]:
     """Return the initial contents of a new run directory, as arguments of ``hold``."""
+    dataset, draws = request.dataset, request.draws
+    stats = {name: _DTYPES.get(name, "float64") for name in setup.sampler.statistics}
+    labels, features = setup.cv.labels, dataset.feature_names
     constant: dict[str, Any] = {"theta_star": setup.cv.theta_star}
     if setup.plan is not None:
         constant |= setup.plan.arrays()
     constant |= {name: (dims, setup.arrays[name]) for name, dims in setup.sampler.arrays.items()}
     heat = setup.sampler.implied_temperature(dataset.n_rows)
     return {
-        "labels": list(setup.cv.labels),
-        "feature_names": list(dataset.feature_names),
-        "stat_dtypes": {name: _DTYPES.get(name, "float64") for name in setup.sampler.statistics},
-        "interval": interval_length(draws),
+        "layout": make_layout(labels, features, request.chains, interval_length(draws), stats),
+        "draws": draws,
+        "warmup": request.warmup,
         "attributes": {
             **attributes,
             "store": dataset.address,

@@ -13,7 +13,7 @@ from zarr.storage import LocalStore
 
 from streammc.docstrings import documented
 from streammc.errors import ConfigError
-from streammc.trace.row_reading import read_meta
+from streammc.trace.row_reading import ROWS, RowKind, read_meta
 from streammc.trace.run_directory import RunDirectory
 
 _JSON_WORDS: Final = ("null", "true", "false")
@@ -64,7 +64,7 @@ def open_run(path: str | os.PathLike[str], *, verify: bool = True) -> xr.DataTre
     return tree
 
 
-def open_rows(path: str | os.PathLike[str]) -> xr.Dataset:
+def open_rows(path: str | os.PathLike[str], of: RowKind = ROWS) -> xr.Dataset:
     """Open a group of arrays by row, such as predictions; zarr checks every chunk it reads.
 
     Raises
@@ -72,7 +72,7 @@ def open_rows(path: str | os.PathLike[str]) -> xr.Dataset:
     MissingError, StoreError
         If there is nothing at ``path``, or not such a group.
     """
-    meta, _ = read_meta(path)
+    meta, _ = read_meta(path, of)
     store: Any = LocalStore(Path(path), read_only=True)
     found: xr.Dataset = xr.open_dataset(store, engine="zarr", consolidated=True, chunks=None)
     found.attrs = _portable(meta)
@@ -81,13 +81,13 @@ def open_rows(path: str | os.PathLike[str]) -> xr.Dataset:
 
 @documented()
 def facts(found: xr.DataTree | xr.Dataset) -> dict[str, Any]:
-    """Return the attributes of a run or of predictions as Python objects.
+    """Return the attributes of a run, of predictions or of effects as Python objects.
 
     Parameters
     ----------
     found
-        The result of :func:`open_run`, ``sample`` or ``predict``, or the same tree read from a
-        netCDF file.
+        The result of :func:`open_run`, ``sample``, ``predict`` or ``effects``, or the same tree
+        read from a netCDF file.
 
     Returns
     -------

@@ -23,7 +23,8 @@ STORE: Final = "store"
 RUN: Final = "run"
 CONTROL_VARIATES: Final = "control variates"
 PREDICTIONS: Final = "predictions"
-OURS: Final = (STORE, RUN, CONTROL_VARIATES, PREDICTIONS)
+GROUP_EFFECTS: Final = "group effects"
+OURS: Final = (STORE, RUN, CONTROL_VARIATES, PREDICTIONS, GROUP_EFFECTS)
 
 FILE: Final = "file"
 EMPTY: Final = "empty folder"
@@ -31,12 +32,18 @@ FOREIGN: Final = "zarr group of another program"
 FOREIGN_ARRAY: Final = "zarr array"
 FOLDER: Final = "folder without zarr.json"
 
-_SEALED: Final = {"run": RUN, "rows": PREDICTIONS, "arrays": CONTROL_VARIATES}
+_SEALED: Final = {
+    "run": RUN,
+    "rows": PREDICTIONS,
+    "groups": GROUP_EFFECTS,
+    "arrays": CONTROL_VARIATES,
+}
 _REMEDIES: Final = {
     STORE: "make one with 'streammc ingest'",
     RUN: "give the output of 'streammc sample'",
     CONTROL_VARIATES: "make them with 'streammc summarize'",
     PREDICTIONS: "make them with 'streammc predict'",
+    GROUP_EFFECTS: "make them with 'streammc effects'",
 }
 
 
@@ -126,7 +133,7 @@ def _remedy(wanted: tuple[str, ...], found: Found, place: str) -> str:
     elif kind == RUN:
         if found.kind == STORE:
             return f"sample it first: streammc sample {quoted} -o RUN --model NAME"
-        if found.kind == PREDICTIONS:
+        if found.kind in (PREDICTIONS, GROUP_EFFECTS):
             return "give the run that they were made from"
     elif kind == CONTROL_VARIATES and found.kind == RUN:
         return f"give those of the run, {os.path.join(place, 'control-variates.zarr')!r}"
@@ -142,6 +149,6 @@ def listed(kinds: tuple[str, ...]) -> str:
 
 def with_article(kind: str) -> str:
     """Return a kind with its article, if it has one: ``a store``, ``control variates``."""
-    if kind.endswith((CONTROL_VARIATES, PREDICTIONS)):
+    if kind.endswith((CONTROL_VARIATES, PREDICTIONS, GROUP_EFFECTS)):
         return kind
     return f"an {kind}" if kind[0] in "ae" else f"a {kind}"

@@ -1,4 +1,4 @@
-"""Arrays with one value per row, written chunk by chunk, and further small arrays.
+"""Arrays with values per row or group, written chunk by chunk, and further small arrays.
 
 An ordinary zarr v3 group: every chunk has its crc32c, and the group document lists all
 arrays. It is built in a hidden directory beside its final path and renamed on commit.
@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,11 +38,17 @@ from streammc.trace.codec import (
 )
 from streammc.trace.durable import collect_debris, swap, sync_directory, write_file
 from streammc.trace.local_path import given_path
-from streammc.trace.row_reading import COORDINATES, FORMAT, KIND, read_meta
+from streammc.trace.row_reading import COORDINATES, FORMAT, ROWS, RowKind, read_meta
 from streammc.trace.sealed import plain, seal
 
-ROW: Final = "row"
-ROW_ID: Final = "row_id"
+
+class Column(NamedTuple):
+    """An array with a value, or several, per row."""
+
+    dtype: str = "float64"
+    dims: tuple[str, ...] = ()
+    """Dimensions after that of the rows."""
+    sizes: tuple[int, ...] = ()
 
 
 class RowArrays:
@@ -56,14 +62,16 @@ class RowArrays:
     path
         Path of the new group.
     names
-        Names of the float64 arrays of dimension ``row``.
+        Names of the float64 arrays with a value per row; or arrays by name.
     n_rows, chunk_rows
         Length of these arrays, and of a chunk.
     ids
-        dtype of the coordinate ``row_id``, ``int64`` or ``string``, which :meth:`write_ids`
+        dtype of the labels of the rows, ``int64`` or ``string``, which :meth:`write_ids`
         writes; ``None`` for no coordinate.
     overwrite
         Replace such a group at ``path``, once the new one is complete.
+    of
+        What the rows are.
 
     Raises
     ------
@@ -78,20 +86,22 @@ class RowArrays:
     def __init__(
         self,
         path: str | os.PathLike[str],
-        names: Sequence[str],
+        names: Sequence[str] | Mapping[str, Column],
         n_rows: int,
         chunk_rows: int,
         ids: str | None = None,
         overwrite: bool = False,
+        of: RowKind = ROWS,
     ) -> None:
         self.path = Path(os.path.abspath(given_path(path)))
-        self._overwrite = overwrite
+        self._overwrite, self._of = overwrite, of
         self._refuse_existing()
         self.chunk_rows = min(chunk_rows, n_rows)
-        dtypes = dict.fromkeys(names, "float64") | ({} if ids is None else {ROW_ID: ids})
+        columns = dict(names) if isinstance(names, Mapping) else dict.fromkeys(names, Column())
+        columns |= {} if ids is None else {of.label: Column(ids)}
         self._specs = {
-            name: ArraySpec((n_rows,), (self.chunk_rows,), dtype, (ROW,))
-            for name, dtype in dtypes.items()
+            name: ArraySpec((n_rows, *sizes), (self.chunk_rows, *sizes), dtype, (of.dim, *dims))
+            for name, (dtype, dims, sizes) in columns.items()
         }
         self.folder = self.path.with_name(f".{self.path.name}.partial-{os.getpid()}")
         self._lock = -1
@@ -100,7 +110,7 @@ class RowArrays:
             self.folder.mkdir()
             self._lock = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            for name in dtypes:
+            for name in columns:
                 check_name(name)
                 (self.folder / name).mkdir()
         except OSError as error:
@@ -136,7 +146,9 @@ class RowArrays:
         whole = np.zeros(self.chunk_rows, ids.dtype)
         whole[: len(ids)] = ids
         key = chunk_key((start // self.chunk_rows,))
-        write_file(self.folder / ROW_ID / key, encode(whole, self._specs[ROW_ID].dtype))
+        write_file(
+            self.folder / self._of.label / key, encode(whole, self._specs[self._of.label].dtype)
+        )
 
     def commit(
         self,
@@ -163,7 +175,7 @@ class RowArrays:
         specs = dict(self._specs)
         for name, spec in specs.items():
             for chunk in range(-(-spec.shape[0] // self.chunk_rows)):
-                where = self.folder / name / chunk_key((chunk,))
+                where = self.folder / name / chunk_key((chunk, *(0,) * (len(spec.shape) - 1)))
                 sized = spec.dtype == STRING or (
                     where.is_file() and where.stat().st_size == spec.chunk_bytes()
                 )
@@ -183,9 +195,10 @@ class RowArrays:
             write_file(self.folder / name / "zarr.json", document_bytes(spec))
             sync_directory(self.folder / name)
         listed = {name: document(spec) for name, spec in specs.items()}
-        own = {"format": FORMAT, "kind": KIND, "arrays": sorted(specs)}
+        own = {"format": FORMAT, "kind": self._of.sealed, "arrays": sorted(specs)}
         # xarray recognises a coordinate by this attribute of the CF convention.
-        coordinates = {COORDINATES: ROW_ID} if ROW_ID in specs else {}
+        label, dim = self._of.label, self._of.dim
+        coordinates = {COORDINATES: label} if label in specs and label != dim else {}
         attributes = plain(meta) | coordinates
         write_file(self.folder / "zarr.json", seal(attributes, own, consolidated(listed)))
         sync_directory(self.folder)
@@ -198,14 +211,14 @@ class RowArrays:
         if not self._overwrite:
             raise IdentityError(
                 f"expected nothing at {str(self.path)!r}, but it exists: choose another path, "
-                "delete it, or replace predictions there with overwrite=True"
+                f"delete it, or replace {self._of.kind} there with overwrite=True"
             )
         try:
-            read_meta(self.path)
+            read_meta(self.path, self._of)
         except StreammcError as error:
             raise IdentityError(
-                f"expected predictions to overwrite at {str(self.path)!r}, found something else: "
-                "choose another path or delete it yourself"
+                f"expected {self._of.kind} to overwrite at {str(self.path)!r}, found something "
+                "else: choose another path or delete it yourself"
             ) from error
 
     def _discard(self) -> None:
@@ -222,7 +235,7 @@ class RowTarget:
         self._folder = folder
         self._chunk_rows = chunk_rows
 
-    def write(self, start: int, columns: Mapping[str, NDArray[np.float64]]) -> None:
+    def write(self, start: int, columns: Mapping[str, NDArray[Any]]) -> None:
         """Write one chunk of each given array, from row ``start`` on.
 
         Parameters
@@ -230,12 +243,13 @@ class RowTarget:
         start
             First row; a multiple of the rows of a chunk.
         columns
-            Values (m,) by array name; only the last chunk may have fewer rows.
+            Values (m, ...) by array name; only the last chunk may have fewer rows.
         """
         for name, values in columns.items():
             whole = values
             if len(values) < self._chunk_rows:
-                whole = np.full(self._chunk_rows, np.nan)
+                fill = np.nan if values.dtype.kind == "f" else 0
+                whole = np.full((self._chunk_rows, *values.shape[1:]), fill, values.dtype)
                 whole[: len(values)] = values
-            key = chunk_key((start // self._chunk_rows,))
-            write_file(Path(self._folder) / name / key, encode(whole, "float64"))
+            key = chunk_key((start // self._chunk_rows, *(0,) * (values.ndim - 1)))
+            write_file(Path(self._folder) / name / key, encode(whole, dtype_name(values.dtype)))

@@ -1,26 +1,42 @@
-"""Reads of the arrays by row that :mod:`streammc.trace.row_arrays` writes."""
+"""Reads of the arrays by row or group that :mod:`streammc.trace.row_arrays` writes."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from streammc.errors import MissingError, StoreError
 from streammc.trace.codec import check_name, checked_body, chunk_key
 from streammc.trace.durable import read_file
-from streammc.trace.kinds import PREDICTIONS, refuse_other_kind
+from streammc.trace.kinds import GROUP_EFFECTS, PREDICTIONS, refuse_other_kind
 from streammc.trace.local_path import given_path
 from streammc.trace.sealed import DOCUMENT_LIMIT, unseal
 
-KIND: Final = "rows"
 FORMAT: Final = 1
 COORDINATES: Final = "coordinates"
 
 
-def read_meta(path: str | os.PathLike[str]) -> tuple[dict[str, Any], list[str]]:
+class RowKind(NamedTuple):
+    """What the rows of a group of arrays are."""
+
+    kind: str
+    """The kind of its data, one of ``trace.kinds``."""
+    sealed: str
+    """The kind in its document."""
+    dim: str
+    """Dimension of the rows."""
+    label: str
+    """Coordinate that identifies a row."""
+
+
+ROWS: Final = RowKind(PREDICTIONS, "rows", "row", "row_id")
+GROUPS: Final = RowKind(GROUP_EFFECTS, "groups", "group", "group")
+
+
+def read_meta(path: str | os.PathLike[str], of: RowKind = ROWS) -> tuple[dict[str, Any], list[str]]:
     """Return the attributes of a committed group and the names of its arrays.
 
     Raises
@@ -35,7 +51,7 @@ def read_meta(path: str | os.PathLike[str]) -> tuple[dict[str, Any], list[str]]:
         raise MissingError(
             f"expected a result of streammc at {source}, found nothing: check the path"
         )
-    refuse_other_kind(source, PREDICTIONS)
+    refuse_other_kind(source, of.kind)
     where = source / "zarr.json"
     try:
         meta, own = unseal(read_file(where, limit=DOCUMENT_LIMIT), where)
@@ -43,16 +59,16 @@ def read_meta(path: str | os.PathLike[str]) -> tuple[dict[str, Any], list[str]]:
         raise StoreError(
             f"expected a zarr group at {source}, found no zarr.json: choose another path"
         ) from None
-    if own.get("kind") != KIND or own.get("format") != FORMAT:
+    if own.get("kind") != of.sealed or own.get("format") != FORMAT:
         raise StoreError(
-            f"expected values by row in {where}, found kind {own.get('kind')!r}"
+            f"expected values by {of.dim} in {where}, found kind {own.get('kind')!r}"
             ": choose another path"
         )
     meta.pop(COORDINATES, None)
     return meta, list(own["arrays"])
 
 
-def check_chunks(path: str | os.PathLike[str]) -> Iterator[str]:
+def check_chunks(path: str | os.PathLike[str], of: RowKind = ROWS) -> Iterator[str]:
     """Verify the checksum of every chunk of a group; yield the path of each verified file.
 
     Raises
@@ -63,7 +79,7 @@ def check_chunks(path: str | os.PathLike[str]) -> Iterator[str]:
     import json
 
     source = given_path(path)
-    _, names = read_meta(source)
+    _, names = read_meta(source, of)
     for name in names:
         check_name(name, StoreError)
         where = source / name / "zarr.json"

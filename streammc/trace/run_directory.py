@@ -16,7 +16,7 @@ Over 300 lines: every method that writes uses the same guard.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +30,7 @@ from streammc.trace import commit, durable
 from streammc.trace.codec import check_name
 from streammc.trace.finite import require_finite
 from streammc.trace.identity import check_identity
-from streammc.trace.layout import SAMPLES, Dimensioned, initial_arrays, make_layout
+from streammc.trace.layout import SAMPLES, Dimensioned, Layout, initial_arrays
 from streammc.trace.local_path import given_path
 from streammc.trace.lock import FOLDER, is_locked_here, run_lock
 from streammc.trace.run_view import RunView, read_root
@@ -58,13 +58,9 @@ class RunDirectory(RunView):
         path: str | os.PathLike[str],
         *,
         identity: Mapping[str, Any],
-        labels: Sequence[str],
-        feature_names: Sequence[str],
-        chains: int,
+        layout: Layout,
         draws: int,
         warmup: int,
-        stat_dtypes: Mapping[str, Any],
-        interval: int,
         attributes: Mapping[str, Any] | None = None,
         constant_data: Mapping[str, Any] | None = None,
         prepare: Callable[[Path], None] | None = None,
@@ -77,14 +73,11 @@ class RunDirectory(RunView):
             Directory that is absent, empty, or left by an interrupted start.
         identity
             JSON of everything that determines the draws, except their number.
-        labels, feature_names
-            Names of the components of theta, and of the features.
-        chains, draws, warmup
-            Numbers of chains, draws and warm-up iterations; :meth:`extend` can change ``draws``.
-        stat_dtypes
-            dtype of each statistic in ``sample_stats``.
-        interval
-            Draws of one commit (K); only the last commit of a phase may have fewer.
+        layout
+            Arrays of the run; see ``layout.make_layout``. Only the last commit of a phase may have
+            fewer draws than ``layout.interval``.
+        draws, warmup
+            Numbers of draws and warm-up iterations; :meth:`extend` can change ``draws``.
         attributes
             JSON attributes of the root group.
         constant_data
@@ -96,7 +89,7 @@ class RunDirectory(RunView):
         Raises
         ------
         ConfigError
-            If a name, dtype or count cannot be stored.
+            If a number of iterations is negative, or ``attributes`` has a reserved key.
         OutputError
             If ``path`` has other files, or a run.
         BusyError
@@ -107,7 +100,6 @@ class RunDirectory(RunView):
             raise ConfigError(
                 f"expected draws and warmup >= 0, found {draws} and {warmup}: give 0 or more"
             )
-        layout = make_layout(labels, feature_names, chains, interval, stat_dtypes)
         state = new_state(layout, identity, warmup, draws)
         run = cls(where, state, _user_attributes(attributes or {}))
         with nullcontext() if is_locked_here(where) else run_lock(where):

@@ -9,7 +9,8 @@ from streammc.cli.app import COMMANDS, application
 
 ALL = [
     *("demo", "simulate", "ingest", "info", "verify", "summarize"),
-    *("sample", "resume", "diagnose", "compare", "predict", "audit", "models", "samplers"),
+    *("sample", "resume", "diagnose", "compare", "predict", "effects", "audit"),
+    *("models", "samplers"),
 ]
 
 

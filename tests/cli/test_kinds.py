@@ -5,14 +5,18 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import zarr
 from command_line import streammc
 
+from streammc.trace.row_arrays import RowArrays
+from streammc.trace.row_reading import GROUPS
+
 STORE = "a store"
 RUN = "a run"
 EXPANSION = "control variates"
-ANY = "a store, a run, control variates or predictions"
+ANY = "a store, a run, control variates, predictions or group effects"
 MODEL = ("--model", "logistic")
 COMMANDS = {
     "sample": (STORE, ("sample", "AT", "-o", "out", *MODEL)),
@@ -21,6 +25,8 @@ COMMANDS = {
     "predict run": (STORE, ("predict", "run", "AT", "-o", "out")),
     "ingest --like": (STORE, ("ingest", "file", "out", "--like", "AT")),
     "predict": (RUN, ("predict", "AT", "store", "-o", "out")),
+    "effects": (RUN, ("effects", "AT", "-o", "out")),
+    "effects --store": (STORE, ("effects", "run", "--store", "AT", "-o", "out")),
     "resume": (RUN, ("resume", "AT")),
     "diagnose": (RUN, ("diagnose", "AT")),
     "audit": (RUN, ("audit", "AT")),
@@ -33,12 +39,13 @@ COMMANDS = {
     "info": (ANY, ("info", "AT")),
     "verify": (ANY, ("verify", "AT")),
 }
-OURS = ("store", "run", "expansion", "predictions")
+OURS = ("store", "run", "expansion", "predictions", "effects")
 KINDS = {
     "store": STORE,
     "run": RUN,
     "expansion": EXPANSION,
     "predictions": "predictions",
+    "effects": "group effects",
     "empty": "an empty folder",
     "full": "a folder without zarr.json",
     "file": "a file",
@@ -64,6 +71,9 @@ def places(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(made / "run" / "control-variates.zarr", folder / "expansion")
     done = streammc("predict", folder / "run", folder / "store", "-o", folder / "predictions")
     assert 0 == done.code, done.err
+    with RowArrays(folder / "effects", ["mean"], 1, 1, of=GROUPS) as writer:
+        writer.target.write(0, {"mean": np.zeros(1)})
+        writer.commit({})
     (folder / "empty").mkdir()
     for name, content in (("file", "y,x\n1,2\n"), ("full/t.csv", ""), ("old/.zgroup", "{}")):
         (folder / name).parent.mkdir(exist_ok=True)

@@ -302,3 +302,31 @@ def test_store_without_a_response_is_said_to_have_none(here: Path) -> None:
     assert "" == streammc("ingest", "t.csv", "q.zarr", "--quiet").err
     for words in (("--response", "late"), ("--formula", "late ~ hour")):
         assert "no response" not in streammc("ingest", "t.csv", "r.zarr", *words, "--overwrite").err
+
+
+def test_ingest_brings_groups_together_and_info_shows_them(tmp_path: Path) -> None:
+    rows = "".join(f"{i % 2},{i * 7 % 11},{'abc'[i * i % 3]}\n" for i in range(300))
+    (tmp_path / "t.csv").write_text("late,distance,carrier\n" + rows)
+    table, place = str(tmp_path / "t.csv"), str(tmp_path / "s.zarr")
+    done = streammc("ingest", table, place, "--formula", "late ~ distance + (distance || carrier)")
+    assert 0 == done.code
+    assert "(1 + distance || carrier), 2 groups, the largest of 200 rows" in done.out
+    groups = {"column": "carrier", "terms": ["1", "distance"], "correlated": False}
+    groups |= {"n_groups": 2, "largest": 200}
+    assert groups == streammc("info", place, "--json").json["groups"]
+    assert "(1 + distance || carrier), 2 groups" in streammc("info", place).out
+    assert 0 == streammc("verify", place).code
+    plain = streammc(
+        "ingest", table, str(tmp_path / "p.zarr"), "--response", "late", "--group", "carrier"
+    )
+    assert "(1 | carrier), 2 groups" in plain.out
+    for words, code in (
+        (["--response", "late", "--group", "carrier", "--no-shuffle"], 2),
+        (["--response", "late", "--group", "carier"], 65),
+        (["--formula", "late ~ distance + (1 | carrier) + (1 | distance)"], 2),
+        (["--formula", "late ~ distance + (1 | carrier/distance)"], 2),
+    ):
+        refused = streammc("ingest", table, str(tmp_path / "n.zarr"), *words)
+        assert code == refused.code
+        assert 1 == refused.err.count("\n")
+        assert not (tmp_path / "n.zarr").exists()

@@ -8,6 +8,7 @@ import streammc
 from streammc.control_variates import compute
 from streammc.control_variates import subset as subset_module
 from streammc.control_variates.mode import search
+from streammc.control_variates.plan.plan_request import PlanRequest
 from streammc.control_variates.plan.subsample_plan import plan
 from streammc.errors import ConfigError, ModelError
 from streammc.models import gaussian
@@ -73,8 +74,8 @@ def test_one_pass_keeps_a_moved_centre_and_the_plan_shows_it(rows, reference, aw
     assert not found.certificate["converged"]
     assert found.certificate["decrement"] == pytest.approx(away, rel=0.2)
     options = {"subsample_size": 50, "certainty": False}
-    here = plan(reference, rows.store, rows.model, **options)
-    there = plan(found, rows.store, rows.model, **options)
+    here = plan(reference, rows.store, rows.model, PlanRequest(**options))
+    there = plan(found, rows.store, rows.model, PlanRequest(**options))
     assert there.predicted["variance"] > 2 * away * here.predicted["variance"]
     assert any("posterior sd from the mode" in reason for reason in there.reasons)
     chosen = plan(found, rows.store, rows.model)

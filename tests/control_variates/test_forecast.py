@@ -9,6 +9,7 @@ from passes import table
 from streammc.control_variates import certify, compute, forecast, subset
 from streammc.control_variates.mode import newton, search
 from streammc.control_variates.mode import weak_directions as weak_directions_module
+from streammc.control_variates.plan.plan_request import PlanRequest
 from streammc.control_variates.plan.subsample_plan import plan
 from streammc.errors import ModelError, OutOfMemoryError
 from streammc.likelihood import pass_cost
@@ -69,7 +70,7 @@ def test_every_step_of_newtons_method_is_told(rows, phases):
 
 def test_points_of_the_plan_are_told(rows, phases):
     cv = compute(rows.store, rows.model)
-    plan(cv, rows.store, rows.model, perturbed=True, phases=phases)
+    plan(cv, rows.store, rows.model, PlanRequest(perturbed=True, phases=phases))
     done = [entry[1] for entry in told(phases, "plan")]
     assert done == sorted(done)
     assert done[-1] > 100

@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from streammc import registry
-from streammc.likelihood.blocks import allocate_block, allocate_rows, allocate_scratch, expand
+from streammc.likelihood.blocks import (
+    ExpansionPoint,
+    allocate_block,
+    allocate_rows,
+    allocate_scratch,
+    expand,
+)
 from streammc.likelihood.difference import remainder_values, remainders
 
 M, Q = 700, 3
@@ -22,7 +28,9 @@ def expanded_rows(model, order, width_of):
     block, scratch = allocate_block(M, Q, p, width_of), allocate_scratch(p)
     star = 0.3 * rng.normal(size=model.dim(Q))
     n = model.n_linear
-    expand(model.link, model.constants, star, n, order, rows, 0, M, block, 0, scratch)
+    expand(
+        model.link, ExpansionPoint(star, model.constants, n, order), rows, 0, M, block, 0, scratch
+    )
     delta = 0.2 * rng.normal(size=model.dim(Q))
     value, values, slope = np.zeros(M), np.zeros(M), np.zeros((p, M))
     for lo in (0, 512):

@@ -192,7 +192,10 @@ def test_records_that_do_not_fit_are_refused_in_one_line(records: Any, message: 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"support": "whole"}, "expected a support of real, positive, simplex, ordered"),
+        (
+            {"support": "whole"},
+            "a support of real, positive, correlation, simplex, ordered",
+        ),
         ({"table_scale": "beta"}, "found 'real' and 'beta' of 'a'"),
         ({"table_scale": COEFFICIENT}, "expected a coefficient for each feature"),
         ({"exponential": "odds ratio"}, "expected an exponential of a coefficient"),

@@ -20,10 +20,11 @@ from streammc.errors import (
     StoreError,
 )
 from streammc.models import gaussian, gaussian_mean, logistic, negative_binomial, poisson, user
-from streammc.prediction import binning, predictive
+from streammc.prediction import binning, mean_responses, predictive
 from streammc.prediction.binning import is_binary
 from streammc.runs import design
 from streammc.stores import StoreWriter, from_arrays, open_store
+from streammc.trace.layout import make_layout
 from streammc.trace.run_directory import RunDirectory
 
 NAMES = ["Intercept", "a", "b"]
@@ -42,14 +43,11 @@ def make_run(path, model, data, theta, sign=None, draws=None):
     """A run with these draws (chain, draw, d)."""
     stats = {"lp": np.zeros(theta.shape[:2])} | ({} if sign is None else {"sign": sign})
     identity = {"store": data.fingerprint, "model": model.describe(), "sampler": {"name": "hmc"}}
+    labels, dtypes = model.labels(data.feature_names), dict.fromkeys(stats, "float64")
     plan = {
-        "labels": list(model.labels(data.feature_names)),
-        "feature_names": list(data.feature_names),
-        "chains": len(theta),
+        "layout": make_layout(labels, data.feature_names, *theta.shape[:2], dtypes),
         "draws": draws or theta.shape[1],
         "warmup": 0,
-        "stat_dtypes": dict.fromkeys(stats, "float64"),
-        "interval": theta.shape[1],
         "attributes": {"design": design.describe(data.attributes), "store": data.address},
     }
     with RunDirectory.hold(path, identity=identity, **plan) as run:
@@ -154,7 +152,7 @@ def test_mean_responses_are_evaluated_once_and_for_few_draws_of_a_pilot(
     tmp_path, data, monkeypatch
 ):
     evaluated = []
-    responses = predictive.responses
+    responses = mean_responses.responses
 
     def count(model, eta):
         evaluated.append(eta[0].size)

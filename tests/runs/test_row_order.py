@@ -11,6 +11,7 @@ import pytest
 from problems import batch_z
 
 from streammc.control_variates.certify import compute
+from streammc.control_variates.plan.plan_request import PlanRequest
 from streammc.control_variates.plan.subsample_plan import plan
 from streammc.models import logistic, poisson
 from streammc.priors import normal
@@ -150,10 +151,7 @@ def sample(c, draws, broken=False):
         cv,
         store,
         MODEL,
-        subsample_size=UNITS * c.b,
-        unit_rows=c.b,
-        n_blocks=4,
-        certainty=False,
+        PlanRequest(subsample_size=UNITS * c.b, unit_rows=c.b, n_blocks=4, certainty=False),
     )
     assert (design.k, design.n_units, len(design.certainty_rows)) == (UNITS, ROWS // c.b, 0)
     problem = subsampled(store, MODEL, cv, design, hmc_ecs(order=1))

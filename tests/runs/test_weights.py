@@ -15,6 +15,7 @@ from problem_of import problem_of
 from streammc import registry
 from streammc.control_variates import compute
 from streammc.control_variates.full_pass.block_pass import ExpansionPass
+from streammc.control_variates.plan.plan_request import PlanRequest
 from streammc.control_variates.plan.subsample_plan import plan
 from streammc.likelihood import expanded_rows as held_rows
 from streammc.likelihood.blocks import allocate_block
@@ -123,7 +124,7 @@ def by_hmc(store, model, cv):
 
 def by_subsample(store, model, cv):
     """The log density of ``hmc-ecs`` with every other row in the subsample, once."""
-    chosen = plan(cv, store, model, subsample_size=100)
+    chosen = plan(cv, store, model, PlanRequest(subsample_size=100))
     chosen = replace(chosen, certainty_rows=np.sort(cv.candidates[:40]))
     problem = problem_of(store, model, cv, chosen, hmc_ecs())
     rest = np.setdiff1d(rows_of(store), chosen.certainty_rows)

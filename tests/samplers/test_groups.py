@@ -58,7 +58,7 @@ def reference():
 @pytest.mark.parametrize("name", [name for name in registry.SAMPLERS if name != "hmc"])
 def test_sampler_draws_from_the_posterior_of_groups_or_refuses(name, reference):
     if name == "hmc-ecs":  # the estimate's variance is not small in the tail of tau here
-        with pytest.raises(RefusedError, match="30 units.*use --sampler hmc"):
+        with pytest.raises(RefusedError, match=r"30 units.*use --sampler hmc"):
             draws_of(name)
         return
     draws = draws_of(name)

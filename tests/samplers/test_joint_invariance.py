@@ -11,7 +11,7 @@ import numba
 import numpy as np
 import pytest
 
-from streammc.likelihood.blocks import allocate_block, allocate_rows, expand
+from streammc.likelihood.blocks import ExpansionPoint, allocate_block, allocate_rows, expand
 from streammc.likelihood.target import Base, allocate_point, allocate_work, evaluate
 from streammc.models import logistic
 from streammc.numerics.jit import LINK_SIGNATURE, jit
@@ -168,7 +168,7 @@ def ecs_pairs(
             proposal.units[u] = rng.integers(0, n)
             rows.X[u, 0] = X[proposal.units[u], 0]
             rows.y[u] = y[proposal.units[u]]
-        expand(link, constants, theta_star, 1, 2, rows, 0, k, sub, 0, work.scratch)
+        expand(link, ExpansionPoint(theta_star, constants, 1, 2), rows, 0, k, sub, 0, work.scratch)
         for s in range(STEPS):
             units_ahead[s] = rng.integers(0, n)
             ahead.X[s, 0] = X[units_ahead[s], 0]

@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 
+from streammc.trace.layout import make_layout
 from streammc.trace.run_directory import RunDirectory
 
 LABELS = ["beta[Intercept]", "beta[x 1]", "log_sigma"]
@@ -32,15 +33,11 @@ def state(phase, start):
     return {"at": np.arange(start, start + 5.0)}, {"phase": phase, "next": start, "big": 2**100}
 
 
-def plan(draws=35):
+def plan(draws=35, labels=LABELS, features=FEATURES, statistics=STATS):
     return {
-        "labels": LABELS,
-        "feature_names": FEATURES,
-        "chains": CHAINS,
+        "layout": make_layout(labels, features, CHAINS, INTERVAL, statistics),
         "draws": draws,
         "warmup": WARMUP,
-        "stat_dtypes": STATS,
-        "interval": INTERVAL,
         "attributes": {"store": "somewhere"},
         "constant_data": {"theta_star": np.array([1.0, -2.0])},
     }

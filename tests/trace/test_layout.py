@@ -98,8 +98,7 @@ def test_entries_that_are_not_features_have_their_own_dimension():
 
 def test_theta_keeps_its_order_when_labels_are_interleaved(job, tmp_path):
     labels = ["w[a]", "beta[x]", "w[b]", "beta[y]", "s"]
-    plan = {**job.plan(), "labels": labels, "feature_names": ["x", "y"], "warmup": 0}
-    plan |= {"stat_dtypes": {"lp": float}, "draws": 10, "constant_data": {}}
+    plan = job.plan(10, labels, ["x", "y"], {"lp": float}) | {"warmup": 0, "constant_data": {}}
     run = RunDirectory.create(tmp_path / "run", identity={}, **plan)
     theta = np.random.default_rng(1).normal(size=(2, 10, 5))
     with run.lock():
@@ -131,7 +130,7 @@ def test_names_that_cannot_be_stored_are_refused(labels, stats):
 
 def test_feature_names_may_be_any_text(job, tmp_path):
     names = ["Intercept", "a b", "naïve[é]\n'\"", "", "日本"]
-    plan = {**job.plan(), "labels": [f"beta[{n}]" for n in names], "feature_names": names}
+    plan = job.plan(35, [f"beta[{n}]" for n in names], names)
     run = RunDirectory.create(tmp_path / "run", identity={}, **{**plan, "constant_data": {}})
     assert [*open_run(run.path)["posterior"]["feature"].values] == names
     assert RunDirectory.open(run.path).feature_names == tuple(names)

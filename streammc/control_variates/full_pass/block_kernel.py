@@ -9,11 +9,18 @@ the remainders alone doubled the time of a cold start.
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numba.core import types
 
+from streammc.control_variates.full_pass.pass_records import (
+    PassPoints,
+    PassRows,
+    PassSums,
+    Plain,
+    Shifted,
+)
 from streammc.control_variates.full_pass.score_kernel import add_to_histogram, find_bins, score_rows
 from streammc.control_variates.full_pass.tile_kernels import (
     PAD,
@@ -24,10 +31,9 @@ from streammc.control_variates.full_pass.tile_kernels import (
     transpose,
     weigh,
 )
-from streammc.numerics.jit import LINK_TYPE, f8, inline, jit, vector
+from streammc.numerics.jit import LINK_TYPE, inline, jit, vector
 from streammc.numerics.records import record_type
 from streammc.numerics.summation import two_sum
-from streammc.protocols import Index, Matrix, Vector
 
 SUM_ROWS = 512
 """Largest number of rows that are summed without compensation."""
@@ -110,85 +116,6 @@ def _first_not_finite(out: Any, flags: Any, start: int) -> None:
             if flags[2] < 0:
                 flags[2] = start + i
             flags[0] += 1
-
-
-class PassRows(NamedTuple):
-    """Rows of one call: (m, q) design, and (m,) vectors."""
-
-    single: Annotated[Any, types.Array(types.float32, 2, "C", readonly=True)]
-    """The design as float32, or an array without rows."""
-    double: Annotated[Any, types.Array(f8, 2, "C", readonly=True)]
-    """The design as float64, or an array without rows."""
-    y: Vector
-    offset: Vector
-    weight: Vector
-
-
-class PassPoints(NamedTuple):
-    """Points at which rows are evaluated, and sizes."""
-
-    theta: Vector
-    """(d,) expansion point."""
-    columns: Matrix
-    """(n_linear R, q rounded up to fours): theta and the S shifts of each linear predictor,
-    in R >= 1 + S rows."""
-    shifts: Matrix
-    """(S, d) shifts from ``theta`` at which remainders are evaluated."""
-    n_linear: int
-    n_scalar: int
-    n_features: int
-    order: int
-    """Order of the control variates."""
-    tile: int
-    """Rows of a tile."""
-    with_sums: int
-    """0: nothing is added to ``totals``."""
-
-
-class PassSums(NamedTuple):
-    """Results: ``remainders`` and ``squares`` are written, all others added to."""
-
-    totals: Matrix
-    """(2, 1 + d + d d) log-likelihood, gradient, upper half of the Hessian: high and low parts."""
-    remainders: Matrix
-    """(S, m) remainders, or (S, 0) for none."""
-    squares: Vector
-    """(m,) mean squares of the remainders over the shifts."""
-    counts: Index
-    """Rows by score; see ``add_to_histogram``."""
-    power_sums: Annotated[Any, types.Array(f8, 4, "C")]
-    terms: Matrix
-    """(4, S) sum of the first-order terms; of the second-order terms c; of c^2; of (sum of c over
-    a full tile)^2."""
-    flags: Index
-    """(3,) counts of the rows whose log-likelihood or derivatives at theta are not finite, and of
-    full tiles; then the first such row of this call, or -1."""
-
-
-class Plain(NamedTuple):
-    """Sums of at most ``SUM_ROWS`` rows, and buffers to make them."""
-
-    V: Any
-    """(1 + d,) log-likelihood and gradient."""
-    G: Any
-    """(p (p + 1) / 2, q4, q4) Hessian by pair of predictors."""
-    W: Any
-    """(q4, tile) weighted design."""
-    g: Any
-    """(q4,)."""
-
-
-class Shifted(NamedTuple):
-    """Buffers of a tile for the remainders at the shifts."""
-
-    eta: Any
-    """(p, m) predictors at theta; ``step`` their changes, ``moved`` their sum."""
-    step: Any
-    moved: Any
-    out: Any
-    """(1 + p + p (p + 1) / 2, m) output of the link at the shift."""
-    slope: Any
-    bend: Any
 
 
 @inline

@@ -7,13 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.control_variates.full_pass.block_kernel import (
-    PassPoints,
-    PassRows,
-    PassSums,
-    reduce_rows,
-    tile_rows,
-)
+from streammc.control_variates.full_pass.block_kernel import reduce_rows, tile_rows
+from streammc.control_variates.full_pass.pass_records import PassPoints, PassRows, PassSums
 from streammc.control_variates.full_pass.score_kernel import N_BINS
 from streammc.control_variates.full_pass.scores import Histogram
 from streammc.protocols import Matrix, Model, Vector

@@ -24,6 +24,7 @@ from streammc.control_variates.mode.weak_directions import largest_move
 from streammc.control_variates.pass_request import PassRequest
 from streammc.control_variates.subset import Spread, draw_subset, gather, surrogate
 from streammc.errors import ModelError
+from streammc.likelihood.grouped import fewer
 from streammc.likelihood.responses import invalid_responses
 from streammc.numerics.blas import single_threaded
 from streammc.protocols import Matrix, Rows, Vector
@@ -144,7 +145,7 @@ class _Search:
         request = self._request
         dataset = request.dataset
         fit = request.memory_limit // (8 * (dataset.n_features + 3))
-        cap = max(0, min(request.candidate_rows, fit))
+        cap = max(0, min(fewer(request.candidate_rows, dataset), fit))
         task = ExpansionPass(request.model, point.theta, deltas, request.order, cap, check)
         before = time.perf_counter()
         sums = dataset.reduce(task, scheduler=request.scheduler, progress=request.progress)

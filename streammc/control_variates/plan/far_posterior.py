@@ -10,6 +10,7 @@ from streammc.control_variates.forecast import PLAN, Counter, Phases
 from streammc.control_variates.plan.certainty_choice import Choice
 from streammc.control_variates.plan.pilot import Pilot, choose_runs, gather_runs, remainders
 from streammc.control_variates.subset import gather
+from streammc.likelihood.grouped import fewer
 from streammc.numerics.prior import log_prior
 from streammc.protocols import Dataset, Matrix, Model
 
@@ -31,7 +32,7 @@ class FarPosterior:
         phases: Phases | None = None,
     ) -> None:
         self._count = Counter(PLAN, phases)
-        most = max(min(_ROWS, _ENTRIES // max(dataset.n_features, 1)), 2048)
+        most = fewer(max(min(_ROWS, _ENTRIES // max(dataset.n_features, 1)), 2048), dataset)
         starts, run_rows = choose_runs(dataset.n_rows, unit_rows, most)
         none = np.empty((0, len(starts), run_rows), np.float32)
         left_out = np.zeros((len(starts), run_rows), np.bool_)

@@ -19,6 +19,7 @@ from streammc.control_variates.draws import covering_draws
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.full_pass.row_sums import RowSums
 from streammc.control_variates.subset import gather
+from streammc.likelihood.grouped import fewer
 from streammc.protocols import Dataset, Index, Matrix, Model, Rows, Vector
 
 PILOT_ROWS = 262_144
@@ -198,7 +199,7 @@ def pilot_shifts(cv: ControlVariates) -> Matrix:
 
 def evaluate(cv: ControlVariates, dataset: Dataset, model: Model, unit_rows: int) -> Pilot:
     """Return the pilot: runs of rows, and their remainders at :func:`pilot_shifts`."""
-    starts, run_rows = choose_runs(dataset.n_rows, unit_rows, PILOT_ROWS)
+    starts, run_rows = choose_runs(dataset.n_rows, unit_rows, fewer(PILOT_ROWS, dataset))
     shifts = pilot_shifts(cv)
     values = np.empty((N_DRAWS, len(starts), run_rows), np.float32)
     batch = max(1, _BATCH_BYTES // (8 * run_rows * (dataset.n_features + 3)))

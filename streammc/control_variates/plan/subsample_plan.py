@@ -24,11 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.control_variates.expansion import ControlVariates
-from streammc.control_variates.forecast import Phases
 from streammc.control_variates.plan import plan_words, signs, tails
 from streammc.control_variates.plan.certainty_choice import Bounds, by_score, same_for_all
 from streammc.control_variates.plan.edge import Edge
 from streammc.control_variates.plan.pilot import evaluate
+from streammc.control_variates.plan.plan_request import PlanRequest
 from streammc.control_variates.plan.unit_scores import unit_scores
 from streammc.errors import ConfigError, StoreError
 from streammc.protocols import Dataset, Index, Model
@@ -152,71 +152,40 @@ class Plan:
 
 
 def plan(
-    cv: ControlVariates,
-    dataset: Dataset,
-    model: Model,
-    *,
-    subsample_size: int | None = None,
-    unit_rows: int | None = None,
-    n_blocks: int | None = None,
-    certainty: bool = True,
-    factor_units: int = 0,
-    probabilities: str = UNIFORM,
-    variance_target: float | None = None,
-    perturbed: bool = False,
-    memory_limit: int = 2**27,
-    scheduler: Any = None,
-    progress: Callable[[int, int], None] | None = None,
-    phases: Phases | None = None,
+    cv: ControlVariates, dataset: Dataset, model: Model, request: PlanRequest | None = None
 ) -> Plan:
     """Return the plan: certainty rows, number of units k and number of blocks G.
 
     Parameters
     ----------
-    subsample_size
-        m rows as given; ``None``: the fewest that meet the limits of this module.
-    unit_rows
-        b; ``None``: 1.
-    n_blocks
-        G; ``None``: the smaller of 100 and k.
-    certainty
-        ``False``: no certainty rows.
-    factor_units
-        Units of a factor of the block-Poisson product; 0 plans the difference estimator.
-    probabilities
-        Probabilities of units: ``uniform``, or ``scores``, which makes one more full pass.
-    variance_target
-        Limit of V; ``None``: 0.1, or :func:`signs.variance_target` for a product.
-    perturbed
-        Whether the perturbed density is sampled: it must match the posterior out to its
-        tails, with more units if need be, and is cut there.
-    memory_limit
-        Largest size of the certainty rows in bytes.
-    scheduler, progress
-        Options of the pass for ``scores``; see ``Dataset.reduce``.
-    phases
-        Called as the tails are evaluated; see ``certify.compute``.
+    request
+        Settings; ``None``: all defaults.
 
     Raises
     ------
     ConfigError
-        If an option is out of range.
+        If a setting is out of range.
     """
+    request = request or PlanRequest()
+    subsample_size, factor_units = request.subsample_size, request.factor_units
     n = dataset.n_rows
-    b = 1 if unit_rows is None else unit_rows
+    b = 1 if request.unit_rows is None else request.unit_rows
     _require("unit_rows", b, 1, n)
     if subsample_size is not None:
         _require("subsample_size", subsample_size, 1, n)
-    variance_target = _variance_target(variance_target, cv, n_blocks, factor_units)
-    most = min(memory_limit // (8 * (dataset.n_features + 3)), n) if certainty else 0
+    variance_target = _variance_target(request, cv)
+    fit = request.memory_limit // (8 * (dataset.n_features + 3))
+    most = min(fit, n) if request.certainty else 0
     edge = signs.edge(cv.dim, cv.order) if factor_units else None
     bounds = Bounds(variance_target, subsample_size, most, edge)
     pilot = evaluate(cv, dataset, model, b)
     scores = None
-    if probabilities == UNIFORM:
+    if request.probabilities == UNIFORM:
         choice = same_for_all(cv, pilot, b, bounds)
     else:
-        scores = unit_scores(cv, dataset, model, b, scheduler=scheduler, progress=progress)
+        scores = unit_scores(
+            cv, dataset, model, b, scheduler=request.scheduler, progress=request.progress
+        )
         choice = by_score(pilot, b, bounds, scores)
     wanted = choice.needed if subsample_size is None else float(subsample_size)
     group = max(factor_units, 1)
@@ -226,8 +195,8 @@ def plan(
     if subsample_size is None and not certain + wanted <= n / 2:
         refused = plan_words.refusal(certain, wanted, n, cv.order, _NAMES[factor_units > 0])
     reach: tails.Tails | None = None
-    if perturbed and refused is None and k >= 2:
-        reach = tails.profile(cv, dataset, model, b, choice, phases)
+    if request.perturbed and refused is None and k >= 2:
+        reach = tails.profile(cv, dataset, model, b, choice, request.phases)
         if subsample_size is None:
             needed = reach.units(k, most := (n // 2 - certain) // b)
             k = int(needed) if math.isfinite(needed) else max(k, most)
@@ -235,8 +204,8 @@ def plan(
         hopeless = float(reach.perturbation(k).max()) > tails.HOPELESS
         if hopeless if subsample_size is not None else not reach.holds(k):
             refused = plan_words.leaves(reach.fault(k), subsample_size is not None)
-    if n_blocks is not None:
-        _require("n_blocks", n_blocks, 1, k // group)
+    if request.n_blocks is not None:
+        _require("n_blocks", request.n_blocks, 1, k // group)
     n_units = -(-n // b)
     predicted = choice.predict(k, b, n_units)
     if factor_units:
@@ -253,7 +222,7 @@ def plan(
         unit_rows=b,
         n_units=n_units,
         k=k,
-        n_blocks=n_blocks or min(MOST_BLOCKS, k // group),
+        n_blocks=request.n_blocks or min(MOST_BLOCKS, k // group),
         reasons=tuple(reasons),
         predicted=predicted,
         deff=deff,
@@ -280,13 +249,12 @@ def _require(name: str, value: int, low: int, high: int) -> None:
         )
 
 
-def _variance_target(
-    given: float | None, cv: ControlVariates, n_blocks: int | None, factor_units: int
-) -> float:
+def _variance_target(request: PlanRequest, cv: ControlVariates) -> float:
     """Return the limit of V, as given or by default; raise ConfigError unless above 0."""
+    given = request.variance_target
     if given is None:
-        blocks = n_blocks or MOST_BLOCKS
-        given = signs.variance_target(cv.dim, blocks) if factor_units else VARIANCE_TARGET
+        blocks = request.n_blocks or MOST_BLOCKS
+        given = signs.variance_target(cv.dim, blocks) if request.factor_units else VARIANCE_TARGET
     if not given > 0.0:
         raise ConfigError(f"expected variance_target > 0, found {given}; give one such as 0.1")
     return given

@@ -9,9 +9,9 @@ with fewer reads. If the rows are in memory, runs save nothing.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from streammc.control_variates.expansion import ControlVariates
+from streammc.control_variates.plan.plan_request import PlanRequest
 from streammc.control_variates.plan.plan_words import ROW_ORDER_WARNING
 from streammc.control_variates.plan.subsample_plan import MOST_BLOCKS, Plan, plan
 from streammc.protocols import Dataset, Model
@@ -25,26 +25,23 @@ def plan_units(
     cv: ControlVariates,
     dataset: Dataset,
     model: Model,
+    request: PlanRequest,
     *,
     memory: int,
-    unit_rows: int | None = None,
-    **options: Any,
 ) -> Plan:
     """Return the plan with the unit that needs the fewest reads.
 
     Parameters
     ----------
-    cv, dataset, model, options
-        As in :func:`streammc.control_variates.plan.subsample_plan.plan`.
+    request
+        Settings. Without ``unit_rows`` the unit is chosen here. Units drawn by score are single
+        rows: few are needed, and a run dilutes the rows with high scores.
     memory
         Bytes of memory that the rows of a store may occupy as cached pages.
-    unit_rows
-        b as given by the user; ``None``: chosen here. Units drawn by score are single rows:
-        few are needed, and a run dilutes the rows with high scores.
     """
-    if unit_rows is not None or options.get("probabilities", UNIFORM) != UNIFORM:
-        return plan(cv, dataset, model, unit_rows=unit_rows, **options)
-    rows = plan(cv, dataset, model, unit_rows=1, **options)
+    if request.unit_rows is not None or request.probabilities != UNIFORM:
+        return plan(cv, dataset, model, request)
+    rows = plan(cv, dataset, model, replace(request, unit_rows=1))
     size = dataset.n_rows * dataset.rows().row_bytes
     if dataset.address == "memory" or rows.refused is not None:
         return rows
@@ -53,8 +50,8 @@ def plan_units(
         return _because(rows, f"single rows: {fits}")
     larger = f"the store ({_gb(size)}) exceeds free memory ({_gb(memory)})"
     longest = max(_RUN_BYTES // max(dataset.rows().row_bytes, 1), 1)
-    b = min(-(-rows.k // (options.get("n_blocks") or MOST_BLOCKS)), longest)
-    runs = plan(cv, dataset, model, unit_rows=b, **options) if b > 1 else rows
+    b = min(-(-rows.k // (request.n_blocks or MOST_BLOCKS)), longest)
+    runs = plan(cv, dataset, model, replace(request, unit_rows=b)) if b > 1 else rows
     if runs.refused is None and runs.k >= rows.k:
         fewest = "no run would read less" if longest > 1 else "a row is a whole read"
         return _because(rows, f"single rows: {larger}, but {fewest}")

@@ -12,17 +12,6 @@ import math
 
 from numba import types
 
-from streammc.models.mixed.group_nodes import (
-    FACTOR,
-    LEAST_SHARE,
-    NODE_U1,
-    NODE_U2,
-    NODE_V1,
-    NODE_V2,
-    SHARE,
-    WORK1,
-    directions,
-)
 from streammc.models.mixed.group_rows import (
     BY_COUNTS,
     BY_PRODUCTS,
@@ -30,17 +19,26 @@ from streammc.models.mixed.group_rows import (
     CARRIER,
     CURVES,
     EXPONENTIAL,
+    FACTOR,
     FIRST,
     HIGHEST,
+    LEAST_SHARE,
+    NODE_U1,
+    NODE_U2,
+    NODE_V1,
+    NODE_V2,
     PATH,
     PLACE,
     RESPONSE,
+    SHARE,
     SLOPES,
     TOTAL,
     WEIGHT,
+    WORK1,
     rows_at,
 )
 from streammc.models.mixed.group_sums import (
+    directions,
     gaussian_moments,
     gaussian_slopes,
     logistic_failures,
@@ -50,13 +48,11 @@ from streammc.numerics.jit import design_view, f8, i8, jit, matrix, vector
 
 @jit(types.void(i8, vector, matrix, matrix, matrix, vector, matrix, matrix, vector), borrow=True)
 def shared_gradient(groups, facts, rows, eta, terms, inner, nodes, turns, out):  # type: ignore[no-untyped-def]
-    """Write the slopes of the rows, and the gradient in scalars and group parameters.
+    """Write the slopes of the rows; add the gradient in scalars and group parameters.
 
-    ``out`` (s + groups,): the inner model's scalars, then the group parameters.
+    ``out`` (s + groups,), zeros: the inner model's scalars, then the group parameters.
     """
     path, scalars = int(facts[PATH]), eta.shape[0] - 1
-    for k in range(out.shape[0]):
-        out[k] = 0.0
     if path == BY_PRODUCTS:
         _by_products(facts, rows, nodes, out)
         return
@@ -172,7 +168,7 @@ def louis(X, facts, rows, eta, terms, inner, nodes, turns, hessian):  # type: ig
     for a in range(d):
         for b in range(a, d):
             hessian[a, b] -= gradient[a] * gradient[b]
-    _wide_blocks(X, rows, hessian, q)
+    add_wide_blocks(X, rows, hessian, q)
 
 
 @jit(types.UniTuple(f8, 2)(f8, matrix, matrix, i8, i8, matrix), borrow=True)
@@ -227,7 +223,7 @@ def _shared_block(share, q, p, rows, terms, turns, hessian):  # type: ignore[no-
 
 
 @jit(types.void(design_view, matrix, matrix, i8), borrow=True)
-def _wide_blocks(X, rows, hessian, q):  # type: ignore[no-untyped-def]
+def add_wide_blocks(X, rows, hessian, q):  # type: ignore[no-untyped-def]
     """Add the second derivatives in beta and in everything."""
     for i in range(rows.shape[1]):
         place, curve = int(rows[PLACE, i]), rows[CURVES, i]

@@ -3,33 +3,11 @@
 from __future__ import annotations
 
 import math
+from typing import Final
 
 import numpy as np
 
-from streammc.models.mixed.group_derivatives import louis, shared_gradient, times_design
-from streammc.models.mixed.group_mode import MODE, find_mode
-from streammc.models.mixed.group_nodes import (
-    NODE_ROWS,
-    TURNS,
-    choose_path,
-    integrate,
-    padded,
-    set_effects,
-)
-from streammc.models.mixed.group_rows import (
-    BY_COUNTS,
-    BY_PRODUCTS,
-    BY_ROWS,
-    BY_SQUARES,
-    CURVES,
-    FACTS,
-    INNER,
-    PATH,
-    collect,
-    count_used,
-)
-from streammc.models.mixed.group_sums import gaussian_facts, poisson_facts
-from streammc.models.mixed.layout import (
+from streammc.models.mixed.group_constants import (
     CORRELATED,
     EFFECTS,
     FEATURES,
@@ -41,9 +19,31 @@ from streammc.models.mixed.layout import (
     POISSON,
     SCALARS,
 )
-from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
+from streammc.models.mixed.group_derivatives import louis, shared_gradient, times_design
+from streammc.models.mixed.group_hessian import louis_of_one
+from streammc.models.mixed.group_mode import MODE, find_mode
+from streammc.models.mixed.group_nodes import integrate, padded, set_effects
+from streammc.models.mixed.group_pairs import choose_path, pairs_gradient
+from streammc.models.mixed.group_rows import (
+    BY_COUNTS,
+    BY_PAIRS,
+    BY_PRODUCTS,
+    BY_ROWS,
+    BY_SQUARES,
+    CURVES,
+    FACTS,
+    INNER,
+    NODE_ROWS,
+    PATH,
+    TURNS,
+    collect,
+    count_used,
+)
+from streammc.models.mixed.group_sums import gaussian_facts, poisson_facts
+from streammc.numerics.jit import LINK_SIGNATURE, design_view, f8, inline, jit, matrix, vector
 
-_LOCAL = 16
+SMALL: Final = FACTS + MODE + 16
+"""Length of the scratch memory of :func:`log_integral`."""
 
 
 @inline
@@ -51,9 +51,40 @@ def _path(kind, effects):  # type: ignore[no-untyped-def]
     """Return how a group of this likelihood is evaluated."""
     if kind == GAUSSIAN:
         return BY_SQUARES
-    if kind == POISSON and effects == 1:
-        return BY_COUNTS
-    return BY_PRODUCTS if kind == LOGISTIC and effects == 1 else BY_ROWS
+    if kind != LOGISTIC and kind != POISSON:
+        return BY_ROWS
+    if effects == 2:
+        return BY_PAIRS
+    return BY_COUNTS if kind == POISSON else BY_PRODUCTS
+
+
+@jit(
+    f8(vector, design_view, vector, vector, matrix, matrix, matrix, vector, matrix),
+    borrow=True,
+)
+def log_integral(theta, X, y, constants, rows, predictors, terms, small, nodes):  # type: ignore[no-untyped-def]
+    """Return a group's log-likelihood at ``theta`` (d,); write its nodes and their shares.
+
+    ``small`` (SMALL,) is scratch memory that begins with ``facts``; see ``group_rows`` for the
+    others.
+    """
+    facts, mode = small[:FACTS], small[FACTS : FACTS + MODE]
+    local = small[FACTS + MODE :]
+    q, effects = int(constants[FEATURES]), int(constants[EFFECTS])
+    for k in range(int(constants[SCALARS])):
+        predictors[1 + k, :] = theta[q + k]
+    inner = constants[FIRST_NODE + 2 * int(constants[NODES]) :]
+    facts[INNER] = constants[KIND]
+    facts[PATH] = _path(constants[KIND], effects)
+    collect(theta, X, y, constants, rows, facts)
+    choose_path(rows, facts)
+    if facts[PATH] == BY_SQUARES:
+        gaussian_facts(theta[q], rows, facts)
+    elif facts[PATH] == BY_COUNTS:
+        poisson_facts(rows, facts)
+    set_effects(theta, constants, facts)
+    find_mode(facts, rows, predictors, terms, inner, local, mode)
+    return integrate(constants, mode, facts, rows, predictors, terms, inner, nodes)
 
 
 @jit(LINK_SIGNATURE)
@@ -72,11 +103,9 @@ def link(eta, X, y, constants, order, out):  # type: ignore[no-untyped-def]
     per_effect = int(constants[NODES])
     count = per_effect * per_effect if effects == 2 else per_effect
     n = count_used(X, q + 1)
-    small = np.empty(FACTS + MODE + _LOCAL + d + scalars + groups)
-    facts, mode = small[:FACTS], small[FACTS : FACTS + MODE]
-    local = small[FACTS + MODE : FACTS + MODE + _LOCAL]
-    theta = small[FACTS + MODE + _LOCAL : FACTS + MODE + _LOCAL + d]
-    shared = small[FACTS + MODE + _LOCAL + d :]
+    small = np.empty(SMALL + d + scalars + groups)
+    facts = small[:FACTS]
+    theta, shared = small[SMALL : SMALL + d], small[SMALL + d :]
     kept = CURVES if order < 2 else CURVES + p + groups
     scratch = np.empty((kept + p + 1 + p + p * (p + 1) // 2, n))  # one allocation, not three
     rows, predictors, terms = scratch[:kept], scratch[kept : kept + p], scratch[kept + p :]
@@ -84,27 +113,19 @@ def link(eta, X, y, constants, order, out):  # type: ignore[no-untyped-def]
     turns = nodes[TURNS:]
     for j in range(d):
         theta[j] = eta[j, 0]
-    for k in range(scalars):
-        predictors[1 + k, :] = theta[q + k]
     inner = constants[FIRST_NODE + 2 * per_effect :]
-    facts[INNER] = constants[KIND]
-    facts[PATH] = _path(constants[KIND], effects)
-    collect(theta, X, y, constants, rows, facts)
-    choose_path(rows, facts)
-    if facts[PATH] == BY_SQUARES:
-        gaussian_facts(theta[q], rows, facts)
-    elif facts[PATH] == BY_COUNTS:
-        poisson_facts(rows, facts)
-    set_effects(theta, constants, facts)
-    find_mode(facts, rows, predictors, terms, inner, local, mode)
-    out[0, 0] = integrate(constants, mode, facts, rows, predictors, terms, inner, nodes)
+    out[0, 0] = log_integral(theta, X, y, constants, rows, predictors, terms, small[:SMALL], nodes)
     if order == 0:
         return
     if not math.isfinite(out[0, 0]):
         out[1:, 0] = math.nan
         return
     if order == 1:
-        shared_gradient(groups, facts, rows, predictors, terms, inner, nodes, turns, shared)
+        shared[:] = 0.0
+        if facts[PATH] == BY_PAIRS:
+            pairs_gradient(groups, per_effect, facts, rows, nodes, turns, shared)
+        else:
+            shared_gradient(groups, facts, rows, predictors, terms, inner, nodes, turns, shared)
         times_design(X, rows, theta[:q])
         for j in range(q):
             out[1 + j, 0] = theta[j]
@@ -112,7 +133,11 @@ def link(eta, X, y, constants, order, out):  # type: ignore[no-untyped-def]
             out[1 + q + j, 0] = shared[j]
         return
     hessian = np.empty((d + 2, d))
-    louis(X, facts, rows, predictors, terms, inner, nodes, turns, hessian)
+    if facts[PATH] == BY_PRODUCTS or facts[PATH] == BY_COUNTS:
+        scores = np.empty((d + 1, nodes.shape[1]))
+        louis_of_one(X, facts, rows, nodes, scores, hessian)
+    else:
+        louis(X, facts, rows, predictors, terms, inner, nodes, turns, hessian)
     at = 1 + d
     for a in range(d):
         out[1 + a, 0] = hessian[d + 1, a]

@@ -44,13 +44,14 @@ _ROUNDING: Final = 1e-13
 # Of the result.
 V1: Final = 0
 V2: Final = 1
-C11: Final = 2
-"""``C C' = (-g'')^-1``, C lower triangular."""
-C21: Final = 3
-C22: Final = 4
-LOG_DET: Final = 5
+A1: Final = 2
+"""``C C' = (-g'')^-1`` with the columns a and b of C; a does not change ``u_2``."""
+A2: Final = 3
+B1: Final = 4
+B2: Final = 5
+LOG_DET: Final = 6
 """``log det C``."""
-MODE: Final = 6
+MODE: Final = 7
 
 
 @jit(
@@ -109,6 +110,21 @@ def _newton(v, facts, local):  # type: ignore[no-untyped-def]
     local[12] = g1 * local[6] + g2 * local[7]
 
 
+@jit(types.void(vector, vector, vector), borrow=True)
+def _write_columns(facts, local, mode):  # type: ignore[no-untyped-def]
+    """Write C and its log determinant: b along ``(-g'')^-1 r``, with ``u_2 = tau_2 r . v``."""
+    rho, kappa, det = facts[RHO], facts[KAPPA], local[11]
+    along1 = (local[10] * rho - local[9] * kappa) / det
+    along2 = (local[8] * kappa - local[9] * rho) / det
+    length = math.sqrt(rho * along1 + kappa * along2)
+    mode[B1] = along1 / length
+    mode[B2] = along2 / length
+    other = 1.0 / (length * math.sqrt(det))
+    mode[A1] = kappa * other
+    mode[A2] = -rho * other
+    mode[LOG_DET] = -0.5 * math.log(det)
+
+
 @jit(types.void(vector, matrix, matrix, matrix, vector, vector, vector), borrow=True)
 def find_mode(facts, rows, eta, terms, inner, local, mode):  # type: ignore[no-untyped-def]
     """Write the mode, ``C`` and its log determinant into ``mode``.
@@ -125,10 +141,7 @@ def find_mode(facts, rows, eta, terms, inner, local, mode):  # type: ignore[no-u
     for _ in range(_ITERATIONS):
         _newton(v, facts, local)
         step1, step2 = local[6], local[7]
-        mode[C11] = math.sqrt(local[10] / local[11])
-        mode[C21] = -local[9] / local[11] / mode[C11]
-        mode[C22] = 1.0 / math.sqrt(local[10])
-        mode[LOG_DET] = -0.5 * math.log(local[11])
+        _write_columns(facts, local, mode)
         mode[V1] = v[0]
         mode[V2] = v[1]
         if not local[12] > _DECREMENT:  # NaN too

@@ -7,25 +7,33 @@ from typing import Final
 
 from numba import types
 
-from streammc.models.mixed.group_mode import C11, C21, C22, LOG_DET, V1, V2
+from streammc.models.mixed.group_constants import EFFECTS, FIRST_NODE, NODES
+from streammc.models.mixed.group_mode import A1, A2, B1, B2, LOG_DET, V1, V2
+from streammc.models.mixed.group_pairs import pairs_fit, pairs_log_lik
 from streammc.models.mixed.group_rows import (
     BY_COUNTS,
+    BY_PAIRS,
     BY_PRODUCTS,
     BY_ROWS,
     BY_SQUARES,
     EXPONENTIAL,
+    FACTOR,
     FIRST,
     HIGHEST,
     KAPPA,
-    LOWEST,
-    ONES,
+    LOG_TERM,
+    NODE_U1,
+    NODE_U2,
+    NODE_V1,
+    NODE_V2,
     PATH,
-    PREDICTOR,
-    RESPONSE,
     RHO,
+    SHARE,
     TAU1,
     TAU2,
     TOTAL,
+    WORK1,
+    WORK2,
     rows_at,
 )
 from streammc.models.mixed.group_sums import (
@@ -34,27 +42,9 @@ from streammc.models.mixed.group_sums import (
     logistic_logs,
     poisson_moments,
 )
-from streammc.models.mixed.layout import EFFECTS, FIRST_NODE, NODES
 from streammc.numerics.jit import f8, i8, inline, jit, matrix, vector
 from streammc.numerics.special import exp
 
-NODE_V1: Final = 0
-NODE_V2: Final = 1
-NODE_U1: Final = 2
-NODE_U2: Final = 3
-LOG_TERM: Final = 4
-"""Log of the node's term of the sum, ``-inf`` for padding."""
-SHARE: Final = 5
-"""Its share of the sum: the posterior weight of the node."""
-FACTOR: Final = 6
-"""``exp(u)``; 0 for padding."""
-WORK1: Final = 7
-WORK2: Final = 8
-TURNS: Final = 9
-"""From here on scratch memory of :func:`directions`."""
-NODE_ROWS: Final = 18
-LEAST_SHARE: Final = 1e-25
-"""Nodes below it are left out of derivatives."""
 _MOST_LOG_TAU: Final = 300.0
 
 
@@ -110,12 +100,14 @@ def integrate(constants, mode, facts, rows, eta, terms, inner, nodes):  # type: 
         first = m % per_effect
         second = m // per_effect
         z2 = z[second] if effects == 2 else 0.0
-        v1 = mode[V1] + mode[C11] * z[first]
-        v2 = mode[V2] + mode[C21] * z[first] + mode[C22] * z2 if effects == 2 else 0.0
+        v1 = mode[V1] + mode[A1] * z[first] + mode[B1] * z2
+        v2 = mode[V2] + mode[A2] * z[first] + mode[B2] * z2
         nodes[NODE_V1, m] = v1
         nodes[NODE_V2, m] = v2
         nodes[NODE_U1, m] = facts[TAU1] * v1
-        nodes[NODE_U2, m] = facts[TAU2] * (facts[RHO] * v1 + facts[KAPPA] * v2)
+        along = mode[V1] * facts[RHO] + mode[V2] * facts[KAPPA]  # no part of a, see group_mode
+        along += (mode[B1] * facts[RHO] + mode[B2] * facts[KAPPA]) * z2
+        nodes[NODE_U2, m] = facts[TAU2] * along
         weight = a[first] + (a[second] if effects == 2 else 0.0) + mode[LOG_DET]
         nodes[LOG_TERM, m] = weight - 0.5 * (v1 * v1 + v2 * v2)
     for m in range(count, nodes.shape[1]):
@@ -127,8 +119,10 @@ def integrate(constants, mode, facts, rows, eta, terms, inner, nodes):  # type: 
         for m in range(count):
             linear = facts[FIRST] + facts[TOTAL] * nodes[NODE_U1, m]
             nodes[LOG_TERM, m] += linear - nodes[WORK2, m]
+    elif facts[PATH] == BY_PAIRS and pairs_fit(count, nodes, facts):
+        pairs_log_lik(per_effect, facts, rows, nodes)
     else:
-        if facts[PATH] == BY_PRODUCTS:
+        if facts[PATH] == BY_PRODUCTS or facts[PATH] == BY_PAIRS:
             facts[PATH] = BY_ROWS
         _each_node(count, facts, rows, eta, terms, inner, nodes)
     highest = -math.inf
@@ -161,38 +155,3 @@ def _each_node(count, facts, rows, eta, terms, inner, nodes):  # type: ignore[no
             nodes[LOG_TERM, m] += sums[0]
         else:
             nodes[LOG_TERM, m] += rows_at(u1, u2, facts, rows, eta, terms, inner, 0)
-
-
-@jit(types.void(f8, f8, vector, i8, matrix), borrow=True)
-def directions(v1, v2, facts, count, out):  # type: ignore[no-untyped-def]
-    """Write the derivatives of ``u`` in log tau_1, log tau_2 and atanh rho at fixed ``v``.
-
-    ``out`` (>= 9, 2): a row per parameter, then from row 3 the second derivatives, upper
-    triangle of 3 x 3 row by row.
-    """
-    rho, kappa = facts[RHO], facts[KAPPA]
-    for k in range(9):
-        out[k, 0] = out[k, 1] = 0.0
-    out[0, 0] = out[3, 0] = facts[TAU1] * v1
-    if count >= 2:
-        out[1, 1] = out[6, 1] = facts[TAU2] * (rho * v1 + kappa * v2)
-    if count == 3:
-        turn = kappa * (kappa * v1 - rho * v2)
-        bend = -kappa * (2.0 * rho * kappa * v1 + (kappa * kappa - rho * rho) * v2)
-        out[2, 1] = out[7, 1] = facts[TAU2] * turn
-        out[8, 1] = facts[TAU2] * bend
-
-
-@jit(types.void(matrix, vector), borrow=True)
-def choose_path(rows, facts):  # type: ignore[no-untyped-def]
-    """Turn ``BY_PRODUCTS`` into ``BY_ROWS`` where weights or extreme predictors forbid it."""
-    if facts[PATH] != BY_PRODUCTS:
-        return
-    fits = facts[ONES] == 1.0 and facts[LOWEST] > -600.0 and facts[HIGHEST] < MOST_OF_FACTOR
-    total = 0.0
-    for i in range(rows.shape[1]):
-        total += rows[RESPONSE, i] * rows[PREDICTOR, i]
-    if fits and math.isfinite(total):
-        facts[FIRST] = total
-    else:
-        facts[PATH] = BY_ROWS

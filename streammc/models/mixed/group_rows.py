@@ -20,7 +20,7 @@ from streammc.models.glm import (
     poisson_log,
     student_t_identity,
 )
-from streammc.models.mixed.layout import (
+from streammc.models.mixed.group_constants import (
     BINOMIAL,
     FEATURES,
     GAMMA,
@@ -65,14 +65,16 @@ FIRST: Final = 4
 PATH: Final = 12
 """How the group is evaluated: one of the following."""
 INNER: Final = 13
-"""Inner likelihood, as ``layout.KIND``."""
+"""Inner likelihood, as ``group_constants.KIND``."""
 # ... and of the group effects.
 TAU1: Final = 14
 TAU2: Final = 15
 RHO: Final = 16
 KAPPA: Final = 17
 """``sqrt(1 - rho^2)``."""
-FACTS: Final = 18
+FARTHEST: Final = 18
+"""Largest absolute value of the slope's column."""
+FACTS: Final = 19
 
 BY_ROWS: Final = 0
 """By the inner model's link."""
@@ -82,6 +84,27 @@ BY_COUNTS: Final = 2
 """Poisson, an intercept: from sums over the rows."""
 BY_SQUARES: Final = 3
 """Gaussian: from sums over the rows."""
+BY_PAIRS: Final = 4
+"""Logistic and Poisson with intercept and slope: ``exp`` of predictor and slope."""
+
+# nodes (NODE_ROWS, count, padded): a column per node.
+NODE_V1: Final = 0
+NODE_V2: Final = 1
+NODE_U1: Final = 2
+NODE_U2: Final = 3
+LOG_TERM: Final = 4
+"""Log of the node's term of the sum, ``-inf`` for padding."""
+SHARE: Final = 5
+"""Its share of the sum: the posterior weight of the node."""
+FACTOR: Final = 6
+"""``exp(u)``; 0 for padding."""
+WORK1: Final = 7
+WORK2: Final = 8
+TURNS: Final = 9
+"""From here on scratch memory of :func:`directions`."""
+NODE_ROWS: Final = 18
+LEAST_SHARE: Final = 1e-25
+"""Nodes below it are left out of derivatives."""
 
 
 @jit(types.void(i8, matrix, design_view, vector, vector, i8, matrix), borrow=True)

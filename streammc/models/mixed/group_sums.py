@@ -17,13 +17,17 @@ from streammc.models.mixed.group_rows import (
     EXPONENTIAL,
     FIRST,
     HIGHEST,
+    KAPPA,
     PREDICTOR,
     RESPONSE,
+    RHO,
     SLOPES,
+    TAU1,
+    TAU2,
     TOTAL,
     WEIGHT,
 )
-from streammc.numerics.jit import f8, jit, matrix, vector
+from streammc.numerics.jit import f8, i8, jit, matrix, vector
 from streammc.numerics.special import exp, log, log_factorial, within
 
 _HALF_LOG_2PI: Final = 0.9189385332046728
@@ -198,3 +202,23 @@ def gaussian_slopes(log_sigma, u1, u2, rows):  # type: ignore[no-untyped-def]
     for i in range(rows.shape[1]):
         eta = rows[PREDICTOR, i] + u1 + u2 * rows[CARRIER, i]
         rows[SLOPES, i] = rows[WEIGHT, i] * ((rows[RESPONSE, i] - eta) * precision) * precision
+
+
+@jit(types.void(f8, f8, vector, i8, matrix), borrow=True)
+def directions(v1, v2, facts, count, out):  # type: ignore[no-untyped-def]
+    """Write the derivatives of ``u`` in log tau_1, log tau_2 and atanh rho at fixed ``v``.
+
+    ``out`` (>= 9, 2): a row per parameter, then from row 3 the second derivatives, upper
+    triangle of 3 x 3 row by row.
+    """
+    rho, kappa = facts[RHO], facts[KAPPA]
+    for k in range(9):
+        out[k, 0] = out[k, 1] = 0.0
+    out[0, 0] = out[3, 0] = facts[TAU1] * v1
+    if count >= 2:
+        out[1, 1] = out[6, 1] = facts[TAU2] * (rho * v1 + kappa * v2)
+    if count == 3:
+        turn = kappa * (kappa * v1 - rho * v2)
+        bend = -kappa * (2.0 * rho * kappa * v1 + (kappa * kappa - rho * rho) * v2)
+        out[2, 1] = out[7, 1] = facts[TAU2] * turn
+        out[8, 1] = facts[TAU2] * bend

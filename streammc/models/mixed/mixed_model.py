@@ -19,7 +19,7 @@ import numpy as np
 from streammc import priors, registry
 from streammc.errors import ConfigError
 from streammc.models.linear import LinearModel
-from streammc.models.mixed import layout
+from streammc.models.mixed import group_constants
 from streammc.models.mixed.group_link import link
 from streammc.models.mixed.group_terms import Groups, formula_term
 from streammc.models.parameters import CORRELATION, POSITIVE, Parameter, unit_default
@@ -34,14 +34,14 @@ NODES_OF_TWO: Final = 9
 """Nodes for each of intercept and slope."""
 MOST_NODES: Final = 61
 _KINDS: Final = {
-    "logistic": layout.LOGISTIC,
-    "poisson": layout.POISSON,
-    "negative-binomial": layout.NEGATIVE_BINOMIAL,
-    "binomial": layout.BINOMIAL,
-    "probit": layout.PROBIT,
-    "gamma": layout.GAMMA,
-    "student-t": layout.STUDENT_T,
-    "gaussian": layout.GAUSSIAN,
+    "logistic": group_constants.LOGISTIC,
+    "poisson": group_constants.POISSON,
+    "negative-binomial": group_constants.NEGATIVE_BINOMIAL,
+    "binomial": group_constants.BINOMIAL,
+    "probit": group_constants.PROBIT,
+    "gamma": group_constants.GAMMA,
+    "student-t": group_constants.STUDENT_T,
+    "gaussian": group_constants.GAUSSIAN,
 }
 _FAMILIES: Final = "streammc.models.glm."
 """Package of these models: another model of the same name has another likelihood."""
@@ -118,11 +118,11 @@ class MixedModel(LinearModel):
 
     @property
     def constants(self) -> Vector:
-        """Return the constants of a group's link, see ``mixed.layout``."""
+        """Return the constants of a group's link, see ``mixed.group_constants``."""
         kind = _KINDS[self.inner.name]
-        if kind == layout.STUDENT_T and len(self.inner.constants):
-            kind = layout.STUDENT_T_FIXED
-        return layout.group_constants(
+        if kind == group_constants.STUDENT_T and len(self.inner.constants):
+            kind = group_constants.STUDENT_T_FIXED
+        return group_constants.group_constants(
             kind,
             self.n_features,
             self.inner.n_scalar,
@@ -164,7 +164,7 @@ class MixedModel(LinearModel):
     def start(self, rows: Rows) -> Vector:
         """Return the inner model's start, and effects of half the unit of its predictor.
 
-        ``rows.X`` (m, q) holds the features alone.
+        The design of ``rows`` (m, q) holds the features alone.
         """
         unit = self.level(rows).unit
         group = [math.log(_START * unit)]

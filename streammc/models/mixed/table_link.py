@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from streammc.models.mixed.group_link import link as group_link
 from streammc.numerics.addresses import place, read, read_f4, read_f8
-from streammc.numerics.jit import LINK_SIGNATURE, jit
+from streammc.numerics.jit import LINK_SIGNATURE, inline, jit
 from streammc.protocols import Vector
 
 TABLE: Final = 9
@@ -36,6 +36,30 @@ def table_constants(n_features: int, arrays: Sequence[NDArray[Any]]) -> Vector:
     return np.array([n_features, *(number for array in arrays for number in place(array))])
 
 
+@inline
+def read_group(first, constants, rows, responses):  # type: ignore[no-untyped-def]
+    """Copy rows of the table from row ``first`` on, as many as there are ``responses`` (n,).
+
+    ``rows`` (q + 2, n) gets features, offset and weight.
+    """
+    q = int(constants[0])
+    design, design_code = int(constants[1]), int(constants[2])
+    response, response_code = int(constants[3]), int(constants[4])
+    offset, offset_code = int(constants[5]), int(constants[6])
+    weight, weight_code = int(constants[7]), int(constants[8])
+    for i in range(responses.shape[0]):
+        row = first + i
+        if design_code == _SINGLE:
+            for j in range(q):
+                rows[j, i] = read_f4(design, row * q + j)
+        else:
+            for j in range(q):
+                rows[j, i] = read_f8(design, row * q + j)
+        rows[q, i] = read_f8(offset, row) if offset_code > 0 else 0.0
+        rows[q + 1, i] = read_f8(weight, row) if weight_code > 0 else 1.0
+        responses[i] = read(response, response_code, row) if response_code > 0 else 0.0
+
+
 @jit(LINK_SIGNATURE)
 def link(eta, X, y, constants, order, out):  # type: ignore[no-untyped-def]
     """Write the log-likelihood of each group and its derivatives; see ``protocols.Model``.
@@ -43,10 +67,6 @@ def link(eta, X, y, constants, order, out):  # type: ignore[no-untyped-def]
     ``X`` (2, m) holds the first row and the number of rows of each group.
     """
     q = int(constants[0])
-    design, design_code = int(constants[1]), int(constants[2])
-    response, response_code = int(constants[3]), int(constants[4])
-    offset, offset_code = int(constants[5]), int(constants[6])
-    weight, weight_code = int(constants[7]), int(constants[8])
     own = constants[TABLE:]
     d, m = eta.shape
     most = 0
@@ -60,17 +80,7 @@ def link(eta, X, y, constants, order, out):  # type: ignore[no-untyped-def]
     for g in range(m):
         first, n = int(X[0, g]), int(X[1, g])
         rows = buffer[: (q + 2) * n].reshape((q + 2, n))
-        for i in range(n):
-            row = first + i
-            if design_code == _SINGLE:
-                for j in range(q):
-                    rows[j, i] = read_f4(design, row * q + j)
-            else:
-                for j in range(q):
-                    rows[j, i] = read_f8(design, row * q + j)
-            rows[q, i] = read_f8(offset, row) if offset_code > 0 else 0.0
-            rows[q + 1, i] = read_f8(weight, row) if weight_code > 0 else 1.0
-            responses[i] = read(response, response_code, row) if response_code > 0 else 0.0
+        read_group(first, constants, rows, responses[:n])
         for a in range(d):
             theta[a, 0] = eta[a, g]
         group_link(theta, rows, responses[:n], own, order, found)

@@ -7,6 +7,7 @@ from typing import Any, Literal, Protocol
 
 from streammc.control_variates.certify import compute
 from streammc.control_variates.expansion import ControlVariates
+from streammc.control_variates.plan.plan_request import PlanRequest
 from streammc.control_variates.plan.subsample_plan import Plan
 from streammc.control_variates.plan.units import plan_units
 from streammc.errors import IdentityError
@@ -78,22 +79,19 @@ def planned(
     perturbed: bool = False,
 ) -> Plan:
     """Return the plan of a subsample; a refused plan gives the reason in ``refused``."""
-    return plan_units(
-        cv,
-        request.dataset,
-        request.model,
-        memory=2 * memory_limit(),
+    settings = PlanRequest(
+        subsample_size=subsample_size,
         unit_rows=wish.unit_rows,
         n_blocks=wish.n_blocks,
+        certainty=certainty,
         factor_units=wish.factor_units,
         probabilities=wish.probabilities,
         perturbed=perturbed,
         scheduler=request.scheduler,
         progress=request.blocks_of("pass"),
         phases=request.progress,
-        subsample_size=subsample_size,
-        certainty=certainty,
     )
+    return plan_units(cv, request.dataset, request.model, settings, memory=2 * memory_limit())
 
 
 def planned_or_few(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from streammc import rng as streams
 from streammc.errors import ModelError
-from streammc.likelihood.blocks import Block, allocate_block, expand
+from streammc.likelihood.blocks import Block, ExpansionPoint, allocate_block, expand
 from streammc.likelihood.target import DENSITY, UNITS, Base, allocate_point, allocate_work, evaluate
 from streammc.protocols import Index, Matrix, RowSource
 from streammc.samplers.common import tuning
@@ -276,10 +276,8 @@ class HamiltonianKernel(Chain):
         """Gather and expand the units of the subsample."""
         units = self._units[: self._point.used[UNITS]]
         problem, base, rows = self.problem, self.problem.base, self._gather(units)
-        m, scratch = len(rows.y), self._work.scratch
-        star, order, n = base.theta_star, base.order, base.n_linear
-        link, constants = problem.link, base.constants
-        expand(link, constants, star, n, order, rows, 0, m, self._sub, 0, scratch)
+        star = ExpansionPoint(base.theta_star, base.constants, base.n_linear, base.order)
+        expand(problem.link, star, rows, 0, len(rows.y), self._sub, 0, self._work.scratch)
 
 
 def _inside(base: Base, z: NDArray[np.float64]) -> bool:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from streammc import rng as streams
 from streammc.control_variates.certify import compute
 from streammc.control_variates.expansion import ControlVariates
+from streammc.control_variates.plan.plan_request import PlanRequest
 from streammc.control_variates.plan.subsample_plan import MOST_BLOCKS, Plan
 from streammc.control_variates.plan.units import plan_units
 from streammc.likelihood.expanded_rows import memory_limit
@@ -85,14 +86,8 @@ def recalibrate(
     }
     if first is None:
         first = compute(dataset, model, **options)
-    first_plan = plan_units(
-        first,
-        dataset,
-        model,
-        memory=2 * memory_limit(),
-        unit_rows=sampler.unit_rows,
-        certainty=sampler.certainty,
-    )
+    settings = PlanRequest(unit_rows=sampler.unit_rows, certainty=sampler.certainty)
+    first_plan = plan_units(first, dataset, model, settings, memory=2 * memory_limit())
     plan = _affordable(first_plan)
     perturbed = sampler if isinstance(sampler, HmcEcs) else HmcEcs(order=sampler.order)
     own_seed = int(streams.stream(request.stream_seed, 0, streams.Role.RECALIBRATE).integers(2**63))

@@ -18,6 +18,7 @@ from streammc.likelihood.blocks import (
     ROWS_TYPE,
     TILE,
     Block,
+    ExpansionPoint,
     allocate_block,
     copy_rows,
     expand,
@@ -87,10 +88,9 @@ def evaluate_proposal(link, base, ahead, position, n_units, proposal, work):  # 
     b = base.unit_rows
     count = n_units * b
     rows, value, scratch = proposal.rows, proposal.value, work.scratch
-    order, n_linear = base.order, base.n_linear
-    star, constants = base.theta_star, base.constants
-    start = position * b
-    expand(link, constants, star, n_linear, order, ahead, start, count, rows, 0, scratch)
+    n_linear, constants = base.n_linear, base.constants
+    star = ExpansionPoint(base.theta_star, constants, n_linear, base.order)
+    expand(link, star, ahead, position * b, count, rows, 0, scratch)
     for lo in range(0, count, TILE):
         hi = min(lo + TILE, count)
         slope = proposal.slope

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from streammc.likelihood.blocks import expand
+from streammc.likelihood.blocks import ExpansionPoint, expand
 from streammc.numerics.jit import GENERATOR_TYPE, LINK_TYPE, SUMS_TYPE, i8, inline, jit
 from streammc.samplers.common import tuning
 from streammc.samplers.common.statistics import ACCEPTANCE_RATE
@@ -114,10 +114,8 @@ def _ask(decide, shared, space, batch):  # type: ignore[no-untyped-def]
 @inline
 def _expand(link, base, space, rows, row, n_units):  # type: ignore[no-untyped-def]
     """Expand ``n_units`` units of ``rows`` from ``row`` on into the workspace."""
-    expand(
-        link, base.constants, base.theta_star, base.n_linear, base.order, rows, row,
-        n_units * base.unit_rows, space.sub, 0, space.work.scratch,
-    )  # fmt: skip
+    star = ExpansionPoint(base.theta_star, base.constants, base.n_linear, base.order)
+    expand(link, star, rows, row, n_units * base.unit_rows, space.sub, 0, space.work.scratch)
 
 
 @inline

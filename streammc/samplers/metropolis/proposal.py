@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from numba import types
 
-from streammc.likelihood.blocks import ROWS_TYPE, expand
+from streammc.likelihood.blocks import ROWS_TYPE, ExpansionPoint, expand
 from streammc.likelihood.target import ROWS, UNITS, evaluate
 from streammc.numerics.jit import GENERATOR_TYPE, LINK_TYPE, SUMS_TYPE, f8, i8, inline, jit
 from streammc.samplers.common.proposals import (
@@ -47,8 +47,8 @@ def _evaluate(link, sums, shared, space, rows, start, point, units):  # type: ig
     base, sub, work = shared.base, space.sub, space.work
     m = units * base.unit_rows
     if m > 0:
-        n, order, star = base.n_linear, base.order, base.theta_star
-        expand(link, base.constants, star, n, order, rows, start, m, sub, 0, work.scratch)
+        star = ExpansionPoint(base.theta_star, base.constants, base.n_linear, base.order)
+        expand(link, star, rows, start, m, sub, 0, work.scratch)
     point.used[UNITS], point.used[ROWS] = units, m
     evaluate(link, sums, base, shared.certain, sub, point, work)
     space.decision.where[EVALUATED] += shared.certain.y.shape[0] + m

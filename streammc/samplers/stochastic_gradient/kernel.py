@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from streammc import rng as streams
 from streammc.errors import ModelError, RefusedError
-from streammc.likelihood.blocks import Block, allocate_block, expand
+from streammc.likelihood.blocks import Block, ExpansionPoint, allocate_block, expand
 from streammc.likelihood.target import DENSITY, Base, allocate_point, allocate_work, evaluate
 from streammc.protocols import Index, Matrix, RowSource, Vector
 from streammc.samplers.common.chain import BATCH_ROWS, BATCH_SECONDS, Chain
@@ -116,9 +116,8 @@ class StochasticGradientKernel(Chain):
         """
         problem, base, point = self.problem, self.problem.base, self._point
         rows = self._gather(self._ahead.take(problem.design.subsample_units))
-        star, n, m = base.theta_star, base.n_linear, len(rows.y)
-        sub, scratch = self._sub, self._work.scratch
-        expand(problem.link, base.constants, star, n, base.order, rows, 0, m, sub, 0, scratch)
+        star = ExpansionPoint(base.theta_star, base.constants, base.n_linear, base.order)
+        expand(problem.link, star, rows, 0, len(rows.y), self._sub, 0, self._work.scratch)
         for _ in range(100):
             z = self._kernel_rng.standard_normal(len(point.z))
             point.z[:] = z if problem.spread is None else problem.spread @ z

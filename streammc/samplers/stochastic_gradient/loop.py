@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import types
 
-from streammc.likelihood.blocks import BLOCK_TYPE, ROWS_TYPE, Block, expand
+from streammc.likelihood.blocks import BLOCK_TYPE, ROWS_TYPE, Block, ExpansionPoint, expand
 from streammc.likelihood.difference import mean_and_scatter, predictor_step
 from streammc.likelihood.target import (
     BASE_TYPE,
@@ -176,9 +176,8 @@ def run(link, sums, base, certain, buffers, place, ahead, dynamics, rng, draws):
     sub, point, work, noise = buffers.sub, buffers.point, buffers.work, buffers.noise
     d, m = point.z.shape[0], point.value.shape[0]
     where, momentum, delta = place.where, work.momentum, work.delta
-    constants, star = base.constants, base.theta_star
-    order, n_linear = base.order, base.n_linear
-    rows = m + certain.y.shape[0] + (m if order >= 0 else 0)
+    star = ExpansionPoint(base.theta_star, base.constants, base.n_linear, base.order)
+    rows = m + certain.y.shape[0] + (m if base.order >= 0 else 0)
     for g in range(ahead.y.shape[0] // m):
         t = where[ITERATION]
         eps = place.step_sizes[t]
@@ -191,7 +190,7 @@ def run(link, sums, base, certain, buffers, place, ahead, dynamics, rng, draws):
             spread = math.sqrt(eps)
             for j in range(d):
                 point.z[j] += 0.5 * eps * point.gradient[j] + spread * rng.standard_normal()
-        expand(link, constants, star, n_linear, order, ahead, g * m, m, sub, 0, work.scratch)
+        expand(link, star, ahead, g * m, m, sub, 0, work.scratch)
         evaluate(link, sums, base, certain, sub, point, work)
         density = point.scalars[DENSITY]
         check = density
@@ -218,7 +217,7 @@ def run(link, sums, base, certain, buffers, place, ahead, dynamics, rng, draws):
         displace(base.factor, point.z, delta)
         energy = -density
         for j in range(d):
-            theta[t, j] = star[j] + delta[j]
+            theta[t, j] = base.theta_star[j] + delta[j]
             energy += 0.5 * momentum[j] * momentum[j] * dynamics.momentum
         _, scatter = mean_and_scatter(point.totals, point.totals.shape[0])
         variance = dynamics.variance_factor * scatter

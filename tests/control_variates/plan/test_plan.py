@@ -12,6 +12,7 @@ from streammc.control_variates import compute
 from streammc.control_variates.draws import covering_draws
 from streammc.control_variates.plan import pilot as pilot_module
 from streammc.control_variates.plan.pilot import N_DRAWS, evaluate, remainders
+from streammc.control_variates.plan.plan_request import PlanRequest
 from streammc.control_variates.plan.subsample_plan import Plan, plan
 from streammc.control_variates.subset import gather
 from streammc.errors import ConfigError, StoreError
@@ -29,7 +30,7 @@ class Case:
         self.everything = gather(self.store, np.arange(len(rows.y), dtype=np.int64))
 
     def plan(self, **options) -> Plan:
-        return plan(self.cv, self.store, self.rows.model, **options)
+        return plan(self.cv, self.store, self.rows.model, PlanRequest(**options))
 
     def remainders(self, shifts):
         cv = self.cv
@@ -257,5 +258,5 @@ def test_remainders_beyond_any_subsample_are_refused_without_certainty_rows():
 def test_a_subsample_below_every_bound_takes_no_certainty_row_that_does_not_help():
     data = from_arrays(np.random.default_rng(1).normal(size=(500, 2)), np.zeros(500))
     model = gaussian_mean(dim=2)  # no remainders
-    chosen = plan(compute(data, model), data, model, subsample_size=20)
+    chosen = plan(compute(data, model), data, model, PlanRequest(subsample_size=20))
     assert (20, 0) == (chosen.k, len(chosen.certainty_rows))

@@ -9,6 +9,7 @@ from scipy import stats
 from streammc import from_arrays, models
 from streammc.control_variates.certify import compute
 from streammc.control_variates.plan.pilot import Pilot
+from streammc.control_variates.plan.plan_request import PlanRequest
 from streammc.control_variates.plan.remainder_moments import RemainderMoments, required_rows
 from streammc.control_variates.plan.signs import edge, forecast, variance_target
 from streammc.control_variates.plan.subsample_plan import plan
@@ -80,7 +81,7 @@ def test_plan_takes_more_rows_to_keep_factors_positive_up_to_the_edge():
     y = (np.random.default_rng(0).random(n) < 0.08).astype(float)
     store, model = from_arrays(np.ones((n, 1)), y), models.logistic(prior=normal(scale=10.0))
     cv = compute(store, model, order=1)
-    chosen = plan(cv, store, model, factor_units=1)
+    chosen = plan(cv, store, model, PlanRequest(factor_units=1))
     assert 30 < chosen.k < 60
     assert chosen.predicted["variance"] < 0.1 * chosen.k / 30
 
@@ -97,7 +98,7 @@ def heavy():
 
 def test_plan_of_a_product_holds_its_target(heavy):
     store, model, cv = heavy
-    chosen = plan(cv, store, model, factor_units=1)
+    chosen = plan(cv, store, model, PlanRequest(factor_units=1))
     assert chosen.refused is None
     assert chosen.predicted["variance"] < 1.1 * variance_target(2, 100)
     assert chosen.predicted["mean_sign"] > 0.99
@@ -108,7 +109,7 @@ def test_plan_of_a_product_holds_its_target(heavy):
 
 def test_mini_batches_divide_the_subsample(heavy):
     store, model, cv = heavy
-    chosen = plan(cv, store, model, factor_units=30, subsample_size=1000)
+    chosen = plan(cv, store, model, PlanRequest(factor_units=30, subsample_size=1000))
     assert chosen.k == 1020
     assert chosen.n_blocks == 34
 
@@ -116,6 +117,8 @@ def test_mini_batches_divide_the_subsample(heavy):
 def test_plan_refuses_a_subsample_whose_mean_sign_is_too_small(heavy):
     store, model, _ = heavy
     crude = compute(store, model, order=0)
-    chosen = plan(crude, store, model, factor_units=10, subsample_size=20, certainty=False)
+    chosen = plan(
+        crude, store, model, PlanRequest(factor_units=10, subsample_size=20, certainty=False)
+    )
     assert chosen.refused is not None
     assert "mean sign" in chosen.refused

@@ -13,6 +13,7 @@ from scipy import stats
 from streammc.control_variates import compute
 from streammc.control_variates.plan.certainty_choice import Bounds, same_for_all
 from streammc.control_variates.plan.pilot import evaluate, remainders
+from streammc.control_variates.plan.plan_request import PlanRequest
 from streammc.control_variates.plan.subsample_plan import Plan, plan
 from streammc.control_variates.plan.tails import LARGEST_PERTURBATION, _log_perturbation, profile
 from streammc.control_variates.subset import gather
@@ -82,14 +83,14 @@ def test_a_scale_with_a_long_tail_is_refused(poisson_counts):
     assert found.units(math.ceil(choice.needed), 1000) == math.inf
     near = plan(cv, store, model)
     assert near.refused is None  # draws around the mode do not show it
-    far = plan(cv, store, model, perturbed=True)
+    far = plan(cv, store, model, PlanRequest(perturbed=True))
     assert "leaves the posterior" in far.refused
     assert "use --sampler hmc" in far.refused
 
 
 def test_a_given_subsample_that_cannot_hold_is_refused_with_the_remedy(poisson_counts):
     store, model, cv, _, _ = poisson_counts
-    found = plan(cv, store, model, perturbed=True, subsample_size=200)
+    found = plan(cv, store, model, PlanRequest(perturbed=True, subsample_size=200))
     assert "with 200 units" in found.refused
     assert "larger --subsample-size" in found.refused
 
@@ -127,7 +128,9 @@ def usual():
 
 def test_edge_of_an_ordinary_posterior_needs_no_additional_rows(usual):
     rows, cv = usual
-    without, found = (plan(cv, rows.store, rows.model, perturbed=p) for p in (False, True))
+    without, found = (
+        plan(cv, rows.store, rows.model, PlanRequest(perturbed=p)) for p in (False, True)
+    )
     assert without.edge is None
     assert found.refused is None
     assert found.k == without.k
@@ -136,7 +139,7 @@ def test_edge_of_an_ordinary_posterior_needs_no_additional_rows(usual):
 
 def test_the_edge_holds_all_but_a_millionth_of_a_gaussian_posterior(usual):
     rows, cv = usual
-    found = plan(cv, rows.store, rows.model, perturbed=True)
+    found = plan(cv, rows.store, rows.model, PlanRequest(perturbed=True))
     assert found.edge.radius >= stats.chi2(cv.dim).ppf(1.0 - 1e-6) ** 0.5
     draws = np.random.default_rng(1).standard_normal((100_000, cv.dim))
     assert found.edge.inside(draws).mean() > 1.0 - 5e-5
@@ -145,11 +148,11 @@ def test_the_edge_holds_all_but_a_millionth_of_a_gaussian_posterior(usual):
 def test_more_units_are_taken_where_they_hold_the_tails():
     store, model = counts(20_000, 3, phi=60.0)
     cv = compute(store, model)
-    near, far = (plan(cv, store, model, perturbed=p) for p in (False, True))
+    near, far = (plan(cv, store, model, PlanRequest(perturbed=p)) for p in (False, True))
     assert far.refused is None
     assert far.k > 5 * near.k
     assert far.predicted["perturbation"] <= LARGEST_PERTURBATION
-    few = plan(cv, store, model, perturbed=True, subsample_size=near.k)
+    few = plan(cv, store, model, PlanRequest(perturbed=True, subsample_size=near.k))
     assert "in the tail of phi" in few.refused
 
 
@@ -158,14 +161,16 @@ def test_more_units_are_taken_where_they_hold_the_tails():
 def test_every_kind_of_subsample_has_an_edge(usual, order, options):
     rows, _ = usual
     cv = compute(rows.store, rows.model, order=order)
-    found = plan(cv, rows.store, rows.model, perturbed=True, subsample_size=1500, **options)
+    found = plan(
+        cv, rows.store, rows.model, PlanRequest(perturbed=True, subsample_size=1500, **options)
+    )
     assert math.isfinite(found.edge.radius)
     assert math.isfinite(found.predicted["perturbation"])
 
 
 def test_a_plan_with_an_edge_survives_json(usual):
     rows, cv = usual
-    found = plan(cv, rows.store, rows.model, perturbed=True)
+    found = plan(cv, rows.store, rows.model, PlanRequest(perturbed=True))
     arrays = {name: v[1] if isinstance(v, tuple) else v for name, v in found.arrays().items()}
     again = Plan.from_description(json.loads(json.dumps(found.describe())), arrays.__getitem__)
     assert again.edge.radius == found.edge.radius

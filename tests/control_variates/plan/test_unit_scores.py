@@ -13,6 +13,7 @@ from streammc.control_variates.draws import covering_draws
 from streammc.control_variates.full_pass.score_kernel import N_BINS
 from streammc.control_variates.plan import unit_scores
 from streammc.control_variates.plan.pilot import N_DRAWS, remainders
+from streammc.control_variates.plan.plan_request import PlanRequest
 from streammc.control_variates.plan.subsample_plan import Plan, plan
 from streammc.control_variates.plan.unit_scores import (
     UNIFORM_SHARE,
@@ -33,7 +34,7 @@ class Case:
         self.everything = gather(self.store, np.arange(len(rows.y), dtype=np.int64))
 
     def plan(self, **options) -> Plan:
-        return plan(self.cv, self.store, self.rows.model, **options)
+        return plan(self.cv, self.store, self.rows.model, PlanRequest(**options))
 
     def totals(self, shifts, b, certain=()):
         """D_j (S, U)."""
@@ -152,7 +153,11 @@ def test_a_score_is_made_from_many_draws_where_they_are_cheap():
 
 def test_units_are_single_rows_by_default_under_unequal_probabilities(case):
     found = plan_units(
-        case.cv, case.store, case.rows.model, memory=0, probabilities="scores", subsample_size=500
+        case.cv,
+        case.store,
+        case.rows.model,
+        PlanRequest(probabilities="scores", subsample_size=500),
+        memory=0,
     )
     assert found.unit_rows == 1
 

@@ -5,6 +5,7 @@ import pytest
 from passes import outliers
 
 from streammc.control_variates import compute
+from streammc.control_variates.plan.plan_request import PlanRequest
 from streammc.control_variates.plan.units import plan_units
 
 
@@ -28,7 +29,7 @@ def case(request):
 
     def choose(memory, store=None, **options):
         store = store or OnDisk(rows.store)
-        return plan_units(cv, store, rows.model, memory=memory, **options)
+        return plan_units(cv, store, rows.model, PlanRequest(**options), memory=memory)
 
     return choose, rows.store, request.param
 

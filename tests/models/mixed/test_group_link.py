@@ -10,7 +10,7 @@ from mixed_groups import INNER, KINDS, brute, evaluate, hessian_of, model_of, ro
 from scipy import stats
 
 from streammc.models.check import evaluate as evaluate_rows
-from streammc.models.mixed.layout import quadrature
+from streammc.models.mixed.group_constants import quadrature
 
 CASES = [(name, kind) for name in INNER for kind in KINDS]
 every_case = pytest.mark.parametrize(("name", "kind"), CASES)
@@ -101,18 +101,21 @@ def test_without_variation_of_the_groups_it_is_the_regression(name: str, kind: s
     assert np.abs(out[1 + len(theta) - groups : 1 + len(theta)]).max() < 1e-8
 
 
-@pytest.mark.parametrize("name", ["logistic", "poisson"])
-@pytest.mark.parametrize("n", [1, 15, 16, 17, 300])
-def test_sums_over_rows_equal_the_path_by_rows(name: str, n: int) -> None:
-    # Unit weights take the fast path; one weight that is not 1 takes the path by rows.
-    model, theta = model_of(name, "intercept"), theta_of(name, "intercept")
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [*(("logistic", kind) for kind in KINDS), ("poisson", "slope"), ("poisson", "correlated")],
+)
+@pytest.mark.parametrize("n", [0, 1, 3, 15, 16, 17, 300])
+def test_factors_give_the_derivatives_of_the_path_by_rows(name: str, kind: str, n: int) -> None:
+    # A row without information, far out, leaves only the path by rows.
+    model, theta = model_of(name, kind), theta_of(name, kind)
     X, y = rows_of(name, n)
     X[-1] = 1.0
-    slower = np.column_stack([X, np.full(5, 0.0)])
-    slower[:, -1] = [0.0, 0.0, 0.0, -700.0, 1e-9]
-    fast = evaluate(model, theta, X, y, 1)
-    rows = evaluate(model, theta, slower, np.append(y, 0.0), 1)
-    assert fast[: 1 + len(theta)] == pytest.approx(rows[: 1 + len(theta)], rel=1e-9, abs=1e-8)
+    slower = np.column_stack([X, [0.0, 0.0, 0.0, -690.0, 1.0]])
+    rows = evaluate(model, theta, slower, np.append(y, 0.0), 2)
+    for order, size in ((0, 1), (1, 1 + len(theta)), (2, len(rows))):
+        fast = evaluate(model, theta, X, y, order)[:size]
+        assert fast == pytest.approx(rows[:size], rel=1e-8, abs=1e-8)
 
 
 def test_nodes_frozen_at_another_theta_fail_for_a_large_deviation() -> None:

@@ -20,7 +20,7 @@ from streammc.priors import half_normal, normal
 from streammc.samplers.hamiltonian.kernel import HamiltonianKernel, Problem
 from streammc.subsampling.units import UnitDesign
 
-DRAWS = 400_000
+DRAWS = 200_000
 SIZES = (3, 1, 4, 2, 5, 1)
 STAR = np.array([0.3, -0.4])
 """Intercept and log tau; away from the mode."""
@@ -151,15 +151,24 @@ def z_scores(order, k, certain, known=None, **changed):
 
 
 @pytest.mark.parametrize(
-    ("order", "k", "certain"), [(0, 3, ()), (1, 2, ()), (1, 2, (4,)), (1, 3, (0, 2))]
+    ("order", "k", "certain"),
+    [
+        (1, 2, (4,)),
+        *(
+            pytest.param(*each, marks=pytest.mark.slow)
+            for each in ((0, 3, ()), (1, 2, ()), (1, 3, (0, 2)))
+        ),
+    ],
 )
 def test_draws_match_the_perturbed_density_of_groups(order, k, certain):
     assert z_scores(order, k, certain).max() < 4.5
 
 
+@pytest.mark.slow
 def test_leaving_out_the_variance_is_caught():
     assert z_scores(0, 3, (), variance_factor=0.0).max() > 4.5
 
 
+@pytest.mark.slow
 def test_leaving_out_certainty_groups_is_caught():
     assert z_scores(1, 2, (), known=(4,)).max() > 4.5

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -68,3 +69,21 @@ def test_peak_memory_with_a_formula_does_not_grow_with_the_table(tmp_path: Path)
     assert peaks[1] < 600
     # 264 MB more in the design; the buffers of more threads fill with chance.
     assert peaks[1] - peaks[0] < 132, peaks
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_peak_memory_with_groups_does_not_grow_with_the_table(tmp_path: Path) -> None:
+    formula = "late ~ distance + (1 | user)"
+    piece, rng = make_table(250_000), np.random.default_rng(1)
+    peaks = []
+    for pieces in (20, 60):  # 150 and 450 MB of rows; most groups have a few rows, one a third
+        source = tmp_path / f"{pieces}.parquet"
+        user = pa.field("user", pa.int64())
+        with pq.ParquetWriter(source, piece.schema.append(user)) as sink:
+            for _ in range(pieces):
+                users = rng.integers(0, 100_000 * pieces, 250_000) * (rng.random(250_000) < 0.67)
+                sink.write_table(piece.append_column(user, pa.array(users)))
+        peaks.append(peak_megabytes(source, tmp_path / f"{pieces}.zarr", "formula", formula))
+    assert peaks[1] < 600
+    assert peaks[1] - peaks[0] < 125, peaks

@@ -13,6 +13,7 @@ from streammc.models.check import evaluate
 from streammc.stores import open_store
 from streammc.stores.format import partial
 from streammc.stores.format.verify import verify
+from streammc.stores.simulate.simulated_groups import SimulatedGroups
 from streammc.stores.simulate.simulation import KINDS, _chunk_rows, _stream_rows, simulate
 
 
@@ -29,6 +30,47 @@ def _score(path: Path, kind: str) -> np.ndarray:
     mean = np.exp(eta) if kind == "poisson" else 1 / (1 + np.exp(-eta))
     variance = mean if kind == "poisson" else mean * (1 - mean)
     return X.T @ (y - mean) / np.sqrt((X**2).T @ variance)
+
+
+@pytest.mark.parametrize("kind", ["logistic", "poisson"])
+def test_groups_have_random_intercepts(tmp_path: Path, kind: str) -> None:
+    rows, n_groups = 150_000, 500
+    record = simulate(kind, tmp_path / "s", rows, 3, 3, groups=n_groups, chunk_rows=4096)
+    store = open_store(tmp_path / "s")
+    groups, made = store.groups, SimulatedGroups(rows, n_groups, 3)
+    assert groups is not None
+    assert (n_groups, 1.0) == (record["groups"], record["tau"])
+    assert np.array_equal(made.offset, groups.offset)
+    assert np.array_equal(np.arange(n_groups), groups.labels(0, n_groups))
+    sizes = np.diff(groups.offset)
+    assert sizes.min() < 0.3 * rows / n_groups < 3 * rows / n_groups < sizes.max()
+    assert abs(made.effects.std() - 1) < 4.5 / np.sqrt(2 * n_groups)
+    X, y = _arrays(tmp_path / "s")
+    for effects, right in ((np.repeat(made.effects, sizes), True), (np.zeros(rows), False)):
+        eta = X @ np.array(record["theta"]) + effects
+        mean = np.exp(eta) if kind == "poisson" else 1 / (1 + np.exp(-eta))
+        variance = mean if kind == "poisson" else mean * (1 - mean)
+        residual = np.add.reduceat(y - mean, groups.offset[:-1])
+        scores = residual / np.sqrt(np.add.reduceat(variance, groups.offset[:-1]))
+        assert (abs((scores**2).mean() - 1) < 4.5 * np.sqrt(2 / n_groups)) == right
+    assert verify(tmp_path / "s")["ok"]
+
+
+def test_rows_of_a_simulation_with_groups_do_not_depend_on_chunks(tmp_path: Path) -> None:
+    found = []
+    for chunk_rows, threads in ((4096, 1), (65_536, 3)):
+        path = tmp_path / str(chunk_rows)
+        simulate("gaussian", path, 140_000, 2, 5, chunk_rows, groups=7, threads=threads)
+        found.append(_arrays(path))
+    assert all(map(np.array_equal, *found))
+
+
+def test_groups_of_other_kinds_or_numbers_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="one linear predictor for groups, found 'mixture'"):
+        simulate("mixture", tmp_path / "s", 100, 2, 1, groups=3)
+    for groups in (1, 101, 2.5):
+        with pytest.raises(ConfigError, match="between 2 and 100 groups"):
+            simulate("logistic", tmp_path / "s", 100, 2, 1, groups=groups)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", ["logistic", "poisson"])

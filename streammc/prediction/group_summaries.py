@@ -1,0 +1,223 @@
+"""Effects of the groups of a mixed model, from the draws of a run in one pass over the groups.
+
+For each of S draws of theta, mean and variance of a group's effects are exact, by the quadrature of
+its likelihood. Over draws the effects are a mixture: its mean is the mean of the means, and its
+variance the mean of the variances plus the variance of the means.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from streammc.control_variates.kinds import PASS_OPTIONS, check_kinds, check_progress
+from streammc.docstrings import documented
+from streammc.errors import ConfigError, IdentityError, RefusedError
+from streammc.likelihood.grouped import by_group
+from streammc.likelihood.temperature import temperature_of
+from streammc.models.mixed.mixed_model import MixedModel
+from streammc.prediction import designs
+from streammc.prediction.effects_pass import EffectsTask, Totals, parts_folder, write_chunks
+from streammc.prediction.predict import opened_run, write_ids
+from streammc.prediction.prediction_request import INTERVAL, PredictionRequest
+from streammc.prediction.thinned import load_draws
+from streammc.protocols import Dataset, Matrix, Model
+from streammc.runs.identity import registered_model
+from streammc.trace.local_path import given_path
+from streammc.trace.row_arrays import Column, RowArrays
+from streammc.trace.row_reading import GROUPS
+from streammc.trace.run_directory import RunDirectory
+from streammc.trace.temporary import temporary_folder
+
+if TYPE_CHECKING:
+    import xarray
+
+EFFECT_DRAWS: Final = 100
+_CHUNK_GROUPS: Final = 2**16
+_DRAWS_PER_DIMENSION: Final = 5
+"""Fewest draws per parameter whose covariance is matched; with fewer it is too uncertain."""
+
+
+def write_effects(
+    run: RunDirectory,
+    model: Model,
+    table: Any,
+    path: str | os.PathLike[str],
+    request: PredictionRequest,
+) -> dict[str, Any]:
+    """Write the effects of all groups of the store of a run; see :func:`effects`.
+
+    Returns
+    -------
+    dict
+        JSON: ``groups``, ``group``, ``effects``, ``draws``, ``interval``, ``quantiles``,
+        ``mean_error``, ``run``, ``store``, ``store_fingerprint`` and ``seconds``.
+    """
+    began = time.perf_counter()
+    _check(run, model, table)
+    grouped, bound = by_group(table, model)
+    kept = load_draws(run, model, request.draws, table)
+    if kept.weights is not None:
+        raise RefusedError(
+            "expected draws that count the same, found a run with signs: effects have no signed "
+            "quantiles; sample with hmc-ecs or hmc"
+        )
+    everything = model.unconstrain(run.draws_matrix())
+    theta = matched(kept.theta, everything.reshape(-1, everything.shape[-1]))
+    shift, scale = 0.0, 1.0
+    if bound.slope is not None:
+        column = bound.features.index(bound.slope)
+        mean, scales = designs.standardization(kept.design, len(bound.features))
+        shift, scale = float(mean[column] / scales[column]), float(scales[column])
+    names = ("mean", "sd", *request.names)
+    by_effect = Column(dims=("effect",), sizes=(len(bound.effects),))
+    columns = dict.fromkeys(names, by_effect) | {"rows": Column("int64")}
+    kind = "string" if grouped.row_ids(0, 1).dtype.kind == "S" else "int64"
+    with RowArrays(
+        path, columns, grouped.n_rows, _CHUNK_GROUPS, kind, request.overwrite, GROUPS
+    ) as writer:
+        write_ids(writer, grouped)
+        task = EffectsTask(bound, theta, shift, scale, str(parts_folder(writer)))
+        totals: Totals = grouped.reduce(
+            task, scheduler=request.scheduler, progress=request.progress
+        )
+        write_chunks(writer, grouped.table.offset, len(bound.effects), request.names, request.ends)
+        facts: dict[str, Any] = {
+            "groups": grouped.n_rows,
+            "group": bound.column,
+            "effects": list(bound.effects),
+            "scale": "linear predictor; a slope per unit of its column in the table",
+            "draws": len(theta),
+            "interval": request.interval,
+            "quantiles": list(request.names),
+            "mean_error": float(np.sqrt(totals.mean_error.max())),
+            "run": os.path.abspath(run.path),
+            "store": table.address,
+            "store_fingerprint": table.fingerprint,
+            "seconds": time.perf_counter() - began,
+        }
+        writer.commit(facts, {"effect": (("effect",), np.array(bound.effects))})
+    return facts
+
+
+def _check(run: RunDirectory, model: Model, table: Any) -> None:
+    """Refuse a run that has no effects, and a table that is not that of the run."""
+    if not isinstance(model, MixedModel):
+        raise ConfigError(
+            f"expected a run of a mixed model, found one of {model.name!r} without groups: ingest "
+            "the table with --group, or a formula with (1 | column), and sample that store"
+        )
+    if table.fingerprint != run.identity["store"]:
+        raise IdentityError(
+            f"expected the store of the run (fingerprint {run.identity['store'][:12]}), found "
+            f"{table.address!r} ({table.fingerprint[:12]}): give the store that was sampled"
+        )
+    heat = temperature_of(run.identity, run.attributes)
+    if heat != 1.0:
+        raise RefusedError(
+            f"expected a run at temperature 1, found {heat:g}: at others the effects of groups "
+            "have no distribution; sample at temperature 1"
+        )
+
+
+def matched(kept: Matrix, everything: Matrix) -> Matrix:
+    """Return draws, moved so that their mean and covariance are those of all draws.
+
+    Means and variances of linear functions then have no Monte Carlo error of their own.
+
+    Parameters
+    ----------
+    kept
+        (S, d) thinned draws.
+    everything
+        (N, d) all draws.
+    """
+    center, away = everything.mean(axis=0), kept - kept.mean(axis=0)
+    size, d = kept.shape
+    if size < _DRAWS_PER_DIMENSION * d:
+        return np.ascontiguousarray(center + away)
+    try:
+        whole = np.linalg.cholesky(np.cov(everything.T, bias=True).reshape(d, d))
+        part = np.linalg.cholesky(np.cov(kept.T, bias=True).reshape(d, d))
+    except np.linalg.LinAlgError:  # a parameter that does not move
+        return np.ascontiguousarray(center + away)
+    return np.ascontiguousarray(center + np.linalg.solve(part, away.T).T @ whole.T)
+
+
+@documented(PASS_OPTIONS)
+def effects(
+    run: str | os.PathLike[str] | xarray.DataTree,
+    store: Dataset,
+    path: str | os.PathLike[str] | None = None,
+    *,
+    draws: int = EFFECT_DRAWS,
+    interval: float = INTERVAL,
+    overwrite: bool = False,
+    scheduler: Any = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> xarray.Dataset:
+    """Compute the effects of the groups of a mixed model from the draws of a run, in one pass.
+
+    Effects are deviations of a group from the coefficients of the model, on the scale of the
+    linear predictor; a slope is per unit of its column in the table, also if the store is
+    standardised.
+
+    Parameters
+    ----------
+    run : path or xarray.DataTree
+        Directory of a finished run on a store with groups, or the run opened from it.
+    store
+        The store of the run.
+    path
+        zarr group to make. ``None``: a temporary folder, removed when the process ends.
+    draws
+        Number of draws to use, thinned from all chains together and moved to the mean and
+        covariance of all draws; at least 2.
+    interval
+        Probability of the intervals, between 0 and 1: 0.9 gives ``q5`` and ``q95``.
+    overwrite
+        Replace effects at ``path``, once the new ones are complete. Without it ``path`` must
+        not exist.
+
+    Returns
+    -------
+    xarray.Dataset
+        ``mean``, ``sd``, ``q5``, ``q95`` (group, effect) and ``rows`` (group), the number of
+        rows; the coordinate ``group`` has the labels. Attributes: a record of the options, and
+        ``mean_error``, the largest standard error of a mean from the number of draws, in
+        standard deviations of the effect.
+
+    Raises
+    ------
+    ConfigError
+        If the run has no groups.
+    IdentityError
+        If the store is not that of the run, or ``path`` exists.
+    DataError
+        If the run is unfinished.
+    RefusedError
+        If the run has signs, or a temperature other than 1.
+    """
+    from streammc.trace.datatree import open_rows
+
+    check_kinds(store)
+    check_progress(progress)
+    opened = opened_run(run)
+    request = PredictionRequest(
+        draws=draws,
+        interval=interval,
+        overwrite=overwrite,
+        scheduler=scheduler,
+        progress=progress,
+    )
+    target = (
+        given_path(path)
+        if path is not None
+        else temporary_folder("streammc-effects-") / "effects.zarr"
+    )
+    write_effects(opened, registered_model(opened.identity["model"]), store, target, request)
+    return open_rows(target, GROUPS)
