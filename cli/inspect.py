@@ -12,6 +12,7 @@ from streammc.cli.options import command, path_argument
 from streammc.cli.output import Output, fields, number, table
 from streammc.cli.progress import Progress
 from streammc.errors import one_line
+from streammc.models.mixed.group_terms import formula_term
 
 if TYPE_CHECKING:
     from streammc.trace.row_reading import RowKind
@@ -34,6 +35,8 @@ def info(output: Output, path: str) -> None:
     }
     if kind == "store" and document["formula"] is not None:
         shown["formula"] = document["formula"]["text"]
+    if kind == "run":
+        shown["model"] = model_text(document["identity"].get("model", {}))
     human = fields(shown)
     if kind == "store":
         shown["groups"] = groups_text(document.get("groups"))
@@ -91,6 +94,15 @@ def groups_text(groups: Mapping[str, Any] | None) -> str | None:
         f"({' + '.join(groups['terms'])} {bar} {groups['column']}), {groups['n_groups']:,} groups, "
         f"the largest of {groups['largest']:,} rows"
     )
+
+
+def model_text(described: Mapping[str, Any]) -> str | None:
+    """Return the model of a run in words, as ``logistic, effects of g (1 | g)``."""
+    if described.get("name") != "mixed":
+        return described.get("name")
+    slope = described["effects"][1] if len(described["effects"]) > 1 else None
+    term = formula_term(described["group"], slope, described["correlated"])
+    return f"{described['inner']['name']}, effects of {described['group']} {term}"
 
 
 def _scales(features: Sequence[str], standardization: Mapping[str, Any] | None) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from streammc import registry
 from streammc.cli.output import Output, fields, number, table
 from streammc.diagnostics.audit_record import Audit
+from streammc.likelihood.unit_words import in_units, unit_of_model
 from streammc.runs.prior_texts import priors_lines
 from streammc.samplers.common.targets import TARGETS
 
@@ -116,12 +117,13 @@ def human_run(document: Mapping[str, Any]) -> str:
         parts += priors_lines(document["priors"])
     if document.get("audit"):
         parts.append(audit_text(Audit.from_json(document["audit"])))
+    unit = unit_of_model({"name": document.get("model")})
     if document.get("sampling"):
-        parts.append(cost_text(document["sampling"]))
+        parts.append(in_units(cost_text(document["sampling"]), unit))
     if document.get("tempering"):
         parts.append(tempering_text(document["tempering"]))
     if document.get("cost"):
-        parts.append(draw_cost_text(document["cost"]))
+        parts.append(in_units(draw_cost_text(document["cost"]), unit))
     where = {name: document.get(name) for name in ("run", "store", "seed")}
     parts.append(fields({**where, "seed": str(document.get("seed"))}))
     return "\n\n".join(parts)

@@ -67,6 +67,7 @@ models.user("own", log_lik=len, gradient=len, hessian=len, parameters=[models.Pa
 models.poisson(prior=3)
 mixed(models.network(), groups("1"), ["Intercept", "x"])
 mixed(models.logistic(), groups("x"), ["Intercept", "x"])
+streammc.control_variates(streammc.from_arrays(X, y, groups=np.arange(len(y))), models.logistic())
 mixed(models.logistic(), groups("1", "z"), ["Intercept", "x"])
 mixed(models.logistic(), groups("1"), ["Intercept", "x"], nodes=70)
 m = mixed(models.logistic({"rho[carrier]": priors.normal(1), "*": priors.normal(1)}), groups("1", "x"), ["Intercept", "x"]); m.prior_table(m.labels(["Intercept", "x"]))

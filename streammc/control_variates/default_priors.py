@@ -11,6 +11,7 @@ from streammc.control_variates.subset import draw_subset
 from streammc.docstrings import documented
 from streammc.errors import ConfigError
 from streammc.likelihood.grouped import by_group, ungrouped
+from streammc.likelihood.responses import needs_response
 from streammc.priors import NamedPriors, ScaledPriors, from_description
 from streammc.priors.scaled import with_defaults
 from streammc.protocols import Dataset
@@ -44,11 +45,11 @@ def resolved(model: M, dataset: Dataset) -> M:
     """
     check_kinds(dataset, model)
     dataset, model = by_group(dataset, model)
-    given: Any = model
     dataset = ungrouped(dataset)
     if not isinstance(getattr(model, "prior", None), ScaledPriors) or dataset.n_rows < 1:
         return model
-    if dataset.response is None and (given.n_linear > 0 or given.joint is not None):
+    given: Any = model
+    if dataset.response is None and needs_response(given):
         return model
     return with_defaults(model, draw_subset(dataset, _SUBSET_BYTES), dataset.feature_names)
 

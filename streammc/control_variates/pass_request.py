@@ -12,6 +12,7 @@ import numpy as np
 
 from streammc.control_variates.forecast import Phases
 from streammc.errors import ConfigError, ModelError
+from streammc.likelihood.responses import needs_response
 from streammc.likelihood.tempered import split_fingerprint
 from streammc.numerics.prior import FLAT, KIND, LOG_FLAT
 from streammc.protocols import Dataset, Matrix, Model, Vector
@@ -58,7 +59,7 @@ def check_request(
         )
     if dataset.n_rows < 1:
         raise ModelError(f"expected rows, found none in {dataset.address}; ingest a table first")
-    if dataset.response is None and (model.n_linear > 0 or model.joint is not None):
+    if dataset.response is None and needs_response(model):
         raise ModelError(
             f"{model.name}: expected a response in the data, found none in {dataset.address!r}; "
             "name its column with 'streammc ingest --response'"

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
-from streammc.errors import ModelError, OutOfMemoryError
+from streammc.errors import OutOfMemoryError
 from streammc.likelihood.blocks import (
     Block,
     ExpansionPoint,
@@ -17,7 +15,7 @@ from streammc.likelihood.blocks import (
     expand,
 )
 from streammc.likelihood.pass_cost import available_memory
-from streammc.protocols import Dataset, Index, Model, Vector
+from streammc.protocols import Dataset, Index, Model
 
 _SLICE = 8192
 
@@ -70,18 +68,3 @@ def load_block(
         source.gather(piece, 1, buffer)
         expand(model.link, point, buffer, 0, len(piece), block, start, scratch)
     return block
-
-
-def response_check(dataset: Dataset, model: Model) -> Callable[[Vector], None]:
-    """Return a function of responses that raises ModelError if one is outside the support."""
-
-    def check(y: Vector) -> None:
-        fault = model.response_fault(y)
-        if fault is not None:
-            wrong, expected = fault
-            raise ModelError(
-                f"{model.name}: expected {expected} in the column {dataset.response!r}, found "
-                f"{y[wrong[0]]:g}; correct the data or choose another model"
-            )
-
-    return check

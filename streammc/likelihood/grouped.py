@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from streammc.errors import ConfigError
 from streammc.likelihood.tempered import Tempered, tempered
+from streammc.likelihood.unit_words import GROUP
 from streammc.protocols import Dataset, Index, PassTask, RowBlock, Rows, RowSource, Vector
 
 T = TypeVar("T")
@@ -37,6 +38,7 @@ class Grouped:
     """
 
     n_features = 2
+    unit_name = GROUP
 
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset

@@ -14,6 +14,7 @@ from streammc.control_variates.default_priors import as_recorded
 from streammc.control_variates.kinds import PASS_OPTIONS, check_kinds, check_progress
 from streammc.docstrings import documented
 from streammc.errors import ConfigError
+from streammc.models.mixed.mixed_model import MixedModel
 from streammc.prediction import designs
 from streammc.prediction.binning import groups, is_binary, thresholds
 from streammc.prediction.prediction_request import BINS, DRAWS, INTERVAL, PredictionRequest
@@ -54,6 +55,13 @@ def write_predictions(
         ``by``, ``row_id``, ``seconds`` and, if there are any, ``warnings``.
     """
     began = time.perf_counter()
+    if isinstance(model, MixedModel):
+        raise ConfigError(
+            "expected a run of a model without groups, found one of a mixed model "
+            f"({model.formula_term}): predictions for its groups are not implemented; sample a "
+            f"store of the same table made without the groups of {model.column!r}, and predict "
+            "from that run"
+        )
     if not model.n_linear:
         raise ConfigError(
             f"expected a model with a linear predictor, found {model.name!r}: it predicts no "

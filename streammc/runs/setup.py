@@ -11,6 +11,7 @@ from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.plan.subsample_plan import Plan
 from streammc.errors import RefusedError
 from streammc.likelihood.temperature import IMPLIED
+from streammc.likelihood.unit_words import in_units, unit_name
 from streammc.protocols import Dataset, Model
 from streammc.registry import sampler as builder
 from streammc.runs import design
@@ -41,6 +42,16 @@ def decide(request: RunRequest) -> Setup:
         If ``request.stop()`` became true in a short run.
     """
     request = replace(request, model=resolved(request.model, request.dataset))
+    unit = unit_name(request.dataset)
+    try:
+        setup = _decide(request)
+    except RefusedError as error:
+        raise RefusedError(in_units(str(error), unit)) from None
+    return replace(setup, reason=in_units(setup.reason, unit))
+
+
+def _decide(request: RunRequest) -> Setup:
+    """Return the setup of a run; its reason and refusals speak of rows."""
     if request.sampler is not None:
         return request.sampler.prepare(request, request.sampler_reason)
     if request.model.joint is not None:

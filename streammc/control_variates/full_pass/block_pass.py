@@ -13,6 +13,7 @@ from streammc.control_variates.full_pass.row_sums import RowSums
 from streammc.control_variates.full_pass.scores import HighScores, Histogram, top
 from streammc.errors import ModelError
 from streammc.likelihood.grouped import ungrouped
+from streammc.likelihood.responses import invalid_responses
 from streammc.models.mixed.table_model import TableModel
 from streammc.numerics.summation import merge_compensated
 from streammc.protocols import Dataset, Index, Matrix, Model, RowBlock, Vector
@@ -164,22 +165,14 @@ class ExpansionPass:
         )
 
     def _fault(self, block: RowBlock) -> Fault | None:
-        if isinstance(self.model, TableModel):
-            return self._fault_in_groups(self.model, block)
-        found = self.model.response_fault(block.y)
+        """Return the invalid responses of a block; of groups the first is a row of the table."""
+        found = invalid_responses(self.model, block.X, block.y)
         if found is None:
             return None
-        at, expected = found
-        first = int(np.min(at))
-        return Fault(block.start + first, len(at), f"{block.y[first]:g}", expected)
-
-    def _fault_in_groups(self, model: TableModel, block: RowBlock) -> Fault | None:
-        """Return the fault in the rows of groups; its first row is one of the table."""
-        found = model.fault(block)
-        if found is None:
-            return None
-        at, y, expected = found
-        return Fault(int(at[0]), len(at), f"{y[0]:g}", expected)
+        at, values, expected = found
+        first = int(np.argmin(at))
+        start = 0 if isinstance(self.model, TableModel) else block.start
+        return Fault(start + int(at[first]), len(at), f"{values[first]:g}", expected)
 
 
 def raise_fault(fault: Fault, model: Model, dataset: Dataset) -> None:

@@ -11,6 +11,7 @@ from streammc.control_variates.mode.integrated import integrated_point
 from streammc.control_variates.mode.modes import Mode, comparable, find_modes
 from streammc.control_variates.mode.newton import Point, damped_point, maximise
 from streammc.control_variates.subset import Spread, in_memory
+from streammc.likelihood.responses import invalid_responses
 from streammc.priors import normal
 from streammc.protocols import Dataset, Matrix, Model, Rows, Vector
 
@@ -64,7 +65,8 @@ def first_centre(
     """
     dim = len(table)
     origin = np.zeros(dim)
-    if model.response_fault(subset.y) is not None:  # the first pass finds all, and raises
+    # The first pass finds all, and raises.
+    if invalid_responses(model, subset.X, subset.y) is not None:
         return Centre(Point(origin, 0.0, np.zeros((dim, dim)), origin, np.inf), origin)
     objective = counted(in_memory(model, subset, dataset.n_rows / len(subset.y)), phases)
     if len(subset.y) < dataset.n_rows:

@@ -25,6 +25,7 @@ from streammc.control_variates.pass_request import PassRequest
 from streammc.control_variates.subset import Spread, draw_subset, gather, surrogate
 from streammc.errors import ModelError
 from streammc.likelihood.grouped import fewer
+from streammc.likelihood.responses import invalid_responses
 from streammc.numerics.blas import single_threaded
 from streammc.protocols import Matrix, Rows, Vector
 
@@ -85,7 +86,7 @@ def find_mode(request: PassRequest) -> FoundMode:
     start = request.theta_star
     by_passes = start is None and cost.few_rows and concave(model, table)
     with single_threaded():
-        if by_passes and model.response_fault(subset.y) is None:
+        if by_passes and invalid_responses(model, subset.X, subset.y) is None:
             start = model.start(subset)
         centre = first_centre(dataset, model, subset, spread, start, table, only, request.phases)
         search = _Search(request, subset, centre, by_passes)

@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from streammc.errors import ConfigError
 from streammc.models.linear import LinearModel
 from streammc.models.mixed import group_constants
 from streammc.models.mixed.group_link import link
+from streammc.models.mixed.group_terms import Groups, formula_term
 from streammc.models.parameters import CORRELATION, POSITIVE, Parameter, unit_default
 from streammc.models.table_scale import EFFECTS, INTERCEPT, Block
 from streammc.priors import FamilyPrior, half_student_t, lkj
@@ -42,27 +43,13 @@ _KINDS: Final = {
     "student-t": group_constants.STUDENT_T,
     "gaussian": group_constants.GAUSSIAN,
 }
+_FAMILIES: Final = "streammc.models.glm."
+"""Package of these models: another model of the same name has another likelihood."""
 _ONE: Final = "1"
 """The term of a random intercept."""
 _START: Final = 0.5
 """Standard deviation of the effects to start from, in units of the linear predictor."""
 _INSTEAD: Final = "half_student_t(3, 2.5)"
-
-
-class Groups(Protocol):
-    """Groups of contiguous rows, as far as a model needs to know them."""
-
-    @property
-    def column(self) -> str:
-        """Name of the grouping column."""
-
-    @property
-    def terms(self) -> Sequence[str]:
-        """``("1",)``: a random intercept; ``("1", "distance")``: also a slope of that column."""
-
-    @property
-    def correlated(self) -> bool:
-        """Whether intercept and slope are correlated."""
 
 
 def _slope_default(
@@ -101,6 +88,11 @@ class MixedModel(LinearModel):
     def effects(self) -> tuple[str, ...]:
         """Return the terms of the random effects: ``Intercept``, and the slope's feature."""
         return (INTERCEPT,) if self.slope is None else (INTERCEPT, self.slope)
+
+    @property
+    def formula_term(self) -> str:
+        """Return the random effects as a term of a formula: ``(1 + x || g)``."""
+        return formula_term(self.column, self.slope, self.correlated)
 
     @property
     def group_parameters(self) -> tuple[Parameter, ...]:
@@ -241,11 +233,13 @@ def mixed(
     >>> mixed(logistic(), groups, ["Intercept", "hour"]).labels(["Intercept", "hour"])
     ('beta[Intercept]', 'beta[hour]', 'tau[carrier]')
     """
-    if getattr(inner, "name", None) not in _KINDS or not isinstance(inner, LinearModel):
+    name = getattr(inner, "name", None)
+    if name not in _KINDS or not type(inner).__module__.startswith(_FAMILIES):
         raise ConfigError(
-            f"expected one of {', '.join(_KINDS)} for a mixed model, found "
-            f"{getattr(inner, 'name', inner)!r}: its likelihood of a row cannot be integrated "
-            "over group effects; choose one of these, or leave the grouping term out"
+            f"expected one of {', '.join(_KINDS)} for the groups of {groups.column!r}, found "
+            f"{'another model of the name ' * (name in _KINDS)}{name or inner!r}: its likelihood "
+            "of a row cannot be integrated over group effects; choose one of these, or leave the "
+            "groups out"
         )
     terms, features = tuple(groups.terms), tuple(feature_names)
     if not terms or terms[0] != _ONE or len(terms) > 2:

@@ -9,11 +9,14 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from streammc.errors import ModelError
 from streammc.models.mixed.mixed_model import MixedModel
 from streammc.models.mixed.table_link import link, table_constants
-from streammc.protocols import Index, Matrix, RowBlock, Rows, Vector
+from streammc.protocols import Index, Matrix, Rows, Vector
 
 _START_ROWS: Final = 2**16
+_TRIALS: Final = ("logistic", "probit", "binomial")
+"""Models in which a row of weight 1 is one trial."""
 
 
 @dataclass(frozen=True)
@@ -39,33 +42,65 @@ class TableModel(MixedModel):
         """Return ``None``: a group has no response; its rows are seen by :meth:`fault`."""
         return None
 
-    def fault(self, block: RowBlock) -> tuple[Index, Vector, str] | None:
-        """Return rows of the table with an invalid response, the responses, and what was expected.
+    def fault(self, X: Matrix) -> tuple[Index, Vector, str] | None:
+        """Return rows with an invalid response, the responses, and what was expected.
 
-        ``block`` holds groups of a pass.
+        ``X`` (m, 2) holds the first row and the number of rows of groups.
         """
         response = self.table.rows().arrays[1]
-        if not response.size or not len(block.X):
+        if not response.size or not len(X):
             return None
-        first, last = int(block.X[0, 0]), int(block.X[-1].sum())
-        y = np.asarray(response[first:last], dtype=np.float64)
+        at = _rows_in(*X.astype(np.int64).T)
+        y = np.asarray(response[at], dtype=np.float64)
         found = super().response_fault(y)
-        return None if found is None else (found[0] + first, y[found[0]], found[1])
+        return None if found is None else (at[found[0]], y[found[0]], found[1])
 
     def _rows_of(self, places: Matrix) -> Rows:
         """Return the rows of the first groups that have ``_START_ROWS`` together, or of one."""
         first, count = places.astype(np.int64).T
         used = max(int(np.searchsorted(np.cumsum(count), _START_ROWS)), 1)
         first, count = first[:used], np.minimum(count[:used], _START_ROWS)
-        before = np.repeat(np.cumsum(count) - count, count)
-        at = np.repeat(first, count) + np.arange(int(count.sum())) - before
+        at = _rows_in(first, count)
         m = len(at)
         out = Rows(np.empty((m, self.n_features)), np.empty(m), np.empty(m), np.empty(m))
         self.table.rows().gather(at, 1, out)
         return out
 
 
+def _rows_in(first: Index, count: Index) -> Index:
+    """Return the numbers of the rows of runs of ``count`` rows from ``first``."""
+    before = np.repeat(np.cumsum(count) - count, count)
+    rows: Index = np.repeat(first, count) + np.arange(int(count.sum())) - before
+    return rows
+
+
 def bound(model: MixedModel, table: Any) -> TableModel:
-    """Return a mixed model of the groups of ``table``."""
+    """Return a mixed model of the groups of ``table``.
+
+    Raises
+    ------
+    ModelError
+        If the groups do not identify the standard deviation of their effects.
+    """
+    _check_identified(model, table)
     given = {each.name: getattr(model, each.name) for each in fields(MixedModel)}
     return TableModel(**given, table=table)
+
+
+def _check_identified(model: MixedModel, table: Any) -> None:
+    """Refuse groups of one row each whose response shows no variation between groups."""
+    if table.groups.n_groups < table.n_rows:
+        return
+    inner, weight = model.inner.name, table.rows().arrays[3]
+    label = model.group_parameters[0].name
+    if inner in _TRIALS and (not weight.size or float(np.max(weight)) <= 1.0):
+        why = f"one trial a group says nothing about {label}"
+    elif inner == "gaussian":
+        why = f"only sigma^2 + {label}^2 is identified"
+    else:
+        return
+    raise ModelError(
+        f"{inner}: expected groups of several rows in column {model.column!r}, found "
+        f"{table.groups.n_groups} groups of one row each: {why}; leave the groups out, or name a "
+        "coarser column"
+    )

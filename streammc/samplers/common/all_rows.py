@@ -10,7 +10,8 @@ from scipy.linalg import solve_triangular
 from streammc.control_variates.expansion import ControlVariates
 from streammc.errors import OutOfMemoryError
 from streammc.likelihood.contiguous_rows import Held, held_bytes, hold
-from streammc.likelihood.expanded_rows import memory_limit, response_check
+from streammc.likelihood.expanded_rows import memory_limit
+from streammc.likelihood.responses import response_check
 from streammc.likelihood.target import Base
 from streammc.protocols import Dataset, Model, Vector
 
@@ -67,5 +68,6 @@ def ground(
         spread = 0.0
     full = hold(dataset, joint=model.joint is not None)
     if not cv.certificate.passes:  # a pass would have checked the responses
-        response_check(dataset, model)(full.y[full.weight > 0.0])
+        used = full.weight > 0.0
+        response_check(dataset, model)(full.design.T[used], full.y[used])
     return base, full, first, spread

@@ -11,7 +11,8 @@ from scipy.special import ndtri
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.plan.subsample_plan import Plan
 from streammc.likelihood.blocks import Block, allocate_block
-from streammc.likelihood.expanded_rows import block_bytes, load_block, response_check
+from streammc.likelihood.expanded_rows import block_bytes, load_block
+from streammc.likelihood.responses import response_check
 from streammc.likelihood.target import Base
 from streammc.likelihood.temperature import Schedule
 from streammc.numerics.sums import taylor
@@ -76,7 +77,8 @@ def metropolis(
     check = None if cv.certificate.passes else response_check(dataset, model)
     held = _held(dataset, model, cv, prepared, certain, b, order)
     if check is not None:
-        check(held.y[held.weight > 0.0])
+        used = held.weight > 0.0
+        check(held.design.T[used], held.y[used])
     return MetropolisProblem(
         link=model.link,
         sums=taylor,

@@ -1,0 +1,36 @@
+"""The word for the units of a data set, ``row`` or ``group``, in texts for users."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+ROW: Final = "row"
+GROUP: Final = "group"
+_ROWS: Final = re.compile(r"(?<![\[\w-])row(s?)(?![\]\w=-])")
+
+
+def unit_name(dataset: Any) -> str:
+    """Return ``group`` for a data set of groups, at any temperature, else ``row``."""
+    while dataset is not None:
+        if (name := getattr(dataset, "unit_name", None)) is not None:
+            return str(name)
+        dataset = getattr(dataset, "dataset", None)
+    return ROW
+
+
+def unit_of_model(described: Mapping[str, Any]) -> str:
+    """Return the unit of the data of a model with this description by ``Model.describe``."""
+    return GROUP if described.get("name") == "mixed" else ROW
+
+
+def in_units(text: str, unit: str) -> str:
+    """Return a text about rows as one about units; names in brackets and options stay.
+
+    Examples
+    --------
+    >>> in_units("30 random rows, tau[row], row_id, --row", "group")
+    '30 random groups, tau[row], row_id, --row'
+    """
+    return text if unit == ROW else _ROWS.sub(rf"{unit}\1", text)

@@ -1,0 +1,199 @@
+"""Tables with groups through the command line: what cannot be right is refused in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command_line import Result, snapshot, streammc
+
+from streammc import from_arrays, models
+from streammc.errors import ConfigError, ModelError
+from streammc.likelihood.grouped import by_group
+from streammc.likelihood.responses import response_check
+
+QUIET = ("--seed", "1", "--quiet")
+SHORT = ("--draws", "60", "--warmup", "60", "--chains", "2", *QUIET)
+
+
+def write_table(
+    path: Path, sizes: np.ndarray, kind: str = "logistic", bad: float | None = None
+) -> None:
+    """Write a table y, x, g with groups of these sizes; ``bad``: the response of row 100."""
+    rng = np.random.default_rng(1)
+    g = np.repeat(np.arange(len(sizes)), sizes)
+    x = rng.normal(size=len(g))
+    eta = 0.3 + 0.5 * x + rng.normal(size=len(sizes))[g]
+    if kind == "logistic":
+        y = (rng.random(len(g)) < 1 / (1 + np.exp(-eta))).astype(float)
+    else:
+        y = eta + rng.normal(size=len(g)) if kind == "gaussian" else rng.poisson(np.exp(eta))
+    if bad is not None:
+        y[100] = bad
+    rows = [f"{a:.6g},{b:.6g},c{c}" for a, b, c in zip(y, x, g, strict=True)]
+    path.write_text("\n".join(["y,x,g", *rows]) + "\n")
+
+
+def ingest(folder: Path, sizes: np.ndarray, kind: str = "logistic", **given: float) -> Path:
+    """Return a store with a random intercept of g."""
+    write_table(folder / "t.csv", sizes, kind, **given)
+    words = ("--formula", "y ~ x + (1 | g)", "--quiet")
+    done = streammc("ingest", folder / "t.csv", folder / "s.zarr", *words)
+    assert done.code == 0, done.err
+    return folder / "s.zarr"
+
+
+def refused(folder: Path, code: int, *words: str | Path) -> str:
+    """Return the one line of a command that is refused and writes nothing."""
+    before = snapshot(folder)
+    done: Result = streammc(*words)
+    assert done.code == code, done.err
+    assert done.out == ""
+    lines = [line for line in done.err.splitlines() if line.startswith("streammc: ")]
+    assert len(lines) == 1, done.err
+    assert snapshot(folder) == before
+    return lines[0]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder with s.zarr, 60 groups of 8 rows, and a finished run of a mixed model."""
+    folder = tmp_path_factory.mktemp("mixed")
+    store = ingest(folder, np.full(60, 8), "gaussian")
+    done = streammc("sample", store, "-o", folder / "run", "--model", "gaussian", *SHORT)
+    assert done.code == 0, done.err
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        ("logistic", "one trial a group says nothing about tau[g]"),
+        ("probit", "one trial a group says nothing about tau[g]"),
+        ("gaussian", "only sigma^2 + tau[g]^2 is identified"),
+    ],
+)
+@pytest.mark.parametrize("command", ["sample", "summarize"])
+def test_groups_of_one_row_that_do_not_identify_tau_are_refused(tmp_path, model, reason, command):
+    kind = "gaussian" if model == "gaussian" else "logistic"
+    store = ingest(tmp_path, np.ones(120, int), kind)
+    words = (command, store, "-o", tmp_path / "out", "--model", model)
+    line = refused(tmp_path, 65, *words, *(QUIET if command == "sample" else ()))
+    assert reason in line
+    assert "120 groups of one row each" in line
+
+
+def test_groups_of_one_row_are_sampled_where_they_identify_tau():
+    rng = np.random.default_rng(2)
+    X, g, ones = np.ones((50, 1)), np.arange(50), np.ones(50)
+    counts = from_arrays(X, rng.poisson(3.0, 50), groups=g)
+    assert by_group(counts, models.poisson())[0].n_rows == 50
+    twice = from_arrays(X, (rng.random(50) < 0.5) * 1.0, weight=2 * ones, groups=g)
+    assert by_group(twice, models.logistic())[0].n_rows == 50
+    with pytest.raises(ModelError, match="one trial a group"):
+        by_group(from_arrays(X, ones, weight=ones, groups=g), models.logistic())
+
+
+def test_one_group_is_refused(tmp_path):
+    write_table(tmp_path / "t.csv", np.array([40]))
+    words = ("ingest", tmp_path / "t.csv", tmp_path / "s.zarr", "--formula", "y ~ x + (1 | g)")
+    assert "at least 2 groups in column 'g'" in refused(tmp_path, 65, *words)
+
+
+@pytest.mark.parametrize("sampler", ["auto", "hmc", "mh"])
+@pytest.mark.parametrize(("model", "value"), [("logistic", 7.0), ("poisson", -3.0)])
+def test_an_invalid_response_is_found_in_its_row_of_the_table(tmp_path, model, value, sampler):
+    store = ingest(tmp_path, np.full(60, 8), model, bad=value)
+    words = ("sample", store, "-o", tmp_path / "run", "--model", model, "--sampler", sampler)
+    line = refused(tmp_path, 65, *words, *QUIET)
+    assert f"found {value:g} in the row with row_id 100" in line
+
+
+def test_a_sampler_without_a_pass_checks_the_responses_of_groups():
+    y = np.zeros(40)
+    y[17] = 3.0
+    data, model = by_group(
+        from_arrays(np.ones((40, 1)), y, groups=np.arange(40) // 4), models.logistic()
+    )
+    block = next(iter(_blocks(data)))
+    with pytest.raises(ModelError, match="found 3"):
+        response_check(data, model)(block.X, block.y)
+
+
+def _blocks(data):
+    class Blocks:
+        def map(self, block):
+            return [block]
+
+        def combine(self, left, right):
+            return left + right
+
+    return data.reduce(Blocks())
+
+
+def test_a_store_without_a_response_is_refused(tmp_path):
+    write_table(tmp_path / "t.csv", np.full(20, 4))
+    words = ("--features", "x", "--group", "g", "--quiet")
+    assert streammc("ingest", tmp_path / "t.csv", tmp_path / "s.zarr", *words).code == 0
+    words = ("sample", tmp_path / "s.zarr", "-o", tmp_path / "run", "--model", "logistic")
+    assert "expected a response in the data" in refused(tmp_path, 65, *words, *QUIET)
+
+
+@pytest.mark.parametrize(
+    "model", ["network", "gaussian-mixture", "gaussian-process", "gaussian-mean"]
+)
+def test_a_model_without_a_mixed_model_is_refused(made, model):
+    words = ("sample", made / "s.zarr", "-o", made / "other", "--model", model, *QUIET)
+    line = refused(made, 2, *words)
+    assert f"for the groups of 'g', found {model!r}" in line
+
+
+def test_a_model_of_ones_own_with_a_registered_name_is_refused():
+    own = models.user(
+        "poisson",
+        log_lik=lambda eta, y: -eta[0] - y * np.exp(-eta[0]),
+        gradient=lambda eta, y: np.array([-1 + y * np.exp(-eta[0])]),
+        hessian=lambda eta, y: np.array([[-y * np.exp(-eta[0])]]),
+    )
+    data = from_arrays(np.ones((40, 1)), np.ones(40), groups=np.arange(40) // 4)
+    with pytest.raises(ConfigError, match="another model of the name 'poisson'"):
+        by_group(data, own)
+
+
+@pytest.mark.parametrize(
+    ("prior", "found"),
+    [
+        ("tau[g]=flat", "must be proper, found flat"),
+        ("tau[g]=half_normal(0)", "a finite number above 0, found 0.0"),
+        ("tau[g]=normal(0, 1)", "must be a density of a positive number, found normal"),
+        ("tau[h]=half_normal(1)", "did you mean 'tau[g]'?"),
+        ("tau=half_normal(1)", "did you mean 'tau[g]'?"),
+    ],
+)
+def test_a_prior_that_tau_cannot_have_is_refused(made, prior, found):
+    words = ("sample", made / "s.zarr", "-o", made / "other", "--model", "gaussian", *QUIET)
+    assert found in refused(made, 2, *words, "--prior", prior)
+
+
+def test_predictions_of_a_mixed_model_are_refused(made):
+    line = refused(made, 2, "predict", made / "run", made / "s.zarr", "-o", made / "p.zarr")
+    assert "predictions for its groups are not implemented" in line
+    from streammc import open_store, predict
+
+    with pytest.raises(ConfigError, match=r"a mixed model \(\(1 \| g\)\)"):
+        predict(made / "run", open_store(made / "s.zarr"))
+
+
+def test_a_run_of_groups_speaks_of_groups(made):
+    told = streammc("diagnose", made / "run").out
+    assert "random groups" in told or "hmc, because" in told
+    assert "groups evaluated:" in told
+    assert "certainty groups" in told or "hmc, because" in told
+    assert "rows" not in told.split("sampler ")[1]
+
+
+def test_info_names_the_regression_and_its_effects(made):
+    told = streammc("info", made / "run").out
+    assert "gaussian, effects of g (1 | g)" in told
+    assert streammc("info", made / "run", "--json").json["model"] == "mixed"
