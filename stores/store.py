@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from threading import Lock
 from types import MappingProxyType
@@ -76,6 +76,10 @@ class Store:
     def __repr__(self) -> str:
         """Return one line for a notebook."""
         return f"<Store {self.address!r}: {self.n_rows} rows, {self.n_features} features>"
+
+    def __reduce__(self) -> tuple[Any, tuple[str, str]]:
+        """Return how a worker of a cluster opens the same store again."""
+        return _opened_again, (self.address, self.fingerprint)
 
     def rows(self) -> MappedRows:
         """Return the mapped rows; every file is mapped at the first call.
@@ -218,6 +222,18 @@ class Store:
         for position, (key, entry) in enumerate(self.manifest.entries.items()):
             if changed[position]:
                 check_object(self._root, key, entry)
+
+
+@lru_cache(maxsize=4)
+def _opened_again(address: str, fingerprint: str) -> Store:
+    """Return the store at ``address``; raise StoreError if it is another one now."""
+    store = open_store(address)
+    if store.fingerprint != fingerprint:
+        raise StoreError(
+            f"expected the store {address!r} as it was (fingerprint {fingerprint[:12]}), found "
+            f"{store.fingerprint[:12]}: give every worker the same store"
+        )
+    return store
 
 
 @documented()

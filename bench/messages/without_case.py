@@ -54,6 +54,8 @@ WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
         "stores/full_pass/reduction.py _require_workers: _no_worker(client)",
         "stores/full_pass/reduction.py _require_workers: expected streammc on every worker of {}, found {} of {} without it ({}): install the same ",
         "stores/full_pass/reduction.py _result: _no_worker(client)",
+        "stores/store.py _opened_again: expected the store '{}' as it was (fingerprint {}), found {}: give every worker the same store",
+        "streammc/likelihood/grouped.py Grouped.reduce: expected a store on disk for a cluster, found groups in memory: write them with streammc.inge",
         "streammc/trace/commit.py commit_root: expected no other writer in {}, found another commit or a touched file: {} has {}; stop th",
         "streammc/trace/durable.py collect_debris: expected to be alone in writing '{}', found '{}' in use: wait for the other process",
         "streammc/trace/lock.py run_lock: expected the run at {} to be free, found it locked by another process: wait until that has",

@@ -65,8 +65,20 @@ class Grouped:
         scheduler: Any = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> T:
-        """Run ``task`` over every group once; see ``protocols.Dataset.reduce``."""
-        wrapped = _GroupTask(task, self.table.offset)
+        """Run ``task`` over every group once; see ``protocols.Dataset.reduce``.
+
+        Raises
+        ------
+        ConfigError
+            If the groups are in memory and the scheduler is a cluster, which cannot map them.
+        """
+        near = scheduler is None or scheduler == "sync" or isinstance(scheduler, int)
+        if self.address == "memory" and not near:
+            raise ConfigError(
+                "expected a store on disk for a cluster, found groups in memory: write them with "
+                "streammc.ingest, or leave out the scheduler"
+            )
+        wrapped = _GroupTask(task, self.dataset)
         return self.dataset.reduce(wrapped, scheduler=scheduler, progress=progress)  # type: ignore[no-any-return]
 
     def block_rows(self) -> int:
@@ -138,7 +150,8 @@ class _GroupTask(Generic[T]):
     """A ``protocols.PassTask`` on the rows of a table that runs another on its groups."""
 
     task: PassTask[T]
-    offset: Index
+    dataset: Any
+    """The table, which a worker of a cluster opens again by its address."""
 
     def map(self, block: RowBlock) -> T | None:
         """Reduce the groups whose first row is in the block; ``None`` if there is none."""
@@ -156,14 +169,15 @@ class _GroupTask(Generic[T]):
 
     def _blocks(self, block: RowBlock) -> Iterator[RowBlock]:
         """Yield the groups of a block in parts of about ``_CALL_ROWS`` rows of the table."""
-        low, high = np.searchsorted(self.offset[:-1], [block.start, block.start + len(block.y)])
-        sizes = np.diff(self.offset[low : high + 1])
+        offset = self.dataset.groups.offset
+        low, high = np.searchsorted(offset[:-1], [block.start, block.start + len(block.y)])
+        sizes = np.diff(offset[low : high + 1])
         part = (np.cumsum(sizes) - sizes) // _CALL_ROWS
         bounds = low + np.concatenate([[0], np.flatnonzero(np.diff(part)) + 1, [len(sizes)]])
         for start, stop in pairwise(bounds):
             if start < stop:
-                first = self.offset[start:stop].astype(np.float64)
-                count = np.diff(self.offset[start : stop + 1]).astype(np.float64)
+                first = offset[start:stop].astype(np.float64)
+                count = np.diff(offset[start : stop + 1]).astype(np.float64)
                 zeros = np.zeros(len(first))
                 X = np.stack([first, count], axis=1)
                 yield RowBlock(block.index, int(start), X, zeros, zeros, np.ones(len(first)))

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
-from streammc import from_arrays
-from streammc.likelihood.grouped import Grouped, ungrouped
+from streammc import from_arrays, from_table
+from streammc.control_variates.full_pass.block_pass import ExpansionPass
+from streammc.errors import ConfigError, StoreError
+from streammc.likelihood.grouped import Grouped, by_group, ungrouped
 from streammc.likelihood.tempered import tempered
+from streammc.models import gaussian
+from streammc.priors import normal
 from streammc.protocols import Rows
+from streammc.stores.store import _opened_again
 
 
 @dataclass(frozen=True)
@@ -91,3 +97,27 @@ def test_labels_are_the_ids_and_the_table_is_found_under_a_temperature():
     data = grouped([5, 1, 7])
     assert data.row_ids(1).tolist() == ["g1", "g2"]
     assert ungrouped(tempered(data, 2.0)) is data.dataset
+
+
+def test_a_task_of_a_store_gives_the_same_after_it_was_pickled(tmp_path):
+    rng = np.random.default_rng(4)
+    n, path = 9000, tmp_path / "s.zarr"
+    table = {"y": rng.normal(size=n), "x": rng.normal(size=n), "g": rng.integers(0, 700, n)}
+    store = from_table(table, formula="y ~ x + (1 | g)", path=path, chunk_rows=4096)
+    data, model = by_group(store, gaussian(prior=normal(scale=1.0)))
+    theta = np.zeros(model.dim(2))
+    task = ExpansionPass(model, theta, np.zeros((1, len(theta))), 2, 10, check_response=True)
+    here, there = data.reduce(task), data.reduce(pickle.loads(pickle.dumps(task)))
+    assert here.n_rows == 700
+    assert np.array_equal(here.totals, there.totals)
+    again = pickle.loads(pickle.dumps(store))
+    assert again.fingerprint == store.fingerprint
+    from_table(table, formula="y ~ x", path=path, overwrite=True)
+    _opened_again.cache_clear()
+    with pytest.raises(StoreError, match=r"expected the store .* as it was"):
+        pickle.loads(pickle.dumps(store))
+
+
+def test_groups_in_memory_are_refused_on_a_cluster():
+    with pytest.raises(ConfigError, match="a store on disk for a cluster"):
+        grouped([5, 1]).reduce(Seen(), scheduler="tcp://localhost:1")
