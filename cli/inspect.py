@@ -12,7 +12,7 @@ from streammc.cli.options import command, path_argument
 from streammc.cli.output import Output, fields, number, table
 from streammc.cli.progress import Progress
 from streammc.errors import one_line
-from streammc.models.mixed.group_terms import formula_term
+from streammc.models.mixed.effect_terms import formula_term
 
 if TYPE_CHECKING:
     from streammc.trace.row_reading import RowKind

@@ -11,7 +11,7 @@ from streammc.control_variates.subset import draw_subset
 from streammc.docstrings import documented
 from streammc.errors import ConfigError
 from streammc.likelihood.grouped import by_group, ungrouped
-from streammc.likelihood.responses import needs_response
+from streammc.likelihood.invalid_responses import needs_response
 from streammc.priors import NamedPriors, ScaledPriors, from_description
 from streammc.priors.scaled import with_defaults
 from streammc.protocols import Dataset

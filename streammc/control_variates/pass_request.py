@@ -12,7 +12,7 @@ import numpy as np
 
 from streammc.control_variates.forecast import Phases
 from streammc.errors import ConfigError, ModelError
-from streammc.likelihood.responses import needs_response
+from streammc.likelihood.invalid_responses import needs_response
 from streammc.likelihood.tempered import split_fingerprint
 from streammc.numerics.prior import FLAT, KIND, LOG_FLAT
 from streammc.protocols import Dataset, Matrix, Model, Vector

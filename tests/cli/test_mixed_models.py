@@ -11,7 +11,7 @@ from command_line import Result, snapshot, streammc
 from streammc import from_arrays, models
 from streammc.errors import ConfigError, ModelError
 from streammc.likelihood.grouped import by_group
-from streammc.likelihood.responses import response_check
+from streammc.likelihood.invalid_responses import response_check
 
 QUIET = ("--seed", "1", "--quiet")
 SHORT = ("--draws", "60", "--warmup", "60", "--chains", "2", *QUIET)

@@ -13,7 +13,7 @@ from streammc.control_variates.full_pass.row_sums import RowSums
 from streammc.control_variates.full_pass.scores import HighScores, Histogram, top
 from streammc.errors import ModelError
 from streammc.likelihood.grouped import ungrouped
-from streammc.likelihood.responses import invalid_responses
+from streammc.likelihood.invalid_responses import invalid_responses
 from streammc.models.mixed.table_model import TableModel
 from streammc.numerics.summation import merge_compensated
 from streammc.protocols import Dataset, Index, Matrix, Model, RowBlock, Vector

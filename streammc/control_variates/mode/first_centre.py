@@ -11,7 +11,7 @@ from streammc.control_variates.mode.integrated import integrated_point
 from streammc.control_variates.mode.modes import Mode, comparable, find_modes
 from streammc.control_variates.mode.newton import Point, damped_point, maximise
 from streammc.control_variates.subset import Spread, in_memory
-from streammc.likelihood.responses import invalid_responses
+from streammc.likelihood.invalid_responses import invalid_responses
 from streammc.priors import normal
 from streammc.protocols import Dataset, Matrix, Model, Rows, Vector
 

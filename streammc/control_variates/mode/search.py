@@ -25,7 +25,7 @@ from streammc.control_variates.pass_request import PassRequest
 from streammc.control_variates.subset import Spread, draw_subset, gather, surrogate
 from streammc.errors import ModelError
 from streammc.likelihood.grouped import fewer
-from streammc.likelihood.responses import invalid_responses
+from streammc.likelihood.invalid_responses import invalid_responses
 from streammc.numerics.blas import single_threaded
 from streammc.protocols import Matrix, Rows, Vector
 

@@ -20,8 +20,8 @@ from streammc import priors, registry
 from streammc.errors import ConfigError
 from streammc.models.linear import LinearModel
 from streammc.models.mixed import group_constants
+from streammc.models.mixed.effect_terms import Groups, formula_term
 from streammc.models.mixed.group_link import link
-from streammc.models.mixed.group_terms import Groups, formula_term
 from streammc.models.parameters import CORRELATION, POSITIVE, Parameter, unit_default
 from streammc.models.table_scale import EFFECTS, INTERCEPT, Block
 from streammc.priors import FamilyPrior, half_student_t, lkj

@@ -11,7 +11,7 @@ from streammc.control_variates.expansion import ControlVariates
 from streammc.errors import OutOfMemoryError
 from streammc.likelihood.contiguous_rows import Held, held_bytes, hold
 from streammc.likelihood.expanded_rows import memory_limit
-from streammc.likelihood.responses import response_check
+from streammc.likelihood.invalid_responses import response_check
 from streammc.likelihood.target import Base
 from streammc.protocols import Dataset, Model, Vector
 

@@ -12,7 +12,7 @@ from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.plan.subsample_plan import Plan
 from streammc.likelihood.blocks import Block, allocate_block
 from streammc.likelihood.expanded_rows import block_bytes, load_block
-from streammc.likelihood.responses import response_check
+from streammc.likelihood.invalid_responses import response_check
 from streammc.likelihood.target import Base
 from streammc.likelihood.temperature import Schedule
 from streammc.numerics.sums import taylor
