@@ -19,8 +19,6 @@ from streammc.errors import StoreError
 from streammc.group_table import GroupTable
 from streammc.protocols import Index, PassTask, Vector
 from streammc.stores.format.layout import (
-    FEATURE_KEY,
-    METADATA,
     ROW_GROUP,
     ROW_ID,
     Layout,
@@ -30,11 +28,10 @@ from streammc.stores.format.manifest import Manifest, check_object, read_manifes
 from streammc.stores.format.objects import (
     list_files,
     local_path,
-    read_object,
     require_directory,
     translate,
 )
-from streammc.stores.format.schema import encode_features, read_schema
+from streammc.stores.format.schema import check_features, read_schema
 from streammc.stores.full_pass.row_blocks import StoreBlock, store_blocks
 from streammc.stores.rows.mapping import map_member
 from streammc.stores.rows.member_values import read_values
@@ -226,7 +223,7 @@ class Store:
 
 @lru_cache(maxsize=4)
 def _opened_again(address: str, fingerprint: str) -> Store:
-    """Return the store at ``address``; raise StoreError if it is another one now."""
+    """Return the store at ``address`` in another process; raise StoreError if it has changed."""
     store = open_store(address)
     if store.fingerprint != fingerprint:
         raise StoreError(
@@ -268,7 +265,7 @@ def open_store(path: str | os.PathLike[str]) -> Store:
     _check_keys(root, layout, manifest)
     for key in layout.metadata_keys():
         check_object(root, key, manifest.entries[key])
-    _check_features(root, attributes["features"])
+    check_features(root, attributes["features"])
     return Store(root, attributes, layout, manifest)
 
 
@@ -296,16 +293,3 @@ def _check_keys(root: Path, layout: Layout, manifest: Manifest) -> None:
                     f"expected {what} to have {expected} bytes, found {found[key].st_size}: "
                     "copy or make the store again"
                 )
-
-
-def _check_features(root: Path, names: list[str]) -> None:
-    """Refuse a coordinate ``feature`` that differs from the names in the group attribute."""
-    payload = encode_features(names)
-    size = len(payload) + 4
-    content = np.empty(size, np.uint8)
-    read_object(root, FEATURE_KEY, content)
-    if content[:-4].tobytes() != payload:
-        raise StoreError(
-            f"expected the names in {FEATURE_KEY!r} of store {str(root)!r} to be those in "
-            f"{METADATA!r}: copy or make the store again"
-        )

@@ -155,7 +155,7 @@ WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
     ),
     "damage with a checksum that still fits, or a file of another version": (
         "stores/full_pass/row_blocks.py StoreBlock._exact: expected integers up to 2**53 in y of store '{}', found larger ones in rows {} to {}: floa",
-        "stores/store.py _check_features: expected the names in '{}' of store '{}' to be those in '{}': copy or make the store again",
+        "stores/format/schema.py check_features: expected the names in '{}' of store '{}' to be those in '{}': copy or make the store again",
         "streammc/control_variates/plan/subsample_plan.py Plan.from_description: expected {} certainty rows, found {}; the run is damaged: start it again",
         "streammc/diagnostics/original_scale.py transform: expected a mean and a positive scale for each of {} coefficients, found {} and {} for {} p",
         "streammc/prediction/binning.py groups: expected finite numbers in column '{}' of {}, found {}{}: make the store again",

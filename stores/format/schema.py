@@ -22,6 +22,7 @@ from streammc.stores.format.documents import (
     group_document,
 )
 from streammc.stores.format.layout import (
+    FEATURE_KEY,
     FORMAT,
     GROUP_DTYPES,
     MAX_CHUNK_BYTES,
@@ -36,7 +37,7 @@ from streammc.stores.format.layout import (
     Member,
     choose_chunk_rows,
 )
-from streammc.stores.format.objects import parse_json, read_small
+from streammc.stores.format.objects import parse_json, read_object, read_small
 
 
 def read_schema(root: Path) -> tuple[dict[str, Any], Layout]:
@@ -269,3 +270,16 @@ def _wrong(root: Path, key: str, field: str, expected: Any, found: Any) -> Store
         f"expected {str(expected)[:100]} as {field!r} in {key!r} of store {str(root)!r}, "
         f"found {repr(found)[:100]}: copy or make the store again, with one version"
     )
+
+
+def check_features(root: Path, names: list[str]) -> None:
+    """Refuse a coordinate ``feature`` that differs from the names in the group attribute."""
+    payload = encode_features(names)
+    size = len(payload) + 4
+    content = np.empty(size, np.uint8)
+    read_object(root, FEATURE_KEY, content)
+    if content[:-4].tobytes() != payload:
+        raise StoreError(
+            f"expected the names in {FEATURE_KEY!r} of store {str(root)!r} to be those in "
+            f"{METADATA!r}: copy or make the store again"
+        )

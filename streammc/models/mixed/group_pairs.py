@@ -39,7 +39,7 @@ from streammc.models.mixed.group_rows import (
 )
 from streammc.models.mixed.group_sums import MOST_OF_FACTOR, directions
 from streammc.numerics.jit import f8, i8, jit, matrix, vector
-from streammc.numerics.special import exp, log, log_factorial
+from streammc.numerics.special import exp, log_factorial
 
 _FAR = 300.0
 _CONSTANT, _CARRIED, _CARRIERS = FIRST, FIRST + 1, FIRST + 2
@@ -103,11 +103,11 @@ def _logs(e, c):  # type: ignore[no-untyped-def]
         product = 1.0
         for i in range(start, start + 16):
             product *= 1.0 + e[i] * c
-        total += log(product)
+        total += math.log(product)
     product = 1.0
     for i in range(n - n % 16, n):
         product *= 1.0 + e[i] * c
-    return total + log(product)
+    return total + math.log(product)
 
 
 @jit(types.UniTuple(f8, 2)(matrix), borrow=True, reassociate=True)

@@ -41,7 +41,7 @@ MOST_OF_FACTOR: Final = 40.0
 def logistic_moments(u, facts, e, sums):  # type: ignore[no-untyped-def]
     """Write the log-likelihood at group effect ``u`` and two derivatives in ``u``."""
     n = e.shape[0]
-    c = exp(u)
+    c = math.exp(u)
     logs = 0.0
     rest = 0.0
     squares = 0.0
@@ -53,7 +53,7 @@ def logistic_moments(u, facts, e, sums):  # type: ignore[no-untyped-def]
             product *= x
             rest += s
             squares += s * s
-        logs += log(product)
+        logs += math.log(product)
     product = 1.0
     for i in range(n - n % 16, n):
         x = 1.0 + e[i] * c
@@ -61,7 +61,7 @@ def logistic_moments(u, facts, e, sums):  # type: ignore[no-untyped-def]
         product *= x
         rest += s
         squares += s * s
-    logs += log(product)
+    logs += math.log(product)
     sums[0] = facts[FIRST] + facts[TOTAL] * u - logs
     sums[1] = facts[TOTAL] - (n - rest)
     sums[3] = squares - rest
