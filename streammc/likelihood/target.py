@@ -12,7 +12,9 @@ gradient goes through ``s^2``. With the block-Poisson estimator the log density 
 ``log |L^(theta)| + log p(theta)`` instead (``likelihood.block_poisson``). Full-data
 HMC is the case of no units and every row in ``C``. Positions are whitened:
 ``theta = theta_star + S z`` with ``S S'`` the inverse of minus the Hessian of the log
-posterior, so the mass matrix is the identity.
+posterior, so the mass matrix is the identity. The effect of a level of a factor with a sampled
+scale ``tau`` is stretched: ``u = (tau / tau_star)^a (u_star + (S z)_u)``, and the log density
+of ``z`` has the term ``a log(tau / tau_star)`` of each (``levels``).
 
 Over 300 lines: density and gradient share every intermediate result.
 """
@@ -40,6 +42,7 @@ from streammc.numerics.records import record_type
 from streammc.protocols import Index, Matrix, Vector
 
 _NO_WALLS: Matrix = np.zeros((0, 0))
+_NO_LEVELS: Matrix = np.zeros((0, 3))
 
 
 class Base(NamedTuple):
@@ -77,6 +80,9 @@ class Base(NamedTuple):
     """Largest ``|z|^2``: beyond it the density is 0."""
     walls: Matrix = _NO_WALLS
     """(w, d + 1) rows ``(a, h)``: the density is 0 where ``a'z > h``."""
+    levels: Matrix = _NO_LEVELS
+    """(L, 3) effects that are stretched: component of the effect, component of its log scale, and
+    the exponent ``a``; see ``control_variates.level_coordinates``."""
 
 
 BASE_TYPE: Any = record_type(Base)
@@ -193,6 +199,34 @@ def displace(factor, z, delta):  # type: ignore[no-untyped-def]
 
 
 @inline
+def stretch(levels, theta_star, delta):  # type: ignore[no-untyped-def]
+    """Stretch the effects of levels in ``delta`` (d,); return the log of the Jacobian."""
+    total = 0.0
+    for i in range(levels.shape[0]):
+        j, exponent = int(levels[i, 0]), levels[i, 2]
+        log_factor = exponent * delta[int(levels[i, 1])]
+        delta[j] = math.exp(log_factor) * (theta_star[j] + delta[j]) - theta_star[j]
+        total += log_factor
+    return total
+
+
+@inline
+def shrink(levels, theta_star, delta, gradient):  # type: ignore[no-untyped-def]
+    """Turn a gradient in theta into one before :func:`stretch`; ``delta`` is stretched."""
+    for i in range(levels.shape[0]):
+        j, own, exponent = int(levels[i, 0]), int(levels[i, 1]), levels[i, 2]
+        gradient[own] += exponent * (1.0 + gradient[j] * (theta_star[j] + delta[j]))
+        gradient[j] *= math.exp(exponent * delta[own])
+
+
+@inline
+def move_to(base, z, delta):  # type: ignore[no-untyped-def]
+    """Write ``theta - theta_star`` at the whitened position ``z``; return the log Jacobian."""
+    displace(base.factor, z, delta)
+    return stretch(base.levels, base.theta_star, delta)
+
+
+@inline
 def beyond_edge(base, z):  # type: ignore[no-untyped-def]
     """Return 1 where the whitened position ``z`` is beyond the edge or a wall, else 0."""
     d = z.shape[0]
@@ -217,7 +251,8 @@ def finish(base, sub, point, work):  # type: ignore[no-untyped-def]
 
     The derivative of ``s^2 / 2`` is ``c sum_j (D_j - mean D) grad D_j``: that of the mean
     drops out because the deviations sum to zero. For the block-Poisson product, whose
-    logarithm is the estimate, no ``s^2`` is subtracted.
+    logarithm is the estimate, no ``s^2`` is subtracted. ``work.delta`` is the displacement of
+    ``point``.
     """
     totals, slope, gradient = point.totals, point.slope, point.gradient
     total_gradient, weighted, factor = work.gradient, work.weighted, base.factor
@@ -260,6 +295,7 @@ def finish(base, sub, point, work):  # type: ignore[no-untyped-def]
     scalars[ESTIMATE] = estimate
     scalars[SIGN] = sign
     scalars[DENSITY] = scalars[REST] + estimate - penalty
+    shrink(base.levels, base.theta_star, work.delta, total_gradient)
     if factor.shape[0] == 0:
         for i in range(d):
             gradient[i] += total_gradient[i]
@@ -286,8 +322,8 @@ def evaluate(link, sums, base, certain, sub, point, work):  # type: ignore[no-un
     theta_star, constants = base.theta_star, base.constants
     n_linear = base.n_linear
     d = delta.shape[0]
-    displace(base.factor, point.z, delta)
-    density = sums(base.log_lik, base.gradient, base.hessian, theta_star, delta, rest)
+    stretched = move_to(base, point.z, delta)
+    density = stretched + sums(base.log_lik, base.gradient, base.hessian, theta_star, delta, rest)
     for i in range(d):
         theta[i] = theta_star[i] + delta[i]
     density += log_prior(theta, base.prior, rest)

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from streammc.control_variates.expansion import ControlVariates
+from streammc.control_variates.level_coordinates import level_coordinates
 from streammc.control_variates.plan.signs import GROWTH
 from streammc.control_variates.plan.subsample_plan import Plan
 from streammc.likelihood.expanded_rows import load_block
@@ -47,6 +48,7 @@ def full_data(dataset: Dataset, model: Model, cv: ControlVariates, sampler: Hmc)
         0.0,
         0.0,
     )
+    base = base._replace(levels=level_coordinates(base.prior, cv))
     length, jitter = trajectory(sampler.trajectory_length, sampler.jitter)
     return Problem(
         link=model.link,
@@ -108,6 +110,7 @@ def subsampled(
         *factors,
         *((plan.edge.radius**2, plan.edge.walls) if plan.edge is not None else ()),
     )
+    base = base._replace(levels=level_coordinates(base.prior, cv))
     length, jitter = trajectory(sampler.trajectory_length, sampler.jitter)
     return Problem(
         link=model.link,
