@@ -33,7 +33,8 @@ def reference(given, tilt=0.0):
     s = np.bincount(given["g"], weights=given["y"])
     v = np.linspace(-7.5, 7.5, 241)
     weight = np.exp(-0.5 * v**2) / np.exp(-0.5 * v**2).sum()
-    b, t = np.linspace(-2.2, 0.8, 61), np.linspace(-9.0, 2.0, 133)
+    fine = np.linspace(-5.0, 5.0, 101)  # an intercept may be known to 0.01, or to 0.3
+    b, t = -0.7 + 0.02 * np.sinh(fine), np.linspace(-10.0, 2.0, 145)
     log, first = np.empty((len(b), len(t))), np.empty((len(b), len(t)))
     for i in range(len(b)):
         eta = b[i] + np.exp(t)[:, None] * v
@@ -42,7 +43,8 @@ def reference(given, tilt=0.0):
         mass = np.exp(terms - top) * weight
         log[i] = (np.log(mass.sum(axis=2)) + top[:, :, 0]).sum(axis=0)
         first[i] = np.exp(t) * (mass[0] @ v) / mass[0].sum(axis=1)
-    log += -0.5 * (b[:, None] / 2.0) ** 2 - 2.0 * np.log1p(np.exp(2 * t) / 3.0) + t + tilt * t
+    log += np.log(np.cosh(fine))[:, None] - 0.5 * (b[:, None] / 2.0) ** 2
+    log += -2.0 * np.log1p(np.exp(2 * t) / 3.0) + t + tilt * t
     mass = np.exp(log - log.max())
     values = (b[:, None], t, np.exp(t), first)
     return [float((mass * value).sum() / mass.sum()) for value in values]
