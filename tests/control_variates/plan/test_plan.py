@@ -34,7 +34,7 @@ class Case:
 
     def remainders(self, shifts):
         cv = self.cv
-        return remainders(self.rows.model, self.everything, cv.theta_star, shifts, cv.order)
+        return remainders(cv, self.rows.model, self.everything, shifts)
 
     def totals(self, found, shifts):
         """D_j (S, U), the certainty rows left out."""
