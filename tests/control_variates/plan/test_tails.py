@@ -32,7 +32,9 @@ def counts(n, seed, phi=math.inf):
 
 def tails(store, model, **options):
     cv = compute(store, model, **options)
-    choice = same_for_all(cv, evaluate(cv, store, model, 1), 1, Bounds(0.1, None, 1000, None))
+    cost = np.ones(len(cv.candidates))
+    pilot = evaluate(cv, store, model, 1)
+    choice = same_for_all(cv, pilot, 1, Bounds(0.1, None, 1000, None), cost)
     return cv, choice, profile(cv, store, model, 1, choice)
 
 
