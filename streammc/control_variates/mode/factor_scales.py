@@ -36,8 +36,10 @@ from streammc.protocols import Index, Matrix, Vector
 
 _ROUNDS: Final = 8
 """Largest number of modes of the other parameters that are computed."""
-_STEPS: Final = 200
+_STEPS: Final = 40
 """Largest number of EM steps on one expansion of the log-likelihood."""
+_LEAP: Final = 1.5
+"""Largest extrapolation of a log scale."""
 _CLOSE: Final = 0.01
 """Change of a log scale at which it has converged."""
 _APART: Final = 0.1
@@ -140,7 +142,7 @@ def given_scales(table: Matrix, likelihood: Objective, start: Vector, fixed: boo
     factors = _Factors(table, scales, [at[owners == scale] for scale in scales])
     widths = np.full(len(scales), 0.5)
     if fixed:
-        logs = start[scales]
+        logs = np.clip(start[scales], -_FARTHEST, _FARTHEST)
         squares = _expanded(factors, likelihood, start, _softened(table))
         return factors.given(logs, _widths(factors, logs, squares))
     logs = factors.at_priors()
@@ -226,13 +228,20 @@ def _expanded(
 
 
 def _climbed(factors: _Factors, logs: Vector, squares: Callable[[Vector], Vector]) -> Vector:
-    """Return the log scales after EM steps, until they stay."""
-    for _ in range(_STEPS):
-        new = factors.best(squares(logs))
-        moved = float(np.max(np.abs(new - logs)))
-        logs = new
-        if moved < 0.1 * _CLOSE:
-            break
+    """Return the log scales after EM steps, until they stay.
+
+    Where the data say little about the effects EM is slow: after two steps each scale goes to the
+    limit of a geometric series (Aitken), at most ``_LEAP`` away.
+    """
+    for _ in range(_STEPS // 2):
+        first = factors.best(squares(logs))
+        second = factors.best(squares(first))
+        if float(np.max(np.abs(second - first))) < 0.1 * _CLOSE:
+            return second
+        before, after = first - logs, second - first
+        ratio = after / np.where(before == 0.0, 1.0, before)
+        ratio = np.where((ratio > 0.0) & (ratio < 0.99), ratio, 0.0)
+        logs = second + np.clip(after * ratio / (1.0 - ratio), -_LEAP, _LEAP)
     return logs
 
 

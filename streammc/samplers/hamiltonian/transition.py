@@ -24,7 +24,7 @@ from streammc.likelihood.target import (
     SIGN,
     UNITS,
     VARIANCE,
-    move_to,
+    place,
 )
 from streammc.numerics.jit import GENERATOR_TYPE, LINK_TYPE, SUMS_TYPE, i8, inline, jit, matrix
 from streammc.numerics.records import record_type
@@ -106,7 +106,7 @@ def run(link, sums, base, certain, buffers, ahead, iteration, dynamics, rng, dra
     product = base.factor_units > 0
     momentum = work.momentum
     used = proposal.bounds[0]  # 0: with a literal, what it calls would be compiled twice
-    move_to(base, point.z, work.delta)
+    place(base, point.z, work)
     for t in range(theta.shape[0]):
         subsample_accepted = 0
         rows = 0
@@ -140,11 +140,11 @@ def run(link, sums, base, certain, buffers, ahead, iteration, dynamics, rng, dra
         if dynamics.adapt == 2 and not wall:
             update(tuning, acceptance, dynamics.target_acceptance, dynamics.longest_step)
 
-        stretched = move_to(base, point.z, work.delta)
+        log_jacobian = place(base, point.z, work)
         for j in range(d):
-            theta[t, j] = base.theta_star[j] + work.delta[j]
+            theta[t, j] = work.theta[j]
         row = statistics[t]
-        row[column.LP] = point.scalars[DENSITY] - stretched
+        row[column.LP] = point.scalars[DENSITY] - log_jacobian
         row[column.ACCEPTANCE_RATE] = acceptance
         row[column.DIVERGING] = 1.0 if diverged == 1.0 and not wall else 0.0
         row[column.ENERGY] = energy
