@@ -68,7 +68,7 @@ def effects(
     where = parse_scheduler(scheduler)
     require_apart(output, [run, *([] if store is None else [store])])
     opened = RunDirectory.open(run)
-    table = store_of_run(opened) if store is None else open_store(store)
+    table = store_of_run(opened, "--store") if store is None else open_store(store)
     require_apart(output, [table.address])
     options: dict[str, Any] = {"draws": effect_draws, "interval": interval}
     asked = {

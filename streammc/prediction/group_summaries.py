@@ -16,16 +16,16 @@ import numpy as np
 
 from streammc.control_variates.kinds import PASS_OPTIONS, check_kinds, check_progress
 from streammc.docstrings import documented
-from streammc.errors import ConfigError, IdentityError, RefusedError
+from streammc.errors import ConfigError, RefusedError
 from streammc.likelihood.grouped import by_group
-from streammc.likelihood.temperature import temperature_of
 from streammc.models.mixed.mixed_model import MixedModel
 from streammc.prediction import designs
 from streammc.prediction.effects_pass import EffectsTask, Totals, parts_folder, write_chunks
+from streammc.prediction.group_draws import require_store_of_run, require_temperature_one
 from streammc.prediction.predict import opened_run, write_ids
 from streammc.prediction.prediction_request import INTERVAL, PredictionRequest
-from streammc.prediction.thinned import load_draws
-from streammc.protocols import Dataset, Matrix, Model
+from streammc.prediction.thinned import load_draws, matched
+from streammc.protocols import Dataset, Model
 from streammc.runs.identity import registered_model
 from streammc.trace.local_path import given_path
 from streammc.trace.row_arrays import Column, RowArrays
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 EFFECT_DRAWS: Final = 100
 _CHUNK_GROUPS: Final = 2**16
-_DRAWS_PER_DIMENSION: Final = 5
-"""Fewest draws per parameter whose covariance is matched; with fewer it is too uncertain."""
 
 
 def write_effects(
@@ -111,41 +109,8 @@ def _check(run: RunDirectory, model: Model, table: Any) -> None:
             f"expected a run of a mixed model, found one of {model.name!r} without groups: ingest "
             "the table with --group, or a formula with (1 | column), and sample that store"
         )
-    if table.fingerprint != run.identity["store"]:
-        raise IdentityError(
-            f"expected the store of the run (fingerprint {run.identity['store'][:12]}), found "
-            f"{table.address!r} ({table.fingerprint[:12]}): give the store that was sampled"
-        )
-    heat = temperature_of(run.identity, run.attributes)
-    if heat != 1.0:
-        raise RefusedError(
-            f"expected a run at temperature 1, found {heat:g}: at others the effects of groups "
-            "have no distribution; sample at temperature 1"
-        )
-
-
-def matched(kept: Matrix, everything: Matrix) -> Matrix:
-    """Return draws, moved so that their mean and covariance are those of all draws.
-
-    Means and variances of linear functions then have no Monte Carlo error of their own.
-
-    Parameters
-    ----------
-    kept
-        (S, d) thinned draws.
-    everything
-        (N, d) all draws.
-    """
-    center, away = everything.mean(axis=0), kept - kept.mean(axis=0)
-    size, d = kept.shape
-    if size < _DRAWS_PER_DIMENSION * d:
-        return np.ascontiguousarray(center + away)
-    try:
-        whole = np.linalg.cholesky(np.cov(everything.T, bias=True).reshape(d, d))
-        part = np.linalg.cholesky(np.cov(kept.T, bias=True).reshape(d, d))
-    except np.linalg.LinAlgError:  # a parameter that does not move
-        return np.ascontiguousarray(center + away)
-    return np.ascontiguousarray(center + np.linalg.solve(part, away.T).T @ whole.T)
+    require_store_of_run(run, table)
+    require_temperature_one(run)
 
 
 @documented(PASS_OPTIONS)
