@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -12,15 +12,11 @@ from streammc.likelihood.temperature import temperature_of
 from streammc.models.mixed.mixed_model import MixedModel
 from streammc.prediction import designs
 from streammc.prediction.label_index import LabelIndex
-from streammc.prediction.mean_responses import Coefficients
 from streammc.prediction.prediction_request import DRAWS, GROUP_DRAWS, INTEGRATE, PredictionRequest
 from streammc.prediction.row_effects import RowEffects
 from streammc.prediction.thinned import Draws, matched
 from streammc.protocols import Dataset, Matrix, Model, PassTask, RowBlock
 from streammc.trace.run_directory import RunDirectory
-
-_INTERCEPT_DRAWS: Final = 0.7
-"""Part of a standard deviation by which effects of the pilot of the thresholds alternate."""
 
 
 class _Checked(PassTask[int]):
@@ -119,13 +115,6 @@ def row_effects(
         request.new_groups == INTEGRATE,
         index,
     )
-
-
-def with_effects(coefficients: Coefficients, effects: RowEffects) -> Coefficients:
-    """Return coefficients whose predictors spread as those of rows with effects, for a pilot."""
-    sd = np.sqrt(effects.covariance[:, 0])
-    sign = np.where(np.arange(len(sd)) % 2 == 0, 1.0, -1.0)
-    return coefficients._replace(shifts=coefficients.shifts + _INTERCEPT_DRAWS * sign * sd)
 
 
 def label_column(table: Dataset) -> str | None:

@@ -17,7 +17,7 @@ from streammc.errors import ConfigError
 from streammc.models.mixed.mixed_model import MixedModel
 from streammc.prediction import designs
 from streammc.prediction.binning import groups, is_binary, thresholds
-from streammc.prediction.group_draws import default_draws, row_effects, with_effects
+from streammc.prediction.group_draws import default_draws, row_effects
 from streammc.prediction.prediction_request import (
     BINS,
     INTEGRATE,
@@ -78,8 +78,8 @@ def write_predictions(
         covariate, sampled = groups(table, request.by, request.bins, seed, *pass_options)
     cuts = None
     if scored and is_binary(regression):
-        pilot = coefficients if effects is None else with_effects(coefficients, effects)
-        cuts = thresholds(regression, pilot, table, seed)
+        spread = 0.0 if effects is None else effects.spread
+        cuts = thresholds(regression, coefficients, table, seed, spread)
     first = table.row_ids(0, 1)
     kind = None if first is None else "string" if first.dtype.kind == "S" else "int64"
     names = ("mean", *request.names)

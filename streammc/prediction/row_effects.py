@@ -93,6 +93,11 @@ class RowEffects:
         vars(self).update(state, _lock=Lock())
 
     @property
+    def spread(self) -> float:
+        """Standard deviation of the intercept of a new group, at the mean draw."""
+        return float(np.sqrt(self.covariance[:, 0].mean()))
+
+    @property
     def nodes(self) -> int:
         """Largest number of values of w of a row and draw."""
         if self.known is None or self._is_gaussian():

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from streammc.control_variates.expansion import ControlVariates
 from streammc.diagnostics.audit_record import Audit
+from streammc.diagnostics.intraclass import derived
 from streammc.diagnostics.original_scale import as_variables, ratios, transform
 from streammc.diagnostics.summary import draws_and_labels, signs, summarize, summarize_draws
 from streammc.diagnostics.weights import audit_weights
@@ -116,6 +117,9 @@ def finish_report(
     if dataset.attributes.get("standardization") is not None:
         features = dataset.attributes["features"]
         run.add_group("posterior_original", as_variables(original, labels, features))
+    more, names = derived(*draws_and_labels(tree), run.identity["model"])
+    if names:
+        run.add_group("posterior_derived", as_variables(more, names, ()))
     tempering = _levels(run, team)
     levels = tempering.pop("warnings", [])
     spent = run_cost(run, setup.cv)
@@ -123,6 +127,7 @@ def finish_report(
     summary = RunSummary(
         parameters=parameters,
         parameters_original=summarize_draws(original, labels, sign),
+        derived=summarize_draws(more, names, sign) or None,
         ratios=ratios(
             original,
             labels,

@@ -214,6 +214,23 @@ def test_rows_without_labels_are_those_of_new_groups(tmp_path):
     streammc.predict(run, from_table(known, like=data), trained_on=data, new_groups="refuse")
 
 
+def test_area_is_that_of_the_mean_responses_of_each_draw(tmp_path):
+    """The effects make the scores, so that thresholds without them would not tell rows apart."""
+    rng = np.random.default_rng(5)
+    g = rng.integers(0, 40, 4000)
+    x = 0.3 * rng.normal(size=4000)
+    y = (rng.random(4000) < expit(rng.normal(size=40)[g])) * 1.0
+    table = pd.DataFrame({"y": y, "x": x, "g": g})
+    data = from_table(table, formula=FORMULAS["intercept"], standardize=False)
+    run = make_run(tmp_path / "r", models.logistic(), data, draws_near([0, 0.3, 0], 0.1, (1, 4)))
+    found = facts(streammc.predict(run, data))["auc"]
+    assert found["resolution"] < 1e-3
+    score = streammc.predict(run, data).sortby("row_id")["mean"].values
+    rank = stats.rankdata(score)
+    exact = (rank[y == 1].sum() - y.sum() * (y.sum() + 1) / 2) / (y.sum() * (1 - y).sum())
+    assert abs(found["of_mean"] - exact) <= found["resolution"]
+
+
 def test_what_cannot_be_predicted_is_refused(tmp_path):
     table, data, run = simple(tmp_path)
     rows = from_table(new_rows(), like=data)
