@@ -77,6 +77,18 @@ streammc.effects("groups-run", grouped, progress=3)
 streammc.effects("groups-run", grouped, scheduler="thread")
 streammc.effects("groups-run", grouped, path="groups.zarr")
 streammc.effects("groups-run", grouped, path="groups.zarr", overwrite=True)
+streammc.effect_draws("groups-run", grouped, ["AAA"])
+streammc.effect_draws("groups-run", grouped, ["nowhere at all"])
+streammc.effect_draws("groups-run", grouped, "AA")
+streammc.effect_draws("groups-run", grouped, [])
+streammc.effect_draws("groups-run", store, ["AA"])
+streammc.effect_draws("groups-run", "groups.zarr", ["AA"])
+streammc.effect_draws("groups-warm", grouped, ["AA"])
+streammc.effect_draws("run", store, ["AA"])
+streammc.effect_draws("groups-run", grouped, ["AA"], draws=1)
+streammc effects groups-run -o new.zarr --group nowhere
+streammc effects groups-run -o new.zarr --draws 50
+streammc effects groups-run -o new.zarr --group AA --interval 0.5
 streammc effects run -o new.zarr
 streammc effects nowhere -o new.zarr
 streammc effects groups-run

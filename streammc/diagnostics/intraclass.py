@@ -96,11 +96,12 @@ def intraclass_correlation(tree: xr.DataTree) -> xr.DataArray:
     written = json.loads(written) if isinstance(written, str) else written
     described = written.get("identity", {}).get("model", {})
     if not defined(described):
-        inner = described.get("inner", described).get("name")
-        effects = " with a slope" if len(described.get("effects", ())) > 1 else ""
+        inner = described.get("inner", {}).get("name")
+        found_model = f"mixed {inner}" if inner else described.get("name")
+        slope = " with a slope" if len(described.get("effects", ())) > 1 else ""
         raise ConfigError(
             "expected a run of a random intercept of a gaussian, logistic, binomial or probit "
-            f"model, found {described.get('name')} {inner}{effects}: report tau instead"
+            f"model, found {found_model}{slope}: report tau instead"
         )
     values, _ = derived(*draws_and_labels(tree), described)
     like = next(iter(tree["posterior"].data_vars.values()))

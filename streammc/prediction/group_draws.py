@@ -40,6 +40,11 @@ def needs_rows_of_run(model: Model, table: Any, fingerprint: str) -> bool:
     return labelled and table.fingerprint != fingerprint
 
 
+def require_checked(table: Dataset, scheduler: Any) -> None:
+    """Read all rows once, which checks every chunk of a store, before they are read by place."""
+    table.reduce(_Checked(), scheduler=scheduler)
+
+
 def require_temperature_one(run: RunDirectory) -> None:
     """Refuse a run at another temperature, of which effects have no distribution."""
     heat = temperature_of(run.identity, run.attributes)
@@ -102,7 +107,7 @@ def row_effects(
                 f"trained_on=streammc.open_store({run.attributes.get('store')!r})"
             )
         require_store_of_run(run, trained_on)
-        trained_on.reduce(_Checked(), scheduler=request.scheduler)
+        require_checked(trained_on, request.scheduler)
         known = by_group(trained_on, model)[1]
         index = None if same else LabelIndex(trained_on.groups)
     return theta, RowEffects(

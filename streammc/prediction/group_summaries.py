@@ -24,7 +24,7 @@ from streammc.prediction.effects_pass import EffectsTask, Totals, parts_folder, 
 from streammc.prediction.group_draws import require_store_of_run, require_temperature_one
 from streammc.prediction.predict import opened_run, write_ids
 from streammc.prediction.prediction_request import INTERVAL, PredictionRequest
-from streammc.prediction.thinned import load_draws, matched
+from streammc.prediction.thinned import Draws, load_draws, matched
 from streammc.protocols import Dataset, Model
 from streammc.runs.identity import registered_model
 from streammc.trace.local_path import given_path
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     import xarray
 
 EFFECT_DRAWS: Final = 100
+SCALE: Final = "linear predictor; a slope per unit of its column in the table"
 _CHUNK_GROUPS: Final = 2**16
 
 
@@ -56,21 +57,13 @@ def write_effects(
         ``mean_error``, ``run``, ``store``, ``store_fingerprint`` and ``seconds``.
     """
     began = time.perf_counter()
-    _check(run, model, table)
+    require_store_with_effects(run, model, table)
     grouped, bound = by_group(table, model)
     kept = load_draws(run, model, request.draws, table)
-    if kept.weights is not None:
-        raise RefusedError(
-            "expected draws that count the same, found a run with signs: effects have no signed "
-            "quantiles; sample with hmc-ecs or hmc"
-        )
+    require_equal_draws(kept)
     everything = model.unconstrain(run.draws_matrix())
     theta = matched(kept.theta, everything.reshape(-1, everything.shape[-1]))
-    shift, scale = 0.0, 1.0
-    if bound.slope is not None:
-        column = bound.features.index(bound.slope)
-        mean, scales = designs.standardization(kept.design, len(bound.features))
-        shift, scale = float(mean[column] / scales[column]), float(scales[column])
+    shift, scale = slope_scale(bound, kept.design)
     names = ("mean", "sd", *request.names)
     by_effect = Column(dims=("effect",), sizes=(len(bound.effects),))
     columns = dict.fromkeys(names, by_effect) | {"rows": Column("int64")}
@@ -88,7 +81,7 @@ def write_effects(
             "groups": grouped.n_rows,
             "group": bound.column,
             "effects": list(bound.effects),
-            "scale": "linear predictor; a slope per unit of its column in the table",
+            "scale": SCALE,
             "draws": len(theta),
             "interval": request.interval,
             "quantiles": list(request.names),
@@ -102,7 +95,7 @@ def write_effects(
     return facts
 
 
-def _check(run: RunDirectory, model: Model, table: Any) -> None:
+def require_store_with_effects(run: RunDirectory, model: Model, table: Any) -> None:
     """Refuse a run that has no effects, and a table that is not that of the run."""
     if not isinstance(model, MixedModel):
         raise ConfigError(
@@ -111,6 +104,24 @@ def _check(run: RunDirectory, model: Model, table: Any) -> None:
         )
     require_store_of_run(run, table)
     require_temperature_one(run)
+
+
+def require_equal_draws(kept: Draws) -> None:
+    """Refuse draws with signs."""
+    if kept.weights is not None:
+        raise RefusedError(
+            "expected draws that count the same, found a run with signs: effects have no signed "
+            "quantiles; sample with hmc-ecs or hmc"
+        )
+
+
+def slope_scale(model: MixedModel, design: dict[str, Any]) -> tuple[float, float]:
+    """Return mean over scale, and scale, of the slope's column in a design; 0 and 1 without."""
+    if model.slope is None:
+        return 0.0, 1.0
+    column = model.features.index(model.slope)
+    mean, scales = designs.standardization(design, len(model.features))
+    return float(mean[column] / scales[column]), float(scales[column])
 
 
 @documented(PASS_OPTIONS)
