@@ -193,6 +193,17 @@ def fewer(count: int, dataset: Dataset) -> int:
     return min(count, max(about, 1000))
 
 
+def relative_sizes(dataset: Dataset, units: Index) -> Vector:
+    """Return (k,) the rows of groups over the rows of a mean group; 1 for units that are rows."""
+    while not isinstance(dataset, Grouped):
+        if (inner := getattr(dataset, "dataset", None)) is None:
+            return np.ones(len(units))
+        dataset = inner
+    offset = dataset.dataset.groups.offset
+    sizes: Vector = (offset[units + 1] - offset[units]) * (dataset.n_rows / offset[-1])
+    return sizes
+
+
 def ungrouped(dataset: Dataset) -> Dataset:
     """Return the table under groups and temperatures: the data set with its own rows."""
     while (inner := getattr(dataset, "dataset", None)) is not None:

@@ -73,6 +73,11 @@ class MixedModel(LinearModel):
     correlated: bool = field(default=False, kw_only=True)
     nodes: int = field(default=NODES, kw_only=True)
     """Quadrature nodes per effect."""
+    noise: tuple[float, ...] = field(default=(), kw_only=True, compare=False)
+    """Noise of the marginal precision with which theta ends for :attr:`link`; empty: ``log tau``.
+
+    See ``numerics.marginal_precision``. It is a setting of the expansions, not of the model.
+    """
 
     name: ClassVar[str] = "mixed"
     link_kernel: ClassVar[Any] = link
@@ -131,6 +136,7 @@ class MixedModel(LinearModel):
             -1 if self.slope is None else self.features.index(self.slope),
             self.nodes,
             self.inner.constants,
+            self.noise,
         )
 
     def level(self, rows: Rows) -> Level:
