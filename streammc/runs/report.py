@@ -15,6 +15,7 @@ from streammc.diagnostics.original_scale import as_variables, ratios, transform
 from streammc.diagnostics.summary import draws_and_labels, signs, summarize, summarize_draws
 from streammc.diagnostics.weights import audit_weights
 from streammc.likelihood.temperature import schedule_of
+from streammc.likelihood.unit_words import in_units, unit_name
 from streammc.protocols import Dataset, Model
 from streammc.runs.advice import certificate_warnings, mode_warnings, summary_warnings
 from streammc.runs.audit import log_weights
@@ -142,12 +143,15 @@ def finish_report(
         sampling=sampling,
         cost=spent,
         tempering=tempering or None,
-        warnings=(
-            *certificate_warnings(setup.cv.certificate.warnings, sampler),
-            *mode_warnings(model, sampler),
-            *summary_warnings(sampler, parameters, sampling, verdict),
-            *levels,
-            *([not_audited] if not_audited else []),
+        warnings=tuple(
+            in_units(line, unit_name(dataset))
+            for line in (
+                *certificate_warnings(setup.cv.certificate.warnings, sampler),
+                *mode_warnings(model, sampler),
+                *summary_warnings(sampler, parameters, sampling, verdict),
+                *levels,
+                *([not_audited] if not_audited else []),
+            )
         ),
     ).to_json()
     run.set_attributes({"summary": summary})

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from command_line import Result, snapshot, streammc
 
-from streammc import from_arrays, models
+from streammc import control_variates, from_arrays, models, priors
 from streammc.errors import ConfigError, ModelError
 from streammc.likelihood.grouped import by_group
 from streammc.likelihood.invalid_responses import response_check
@@ -228,6 +228,36 @@ def test_a_run_of_groups_speaks_of_groups(made):
     assert "groups evaluated:" in told
     assert "certainty groups" in told or "hmc, because" in told
     assert "rows" not in told.split("sampler ")[1]
+
+
+def test_other_commands_speak_of_groups_too(made, tmp_path):
+    job = ("sample", made / "s.zarr", "-o", tmp_path / "new", "--model", "gaussian", "--seed", "1")
+    for name, words in (("--subsample-size", "61"), ("--unit-rows", "99")):
+        line = refused(tmp_path, 2, *job, "--sampler", "hmc-ecs", name, words, "--quiet")
+        assert f"expected {name} of at most 60, the groups, found {words}" in line
+    told = streammc(*job, "--dry-run").out
+    assert "n_groups " in told
+    assert "rows" not in told
+    summarize = ("summarize", made / "s.zarr", "--model", "gaussian", "-o", tmp_path / "cv.zarr")
+    told = streammc(*summarize).out
+    assert "groups read" in told
+    assert "rows" not in told
+    compared = streammc("compare", made / "run", made / "run")
+    assert "groups/iteration" in compared.out
+    assert "evaluations of groups per" in compared.out
+    assert "rows" not in compared.out
+    other = streammc("compare", made / "run", "--json").json["runs"][0]
+    assert (other["unit"], other["rows_per_iteration"] > 0) == ("group", True)
+
+
+def test_a_flat_scale_needs_rows_and_not_groups():
+    """Three groups of many rows determine sigma."""
+    rng = np.random.default_rng(1)
+    X = np.c_[np.ones(90), rng.normal(size=(90, 2))]
+    data = from_arrays(X, rng.normal(size=90), groups=np.arange(90) // 30)
+    flat = {"beta*": priors.flat(), "sigma": priors.flat()}
+    found = control_variates(data, models.gaussian(flat))
+    assert found.certificate.converged
 
 
 def test_info_names_the_regression_and_its_effects(made):
