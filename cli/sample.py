@@ -85,6 +85,8 @@ def sample(
     from streammc.cli.priors import announced_priors
     from streammc.cli.receipt import require_apart
     from streammc.cli.report import run_document, show_run
+    from streammc.control_variates.expansion import ControlVariates
+    from streammc.control_variates.mode.quadrature import as_found
     from streammc.likelihood.grouped import by_group
     from streammc.stores.store import open_store
     from streammc.trace.run_directory import RunDirectory
@@ -97,6 +99,9 @@ def sample(
     chosen = make_sampler(sampler, flags, of_sampler)
     reason = _reason(printer, chosen, flags, of_sampler) if sampler == "auto" else ""
     dataset, built = by_group(open_store(store), built, of_model.get(NODES))
+    kept = None if control_variates is None else ControlVariates.open(control_variates)
+    if kept is not None:
+        built = as_found(built, kept.certificate.nodes)
     new_run = overwrite or not RunDirectory.exists(output)
     if dry_run or new_run:  # an existing run keeps its priors
         built = announced_priors(printer, built, dataset)
@@ -130,7 +135,9 @@ def sample(
         overwrite=overwrite,
         **shape,
     )
-    job = _with_control_variates(job, control_variates)
+    if kept is not None:
+        kept.require(job.tempered, job.model, f"control variates {control_variates!r}")
+        job = replace(job, control_variates=kept)
     interruption = ctx.find_root().obj
     if dry_run:
         return _dry_run(printer, interruption, job)
@@ -153,16 +160,6 @@ def _new_seed(printer: Output) -> int:
     seed = secrets.randbits(32)
     printer.note(f"seed {seed}: new, kept with the run", seed=seed)
     return seed
-
-
-def _with_control_variates(job: Job, path: str | None) -> Job:
-    """Return the job with the control variates at ``path``, if there is one."""
-    from streammc.control_variates.expansion import ControlVariates
-
-    if path is None:
-        return job
-    kept = ControlVariates.open(path, job.tempered, job.model)
-    return replace(job, control_variates=kept)
 
 
 def _dry_run(printer: Output, interruption: Interruption, job: Job) -> int:

@@ -28,9 +28,9 @@ from streammc.priors import FamilyPrior, half_student_t, lkj
 from streammc.priors.scaled import WIDTH, Level, rounded, shares, spread
 from streammc.protocols import Index, Matrix, Model, Prior, Rows, Vector
 
-NODES: Final = 15
-"""Quadrature nodes of a random intercept."""
-NODES_OF_TWO: Final = 9
+NODES: Final = (15, 21, 31, 41, 61)
+"""Quadrature nodes of a random intercept: the first unless their error varies too much."""
+NODES_OF_TWO: Final = (9, 13, 17, 21, 31)
 """Nodes for each of intercept and slope."""
 MOST_NODES: Final = 61
 _KINDS: Final = {
@@ -71,8 +71,10 @@ class MixedModel(LinearModel):
     slope: str | None = field(default=None, kw_only=True)
     """Feature of the random slope."""
     correlated: bool = field(default=False, kw_only=True)
-    nodes: int = field(default=NODES, kw_only=True)
+    nodes: int = field(default=NODES[0], kw_only=True)
     """Quadrature nodes per effect."""
+    automatic: bool = field(default=False, kw_only=True, compare=False)
+    """Whether ``nodes`` is a default that the data may still raise."""
 
     name: ClassVar[str] = "mixed"
     link_kernel: ClassVar[Any] = link
@@ -216,8 +218,9 @@ def mixed(
     feature_names
         Columns of the design.
     nodes
-        Quadrature nodes per effect, 3 to 61; ``None``: 15, or 9 with a slope. A Gaussian
-        response needs no quadrature.
+        Quadrature nodes per effect, 3 to 61; ``None``: 15, or 9 with a slope, and more where
+        ``mode.quadrature.with_nodes`` finds that the data need them. A Gaussian response needs
+        no quadrature.
 
     Raises
     ------
@@ -255,7 +258,7 @@ def mixed(
             f"which is none of {', '.join(features[:8])}: add the column {slope!r} to the formula"
         )
     default = NODES if slope is None else NODES_OF_TWO
-    count = default if nodes is None else nodes
+    count = default[0] if nodes is None else nodes
     if isinstance(count, bool) or not isinstance(count, int) or not 3 <= count <= MOST_NODES:
         raise ConfigError(
             f"expected 3 to {MOST_NODES} quadrature nodes, found {nodes!r}: give a whole number "
@@ -270,6 +273,7 @@ def mixed(
         slope=slope,
         correlated=bool(groups.correlated and slope is not None),
         nodes=count,
+        automatic=nodes is None and name != "gaussian",
     )
 
 
