@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -85,8 +84,6 @@ def sample(
     from streammc.cli.priors import announced_priors
     from streammc.cli.receipt import require_apart
     from streammc.cli.report import run_document, show_run
-    from streammc.control_variates.expansion import ControlVariates
-    from streammc.control_variates.mode.quadrature import as_found
     from streammc.likelihood.grouped import by_group
     from streammc.stores.store import open_store
     from streammc.trace.run_directory import RunDirectory
@@ -99,9 +96,7 @@ def sample(
     chosen = make_sampler(sampler, flags, of_sampler)
     reason = _reason(printer, chosen, flags, of_sampler) if sampler == "auto" else ""
     dataset, built = by_group(open_store(store), built, of_model.get(NODES))
-    kept = None if control_variates is None else ControlVariates.open(control_variates)
-    if kept is not None:
-        built = as_found(built, kept.certificate.nodes)
+    kept, built = _saved_control_variates(control_variates, built)
     new_run = overwrite or not RunDirectory.exists(output)
     if dry_run or new_run:  # an existing run keeps its priors
         built = announced_priors(printer, built, dataset)
@@ -126,7 +121,7 @@ def sample(
         dataset=dataset,
         model=built,
         sampler=chosen,
-        control_variates=None,
+        control_variates=kept,
         path=output,
         audit="auto" if audit is None else audit,
         scheduler=where,
@@ -135,14 +130,11 @@ def sample(
         overwrite=overwrite,
         **shape,
     )
-    if kept is not None:
-        kept.require(job.tempered, job.model, f"control variates {control_variates!r}")
-        job = replace(job, control_variates=kept)
+    _require_match(job, control_variates)
     interruption = ctx.find_root().obj
     if dry_run:
         return _dry_run(printer, interruption, job)
-    summary = execute(printer, interruption, job)
-    return show_run(printer, run_document(output, summary), check)
+    return show_run(printer, run_document(output, execute(printer, interruption, job)), check)
 
 
 def _reason(printer: Output, chosen: Any, flags: dict[str, Any], others: dict[str, Any]) -> str:
@@ -160,6 +152,23 @@ def _new_seed(printer: Output) -> int:
     seed = secrets.randbits(32)
     printer.note(f"seed {seed}: new, kept with the run", seed=seed)
     return seed
+
+
+def _saved_control_variates(path: str | None, model: Any) -> tuple[Any, Any]:
+    """Return the control variates at ``path``, if there is one, and the model with their nodes."""
+    from streammc.control_variates.expansion import ControlVariates
+    from streammc.control_variates.mode.quadrature import as_found
+
+    if path is None:
+        return None, model
+    kept = ControlVariates.open(path)
+    return kept, as_found(model, kept.certificate.nodes)
+
+
+def _require_match(job: Job, path: str | None) -> None:
+    """Raise IdentityError unless the control variates of a job, if any, are for its model."""
+    if job.control_variates is not None:
+        job.control_variates.require(job.tempered, job.model, f"control variates {path!r}")
 
 
 def _dry_run(printer: Output, interruption: Interruption, job: Job) -> int:

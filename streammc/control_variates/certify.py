@@ -181,6 +181,7 @@ def _certified(request: PassRequest, found: FoundMode, started: float) -> Contro
         gradient=gradient,
         hessian=hessian,
         order=request.order,
+        noise=found.noise,
         factor=at.factor,
         newton_step=at.step,
         n_rows=dataset.n_rows,

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.control_variates.certificate import Certificate
+from streammc.control_variates.coordinates import Coordinates, coordinates
 from streammc.control_variates.default_priors import resolved
 from streammc.control_variates.full_pass.block_pass import SUMMARY_COLUMNS
 from streammc.control_variates.full_pass.scores import Histogram
@@ -48,6 +49,9 @@ class ControlVariates:
         prior.
     order
         0, 1 or 2: the order of the control variates that the sampler uses.
+    noise
+        (s,) of the coordinates in which groups of a mixed model are expanded; empty: theta. See
+        ``numerics.marginal_precision``.
     factor
         (d, d) lower triangular S; S S' is the inverse of minus the Hessian of the log
         posterior at ``theta_star``.
@@ -92,6 +96,7 @@ class ControlVariates:
     row_order: float
     row_order_rows: int
     stamps: Index = field(repr=False)
+    noise: Vector = field(default_factory=lambda: np.zeros(0))
 
     def __repr__(self) -> str:
         """Return the sizes and the distance from the mode."""
@@ -108,6 +113,10 @@ class ControlVariates:
     def temperature(self) -> float:
         """Temperature T: rows counted 1 / T times."""
         return split_fingerprint(self.fingerprint)[1]
+
+    def coordinates(self, model: Model) -> Coordinates:
+        """Return the coordinates of the expansions of rows."""
+        return coordinates(model, self.theta_star, self.noise)
 
     def posterior_sd(self) -> Vector:
         """Return (d,) the standard deviations of the Laplace approximation."""
@@ -152,6 +161,7 @@ class ControlVariates:
             "certificate": self.certificate.to_json(),
             "row_order": self.row_order if math.isfinite(self.row_order) else None,
             "row_order_rows": self.row_order_rows,
+            "noise": self.noise.tolist(),
         }
         return arrays, meta
 
@@ -201,6 +211,7 @@ class ControlVariates:
                 row_order=float("nan" if meta["row_order"] is None else meta["row_order"]),
                 row_order_rows=int(meta["row_order_rows"]),
                 stamps=np.asarray(arrays["stamps"], np.int64),
+                noise=np.array(meta.get("noise", []), np.float64),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise StoreError(
@@ -225,6 +236,7 @@ class ControlVariates:
     def digest(self) -> str:
         """Return the SHA-256 of the expansion that samplers use, without the certificate."""
         parts = [self.theta_star, self.gradient, self.hessian, self.factor, self.score_draws]
+        parts += [self.noise] if len(self.noise) else []
         text = f"{self.fingerprint} {self.model_digest} {self.order} {self.log_lik!r}"
         joined = hashlib.sha256(text.encode())
         for part in parts:

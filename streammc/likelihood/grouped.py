@@ -215,6 +215,15 @@ def groups_of(dataset: Any) -> Grouped | None:
     return dataset
 
 
+def relative_sizes(dataset: Dataset, units: Index) -> Vector:
+    """Return (k,) the rows of groups over the rows of a mean group; 1 for units that are rows."""
+    if (grouped := groups_of(dataset)) is None:
+        return np.ones(len(units))
+    offset = grouped.table.offset
+    sizes: Vector = (offset[units + 1] - offset[units]) * (grouped.n_rows / offset[-1])
+    return sizes
+
+
 def ungrouped(dataset: Dataset) -> Dataset:
     """Return the table under groups and temperatures: the data set with its own rows."""
     while (inner := getattr(dataset, "dataset", None)) is not None:

@@ -35,11 +35,13 @@ from streammc.likelihood.difference import (
     weigh,
 )
 from streammc.numerics.jit import LINK_TYPE, SUMS_TYPE, inline, jit
+from streammc.numerics.marginal_precision import pull_to_theta, to_precision
 from streammc.numerics.prior import log_prior
 from streammc.numerics.records import record_type
 from streammc.protocols import Index, Matrix, Vector
 
 _NO_WALLS: Matrix = np.zeros((0, 0))
+_NONE: Vector = np.zeros(0)
 
 
 class Base(NamedTuple):
@@ -77,6 +79,11 @@ class Base(NamedTuple):
     """Largest ``|z|^2``: beyond it the density is 0."""
     walls: Matrix = _NO_WALLS
     """(w, d + 1) rows ``(a, h)``: the density is 0 where ``a'z > h``."""
+    centre: Vector = _NONE
+    """(d,) ``theta_star`` in the coordinates of the expansions; used where there is noise."""
+    noise: Vector = _NONE
+    """Noise of the marginal precision with which these coordinates end, see
+    ``numerics.marginal_precision``; empty: the expansions are in theta."""
 
 
 BASE_TYPE: Any = record_type(Base)
@@ -115,6 +122,9 @@ class Work(NamedTuple):
 
     momentum: Vector
     delta: Vector
+    """(d,) displacement from ``theta_star``, in the coordinates of the expansions."""
+    theta: Vector
+    """(d,) position."""
     gradient: Vector
     weighted: Matrix
     """(p, m) slopes times their weights."""
@@ -147,6 +157,7 @@ def allocate_point(d: int, k: int, m: int, p: int) -> Point:
 def allocate_work(d: int, m: int, p: int, certain: int = 0) -> Work:
     """Return scratch for one chain; ``certain`` is the number of certainty rows."""
     return Work(
+        np.zeros(d),
         np.zeros(d),
         np.zeros(d),
         np.zeros(d),
@@ -190,6 +201,22 @@ def displace(factor, z, delta):  # type: ignore[no-untyped-def]
         for j in range(i + 1):
             total += factor[i, j] * z[j]
         delta[i] = total
+
+
+@inline
+def place(base, z, work):  # type: ignore[no-untyped-def]
+    """Write position and displacement of the whitened position ``z`` into ``work``."""
+    delta, theta, theta_star = work.delta, work.theta, base.theta_star
+    displace(base.factor, z, delta)
+    for i in range(z.shape[0]):
+        theta[i] = theta_star[i] + delta[i]
+    if base.noise.shape[0] > 0:
+        centre = base.centre
+        for i in range(z.shape[0]):
+            delta[i] = theta[i]
+        to_precision(delta, base.noise)
+        for i in range(z.shape[0]):
+            delta[i] -= centre[i]
 
 
 @inline
@@ -253,8 +280,15 @@ def finish(base, sub, point, work):  # type: ignore[no-untyped-def]
         for j in range(k):
             unit_weight[j] = scale - c * (totals[j] - mean)
     weigh(slope, unit_weight, k, b, weighted)
+    if base.noise.shape[0] > 0:
+        for i in range(d):
+            total_gradient[i] = 0.0
     for lo in range(0, m, TILE):
         pull_back(sub, weighted, base.n_linear, lo, min(lo + TILE, m), total_gradient)
+    if base.noise.shape[0] > 0:
+        pull_to_theta(work.theta, base.noise, total_gradient)
+        for i in range(d):
+            total_gradient[i] += rest[i]
     scalars[VARIANCE] = variance
     scalars[MEAN] = mean
     scalars[ESTIMATE] = estimate
@@ -281,16 +315,20 @@ def evaluate(link, sums, base, certain, sub, point, work):  # type: ignore[no-un
     ``sums`` is ``numerics.sums.taylor``, or a model's exact log-likelihood of all rows if there
     are neither certainty rows nor a subsample.
     """
-    delta, rest, theta = work.delta, point.rest, work.gradient
+    delta, rest, theta = work.delta, point.rest, work.theta
     scratch, value, slope = work.scratch, work.value, work.slope
     theta_star, constants = base.theta_star, base.constants
     n_linear = base.n_linear
     d = delta.shape[0]
-    displace(base.factor, point.z, delta)
+    place(base, point.z, work)
     density = sums(base.log_lik, base.gradient, base.hessian, theta_star, delta, rest)
-    for i in range(d):
-        theta[i] = theta_star[i] + delta[i]
-    density += log_prior(theta, base.prior, rest)
+    noisy = base.noise.shape[0] > 0
+    exact = work.gradient if noisy else rest
+    if noisy:
+        for i in range(d):
+            exact[i] = 0.0
+    else:
+        density += log_prior(theta, base.prior, rest)
     n_certain = certain.y.shape[0]
     remainder = 0.0
     for lo in range(0, n_certain, TILE):
@@ -298,7 +336,12 @@ def evaluate(link, sums, base, certain, sub, point, work):  # type: ignore[no-un
         remainders(link, constants, certain, delta, n_linear, lo, hi, scratch, value, slope)
         for i in range(lo, hi):
             remainder += value[i]
-        pull_back(certain, slope, n_linear, lo, hi, rest)
+        pull_back(certain, slope, n_linear, lo, hi, exact)
+    if noisy:
+        for i in range(d):
+            rest[i] += exact[i]
+        pull_to_theta(theta, base.noise, rest)
+        density += log_prior(theta, base.prior, rest)
     point.scalars[CERTAIN] = remainder
     point.scalars[REST] = density + remainder
     m = point.used[ROWS]

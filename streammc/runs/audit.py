@@ -64,12 +64,13 @@ def log_weights(
     log_lik_remainder, log_lik_variance
         (...) statistics recorded with the draws.
     """
+    where = cv.coordinates(model)
     sums = remainder_sums(
         dataset,
-        model,
-        cv.theta_star,
+        where.model,
+        where.centre,
         cv.order,
-        theta,
+        where.positions(theta),
         scheduler=scheduler,
         progress=progress,
     )
@@ -100,7 +101,9 @@ def audit_seconds(
     scheduler
         As for ``Dataset.reduce``; a cluster counts as the threads of this machine.
     """
-    task = remainder_task(dataset, model, cv.theta_star, cv.order, theta)
+    where = cv.coordinates(model)
+    at = where.positions(theta)
+    task = remainder_task(dataset, where.model, where.centre, cv.order, at)
     source, m = dataset.rows(), TILE
     while True:
         m = min(m, dataset.n_rows)

@@ -11,7 +11,14 @@ import pytest
 from streammc import from_arrays, from_table
 from streammc.control_variates.full_pass.block_pass import ExpansionPass
 from streammc.errors import ConfigError, StoreError
-from streammc.likelihood.grouped import Grouped, by_group, fewer, together, ungrouped
+from streammc.likelihood.grouped import (
+    Grouped,
+    by_group,
+    fewer,
+    relative_sizes,
+    together,
+    ungrouped,
+)
 from streammc.likelihood.tempered import tempered
 from streammc.models import gaussian
 from streammc.priors import normal
@@ -77,6 +84,13 @@ def test_gather_returns_places_of_groups_and_weight_zero_past_the_last():
     data.rows().gather(np.array([1, 2]), 2, out)
     assert out.X.tolist() == [[5, 1], [6, 7], [6, 7], [0, 0]]
     assert out.weight.tolist() == [1, 1, 1, 0]
+
+
+def test_sizes_of_groups_are_in_units_of_the_mean_and_those_of_rows_are_one():
+    groups = grouped([5, 1, 6])
+    assert relative_sizes(groups, np.array([2, 0])) == pytest.approx([1.5, 1.25])
+    assert relative_sizes(tempered(groups, 2.0), np.array([1])) == pytest.approx([0.25])
+    np.testing.assert_array_equal(relative_sizes(groups.dataset, np.array([7, 3])), [1.0, 1.0])
 
 
 def test_rows_of_groups_are_requested_ahead_once_each():

@@ -26,7 +26,7 @@ def test_the_pass_adds_up_the_remainders_of_every_row(family, pieces, monkeypatc
     cv = compute(rows.store, rows.model)
     shifts = np.random.default_rng(1).standard_normal((7, cv.dim)) @ cv.factor.T * 3
     everything = gather(rows.store, np.arange(2000, dtype=np.int64))
-    expected = remainders(rows.model, everything, cv.theta_star, shifts, cv.order).sum(axis=1)
+    expected = remainders(cv, rows.model, everything, shifts).sum(axis=1)
     task = RemainderTask(rows.model, cv.theta_star, shifts, cv.order)
     found = rows.store.reduce(task).sum(axis=0)
     assert np.abs(expected).max() > 1e-4

@@ -19,7 +19,7 @@ from streammc.errors import ModelError
 from streammc.likelihood.grouped import groups_of
 from streammc.likelihood.invalid_responses import invalid_responses
 from streammc.likelihood.pass_cost import SUBSET_BYTES
-from streammc.models.mixed.mixed_model import MOST_NODES, NODES, NODES_OF_TWO
+from streammc.models.mixed.mixed_model import MOST_NODES
 from streammc.models.mixed.table_model import TableModel
 from streammc.numerics.blas import single_threaded
 from streammc.protocols import Dataset, Matrix, Model, Rows, Vector
@@ -31,6 +31,10 @@ LARGEST_VARIATION: Final = 0.01
 REFUSED_VARIATION: Final = 0.1
 _CHOSEN_VARIATION: Final = 0.005
 """Largest variation of an automatic choice: below the limit of the check at ``theta_star``."""
+_NODES: Final = (15, 21, 31, 41, MOST_NODES)
+"""Nodes of a random intercept to choose from."""
+_NODES_OF_TWO: Final = (9, 13, 17, 21, 31)
+"""Nodes for each of intercept and slope."""
 _MORE_NODES: Final = 10
 _POINTS: Final = 8
 
@@ -117,7 +121,7 @@ def with_nodes(model: M, dataset: Dataset) -> M:
             return model
     deltas = np.concatenate([np.zeros((1, len(labels))), covering_draws(_POINTS, len(labels), 0)])
     points = point.theta + deltas @ point.factor.T
-    for nodes in NODES if given.slope is None else NODES_OF_TWO:
+    for nodes in _NODES if given.slope is None else _NODES_OF_TWO:
         given = replace(given, nodes=nodes, automatic=False)
         if quadrature_variation(given, rows, points, groups.n_rows)[0] <= _CHOSEN_VARIATION:
             break

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from streammc.control_variates.coordinates import best_coordinates
 from streammc.control_variates.draws import covering_draws
 from streammc.control_variates.forecast import announce, counted
 from streammc.control_variates.full_pass.block_pass import BlockSums, ExpansionPass, raise_fault
@@ -58,6 +59,8 @@ class FoundMode:
     sums: BlockSums
     deltas: Matrix
     """(S, d) draws at which rows were scored, as shifts from the centre."""
+    noise: Vector
+    """(s,) of the coordinates in which rows were expanded, see ``coordinates.Coordinates``."""
     converged: bool
     passes: int
     pass_seconds: float
@@ -103,6 +106,7 @@ class _Search:
         self._request, self._subset, self._centre = request, subset, centre
         self._by_passes = by_passes
         self._best: Point | None = None
+        self._noise: Vector = np.zeros(0)
         self._pass_seconds = 0.0
         self.rows_read = len(subset.y)
 
@@ -137,6 +141,7 @@ class _Search:
             at=at,
             sums=sums,
             deltas=deltas,
+            noise=self._noise,
             converged=bool(converged),
             passes=done,
             pass_seconds=self._pass_seconds,
@@ -150,14 +155,17 @@ class _Search:
         fit = request.memory_limit // (8 * (dataset.n_features + 3))
         wanted = max(fewer(request.candidate_rows, dataset), CANDIDATE_GROUPS)
         cap = max(0, min(wanted, request.candidate_rows, fit))
-        task = ExpansionPass(request.model, point.theta, deltas, request.order, cap, check)
+        where = best_coordinates(request.model, self._subset, point.theta, deltas, request.order)
+        self._noise = where.noise
+        shifts = where.shifts(deltas)
+        task = ExpansionPass(where.model, where.centre, shifts, request.order, cap, check)
         before = time.perf_counter()
         sums = dataset.reduce(task, scheduler=request.scheduler, progress=request.progress)
         self._pass_seconds += time.perf_counter() - before
         self.rows_read += dataset.n_rows
         if sums.fault is not None:
             raise_fault(sums.fault, request.model, dataset)
-        return sums
+        return replace(sums, totals=where.to_theta(sums.totals))
 
     def _next_point(self, point: Point, at: Point, sums: BlockSums) -> Point:
         """Return the centre of the next pass; ``at`` is ``point`` with the sums of all rows."""

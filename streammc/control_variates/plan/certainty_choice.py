@@ -54,6 +54,8 @@ class Choice:
     ----------
     certain
         (c,) sorted.
+    load
+        Their cost in rows of the mean size: c, but for groups, which are of many sizes.
     rest
         Pilot without the certainty rows, with the unit probabilities of the run.
     units
@@ -69,6 +71,7 @@ class Choice:
     """
 
     certain: Index
+    load: float
     rest: Pilot
     units: UnitMoments
     moments: tuple[RemainderMoments, RemainderMoments]
@@ -96,14 +99,18 @@ class Choice:
         }
 
 
-def same_for_all(cv: ControlVariates, pilot: Pilot, b: int, bounds: Bounds) -> Choice:
-    """Return the cheapest choice for units of equal probability."""
+def same_for_all(cv: ControlVariates, pilot: Pilot, b: int, bounds: Bounds, cost: Vector) -> Choice:
+    """Return the cheapest choice for units of equal probability.
+
+    ``cost`` (c,) is that of each candidate, in rows of the mean size.
+    """
+    total = np.concatenate([[0.0], np.cumsum(cost)])
     by_pass, sizes = RemainderMoments.of_histogram(cv.histogram, len(cv.candidates))
     by_pilot = RemainderMoments.of_pilot(pilot, cv.candidates, sizes)
     deff = 1.0
     for _ in range(1 if b == 1 else 3):
         needed = np.maximum(bounds.rows(by_pass, deff, b), bounds.rows(by_pilot, deff, b))
-        at = _choose(sizes, needed, bounds)
+        at = _choose(sizes, total[sizes] + needed, needed, bounds)
         certain = np.sort(cv.candidates[: sizes[at]])
         rest = pilot.without(certain)
         units = rest.units(b)
@@ -113,6 +120,7 @@ def same_for_all(cv: ControlVariates, pilot: Pilot, b: int, bounds: Bounds) -> C
             needed[at] = max(needed[at], b * np.ceil(jump / b))
     return Choice(
         certain,
+        float(total[sizes[at]]),
         rest,
         units,
         (by_pass.only(at), by_pilot.only(at)),
@@ -135,7 +143,7 @@ def by_score(pilot: Pilot, b: int, bounds: Bounds, scores: UnitScores) -> Choice
     )
     needed = b * bounds.rows(by_pass)
     checked: dict[int, Choice] = {}
-    while (at := _choose(sizes * b, needed, bounds)) not in checked:
+    while (at := _choose(sizes * b, sizes * b + needed, needed, bounds)) not in checked:
         units = scores.best(int(sizes[at]))
         certain = (units[:, None] * b + np.arange(b)).ravel()
         certain = certain[certain < pilot.n_rows]
@@ -147,13 +155,16 @@ def by_score(pilot: Pilot, b: int, bounds: Bounds, scores: UnitScores) -> Choice
         by_pilot = RemainderMoments.of_units(drawn, n_units)
         needed[at] = max(needed[at], b * bounds.rows(by_pilot)[0])
         moments = by_pass.only(at), by_pilot
-        checked[at] = Choice(certain, rest, drawn, moments, rows=b)
+        checked[at] = Choice(certain, float(len(certain)), rest, drawn, moments, rows=b)
     bare = float(needed[sizes == 0][0])
     return replace(checked[at], needed=float(needed[at]), bare=bare)
 
 
-def _choose(sizes: Index, needed: Vector, bounds: Bounds) -> int:
-    """Return the index of the cheapest allowed set of certainty rows; the smallest if none."""
+def _choose(sizes: Index, cost: Vector, needed: Vector, bounds: Bounds) -> int:
+    """Return the index of the cheapest allowed set of certainty rows; the smallest if none.
+
+    ``cost`` (t,) is that of an iteration with each set and the sampled rows it needs.
+    """
     allowed = bounds.allowed(sizes)
     if bounds.given is not None:
         enough = allowed & (needed <= bounds.given)
@@ -161,7 +172,7 @@ def _choose(sizes: Index, needed: Vector, bounds: Bounds) -> int:
             return int(np.argmin(np.where(enough, sizes, np.iinfo(np.int64).max)))
         best = np.where(allowed, needed, np.inf)
     else:
-        best = np.where(allowed, sizes + needed, np.inf)
+        best = np.where(allowed, cost, np.inf)
     if not np.isfinite(best).any():
         return int(np.argmin(sizes))
     # Among equally cheap sets take the smallest: certainty rows that save nothing are useless.

@@ -61,19 +61,22 @@ class FarPosterior:
 
     def _batch(self, shifts: Matrix) -> Matrix:
         cv, pilot, n_units = self._cv, self._pilot, float(self._n_units)
-        part = remainders(self._model, self._rows, cv.theta_star, shifts, cv.order)
+        part = remainders(cv, self._model, self._rows, shifts)
         part[~(np.abs(part) < 3e38)] = np.inf
         values = part.reshape(len(shifts), *pilot.left_out.shape).astype(np.float32)
         units = _with_values(pilot, values).units(self._unit_rows)
         with np.errstate(over="ignore", invalid="ignore"):
             log = n_units * units.mean
             if len(self._certain.y):
-                exact = remainders(self._model, self._certain, cv.theta_star, shifts, cv.order)
+                exact = remainders(cv, self._model, self._certain, shifts)
                 log = log + exact.sum(axis=1)
+            where = cv.coordinates(self._model)
+            steps = where.shifts(shifts)
+            gradient, hessian = where.from_theta(cv.gradient, cv.hessian)
             if cv.order >= 1:
-                log = log + shifts @ cv.gradient
+                log = log + steps @ gradient
             if cv.order == 2:
-                log = log + 0.5 * ((shifts @ cv.hessian) * shifts).sum(axis=1)
+                log = log + 0.5 * ((steps @ hessian) * steps).sum(axis=1)
             slope = np.zeros(cv.dim)
             log = log + [log_prior(cv.theta_star + s, self._table, slope) for s in shifts]
             second = n_units**2 * units.variance

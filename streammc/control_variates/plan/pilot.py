@@ -30,12 +30,14 @@ _BY_CHANCE = 1e-4
 
 
 def remainders(
-    model: Model, rows: Rows, theta: Vector, shifts: Matrix, order: int
+    cv: ControlVariates, model: Model, rows: Rows, shifts: Matrix
 ) -> NDArray[np.float64]:
-    """Return (S, m): ``w (l - q)`` of each row at each ``theta + shift``."""
+    """Return (S, m): ``w (l - q)`` of each row at each ``theta_star + shift``."""
     m, q = rows.X.shape
     result = np.empty((len(shifts), m))
-    sums = RowSums(model, theta, shifts, order, q, with_sums=False)
+    where = cv.coordinates(model)
+    shifts = where.shifts(shifts)
+    sums = RowSums(where.model, where.centre, shifts, cv.order, q, with_sums=False)
     sums.add(rows.X, rows.y, rows.offset, rows.weight, np.empty(m), result)
     return result
 
@@ -214,7 +216,7 @@ def evaluate(cv: ControlVariates, dataset: Dataset, model: Model, unit_rows: int
     for first in range(0, len(starts), batch):
         some = starts[first : first + batch]
         rows = gather_runs(dataset, some, run_rows)
-        part = remainders(model, rows, cv.theta_star, shifts, cv.order)
+        part = remainders(cv, model, rows, shifts)
         part[~(np.abs(part) < 3e38)] = np.inf
         values[:, first : first + batch] = part.reshape(N_DRAWS, len(some), run_rows)
     left_out = np.zeros((len(starts), run_rows), np.bool_)

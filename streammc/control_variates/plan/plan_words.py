@@ -83,12 +83,12 @@ def order(relative: NDArray[np.float32] | None, deff: float, deff_rows: int) -> 
     return lines
 
 
-def refusal(certain: int, sampled: float, n_rows: int, order: int, name: str) -> str:
-    """Return the refusal of a subsample of more than half of the rows, and what to do."""
+def refusal(certain: int, work: float, n_rows: int, order: int, name: str) -> str:
+    """Return the refusal of ``work`` rows an iteration, more than half, and what to do."""
     message = (
         f"{name} needs at most half of the {n_rows} rows an iteration to be worth it, found "
-        f"{count(certain + sampled)} to be right here ({certain} certainty rows and "
-        f"{count(sampled)} sampled); use --sampler hmc"
+        f"{count(work)} to be right here ({certain} certainty rows and "
+        f"{count(work - certain)} sampled); use --sampler hmc"
     )
     if order == 2:
         return message

@@ -31,6 +31,7 @@ from streammc.control_variates.plan.pilot import evaluate
 from streammc.control_variates.plan.plan_request import PlanRequest
 from streammc.control_variates.plan.unit_scores import unit_scores
 from streammc.errors import ConfigError, StoreError
+from streammc.likelihood.grouped import relative_sizes
 from streammc.protocols import Dataset, Index, Model
 from streammc.subsampling.units import SCORES, UNIFORM
 
@@ -181,7 +182,8 @@ def plan(
     pilot = evaluate(cv, dataset, model, b)
     scores = None
     if request.probabilities == UNIFORM:
-        choice = same_for_all(cv, pilot, b, bounds)
+        cost = relative_sizes(dataset, cv.candidates)
+        choice = same_for_all(cv, pilot, b, bounds, cost)
     else:
         scores = unit_scores(
             cv, dataset, model, b, scheduler=request.scheduler, progress=request.progress
@@ -192,13 +194,15 @@ def plan(
     k = group * math.ceil(math.ceil(min(wanted, float(n)) / b) / group)
     certain = len(choice.certain)
     refused = None
-    if subsample_size is None and not certain + wanted <= n / 2:
-        refused = plan_words.refusal(certain, wanted, n, cv.order, _NAMES[factor_units > 0])
+    if subsample_size is None and not choice.load + wanted <= n / 2:
+        refused = plan_words.refusal(
+            certain, choice.load + wanted, n, cv.order, _NAMES[factor_units > 0]
+        )
     reach: tails.Tails | None = None
     if request.perturbed and refused is None and k >= 2:
         reach = tails.profile(cv, dataset, model, b, choice, request.phases)
         if subsample_size is None:
-            needed = reach.units(k, most := (n // 2 - certain) // b)
+            needed = reach.units(k, most := int(n / 2 - choice.load) // b)
             k = int(needed) if math.isfinite(needed) else max(k, most)
         # A given subsample size is only refused if the perturbation is hopeless.
         hopeless = float(reach.perturbation(k).max()) > tails.HOPELESS

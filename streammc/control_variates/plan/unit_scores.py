@@ -208,7 +208,9 @@ def unit_scores(
     scoring, judging = covering_draws(scoring_draws(n), cv.dim, 5), JUDGING_DRAWS
     xi = np.concatenate([scoring, covering_draws(judging, cv.dim, 6)])
     shifts = cv.newton_step + xi @ cv.factor.T
-    task = UnitScoreTask(model, cv.theta_star, shifts, cv.order, unit_rows, judging)
+    where = cv.coordinates(model)
+    shifts = where.shifts(shifts)
+    task = UnitScoreTask(where.model, where.centre, shifts, cv.order, unit_rows, judging)
     before = time.perf_counter()
     found = dataset.reduce(task, scheduler=scheduler, progress=progress)
     scores, histogram = task.finish(found)

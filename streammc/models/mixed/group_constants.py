@@ -33,7 +33,11 @@ SLOPE: Final = 5
 """Column of the slope; -1 without one."""
 NODES: Final = 6
 """Quadrature nodes per effect."""
-FIRST_NODE: Final = 7
+NOISE: Final = 7
+"""Length of the noise of expansions, then its three entries; 0: theta ends with ``log tau``.
+
+See ``numerics.marginal_precision``."""
+FIRST_NODE: Final = 11
 """First of the nodes; their log weights and the inner model's own constants follow."""
 
 EXACT_NODES: Final = 3
@@ -60,11 +64,14 @@ def group_constants(
     slope: int,
     n_nodes: int,
     inner: Vector,
+    noise: tuple[float, ...] = (),
 ) -> Vector:
-    """Return (7 + 2 nodes + c,) the constants of a group's link.
+    """Return (11 + 2 nodes + c,) the constants of a group's link.
 
-    ``inner`` (c,) are the constants of the inner model's own link.
+    ``inner`` (c,) are the constants of the inner model's own link, ``noise`` (s,) that of
+    expansions in the marginal precision.
     """
     nodes, log_weights = quadrature(EXACT_NODES if kind == GAUSSIAN else n_nodes)
-    head = [kind, n_features, n_scalars, n_effects, correlated, slope, len(nodes)]
+    head: list[float] = [kind, n_features, n_scalars, n_effects, correlated, slope, len(nodes)]
+    head += [len(noise), *noise, *[0.0] * (3 - len(noise))]
     return np.concatenate([np.array(head, dtype=np.float64), nodes, log_weights, inner])

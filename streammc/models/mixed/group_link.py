@@ -16,6 +16,7 @@ from streammc.models.mixed.group_constants import (
     KIND,
     LOGISTIC,
     NODES,
+    NOISE,
     POISSON,
     SCALARS,
 )
@@ -41,6 +42,7 @@ from streammc.models.mixed.group_rows import (
 )
 from streammc.models.mixed.group_sums import gaussian_facts, poisson_facts
 from streammc.numerics.jit import LINK_SIGNATURE, design_view, f8, inline, jit, matrix, vector
+from streammc.numerics.marginal_precision import from_precision, to_precision_derivatives
 
 SMALL: Final = FACTS + MODE + 16
 """Length of the scratch memory of :func:`log_integral`."""
@@ -92,20 +94,22 @@ def link(eta, X, y, constants, order, out):  # type: ignore[no-untyped-def]
     """Write a group's log-likelihood ``l_g(theta)`` and its derivatives in theta.
 
     ``eta`` (d, 1) is theta: coefficients, the inner model's scalars, ``log tau`` per effect and
-    ``atanh rho``. ``X`` (q + 2, n) holds features, offset and weight of the group's rows.
-    ``out`` (1 + d + d (d + 1) / 2, 1). The nodes are placed anew at every theta. Where the
-    integral is not finite its derivatives are NaN.
+    ``atanh rho``, or with noise the marginal precision in place of these. ``X`` (q + 2, n) holds
+    features, offset and weight of the group's rows. ``out`` (1 + d + d (d + 1) / 2, 1). The nodes
+    are placed anew at every theta. Where the integral is not finite its derivatives are NaN.
     """
     d = eta.shape[0]
     q, scalars, effects = int(constants[FEATURES]), int(constants[SCALARS]), int(constants[EFFECTS])
     groups = effects + int(constants[CORRELATED])
+    noise = constants[NOISE + 1 : NOISE + 1 + int(constants[NOISE])]
     p = 1 + scalars
     per_effect = int(constants[NODES])
     count = per_effect * per_effect if effects == 2 else per_effect
     n = count_used(X, q + 1)
-    small = np.empty(SMALL + d + scalars + groups)
+    small = np.empty(SMALL + 2 * d + scalars + groups)
     facts = small[:FACTS]
-    theta, shared = small[SMALL : SMALL + d], small[SMALL + d :]
+    theta, gradient = small[SMALL : SMALL + d], small[SMALL + d : SMALL + 2 * d]
+    shared = small[SMALL + 2 * d :]
     kept = CURVES if order < 2 else CURVES + p + groups
     scratch = np.empty((kept + p + 1 + p + p * (p + 1) // 2, n))  # one allocation, not three
     rows, predictors, terms = scratch[:kept], scratch[kept : kept + p], scratch[kept + p :]
@@ -113,6 +117,7 @@ def link(eta, X, y, constants, order, out):  # type: ignore[no-untyped-def]
     turns = nodes[TURNS:]
     for j in range(d):
         theta[j] = eta[j, 0]
+    from_precision(theta, noise)
     inner = constants[FIRST_NODE + 2 * per_effect :]
     out[0, 0] = log_integral(theta, X, y, constants, rows, predictors, terms, small[:SMALL], nodes)
     if order == 0:
@@ -126,11 +131,12 @@ def link(eta, X, y, constants, order, out):  # type: ignore[no-untyped-def]
             pairs_gradient(groups, per_effect, facts, rows, nodes, turns, shared)
         else:
             shared_gradient(groups, facts, rows, predictors, terms, inner, nodes, turns, shared)
-        times_design(X, rows, theta[:q])
-        for j in range(q):
-            out[1 + j, 0] = theta[j]
-        for j in range(scalars + groups):
-            out[1 + q + j, 0] = shared[j]
+        times_design(X, rows, gradient[:q])
+        gradient[q:] = shared
+        if noise.shape[0] > 0:
+            to_precision_derivatives(theta, noise, gradient, np.empty((0, 0)))
+        for j in range(d):
+            out[1 + j, 0] = gradient[j]
         return
     hessian = np.empty((d + 2, d))
     if facts[PATH] == BY_PRODUCTS or facts[PATH] == BY_COUNTS:
@@ -138,6 +144,11 @@ def link(eta, X, y, constants, order, out):  # type: ignore[no-untyped-def]
         louis_of_one(X, facts, rows, nodes, scores, hessian)
     else:
         louis(X, facts, rows, predictors, terms, inner, nodes, turns, hessian)
+    if noise.shape[0] > 0:
+        for a in range(d):
+            for b in range(a):
+                hessian[a, b] = hessian[b, a]
+        to_precision_derivatives(theta, noise, hessian[d + 1], hessian[:d])
     at = 1 + d
     for a in range(d):
         out[1 + a, 0] = hessian[d + 1, a]

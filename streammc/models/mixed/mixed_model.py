@@ -28,10 +28,9 @@ from streammc.priors import FamilyPrior, half_student_t, lkj
 from streammc.priors.scaled import WIDTH, Level, rounded, shares, spread
 from streammc.protocols import Index, Matrix, Model, Prior, Rows, Vector
 
-NODES: Final = (15, 21, 31, 41, 61)
-"""Quadrature nodes of a random intercept: the first unless their error varies too much."""
-NODES_OF_TWO: Final = (9, 13, 17, 21, 31)
-"""Nodes for each of intercept and slope."""
+NODES: Final = 15
+"""Quadrature nodes of a random intercept; of two effects ``NODES_OF_TWO`` each."""
+NODES_OF_TWO: Final = 9
 MOST_NODES: Final = 61
 _KINDS: Final = {
     "logistic": group_constants.LOGISTIC,
@@ -71,10 +70,13 @@ class MixedModel(LinearModel):
     slope: str | None = field(default=None, kw_only=True)
     """Feature of the random slope."""
     correlated: bool = field(default=False, kw_only=True)
-    nodes: int = field(default=NODES[0], kw_only=True)
+    nodes: int = field(default=NODES, kw_only=True)
     """Quadrature nodes per effect."""
     automatic: bool = field(default=False, kw_only=True, compare=False)
-    """Whether ``nodes`` is a default that the data may still raise."""
+    """Whether the data may still raise ``nodes``, see ``mode.quadrature.with_nodes``."""
+    noise: tuple[float, ...] = field(default=(), kw_only=True, compare=False)
+    """Noise of the marginal precision (see there) with which theta ends for :attr:`link`; empty:
+    ``log tau``. It is a setting of the expansions, not of the model."""
 
     name: ClassVar[str] = "mixed"
     link_kernel: ClassVar[Any] = link
@@ -133,6 +135,7 @@ class MixedModel(LinearModel):
             -1 if self.slope is None else self.features.index(self.slope),
             self.nodes,
             self.inner.constants,
+            self.noise,
         )
 
     def level(self, rows: Rows) -> Level:
@@ -218,9 +221,8 @@ def mixed(
     feature_names
         Columns of the design.
     nodes
-        Quadrature nodes per effect, 3 to 61; ``None``: 15, or 9 with a slope, and more where
-        ``mode.quadrature.with_nodes`` finds that the data need them. A Gaussian response needs
-        no quadrature.
+        Quadrature nodes per effect, 3 to 61; ``None``: 15, or 9 with a slope, until it is known
+        how many the data need. A Gaussian response needs no quadrature.
 
     Raises
     ------
@@ -258,7 +260,7 @@ def mixed(
             f"which is none of {', '.join(features[:8])}: add the column {slope!r} to the formula"
         )
     default = NODES if slope is None else NODES_OF_TWO
-    count = default[0] if nodes is None else nodes
+    count = default if nodes is None else nodes
     if isinstance(count, bool) or not isinstance(count, int) or not 3 <= count <= MOST_NODES:
         raise ConfigError(
             f"expected 3 to {MOST_NODES} quadrature nodes, found {nodes!r}: give a whole number "

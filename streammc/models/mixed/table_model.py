@@ -36,7 +36,7 @@ class TableModel(MixedModel):
 
     def start(self, rows: Rows) -> Vector:
         """Return the start from up to 65,536 rows of the groups; see ``MixedModel.start``."""
-        return super().start(self._rows_of(rows.X))
+        return super().start(self.rows_of(rows.X)[0])
 
     def response_fault(self, y: Vector) -> tuple[Index, str] | None:
         """Return ``None``: a group has no response; its rows are seen by :meth:`fault`."""
@@ -55,8 +55,12 @@ class TableModel(MixedModel):
         found = super().response_fault(y)
         return None if found is None else (at[found[0]], y[found[0]], found[1])
 
-    def _rows_of(self, places: Matrix) -> Rows:
-        """Return the rows of the first groups that have ``_START_ROWS`` together, or of one."""
+    def rows_of(self, places: Matrix) -> tuple[Rows, Index]:
+        """Return rows of groups with at most about 65,536 rows, and the group (m,) of each.
+
+        ``places`` (K, 2) holds the first row and the number of rows of groups; groups are numbered
+        from 0 on. Of one group with more rows than that, the first are taken.
+        """
         first, count = places.astype(np.int64).T
         used = max(int(np.searchsorted(np.cumsum(count), _START_ROWS)), 1)
         first, count = first[:used], np.minimum(count[:used], _START_ROWS)
@@ -64,7 +68,7 @@ class TableModel(MixedModel):
         m = len(at)
         out = Rows(np.empty((m, self.n_features)), np.empty(m), np.empty(m), np.empty(m))
         self.table.rows().gather(at, 1, out)
-        return out
+        return out, np.repeat(np.arange(len(count)), count)
 
 
 def _rows_in(first: Index, count: Index) -> Index:

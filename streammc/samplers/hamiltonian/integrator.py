@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 
-from streammc.likelihood.target import BASE_TYPE, DENSITY, POINT_TYPE, WORK_TYPE, displace, evaluate
+from streammc.likelihood.target import BASE_TYPE, DENSITY, POINT_TYPE, WORK_TYPE, evaluate, place
 from streammc.numerics.jit import i8, inline, jit
 from streammc.numerics.prior import outside
 
@@ -45,7 +45,5 @@ def move(link, sums, base, certain, sub, point, work, step, frequency):  # type:
 @jit(i8(BASE_TYPE, POINT_TYPE, WORK_TYPE), borrow=True)
 def walled(base, point, work):  # type: ignore[no-untyped-def]
     """Return 1 if ``point`` is outside the bounds of the prior: a smaller step would not help."""
-    displace(base.factor, point.z, work.delta)
-    for j in range(point.z.shape[0]):
-        work.delta[j] += base.theta_star[j]
-    return 1 if outside(work.delta, base.prior) else 0
+    place(base, point.z, work)
+    return 1 if outside(work.theta, base.prior) else 0

@@ -276,7 +276,8 @@ class HamiltonianKernel(Chain):
         """Gather and expand the units of the subsample."""
         units = self._units[: self._point.used[UNITS]]
         problem, base, rows = self.problem, self.problem.base, self._gather(units)
-        star = ExpansionPoint(base.theta_star, base.constants, base.n_linear, base.order)
+        centre = base.centre if len(base.noise) else base.theta_star
+        star = ExpansionPoint(centre, base.constants, base.n_linear, base.order)
         expand(problem.link, star, rows, 0, len(rows.y), self._sub, 0, self._work.scratch)
 
 

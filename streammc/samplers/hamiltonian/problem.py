@@ -93,27 +93,29 @@ def subsampled(
         design = UnitDesign(*shape, probabilities=table)
         divisor = k * k if sampler.paper_variance else k * (k - 1)
         factors = (design.n_units / k, design.n_units**2 / divisor, 0, 0.0, 0.0, 0.0)
-    hessian = cv.hessian if cv.order == 2 else np.zeros_like(cv.hessian)
+    where = cv.coordinates(model)
+    gradient, hessian = where.from_theta(cv.gradient, cv.hessian)
     base = Base(
         cv.theta_star,
         float(cv.log_lik + cv.log_lik_remainder),
-        cv.gradient if cv.order >= 1 else np.zeros_like(cv.gradient),
-        np.ascontiguousarray(hessian),
+        gradient if cv.order >= 1 else np.zeros_like(gradient),
+        np.ascontiguousarray(hessian if cv.order == 2 else np.zeros_like(hessian)),
         np.ascontiguousarray(cv.factor),
         model.prior_table(cv.labels),
-        model.constants,
+        where.model.constants,
         model.n_linear,
         cv.order,
         plan.unit_rows,
         *factors,
         *((plan.edge.radius**2, plan.edge.walls) if plan.edge is not None else ()),
     )
+    base = base._replace(centre=where.centre, noise=where.noise)
     length, jitter = trajectory(sampler.trajectory_length, sampler.jitter)
     return Problem(
         link=model.link,
         sums=taylor,
         base=base,
-        certain=load_block(dataset, model, plan.certainty_rows, cv.theta_star, cv.order),
+        certain=load_block(dataset, where.model, plan.certainty_rows, where.centre, cv.order),
         certainty_rows=plan.certainty_rows,
         design=design,
         source=dataset.rows(),

@@ -24,7 +24,7 @@ from streammc.likelihood.target import (
     SIGN,
     UNITS,
     VARIANCE,
-    displace,
+    place,
 )
 from streammc.numerics.jit import GENERATOR_TYPE, LINK_TYPE, SUMS_TYPE, i8, inline, jit, matrix
 from streammc.numerics.records import record_type
@@ -106,7 +106,7 @@ def run(link, sums, base, certain, buffers, ahead, iteration, dynamics, rng, dra
     product = base.factor_units > 0
     momentum = work.momentum
     used = proposal.bounds[0]  # 0: with a literal, what it calls would be compiled twice
-    displace(base.factor, point.z, work.delta)
+    place(base, point.z, work)
     for t in range(theta.shape[0]):
         subsample_accepted = 0
         rows = 0
@@ -140,9 +140,9 @@ def run(link, sums, base, certain, buffers, ahead, iteration, dynamics, rng, dra
         if dynamics.adapt == 2 and not wall:
             update(tuning, acceptance, dynamics.target_acceptance, dynamics.longest_step)
 
-        displace(base.factor, point.z, work.delta)
+        place(base, point.z, work)
         for j in range(d):
-            theta[t, j] = base.theta_star[j] + work.delta[j]
+            theta[t, j] = work.theta[j]
         row = statistics[t]
         row[column.LP] = point.scalars[DENSITY]
         row[column.ACCEPTANCE_RATE] = acceptance

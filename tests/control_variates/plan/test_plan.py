@@ -11,6 +11,7 @@ from scipy.special import expit
 from streammc.control_variates import compute
 from streammc.control_variates.draws import covering_draws
 from streammc.control_variates.plan import pilot as pilot_module
+from streammc.control_variates.plan.certainty_choice import Bounds, same_for_all
 from streammc.control_variates.plan.pilot import N_DRAWS, evaluate, remainders
 from streammc.control_variates.plan.plan_request import PlanRequest
 from streammc.control_variates.plan.subsample_plan import Plan, plan
@@ -34,7 +35,7 @@ class Case:
 
     def remainders(self, shifts):
         cv = self.cv
-        return remainders(self.rows.model, self.everything, cv.theta_star, shifts, cv.order)
+        return remainders(cv, self.rows.model, self.everything, shifts)
 
     def totals(self, found, shifts):
         """D_j (S, U), the certainty rows left out."""
@@ -99,6 +100,18 @@ def test_certainty_rows_are_the_highest_scores_and_sorted(case):
     c = len(found.certainty_rows)
     assert c > 0
     np.testing.assert_array_equal(found.certainty_rows, np.sort(case.cv.candidates[:c]))
+
+
+def test_dear_certainty_rows_are_fewer_and_leave_more_to_sample(case):
+    cv, found = case.cv, case.plan()
+    pilot, bounds = evaluate(cv, case.store, case.rows.model, 1), Bounds(0.1, None, 10_000, None)
+    ones = np.ones(len(cv.candidates))
+    cheap, dear = (same_for_all(cv, pilot, 1, bounds, size * ones) for size in (1.0, 50.0))
+    np.testing.assert_array_equal(cheap.certain, found.certainty_rows)
+    assert cheap.load == len(cheap.certain)
+    assert dear.load == 50.0 * len(dear.certain)
+    assert len(dear.certain) < len(cheap.certain)
+    assert dear.needed > cheap.needed
 
 
 def test_without_certainty_rows_more_are_needed(case):

@@ -32,7 +32,9 @@ def counts(n, seed, phi=math.inf):
 
 def tails(store, model, **options):
     cv = compute(store, model, **options)
-    choice = same_for_all(cv, evaluate(cv, store, model, 1), 1, Bounds(0.1, None, 1000, None))
+    cost = np.ones(len(cv.candidates))
+    pilot = evaluate(cv, store, model, 1)
+    choice = same_for_all(cv, pilot, 1, Bounds(0.1, None, 1000, None), cost)
     return cv, choice, profile(cv, store, model, 1, choice)
 
 
@@ -105,7 +107,7 @@ def test_the_perturbation_is_that_of_subsamples_drawn_by_brute_force(poisson_cou
     t = np.linspace(found.low[line], found.high[line], found.mass.shape[1])[at]
     shift = cv.factor @ (found.origin[line] + t * found.direction[line])
     everything = gather(store, np.arange(2000, dtype=np.int64))
-    d = remainders(model, everything, cv.theta_star, shift[None], 2)[0]
+    d = remainders(cv, model, everything, shift[None])[0]
     d[choice.certain] = 0.0
     rng = np.random.default_rng(5)
     drawn = 2000.0 * d[rng.integers(2000, size=(60_000, k))]

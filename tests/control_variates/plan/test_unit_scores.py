@@ -38,7 +38,7 @@ class Case:
 
     def totals(self, shifts, b, certain=()):
         """D_j (S, U)."""
-        d = remainders(self.rows.model, self.everything, self.cv.theta_star, shifts, self.cv.order)
+        d = remainders(self.cv, self.rows.model, self.everything, shifts)
         d[:, np.asarray(certain, int)] = 0.0
         n_units = -(-d.shape[1] // b)
         d = np.pad(d, ((0, 0), (0, n_units * b - d.shape[1])))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from scipy import stats
 
 from streammc.models.check import evaluate as evaluate_rows
 from streammc.models.mixed.group_constants import quadrature
+from streammc.numerics.marginal_precision import to_precision
 
 CASES = [(name, kind) for name in INNER for kind in KINDS]
 every_case = pytest.mark.parametrize(("name", "kind"), CASES)
@@ -45,6 +47,30 @@ def test_gradient_and_hessian_equal_differences(name: str, kind: str) -> None:
     orders = [evaluate(model, theta, X, y, order) for order in (0, 1)]
     assert [each[0] for each in orders] == pytest.approx([out[0]] * 2, rel=1e-13)
     assert orders[1][1 : 1 + d] == pytest.approx(out[1 : 1 + d], rel=1e-10, abs=1e-12)
+
+
+@every_case
+def test_derivatives_in_the_marginal_precision_equal_differences(name: str, kind: str) -> None:
+    noise = {"intercept": (0.3,), "slope": (0.3, 0.2), "correlated": (0.3, 0.2, 0.1)}[kind]
+    plain = model_of(name, kind, 31)
+    model, theta = replace(plain, noise=noise), theta_of(name, kind)
+    X, y = rows_of(name, 9)
+    at = theta.copy()
+    to_precision(at, np.array(noise))
+    d, step = len(theta), 1e-3
+    out = evaluate(model, at, X, y, 2)
+    assert out[0] == pytest.approx(evaluate(plain, theta, X, y)[0], rel=1e-12)
+    first, second = np.zeros(d), np.zeros((d, d))
+    for j, move in enumerate(np.eye(d)):
+        for k, weight in ((1, 8.0), (2, -1.0)):  # of order 4
+            ahead, behind = (
+                evaluate(model, at + sign * k * step * move, X, y, 1) for sign in (1, -1)
+            )
+            first[j] += weight * (ahead[0] - behind[0]) / (12.0 * step)
+            second[j] += weight * (ahead - behind)[1 : 1 + d] / (12.0 * step)
+    bound = 2e-3 if name.startswith("student") else 1e-7
+    assert np.abs(out[1 : 1 + d] - first).max() < bound
+    assert np.abs(hessian_of(out, d) - second).max() < bound
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,0 +1,142 @@
+"""Coordinates in which the log-likelihoods of rows are expanded: theta, or nearly.
+
+Groups of a mixed model are expanded in the marginal precision of their effects in place of ``log
+tau`` where this leaves the smaller remainders; see ``numerics.marginal_precision``. Positions of
+a chain, the mode and its curvature stay in theta.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.control_variates.full_pass.row_sums import RowSums
+from streammc.models.mixed.group_noise import typical_noise
+from streammc.models.mixed.table_model import TableModel
+from streammc.numerics.marginal_precision import (
+    precision_derivatives,
+    to_precision,
+    to_precision_derivatives,
+)
+from streammc.protocols import Matrix, Model, Rows, Vector
+
+_FEWEST_GROUPS: Final = 64
+_ROWS: Final = 2**14
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """Coordinates of expansions around ``theta_star`` (d,).
+
+    Attributes
+    ----------
+    model
+        The model, with a link that takes these coordinates.
+    noise
+        (s,) for ``numerics.marginal_precision``; empty: the coordinates are theta.
+    """
+
+    model: Model
+    theta_star: Vector
+    noise: Vector
+
+    @property
+    def centre(self) -> Vector:
+        """Return ``theta_star`` in these coordinates."""
+        return self.positions(self.theta_star)
+
+    def positions(self, theta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return ``theta`` (..., d) in these coordinates."""
+        if not len(self.noise):
+            return theta
+        moved = np.array(theta, dtype=np.float64, order="C")
+        for each in moved.reshape(-1, moved.shape[-1]):
+            to_precision(each, self.noise)
+        return moved
+
+    def shifts(self, shifts: Matrix) -> Matrix:
+        """Return (S, d) displacements from the centre of ``theta_star + shifts`` (S, d)."""
+        if not len(self.noise):
+            return shifts
+        moved: Matrix = self.positions(self.theta_star + shifts) - self.centre
+        return moved
+
+    def from_theta(self, gradient: Vector, hessian: Matrix) -> tuple[Vector, Matrix]:
+        """Return derivatives at ``theta_star`` in these coordinates, given those in theta."""
+        if not len(self.noise):
+            return gradient, hessian
+        gradient, hessian = gradient.copy(), np.array(hessian, order="C")
+        to_precision_derivatives(self.theta_star, self.noise, gradient, hessian)
+        return gradient, hessian
+
+    def to_theta(self, totals: Matrix) -> Matrix:
+        """Return sums in theta (2, 1 + d + d^2), given those in these coordinates.
+
+        Their rows are value, gradient and the upper triangle of the Hessian, and the parts lost
+        to rounding: the transformation is linear.
+        """
+        s = len(self.noise)
+        if not s:
+            return totals
+        d = len(self.theta_star)
+        first, second = np.empty((s, s)), np.empty((s, s, s))
+        precision_derivatives(self.theta_star, self.noise, first, second)
+        turn = np.eye(d)
+        turn[d - s :, d - s :] = first
+        result = totals.copy()
+        for row in result:
+            gradient = row[1 : 1 + d].copy()
+            upper = np.triu(row[1 + d :].reshape(d, d))
+            hessian = turn.T @ (upper + np.triu(upper, 1).T) @ turn
+            hessian[d - s :, d - s :] += np.einsum("b,bij->ij", gradient[d - s :], second)
+            row[1 : 1 + d] = turn.T @ gradient
+            row[1 + d :] = np.triu(hessian).ravel()
+        return result
+
+
+def coordinates(model: Model, theta_star: Vector, noise: Vector) -> Coordinates:
+    """Return the coordinates of expansions with this ``noise`` (s,)."""
+    moved: Any = model
+    if len(noise):
+        moved = replace(moved, noise=tuple(float(each) for each in noise))
+    return Coordinates(moved, theta_star, noise)
+
+
+def best_coordinates(
+    model: Model, groups: Rows, theta_star: Vector, shifts: Matrix, order: int
+) -> Coordinates:
+    """Return the coordinates in which remainders of a sample of ``groups`` vary less.
+
+    Remainders are those at ``theta_star + shifts`` (S, d); their variance is compared at its 90th
+    percentile over the shifts.
+    """
+    straight = coordinates(model, theta_star, np.zeros(0))
+    if not isinstance(model, TableModel):
+        return straight
+    some = _sample(groups)
+    rows, group = model.rows_of(some.X)
+    noise = typical_noise(model, rows, group, theta_star)
+    if not len(noise):
+        return straight
+    bent = coordinates(model, theta_star, noise)
+    return min((straight, bent), key=lambda each: _spread(each, some, shifts, order))
+
+
+def _sample(groups: Rows) -> Rows:
+    """Return the first groups that have ``_ROWS`` rows together, but not fewer than 64."""
+    used = int(np.searchsorted(np.cumsum(groups.X[:, 1]), _ROWS)) + 1
+    return Rows(*(part[: max(used, _FEWEST_GROUPS)] for part in groups))
+
+
+def _spread(where: Coordinates, groups: Rows, shifts: Matrix, order: int) -> float:
+    """Return the 90th percentile over the shifts of the variance of the groups' remainders."""
+    m, q = groups.X.shape
+    remainders = np.empty((len(shifts), m))
+    sums = RowSums(where.model, where.centre, where.shifts(shifts), order, q, with_sums=False)
+    sums.add(groups.X, groups.y, groups.offset, groups.weight, np.empty(m), remainders)
+    with np.errstate(invalid="ignore", over="ignore"):
+        variance = np.nan_to_num(np.var(remainders, axis=1), nan=np.inf)
+    return float(np.quantile(variance, 0.9)) if np.all(variance < np.inf) else np.inf
