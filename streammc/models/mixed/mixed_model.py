@@ -72,14 +72,6 @@ class MixedModel(LinearModel):
     link_kernel: ClassVar[Any] = link
     separable: ClassVar[bool] = False
 
-    @property
-    def even_scale(self) -> bool:
-        """Return whether the last parameter is the only standard deviation of group effects.
-
-        The likelihood is an even function of it on the real line.
-        """
-        return self.slope is None
-
     advice: ClassVar[str] = "build the model again for the features of this store"
 
     @property
@@ -129,7 +121,6 @@ class MixedModel(LinearModel):
             kind,
             self.n_features,
             self.inner.n_scalar,
-            len(self.effects),
             self.correlated,
             -1 if self.slope is None else self.features.index(self.slope),
             self.nodes,
