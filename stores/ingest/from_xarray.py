@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, DataError, StreammcError
-from streammc.stores.format.layout import ROW_ID
+from streammc.stores.format.layout import GROUP_OFFSET, ROW_ID
 from streammc.stores.ingest.ingest_options import IngestOptions
 from streammc.stores.ingest.ingestion import ingest
 from streammc.stores.ingest.write import make_data_set
 from streammc.stores.memory import from_arrays
-from streammc.stores.sources.array_source import ArraySource, require_path
+from streammc.stores.sources.array_source import ArraySource, refuse_groups, require_path
 from streammc.stores.store import open_store
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def from_xarray(
     weight: str | None = "weight",
     trials: str | None = None,
     row_id: str | None = ROW_ID,
+    groups: Any = None,
     shuffle: bool = False,
     seed: int = 0,
     dtype: str | None = None,
@@ -69,6 +70,8 @@ def from_xarray(
         Name of the variable; ``None`` if there is none.
     offset, weight, row_id
         Name of the variable. A variable of the default name may be absent.
+    groups
+        Refused, as in ``from_dask``; so are those of a store, unless it is returned itself.
     shuffle
         Put the rows into a uniformly random order.
     dtype : {'float32', 'float64', None}
@@ -82,6 +85,9 @@ def from_xarray(
         If variables are missing or do not fit together, or values cannot be used: see
         ``ingest``.
     """
+    in_memory = "use streammc.from_arrays(X, y, groups=...)"
+    refuse_groups(groups, "a dataset", in_memory)
+    stored = getattr(dataset, "variables", {}).get(GROUP_OFFSET)  # of a store with groups
     table = _Variables(dataset, design, response, [offset, weight], trials, row_id)
     offset, weight = table.optional
     if path is None:
@@ -95,10 +101,13 @@ def from_xarray(
         if asked:
             require_path(None, f"the dataset with {asked[0]}=True", "leave that out")
         names = (response, offset, weight, trials)
-        found = table.same_store() or table.in_memory(*names, chunk_rows)
-        if found is not None:
+        if (same := table.same_store()) is not None:
+            return same
+        refuse_groups(stored, "a dataset", in_memory)
+        if (found := table.in_memory(*names, chunk_rows)) is not None:
             return found
         require_path(None, "a dataset that is not in memory", "use dataset.load() if it fits there")
+    refuse_groups(stored, "a dataset", in_memory)
     if dtype is None:
         dtype = table.dtype.name if table.dtype.name in ("float32", "float64") else "float64"
     options = IngestOptions(

@@ -157,6 +157,15 @@ def vector_numbers(label: str, value: Any) -> NDArray[Any]:
     return found
 
 
+def refuse_groups(groups: Any, what: str, instead: str) -> None:
+    """Refuse labels of groups, which these arrays cannot have: rows of a group come together."""
+    if groups is not None:
+        raise ConfigError(
+            f"expected {what} without groups, found {type(groups).__name__} as groups: write the "
+            f"table as Parquet for streammc.ingest(..., group=column), or {instead}"
+        )
+
+
 def require_path(path: Any, what: str, instead: str) -> None:
     """Refuse a missing path for the new store.
 

@@ -20,7 +20,7 @@ Over 300 lines: density and gradient share every intermediate result.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numba import types
@@ -42,6 +42,7 @@ from streammc.protocols import Index, Matrix, Vector
 
 _NO_WALLS: Matrix = np.zeros((0, 0))
 _NONE: Vector = np.zeros(0)
+_TINY: Final = 1e-300
 
 
 class Base(NamedTuple):
@@ -80,10 +81,15 @@ class Base(NamedTuple):
     walls: Matrix = _NO_WALLS
     """(w, d + 1) rows ``(a, h)``: the density is 0 where ``a'z > h``."""
     centre: Vector = _NONE
-    """(d,) ``theta_star`` in the coordinates of the expansions; used where there is noise."""
+    """(d,) expansion point in the coordinates of the expansions; empty: ``theta_star``."""
     noise: Vector = _NONE
     """Noise of the marginal precision with which these coordinates end, see
     ``numerics.marginal_precision``; empty: the expansions are in theta."""
+    mode: Vector = _NONE
+    """(d,) mode, where the last component of theta is ``log tau``, and of positions is a signed
+    ``tau`` on the real line; empty: positions are those of theta."""
+    mode_factor: Matrix = _NO_WALLS
+    """(d, d) ``S`` of the coordinates of the edge, ``theta = mode + S z``, of signed positions."""
 
 
 BASE_TYPE: Any = record_type(Base)
@@ -125,6 +131,8 @@ class Work(NamedTuple):
     """(d,) displacement from ``theta_star``, in the coordinates of the expansions."""
     theta: Vector
     """(d,) position."""
+    edge: Vector
+    """(d,) position in the coordinates of the edge."""
     gradient: Vector
     weighted: Matrix
     """(p, m) slopes times their weights."""
@@ -157,6 +165,7 @@ def allocate_point(d: int, k: int, m: int, p: int) -> Point:
 def allocate_work(d: int, m: int, p: int, certain: int = 0) -> Work:
     """Return scratch for one chain; ``certain`` is the number of certainty rows."""
     return Work(
+        np.zeros(d),
         np.zeros(d),
         np.zeros(d),
         np.zeros(d),
@@ -210,8 +219,11 @@ def place(base, z, work):  # type: ignore[no-untyped-def]
     displace(base.factor, z, delta)
     for i in range(z.shape[0]):
         theta[i] = theta_star[i] + delta[i]
-    if base.noise.shape[0] > 0:
+    if base.centre.shape[0] > 0:
         centre = base.centre
+        if base.mode.shape[0] > 0:
+            last = z.shape[0] - 1
+            theta[last] = math.log(max(abs(theta[last]), _TINY))
         for i in range(z.shape[0]):
             delta[i] = theta[i]
         to_precision(delta, base.noise)
@@ -220,9 +232,31 @@ def place(base, z, work):  # type: ignore[no-untyped-def]
 
 
 @inline
-def beyond_edge(base, z):  # type: ignore[no-untyped-def]
-    """Return 1 where the whitened position ``z`` is beyond the edge or a wall, else 0."""
-    d = z.shape[0]
+def signed_scale(base, z):  # type: ignore[no-untyped-def]
+    """Return the last component of the position ``z``: a signed standard deviation."""
+    last = z.shape[0] - 1
+    total = 0.0
+    for j in range(last + 1):
+        total += base.factor[last, j] * z[j]
+    return base.theta_star[last] + total
+
+
+@inline
+def beyond_edge(base, position, work):  # type: ignore[no-untyped-def]
+    """Return 1 where a whitened ``position`` is beyond the edge or a wall, else 0.
+
+    ``work.theta`` is that of the position.
+    """
+    d = position.shape[0]
+    z = position
+    if base.mode.shape[0] > 0:  # the edge is in whitened coordinates of log tau
+        z = work.edge
+        factor = base.mode_factor
+        for i in range(d):
+            rest = work.theta[i] - base.mode[i]
+            for j in range(i):
+                rest -= factor[i, j] * z[j]
+            z[i] = rest / factor[i, i]
     square = 0.0
     for j in range(d):
         square += z[j] * z[j]
@@ -289,6 +323,9 @@ def finish(base, sub, point, work):  # type: ignore[no-untyped-def]
         pull_to_theta(work.theta, base.noise, total_gradient)
         for i in range(d):
             total_gradient[i] += rest[i]
+    if base.mode.shape[0] > 0:
+        scale = signed_scale(base, point.z)
+        total_gradient[d - 1] = (total_gradient[d - 1] - 1.0) / scale if scale != 0.0 else 0.0
     scalars[VARIANCE] = variance
     scalars[MEAN] = mean
     scalars[ESTIMATE] = estimate
@@ -342,6 +379,8 @@ def evaluate(link, sums, base, certain, sub, point, work):  # type: ignore[no-un
             rest[i] += exact[i]
         pull_to_theta(theta, base.noise, rest)
         density += log_prior(theta, base.prior, rest)
+    if base.mode.shape[0] > 0:  # the density of log tau has a Jacobian tau, that of tau has none
+        density -= theta[d - 1]
     point.scalars[CERTAIN] = remainder
     point.scalars[REST] = density + remainder
     m = point.used[ROWS]

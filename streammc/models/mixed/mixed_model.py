@@ -82,6 +82,15 @@ class MixedModel(LinearModel):
     name: ClassVar[str] = "mixed"
     link_kernel: ClassVar[Any] = link
     separable: ClassVar[bool] = False
+
+    @property
+    def even_scale(self) -> bool:
+        """Return whether the last parameter is the only standard deviation of group effects.
+
+        The likelihood is an even function of it on the real line.
+        """
+        return self.slope is None
+
     advice: ClassVar[str] = "build the model again for the features of this store"
 
     @property
