@@ -84,7 +84,7 @@ def from_dask(
         If chunks are unknown or do not fit together, dtypes are not numbers, a block
         cannot be computed, or values cannot be used: see ``ingest``.
     """
-    refuse_groups(groups, "Dask arrays", "use streammc.from_arrays(X.compute(), ..., groups=...)")
+    refuse_groups(groups, "Dask arrays")
     require_path(path, "dask arrays", "use streammc.from_arrays(X.compute(), y.compute())")
     _require_array(X, "X", 2)
     lengths = X.chunks[0]

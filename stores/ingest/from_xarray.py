@@ -62,14 +62,12 @@ def from_xarray(
         dataset of a design alone.
     path
         Path of a new store, written block by block. ``None``: nothing is written;
-        ``shuffle``, ``standardize``, ``intercept`` and ``drop_missing`` need a path.
+        ``shuffle``, ``standardize``, ``intercept`` and ``drop_missing`` need one.
     design
         Name of the variable that holds the features. Their names are the coordinate of their
         dimension, else ``x0, x1, ...``.
-    response, trials
-        Name of the variable; ``None`` if there is none.
-    offset, weight, row_id
-        Name of the variable. A variable of the default name may be absent.
+    response, trials, offset, weight, row_id
+        Name of the variable; ``None``: none. Those with another default may be absent.
     groups
         Refused, as in ``from_dask``; so are those of a store, unless it is returned itself.
     shuffle
@@ -82,32 +80,25 @@ def from_xarray(
     ConfigError
         If ``dataset`` is not an xarray Dataset, or ``path`` is missing.
     DataError
-        If variables are missing or do not fit together, or values cannot be used: see
-        ``ingest``.
+        If variables are missing or do not fit, or values cannot be used: see ``ingest``.
     """
-    in_memory = "use streammc.from_arrays(X, y, groups=...)"
-    refuse_groups(groups, "a dataset", in_memory)
+    refuse_groups(groups, "a dataset")
     stored = getattr(dataset, "variables", {}).get(GROUP_OFFSET)  # of a store with groups
     table = _Variables(dataset, design, response, [offset, weight], trials, row_id)
     offset, weight = table.optional
     if path is None:
-        writes = {
-            "shuffle": shuffle,
-            "standardize": standardize,
-            "intercept": intercept,
-            "drop_missing": drop_missing,
-        }
-        asked = [name for name, value in writes.items() if value]
+        writes = {"shuffle": shuffle, "standardize": standardize, "intercept": intercept}
+        asked = [name for name, value in (writes | {"drop_missing": drop_missing}).items() if value]
         if asked:
             require_path(None, f"the dataset with {asked[0]}=True", "leave that out")
-        names = (response, offset, weight, trials)
         if (same := table.same_store()) is not None:
             return same
-        refuse_groups(stored, "a dataset", in_memory)
-        if (found := table.in_memory(*names, chunk_rows)) is not None:
+        refuse_groups(stored, "a dataset")
+        found = table.in_memory(response, offset, weight, trials, chunk_rows)
+        if found is not None:
             return found
         require_path(None, "a dataset that is not in memory", "use dataset.load() if it fits there")
-    refuse_groups(stored, "a dataset", in_memory)
+    refuse_groups(stored, "a dataset")
     if dtype is None:
         dtype = table.dtype.name if table.dtype.name in ("float32", "float64") else "float64"
     options = IngestOptions(

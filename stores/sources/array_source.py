@@ -157,12 +157,13 @@ def vector_numbers(label: str, value: Any) -> NDArray[Any]:
     return found
 
 
-def refuse_groups(groups: Any, what: str, instead: str) -> None:
+def refuse_groups(groups: Any, what: str) -> None:
     """Refuse labels of groups, which these arrays cannot have: rows of a group come together."""
     if groups is not None:
         raise ConfigError(
             f"expected {what} without groups, found {type(groups).__name__} as groups: write the "
-            f"table as Parquet for streammc.ingest(..., group=column), or {instead}"
+            "table as Parquet for streammc.ingest(..., group=column), or use "
+            "streammc.from_arrays(X, y, groups=labels) in memory"
         )
 
 
