@@ -19,6 +19,7 @@ from streammc.control_variates.coordinates import Coordinates, coordinates
 from streammc.control_variates.default_priors import resolved
 from streammc.control_variates.full_pass.block_pass import SUMMARY_COLUMNS
 from streammc.control_variates.full_pass.scores import Histogram
+from streammc.control_variates.mode.quadrature import as_found
 from streammc.errors import IdentityError, MissingError, StoreError
 from streammc.likelihood.grouped import by_group
 from streammc.likelihood.tempered import split_fingerprint
@@ -282,7 +283,7 @@ class ControlVariates:
         """Raise IdentityError unless these belong to ``dataset`` and ``model``."""
         if dataset is not None and model is not None:
             dataset, model = by_group(dataset, model)
-            model = resolved(model, dataset)
+            model = resolved(as_found(model, self.certificate.nodes), dataset)
         if dataset is not None and dataset.fingerprint != self.fingerprint:
             store, wanted = split_fingerprint(dataset.fingerprint)
             if split_fingerprint(self.fingerprint)[0] == store:

@@ -12,7 +12,9 @@ gradient goes through ``s^2``. With the block-Poisson estimator the log density 
 ``log |L^(theta)| + log p(theta)`` instead (``likelihood.block_poisson``). Full-data
 HMC is the case of no units and every row in ``C``. Positions are whitened:
 ``theta = theta_star + S z`` with ``S S'`` the inverse of minus the Hessian of the log
-posterior, so the mass matrix is the identity.
+posterior, so the mass matrix is the identity. The effect of a level of a factor with a sampled
+scale ``tau`` is stretched: ``u = (tau / tau_star)^a (u_star + (S z)_u)``, and the log density
+of ``z`` has the term ``a log(tau / tau_star)`` of each (``levels``).
 
 Over 300 lines: density and gradient share every intermediate result.
 """
@@ -38,9 +40,11 @@ from streammc.numerics.jit import LINK_TYPE, SUMS_TYPE, inline, jit
 from streammc.numerics.marginal_precision import pull_to_theta, to_precision
 from streammc.numerics.prior import log_prior
 from streammc.numerics.records import record_type
+from streammc.numerics.stretched_effects import shrink, stretch
 from streammc.protocols import Index, Matrix, Vector
 
 _NO_WALLS: Matrix = np.zeros((0, 0))
+_NO_LEVELS: Matrix = np.zeros((0, 3))
 _NONE: Vector = np.zeros(0)
 _TINY: Final = 1e-300
 
@@ -80,6 +84,9 @@ class Base(NamedTuple):
     """Largest ``|z|^2``: beyond it the density is 0."""
     walls: Matrix = _NO_WALLS
     """(w, d + 1) rows ``(a, h)``: the density is 0 where ``a'z > h``."""
+    levels: Matrix = _NO_LEVELS
+    """(L, 3) effects that are stretched: component of the effect, component of its log scale, and
+    the exponent ``a``; see ``control_variates.level_coordinates``."""
     centre: Vector = _NONE
     """(d,) expansion point in the coordinates of the expansions; empty: ``theta_star``."""
     noise: Vector = _NONE
@@ -214,11 +221,15 @@ def displace(factor, z, delta):  # type: ignore[no-untyped-def]
 
 @inline
 def place(base, z, work):  # type: ignore[no-untyped-def]
-    """Write position and displacement of the whitened position ``z`` into ``work``."""
+    """Write position and displacement of the whitened position ``z`` into ``work``.
+
+    Returns the log of the Jacobian of stretched effects; 0 without any.
+    """
     delta, theta, theta_star = work.delta, work.theta, base.theta_star
     displace(base.factor, z, delta)
     for i in range(z.shape[0]):
         theta[i] = theta_star[i] + delta[i]
+    log_jacobian = stretch(base.levels, theta_star, theta, delta)
     if base.centre.shape[0] > 0:
         centre = base.centre
         if base.mode.shape[0] > 0:
@@ -229,6 +240,7 @@ def place(base, z, work):  # type: ignore[no-untyped-def]
         to_precision(delta, base.noise)
         for i in range(z.shape[0]):
             delta[i] -= centre[i]
+    return log_jacobian
 
 
 @inline
@@ -278,7 +290,8 @@ def finish(base, sub, point, work):  # type: ignore[no-untyped-def]
 
     The derivative of ``s^2 / 2`` is ``c sum_j (D_j - mean D) grad D_j``: that of the mean
     drops out because the deviations sum to zero. For the block-Poisson product, whose
-    logarithm is the estimate, no ``s^2`` is subtracted.
+    logarithm is the estimate, no ``s^2`` is subtracted. ``work.delta`` is the displacement of
+    ``point``.
     """
     totals, slope, gradient = point.totals, point.slope, point.gradient
     total_gradient, weighted, factor = work.gradient, work.weighted, base.factor
@@ -331,6 +344,7 @@ def finish(base, sub, point, work):  # type: ignore[no-untyped-def]
     scalars[ESTIMATE] = estimate
     scalars[SIGN] = sign
     scalars[DENSITY] = scalars[REST] + estimate - penalty
+    shrink(base.levels, base.theta_star, work.theta, total_gradient)
     if factor.shape[0] == 0:
         for i in range(d):
             gradient[i] += total_gradient[i]
@@ -357,8 +371,8 @@ def evaluate(link, sums, base, certain, sub, point, work):  # type: ignore[no-un
     theta_star, constants = base.theta_star, base.constants
     n_linear = base.n_linear
     d = delta.shape[0]
-    place(base, point.z, work)
-    density = sums(base.log_lik, base.gradient, base.hessian, theta_star, delta, rest)
+    density = place(base, point.z, work)
+    density += sums(base.log_lik, base.gradient, base.hessian, theta_star, delta, rest)
     noisy = base.noise.shape[0] > 0
     exact = work.gradient if noisy else rest
     if noisy:

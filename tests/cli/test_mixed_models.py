@@ -378,3 +378,40 @@ def test_info_names_the_regression_and_its_effects(made):
     told = streammc("info", made / "run").out
     assert "gaussian, effects of g (1 | g)" in told
     assert streammc("info", made / "run", "--json").json["model"] == "mixed"
+
+
+def test_nodes_of_saved_control_variates_are_used(tmp_path):
+    store = ingest(tmp_path, np.full(60, 8))
+    words = ("--model", "logistic", "--quiet")
+    kept, run = tmp_path / "cv.zarr", tmp_path / "run"
+    done = streammc("summarize", store, "-o", kept, "--option", "nodes=21", *words)
+    assert done.code == 0, done.err
+    assert streammc("info", kept, "--json").json["certificate"]["nodes"] == 21
+    words = ("sample", store, "-o", run, "--model", "logistic", "--control-variates", kept, *SHORT)
+    for _ in range(2):
+        done = streammc(*words)
+        assert done.code == 0, done.err
+    from streammc.trace.run_directory import RunDirectory
+
+    assert RunDirectory.open(run).identity["model"]["nodes"] == 21
+    line = refused(tmp_path, 78, *words, "--overwrite", "--option", "nodes=15")
+    assert "control variates" in line
+    assert streammc("effects", run, "-o", tmp_path / "effects.zarr", "--quiet").code == 0
+
+
+def test_a_note_says_that_more_nodes_are_taken(tmp_path):
+    rng = np.random.default_rng(1)
+    g = np.repeat(np.arange(2000), rng.integers(1, 6, 2000))
+    y = rng.poisson(np.exp(0.5 + 3.0 * rng.normal(size=2000)[g]))
+    lines = [f"{a},c{b}" for a, b in zip(y, g, strict=True)]
+    (tmp_path / "t.csv").write_text("\n".join(["y,g", *lines]) + "\n")
+    words = ("--formula", "y ~ (1 | g)", "--quiet")
+    assert streammc("ingest", tmp_path / "t.csv", tmp_path / "s.zarr", *words).code == 0
+    words = ("summarize", tmp_path / "s.zarr", "-o", tmp_path / "cv.zarr", "--model", "poisson")
+    done = streammc(*words)
+    assert done.code == 0, done.err
+    nodes = streammc("info", tmp_path / "cv.zarr", "--json").json["certificate"]["nodes"]
+    assert nodes > 15
+    assert f"quadrature over the effects of g: {nodes} nodes, since the error of 15" in done.err
+    again = streammc(*words)
+    assert "nothing to do" in again.err

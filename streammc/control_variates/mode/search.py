@@ -11,6 +11,7 @@ from streammc.control_variates.coordinates import best_coordinates
 from streammc.control_variates.draws import covering_draws
 from streammc.control_variates.forecast import announce, counted
 from streammc.control_variates.full_pass.block_pass import BlockSums, ExpansionPass, raise_fault
+from streammc.control_variates.mode.factor_scales import given_scales, has_factors
 from streammc.control_variates.mode.first_centre import Centre, first_centre
 from streammc.control_variates.mode.newton import (
     NotPositiveDefiniteError,
@@ -23,9 +24,9 @@ from streammc.control_variates.mode.newton import (
 from streammc.control_variates.mode.starts import concave
 from streammc.control_variates.mode.weak_directions import largest_move
 from streammc.control_variates.pass_request import PassRequest
-from streammc.control_variates.subset import Spread, draw_subset, gather, surrogate
+from streammc.control_variates.subset import Spread, draw_subset, gather, in_memory, surrogate
 from streammc.errors import ModelError
-from streammc.likelihood.grouped import fewer
+from streammc.likelihood.grouped import fewer, ungrouped
 from streammc.likelihood.invalid_responses import invalid_responses
 from streammc.numerics.blas import single_threaded
 from streammc.protocols import Matrix, Rows, Vector
@@ -35,6 +36,8 @@ N_DRAWS_SMALL = 32
 """Scoring draws up to ``SMALL_ROWS`` rows, where a pass is cheap: with 32 draws instead of
 8, covtype93k needs 2600 instead of 3100 rows an iteration, a9a 3800 instead of 5100."""
 SMALL_ROWS = 2**18
+CANDIDATE_GROUPS = 1000
+"""Fewest groups of highest score that are kept."""
 LARGEST_DECREMENT = 0.1
 MAX_PASSES = 12
 LARGEST_MOVE = 3.0
@@ -63,6 +66,8 @@ class FoundMode:
     passes: int
     pass_seconds: float
     rows_read: int
+    table: Matrix
+    """(d, 5) prior of the search: that of the model, but for the effects of factors."""
 
 
 def find_mode(request: PassRequest) -> FoundMode:
@@ -84,6 +89,13 @@ def find_mode(request: PassRequest) -> FoundMode:
         phases=request.phases,
     )
     subset = draw_subset(dataset, request.memory_limit)
+    if has_factors(table) and invalid_responses(model, subset.X, subset.y) is None:
+        given = request.theta_star
+        first = model.start(subset) if given is None else given
+        likelihood = counted(in_memory(model, subset, 1.0), request.phases)
+        with single_threaded():
+            table = given_scales(table, likelihood, first, given is not None)
+        request = replace(request, table=table)
     spread = Spread(dataset, model)
     only = request.passes == 1 and not request.near
     start = request.theta_star
@@ -112,7 +124,8 @@ class _Search:
         """Make full passes until one certifies its centre, or their number reaches the limit."""
         request, centre = self._request, self._centre
         n_rows, point = request.dataset.n_rows, centre.point
-        n_draws = N_DRAWS_SMALL if n_rows <= SMALL_ROWS else N_DRAWS
+        small = ungrouped(request.dataset).n_rows <= SMALL_ROWS
+        n_draws = N_DRAWS_SMALL if small else N_DRAWS
         xi = covering_draws(n_draws, len(request.labels), 0)
         given = request.theta_star is not None
         decisive = request.passes == 1 or given or len(self._subset.y) == n_rows
@@ -143,6 +156,7 @@ class _Search:
             passes=done,
             pass_seconds=self._pass_seconds,
             rows_read=self.rows_read,
+            table=request.table,
         )
 
     def _pass(self, point: Point, deltas: Matrix, check: bool) -> BlockSums:
@@ -150,7 +164,8 @@ class _Search:
         request = self._request
         dataset = request.dataset
         fit = request.memory_limit // (8 * (dataset.n_features + 3))
-        cap = max(0, min(fewer(request.candidate_rows, dataset), fit))
+        wanted = max(fewer(request.candidate_rows, dataset), CANDIDATE_GROUPS)
+        cap = max(0, min(wanted, request.candidate_rows, fit))
         where = best_coordinates(request.model, self._subset, point.theta, deltas, request.order)
         self._noise = where.noise
         shifts = where.shifts(deltas)

@@ -7,8 +7,15 @@ from numpy.typing import NDArray
 
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.forecast import PLAN, Counter, Phases
+from streammc.control_variates.level_coordinates import level_coordinates, stretched
 from streammc.control_variates.plan.certainty_choice import Choice
-from streammc.control_variates.plan.pilot import Pilot, choose_runs, gather_runs, remainders
+from streammc.control_variates.plan.pilot import (
+    Pilot,
+    choose_runs,
+    gather_runs,
+    least_run,
+    remainders,
+)
 from streammc.control_variates.subset import gather
 from streammc.likelihood.grouped import fewer
 from streammc.numerics.prior import log_prior
@@ -33,7 +40,7 @@ class FarPosterior:
     ) -> None:
         self._count = Counter(PLAN, phases)
         most = fewer(max(min(_ROWS, _ENTRIES // max(dataset.n_features, 1)), 2048), dataset)
-        starts, run_rows = choose_runs(dataset.n_rows, unit_rows, most)
+        starts, run_rows = choose_runs(dataset.n_rows, unit_rows, most, least_run(dataset))
         none = np.empty((0, len(starts), run_rows), np.float32)
         left_out = np.zeros((len(starts), run_rows), np.bool_)
         whole = Pilot(starts, run_rows, none, dataset.n_rows, left_out)
@@ -43,13 +50,17 @@ class FarPosterior:
         self._cv, self._model, self._unit_rows = cv, model, unit_rows
         self._n_units = -(-dataset.n_rows // unit_rows)
         self._table = model.prior_table(cv.labels)
+        self._levels = level_coordinates(self._table, cv)
 
     def __call__(self, z: Matrix) -> Matrix:
         """Return (3, S): log posterior, k V, k^2 kappa (see ``tails``) at whitened ``z`` (S, d)."""
         found = np.empty((3, len(z)))
         for first in range(0, len(z), _BATCH):
             here = slice(first, first + _BATCH)
-            found[:, here] = self._batch(z[here] @ self._cv.factor.T)
+            moved = z[here] @ self._cv.factor.T
+            shifts, log_jacobian = stretched(self._levels, self._cv.theta_star, moved)
+            found[:, here] = self._batch(shifts)
+            found[0, here] += log_jacobian
             self._count(len(z[here]))
         return found
 

@@ -12,15 +12,17 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 
 from streammc import priors, registry
 from streammc.errors import ConfigError
+from streammc.models.factor_model import factor_blocks
 from streammc.models.linear import LinearModel
 from streammc.models.mixed import group_constants
 from streammc.models.mixed.effect_terms import Groups, formula_term
+from streammc.models.mixed.families import KINDS, of_family
 from streammc.models.mixed.group_link import link
 from streammc.models.parameters import CORRELATION, POSITIVE, Parameter, unit_default
 from streammc.models.table_scale import EFFECTS, INTERCEPT, Block
@@ -29,22 +31,9 @@ from streammc.priors.scaled import WIDTH, Level, rounded, shares, spread
 from streammc.protocols import Index, Matrix, Model, Prior, Rows, Vector
 
 NODES: Final = 15
-"""Quadrature nodes of a random intercept."""
+"""Quadrature nodes of a random intercept; of two effects ``NODES_OF_TWO`` each."""
 NODES_OF_TWO: Final = 9
-"""Nodes for each of intercept and slope."""
 MOST_NODES: Final = 61
-_KINDS: Final = {
-    "logistic": group_constants.LOGISTIC,
-    "poisson": group_constants.POISSON,
-    "negative-binomial": group_constants.NEGATIVE_BINOMIAL,
-    "binomial": group_constants.BINOMIAL,
-    "probit": group_constants.PROBIT,
-    "gamma": group_constants.GAMMA,
-    "student-t": group_constants.STUDENT_T,
-    "gaussian": group_constants.GAUSSIAN,
-}
-_FAMILIES: Final = "streammc.models.glm."
-"""Package of these models: another model of the same name has another likelihood."""
 _ONE: Final = "1"
 """The term of a random intercept."""
 _START: Final = 0.5
@@ -73,11 +62,11 @@ class MixedModel(LinearModel):
     correlated: bool = field(default=False, kw_only=True)
     nodes: int = field(default=NODES, kw_only=True)
     """Quadrature nodes per effect."""
+    automatic: bool = field(default=False, kw_only=True, compare=False)
+    """Whether the data may still raise ``nodes``, see ``mode.quadrature.with_nodes``."""
     noise: tuple[float, ...] = field(default=(), kw_only=True, compare=False)
-    """Noise of the marginal precision with which theta ends for :attr:`link`; empty: ``log tau``.
-
-    See ``numerics.marginal_precision``. It is a setting of the expansions, not of the model.
-    """
+    """Noise of the marginal precision (see there) with which theta ends for :attr:`link`; empty:
+    ``log tau``. It is a setting of the expansions, not of the model."""
 
     name: ClassVar[str] = "mixed"
     link_kernel: ClassVar[Any] = link
@@ -133,7 +122,7 @@ class MixedModel(LinearModel):
     @property
     def constants(self) -> Vector:
         """Return the constants of a group's link, see ``mixed.group_constants``."""
-        kind = _KINDS[self.inner.name]
+        kind = KINDS[self.inner.name]
         if kind == group_constants.STUDENT_T and len(self.inner.constants):
             kind = group_constants.STUDENT_T_FIXED
         return group_constants.group_constants(
@@ -202,7 +191,12 @@ class MixedModel(LinearModel):
             "nodes": self.nodes,
             "features": list(self.features),
             "prior": self.prior.describe(),
+            **self.described_factors(),
         }
+
+    def _of_features(self, names: Sequence[str]) -> Self:
+        """Return the model of these columns alone, without factors."""
+        return replace(self, factors=(), features=tuple(names))
 
 
 def _deviation(name: str, default: Any) -> Parameter:
@@ -231,8 +225,8 @@ def mixed(
     feature_names
         Columns of the design.
     nodes
-        Quadrature nodes per effect, 3 to 61; ``None``: 15, or 9 with a slope. A Gaussian
-        response needs no quadrature.
+        Quadrature nodes per effect, 3 to 61; ``None``: 15, or 9 with a slope, until it is known
+        how many the data need. A Gaussian response needs no quadrature.
 
     Raises
     ------
@@ -249,10 +243,10 @@ def mixed(
     ('beta[Intercept]', 'beta[hour]', 'tau[carrier]')
     """
     name = getattr(inner, "name", None)
-    if name not in _KINDS or not type(inner).__module__.startswith(_FAMILIES):
+    if not of_family(inner):
         raise ConfigError(
-            f"expected one of {', '.join(_KINDS)} for the groups of {groups.column!r}, found "
-            f"{'another model of the name ' * (name in _KINDS)}{name or inner!r}: its likelihood "
+            f"expected one of {', '.join(KINDS)} for the groups of {groups.column!r}, found "
+            f"{'another model of the name ' * (name in KINDS)}{name or inner!r}: its likelihood "
             "of a row cannot be integrated over group effects; choose one of these, or leave the "
             "groups out"
         )
@@ -285,6 +279,7 @@ def mixed(
         slope=slope,
         correlated=bool(groups.correlated and slope is not None),
         nodes=count,
+        automatic=nodes is None and name != "gaussian",
     )
 
 
@@ -306,4 +301,5 @@ def from_description(described: Mapping[str, Any]) -> MixedModel:
         slope=effects[1] if len(effects) > 1 else None,
         correlated=bool(described["correlated"]),
         nodes=int(described["nodes"]),
+        factors=factor_blocks(described.get("factors", ())),
     )

@@ -8,6 +8,7 @@ import numpy as np
 
 from streammc.control_variates.coordinates import Coordinates
 from streammc.control_variates.expansion import ControlVariates
+from streammc.control_variates.level_coordinates import level_coordinates
 from streammc.control_variates.plan.signs import GROWTH
 from streammc.control_variates.plan.subsample_plan import Plan
 from streammc.likelihood.expanded_rows import load_block
@@ -51,6 +52,7 @@ def full_data(dataset: Dataset, model: Model, cv: ControlVariates, sampler: Hmc)
     )
     if not exact:
         base = _with_coordinates(base, cv, model)
+    base = base._replace(levels=level_coordinates(base.prior, cv))
     length, jitter = trajectory(sampler.trajectory_length, sampler.jitter)
     return Problem(
         link=model.link,
@@ -114,6 +116,7 @@ def subsampled(
         *((plan.edge.radius**2, plan.edge.walls) if plan.edge is not None else ()),
     )
     base = _with_coordinates(base, cv, model)
+    base = base._replace(levels=level_coordinates(base.prior, cv))
     length, jitter = trajectory(sampler.trajectory_length, sampler.jitter)
     return Problem(
         link=model.link,
