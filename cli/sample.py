@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -97,6 +96,7 @@ def sample(
     chosen = make_sampler(sampler, flags, of_sampler)
     reason = _reason(printer, chosen, flags, of_sampler) if sampler == "auto" else ""
     dataset, built = by_group(open_store(store), built, of_model.get(NODES))
+    kept, built = _saved_control_variates(control_variates, built)
     new_run = overwrite or not RunDirectory.exists(output)
     if dry_run or new_run:  # an existing run keeps its priors
         built = announced_priors(printer, built, dataset)
@@ -121,7 +121,7 @@ def sample(
         dataset=dataset,
         model=built,
         sampler=chosen,
-        control_variates=None,
+        control_variates=kept,
         path=output,
         audit="auto" if audit is None else audit,
         scheduler=where,
@@ -130,12 +130,11 @@ def sample(
         overwrite=overwrite,
         **shape,
     )
-    job = _with_control_variates(job, control_variates)
+    _require_match(job, control_variates)
     interruption = ctx.find_root().obj
     if dry_run:
         return _dry_run(printer, interruption, job)
-    summary = execute(printer, interruption, job)
-    return show_run(printer, run_document(output, summary), check)
+    return show_run(printer, run_document(output, execute(printer, interruption, job)), check)
 
 
 def _reason(printer: Output, chosen: Any, flags: dict[str, Any], others: dict[str, Any]) -> str:
@@ -155,14 +154,21 @@ def _new_seed(printer: Output) -> int:
     return seed
 
 
-def _with_control_variates(job: Job, path: str | None) -> Job:
-    """Return the job with the control variates at ``path``, if there is one."""
+def _saved_control_variates(path: str | None, model: Any) -> tuple[Any, Any]:
+    """Return the control variates at ``path``, if there is one, and the model with their nodes."""
     from streammc.control_variates.expansion import ControlVariates
+    from streammc.control_variates.mode.quadrature import as_found
 
     if path is None:
-        return job
-    kept = ControlVariates.open(path, job.tempered, job.model)
-    return replace(job, control_variates=kept)
+        return None, model
+    kept = ControlVariates.open(path)
+    return kept, as_found(model, kept.certificate.nodes)
+
+
+def _require_match(job: Job, path: str | None) -> None:
+    """Raise IdentityError unless the control variates of a job, if any, are for its model."""
+    if job.control_variates is not None:
+        job.control_variates.require(job.tempered, job.model, f"control variates {path!r}")
 
 
 def _dry_run(printer: Output, interruption: Interruption, job: Job) -> int:

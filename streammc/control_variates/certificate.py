@@ -38,6 +38,8 @@ class Certificate(Record):
         Labels of the parameters that are sampled as logarithms.
     recalibration
         Sizes and work of the first stage of a recalibration.
+    nodes
+        Quadrature nodes per effect of a mixed model.
     """
 
     term_bound: float | None = None
@@ -53,6 +55,7 @@ class Certificate(Record):
     modes: tuple[tuple[float, ...], ...] | None = None
     logarithms: tuple[str, ...]
     recalibration: Mapping[str, Any] | None = None
+    nodes: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry ``certificate`` of saved control variates."""
@@ -83,6 +86,7 @@ class Certificate(Record):
             modes=None if modes is None else tuple(tuple(mode) for mode in modes),
             logarithms=tuple(written.get("logarithms", ())),
             recalibration=written.get("recalibration"),
+            nodes=written.get("nodes"),
         )
 
     def plus(self, **work: float) -> Certificate:

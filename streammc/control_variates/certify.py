@@ -175,6 +175,7 @@ def _certified(request: PassRequest, found: FoundMode, started: float) -> Contro
         warnings=tuple(warnings),
         modes=starting_modes(found.centre.modes),
         logarithms=tuple(labels[j] for j in log_scales(model, len(labels))),
+        nodes=getattr(model, "nodes", None),
     )
     return ControlVariates(
         theta_star=at.theta,

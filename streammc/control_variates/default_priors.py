@@ -1,4 +1,4 @@
-"""Scales of default priors: computed from rows in memory, or taken from a recorded run."""
+"""Scales of default priors, and quadrature nodes: from rows in memory, or as recorded by a run."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from streammc.control_variates.kinds import check_kinds
+from streammc.control_variates.mode.quadrature import as_found, with_nodes
 from streammc.control_variates.subset import draw_subset
 from streammc.docstrings import documented
 from streammc.errors import ConfigError
@@ -27,9 +28,9 @@ def resolved(model: M, dataset: Dataset) -> M:
     """Return the model with the scales of its default priors computed from the data.
 
     The scales come from all rows, or from a sample of up to 65,536 rows, the same in every
-    call; the temperature does not change them. A model whose prior needs no scales is
-    returned unchanged. So is a model that cannot be fitted to these data: the full pass
-    raises the error.
+    call; the temperature does not change them. A mixed model gets as many quadrature nodes as
+    its groups need. A model that needs neither is returned unchanged. So is a model that cannot be
+    fitted to these data: the full pass raises the error.
 
     Parameters
     ----------
@@ -45,17 +46,17 @@ def resolved(model: M, dataset: Dataset) -> M:
     """
     check_kinds(dataset, model)
     dataset, model = by_group(dataset, model)
-    dataset = ungrouped(dataset)
-    if not isinstance(getattr(model, "prior", None), ScaledPriors) or dataset.n_rows < 1:
-        return model
     given: Any = model
-    if dataset.response is None and needs_response(given):
+    if dataset.n_rows < 1 or (dataset.response is None and needs_response(given)):
         return model
-    return with_defaults(model, draw_subset(dataset, _SUBSET_BYTES), dataset.feature_names)
+    if isinstance(getattr(model, "prior", None), ScaledPriors):
+        table = ungrouped(dataset)
+        model = with_defaults(model, draw_subset(table, _SUBSET_BYTES), table.feature_names)
+    return with_nodes(model, dataset)
 
 
 def as_recorded(model: M, described: Mapping[str, Any]) -> M:
-    """Return the model with the scales of its default priors as a run recorded them.
+    """Return the model with scales of default priors, and quadrature nodes, as a run recorded them.
 
     Parameters
     ----------
@@ -65,6 +66,7 @@ def as_recorded(model: M, described: Mapping[str, Any]) -> M:
         ``Model.describe()`` of the run. If it has no scaled defaults, or names other priors,
         the model is returned unchanged.
     """
+    model = as_found(model, described.get("nodes"))
     given: Any = model
     prior = getattr(model, "prior", None)
     if not isinstance(prior, ScaledPriors):

@@ -8,13 +8,17 @@ from streammc import rng
 from streammc.control_variates.full_pass.block_pass import BlockSums, expansion_of
 from streammc.control_variates.full_pass.row_sums import RowSums
 from streammc.control_variates.mode.newton import Objective
-from streammc.likelihood.grouped import fewer
+from streammc.likelihood.grouped import fewer, together
 from streammc.likelihood.pass_cost import SUBSET_ROWS
 from streammc.protocols import Dataset, Index, Matrix, Model, Rows, Vector
 
 SPREAD_ROWS = 2**22
 SPREAD_BYTES = 2**28
 RUN_ROWS = 4096
+SUBSET_GROUPS = 1000
+"""Fewest groups in memory, unless these have many more rows than a subset of single rows."""
+EXACT_ROWS = 2**18
+"""Most rows of the groups whose remainders :func:`surrogate` evaluates."""
 _SLICE_ENTRIES = 2**21
 
 
@@ -31,7 +35,7 @@ def gather(dataset: Dataset, starts: Index, unit_rows: int = 1) -> Rows:
 def draw_subset(dataset: Dataset, memory_limit: int) -> Rows:
     """Return all rows, or a sample that fits, drawn without replacement, in row order."""
     fit = memory_limit // (8 * (dataset.n_features + 3))
-    m = min(dataset.n_rows, fewer(SUBSET_ROWS, dataset), max(fit, 1))
+    m = min(dataset.n_rows, fewer(SUBSET_ROWS, dataset, SUBSET_GROUPS), max(fit, 1))
     if m == dataset.n_rows:
         return gather(dataset, np.arange(m, dtype=np.int64))
     generator = rng.stream(0, 1, rng.Role.PLAN)
@@ -98,12 +102,16 @@ class Spread:
 
 
 def surrogate(dataset: Dataset, model: Model, sums: BlockSums, centre: Vector) -> Objective:
-    """Return the log-likelihood: expansion at ``centre`` plus exact remainders of candidates."""
+    """Return the log-likelihood: expansion at ``centre`` plus exact remainders of candidates.
+
+    Of groups the candidates are those of highest score with at most ``EXACT_ROWS`` rows together.
+    """
     log_lik, gradient, hessian = sums.expansion(len(centre))
-    if len(sums.rows) == 0:
+    candidates = np.sort(sums.rows[: together(sums.rows, dataset, EXACT_ROWS)])
+    if len(candidates) == 0:
         base, exact = (0.0, np.zeros_like(gradient), np.zeros_like(hessian)), None
     else:
-        exact = in_memory(model, gather(dataset, np.sort(sums.rows)), 1.0)
+        exact = in_memory(model, gather(dataset, candidates), 1.0)
         base = exact(centre)
 
     def objective(theta: Vector) -> tuple[float, Vector, Matrix]:

@@ -27,6 +27,8 @@ FACTORS: Final = "factors"
 
 _CALL_ROWS: Final = 2**18
 """Rows of the table that one call of a task evaluates: signals and progress wait for its end."""
+_FEWEST_GROUPS: Final = 64
+"""Fewest groups of a sample, however many rows they have."""
 _AHEAD_ROWS: Final = 64
 """Rows of the runs in which the rows of groups are requested from the disk."""
 
@@ -186,24 +188,42 @@ class _GroupTask(Generic[T]):
                 yield RowBlock(block.index, int(start), X, zeros, zeros, np.ones(len(first)))
 
 
-def fewer(count: int, dataset: Dataset) -> int:
-    """Return how many units have about ``count`` rows; at least 1000, or ``count`` if fewer."""
-    while not isinstance(dataset, Grouped):
-        if (inner := getattr(dataset, "dataset", None)) is None:
-            return count
-        dataset = inner
-    about = int(count * dataset.n_rows // dataset.dataset.n_rows)
-    return min(count, max(about, 1000))
+def fewer(count: int, dataset: Dataset, least: int = 256) -> int:
+    """Return how many units have about ``count`` rows; ``count`` for a table without groups.
+
+    At least ``least`` groups if these have at most four times as many rows, and at least 64.
+    """
+    if (grouped := groups_of(dataset)) is None:
+        return count
+    size = grouped.dataset.n_rows / grouped.n_rows
+    return min(count, max(int(count / size), min(least, int(4 * count / size)), _FEWEST_GROUPS))
+
+
+def together(units: Index, dataset: Dataset, most_rows: int) -> int:
+    """Return how many of the first ``units`` have at most ``most_rows`` rows together.
+
+    At least 64; all of them for a table without groups.
+    """
+    if (grouped := groups_of(dataset)) is None:
+        return len(units)
+    offset = grouped.table.offset
+    rows = np.cumsum(offset[units + 1] - offset[units])
+    return min(len(units), max(int(np.searchsorted(rows, most_rows, "right")), _FEWEST_GROUPS))
+
+
+def groups_of(dataset: Any) -> Grouped | None:
+    """Return the data set of groups at temperature 1, or ``None`` for one of single rows."""
+    while dataset is not None and not isinstance(dataset, Grouped):
+        dataset = getattr(dataset, "dataset", None)
+    return dataset
 
 
 def relative_sizes(dataset: Dataset, units: Index) -> Vector:
     """Return (k,) the rows of groups over the rows of a mean group; 1 for units that are rows."""
-    while not isinstance(dataset, Grouped):
-        if (inner := getattr(dataset, "dataset", None)) is None:
-            return np.ones(len(units))
-        dataset = inner
-    offset = dataset.dataset.groups.offset
-    sizes: Vector = (offset[units + 1] - offset[units]) * (dataset.n_rows / offset[-1])
+    if (grouped := groups_of(dataset)) is None:
+        return np.ones(len(units))
+    offset = grouped.table.offset
+    sizes: Vector = (offset[units + 1] - offset[units]) * (grouped.n_rows / offset[-1])
     return sizes
 
 

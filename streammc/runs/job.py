@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streammc.control_variates.default_priors import as_recorded, resolved
+from streammc.control_variates.mode.quadrature import as_found
 from streammc.errors import RefusedError
 from streammc.likelihood.grouped import by_group
 from streammc.runs.identity import asked_schedule, check_counts, completed, heated, identity
@@ -68,6 +69,8 @@ def run_job(request: RunRequest) -> RunReport:
     seed = request.seed
     if existing is not None:
         model = as_recorded(model, existing.identity["model"])
+    if (given := request.control_variates) is not None:
+        model = as_found(model, given.certificate.nodes)
     if seed is None:
         seed = int(existing.identity["seed"]) if existing else secrets.randbits(63)
     request = replace(

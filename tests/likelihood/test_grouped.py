@@ -11,7 +11,14 @@ import pytest
 from streammc import from_arrays, from_table
 from streammc.control_variates.full_pass.block_pass import ExpansionPass
 from streammc.errors import ConfigError, StoreError
-from streammc.likelihood.grouped import Grouped, by_group, relative_sizes, ungrouped
+from streammc.likelihood.grouped import (
+    Grouped,
+    by_group,
+    fewer,
+    relative_sizes,
+    together,
+    ungrouped,
+)
 from streammc.likelihood.tempered import tempered
 from streammc.models import gaussian
 from streammc.priors import normal
@@ -128,3 +135,30 @@ def test_a_task_of_a_store_gives_the_same_after_it_was_pickled(tmp_path):
 def test_groups_in_memory_are_refused_on_a_cluster():
     with pytest.raises(ConfigError, match="a store on disk for a cluster"):
         grouped([5, 1]).reduce(Seen(), scheduler="tcp://localhost:1")
+
+
+@pytest.mark.parametrize(
+    ("count", "rows", "found"),
+    [
+        (16_384, 10, 1638),  # about as many rows
+        (16_384, 100, 256),  # rather more rows than so few groups
+        (16_384, 1000, 65),  # at most four times as many rows
+        (16_384, 10_000, 64),
+        (100, 1, 100),
+    ],
+)
+def test_groups_of_a_sample_are_counted_by_their_rows(count, rows, found):
+    data = grouped(np.full(3000, 1))
+    data.table = Table(np.arange(3001) * rows)
+    data.dataset.n_rows = 3000 * rows
+    assert fewer(count, data) == found
+    assert fewer(count, tempered(data, 2.0)) == found
+    assert fewer(count, data.dataset) == count
+
+
+def test_the_first_groups_with_a_number_of_rows_together():
+    data = grouped([500, 1, 700, *[10] * 100])
+    assert together(np.arange(103), data, 1200) == 64
+    assert together(np.arange(103), data, 1951) == 78
+    assert together(np.arange(2), data, 1) == 2
+    assert together(np.arange(70), data.dataset, 1) == 70

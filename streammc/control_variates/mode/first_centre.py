@@ -70,7 +70,7 @@ def first_centre(
         return Centre(Point(origin, 0.0, np.zeros((dim, dim)), origin, np.inf), origin)
     objective = counted(in_memory(model, subset, dataset.n_rows / len(subset.y)), phases)
     if len(subset.y) < dataset.n_rows:
-        table = _soften(table)
+        table = softened(table)
     if theta is not None and not only:
         return Centre(damped_point(theta, objective(theta), table), origin)
     if theta is None and len(subset.y) == dataset.n_rows:
@@ -91,7 +91,7 @@ def first_centre(
     return Centre(given, mode.theta - theta, inflation)
 
 
-def _soften(table: Matrix) -> Matrix:
+def softened(table: Matrix) -> Matrix:
     """Replace flat priors by Normal(0, 10): a subset may be separated even if all rows are not."""
     soft = table.copy()
     soft[table[:, 0] == 0.0] = normal(scale=10.0).table(("",))

@@ -15,10 +15,12 @@ from streammc.control_variates.mode.newton import Objective, Point, maximise
 from streammc.control_variates.mode.starts import concave, starting_points
 from streammc.control_variates.subset import in_memory
 from streammc.errors import ModelError
+from streammc.models.mixed.table_model import TableModel
 from streammc.protocols import Matrix, Model, Rows, Vector
 
 SEARCH_ROWS: Final = 4096
-"""Largest number of the rows in memory on which the other starts run."""
+"""Largest number of the rows in memory on which the other starts run; of groups four times as many
+of the table, where 4096 would be too few groups."""
 MOST_PARAMETERS: Final = 300
 """Above this dimension only the first start runs: factorisations cost more than the rows."""
 COMPARABLE: Final = math.log(1e4)
@@ -26,6 +28,8 @@ COMPARABLE: Final = math.log(1e4)
 STARTING: Final = math.log(20.0)
 """Chains also start at modes within this log evidence of the best."""
 _ITERATIONS: Final = 100
+_LEAST_OF_GROUP: Final = 64
+"""Rows of a group that are always kept in the search."""
 _SETTLED: Final = 0.1
 _APART: Final = 0.5
 
@@ -80,7 +84,7 @@ def find_modes(
     if len(found) == 1:
         return [Mode(found[0], 0.0)]
     density = log_posteriors(model, rows, n_rows / len(rows.y), table)
-    evidence = corrected_evidence(density, found, rows.X.size)
+    evidence = corrected_evidence(density, found, _table_rows(model, rows) * _columns(model, rows))
     return [Mode(found[k], float(evidence[k])) for k in np.argsort(-evidence, kind="stable")]
 
 
@@ -112,14 +116,16 @@ def _search(
 ) -> list[Point]:
     """Return the modes found from all starts, including ``found``, in no particular order."""
     search_objective = objective
-    sample = _thinned(rows)
+    sample = _thinned(model, rows)
+    counted = n_rows / len(rows.y) * _table_rows(model, rows) / _table_rows(model, sample)
     if sample is not rows:
-        search_objective = in_memory(model, sample, n_rows / len(sample.y))
+        search_objective = in_memory(model, sample, counted)
+    heights = log_posteriors(model, sample, counted, table)
     with np.errstate(all="ignore"):
         known: list[Point] = []
         _climb(model, search_objective, found[0].theta if found else start, table, known)
         here, factor = (known[0].theta, known[0].factor) if known else (start, None)
-        for other in starting_points(model, search_objective, table, here, factor):
+        for other in starting_points(model, search_objective, heights, table, here, factor):
             _climb(model, search_objective, other, table, known)
         if len(known) == 1 and found:
             return found
@@ -159,9 +165,28 @@ def _settled(point: Point) -> bool:
     return point.decrement < _SETTLED and math.isfinite(point.log_posterior)
 
 
-def _thinned(rows: Rows) -> Rows:
-    """Return at most 4096 of the rows, drawn without replacement, in their order."""
-    if len(rows.y) <= SEARCH_ROWS:
+def _thinned(model: Model, rows: Rows) -> Rows:
+    """Return at most 4096 of the rows, drawn without replacement, in their order.
+
+    Of groups, those that have 16,384 rows together, at least 256, each with its first rows.
+    """
+    most, longest = SEARCH_ROWS, 0
+    if isinstance(model, TableModel):
+        most = max(4 * SEARCH_ROWS * len(rows.y) // _table_rows(model, rows), SEARCH_ROWS // 16)
+        longest = max(4 * SEARCH_ROWS // min(most, len(rows.y)), _LEAST_OF_GROUP)
+        if np.max(rows.X[:, 1]) > longest:
+            rows = rows._replace(X=np.minimum(rows.X, [math.inf, longest]))
+    if len(rows.y) <= most:
         return rows
-    picked = np.random.default_rng(0).choice(len(rows.y), SEARCH_ROWS, replace=False)
+    picked = np.random.default_rng(0).choice(len(rows.y), most, replace=False)
     return Rows(*(part[np.sort(picked)] for part in rows))
+
+
+def _table_rows(model: Model, rows: Rows) -> int:
+    """Return the number of rows, of groups that of their rows."""
+    return int(np.sum(rows.X[:, 1])) if isinstance(model, TableModel) else len(rows.y)
+
+
+def _columns(model: Model, rows: Rows) -> int:
+    """Return the number of columns of a row."""
+    return int(model.n_features if isinstance(model, TableModel) else rows.X.shape[1])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -121,6 +122,13 @@ def damped_point(theta: Vector, sums: tuple[float, Vector, Matrix], table: Matri
     )
 
 
+_CRAWL: Final = 0.05
+"""Part of Newton's step below which a step crawls."""
+_CRAWLS: Final = 2
+"""Crawling steps in succession, within a posterior sd of the mode, after which the search ends: the
+derivatives are not exactly those of the values, as with too few nodes of a quadrature."""
+
+
 def maximise(
     objective: Objective, theta: Vector, table: Matrix, *, max_iterations: int = 200
 ) -> Point:
@@ -140,6 +148,7 @@ def maximise(
             f"expected a finite log posterior at the starting point, found {point.log_posterior}; "
             "check the response, or give theta_star"
         )
+    crawls = 0
     for _ in range(max_iterations):
         gain = 0.5 * point.decrement**2
         if gain <= 1e-14 * (1.0 + abs(point.log_posterior)):
@@ -156,7 +165,10 @@ def maximise(
             length *= 0.5
             if length < 1e-10:
                 return _checked(point, sums, table)
+        crawls = crawls + 1 if length < _CRAWL and point.decrement < 1.0 else 0
         point, sums = after, new
+        if crawls == _CRAWLS:
+            break
     return _checked(point, sums, table)
 
 

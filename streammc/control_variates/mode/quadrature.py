@@ -7,18 +7,34 @@ is its variation with theta, summed over all groups.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
+from streammc.control_variates.draws import covering_draws
+from streammc.control_variates.mode.first_centre import softened
+from streammc.control_variates.mode.newton import maximise
+from streammc.control_variates.subset import draw_subset, in_memory
 from streammc.errors import ModelError
+from streammc.likelihood.grouped import groups_of
+from streammc.likelihood.invalid_responses import invalid_responses
+from streammc.likelihood.pass_cost import SUBSET_BYTES
 from streammc.models.mixed.mixed_model import MOST_NODES
 from streammc.models.mixed.table_model import TableModel
-from streammc.protocols import Matrix, Model, Rows, Vector
+from streammc.numerics.blas import single_threaded
+from streammc.protocols import Dataset, Matrix, Model, Rows, Vector
+
+M = TypeVar("M")
 
 LARGEST_VARIATION: Final = 0.01
 """Of the log-likelihood; above it a warning."""
 REFUSED_VARIATION: Final = 0.1
+_CHOSEN_VARIATION: Final = 0.005
+"""Largest variation of an automatic choice: below the limit of the check at ``theta_star``."""
+_NODES: Final = (15, 21, 31, 41, MOST_NODES)
+"""Nodes of a random intercept to choose from."""
+_NODES_OF_TWO: Final = (9, 13, 17, 21, 31)
+"""Nodes for each of intercept and slope."""
 _MORE_NODES: Final = 10
 _POINTS: Final = 8
 
@@ -55,10 +71,13 @@ def quadrature_warnings(
     found, nodes = quadrature_variation(model, rows, points, n_groups)
     if found <= LARGEST_VARIATION:
         return []
+    remedy = f"use more, --option nodes={min(2 * nodes + 1, MOST_NODES)}"
+    if nodes >= MOST_NODES:
+        remedy = f"give {model.group_parameters[0].name} a tighter prior, or larger groups"
     text = (
         f"expected an error of the quadrature over the effects of {model.column} that varies by "
         f"less than {LARGEST_VARIATION} over the posterior, found {found:.2g} with {nodes} nodes: "
-        f"use more, --option nodes={min(2 * nodes + 1, MOST_NODES)}"
+        f"{remedy}"
     )
     if not found <= REFUSED_VARIATION:
         raise ModelError(text)
@@ -73,3 +92,45 @@ def _log_lik(model: TableModel, rows: Rows, theta: Vector) -> Vector:
     model.link(eta, rows.X.T, np.ascontiguousarray(rows.y), model.constants, 0, out)
     values: Vector = out[0]
     return values
+
+
+def with_nodes(model: M, dataset: Dataset) -> M:
+    """Return a mixed model with enough quadrature nodes for these data, the same in every call.
+
+    The nodes are the fewest of a list whose error varies by less than 0.005 over draws around
+    the mode of a sample of the groups, as wide as the posterior of all; the most of the list if
+    no other suffices. A given number of nodes is kept, and so is that of a model which has no
+    mode on the sample: the full pass raises the error.
+    """
+    given: Any = model
+    groups = groups_of(dataset)
+    if groups is None or not isinstance(model, TableModel) or not model.automatic:
+        return model
+    labels = given.labels(groups.feature_names)
+    rows = draw_subset(groups, SUBSET_BYTES)
+    if invalid_responses(given, rows.X, rows.y) is not None:
+        return model
+    table = np.ascontiguousarray(given.prior_table(labels), dtype=np.float64)
+    if len(rows.y) < groups.n_rows:
+        table = softened(table)
+    objective = in_memory(given, rows, groups.n_rows / len(rows.y))
+    with single_threaded(), np.errstate(all="ignore"):
+        try:
+            point = maximise(objective, given.start(rows), table)
+        except ModelError:
+            return model
+    deltas = np.concatenate([np.zeros((1, len(labels))), covering_draws(_POINTS, len(labels), 0)])
+    points = point.theta + deltas @ point.factor.T
+    for nodes in _NODES if given.slope is None else _NODES_OF_TWO:
+        given = replace(given, nodes=nodes, automatic=False)
+        if quadrature_variation(given, rows, points, groups.n_rows)[0] <= _CHOSEN_VARIATION:
+            break
+    return given  # type: ignore[no-any-return]
+
+
+def as_found(model: M, nodes: int | None) -> M:
+    """Return a mixed model whose nodes are open with those that were found for it before."""
+    given: Any = model
+    if nodes is None or not getattr(given, "automatic", False):
+        return model
+    return replace(given, nodes=int(nodes), automatic=False)  # type: ignore[no-any-return]

@@ -31,7 +31,7 @@ from streammc.control_variates.mode.weak_directions import largest_move
 from streammc.control_variates.pass_request import PassRequest
 from streammc.control_variates.subset import Spread, draw_subset, gather, in_memory, surrogate
 from streammc.errors import ModelError
-from streammc.likelihood.grouped import fewer
+from streammc.likelihood.grouped import fewer, ungrouped
 from streammc.likelihood.invalid_responses import invalid_responses
 from streammc.numerics.blas import single_threaded
 from streammc.numerics.prior import LOCATION
@@ -42,6 +42,8 @@ N_DRAWS_SMALL = 32
 """Scoring draws up to ``SMALL_ROWS`` rows, where a pass is cheap: with 32 draws instead of
 8, covtype93k needs 2600 instead of 3100 rows an iteration, a9a 3800 instead of 5100."""
 SMALL_ROWS = 2**18
+CANDIDATE_GROUPS = 1000
+"""Fewest groups of highest score that are kept."""
 LARGEST_DECREMENT = 0.1
 MAX_PASSES = 12
 LARGEST_MOVE = 3.0
@@ -132,7 +134,8 @@ class _Search:
         """Make full passes until one certifies its centre, or their number reaches the limit."""
         request, centre = self._request, self._centre
         n_rows, point = request.dataset.n_rows, centre.point
-        n_draws = N_DRAWS_SMALL if n_rows <= SMALL_ROWS else N_DRAWS
+        small = ungrouped(request.dataset).n_rows <= SMALL_ROWS
+        n_draws = N_DRAWS_SMALL if small else N_DRAWS
         xi = covering_draws(n_draws, len(request.labels), 0)
         given = request.theta_star is not None
         decisive = request.passes == 1 or given or len(self._subset.y) == n_rows
@@ -184,7 +187,8 @@ class _Search:
         request = self._request
         dataset = request.dataset
         fit = request.memory_limit // (8 * (dataset.n_features + 3))
-        cap = max(0, min(fewer(request.candidate_rows, dataset), fit))
+        wanted = max(fewer(request.candidate_rows, dataset), CANDIDATE_GROUPS)
+        cap = max(0, min(wanted, request.candidate_rows, fit))
         where = best_coordinates(request.model, self._subset, point.theta, deltas, request.order)
         self._noise = where.noise
         shifts = where.shifts(deltas)

@@ -8,7 +8,7 @@ location. A heavy-tailed prior adds a mode at its own location, however far the 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -31,8 +31,6 @@ from streammc.numerics.prior import (
     SHAPE,
     STUDENT_T,
     UNIFORM,
-    log_prior,
-    smooth,
 )
 from streammc.priors import normal
 from streammc.protocols import Index, Matrix, Model, Vector
@@ -58,7 +56,12 @@ def concave(model: Model, table: Matrix) -> bool:
 
 
 def starting_points(
-    model: Model, objective: Objective, table: Matrix, first: Vector, factor: Matrix | None
+    model: Model,
+    objective: Objective,
+    heights: Callable[[Matrix], Vector],
+    table: Matrix,
+    first: Vector,
+    factor: Matrix | None,
 ) -> Iterator[Vector]:
     """Yield starts of Newton's method other than ``first`` (d,).
 
@@ -71,6 +74,8 @@ def starting_points(
     ----------
     model, objective, table
         The likelihood, of rows in memory, and the prior table.
+    heights
+        Their log posterior; see ``mode_mass.log_posteriors``.
     first, factor
         The first mode and its factor; without a mode, the first start and ``None``.
     """
@@ -84,14 +89,15 @@ def starting_points(
     scales = log_scales(model, len(first))
     for start in starts:
         if not np.array_equal(start, first):
-            yield matched(objective, start, table, scales)
+            yield matched(heights, start, scales)
     if factor is not None:
         for _ in range(_WIDE_DRAWS):
             yield first + _WIDE * (factor @ rng.standard_normal(len(first)))
-    height = _height(objective, first, table)
-    for other in getattr(model, "relabelled", _no_relabelling)(first):
+    relabelled = list(getattr(model, "relabelled", _no_relabelling)(first))
+    height, *others = heights(np.array([first, *relabelled]))
+    for other, found in zip(relabelled, others, strict=True):
         # The same height means that only the labels differ: no mode of its own.
-        if abs(_height(objective, other, table) - height) > 1e-8 * (1.0 + abs(height)):
+        if abs(found - height) > 1e-8 * (1.0 + abs(height)):
             yield other
 
 
@@ -117,13 +123,13 @@ def without_prior(
     return out
 
 
-def matched(objective: Objective, theta: Vector, table: Matrix, scales: Index) -> Vector:
+def matched(heights: Callable[[Matrix], Vector], theta: Vector, scales: Index) -> Vector:
     """Return ``theta`` with each scale parameter, in turn, at its best value on a grid."""
     best = theta.copy()
     for j in scales:
         trials = np.tile(best, (len(_LADDER), 1))
         trials[:, j] += _LADDER
-        best = trials[int(np.argmax([_height(objective, trial, table) for trial in trials]))]
+        best = trials[int(np.argmax(heights(trials)))]
     return best
 
 
@@ -135,12 +141,6 @@ def log_scales(model: Model, d: int) -> Index:
     at_zero, at_one = (model.constrain(np.full(d, at)) for at in (0.0, 1.0))
     found = np.flatnonzero((at_zero > 0.0) & np.isclose(at_one, math.e * at_zero))
     return np.setdiff1d(found, [block.scale for block in getattr(model, "factors", ())])
-
-
-def _height(objective: Objective, theta: Vector, table: Matrix) -> float:
-    """Return the log posterior, minus infinity where it is not finite."""
-    value = objective(theta)[0] + log_prior(theta, smooth(table), np.zeros_like(theta))
-    return float(value) if np.isfinite(value) else -math.inf
 
 
 def _no_relabelling(theta: Vector) -> Sequence[Vector]:

@@ -5,11 +5,18 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from streammc.control_variates.coordinates import coordinates
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.forecast import PLAN, Counter, Phases
 from streammc.control_variates.level_coordinates import level_coordinates, stretched
 from streammc.control_variates.plan.certainty_choice import Choice
-from streammc.control_variates.plan.pilot import Pilot, choose_runs, gather_runs, remainders
+from streammc.control_variates.plan.pilot import (
+    Pilot,
+    choose_runs,
+    gather_runs,
+    least_run,
+    remainders,
+)
 from streammc.control_variates.subset import gather
 from streammc.likelihood.grouped import fewer
 from streammc.numerics.prior import log_prior
@@ -34,7 +41,7 @@ class FarPosterior:
     ) -> None:
         self._count = Counter(PLAN, phases)
         most = fewer(max(min(_ROWS, _ENTRIES // max(dataset.n_features, 1)), 2048), dataset)
-        starts, run_rows = choose_runs(dataset.n_rows, unit_rows, most)
+        starts, run_rows = choose_runs(dataset.n_rows, unit_rows, most, least_run(dataset))
         none = np.empty((0, len(starts), run_rows), np.float32)
         left_out = np.zeros((len(starts), run_rows), np.bool_)
         whole = Pilot(starts, run_rows, none, dataset.n_rows, left_out)
@@ -69,7 +76,7 @@ class FarPosterior:
             if len(self._certain.y):
                 exact = remainders(cv, self._model, self._certain, shifts)
                 log = log + exact.sum(axis=1)
-            where = cv.coordinates(self._model)
+            where = coordinates(self._model, cv.theta_star, cv.noise)
             steps = where.shifts(shifts)
             gradient, hessian = where.from_theta(cv.gradient, cv.hessian)
             if cv.order >= 1:

@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 from scipy.special import chdtri
 
 from streammc import rng
+from streammc.control_variates.coordinates import coordinates
 from streammc.control_variates.draws import covering_draws
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.full_pass.row_sums import RowSums
 from streammc.control_variates.subset import gather
-from streammc.likelihood.grouped import fewer
+from streammc.likelihood.grouped import fewer, groups_of
 from streammc.protocols import Dataset, Index, Matrix, Model, Rows, Vector
 
 PILOT_ROWS = 262_144
@@ -35,7 +36,7 @@ def remainders(
     """Return (S, m): ``w (l - q)`` of each row at each ``theta_star + shift``."""
     m, q = rows.X.shape
     result = np.empty((len(shifts), m))
-    where = cv.coordinates(model)
+    where = coordinates(model, cv.theta_star, cv.noise)
     shifts = where.shifts(shifts)
     sums = RowSums(where.model, where.centre, shifts, cv.order, q, with_sums=False)
     sums.add(rows.X, rows.y, rows.offset, rows.weight, np.empty(m), result)
@@ -168,13 +169,15 @@ class Pilot:
         return ratio
 
 
-def choose_runs(n_rows: int, unit_rows: int, most_rows: int) -> tuple[Index, int]:
+def choose_runs(
+    n_rows: int, unit_rows: int, most_rows: int, least_rows: int = 64
+) -> tuple[Index, int]:
     """Return the first rows of aligned runs, all or a random part, and the length of a run.
 
-    A run consists of whole units and has at least 64 rows; together the runs have at most
-    ``most_rows`` rows.
+    A run consists of whole units and has at least ``least_rows`` rows; together the runs have at
+    most ``most_rows`` rows.
     """
-    run_rows = unit_rows * -(-64 // unit_rows)
+    run_rows = unit_rows * -(-least_rows // unit_rows)
     n_runs = -(-n_rows // run_rows)
     wanted = max(1, most_rows // run_rows)
     if n_runs <= wanted:
@@ -184,6 +187,11 @@ def choose_runs(n_rows: int, unit_rows: int, most_rows: int) -> tuple[Index, int
         chosen = generator.choice(n_runs, size=wanted, replace=False, shuffle=False)
         runs = np.sort(chosen).astype(np.int64)
     return runs * run_rows, run_rows
+
+
+def least_run(dataset: Dataset) -> int:
+    """Return the fewest rows of a run: 64, but 1 of groups, which are read one by one."""
+    return 64 if groups_of(dataset) is None else 1
 
 
 def gather_runs(dataset: Dataset, starts: Index, run_rows: int) -> Rows:
@@ -201,7 +209,8 @@ def pilot_shifts(cv: ControlVariates) -> Matrix:
 
 def evaluate(cv: ControlVariates, dataset: Dataset, model: Model, unit_rows: int) -> Pilot:
     """Return the pilot: runs of rows, and their remainders at :func:`pilot_shifts`."""
-    starts, run_rows = choose_runs(dataset.n_rows, unit_rows, fewer(PILOT_ROWS, dataset))
+    most = fewer(PILOT_ROWS, dataset)
+    starts, run_rows = choose_runs(dataset.n_rows, unit_rows, most, least_run(dataset))
     shifts = pilot_shifts(cv)
     values = np.empty((N_DRAWS, len(starts), run_rows), np.float32)
     batch = max(1, _BATCH_BYTES // (8 * run_rows * (dataset.n_features + 3)))

@@ -31,9 +31,8 @@ from streammc.priors.scaled import WIDTH, Level, rounded, shares, spread
 from streammc.protocols import Index, Matrix, Model, Rows, Vector
 
 NODES: Final = 15
-"""Quadrature nodes of a random intercept."""
+"""Quadrature nodes of a random intercept; of two effects ``NODES_OF_TWO`` each."""
 NODES_OF_TWO: Final = 9
-"""Nodes for each of intercept and slope."""
 MOST_NODES: Final = 61
 _ONE: Final = "1"
 """The term of a random intercept."""
@@ -63,23 +62,15 @@ class MixedModel(LinearModel):
     correlated: bool = field(default=False, kw_only=True)
     nodes: int = field(default=NODES, kw_only=True)
     """Quadrature nodes per effect."""
+    automatic: bool = field(default=False, kw_only=True, compare=False)
+    """Whether the data may still raise ``nodes``, see ``mode.quadrature.with_nodes``."""
     noise: tuple[float, ...] = field(default=(), kw_only=True, compare=False)
-    """Noise of the marginal precision with which theta ends for :attr:`link`; empty: ``log tau``.
-
-    See ``numerics.marginal_precision``. It is a setting of the expansions, not of the model.
-    """
+    """Noise of the marginal precision (see there) with which theta ends for :attr:`link`; empty:
+    ``log tau``. It is a setting of the expansions, not of the model."""
 
     name: ClassVar[str] = "mixed"
     link_kernel: ClassVar[Any] = link
     separable: ClassVar[bool] = False
-
-    @property
-    def even_scale(self) -> bool:
-        """Return whether the last parameter is the only standard deviation of group effects.
-
-        The likelihood is an even function of it on the real line.
-        """
-        return self.slope is None
 
     advice: ClassVar[str] = "build the model again for the features of this store"
 
@@ -130,7 +121,6 @@ class MixedModel(LinearModel):
             kind,
             self.n_features,
             self.inner.n_scalar,
-            len(self.effects),
             self.correlated,
             -1 if self.slope is None else self.features.index(self.slope),
             self.nodes,
@@ -222,8 +212,8 @@ def mixed(
     feature_names
         Columns of the design.
     nodes
-        Quadrature nodes per effect, 3 to 61; ``None``: 15, or 9 with a slope. A Gaussian
-        response needs no quadrature.
+        Quadrature nodes per effect, 3 to 61; ``None``: 15, or 9 with a slope, until it is known
+        how many the data need. A Gaussian response needs no quadrature.
 
     Raises
     ------
@@ -275,6 +265,7 @@ def mixed(
         slope=slope,
         correlated=bool(groups.correlated and slope is not None),
         nodes=count,
+        automatic=nodes is None and name != "gaussian",
     )
 
 

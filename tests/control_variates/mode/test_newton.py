@@ -119,3 +119,16 @@ def test_collinear_columns_work_under_every_proper_prior():
         rows = table(n=500, q=3, prior=prior)
         rows.X[:, 2] = rows.X[:, 1]
         assert solve(rows).decrement < 1e-5
+
+
+def test_derivatives_with_a_small_error_do_not_make_the_search_crawl():
+    seen = []
+
+    def objective(theta):  # as of a quadrature with too few nodes: not quite the gradient
+        seen.append(theta)
+        slope = -1000.0 * theta + 0.05 * np.sin(3.0 * theta + 1.0) + 0.3
+        return -500.0 * float(theta @ theta), slope, -1000.0 * np.eye(1)
+
+    point = maximise(objective, np.array([2.0]), normal(scale=10.0).table(("a",)))
+    assert len(seen) < 80
+    assert abs(point.theta[0]) * np.sqrt(1000.0) < 0.1

@@ -1,0 +1,98 @@
+"""The number of quadrature nodes follows from the data where none is given."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import streammc
+from streammc.control_variates.default_priors import as_recorded, resolved
+from streammc.control_variates.expansion import ControlVariates
+from streammc.control_variates.mode import quadrature
+from streammc.errors import ModelError
+from streammc.likelihood.grouped import by_group
+from streammc.likelihood.tempered import tempered
+from streammc.models import gaussian, logistic, poisson
+from streammc.priors import normal
+
+
+def counts(tau, n_groups=400):
+    """Poisson counts of groups of 1 to 5 rows."""
+    rng = np.random.default_rng(1)
+    labels = np.repeat(np.arange(n_groups), rng.integers(1, 6, n_groups))
+    y = rng.poisson(np.exp(0.5 + tau * rng.normal(size=n_groups)[labels])).astype(float)
+    ones = np.ones((len(y), 1))
+    return streammc.from_arrays(ones, y, groups=labels, feature_names=["Intercept"])
+
+
+def variation(data, model):
+    """Return the variation of the error over the score draws, and the certificate."""
+    cv = streammc.control_variates(data, model)
+    groups, model = by_group(data, model)
+    rows = quadrature.draw_subset(groups, 2**27)
+    points = cv.theta_star + cv.score_draws[:8]
+    used = quadrature.replace(resolved(model, groups), nodes=cv.certificate.nodes)
+    found = quadrature.quadrature_variation(used, rows, points, groups.n_rows)[0]
+    return found, cv.certificate
+
+
+def test_data_that_need_more_nodes_get_them():
+    found, certificate = variation(counts(3.0, 2000), poisson())
+    assert certificate.nodes in (21, 31, 41)
+    assert found < quadrature.LARGEST_VARIATION
+    assert certificate.warnings == ()
+
+
+def test_data_that_do_not_keep_the_default():
+    found, certificate = variation(counts(0.5), poisson())
+    assert certificate.nodes == 15
+    assert found < quadrature.LARGEST_VARIATION
+
+
+def test_a_given_number_of_nodes_is_only_checked():
+    cv = streammc.control_variates(*by_group(counts(3.0, 2000), poisson(), 15))
+    assert cv.certificate.nodes == 15
+    assert "with 15 nodes: use more" in cv.certificate.warnings[0]
+
+
+def test_a_gaussian_response_keeps_the_default():
+    _, model = by_group(counts(1.0), gaussian())
+    assert not model.automatic
+
+
+def test_the_number_is_the_same_at_every_temperature():
+    groups, model = by_group(counts(3.0, 2000), poisson())
+    assert resolved(model, groups).nodes == resolved(model, tempered(groups, 10.0)).nodes > 15
+
+
+def test_as_many_nodes_as_there_are_do_not_suffice(monkeypatch):
+    monkeypatch.setattr(quadrature, "REFUSED_VARIATION", 1e-9)
+    monkeypatch.setattr(quadrature, "LARGEST_VARIATION", 1e-10)
+    monkeypatch.setattr(quadrature, "_CHOSEN_VARIATION", 0.0)
+    with pytest.raises(ModelError, match=r"with 61 nodes: give tau\[group\] a tighter prior"):
+        streammc.control_variates(counts(3.0, 2000), poisson())
+
+
+@pytest.mark.filterwarnings("ignore::streammc.errors.SamplingWarning")
+def test_saved_control_variates_bring_their_number(tmp_path):
+    data = counts(0.5)
+    cv = streammc.control_variates(*by_group(data, poisson(), 21))
+    cv.save(tmp_path / "cv.zarr")
+    kept = ControlVariates.open(tmp_path / "cv.zarr", data, poisson())
+    assert kept.certificate.nodes == 21
+    path = tmp_path / "run"
+    words = {"draws": 20, "warmup": 20, "chains": 1, "seed": 1, "path": path, "audit": False}
+    streammc.sample(data, poisson(), control_variates=kept, **words)
+    from streammc.trace.run_directory import RunDirectory
+
+    assert RunDirectory.open(path).identity["model"]["nodes"] == 21
+    again = streammc.sample(data, poisson(), control_variates=kept, **words)
+    assert again.posterior.sizes["draw"] == 20
+
+
+def test_a_run_keeps_the_number_it_was_made_with():
+    groups, model = by_group(counts(0.5), logistic(prior=normal(scale=1.0)))
+    assert as_recorded(model, {"nodes": 31}).nodes == 31
+    fixed = by_group(counts(0.5), logistic(prior=normal(scale=1.0)), 9)[1]
+    assert as_recorded(fixed, {"nodes": 31}).nodes == 9
+    assert groups.n_rows == 400
