@@ -13,7 +13,7 @@ from typing import Final
 
 from streammc.numerics.jit import inline
 from streammc.numerics.marginal_precision import to_precision
-from streammc.numerics.stretched_effects import stretch
+from streammc.numerics.stretched_effects import stretch, whiten
 
 _TINY: Final = 1e-300
 
@@ -76,12 +76,7 @@ def beyond_edge(base, position, work):  # type: ignore[no-untyped-def]
     z = position
     if base.mode.shape[0] > 0:  # the edge is in whitened coordinates of log tau
         z = work.edge
-        factor = base.mode_factor
-        for i in range(d):
-            rest = work.theta[i] - base.mode[i]
-            for j in range(i):
-                rest -= factor[i, j] * z[j]
-            z[i] = rest / factor[i, i]
+        whiten(base.levels, base.mode, base.mode_factor, work.theta, z)
     square = 0.0
     for j in range(d):
         square += z[j] * z[j]

@@ -45,7 +45,6 @@ from streammc.numerics.stretched_effects import shrink
 from streammc.protocols import Index, Matrix, Vector
 
 _NO_WALLS: Matrix = np.zeros((0, 0))
-_NO_LEVELS: Matrix = np.zeros((0, 3))
 _NONE: Vector = np.zeros(0)
 
 
@@ -84,9 +83,8 @@ class Base(NamedTuple):
     """Largest ``|z|^2``: beyond it the density is 0."""
     walls: Matrix = _NO_WALLS
     """(w, d + 1) rows ``(a, h)``: the density is 0 where ``a'z > h``."""
-    levels: Matrix = _NO_LEVELS
-    """(L, 3) effects that are stretched: component of the effect, component of its log scale, and
-    the exponent ``a``; see ``control_variates.level_coordinates``."""
+    levels: Matrix = np.zeros((0, 3))
+    """(L, 3) effects that are stretched, see ``numerics.stretched_effects``."""
     centre: Vector = _NONE
     """(d,) expansion point in the coordinates of the expansions; empty: ``theta_star``."""
     noise: Vector = _NONE
