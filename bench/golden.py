@@ -180,6 +180,9 @@ def main() -> None:
         return
     if options.base is None:
         parser.error("expected a commit to compare with")
+    known = {*SAMPLERS, *(f"{store} {sampler}" for store, sampler in CASES)}
+    if unknown := set(options.only) - known:
+        parser.error(f"expected cases among {sorted(known)}, found {sorted(unknown)}")
     lines, cases = compare(options.base, options.python, options.only)
     print("\n".join(lines) if lines else f"{cases} cases, all equal to {options.base}")
     raise SystemExit(1 if lines else 0)

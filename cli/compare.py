@@ -32,6 +32,7 @@ def comparison(paths: tuple[str, ...]) -> dict[str, Any]:
     from streammc.diagnostics.cost import relative
     from streammc.errors import DataError, IdentityError
     from streammc.likelihood.temperature import temperature_of
+    from streammc.likelihood.unit_words import unit_of_model
     from streammc.runs.cost import run_cost
     from streammc.trace.run_directory import RunDirectory
 
@@ -60,6 +61,7 @@ def comparison(paths: tuple[str, ...]) -> dict[str, Any]:
             "run": path,
             "sampler": sampler,
             "target": target_of(sampler),
+            "unit": unit_of_model(run.identity["model"]),
             "chains": run.chains,
             "draws": run.committed_draws,
             **{
@@ -88,6 +90,8 @@ def target_of(sampler: str | None) -> str | None:
 
 def human(document: dict[str, Any]) -> str:
     """Return the comparison as text, one line per run."""
+    from streammc.likelihood.unit_words import in_units
+
     header = ["run", "sampler", "target", "sign", "accept", "accept u", "rows/iteration"]
     header += ["IF", "RCT min", "median", "max"]
     rows = []
@@ -103,7 +107,9 @@ def human(document: dict[str, Any]) -> str:
         ]
         rows.append([*texts, *(number(value, 3) for value in numbers)])
     base = document["base"]
+    unit = document["runs"][0]["unit"]
+    header = [in_units(name, unit) for name in header]
     return (
-        f"{table(header, rows)}\n\nRCT: evaluations of rows per independent draw, passes and "
+        f"{table(header, rows)}\n\nRCT: evaluations of {unit}s per independent draw, passes and "
         f"warm-up included, relative to {base}"
     )

@@ -31,6 +31,7 @@ def diagnosis(path: str) -> dict[str, Any]:
         If the run has no draws yet.
     """
     from streammc.cli.recorded import store_of_run
+    from streammc.diagnostics.intraclass import summarize_derived
     from streammc.diagnostics.original_scale import ratios, transform
     from streammc.diagnostics.summary import draws_and_labels, signs, summarize, summarize_draws
     from streammc.errors import DataError, MissingError
@@ -74,6 +75,7 @@ def diagnosis(path: str) -> dict[str, Any]:
     return {
         "parameters": parameters,
         "parameters_original": original,
+        "derived": summarize_derived(tree, run.identity["model"]) or None,
         "ratios": factors,
         "audit": None,
         "sampling": {

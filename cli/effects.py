@@ -19,6 +19,7 @@ from streammc.cli.progress import Progress
 from streammc.cli.receipt import Receipt, make_once, require_apart
 from streammc.cli.signals import Interruption
 from streammc.cli.values import LocalPath, Share, WholeNumber
+from streammc.errors import ConfigError
 
 
 @command(
@@ -37,6 +38,15 @@ from streammc.cli.values import LocalPath, Share, WholeNumber
 @setting(
     "--interval", type=Share(), default=0.9, show_default=True, help="Probability of the intervals."
 )
+@setting(
+    "--group",
+    "groups",
+    multiple=True,
+    metavar="LABEL",
+    help="Draw the effects of this group instead; repeatable.",
+)
+@setting("--draws", type=WholeNumber(2), help="With --group: number of draws, 1000 by default.")
+@setting("--seed", type=WholeNumber(0), help="With --group: seed of the draws, 0 by default.")
 @overwrite_option
 @scheduler_option
 @click.pass_context
@@ -47,15 +57,20 @@ def effects(
     store: str | None,
     effect_draws: int,
     interval: float,
+    groups: tuple[str, ...],
+    draws: int | None,
+    seed: int | None,
     overwrite: bool,
     scheduler: str | None,
 ) -> None:
     """Write mean, standard deviation and interval of the effects of every group of RUN.
 
     RUN is a run on a store with groups, such as of y ~ x + (1 | g). The effects are on the scale
-    of the linear predictor, and a slope is per unit of its column in the table.
+    of the linear predictor, and a slope is per unit of its column in the table. With --group
+    draws of the effects of single groups from their exact posterior are written.
     """
     from streammc.cli.recorded import store_of_run
+    from streammc.prediction.effect_draws import EFFECT_SAMPLES, write_effect_draws
     from streammc.prediction.group_summaries import write_effects
     from streammc.prediction.prediction_request import PredictionRequest
     from streammc.runs.identity import registered_model
@@ -68,15 +83,19 @@ def effects(
     where = parse_scheduler(scheduler)
     require_apart(output, [run, *([] if store is None else [store])])
     opened = RunDirectory.open(run)
-    table = store_of_run(opened) if store is None else open_store(store)
+    table = store_of_run(opened, "--store") if store is None else open_store(store)
     require_apart(output, [table.address])
+    _check_options(ctx, bool(groups))
     options: dict[str, Any] = {"draws": effect_draws, "interval": interval}
+    if groups:
+        options = {"draws": draws or EFFECT_SAMPLES, "seed": seed or 0}
     asked = {
         "command": "effects",
         "run": opened.identity,
         "committed draws": opened.committed_draws,
         "store": table.fingerprint,
         **options,
+        **({"groups": list(groups)} if groups else {}),
     }
 
     def describe() -> dict[str, Any]:
@@ -89,6 +108,8 @@ def effects(
                 **options, overwrite=overwrite, scheduler=where, progress=progress.of("effects")
             )
             model = registered_model(opened.identity["model"])
+            if groups:
+                return write_effect_draws(opened, model, table, output, groups, request)
             return write_effects(opened, model, table, output, request)
 
         result, new = make_once(Receipt(output, asked), describe, make, overwrite=overwrite)
@@ -97,15 +118,30 @@ def effects(
     printer.result({"output": output, **result}, human(output, result))
 
 
+def _check_options(ctx: click.Context, drawn: bool) -> None:
+    """Refuse options of draws without --group, and those of summaries with it."""
+    for name in ("effect_draws", "interval") if drawn else ("draws", "seed"):
+        if ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
+            flag = f"--{name.replace('_', '-')}"
+            rule = "no --group with" if drawn else "--group with"
+            raise ConfigError(
+                f"expected {rule} {flag}, which is an option of "
+                f"{'summaries of all groups' if drawn else 'draws of single groups'}, found "
+                f"{'both' if drawn else 'none'}: leave out {flag}"
+            )
+
+
 def human(output: str, result: dict[str, Any]) -> str:
     """Return the facts about effects as text."""
+    error = result.get("mean_error")
     return fields(
         {
             "effects": output,
             "groups": f"{result['groups']:,} of {result['group']}",
             "of each": ", ".join(result["effects"]),
+            "chains": result.get("chains"),
             "draws": result["draws"],
-            "error of the means": f"at most {number(result['mean_error'], 2)} sd",
+            "error of the means": None if error is None else f"at most {number(error, 2)} sd",
             "seconds": result["seconds"],
         }
     )

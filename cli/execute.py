@@ -73,6 +73,7 @@ def check_job(job: Job) -> None:
     StorageIOError
         If the draws do not fit the disk.
     """
+    from streammc.likelihood.unit_words import in_units, unit_name
     from streammc.runs.identity import asked_schedule
 
     check_place(job.path)
@@ -83,9 +84,8 @@ def check_job(job: Job) -> None:
     blocks = getattr(job.sampler, "n_blocks", None)
     for name, value in (("--subsample-size", m), ("--unit-rows", b)):
         if value is not None and value > n:
-            raise ConfigError(
-                f"expected {name} of at most {n}, the rows, found {value}: give a smaller number"
-            )
+            text = f"expected {name} of at most {n}, the rows, found {value}: give a smaller number"
+            raise ConfigError(in_units(text, unit_name(job.dataset)))
     if m is not None and blocks is not None and blocks > -(-m // b):
         raise ConfigError(
             f"expected --n-blocks of at most {-(-m // b)} units, found {blocks}: give fewer blocks"

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from streammc.cli.inspect import groups_text
+from streammc.cli.inspect import factors_text, groups_text
 from streammc.cli.options import SEED, command, overwrite_option, path_argument, setting
 from streammc.cli.output import Output, fields
 from streammc.cli.progress import Progress
@@ -25,6 +25,7 @@ from streammc.cli.values import LocalPath, Names, WholeNumber
 @setting("--weight", metavar="COLUMN", help="Weights: powers of each row's likelihood.")
 @setting("--trials", metavar="COLUMN", help="Binomial trials; the response counts successes.")
 @setting("--group", metavar="COLUMN", help="Groups with a random intercept, as (1 | COLUMN).")
+@setting("--group-as", type=Names(), help="g=columns or g=integrated, of a term (1 | g).")
 @setting("--row-id", metavar="COLUMN", help="Ids of the rows in predictions; default: position.")
 @setting(
     "--shuffle/--no-shuffle",
@@ -79,7 +80,7 @@ def ingest(
         del asked["like"]  # receipts of earlier versions do not have it
     else:
         asked["like"] = open_store(like).fingerprint
-    for name in ("row_id", "group"):
+    for name in ("row_id", "group", "group_as"):
         if options[name] is None:
             del asked[name]  # likewise
     with Progress(output) as progress:
@@ -113,6 +114,7 @@ def ingest(
         "response": result["response"],
         "features": result["features"],
         "groups": groups_text(result.get("groups")),
+        "factors": factors_text(result.get("factors")),
         "row id": result.get("row_id"),
         "megabytes": result["bytes"] / 1e6,
         "shuffled": result.get("shuffle_seed") is not False,

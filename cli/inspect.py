@@ -40,6 +40,7 @@ def info(output: Output, path: str) -> None:
     human = fields(shown)
     if kind == "store":
         shown["groups"] = groups_text(document.get("groups"))
+        shown["factors"] = factors_text(document.get("factors"))
         shown["standardized"] = document["standardization"] is not None
         human = fields(shown) + _scales(document["features"], document["standardization"])
     output.result(document, human)
@@ -83,6 +84,13 @@ def kind_of(path: str) -> str:
     refuse_other_kind(path, *OURS)
     found = found_at(path)
     return (STORE if found is None else found.kind).replace(" ", "-")
+
+
+def factors_text(factors: Sequence[Mapping[str, Any]] | None) -> str | None:
+    """Return the factors that are columns of a store, as ``(1 | origin), 50 levels``."""
+    if not factors:
+        return None
+    return "; ".join(f"(1 | {each['column']}), {each['levels']} levels" for each in factors)
 
 
 def groups_text(groups: Mapping[str, Any] | None) -> str | None:

@@ -29,9 +29,7 @@ from streammc.cli.values import LocalPath, Share, WholeNumber
 @setting(
     "--predict-draws",
     type=WholeNumber(2),
-    default=200,
-    show_default=True,
-    help="Number of draws, thinned from all chains.",
+    help="Number of draws, thinned from all chains; 200 by default, 100 of a mixed model.",
 )
 @setting(
     "--interval", type=Share(), default=0.9, show_default=True, help="Probability of the bands."
@@ -39,6 +37,16 @@ from streammc.cli.values import LocalPath, Share, WholeNumber
 @setting("--by", metavar="COLUMN", help="Compare with the response by groups of this column.")
 @setting(
     "--bins", type=WholeNumber(1, 10**5), default=100, show_default=True, help="Number of groups."
+)
+@setting(
+    "--new-groups",
+    type=click.Choice(["integrate", "refuse"]),
+    default="integrate",
+    show_default=True,
+    help="Rows of groups that a mixed model has not seen.",
+)
+@setting(
+    "--trained-on", type=LocalPath(), help="The store of the run of a mixed model, if it has moved."
 )
 @overwrite_option
 @scheduler_option
@@ -49,10 +57,12 @@ def predict(
     run: str,
     store: str,
     output: str,
-    predict_draws: int,
+    predict_draws: int | None,
     interval: float,
     by: str | None,
     bins: int,
+    new_groups: str,
+    trained_on: str | None,
     overwrite: bool,
     scheduler: str | None,
     allow_code: bool,
@@ -60,10 +70,12 @@ def predict(
     """Write the mean response of every row of STORE, with a band, from the draws of RUN.
 
     STORE must have the same columns as the store of the run: ingest it with --like. If it has
-    a response, the predictions are compared with it.
+    a response, the predictions are compared with it. With a mixed model, rows of the groups of
+    the run are predicted with the effects of these.
     """
     from streammc.cli.build import model_of_run
     from streammc.cli.recorded import store_of_run
+    from streammc.prediction.group_draws import default_draws, needs_rows_of_run
     from streammc.prediction.predict import write_predictions
     from streammc.prediction.prediction_request import PredictionRequest
     from streammc.stores.store import open_store
@@ -73,14 +85,20 @@ def predict(
     printer: Output = ctx.obj
     interruption: Interruption = ctx.find_root().obj
     where = parse_scheduler(scheduler)
-    require_apart(output, [run, store])
+    require_apart(output, [run, store, *([] if trained_on is None else [trained_on])])
     opened = RunDirectory.open(run)
     model = model_of_run(opened.identity, opened.attributes.get("settings"), allow_code)
     table = open_store(store)
-    # A run of an earlier version has no description of its design.
-    trained_on = None if "design" in opened.attributes else store_of_run(opened)
+    # A run of an earlier version has no description of its design, and known groups have effects.
+    effects = needs_rows_of_run(model, table, opened.identity["store"])
+    data: Any = None
+    if trained_on is not None:
+        data = open_store(trained_on)
+    elif effects or "design" not in opened.attributes:
+        data = store_of_run(opened, "--trained-on")
+    draws = default_draws(model) if predict_draws is None else predict_draws
     options: dict[str, Any] = {
-        "draws": predict_draws,
+        "draws": draws,
         "interval": interval,
         "by": by,
         "bins": bins,
@@ -91,6 +109,7 @@ def predict(
         "committed draws": opened.committed_draws,
         "store": table.fingerprint,
         **options,
+        **({} if new_groups == "integrate" else {"new groups": new_groups}),
     }
 
     def describe() -> dict[str, Any]:
@@ -101,7 +120,8 @@ def predict(
         def make() -> dict[str, Any]:
             request = PredictionRequest(
                 **options,
-                trained_on=trained_on,
+                trained_on=data,
+                new_groups=new_groups,
                 overwrite=overwrite,
                 scheduler=where,
                 progress=progress.of("predict"),
@@ -124,6 +144,7 @@ def human(output: str, result: dict[str, Any]) -> str:
         "predictions": output,
         "rows": result["rows"],
         "row id": result.get("row_id"),
+        "rows of new groups": result.get("new_group_rows"),
         "draws": result["draws"],
         "mean sign": result["mean_sign"] if result["mean_sign"] != 1.0 else None,
         "log score per row": result["log_score"],

@@ -70,8 +70,10 @@ def recorded_job(
     )
 
 
-def store_of_run(run: Any) -> Any:
+def store_of_run(run: Any, option: str | None = None) -> Any:
     """Open the store that a run was sampled from.
+
+    ``option`` is the option of the command that takes its new place, for messages.
 
     Raises
     ------
@@ -91,19 +93,21 @@ def store_of_run(run: Any) -> Any:
     except MissingError:
         raise MissingError(
             f"expected the store of {str(run.path)!r} at {address!r}, found nothing: put it back, "
-            f"or {_elsewhere(run)}"
+            f"or {_elsewhere(run, option)}"
         ) from None
     if dataset.fingerprint != run.identity["store"]:
         raise IdentityError(
             f"expected the store of {str(run.path)!r} at {address!r} (fingerprint "
             f"{run.identity['store'][:12]}), found {dataset.fingerprint[:12]}: move that one away, "
-            f"then put the right one back, or {_elsewhere(run)}"
+            f"then put the right one back, or {_elsewhere(run, option)}"
         )
     return dataset
 
 
-def _elsewhere(run: Any) -> str:
+def _elsewhere(run: Any, option: str | None) -> str:
     """Return the advice for a run whose store was moved."""
+    if option is not None:
+        return f"give its new path as {option}"
     settings = run.attributes.get("settings")
     if not settings:
         return "call streammc.sample again with the store at its new place, and with path"

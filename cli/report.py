@@ -111,6 +111,8 @@ def human_run(document: Mapping[str, Any]) -> str:
     original = document.get("parameters_original")
     if original and original != document["parameters"]:
         parts.append("on the table's own scale:\n" + parameter_table(original, width))
+    if document.get("derived"):
+        parts.append("from the parameters:\n" + parameter_table(document["derived"], width))
     if document.get("ratios") and (text := ratio_text(document["ratios"])):
         parts.append(text)
     if document.get("priors"):

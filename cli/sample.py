@@ -175,11 +175,14 @@ def _dry_run(printer: Output, interruption: Interruption, job: Job) -> int:
     """Print what the job would take."""
     from streammc.cli.execute import check_job
     from streammc.cli.forecast import forecast
+    from streammc.likelihood.unit_words import name_in_units, unit_name
     from streammc.runs.prior_texts import priors_lines
 
     check_job(job)
     document = forecast(printer, interruption, job).to_json()
     priors = "; ".join(priors_lines(document["priors"])).removeprefix("priors: ")
-    shown = {**document, "priors": priors}
+    unit = unit_name(job.dataset)
+    shown = {name_in_units(name, unit): each for name, each in document.items()}
+    shown["priors"] = priors
     printer.result(document, fields(shown))
     return 0

@@ -70,6 +70,7 @@ def summarize(
     from streammc.likelihood.grouped import by_group
     from streammc.likelihood.temperature import Schedule
     from streammc.likelihood.tempered import tempered
+    from streammc.likelihood.unit_words import unit_name
     from streammc.stores.store import open_store
 
     printer: Output = ctx.obj
@@ -115,11 +116,13 @@ def summarize(
         result, new = make_once(Receipt(target, asked), describe, make, overwrite=overwrite)
     if not new:
         printer.note(f"{target} is already there, made by the same command: nothing to do")
-    _show(printer, result, heat)
+    _show(printer, result, heat, unit_name(sampled))
 
 
-def _show(printer: Output, result: dict[str, Any], heat: float) -> None:
+def _show(printer: Output, result: dict[str, Any], heat: float, unit: str) -> None:
     """Print control variates and the warnings of their certificate."""
+    from streammc.likelihood.unit_words import in_units
+
     certificate = result["certificate"]
     if not certificate["converged"]:
         printer.warn(
@@ -127,7 +130,7 @@ def _show(printer: Output, result: dict[str, Any], heat: float) -> None:
             "0.1: leave out --passes to certify it"
         )
     for line in certificate.get("warnings", []):
-        printer.warn(line)
+        printer.warn(in_units(line, unit))
     rows = [
         [label, number(value), number(result["laplace_sd"][label])]
         for label, value in result["theta_star"].items()
@@ -138,7 +141,7 @@ def _show(printer: Output, result: dict[str, Any], heat: float) -> None:
         "temperature": heat if heat != 1.0 else None,
         "decrement": certificate["decrement"],
         "passes": certificate["passes"],
-        "rows read": certificate["rows_read"],
+        in_units("rows read", unit): certificate["rows_read"],
         "seconds": certificate["seconds"],
     }
     if "pass_seconds" in certificate:  # control variates of an earlier version have none

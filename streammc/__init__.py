@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from streammc import diagnostics, models, priors, samplers
     from streammc.control_variates import compute as control_variates
+    from streammc.prediction.effect_draws import effect_draws
     from streammc.prediction.group_summaries import effects
     from streammc.prediction.predict import predict
     from streammc.runs.interactive import sample
@@ -27,6 +28,7 @@ __version__: Final = "0.1.0"
 _LAZY: Final[dict[str, str]] = {
     "control_variates": "streammc.control_variates",
     "diagnostics": "streammc.diagnostics",
+    "effect_draws": "streammc.prediction.effect_draws:effect_draws",
     "effects": "streammc.prediction.group_summaries:effects",
     "facts": "streammc.trace:facts",
     "from_arrays": "streammc.stores.memory:from_arrays",
@@ -46,6 +48,7 @@ _LAZY: Final[dict[str, str]] = {
 __all__ = [
     "control_variates",
     "diagnostics",
+    "effect_draws",
     "effects",
     "facts",
     "from_arrays",

@@ -60,6 +60,8 @@ DOCUMENTS: Final[tuple[tuple[str, str, str, Change], ...]] = (
     ("groups-attribute.zarr", "groups.zarr", "zarr.json", own(groups={"column": 3})),
     ("groups-number.zarr", "groups.zarr", "group/zarr.json", lambda found: found.update(shape=[2, 2])),
     ("groups-chunk.zarr", "groups.zarr", "group_offset/zarr.json", chunks(2)),
+    ("factors.zarr", "flights.zarr", "zarr.json", own(factors=[{"column": "g", "first": 9}])),
+    ("factors-formula.zarr", "formula.zarr", "zarr.json", formula(factors=["week"])),
     ("no-states.zarr", "formula.zarr", "zarr.json", formula(states={})),
 )  # fmt: skip
 """A copy, what it is a copy of, the document that is changed, and how."""

@@ -88,7 +88,17 @@ streammc ingest flights.csv new.zarr --formula 'late ~ hour' --weight carrier
 streammc ingest text.csv new.zarr --like formula.zarr
 streammc ingest flights.csv new.zarr --formula 'late ~ ﬁx'
 streammc.from_table(frame, formula="late ~ " + "hour:" * 900 + "hour")
-streammc ingest flights.csv new.zarr --formula 'late ~ hour + (1 | carrier) + (1 | delays)'
+streammc ingest many-levels.csv new.zarr --formula 'late ~ hour + (1 | carrier) + (1 | distance)'
+streammc ingest many-levels.csv new.zarr --formula 'late ~ hour + (1 | carrier) + (1 | delays)' --group-as carrier=columns
+streammc ingest flights.csv new.zarr --formula 'late ~ hour + (1 | carrier) + (1 | delays)' --group-as carrier=column
+streammc ingest flights.csv new.zarr --formula 'late ~ hour + (1 | carrier) + (1 | delays)' --group-as carrier
+streammc ingest flights.csv new.zarr --formula 'late ~ hour + (1 | carrier) + (1 | delays)' --group-as week=columns
+streammc ingest flights.csv new.zarr --formula 'late ~ hour + (1 | carrier) + (1 | delays)' --group-as carrier=integrated,delays=integrated
+streammc ingest flights.csv new.zarr --formula 'late ~ hour + (1 + hour | carrier)' --group-as carrier=columns
+streammc ingest flights.csv new.zarr --response late --group carrier --group-as carrier=columns
+streammc ingest flights.csv new.zarr --formula 'late ~ hour + (1 | carrier) + (1 | late)'
+streammc ingest flights.csv new.zarr --formula 'late ~ hour + (1 | carrier) + (1 | airline)'
+streammc ingest constant.csv new.zarr --formula 'late ~ hour + (1 | distance)' --group-as distance=columns
 streammc ingest flights.csv new.zarr --formula 'late ~ hour + distance + (hour + distance | carrier)'
 streammc ingest flights.csv new.zarr --formula 'late ~ hour + (0 + hour | carrier)'
 streammc ingest flights.csv new.zarr --formula 'late ~ hour + (1 | carrier) + (hour | carrier)'

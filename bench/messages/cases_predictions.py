@@ -10,12 +10,17 @@ streammc.predict("run", frame)
 streammc.predict("run", streammc.open_store("other.zarr"))
 streammc.predict("run", streammc.open_store("formula.zarr"))
 streammc.predict(xr.DataTree(), store)
-d = streammc.from_arrays(X, y, groups=np.arange(len(y)) // 10); streammc.sample(d, models.logistic(), sampler=samplers.hmc_ecs(subsample_size=10, allow_high_variance=True), draws=20, warmup=20, chains=1, seed=1, path="mixed-run", audit=False); streammc.predict("mixed-run", d)
+streammc.predict("groups-run", streammc.from_table(frame, like=grouped))
+streammc.predict("groups-run", streammc.from_table(frame, like=grouped), trained_on=store)
+streammc.predict("groups-run", streammc.from_table(frame, formula="late ~ hour + (1 | delays)"))
+streammc.predict("groups-run", streammc.from_table(frame.assign(carrier="new"), like=grouped), trained_on=grouped, new_groups="refuse")
+streammc.predict("groups-run", grouped, new_groups="guess")
+streammc.predict("groups-warm", grouped)
+streammc.predict("run", store, new_groups="refuse")
 streammc.predict("run", store, model=models.poisson())
 streammc.predict("run", store, model="logistic")
 streammc.predict("run", store, draws=1)
 streammc.predict("run", store, draws="200")
-streammc.predict("run", store, draws=None)
 streammc.predict("run", store, interval=2)
 streammc.predict("run", store, interval="wide")
 streammc.predict("run", store, interval=None)
@@ -55,6 +60,9 @@ streammc predict run offset.zarr -o new.zarr
 streammc predict spline-run other-spline.zarr -o new.zarr
 streammc predict mean-run column.zarr -o new.zarr
 streammc predict run labels.zarr -o new.zarr
+streammc predict groups-run groups.zarr -o new.zarr --new-groups guess
+streammc predict groups-run groups.zarr -o groups.zarr
+streammc predict groups-run groups.zarr -o new.zarr --trained-on nowhere.zarr
 streammc.effects("nowhere", grouped)
 streammc.effects("flights.zarr", grouped)
 streammc.effects(xr.DataTree(), grouped)
@@ -69,6 +77,18 @@ streammc.effects("groups-run", grouped, progress=3)
 streammc.effects("groups-run", grouped, scheduler="thread")
 streammc.effects("groups-run", grouped, path="groups.zarr")
 streammc.effects("groups-run", grouped, path="groups.zarr", overwrite=True)
+streammc.effect_draws("groups-run", grouped, ["AAA"])
+streammc.effect_draws("groups-run", grouped, ["nowhere at all"])
+streammc.effect_draws("groups-run", grouped, "AA")
+streammc.effect_draws("groups-run", grouped, [])
+streammc.effect_draws("groups-run", store, ["AA"])
+streammc.effect_draws("groups-run", "groups.zarr", ["AA"])
+streammc.effect_draws("groups-warm", grouped, ["AA"])
+streammc.effect_draws("run", store, ["AA"])
+streammc.effect_draws("groups-run", grouped, ["AA"], draws=1)
+streammc effects groups-run -o new.zarr --group nowhere
+streammc effects groups-run -o new.zarr --draws 50
+streammc effects groups-run -o new.zarr --group AA --interval 0.5
 streammc effects run -o new.zarr
 streammc effects nowhere -o new.zarr
 streammc effects groups-run

@@ -73,6 +73,8 @@ streammc info meta-byte.zarr
 streammc ingest flights.csv new.zarr --like expression.zarr
 streammc info groups-attribute.zarr
 streammc info groups-number.zarr
+streammc info factors.zarr
+streammc info factors-formula.zarr
 streammc info groups-chunk.zarr
 streammc.open_store("groups-offset.zarr").groups
 streammc.open_store("groups-byte.zarr").groups

@@ -135,6 +135,9 @@ WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
         "streammc/samplers/hamiltonian/kernel.py HamiltonianKernel.initialise: expected a finite log density at a start drawn around theta_star, found none in 100 tries;",
         "streammc/samplers/stochastic_gradient/kernel.py StochasticGradientKernel.initialise: expected a finite log density at a start drawn around theta_star, found none in 100 tries;",
         "streammc/prediction/effects_pass.py EffectsTask.map: expected a finite likelihood of every group at the draws of the run, found none of group {",
+        "streammc/prediction/effect_draws.py _draws_of: expected a finite likelihood of every group at the draws of the run, found none of group {",
+        "streammc/prediction/row_effects.py RowEffects._nodes_of: expected a finite likelihood of every group at the draws of the run, found none of group {",
+        "streammc/prediction/group_density.py _inverse: expected a finite density of the effects of a group, found none near their mean: check the",
         "streammc/prediction/predictive.py PredictTask._refuse: expected finite mean responses in {}, found {} in row {}: its columns are far outside thos",
         "streammc/prediction/predictive.py PredictTask._refuse: expected finite numbers in {}, found NaN or infinity in row {}: make the store again",
         "streammc/prediction/mean_responses.py responses: expected mean(eta) of the model '{}' to return shape {}, found {}: correct the function",
@@ -175,7 +178,7 @@ WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
         "streammc/trace/sealed.py unseal: expected JSON written by streammc in {}: {}; restore the file from a copy",
     ),
     "needs data too large for a list of examples": (
-        "streammc/prediction/group_summaries.py write_effects: expected draws that count the same, found a run with signs: effects have no signed quantil",
+        "streammc/prediction/group_summaries.py require_equal_draws: expected draws that count the same, found a run with signs: effects have no signed quantil",
         "cli/execute.py check_job: expected --n-blocks of at most {} units, found {}: give fewer blocks",
         "cli/execute.py check_job: expected {} GB of free disk for {} chains of {} draws, found {} GB at '{}': ask for fewer ",
         "stores/format/layout.py check_row_bytes: expected at most {} columns of {}, found {}: choose some with --features{}",

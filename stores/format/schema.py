@@ -133,6 +133,10 @@ def check_attributes(attributes: dict[str, Any], what: str) -> None:
         from streammc.stores.formula.fitted import check_document
 
         check_document(formula, what)
+    if "factors" in attributes:
+        from streammc.stores.formula.factor_columns import good_factors
+
+        require("factors", good_factors(attributes), "columns of each factor in the features")
 
 
 def _good_groups(attributes: dict[str, Any]) -> bool:

@@ -11,8 +11,10 @@ import numpy as np
 
 from streammc.errors import ConfigError, DataError
 from streammc.protocols import Matrix
+from streammc.stores.format.group_arrays import one_group
+from streammc.stores.formula.factor_columns import factor_node
 from streammc.stores.formula.fit import Distinct, Fitter, TextLevels, fitter
-from streammc.stores.formula.fitted import Design, is_factor, read_design, remembering
+from streammc.stores.formula.fitted import FACTORS, Design, is_factor, read_design, remembering
 from streammc.stores.formula.nodes import Call, Column, Node, Operation, columns_of, label, walk
 from streammc.stores.formula.terms import Terms, read_terms, refuse_powers
 from streammc.stores.formula.used_columns import FormulaRows, RowReport, other_columns
@@ -72,6 +74,8 @@ class FormulaBlocks:
         Columns of row ids or of group labels, collected in the first pass.
     scored
         Whether the table has the response of the formula.
+    factors
+        Grouping columns whose levels become columns of the design.
 
     Raises
     ------
@@ -90,6 +94,7 @@ class FormulaBlocks:
         progress: Callable[[int], None],
         labels: Sequence[IdColumn],
         scored: bool,
+        factors: Sequence[str] = (),
     ) -> None:
         self._drop_missing = options.drop_missing
         self._progress = progress
@@ -104,9 +109,9 @@ class FormulaBlocks:
             raise ConfigError(
                 "expected one offset, found offset(...) in the formula and --offset: leave one out"
             )
-        used = list(
-            dict.fromkeys([*terms.columns, *(name for node in own for name in columns_of(node))])
-        )
+        factors = factors if fitted is None else fitted.get(FACTORS, ())
+        of_response = (name for node in own for name in columns_of(node))
+        used = list(dict.fromkeys([*terms.columns, *factors, *of_response]))
         self._others = other_columns(table, used, others)
         if labels:
             names = {column.role: column.column for column in labels}
@@ -114,9 +119,10 @@ class FormulaBlocks:
         roles = {name: role for role, name in others.items() if name is not None}
         roles |= {name: "response" for node in own for name in columns_of(node)}
         self._rows = FormulaRows(table, used, self._others, spool, labels, roles)
-        self._rows.check_text([*terms.factors, *terms.offsets, *own], terms.response)
+        levels = [factor_node(name) for name in factors]
+        self._rows.check_text([*terms.factors, *levels, *terms.offsets, *own], terms.response)
         if fitted is None:
-            self.design = self._fit(terms, int(options.seed))
+            self.design = self._fit(terms, int(options.seed), factors)
         else:
             self._pass(True, [], {})
             self.design = read_design(fitted, "the store")
@@ -161,9 +167,9 @@ class FormulaBlocks:
             row[keep] = part
         return out
 
-    def _fit(self, terms: Terms, seed: int) -> Design:
+    def _fit(self, terms: Terms, seed: int, factors: Sequence[str]) -> Design:
         states: dict[str, State] = {}
-        nodes = remembering(terms, self._rows.kinds)
+        nodes = remembering(terms, self._rows.kinds, factors)
         first = True
         while first or len(states) < len(nodes):
             waiting = [node for node in nodes if label(node) not in states]
@@ -180,7 +186,10 @@ class FormulaBlocks:
                     else:
                         states[label(node)] = state
                 running = unfinished
-        return Design(terms, self._rows.kinds, states)
+        for factor in factors:
+            if len(states[label(factor_node(factor))]["levels"]) < 2:
+                raise one_group(factor)
+        return Design(terms, self._rows.kinds, states, factors)
 
     def _pass(
         self, first: bool, running: list[tuple[Node, Fitter]], states: dict[str, State]

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from streammc.errors import ConfigError, StoreError
 from streammc.protocols import Matrix
+from streammc.stores.formula.factor_columns import described_factors, factor_names, factor_node
 from streammc.stores.formula.fit import fitted_parts
 from streammc.stores.formula.full_rank import MAX_COLUMNS, DesignColumn, Fields, design_columns
 from streammc.stores.formula.nodes import Call, Column, Node, label, walk
-from streammc.stores.formula.terms import Terms, read_nodes, read_terms
+from streammc.stores.formula.terms import Terms, read_groups, read_nodes, read_terms
 from streammc.stores.formula.values import (
     Report,
     State,
@@ -26,6 +27,8 @@ from streammc.stores.formula.values import (
 
 KINDS: Final = ("number", "boolean", "text", "category")
 """Kinds of table columns; a category is a dictionary column whose levels are numbers."""
+FACTORS: Final = "factors"
+"""Key of a stored formula: grouping columns whose levels are columns of the design."""
 _MAX_NUMBERS: Final = 10_000
 
 
@@ -40,29 +43,59 @@ class Design:
         One of ``KINDS`` for each column of the table that the formula uses.
     states
         Fitted state of each expression (levels, knots, means), by its label.
+    factors
+        Grouping columns of the formula whose levels are columns of the design, after all others.
     """
 
-    def __init__(self, terms: Terms, kinds: Mapping[str, str], states: dict[str, State]) -> None:
+    def __init__(
+        self,
+        terms: Terms,
+        kinds: Mapping[str, str],
+        states: dict[str, State],
+        factors: Sequence[str] = (),
+    ) -> None:
         self.terms = terms
+        self.factors = tuple(factors)
         self.kinds = dict(kinds)
         self.states = states
         found = {node: _fields(node, states) for node in terms.factors}
         self.columns: list[DesignColumn] = design_columns(terms, found)
-        self._counts = {node: found[node].size for node in found}
+        self._nodes = list(found)
+        self.effect_names = [
+            name for factor in self.factors for name in factor_names(factor, states)
+        ]
 
     @property
     def names(self) -> list[str]:
         """Names of the columns, without the intercept."""
-        return [column.name for column in self.columns if column.fields]
+        return [column.name for column in self.columns if column.fields] + self.effect_names
+
+    @property
+    def table_columns(self) -> list[str]:
+        """The columns of the table that are needed to encode rows."""
+        return list(dict.fromkeys([*self.terms.columns, *self.factors]))
+
+    @property
+    def effects(self) -> list[bool]:
+        """For each of :attr:`names`, whether it is of a factor: neither moved nor scaled."""
+        return [False] * (len(self.names) - len(self.effect_names)) + [True] * len(
+            self.effect_names
+        )
 
     @property
     def levels_alone(self) -> list[bool]:
         """For each of :attr:`names`, whether it is a 0/1 indicator of levels."""
-        return [
+        alone = [
             all(is_factor(node, self.kinds) for node, _ in column.fields) and column.scale == 1
             for column in self.columns
             if column.fields
         ]
+        return alone + [True] * len(self.effect_names)
+
+    def described_factors(self) -> list[dict[str, Any]]:
+        """Return the factors as in the attribute ``factors`` of a store."""
+        first = len(self.names) - len(self.effect_names) + self.terms.intercept
+        return described_factors(self.factors, self.states, first)
 
     def encode(self, values: Values, rows: int, report: Report) -> Matrix:
         """Return the columns without the intercept, (number of names, m) float64.
@@ -76,17 +109,22 @@ class Design:
         report
             Called with values that are not finite, out of bounds or of an unseen level.
         """
-        found = {node: fields(node, values, self.states, report) for node in self._counts}
+        found = {node: fields(node, values, self.states, report) for node in self._nodes}
         columns = [column for column in self.columns if column.fields]
-        out = np.empty((len(columns), rows))
+        out = np.zeros((len(self.names), rows))
         with np.errstate(over="ignore"):  # an overflow is refused later as infinite
-            for row, column in zip(out, columns, strict=True):
+            for row, column in zip(out, columns, strict=False):
                 node, index = column.fields[0]
                 row[:] = found[node][index]
                 for node, index in column.fields[1:]:
                     row *= found[node][index]
                 if column.scale != 1:
                     row *= column.scale
+        at = len(columns)
+        for factor in self.factors:
+            levels = fields(factor_node(factor), values, self.states, report)
+            out[at : at + len(levels)] = levels
+            at += len(levels) + 1
         return out
 
     def offset(self, values: Values, report: Report) -> Any:
@@ -102,7 +140,8 @@ class Design:
 
     def document(self) -> dict[str, Any]:
         """Return the design as plain JSON, for :func:`read_design` to restore."""
-        return {"text": self.terms.text, "columns": self.kinds, "states": self.states}
+        stated = {"text": self.terms.text, "columns": self.kinds, "states": self.states}
+        return stated | ({FACTORS: list(self.factors)} if self.factors else {})
 
 
 def read_design(document: object, where: str) -> Design:
@@ -115,19 +154,19 @@ def read_design(document: object, where: str) -> Design:
     """
     check_document(document, where)
     assert isinstance(document, dict)
-    kinds, states = document["columns"], document["states"]
+    kinds, states, factors = document["columns"], document["states"], document.get(FACTORS, [])
     try:
         terms = read_terms(document["text"])
     except ConfigError as error:
         raise _not_allowed(where, error) from None
-    for name in terms.columns:
+    for name in [*terms.columns, *factors]:
         if name not in kinds:
             raise _wrong(where, f"the kind of column {name!r}", "none")
-    for node in remembering(terms, kinds):
+    for node in remembering(terms, kinds, factors):
         if not _good(node, states.get(label(node))):
             raise _wrong(where, f"the state of {label(node)!r}", repr(states.get(label(node))))
     try:
-        return Design(terms, kinds, states)
+        return Design(terms, kinds, states, factors)
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise _wrong(where, "states that fit the formula", str(error)) from None
 
@@ -140,12 +179,17 @@ def check_document(document: object, where: str) -> None:
     StoreError
         If they are not; the message names the first wrong part.
     """
-    if not isinstance(document, dict) or {*document} != {"text", "columns", "states"}:
+    if not isinstance(document, dict) or {*document} - {FACTORS} != {"text", "columns", "states"}:
         raise _wrong(where, "text, columns and states", repr(document))
     try:
         nodes = read_nodes(document["text"])
+        grouping = [groups.column for groups in read_groups(document["text"])]
     except ConfigError as error:
         raise _not_allowed(where, error) from None
+    factors = document.get(FACTORS, [])
+    if not isinstance(factors, list) or any(name not in grouping for name in factors):
+        raise _wrong(where, "factors among its grouping columns", repr(factors))
+    nodes += [factor_node(name) for name in factors]
     kinds, states = document["columns"], document["states"]
     if not isinstance(kinds, dict) or any(kind not in KINDS for kind in kinds.values()):
         raise _wrong(where, "a kind for each column", repr(kinds))
@@ -160,14 +204,17 @@ def _not_allowed(where: str, error: ConfigError) -> StoreError:
     return StoreError(f"expected an allowed formula in {where}, found another: {error}")
 
 
-def remembering(terms: Terms, kinds: Mapping[str, str]) -> list[Node]:
-    """Return the expressions of a formula that have a state, innermost first, each once."""
+def remembering(terms: Terms, kinds: Mapping[str, str], factors: Sequence[str] = ()) -> list[Node]:
+    """Return the expressions of a formula that have a state, innermost first, each once.
+
+    ``factors`` are the grouping columns whose levels are columns of the design.
+    """
     nodes: list[Node] = []
     for factor in [*terms.factors, *terms.offsets, terms.response]:
         nodes += fitted_parts(factor)
         if is_factor(factor, kinds):
             nodes.append(factor)
-    return list(dict.fromkeys(nodes))
+    return list(dict.fromkeys([*nodes, *map(factor_node, factors)]))
 
 
 def is_factor(node: Node, kinds: Mapping[str, str]) -> bool:

@@ -44,14 +44,14 @@ class _Bar(NamedTuple):
     double: bool
 
 
-def cut_groups(tokens: list[Token]) -> tuple[list[Token], GroupTerms | None]:
-    """Return the tokens of a formula without its random effects, and those effects.
+def cut_groups(tokens: list[Token]) -> tuple[list[Token], tuple[GroupTerms, ...]]:
+    """Return the tokens of a formula without its random effects, and those of each column.
 
     Raises
     ------
     ConfigError
         If a random effect is written wrongly or there are more than one intercept and one slope
-        of one grouping column; the message says what to write.
+        of a grouping column; the message says what to write.
     """
     rest: list[Token] = []
     bars: list[_Bar] = []
@@ -75,7 +75,8 @@ def cut_groups(tokens: list[Token]) -> tuple[list[Token], GroupTerms | None]:
         index += 1
     if bars and rest[-1].text == "~":
         rest.append(Token("number", "1", rest[-1].position))
-    return rest, _combine(bars) if bars else None
+    columns = dict.fromkeys(bar.column for bar in bars)
+    return rest, tuple(_combine([bar for bar in bars if bar.column == name]) for name in columns)
 
 
 def _end(tokens: list[Token], start: int) -> int:
@@ -130,17 +131,12 @@ def _summands(tokens: list[Token]) -> list[list[Token]]:
 
 
 def _combine(bars: list[_Bar]) -> GroupTerms:
-    columns = list(dict.fromkeys(bar.column for bar in bars))
-    if len(columns) > 1:
-        raise ConfigError(
-            f"expected one grouping column in the formula, found {columns[0]!r} and "
-            f"{columns[1]!r}: only one factor can be integrated yet; keep the one of more levels, "
-            "and write the other as C(...)"
-        )
+    """Return the effects of one grouping column."""
+    column = bars[0].column
     slopes = [slope for bar in bars for slope in bar.slopes]
     if len(slopes) > 1:
         raise ConfigError(
-            f"expected at most one slope of {columns[0]!r} in the formula, found "
+            f"expected at most one slope of {column!r} in the formula, found "
             f"{label(slopes[0])!r} and {label(slopes[1])!r}: keep one"
         )
     intercepts = sum(bar.intercept for bar in bars)
@@ -148,12 +144,12 @@ def _combine(bars: list[_Bar]) -> GroupTerms:
         found = "none" if intercepts == 0 else f"{intercepts}"
         slope = label(slopes[0]) if slopes else "x"
         raise ConfigError(
-            f"expected one random intercept of {columns[0]!r} in the formula, found {found}: "
-            f"write (1 | {columns[0]}), (1 + {slope} | {columns[0]}), or "
-            f"(1 + {slope} || {columns[0]}) for an uncorrelated slope"
+            f"expected one random intercept of {column!r} in the formula, found {found}: "
+            f"write (1 | {column}), (1 + {slope} | {column}), or "
+            f"(1 + {slope} || {column}) for an uncorrelated slope"
         )
     correlated = len(bars) == 1 and not (slopes and bars[0].double)
-    return GroupTerms(columns[0], slopes[0] if slopes else None, correlated)
+    return GroupTerms(column, slopes[0] if slopes else None, correlated)
 
 
 def _misplaced(token: Token) -> ConfigError:

@@ -40,8 +40,8 @@ class Terms:
     response: Node
     offsets: tuple[Call, ...]
     terms: tuple[Term, ...]
-    groups: GroupTerms | None = None
-    """The random effects; they are no columns of the design."""
+    groups: tuple[GroupTerms, ...] = ()
+    """The random effects of each grouping column; they are no terms."""
 
     @property
     def intercept(self) -> bool:
@@ -73,8 +73,8 @@ def read_nodes(text: object) -> list[Node]:
     return list(nodes)
 
 
-def read_groups(text: object) -> GroupTerms | None:
-    """Return the random effects of a formula; ``None`` without any.
+def read_groups(text: object) -> tuple[GroupTerms, ...]:
+    """Return the random effects of a formula, of each grouping column.
 
     Raises
     ------
@@ -260,8 +260,9 @@ def _check_response_and_names(terms: Terms) -> None:
     A slope of the groups must also be a term.
     """
     response = terms.response
-    slope = None if terms.groups is None else terms.groups.slope
-    if slope is not None and Term((slope,), "1") not in terms.terms:
+    slopes = [groups.slope for groups in terms.groups if groups.slope is not None]
+    slope = next((each for each in slopes if Term((each,), "1") not in terms.terms), None)
+    if slope is not None:
         raise ConfigError(
             f"expected the slope {label(slope)!r} of the groups also as a term of the formula, "
             f"found none: add + {label(slope)}"

@@ -10,9 +10,8 @@ import numpy as np
 
 from streammc.errors import ConfigError
 from streammc.stores.formula.fitted import read_design
-from streammc.stores.formula.group_terms import GroupTerms
 from streammc.stores.formula.nodes import columns_of
-from streammc.stores.formula.terms import read_groups, read_terms
+from streammc.stores.formula.terms import read_terms
 from streammc.stores.ingest.columns import INTERCEPT
 from streammc.stores.sources.tables import Table
 
@@ -42,6 +41,8 @@ class IngestOptions:
     formula: str | None = None
     row_id: str | None = None
     group: str | None = None
+    group_as: Mapping[str, str] | Sequence[str] | None = None
+    """``columns`` or ``integrated`` by factor; see ``ingest.group_choice``."""
     chunk_rows: int | None = None
     like: Mapping[str, Any] | None = None
     """Attributes of an existing store: its columns, fitted formula and standardisation."""
@@ -64,34 +65,6 @@ class IngestOptions:
             raise ConfigError(
                 f"expected the dtype float32 or float64, found {self.dtype!r}: choose one of them"
             )
-
-
-def chosen_groups(options: IngestOptions) -> GroupTerms | None:
-    """Return the random effects of the formula, or a random intercept of ``options.group``.
-
-    ``None`` without any, and for rows to predict.
-
-    Raises
-    ------
-    ConfigError
-        If the groups are given twice, or rows are to keep their order.
-    """
-    written = None if options.formula is None else read_groups(options.formula)
-    if options.like is not None:
-        return None
-    if options.group is not None:
-        if written is not None:
-            raise ConfigError(
-                f"expected the groups in the formula or as --group, found both "
-                f"{written.column!r} and {options.group!r}: leave out --group"
-            )
-        written = GroupTerms(options.group)
-    if written is not None and not options.shuffle:
-        raise ConfigError(
-            "expected --shuffle with groups, found --no-shuffle: the rows of a group are put "
-            "together, in a random order of the groups; leave out --no-shuffle"
-        )
-    return written
 
 
 def unscored(options: IngestOptions, table: Table) -> IngestOptions | None:
@@ -143,10 +116,11 @@ def as_in(options: IngestOptions, store: Any) -> IngestOptions:
 
         store = open_store(store)
     attributes = dict(store.attributes)
-    decided = ("formula", "response", "features", "offset", "weight", "trials", "group")
+    decided = ("formula", "response", "features", "offset", "weight", "trials", "group", "group_as")
     for name in decided:
         if getattr(options, name) is not None:
-            raise ConfigError(f"expected --like or --{name}, found both: leave out --{name}")
+            option = name.replace("_", "-")
+            raise ConfigError(f"expected --like or --{option}, found both: leave out --{option}")
     for name in ("standardize", "intercept"):
         if not getattr(options, name):
             raise ConfigError(f"expected --like or --no-{name}, found both: leave out --no-{name}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from streammc.docstrings import documented
@@ -30,6 +30,7 @@ def ingest(
     trials: str | None = None,
     row_id: str | None = None,
     group: str | None = None,
+    group_as: Mapping[str, str] | Sequence[str] | None = None,
     shuffle: bool | None = None,
     seed: int = 0,
     dtype: str = "float32",
@@ -80,6 +81,11 @@ def ingest(
         gets a random intercept, as by ``(1 | column)`` in a formula, which can also have a slope,
         ``(1 + x | column)``. The rows of a group are stored together, and the groups in random
         order. The column can have no other role.
+    group_as : mapping from factors to 'columns' or 'integrated', or None
+        How the effects of the factors of terms ``(1 | g)`` are handled: integrated out, of one of
+        them, or as a column for each of at most 300 levels, with one sampled scale. ``None``: a
+        single factor is integrated, of several the one of more than 300 levels, if any. Also a
+        list of texts, ``["origin=columns"]``.
     shuffle
         Put the rows into a uniformly random order. ``None``: yes, except with ``like``, which
         keeps the order of the table.
@@ -156,6 +162,7 @@ def ingest(
         trials=trials,
         row_id=row_id,
         group=group,
+        group_as=group_as,
         shuffle=shuffle,
         seed=seed,
         dtype=dtype,
@@ -179,6 +186,7 @@ def from_table(
     trials: str | None = None,
     row_id: str | None = None,
     group: str | None = None,
+    group_as: Mapping[str, str] | Sequence[str] | None = None,
     shuffle: bool | None = None,
     seed: int = 0,
     dtype: str = "float32",
@@ -219,6 +227,7 @@ def from_table(
         trials=trials,
         row_id=row_id,
         group=group,
+        group_as=group_as,
         shuffle=shuffle,
         seed=seed,
         dtype=dtype,

@@ -64,7 +64,7 @@ def encode_rows(attributes: Mapping[str, Any], table: Any) -> Iterator[NewRows]:
         others: list[str] = []
     else:
         design = read_design(document, "the store")
-        used = design.terms.columns
+        used = design.table_columns
         others = [] if design.terms.offsets or not offset else [offset]
     if not used:
         raise DataError(

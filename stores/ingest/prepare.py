@@ -17,8 +17,9 @@ from streammc.stores.formula.encoded_blocks import FormulaBlocks, doubtful_level
 from streammc.stores.ingest.columns import INTERCEPT, Columns, choose_columns, text_columns
 from streammc.stores.ingest.encoding import Encoding
 from streammc.stores.ingest.faults import Faults
+from streammc.stores.ingest.group_choice import chosen_groups
 from streammc.stores.ingest.grouping import group_key, grouped
-from streammc.stores.ingest.ingest_options import IngestOptions, chosen_groups, unscored
+from streammc.stores.ingest.ingest_options import IngestOptions, unscored
 from streammc.stores.ingest.scan import Scan, kept_rows, scan
 from streammc.stores.ingest.shuffle import LEAF_BYTES, shuffled
 from streammc.stores.ingest.table_blocks import TableBlocks
@@ -68,7 +69,7 @@ class Prepared:
             options = without
         self._options = options
         self._ids = id_column(table, options, folder, self.warnings)
-        self.groups = chosen_groups(options)
+        self.groups, self._factors = chosen_groups(table, options)
         self._labels = group_column(table, options, self.groups, folder, self.warnings)
         self._kept = [column for column in (self._ids, self._labels) if column is not None]
         self._formula: FormulaBlocks | None = None
@@ -91,7 +92,9 @@ class Prepared:
         if self.groups is not None and self._labels is not None:
             check_groups(self.groups, self._labels.several, self.columns.features)
         self.warnings += row_warnings(table, self.columns, self.found)
-        self.warnings += check_values(self.columns, self.found, self._options, self._centred)
+        given = () if self._formula is None else self._formula.design.effect_names
+        options = self._options
+        self.warnings += check_values(self.columns, self.found, options, self._centred, given)
         n_features = len(self.columns.features)
         if options.like is None:  # rows to sample from, not rows to predict
             design = None if self._formula is None else self._formula.design
@@ -104,6 +107,7 @@ class Prepared:
             mean = mean if self._centred else np.zeros(n_features)
             if self._formula is not None:
                 scale = np.where(self._formula.design.levels_alone, 1.0, scale)
+                mean = np.where(self._formula.design.effects, 0.0, mean)
             if options.like is not None:
                 given = options.like["standardization"]
                 first = int(self._options.intercept)
@@ -208,9 +212,12 @@ class Prepared:
         }
 
     def _group_attributes(self) -> dict[str, Any]:
+        design = None if self._formula is None else self._formula.design
+        factors = [] if design is None else design.described_factors()
+        stated: dict[str, Any] = {"factors": factors} if factors else {}
         if self.groups is not None:
-            return {"groups": self.groups.describe()}
-        return {} if self._labels is None else {ROW_GROUP: self._labels.column}
+            return stated | {"groups": self.groups.describe()}
+        return stated | ({} if self._labels is None else {ROW_GROUP: self._labels.column})
 
     @property
     def _id_dtype(self) -> str | None:
@@ -232,6 +239,7 @@ class Prepared:
             progress=lambda done: self._report(done, self._table.n_rows, "formula"),
             labels=self._kept,
             scored=self._scored,
+            factors=self._factors,
         )
 
     def _report(self, done: int, total: int | None, phase: str) -> None:

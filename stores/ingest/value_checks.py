@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import numpy as np
@@ -37,8 +37,12 @@ def row_warnings(table: Table, columns: Columns, found: Scan) -> list[str]:
     return lines
 
 
-def check_values(columns: Columns, found: Scan, options: IngestOptions, centred: bool) -> list[str]:
+def check_values(
+    columns: Columns, found: Scan, options: IngestOptions, centred: bool, factors: Collection[str]
+) -> list[str]:
     """Refuse columns that cannot be stored; return the warnings about constant columns.
+
+    ``factors`` are columns that may be constant: the prior of their coefficients is known.
 
     Raises
     ------
@@ -69,6 +73,8 @@ def check_values(columns: Columns, found: Scan, options: IngestOptions, centred:
     for index, name in enumerate(columns.features):
         low, high, sd = found.minimum[index], found.maximum[index], found.sd[index]
         _check_range(name, index, found, options)
+        if name in factors:
+            continue
         if sd == 0 and (options.intercept or centred or low == 0):
             constant.append(f"column {name!r} is constant ({low:g})")
         elif sd and 2.0**-53 * max(-low, high) > _ROUNDING * sd:

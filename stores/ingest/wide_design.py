@@ -52,7 +52,7 @@ def _levels(design: Design, mean: Vector, n_rows: int) -> str:
     """Return the text about the factor of most levels and the rows of its rarest levels."""
     names = [column for column in design.columns if column.fields]
     counts: dict[str, list[int]] = {}
-    for column, share in zip(names, mean, strict=True):
+    for column, share in zip(names, mean, strict=False):  # levels of (1 | g) follow
         ((node, _), *others) = column.fields
         if not others and column.scale == 1 and is_factor(node, design.kinds):
             counts.setdefault(label(node), []).append(round(float(share) * n_rows))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from streammc.control_variates.full_pass.block_kernel import tile_rows
 from streammc.control_variates.full_pass.block_pass import SUMMARY_COLUMNS, row_order
 from streammc.control_variates.kinds import PASS_OPTIONS, check_kinds, check_progress
 from streammc.control_variates.mode.conflict import prior_conflict
+from streammc.control_variates.mode.factor_scales import with_effects
 from streammc.control_variates.mode.mode_words import exact_fit_words, mode_words, starting_modes
 from streammc.control_variates.mode.newton import flat_message
 from streammc.control_variates.mode.quadrature import quadrature_warnings
@@ -149,6 +151,7 @@ def require_rows(model: Model) -> None:
 
 def _certified(request: PassRequest, found: FoundMode, started: float) -> ControlVariates:
     """Return the control variates of the last pass; raise ModelError if there is no mode."""
+    request = replace(request, table=found.table)
     dataset, model, labels = request.dataset, request.model, request.labels
     at, sums = found.at, found.sums
     _refuse_no_mode(request, found)
@@ -232,6 +235,15 @@ def _prior_warnings(
     subset, at = found.subset, found.at
     scale = request.dataset.n_rows / len(subset.y)
     likelihood = counted(in_memory(model, subset, scale), request.phases)
+    table = request.table
+    own = np.zeros(len(labels), np.bool_)
+    for block in getattr(model, "factors", ()):
+        own[block.columns] = True
+    if own.any():
+        likelihood = with_effects(likelihood, table, own)
+        found_there = expansion
+        expansion = with_effects(lambda theta: found_there, table, own)(at.theta)
+        table = np.where(own[:, None], 0.0, table)
     with single_threaded():
         weak = weak_directions(
             expansion,
@@ -250,9 +262,7 @@ def _prior_warnings(
         subset_mode = None if unseen else subset_mode
         total = float(subset.weight.sum()) * scale
         start = at.theta if getattr(model, "log_concave", False) else model.start(subset)
-        conflict = prior_conflict(
-            model, at, subset_mode, start, request.table, likelihood, labels, total
-        )
+        conflict = prior_conflict(model, at, subset_mode, start, table, likelihood, labels, total)
         return conflict or weak
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from streammc.control_variates.forecast import Phases
 from streammc.errors import ConfigError, ModelError
+from streammc.likelihood.grouped import ungrouped
 from streammc.likelihood.invalid_responses import needs_response
 from streammc.likelihood.tempered import split_fingerprint
 from streammc.numerics.prior import FLAT, KIND, LOG_FLAT
@@ -68,11 +69,12 @@ def check_request(
     table = np.ascontiguousarray(model.prior_table(labels), dtype=np.float64)
     free = int(np.count_nonzero(table[:, KIND] == FLAT))
     heat = split_fingerprint(dataset.fingerprint)[1]
-    if np.any(table[:, KIND] == LOG_FLAT) and dataset.n_rows / heat - free < 2:
+    n_rows = ungrouped(dataset).n_rows
+    if np.any(table[:, KIND] == LOG_FLAT) and n_rows / heat - free < 2:
         at = f" at temperature {heat:g}" if heat != 1.0 else ""
         raise ModelError(
             f"expected at least {math.ceil(heat * (free + 2))} rows for {free} coefficients and a "
-            f"scale with flat priors{at}, found {dataset.n_rows}: the posterior is improper; give "
+            f"scale with flat priors{at}, found {n_rows}: the posterior is improper; give "
             "the scale a proper prior (--prior 'sigma=half_normal(10)')"
         )
     if theta_star is None:

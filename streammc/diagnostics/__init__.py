@@ -11,14 +11,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from streammc.diagnostics.cost import inefficiency
+    from streammc.diagnostics.intraclass import intraclass_correlation
     from streammc.diagnostics.summary import summarize
     from streammc.diagnostics.weights import audit_weights, pareto_k
 
-__all__ = ["audit_weights", "inefficiency", "pareto_k", "summarize"]
+__all__ = [
+    "audit_weights",
+    "inefficiency",
+    "intraclass_correlation",
+    "pareto_k",
+    "summarize",
+]
 
 _LAZY: Final[dict[str, str]] = {
     "audit_weights": "streammc.diagnostics.weights",
     "inefficiency": "streammc.diagnostics.cost",
+    "intraclass_correlation": "streammc.diagnostics.intraclass",
     "pareto_k": "streammc.diagnostics.weights",
     "summarize": "streammc.diagnostics.summary",
 }

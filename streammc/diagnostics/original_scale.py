@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from streammc.diagnostics.summary import Statistics, draws_and_labels, summarize_draws
 from streammc.errors import StoreError
 from streammc.models.parameters import COEFFICIENT, DISTANCE, PLACE
-from streammc.models.table_scale import EFFECTS, INTERCEPT, Block
+from streammc.models.table_scale import EFFECTS, FACTOR, INTERCEPT, Block
 
 _BASIS: Final = re.compile(r"(?:^|:)(?:bs|cc|cr|poly)\(")
 _BRACKETS: Final = re.compile(r"\([^()\[\]]*\)|\[[^()\[\]]*\]")
@@ -84,7 +84,7 @@ def transform(
     position = {label: column for column, label in enumerate(labels)}
     fits = mean.shape == scale.shape == (len(features),)
     fits = fits and all(
-        (len(block.labels) in (1, len(features)) or block.rule == EFFECTS)
+        (len(block.labels) in (1, len(features)) or block.rule in (EFFECTS, FACTOR))
         and {*block.labels} <= position.keys()
         for block in blocks
     )
@@ -98,6 +98,8 @@ def transform(
     added: list[tuple[int, str, NDArray[np.float64]]] = []
     for block in blocks:
         columns = [position[label] for label in block.labels]
+        if block.rule == FACTOR:
+            continue
         if block.rule == EFFECTS:
             j = features.index(block.intercept)
             result[:, :, columns] = _effects(theta[:, :, columns], mean[j] / scale[j], scale[j])
@@ -204,11 +206,12 @@ def ratios(
     found = [block for block in blocks if block.exponential]
     if not found:
         return None
+    effects = {label for block in blocks if block.rule == FACTOR for label in block.labels}
     pairs = [
         (name if len(found) == 1 else label, label, name)
         for block in found
         for name, label in zip(features, block.labels, strict=True)
-        if name != INTERCEPT
+        if name != INTERCEPT and label not in effects
     ]
     place = {label: column for column, label in enumerate(labels)}
     with np.errstate(over="ignore"):

@@ -22,6 +22,9 @@ from streammc.protocols import Dataset, Index, PassTask, RowBlock, Rows, RowSour
 
 T = TypeVar("T")
 
+FACTORS: Final = "factors"
+"""Attribute of a data set: factors with a sampled scale that are columns of its design."""
+
 _CALL_ROWS: Final = 2**18
 """Rows of the table that one call of a task evaluates: signals and progress wait for its end."""
 _FEWEST_GROUPS: Final = 64
@@ -235,7 +238,8 @@ def by_group(dataset: Any, model: Any, nodes: int | None = None) -> tuple[Any, A
     """Return data set and model as passes and samplers see them.
 
     A table with groups becomes the data set of its groups, and a regression on it the mixed model
-    with the effects that the table states; others are returned unchanged.
+    with the effects that the table states; a regression on a table with factors as columns gets
+    their effects. Others are returned unchanged.
 
     Parameters
     ----------
@@ -252,16 +256,22 @@ def by_group(dataset: Any, model: Any, nodes: int | None = None) -> tuple[Any, A
         same = inner is dataset.dataset
         return dataset if same else tempered(inner, dataset.temperature), model
     table = getattr(dataset, "groups", None)
+    stated = getattr(dataset, "attributes", {})
     if table is None:
         if nodes is not None and not isinstance(dataset, Grouped):
             raise ConfigError(
                 "expected the option nodes with groups, whose effects need quadrature, found a "
                 "table without: leave it out, or ingest with a term such as (1 | column)"
             )
+        if FACTORS in stated:
+            from streammc.models.mixed.stated_factors import with_factors
+
+            model = with_factors(model, stated)
         return dataset, model
     from streammc.models.mixed.mixed_model import MixedModel, mixed
+    from streammc.models.mixed.stated_factors import with_factors
     from streammc.models.mixed.table_model import bound
 
     if not isinstance(model, MixedModel):
         model = mixed(model, table, dataset.feature_names, nodes)
-    return Grouped(dataset), bound(model, dataset)
+    return Grouped(dataset), bound(with_factors(model, stated), dataset)

@@ -12,7 +12,9 @@ gradient goes through ``s^2``. With the block-Poisson estimator the log density 
 ``log |L^(theta)| + log p(theta)`` instead (``likelihood.block_poisson``). Full-data
 HMC is the case of no units and every row in ``C``. Positions are whitened:
 ``theta = theta_star + S z`` with ``S S'`` the inverse of minus the Hessian of the log
-posterior, so the mass matrix is the identity.
+posterior, so the mass matrix is the identity. The effect of a level of a factor with a sampled
+scale ``tau`` is stretched: ``u = (tau / tau_star)^a (u_star + (S z)_u)``, and the log density
+of ``z`` has the term ``a log(tau / tau_star)`` of each (``levels``).
 
 Over 300 lines: density and gradient share every intermediate result.
 """
@@ -20,7 +22,7 @@ Over 300 lines: density and gradient share every intermediate result.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numba import types
@@ -38,10 +40,13 @@ from streammc.numerics.jit import LINK_TYPE, SUMS_TYPE, inline, jit
 from streammc.numerics.marginal_precision import pull_to_theta, to_precision
 from streammc.numerics.prior import log_prior
 from streammc.numerics.records import record_type
+from streammc.numerics.stretched_effects import shrink, stretch
 from streammc.protocols import Index, Matrix, Vector
 
 _NO_WALLS: Matrix = np.zeros((0, 0))
+_NO_LEVELS: Matrix = np.zeros((0, 3))
 _NONE: Vector = np.zeros(0)
+_TINY: Final = 1e-300
 
 
 class Base(NamedTuple):
@@ -79,11 +84,19 @@ class Base(NamedTuple):
     """Largest ``|z|^2``: beyond it the density is 0."""
     walls: Matrix = _NO_WALLS
     """(w, d + 1) rows ``(a, h)``: the density is 0 where ``a'z > h``."""
+    levels: Matrix = _NO_LEVELS
+    """(L, 3) effects that are stretched: component of the effect, component of its log scale, and
+    the exponent ``a``; see ``control_variates.level_coordinates``."""
     centre: Vector = _NONE
-    """(d,) ``theta_star`` in the coordinates of the expansions; used where there is noise."""
+    """(d,) expansion point in the coordinates of the expansions; empty: ``theta_star``."""
     noise: Vector = _NONE
     """Noise of the marginal precision with which these coordinates end, see
     ``numerics.marginal_precision``; empty: the expansions are in theta."""
+    mode: Vector = _NONE
+    """(d,) mode, where the last component of theta is ``log tau``, and of positions is a signed
+    ``tau`` on the real line; empty: positions are those of theta."""
+    mode_factor: Matrix = _NO_WALLS
+    """(d, d) ``S`` of the coordinates of the edge, ``theta = mode + S z``, of signed positions."""
 
 
 BASE_TYPE: Any = record_type(Base)
@@ -125,6 +138,8 @@ class Work(NamedTuple):
     """(d,) displacement from ``theta_star``, in the coordinates of the expansions."""
     theta: Vector
     """(d,) position."""
+    edge: Vector
+    """(d,) position in the coordinates of the edge."""
     gradient: Vector
     weighted: Matrix
     """(p, m) slopes times their weights."""
@@ -157,6 +172,7 @@ def allocate_point(d: int, k: int, m: int, p: int) -> Point:
 def allocate_work(d: int, m: int, p: int, certain: int = 0) -> Work:
     """Return scratch for one chain; ``certain`` is the number of certainty rows."""
     return Work(
+        np.zeros(d),
         np.zeros(d),
         np.zeros(d),
         np.zeros(d),
@@ -205,24 +221,54 @@ def displace(factor, z, delta):  # type: ignore[no-untyped-def]
 
 @inline
 def place(base, z, work):  # type: ignore[no-untyped-def]
-    """Write position and displacement of the whitened position ``z`` into ``work``."""
+    """Write position and displacement of the whitened position ``z`` into ``work``.
+
+    Returns the log of the Jacobian of stretched effects; 0 without any.
+    """
     delta, theta, theta_star = work.delta, work.theta, base.theta_star
     displace(base.factor, z, delta)
     for i in range(z.shape[0]):
         theta[i] = theta_star[i] + delta[i]
-    if base.noise.shape[0] > 0:
+    log_jacobian = stretch(base.levels, theta_star, theta, delta)
+    if base.centre.shape[0] > 0:
         centre = base.centre
+        if base.mode.shape[0] > 0:
+            last = z.shape[0] - 1
+            theta[last] = math.log(max(abs(theta[last]), _TINY))
         for i in range(z.shape[0]):
             delta[i] = theta[i]
         to_precision(delta, base.noise)
         for i in range(z.shape[0]):
             delta[i] -= centre[i]
+    return log_jacobian
 
 
 @inline
-def beyond_edge(base, z):  # type: ignore[no-untyped-def]
-    """Return 1 where the whitened position ``z`` is beyond the edge or a wall, else 0."""
-    d = z.shape[0]
+def signed_scale(base, z):  # type: ignore[no-untyped-def]
+    """Return the last component of the position ``z``: a signed standard deviation."""
+    last = z.shape[0] - 1
+    total = 0.0
+    for j in range(last + 1):
+        total += base.factor[last, j] * z[j]
+    return base.theta_star[last] + total
+
+
+@inline
+def beyond_edge(base, position, work):  # type: ignore[no-untyped-def]
+    """Return 1 where a whitened ``position`` is beyond the edge or a wall, else 0.
+
+    ``work.theta`` is that of the position.
+    """
+    d = position.shape[0]
+    z = position
+    if base.mode.shape[0] > 0:  # the edge is in whitened coordinates of log tau
+        z = work.edge
+        factor = base.mode_factor
+        for i in range(d):
+            rest = work.theta[i] - base.mode[i]
+            for j in range(i):
+                rest -= factor[i, j] * z[j]
+            z[i] = rest / factor[i, i]
     square = 0.0
     for j in range(d):
         square += z[j] * z[j]
@@ -244,7 +290,8 @@ def finish(base, sub, point, work):  # type: ignore[no-untyped-def]
 
     The derivative of ``s^2 / 2`` is ``c sum_j (D_j - mean D) grad D_j``: that of the mean
     drops out because the deviations sum to zero. For the block-Poisson product, whose
-    logarithm is the estimate, no ``s^2`` is subtracted.
+    logarithm is the estimate, no ``s^2`` is subtracted. ``work.delta`` is the displacement of
+    ``point``.
     """
     totals, slope, gradient = point.totals, point.slope, point.gradient
     total_gradient, weighted, factor = work.gradient, work.weighted, base.factor
@@ -289,11 +336,15 @@ def finish(base, sub, point, work):  # type: ignore[no-untyped-def]
         pull_to_theta(work.theta, base.noise, total_gradient)
         for i in range(d):
             total_gradient[i] += rest[i]
+    if base.mode.shape[0] > 0:
+        scale = signed_scale(base, point.z)
+        total_gradient[d - 1] = (total_gradient[d - 1] - 1.0) / scale if scale != 0.0 else 0.0
     scalars[VARIANCE] = variance
     scalars[MEAN] = mean
     scalars[ESTIMATE] = estimate
     scalars[SIGN] = sign
     scalars[DENSITY] = scalars[REST] + estimate - penalty
+    shrink(base.levels, base.theta_star, work.theta, total_gradient)
     if factor.shape[0] == 0:
         for i in range(d):
             gradient[i] += total_gradient[i]
@@ -320,8 +371,8 @@ def evaluate(link, sums, base, certain, sub, point, work):  # type: ignore[no-un
     theta_star, constants = base.theta_star, base.constants
     n_linear = base.n_linear
     d = delta.shape[0]
-    place(base, point.z, work)
-    density = sums(base.log_lik, base.gradient, base.hessian, theta_star, delta, rest)
+    density = place(base, point.z, work)
+    density += sums(base.log_lik, base.gradient, base.hessian, theta_star, delta, rest)
     noisy = base.noise.shape[0] > 0
     exact = work.gradient if noisy else rest
     if noisy:
@@ -342,6 +393,8 @@ def evaluate(link, sums, base, certain, sub, point, work):  # type: ignore[no-un
             rest[i] += exact[i]
         pull_to_theta(theta, base.noise, rest)
         density += log_prior(theta, base.prior, rest)
+    if base.mode.shape[0] > 0:  # the density of log tau has a Jacobian tau, that of tau has none
+        density -= theta[d - 1]
     point.scalars[CERTAIN] = remainder
     point.scalars[REST] = density + remainder
     m = point.used[ROWS]

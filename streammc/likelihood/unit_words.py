@@ -8,6 +8,7 @@ from typing import Any, Final
 
 ROW: Final = "row"
 GROUP: Final = "group"
+_NAMED_ROWS: Final = re.compile(r"(?<![a-z])row(s?)(?![a-z])")
 _ROWS: Final = re.compile(r"(?<![\[\w-])row(s?)(?![\]\w=-])")
 
 
@@ -34,3 +35,14 @@ def in_units(text: str, unit: str) -> str:
     '30 random groups, tau[row], row_id, --row'
     """
     return text if unit == ROW else _ROWS.sub(rf"{unit}\1", text)
+
+
+def name_in_units(name: str, unit: str) -> str:
+    """Return the name of a count of rows as one of units.
+
+    Examples
+    --------
+    >>> name_in_units("certainty_rows", "group"), name_in_units("n_rows", "row")
+    ('certainty_groups', 'n_rows')
+    """
+    return name if unit == ROW else _NAMED_ROWS.sub(rf"{unit}\1", name)

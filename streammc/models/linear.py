@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from streammc.errors import ConfigError, ModelError
+from streammc.models.factor_model import FactorModel
 from streammc.models.parameters import Parameter, predictor
-from streammc.models.stated_model import StatedModel
 from streammc.priors import as_prior, normal
 from streammc.protocols import Index, Matrix, Prior, Rows, Vector
 
@@ -41,7 +41,7 @@ def refuse_many_predictors(p: int, what: str) -> None:
 
 
 @dataclass(frozen=True)
-class LinearModel(StatedModel):
+class LinearModel(FactorModel):
     """Linear predictors ``eta_i = offset_i + x_i . beta``, shared parameters, a link.
 
     A family sets ``name`` and ``link_kernel``, states its parameters, and defines
@@ -122,5 +122,6 @@ class LinearModel(StatedModel):
         return np.zeros(self.dim(rows.X.shape[1]))
 
     def describe(self) -> dict[str, Any]:
-        """Return the name and the prior as JSON types."""
-        return {"name": self.name, "prior": self.prior.describe()}
+        """Return the name, the prior and factors with a sampled scale as JSON types."""
+        described = {"name": self.name, "prior": self.prior.describe()}
+        return described | self.described_factors()

@@ -17,12 +17,16 @@ EFFECTS: Final = "effects"
 """Standard deviations of a group's intercept and slope, and their correlation if it is sampled:
 ``u_1 - u_2 mean_j / scale_j`` and ``u_2 / scale_j`` are the effects in the table's columns."""
 
+FACTOR: Final = "factor"
+"""Effects of the levels of factors and their scales, which stay as they are: their columns are
+indicators. Exponentials of them are no ratios of one unit."""
+
 
 class Block(NamedTuple):
     """Parameters that go to the table's scale together."""
 
     rule: str
-    """One of ``models.parameters.RULES``, or :data:`EFFECTS`."""
+    """One of ``models.parameters.RULES``, :data:`EFFECTS` or :data:`FACTOR`."""
     labels: tuple[str, ...]
     """One per feature, in their order; or a single one that all features share."""
     intercept: str = ""

@@ -4,8 +4,9 @@ A prior table is (d, 5) float64 with the columns ``kind, location, scale, shape,
 All densities are in the unconstrained coordinates and include the Jacobian: a scale parameter
 ``v`` is sampled as ``theta = log v``, a probability as its log odds, a correlation as its
 artanh. ``constant`` is the log normaliser, so that no logarithm of a constant is taken in a
-sampler's loop. A new family needs a kind, a branch in :func:`log_prior` and
-:func:`prior_curvature`, and its builder in ``priors/``.
+sampler's loop. The rows are independent, but for ``EFFECT``, whose scale is another component. A
+new family needs a kind, a branch in :func:`log_prior` and :func:`prior_curvature`, and its builder
+in ``priors/``.
 
 Newton's method and the mass matrix use densities without kinks and walls: see
 :func:`smooth` and :func:`prior_curvature`.
@@ -19,7 +20,7 @@ from typing import Final
 import numpy as np
 from numba import types
 
-from streammc.numerics.jit import f8, jit, matrix, vector
+from streammc.numerics.jit import f8, inline, jit, matrix, vector
 from streammc.protocols import Matrix, Vector
 
 FLAT: Final = 0
@@ -57,6 +58,9 @@ LOGIT_BETA: Final = 14
 LKJ: Final = 15
 """Of a correlation ``v = tanh(theta)``, ``(1 - v^2)^(shape - 1)`` (Lewandowski, Kurowicka and Joe
 2009) with the Jacobian ``1 - v^2``: ``-2 shape log cosh(theta)``."""
+EFFECT: Final = 16
+"""Effect of a level of a factor, Normal(0, tau): ``-s - exp(-2 s) theta^2 / 2`` with ``s``, the log
+of tau, the component number ``location`` of theta."""
 
 KIND: Final = 0
 LOCATION: Final = 1
@@ -74,6 +78,16 @@ _SMOOTH: Final = (
 )
 
 
+@inline
+def _effect(theta, j, own, gradient):  # type: ignore[no-untyped-def]
+    """Return ``-log tau - theta_j^2 / (2 tau^2)``, ``log tau`` component ``own`` of theta."""
+    inverse = math.exp(-theta[own])
+    z = theta[j] * inverse
+    gradient[j] -= z * inverse
+    gradient[own] += z * z - 1.0
+    return -theta[own] - 0.5 * z * z
+
+
 @jit(f8(vector, matrix, vector), borrow=True)
 def log_prior(theta, table, gradient):  # type: ignore[no-untyped-def]
     """Return the log prior density at ``theta`` (d,), constants included.
@@ -83,16 +97,14 @@ def log_prior(theta, table, gradient):  # type: ignore[no-untyped-def]
     """
     total = 0.0
     for j in range(theta.shape[0]):
-        kind = table[j, KIND]
-        at = theta[j]
+        kind, at = table[j, KIND], theta[j]
         if kind == NORMAL:
             inverse = 1.0 / table[j, SCALE]
             z = (at - table[j, LOCATION]) * inverse
             total += table[j, CONSTANT] - 0.5 * z * z
             gradient[j] -= z * inverse
         elif kind == STUDENT_T:
-            df = table[j, SHAPE]
-            inverse = 1.0 / table[j, SCALE]
+            df, inverse = table[j, SHAPE], 1.0 / table[j, SCALE]
             z = (at - table[j, LOCATION]) * inverse
             total += table[j, CONSTANT] - 0.5 * (df + 1.0) * math.log1p(z * z / df)
             gradient[j] -= (df + 1.0) * z * inverse / (df + z * z)
@@ -141,6 +153,8 @@ def log_prior(theta, table, gradient):  # type: ignore[no-untyped-def]
             total += table[j, CONSTANT]
             total -= double * (abs(at) + math.log1p(math.exp(-2.0 * abs(at))) - _LOG_2)
             gradient[j] -= double * math.tanh(at)
+        elif kind == EFFECT:
+            total += table[j, CONSTANT] + _effect(theta, j, int(table[j, LOCATION]), gradient)
         elif kind != FLAT:
             low, high = table[j, LOCATION], table[j, SHAPE]
             smooth = kind in (SMOOTH_UNIFORM, SMOOTH_LOG_UNIFORM)
@@ -166,7 +180,8 @@ def log_prior(theta, table, gradient):  # type: ignore[no-untyped-def]
 def prior_curvature(theta, table, out):  # type: ignore[no-untyped-def]
     """Write minus the second derivative of each log density, at least 0, into ``out`` (d,).
 
-    The prior factorises, so this is the diagonal of minus its Hessian. For Laplace and
+    The prior factorises, so this is the diagonal of minus its Hessian; of ``EFFECT`` it is the
+    precision given its scale. For Laplace and
     uniform priors it is that of :func:`smooth`. A Student t is not log-concave beyond
     ``z^2 = df``; the value is at least a tenth of ``(df + 1) / (scale^2 (df + z^2))``, the
     precision of its scale mixture.
@@ -203,6 +218,8 @@ def prior_curvature(theta, table, out):  # type: ignore[no-untyped-def]
             out[j] = 8.0 * table[j, SHAPE] * small / ((1.0 + small) * (1.0 + small))
         elif kind == INVERSE_GAMMA:
             out[j] = math.exp(table[j, LOCATION] - at)
+        elif kind == EFFECT:
+            out[j] = math.exp(-2.0 * theta[int(table[j, LOCATION])])
         elif kind in (UNIFORM, LOG_UNIFORM, SMOOTH_UNIFORM, SMOOTH_LOG_UNIFORM):
             above, below = at - table[j, LOCATION], table[j, SHAPE] - at
             out[j] = 1.0 / (above * above) + 1.0 / (below * below)

@@ -73,13 +73,20 @@ def groups(
     return column._replace(edges=edges), sampled
 
 
-def thresholds(model: Model, coefficients: Coefficients, table: Dataset, seed: int) -> Thresholds:
-    """Return thresholds at the quantiles of the scores of a sample of rows and draws."""
-    pilot = coefficients.thinned(_PILOT_DRAWS)
-    scores = [
-        responses(model, pilot.predictors(X, offset)).ravel()
-        for X, offset in _sample(table, _PILOT_ROWS, seed)
-    ]
+def thresholds(
+    model: Model, coefficients: Coefficients, table: Dataset, seed: int, spread: float = 0.0
+) -> Thresholds:
+    """Return thresholds at the quantiles of the scores of a sample of rows and draws.
+
+    ``spread`` is the standard deviation of what else the predictors have, such as effects.
+    """
+    pilot, rng = coefficients.thinned(_PILOT_DRAWS), np.random.default_rng(seed)
+    scores = []
+    for X, offset in _sample(table, _PILOT_ROWS, seed):
+        eta = pilot.predictors(X, offset)
+        if spread > 0.0:
+            eta[0] += spread * rng.standard_normal(eta[0].shape)
+        scores.append(responses(model, eta).ravel())
     ordered = np.sort(np.concatenate(scores))
     ranks = np.arange(1, _SCORE_BINS) * len(ordered) // _SCORE_BINS
     edges = np.unique(ordered[ranks])

@@ -16,16 +16,16 @@ import numpy as np
 
 from streammc.control_variates.kinds import PASS_OPTIONS, check_kinds, check_progress
 from streammc.docstrings import documented
-from streammc.errors import ConfigError, IdentityError, RefusedError
+from streammc.errors import ConfigError, RefusedError
 from streammc.likelihood.grouped import by_group
-from streammc.likelihood.temperature import temperature_of
 from streammc.models.mixed.mixed_model import MixedModel
 from streammc.prediction import designs
 from streammc.prediction.effects_pass import EffectsTask, Totals, parts_folder, write_chunks
+from streammc.prediction.group_draws import require_store_of_run, require_temperature_one
 from streammc.prediction.predict import opened_run, write_ids
 from streammc.prediction.prediction_request import INTERVAL, PredictionRequest
-from streammc.prediction.thinned import load_draws
-from streammc.protocols import Dataset, Matrix, Model
+from streammc.prediction.thinned import Draws, load_draws, matched
+from streammc.protocols import Dataset, Model
 from streammc.runs.identity import registered_model
 from streammc.trace.local_path import given_path
 from streammc.trace.row_arrays import Column, RowArrays
@@ -37,9 +37,8 @@ if TYPE_CHECKING:
     import xarray
 
 EFFECT_DRAWS: Final = 100
+SCALE: Final = "linear predictor; a slope per unit of its column in the table"
 _CHUNK_GROUPS: Final = 2**16
-_DRAWS_PER_DIMENSION: Final = 5
-"""Fewest draws per parameter whose covariance is matched; with fewer it is too uncertain."""
 
 
 def write_effects(
@@ -58,21 +57,13 @@ def write_effects(
         ``mean_error``, ``run``, ``store``, ``store_fingerprint`` and ``seconds``.
     """
     began = time.perf_counter()
-    _check(run, model, table)
+    require_store_with_effects(run, model, table)
     grouped, bound = by_group(table, model)
     kept = load_draws(run, model, request.draws, table)
-    if kept.weights is not None:
-        raise RefusedError(
-            "expected draws that count the same, found a run with signs: effects have no signed "
-            "quantiles; sample with hmc-ecs or hmc"
-        )
+    require_equal_draws(kept)
     everything = model.unconstrain(run.draws_matrix())
     theta = matched(kept.theta, everything.reshape(-1, everything.shape[-1]))
-    shift, scale = 0.0, 1.0
-    if bound.slope is not None:
-        column = bound.features.index(bound.slope)
-        mean, scales = designs.standardization(kept.design, len(bound.features))
-        shift, scale = float(mean[column] / scales[column]), float(scales[column])
+    shift, scale = slope_scale(bound, kept.design)
     names = ("mean", "sd", *request.names)
     by_effect = Column(dims=("effect",), sizes=(len(bound.effects),))
     columns = dict.fromkeys(names, by_effect) | {"rows": Column("int64")}
@@ -90,7 +81,7 @@ def write_effects(
             "groups": grouped.n_rows,
             "group": bound.column,
             "effects": list(bound.effects),
-            "scale": "linear predictor; a slope per unit of its column in the table",
+            "scale": SCALE,
             "draws": len(theta),
             "interval": request.interval,
             "quantiles": list(request.names),
@@ -104,48 +95,33 @@ def write_effects(
     return facts
 
 
-def _check(run: RunDirectory, model: Model, table: Any) -> None:
+def require_store_with_effects(run: RunDirectory, model: Model, table: Any) -> None:
     """Refuse a run that has no effects, and a table that is not that of the run."""
     if not isinstance(model, MixedModel):
         raise ConfigError(
             f"expected a run of a mixed model, found one of {model.name!r} without groups: ingest "
             "the table with --group, or a formula with (1 | column), and sample that store"
         )
-    if table.fingerprint != run.identity["store"]:
-        raise IdentityError(
-            f"expected the store of the run (fingerprint {run.identity['store'][:12]}), found "
-            f"{table.address!r} ({table.fingerprint[:12]}): give the store that was sampled"
-        )
-    heat = temperature_of(run.identity, run.attributes)
-    if heat != 1.0:
+    require_store_of_run(run, table)
+    require_temperature_one(run)
+
+
+def require_equal_draws(kept: Draws) -> None:
+    """Refuse draws with signs."""
+    if kept.weights is not None:
         raise RefusedError(
-            f"expected a run at temperature 1, found {heat:g}: at others the effects of groups "
-            "have no distribution; sample at temperature 1"
+            "expected draws that count the same, found a run with signs: effects have no signed "
+            "quantiles; sample with hmc-ecs or hmc"
         )
 
 
-def matched(kept: Matrix, everything: Matrix) -> Matrix:
-    """Return draws, moved so that their mean and covariance are those of all draws.
-
-    Means and variances of linear functions then have no Monte Carlo error of their own.
-
-    Parameters
-    ----------
-    kept
-        (S, d) thinned draws.
-    everything
-        (N, d) all draws.
-    """
-    center, away = everything.mean(axis=0), kept - kept.mean(axis=0)
-    size, d = kept.shape
-    if size < _DRAWS_PER_DIMENSION * d:
-        return np.ascontiguousarray(center + away)
-    try:
-        whole = np.linalg.cholesky(np.cov(everything.T, bias=True).reshape(d, d))
-        part = np.linalg.cholesky(np.cov(kept.T, bias=True).reshape(d, d))
-    except np.linalg.LinAlgError:  # a parameter that does not move
-        return np.ascontiguousarray(center + away)
-    return np.ascontiguousarray(center + np.linalg.solve(part, away.T).T @ whole.T)
+def slope_scale(model: MixedModel, design: dict[str, Any]) -> tuple[float, float]:
+    """Return mean over scale, and scale, of the slope's column in a design; 0 and 1 without."""
+    if model.slope is None:
+        return 0.0, 1.0
+    column = model.features.index(model.slope)
+    mean, scales = designs.standardization(design, len(model.features))
+    return float(mean[column] / scales[column]), float(scales[column])
 
 
 @documented(PASS_OPTIONS)

@@ -17,8 +17,15 @@ from streammc.errors import ConfigError
 from streammc.models.mixed.mixed_model import MixedModel
 from streammc.prediction import designs
 from streammc.prediction.binning import groups, is_binary, thresholds
-from streammc.prediction.prediction_request import BINS, DRAWS, INTERVAL, PredictionRequest
+from streammc.prediction.group_draws import default_draws, row_effects
+from streammc.prediction.prediction_request import (
+    BINS,
+    INTEGRATE,
+    INTERVAL,
+    PredictionRequest,
+)
 from streammc.prediction.predictive import PredictTask, Totals
+from streammc.prediction.predictive_groups import GroupedPredictTask
 from streammc.prediction.roc import calibration, curves
 from streammc.prediction.thinned import load_draws
 from streammc.protocols import Dataset, Model
@@ -55,30 +62,24 @@ def write_predictions(
         ``by``, ``row_id``, ``seconds`` and, if there are any, ``warnings``.
     """
     began = time.perf_counter()
-    if isinstance(model, MixedModel):
-        raise ConfigError(
-            "expected a run of a model without groups, found one of a mixed model "
-            f"({model.formula_term}): predictions for its groups are not implemented; sample a "
-            f"store of the same table made without the groups of {model.column!r}, and predict "
-            "from that run"
-        )
-    if not model.n_linear:
-        raise ConfigError(
-            f"expected a model with a linear predictor, found {model.name!r}: it predicts no "
-            "response from columns; use a run of another model"
-        )
+    _require_predictable(model, request)
     kept = load_draws(run, model, request.draws, request.trained_on, request.weights)
     described = design.describe(table.attributes)
     designs.check(kept.design, described)
-    coefficients = designs.on_table(model, kept.theta, kept.weights, kept.design, described)
+    regression, theta, effects = model, kept.theta, None
+    if isinstance(model, MixedModel):
+        theta, effects = row_effects(run, model, table, kept, request, described)
+        regression, theta = model.inner, theta[:, : -len(model.group_parameters)]
+    coefficients = designs.on_table(regression, theta, kept.weights, kept.design, described)
     scored = table.response is not None
     covariate, sampled = None, False
     seed, pass_options = request.seed, (request.scheduler, request.progress)
     if request.by is not None:
         covariate, sampled = groups(table, request.by, request.bins, seed, *pass_options)
     cuts = None
-    if scored and is_binary(model):
-        cuts = thresholds(model, coefficients, table, seed)
+    if scored and is_binary(regression):
+        spread = 0.0 if effects is None else effects.spread
+        cuts = thresholds(regression, coefficients, table, seed, spread)
     first = table.row_ids(0, 1)
     kind = None if first is None else "string" if first.dtype.kind == "S" else "int64"
     names = ("mean", *request.names)
@@ -87,17 +88,14 @@ def write_predictions(
     ) as writer:
         if kind is not None:
             write_ids(writer, table)
-        task = PredictTask(
-            model,
-            coefficients,
-            request.ends,
-            names,
-            writer.target,
-            f"store {table.address!r} (rows counted from 1 in its own order)",
-            scored,
-            cuts,
-            covariate,
+        where = f"store {table.address!r} (rows counted from 1 in its own order)"
+        settings = (
+            *(regression, coefficients, request.ends, names, writer.target, where),
+            *(scored, cuts, covariate),
         )
+        task = PredictTask(*settings)
+        if effects is not None:
+            task = GroupedPredictTask(*settings, effects=effects)
         totals: Totals = table.reduce(task, scheduler=request.scheduler, progress=request.progress)
         found, arrays = _scores(task, totals, request)
         if request.by is not None and found["by"] is not None:
@@ -117,11 +115,28 @@ def write_predictions(
             "store": table.address,
             "store_fingerprint": table.fingerprint,
             "row_id": None if kind is None else table.attributes.get("row_id", "position"),
+            **({} if effects is None else {"new_group_rows": int(totals.new_rows[0])}),
             **({"warnings": [_NO_IDS.format(table.address)]} if kind is None else {}),
         }
         facts["seconds"] = time.perf_counter() - began
         writer.commit(facts, arrays)
     return facts
+
+
+def _require_predictable(model: Model, request: PredictionRequest) -> None:
+    """Refuse a model that predicts no response from columns, and options that it does not have."""
+    if isinstance(model, MixedModel):
+        return
+    if request.new_groups != INTEGRATE:
+        raise ConfigError(
+            f"expected new_groups with a run of a mixed model, found one of {model.name!r} without "
+            "groups: leave new_groups out"
+        )
+    if not model.n_linear:
+        raise ConfigError(
+            f"expected a model with a linear predictor, found {model.name!r}: it predicts no "
+            "response from columns; use a run of another model"
+        )
 
 
 def _scores(
@@ -177,13 +192,14 @@ def predict(
     path: str | os.PathLike[str] | None = None,
     *,
     model: Model | None = None,
-    draws: int = DRAWS,
+    draws: int | None = None,
     interval: float = INTERVAL,
     by: str | None = None,
     bins: int = BINS,
     seed: int = 0,
     weights: NDArray[np.float64] | None = None,
     trained_on: Dataset | None = None,
+    new_groups: str = INTEGRATE,
     overwrite: bool = False,
     scheduler: Any = None,
     progress: Callable[[int, int], None] | None = None,
@@ -202,7 +218,8 @@ def predict(
     model
         The model of the run; needed for a model of your own.
     draws
-        Number of draws to use, thinned from all chains together; at least 2.
+        Number of draws to use, thinned from all chains together; at least 2. ``None``: 200, or
+        100 of a mixed model.
     interval
         Probability of the bands, between 0 and 1, with equal tails: 0.9 gives ``q5`` and
         ``q95``.
@@ -217,7 +234,11 @@ def predict(
     weights : array (chain, draw), or None
         Weights of the draws; ``None`` takes the signs of a signed run.
     trained_on
-        The data set of the run; needed if an earlier version of streammc sampled it.
+        The data set of the run; needed if an earlier version of streammc sampled it, and for
+        the groups of a mixed model in another table.
+    new_groups : {'integrate', 'refuse'}
+        What to do with rows of groups that the run of a mixed model has not seen: integrate over
+        the distribution of effects, or refuse them.
     overwrite
         Replace predictions at ``path``, once the new ones are complete. Without it ``path``
         must not exist.
@@ -225,9 +246,9 @@ def predict(
     Returns
     -------
     xarray.Dataset
-        ``mean``, ``q5``, ``q95`` (row), in the order of the store, with the coordinate
-        ``row_id``; for a binary response the ROC curve; with ``by`` the groups.
-        Attributes: ``auc``, ``log_score`` and a record of the options.
+        ``mean``, ``q5``, ``q95`` (row), in the order of the store, and ``row_id``; for a binary
+        response the ROC curve; with ``by`` the groups. Attributes: ``auc``, ``log_score`` and a
+        record of the options.
 
     Raises
     ------
@@ -260,13 +281,14 @@ def predict(
         else temporary_folder("streammc-predict-") / "predictions.zarr"
     )
     request = PredictionRequest(
-        draws=draws,
+        draws=default_draws(built) if draws is None else draws,
         interval=interval,
         by=by,
         bins=bins,
         seed=seed,
         weights=weights,
         trained_on=trained_on,
+        new_groups=new_groups,
         overwrite=overwrite,
         scheduler=scheduler,
         progress=progress,

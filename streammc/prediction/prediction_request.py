@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 DRAWS: Final = 200
 INTERVAL: Final = 0.9
 BINS: Final = 100
+GROUP_DRAWS: Final = 100
+"""Default number of draws for what is integrated over the effects of groups."""
+INTEGRATE: Final = "integrate"
+NEW_GROUPS: Final = (INTEGRATE, "refuse")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,12 +40,18 @@ class PredictionRequest:
     seed: int = 0
     weights: NDArray[np.float64] | None = None
     trained_on: Dataset | None = None
+    new_groups: str = INTEGRATE
     overwrite: bool = False
     scheduler: Any = None
     progress: Callable[[int, int], None] | None = None
 
     def __post_init__(self) -> None:
         _check_options(self.interval, self.draws, self.bins, self.by, self.seed)
+        if self.new_groups not in NEW_GROUPS:
+            raise ConfigError(
+                f"expected {' or '.join(map(repr, NEW_GROUPS))} as new_groups, found "
+                f"{self.new_groups!r}: choose one of them"
+            )
 
     @property
     def ends(self) -> tuple[float, float]:

@@ -21,7 +21,7 @@ from streammc.numerics.jit import index_vector, jit, matrix, vector
 from streammc.prediction.histogram import Thresholds, add_bins, find_bins
 from streammc.prediction.log_scores import NEAR_ONE, add_scores, log_average, log_chance
 from streammc.prediction.mean_responses import Coefficients, responses
-from streammc.protocols import Matrix, Model, RowBlock, Rows, Vector
+from streammc.protocols import Index, Matrix, Model, RowBlock, Rows, Vector
 from streammc.trace.row_arrays import RowTarget
 
 _COUNTED_ROWS = 2**14
@@ -35,6 +35,8 @@ class Workspace(NamedTuple):
     """Predictors (p, m, S), flat."""
     bins: NDArray[np.uint16]
     """Bins of the means of C draws and of their average (C + 1, rows), flat; or empty."""
+    groups: Index
+    """(m,) groups of the rows of the piece; empty for a model without."""
 
 
 class Covariate(NamedTuple):
@@ -61,6 +63,8 @@ class Totals(NamedTuple):
     """(G, S + 4) sums: ``mu_s`` by draw, covariate, response, weights, number of rows."""
     scores: Vector
     """(3,) weighted sum of log predictive densities, sum of weights, rows without a density."""
+    new_rows: Vector
+    """(1,) number of rows of groups that are not in the data of the run."""
 
 
 @jit(types.void(matrix, index_vector, vector, vector, vector, matrix), borrow=True)
@@ -100,7 +104,8 @@ class PredictTask:
         bins = 0 if self.thresholds is None else len(self.thresholds.edges) + 1
         groups = 0 if self.covariate is None else len(self.covariate.edges) + 1
         curves = self.coefficients.curve_draws
-        return Totals(np.zeros((curves + 1, bins, 2)), np.zeros((groups, draws + 4)), np.zeros(3))
+        histogram, sums = np.zeros((curves + 1, bins, 2)), np.zeros((groups, draws + 4))
+        return Totals(histogram, sums, np.zeros(3), np.zeros(1))
 
     def map(self, block: RowBlock) -> Totals:
         """Write the predictions of a block of rows; return its totals."""
@@ -109,15 +114,16 @@ class PredictTask:
     def map_pieces(self, pieces: Iterator[RowBlock]) -> Totals:
         """Write the predictions of a block, one chunk at a time; return its totals."""
         totals = self._empty()
-        step = self.coefficients.tile_rows()
+        step = self.tile_rows()
         entries = self.coefficients.draws * step
         batch = max(_COUNTED_ROWS // step, 1) * step
         predictors = len(self.coefficients.shifts) + len(self.coefficients.scalars)
         binary = self.scored and self.thresholds is not None
         counted = self.coefficients.curve_draws + 1 if binary else 0
         room = np.empty(counted * batch, np.uint16)
-        work = Workspace(np.empty(predictors * entries), room)
+        empty = Workspace(np.empty(predictors * entries), room, np.empty(0, np.int64))
         for piece in pieces:
+            work = empty._replace(groups=self.groups_of(piece, totals))
             columns = {name: np.empty(len(piece.y)) for name in self.names}
             for start in range(0, len(piece.y), batch):
                 stop = min(start + batch, len(piece.y))
@@ -136,24 +142,51 @@ class PredictTask:
                     self._tile(first, tile, columns, here, totals, bins, low - start, work)
                 if counted:
                     average = columns[self.names[0]][start:stop]
-                    log_density = self._log_chances(piece.X[start:stop], y, offset, average)
+                    batch_rows = Rows(piece.X[start:stop], y, offset, weight)
+                    log_density = self._log_chances(batch_rows, average, work.groups[start:stop])
                     add_scores(log_density, weight, totals.scores)
                     add_bins(bins, y, weight, totals.histogram)
             self.target.write(piece.start, columns)
         return totals
 
-    def _log_chances(self, X: NDArray[Any], y: Vector, offset: Vector, average: Vector) -> Vector:
+    def tile_rows(self) -> int:
+        """Return the rows of a tile, so that it fits into a cache."""
+        return self.coefficients.tile_rows()
+
+    def groups_of(self, piece: RowBlock, totals: Totals) -> Index:
+        """Return the groups of the rows of a piece, see ``Workspace``; count new ones."""
+        return np.empty(0, np.int64)
+
+    def means(self, eta: NDArray[np.float64], X: NDArray[Any], groups: Index) -> tuple[Matrix, Any]:
+        """Return the mean responses (m, S) at predictors ``eta`` (p, m, S), and what made them.
+
+        What made them is for :meth:`bounds`.
+        """
+        return responses(self.model, eta), None
+
+    def bounds(self, means: Matrix, eta: NDArray[np.float64], made_by: Any) -> Matrix:
+        """Return the quantiles (probabilities, m) of the mean response; ``means`` may change."""
+        return quantiles(means, self.probabilities, self.coefficients.weights, overwrite=True)
+
+    def log_densities(
+        self, eta: NDArray[np.float64], X: NDArray[Any], y: Vector, groups: Index
+    ) -> Vector:
+        """Return the log predictive densities (m,) of responses."""
+        return log_average(self.model, eta, X, y, self.coefficients.weights)
+
+    def _log_chances(self, rows: Rows, average: Vector, groups: Index) -> Vector:
         """Return the log predictive densities (m,) of binary responses, given P(y = 1)."""
+        X, y, offset, _ = rows
         found = log_chance(y, average)
         near = np.flatnonzero((average > NEAR_ONE) & (y < 1.0))
-        step = self.coefficients.tile_rows()
+        step = self.tile_rows()
         for low in range(0, len(near), step):
-            rows = near[low : low + step]
-            eta = self.coefficients.predictors(X[rows], offset[rows])
-            zeros, weights = np.zeros(len(rows)), self.coefficients.weights
-            other = log_average(self.model, eta, X[rows], zeros, weights)
-            ones = np.where(y[rows] > 0.0, y[rows] * np.log(average[rows]), 0.0)
-            found[rows] = ones + (1.0 - y[rows]) * other
+            at = near[low : low + step]
+            eta = self.coefficients.predictors(X[at], offset[at])
+            own = groups[at] if len(groups) else groups
+            other = self.log_densities(eta, X[at], np.zeros(len(at)), own)
+            ones = np.where(y[at] > 0.0, y[at] * np.log(average[at]), 0.0)
+            found[at] = ones + (1.0 - y[at]) * other
         return found
 
     def combine(self, left: Totals, right: Totals) -> Totals:
@@ -176,7 +209,8 @@ class PredictTask:
         count = len(self.coefficients.shifts) + len(self.coefficients.scalars)
         eta = work.eta[: count * m * draws].reshape(count, m, draws)
         self.coefficients.predictors(X, offset, eta)
-        means = responses(self.model, eta)
+        groups = work.groups[here]
+        means, made_by = self.means(eta, X, groups)
         average = mean(means, weights)
         # A finite average has only finite terms.
         if not (np.isfinite(average).all() or np.isfinite(means).all()):
@@ -184,7 +218,7 @@ class PredictTask:
         columns[self.names[0]][here] = average
         if self.scored:
             if self.thresholds is None:
-                log_density = log_average(self.model, eta, X, y, weights)
+                log_density = self.log_densities(eta, X, y, groups)
                 add_scores(log_density, weight, totals.scores)
             else:
                 some = np.ascontiguousarray(means[:, :: self.coefficients.curve_step].T)
@@ -194,7 +228,7 @@ class PredictTask:
             x = self.covariate.values(X)
             group = np.searchsorted(self.covariate.edges, x, side="right").astype(np.int64)
             add_groups(means, group, x, y, weight, totals.groups)
-        bounds = quantiles(means, self.probabilities, weights, overwrite=True)
+        bounds = self.bounds(means, eta, made_by)
         for name, bound in zip(self.names[1:], bounds, strict=True):
             columns[name][here] = bound
 

@@ -15,6 +15,8 @@ from streammc.trace.run_directory import RunDirectory
 
 LEAST_SIGN: Final = 0.2
 """Smallest mean sign that is accepted; below it weighted averages of draws are noise."""
+_DRAWS_PER_DIMENSION: Final = 5
+"""Fewest draws per parameter whose covariance is matched; with fewer it is too uncertain."""
 
 
 class Draws(NamedTuple):
@@ -91,6 +93,30 @@ def load_draws(
             "version: give the store it was sampled on"
         )
     return Draws(theta, chosen, mean_sign, described)
+
+
+def matched(kept: Matrix, everything: Matrix) -> Matrix:
+    """Return draws, moved so that their mean and covariance are those of all draws.
+
+    Means and variances of linear functions then have no Monte Carlo error of their own.
+
+    Parameters
+    ----------
+    kept
+        (S, d) thinned draws.
+    everything
+        (N, d) all draws.
+    """
+    center, away = everything.mean(axis=0), kept - kept.mean(axis=0)
+    size, d = kept.shape
+    if size < _DRAWS_PER_DIMENSION * d:
+        return np.ascontiguousarray(center + away)
+    try:
+        whole = np.linalg.cholesky(np.cov(everything.T, bias=True).reshape(d, d))
+        part = np.linalg.cholesky(np.cov(kept.T, bias=True).reshape(d, d))
+    except np.linalg.LinAlgError:  # a parameter that does not move
+        return np.ascontiguousarray(center + away)
+    return np.ascontiguousarray(center + np.linalg.solve(part, away.T).T @ whole.T)
 
 
 def _numbers(weights: object) -> NDArray[np.float64]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from streammc import registry
 from streammc.errors import ConfigError, StoreError
 from streammc.likelihood.temperature import Schedule
 from streammc.likelihood.tempered import split_fingerprint, tempered
+from streammc.models.factor_model import factor_blocks
 from streammc.priors import from_description
 from streammc.protocols import Dataset, Model
 from streammc.samplers.common.request import RunRequest
@@ -106,8 +108,9 @@ def registered_model(described: Mapping[str, Any]) -> Model:
             return mixed  # type: ignore[no-any-return]
         options = dict(described)
         prior = from_description(options.pop("prior"))
-        model: Model = registry.model(options.pop("name"))(prior=prior, **options)
-        return model
+        factors = factor_blocks(options.pop("factors", ()))
+        model: Any = registry.model(options.pop("name"))(prior=prior, **options)
+        return replace(model, factors=factors) if factors else model  # type: ignore[no-any-return]
     except (KeyError, TypeError, AttributeError, ConfigError) as error:
         raise StoreError(
             f"expected a run of a registered model, found {described!r} ({error}): continue it "

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from streammc.errors import ConfigError
+from streammc.models.factor_model import FactorModel
 from streammc.models.stated_model import StatedModel
 from streammc.priors.text import from_description, prior_texts
 from streammc.protocols import Model, Prior
@@ -53,7 +54,12 @@ def _texts(model: Model, prior: Prior, labels: tuple[str, ...]) -> dict[str, str
     """Return the text of every prior by name; none where the model states no parameters."""
     if not isinstance(model, StatedModel):
         return {}
-    return prior_texts(prior, labels, model.positive_flags(labels), model.fixed_defaults(labels))
+    flags, defaults = model.positive_flags(labels), model.fixed_defaults(labels)
+    at: Sequence[int] = range(len(labels))
+    if isinstance(model, FactorModel):  # the scale of a factor is the prior of its effects
+        at = model.without_effects(labels)
+    shown = [labels[j] for j in at]
+    return prior_texts(prior, shown, [flags[j] for j in at], defaults)
 
 
 def priors_lines(described: Mapping[str, Any]) -> list[str]:

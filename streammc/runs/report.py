@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 
 from streammc.control_variates.expansion import ControlVariates
 from streammc.diagnostics.audit_record import Audit
+from streammc.diagnostics.intraclass import derived
 from streammc.diagnostics.original_scale import as_variables, ratios, transform
 from streammc.diagnostics.summary import draws_and_labels, signs, summarize, summarize_draws
 from streammc.diagnostics.weights import audit_weights
 from streammc.likelihood.temperature import schedule_of
+from streammc.likelihood.unit_words import in_units, unit_name
 from streammc.protocols import Dataset, Model
 from streammc.runs.advice import certificate_warnings, mode_warnings, summary_warnings
 from streammc.runs.audit import log_weights
@@ -116,6 +118,9 @@ def finish_report(
     if dataset.attributes.get("standardization") is not None:
         features = dataset.attributes["features"]
         run.add_group("posterior_original", as_variables(original, labels, features))
+    more, names = derived(*draws_and_labels(tree), run.identity["model"])
+    if names:
+        run.add_group("posterior_derived", as_variables(more, names, ()))
     tempering = _levels(run, team)
     levels = tempering.pop("warnings", [])
     spent = run_cost(run, setup.cv)
@@ -123,6 +128,7 @@ def finish_report(
     summary = RunSummary(
         parameters=parameters,
         parameters_original=summarize_draws(original, labels, sign),
+        derived=summarize_draws(more, names, sign) or None,
         ratios=ratios(
             original,
             labels,
@@ -137,12 +143,15 @@ def finish_report(
         sampling=sampling,
         cost=spent,
         tempering=tempering or None,
-        warnings=(
-            *certificate_warnings(setup.cv.certificate.warnings, sampler),
-            *mode_warnings(model, sampler),
-            *summary_warnings(sampler, parameters, sampling, verdict),
-            *levels,
-            *([not_audited] if not_audited else []),
+        warnings=tuple(
+            in_units(line, unit_name(dataset))
+            for line in (
+                *certificate_warnings(setup.cv.certificate.warnings, sampler),
+                *mode_warnings(model, sampler),
+                *summary_warnings(sampler, parameters, sampling, verdict),
+                *levels,
+                *([not_audited] if not_audited else []),
+            )
         ),
     ).to_json()
     run.set_attributes({"summary": summary})

@@ -53,6 +53,7 @@ def decide(request: RunRequest) -> Setup:
 def _decide(request: RunRequest) -> Setup:
     """Return the setup of a run; its reason and refusals speak of rows."""
     if request.sampler is not None:
+        _refuse_factors(request.sampler, request.model)
         return request.sampler.prepare(request, request.sampler_reason)
     if request.model.joint is not None:
         reason = "pt, because the likelihood is no product over rows: no subsample estimates it"
@@ -65,6 +66,17 @@ def _decide(request: RunRequest) -> Setup:
         return _automatic("hmc-ecs").prepare(request, request.sampler_reason)
     except RefusedError as error:
         return _automatic("hmc").prepare(request, f"hmc, because {error}")
+
+
+def _refuse_factors(sampler: Sampler, model: Model) -> None:
+    """Raise RefusedError where the sampler has no coordinates for factors with a sampled scale."""
+    factors = getattr(model, "factors", ())
+    if factors and not sampler.samples_scales:
+        raise RefusedError(
+            f"expected hmc-ecs or hmc for {factors[0].label}, which is sampled with the effects of "
+            f"the levels, found {sampler.name}: their joint density has no mode for it to start "
+            "from; use --sampler hmc-ecs, or hmc"
+        )
 
 
 def makes_passes(model: Model, sampler: Sampler | None) -> bool:

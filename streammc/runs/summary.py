@@ -74,6 +74,8 @@ class RunSummary(Record):
 
     parameters: Statistics
     parameters_original: Statistics
+    derived: Statistics | None = None
+    """Quantities computed from the parameters, such as ``icc[g]``."""
     ratios: Mapping[str, Any] | None
     priors: Any
     audit: Audit | None

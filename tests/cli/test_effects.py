@@ -96,6 +96,50 @@ def test_store_that_moved_is_given_and_another_is_refused(groups_made, groups_ru
     assert inside.code == 2
 
 
+DRAWS = (*EFFECTS, "--group", "C03", "--group", "C09", "--draws", "60", "--seed", "4")
+
+
+def test_draws_of_named_groups_are_written_by_label(groups_run):
+    result = streammc(*DRAWS, "--json", "--quiet")
+    assert result.code == 0, result.err
+    assert (result.json["groups"], result.json["chains"], result.json["draws"]) == (2, 4, 15)
+    import xarray as xr
+
+    found = xr.open_zarr("e.zarr").load()
+    assert found["u"].sizes == {"group": 2, "chain": 4, "draw": 15, "effect": 1}
+    assert found["u"].sel(group="C03").mean() < 0 < found["u"].sel(group="C09").mean()
+    assert "nothing to do" in streammc(*DRAWS).err
+    told = streammc(*DRAWS[:-4], "--overwrite")
+    assert told.code == 0
+    assert "2 of carrier" in told.out
+    assert len(told.out.splitlines()) < 10
+    info, verify = streammc("info", "e.zarr", "--json"), streammc("verify", "e.zarr", "--json")
+    assert (info.json["kind"], info.json["draws"]) == ("group-effects", 40)
+    assert (verify.json["ok"], verify.code) == (True, 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("--group", "C3"), "found 'C3', which is none: did you mean 'C"),
+        (("--group", "C\n" + 3000 * "x"), "which is none: give one of its labels"),
+        (("--draws", "50"), "expected --group with --draws"),
+        (("--seed", "5"), "expected --group with --seed"),
+        (("--group", "C03", "--interval", "0.5"), "expected no --group with --interval"),
+        (("--group", "C03", "--effect-draws", "50"), "expected no --group with --effect-draws"),
+    ],
+)
+def test_draws_that_cannot_be_made_are_refused_in_one_line(groups_run, words, expected):
+    before = snapshot(groups_run.parent)
+    result = streammc(*EFFECTS, *words)
+    assert result.code == 2
+    lines = result.err.strip().splitlines()
+    assert len(lines) == 1
+    assert len(lines[0]) < 400
+    assert expected in lines[0]
+    assert snapshot(groups_run.parent) == before
+
+
 def test_run_without_groups_is_refused(run):
     result = streammc("effects", "run", "-o", "e.zarr", "--store", "store.zarr")
     assert result.code == 2

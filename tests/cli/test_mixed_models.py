@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 from command_line import Result, snapshot, streammc
 
-from streammc import from_arrays, models
+from streammc import control_variates, from_arrays, models, priors
 from streammc.errors import ConfigError, ModelError
 from streammc.likelihood.grouped import by_group
 from streammc.likelihood.invalid_responses import response_check
@@ -176,13 +177,49 @@ def test_a_prior_that_tau_cannot_have_is_refused(made, prior, found):
     assert found in refused(made, 2, *words, "--prior", prior)
 
 
-def test_predictions_of_a_mixed_model_are_refused(made):
-    line = refused(made, 2, "predict", made / "run", made / "s.zarr", "-o", made / "p.zarr")
-    assert "predictions for its groups are not implemented" in line
-    from streammc import open_store, predict
+def test_predictions_say_how_many_rows_are_of_new_groups(made, tmp_path):
+    rows = ["x,g,n", *(f"{k / 10},c{k},{100 - k}" for k in range(55, 65))]
+    (tmp_path / "new.csv").write_text("\n".join(rows) + "\n")
+    words = ("--like", made / "s.zarr", "--row-id", "n", "--quiet")
+    assert streammc("ingest", tmp_path / "new.csv", tmp_path / "new.zarr", *words).code == 0
+    predict = ("predict", made / "run", tmp_path / "new.zarr", "-o", tmp_path / "p.zarr")
+    done = streammc(*predict)
+    assert done.code == 0, done.err
+    assert "rows of new groups  5" in done.out
+    import xarray as xr
 
-    with pytest.raises(ConfigError, match=r"a mixed model \(\(1 \| g\)\)"):
-        predict(made / "run", open_store(made / "s.zarr"))
+    found = xr.open_zarr(tmp_path / "p.zarr").load()
+    assert found["row_id"].values.tolist() == [100 - k for k in range(55, 65)]
+    width = (found["q95"] - found["q5"]).values
+    assert width[5:].min() > 1.5 * width[:5].max()
+    assert "nothing to do" in streammc(*predict).err
+    again = streammc(*predict, "--overwrite", "--predict-draws", "50", "--json")
+    assert (again.json["draws"], again.json["new_group_rows"]) == (50, 5)
+    line = refused(
+        tmp_path, 65, *predict[:-1], tmp_path / "q.zarr", "--new-groups", "refuse", "--quiet"
+    )
+    assert "expected rows of groups that the run has seen, found 'c60' in row 6" in line
+    words = ("predict", made / "run", made / "s.zarr", "-o", tmp_path / "own.zarr", "--json")
+    own = streammc(*words)
+    assert own.json["new_group_rows"] == 0
+
+
+def test_a_moved_store_of_a_run_is_given_to_predict(made, tmp_path):
+    shutil.copytree(made, tmp_path / "all")
+    folder = tmp_path / "all"
+    (folder / "s.zarr").rename(folder / "moved.zarr")
+    away = made / "s.zarr"
+    away.rename(made / "away.zarr")
+    try:
+        (tmp_path / "new.csv").write_text("x,g\n1.0,c1\n")
+        words = ("--like", folder / "moved.zarr", "--quiet")
+        assert streammc("ingest", tmp_path / "new.csv", tmp_path / "new.zarr", *words).code == 0
+        predict = ("predict", folder / "run", tmp_path / "new.zarr", "-o", tmp_path / "p.zarr")
+        line = refused(tmp_path, 66, *predict, "--quiet")
+        assert "--trained-on" in line
+        assert streammc(*predict, "--trained-on", folder / "moved.zarr", "--quiet").code == 0
+    finally:
+        (made / "away.zarr").rename(away)
 
 
 def test_a_run_of_groups_speaks_of_groups(made):
@@ -191,6 +228,36 @@ def test_a_run_of_groups_speaks_of_groups(made):
     assert "groups evaluated:" in told
     assert "certainty groups" in told or "hmc, because" in told
     assert "rows" not in told.split("sampler ")[1]
+
+
+def test_other_commands_speak_of_groups_too(made, tmp_path):
+    job = ("sample", made / "s.zarr", "-o", tmp_path / "new", "--model", "gaussian", "--seed", "1")
+    for name, words in (("--subsample-size", "61"), ("--unit-rows", "99")):
+        line = refused(tmp_path, 2, *job, "--sampler", "hmc-ecs", name, words, "--quiet")
+        assert f"expected {name} of at most 60, the groups, found {words}" in line
+    told = streammc(*job, "--dry-run").out
+    assert "n_groups " in told
+    assert "rows" not in told
+    summarize = ("summarize", made / "s.zarr", "--model", "gaussian", "-o", tmp_path / "cv.zarr")
+    told = streammc(*summarize).out
+    assert "groups read" in told
+    assert "rows" not in told
+    compared = streammc("compare", made / "run", made / "run")
+    assert "groups/iteration" in compared.out
+    assert "evaluations of groups per" in compared.out
+    assert "rows" not in compared.out
+    other = streammc("compare", made / "run", "--json").json["runs"][0]
+    assert (other["unit"], other["rows_per_iteration"] > 0) == ("group", True)
+
+
+def test_a_flat_scale_needs_rows_and_not_groups():
+    """Three groups of many rows determine sigma."""
+    rng = np.random.default_rng(1)
+    X = np.c_[np.ones(90), rng.normal(size=(90, 2))]
+    data = from_arrays(X, rng.normal(size=90), groups=np.arange(90) // 30)
+    flat = {"beta*": priors.flat(), "sigma": priors.flat()}
+    found = control_variates(data, models.gaussian(flat))
+    assert found.certificate.converged
 
 
 def test_info_names_the_regression_and_its_effects(made):

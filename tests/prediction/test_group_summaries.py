@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from mixed_runs import draws_near, make_run
 from scipy.special import expit
 
 import streammc
@@ -15,29 +16,9 @@ from streammc.diagnostics.original_scale import transform
 from streammc.errors import ConfigError, DataError, IdentityError, RefusedError, StorageIOError
 from streammc.likelihood.grouped import by_group
 from streammc.prediction import effects_pass, group_summaries
-from streammc.prediction.group_summaries import matched
-from streammc.runs import design
-from streammc.trace.layout import make_layout
+from streammc.prediction.thinned import matched
 from streammc.trace.row_reading import GROUPS, check_chunks
 from streammc.trace.run_directory import RunDirectory
-
-
-def make_run(path, model, data, theta, sign=None, **more):
-    """A run on a table with groups, with these draws (chain, draw, d)."""
-    _, bound = by_group(data, model)
-    rows = {"lp": np.zeros(theta.shape[:2])} | ({} if sign is None else {"sign": sign})
-    described = bound.describe()
-    identity = {"store": data.fingerprint, "model": described, "sampler": {"name": "hmc"}, **more}
-    labels, dtypes = bound.labels(data.feature_names), dict.fromkeys(rows, "float64")
-    plan = {
-        "layout": make_layout(labels, data.feature_names, *theta.shape[:2], dtypes),
-        "draws": theta.shape[1],
-        "warmup": 0,
-        "attributes": {"design": design.describe(data.attributes), "store": data.address},
-    }
-    with RunDirectory.hold(path, identity=identity, **plan) as run:
-        run.append("draws", bound.constrain(theta), rows, ({}, {}))
-    return path
 
 
 def simulated(sizes, tau=1.0, seed=1, noise=None, **more):
@@ -50,10 +31,6 @@ def simulated(sizes, tau=1.0, seed=1, noise=None, **more):
     y = (rng.random(len(g)) < expit(eta)) * 1.0 if noise is None else rng.normal(eta, noise)
     names = ["Intercept", "x"]
     return from_arrays(X, y, groups=g, feature_names=names, **more), (X, y, g), u
-
-
-def draws_near(center, sd, shape=(2, 10), seed=3):
-    return np.array(center) + sd * np.random.default_rng(seed).normal(size=(*shape, len(center)))
 
 
 def on_a_grid(eta, y, tau):

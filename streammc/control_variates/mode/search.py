@@ -11,6 +11,7 @@ from streammc.control_variates.coordinates import best_coordinates
 from streammc.control_variates.draws import covering_draws
 from streammc.control_variates.forecast import announce, counted
 from streammc.control_variates.full_pass.block_pass import BlockSums, ExpansionPass, raise_fault
+from streammc.control_variates.mode.factor_scales import given_scales, has_factors
 from streammc.control_variates.mode.first_centre import Centre, first_centre
 from streammc.control_variates.mode.newton import (
     NotPositiveDefiniteError,
@@ -23,7 +24,7 @@ from streammc.control_variates.mode.newton import (
 from streammc.control_variates.mode.starts import concave
 from streammc.control_variates.mode.weak_directions import largest_move
 from streammc.control_variates.pass_request import PassRequest
-from streammc.control_variates.subset import Spread, draw_subset, gather, surrogate
+from streammc.control_variates.subset import Spread, draw_subset, gather, in_memory, surrogate
 from streammc.errors import ModelError
 from streammc.likelihood.grouped import fewer, ungrouped
 from streammc.likelihood.invalid_responses import invalid_responses
@@ -65,6 +66,8 @@ class FoundMode:
     passes: int
     pass_seconds: float
     rows_read: int
+    table: Matrix
+    """(d, 5) prior of the search: that of the model, but for the effects of factors."""
 
 
 def find_mode(request: PassRequest) -> FoundMode:
@@ -86,6 +89,13 @@ def find_mode(request: PassRequest) -> FoundMode:
         phases=request.phases,
     )
     subset = draw_subset(dataset, request.memory_limit)
+    if has_factors(table) and invalid_responses(model, subset.X, subset.y) is None:
+        given = request.theta_star
+        first = model.start(subset) if given is None else given
+        likelihood = counted(in_memory(model, subset, 1.0), request.phases)
+        with single_threaded():
+            table = given_scales(table, likelihood, first, given is not None)
+        request = replace(request, table=table)
     spread = Spread(dataset, model)
     only = request.passes == 1 and not request.near
     start = request.theta_star
@@ -146,6 +156,7 @@ class _Search:
             passes=done,
             pass_seconds=self._pass_seconds,
             rows_read=self.rows_read,
+            table=request.table,
         )
 
     def _pass(self, point: Point, deltas: Matrix, check: bool) -> BlockSums:

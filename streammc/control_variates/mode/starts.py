@@ -134,9 +134,13 @@ def matched(heights: Callable[[Matrix], Vector], theta: Vector, scales: Index) -
 
 
 def log_scales(model: Model, d: int) -> Index:
-    """Return the positions in theta of the parameters that are sampled as their logarithms."""
+    """Return the positions in theta of the parameters that are sampled as their logarithms.
+
+    The scales of factors are not among them: the search keeps these as they were estimated.
+    """
     at_zero, at_one = (model.constrain(np.full(d, at)) for at in (0.0, 1.0))
-    return np.flatnonzero((at_zero > 0.0) & np.isclose(at_one, math.e * at_zero))
+    found = np.flatnonzero((at_zero > 0.0) & np.isclose(at_one, math.e * at_zero))
+    return np.setdiff1d(found, [block.scale for block in getattr(model, "factors", ())])
 
 
 def _no_relabelling(theta: Vector) -> Sequence[Vector]:

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.forecast import PLAN, Counter, Phases
+from streammc.control_variates.level_coordinates import level_coordinates, stretched
 from streammc.control_variates.plan.certainty_choice import Choice
 from streammc.control_variates.plan.pilot import (
     Pilot,
@@ -49,13 +50,17 @@ class FarPosterior:
         self._cv, self._model, self._unit_rows = cv, model, unit_rows
         self._n_units = -(-dataset.n_rows // unit_rows)
         self._table = model.prior_table(cv.labels)
+        self._levels = level_coordinates(self._table, cv)
 
     def __call__(self, z: Matrix) -> Matrix:
         """Return (3, S): log posterior, k V, k^2 kappa (see ``tails``) at whitened ``z`` (S, d)."""
         found = np.empty((3, len(z)))
         for first in range(0, len(z), _BATCH):
             here = slice(first, first + _BATCH)
-            found[:, here] = self._batch(z[here] @ self._cv.factor.T)
+            moved = z[here] @ self._cv.factor.T
+            shifts, log_jacobian = stretched(self._levels, self._cv.theta_star, moved)
+            found[:, here] = self._batch(shifts)
+            found[0, here] += log_jacobian
             self._count(len(z[here]))
         return found
 

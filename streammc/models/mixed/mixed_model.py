@@ -12,15 +12,17 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 
 from streammc import priors, registry
 from streammc.errors import ConfigError
+from streammc.models.factor_model import factor_blocks
 from streammc.models.linear import LinearModel
 from streammc.models.mixed import group_constants
 from streammc.models.mixed.effect_terms import Groups, formula_term
+from streammc.models.mixed.families import KINDS, of_family
 from streammc.models.mixed.group_link import link
 from streammc.models.parameters import CORRELATION, POSITIVE, Parameter, unit_default
 from streammc.models.table_scale import EFFECTS, INTERCEPT, Block
@@ -32,18 +34,6 @@ NODES: Final = 15
 """Quadrature nodes of a random intercept; of two effects ``NODES_OF_TWO`` each."""
 NODES_OF_TWO: Final = 9
 MOST_NODES: Final = 61
-_KINDS: Final = {
-    "logistic": group_constants.LOGISTIC,
-    "poisson": group_constants.POISSON,
-    "negative-binomial": group_constants.NEGATIVE_BINOMIAL,
-    "binomial": group_constants.BINOMIAL,
-    "probit": group_constants.PROBIT,
-    "gamma": group_constants.GAMMA,
-    "student-t": group_constants.STUDENT_T,
-    "gaussian": group_constants.GAUSSIAN,
-}
-_FAMILIES: Final = "streammc.models.glm."
-"""Package of these models: another model of the same name has another likelihood."""
 _ONE: Final = "1"
 """The term of a random intercept."""
 _START: Final = 0.5
@@ -81,6 +71,15 @@ class MixedModel(LinearModel):
     name: ClassVar[str] = "mixed"
     link_kernel: ClassVar[Any] = link
     separable: ClassVar[bool] = False
+
+    @property
+    def even_scale(self) -> bool:
+        """Return whether the last parameter is the only standard deviation of group effects.
+
+        The likelihood is an even function of it on the real line.
+        """
+        return self.slope is None
+
     advice: ClassVar[str] = "build the model again for the features of this store"
 
     @property
@@ -123,7 +122,7 @@ class MixedModel(LinearModel):
     @property
     def constants(self) -> Vector:
         """Return the constants of a group's link, see ``mixed.group_constants``."""
-        kind = _KINDS[self.inner.name]
+        kind = KINDS[self.inner.name]
         if kind == group_constants.STUDENT_T and len(self.inner.constants):
             kind = group_constants.STUDENT_T_FIXED
         return group_constants.group_constants(
@@ -192,7 +191,12 @@ class MixedModel(LinearModel):
             "nodes": self.nodes,
             "features": list(self.features),
             "prior": self.prior.describe(),
+            **self.described_factors(),
         }
+
+    def _of_features(self, names: Sequence[str]) -> Self:
+        """Return the model of these columns alone, without factors."""
+        return replace(self, factors=(), features=tuple(names))
 
 
 def _deviation(name: str, default: Any) -> Parameter:
@@ -239,10 +243,10 @@ def mixed(
     ('beta[Intercept]', 'beta[hour]', 'tau[carrier]')
     """
     name = getattr(inner, "name", None)
-    if name not in _KINDS or not type(inner).__module__.startswith(_FAMILIES):
+    if not of_family(inner):
         raise ConfigError(
-            f"expected one of {', '.join(_KINDS)} for the groups of {groups.column!r}, found "
-            f"{'another model of the name ' * (name in _KINDS)}{name or inner!r}: its likelihood "
+            f"expected one of {', '.join(KINDS)} for the groups of {groups.column!r}, found "
+            f"{'another model of the name ' * (name in KINDS)}{name or inner!r}: its likelihood "
             "of a row cannot be integrated over group effects; choose one of these, or leave the "
             "groups out"
         )
@@ -297,4 +301,5 @@ def from_description(described: Mapping[str, Any]) -> MixedModel:
         slope=effects[1] if len(effects) > 1 else None,
         correlated=bool(described["correlated"]),
         nodes=int(described["nodes"]),
+        factors=factor_blocks(described.get("factors", ())),
     )

@@ -37,6 +37,8 @@ class Sampler(ABC):
     """Whether the sampler moves between the modes of a posterior."""
     restarts: ClassVar[bool] = False
     """Whether the sampler counts how often a draw from the prior reaches the posterior."""
+    samples_scales: ClassVar[bool] = False
+    """Whether the sampler draws the effects of factors together with their scale."""
     least_sign: ClassVar[float | None] = None
     """Smallest mean sign of a run that is not refused; ``None``: draws have no sign."""
     arrays: ClassVar[Mapping[str, tuple[str, ...]]] = {}

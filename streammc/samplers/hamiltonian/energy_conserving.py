@@ -48,6 +48,7 @@ class HmcEcs(SubsampleOptions):
     target = PERTURBED
     statistics = PERTURBED_STATISTICS
     audited = True
+    samples_scales = True
     paper = "Dang, Quiroz, Kohn, Tran and Villani 2019, HMC with energy conserving subsampling"
 
     def __post_init__(self) -> None:

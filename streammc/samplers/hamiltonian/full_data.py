@@ -30,6 +30,7 @@ class Hmc(TrajectoryOptions):
 
     name = "hmc"
     target = EXACT
+    samples_scales = True
     statistics = recorded(STATISTICS, *OF_ESTIMATES)
     paper = "Duane, Kennedy, Pendleton and Roweth 1987, Hybrid Monte Carlo"
 

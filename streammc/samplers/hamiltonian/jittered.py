@@ -42,7 +42,7 @@ def jittered(link, sums, base, certain, buffers, energy_start, dynamics, longest
             diverged = 1.0
             break
     acceptance = 0.0 if diverged == 1.0 else math.exp(min(0.0, energy_start - energy))
-    if diverged == 0.0 and beyond_edge(base, trial.z) == 1:
+    if diverged == 0.0 and beyond_edge(base, trial.z, work) == 1:
         diverged = 2.0
     if diverged == 0.0 and rng.random() < acceptance:
         copy_point(trial, point)

@@ -131,8 +131,6 @@ class HamiltonianKernel(Chain):
             self._point.z[:] = first_position(
                 self._kernel_rng, problem.dim, self._chain, attempt, problem.spread, problem.modes
             )
-            if not _inside(problem.base, self._point.z):
-                continue
             evaluate(
                 problem.link,
                 problem.sums,
@@ -142,7 +140,8 @@ class HamiltonianKernel(Chain):
                 self._point,
                 self._work,
             )
-            if math.isfinite(self._point.scalars[DENSITY]):
+            inside = _inside(problem.base, self._point.z, self._work.theta)
+            if inside and math.isfinite(self._point.scalars[DENSITY]):
                 return
         raise ModelError(
             "expected a finite log density at a start drawn around theta_star, found none in "
@@ -276,14 +275,16 @@ class HamiltonianKernel(Chain):
         """Gather and expand the units of the subsample."""
         units = self._units[: self._point.used[UNITS]]
         problem, base, rows = self.problem, self.problem.base, self._gather(units)
-        centre = base.centre if len(base.noise) else base.theta_star
+        centre = base.centre if len(base.centre) else base.theta_star
         star = ExpansionPoint(centre, base.constants, base.n_linear, base.order)
         expand(problem.link, star, rows, 0, len(rows.y), self._sub, 0, self._work.scratch)
 
 
-def _inside(base: Base, z: NDArray[np.float64]) -> bool:
+def _inside(base: Base, z: NDArray[np.float64], theta: NDArray[np.float64]) -> bool:
     """Return whether ``z`` is inside the edge and all walls; see ``target.beyond_edge``."""
     walls = base.walls
+    if len(base.mode):
+        z = np.asarray(np.linalg.solve(base.mode_factor, theta - base.mode), dtype=np.float64)
     if float(z @ z) > base.edge:
         return False
     return not len(walls) or bool(np.all(walls[:, :-1] @ z <= walls[:, -1]))

@@ -113,7 +113,7 @@ def nuts(link, sums, base, certain, buffers, energy_start, step, w, rng):  # typ
             if not error < MAX_ENERGY_ERROR:  # also where it is NaN
                 return probability / made, float(made), energy, 1.0
             probability += math.exp(min(0.0, -error))
-            if beyond_edge(base, trial.z) == 1:
+            if beyond_edge(base, trial.z, work) == 1:
                 outcome = 2.0
             else:
                 log_weight_new = log_add(log_weight_new, -error)

@@ -6,7 +6,9 @@ import math
 
 import numpy as np
 
+from streammc.control_variates.coordinates import Coordinates
 from streammc.control_variates.expansion import ControlVariates
+from streammc.control_variates.level_coordinates import level_coordinates
 from streammc.control_variates.plan.signs import GROWTH
 from streammc.control_variates.plan.subsample_plan import Plan
 from streammc.likelihood.expanded_rows import load_block
@@ -22,6 +24,7 @@ from streammc.subsampling.alias import AliasTable
 from streammc.subsampling.units import ProductDesign, UnitDesign
 
 _NOT_EXPANDED = -1
+_FALL = 8.0
 
 
 def full_data(dataset: Dataset, model: Model, cv: ControlVariates, sampler: Hmc) -> Problem:
@@ -47,6 +50,9 @@ def full_data(dataset: Dataset, model: Model, cv: ControlVariates, sampler: Hmc)
         0.0,
         0.0,
     )
+    if not exact:
+        base = _with_coordinates(base, cv, model)
+    base = base._replace(levels=level_coordinates(base.prior, cv))
     length, jitter = trajectory(sampler.trajectory_length, sampler.jitter)
     return Problem(
         link=model.link,
@@ -109,7 +115,8 @@ def subsampled(
         *factors,
         *((plan.edge.radius**2, plan.edge.walls) if plan.edge is not None else ()),
     )
-    base = base._replace(centre=where.centre, noise=where.noise)
+    base = _with_coordinates(base, cv, model)
+    base = base._replace(levels=level_coordinates(base.prior, cv))
     length, jitter = trajectory(sampler.trajectory_length, sampler.jitter)
     return Problem(
         link=model.link,
@@ -127,3 +134,41 @@ def subsampled(
         nuts=sampler.trajectory == NUTS,
         leapfrog=sampler.integrator == LEAPFROG,
     )
+
+
+def _with_coordinates(base: Base, cv: ControlVariates, model: Model) -> Base:
+    """Return ``base`` with the coordinates of its expansions, and with those of its positions.
+
+    Expansions may be in the marginal precision of group effects, positions on the real line of
+    their standard deviation: around 0, in units of its mode.
+    """
+    where = cv.coordinates(model)
+    noise = where.noise if base.order >= 0 else np.zeros(0)
+    if _near_zero(cv, where, model):
+        star, factor = cv.theta_star.copy(), np.array(cv.factor, order="C")
+        scale = np.exp(star[-1])
+        star[-1] = factor[-1] = 0.0
+        factor[-1, -1] = scale
+        base = base._replace(
+            theta_star=star,
+            factor=factor,
+            mode=cv.theta_star,
+            mode_factor=np.ascontiguousarray(cv.factor),
+        )
+    elif not len(noise):
+        return base
+    centre = where.centre if len(noise) else cv.theta_star
+    return base._replace(centre=centre, noise=noise)
+
+
+def _near_zero(cv: ControlVariates, where: Coordinates, model: Model) -> bool:
+    """Return whether the standard deviation of group effects may as well be near 0.
+
+    Its log-likelihood is nearly quadratic in the marginal precision: by this, that at 0 is below
+    the largest by less than ``_FALL``.
+    """
+    if not len(where.noise) or not getattr(model, "even_scale", False) or cv.certificate.modes:
+        return False
+    gradient, hessian = where.from_theta(cv.gradient, cv.hessian)
+    step = 1.0 / where.noise[0] - where.centre[-1]
+    return bool(-(gradient[-1] * step + 0.5 * hessian[-1, -1] * step**2) < _FALL)

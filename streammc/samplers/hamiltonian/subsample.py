@@ -89,7 +89,7 @@ def evaluate_proposal(link, base, ahead, position, n_units, proposal, work):  # 
     count = n_units * b
     rows, value, scratch = proposal.rows, proposal.value, work.scratch
     n_linear, constants = base.n_linear, base.constants
-    centre = base.centre if base.noise.shape[0] > 0 else base.theta_star
+    centre = base.centre if base.centre.shape[0] > 0 else base.theta_star
     star = ExpansionPoint(centre, constants, n_linear, base.order)
     expand(link, star, ahead, position * b, count, rows, 0, scratch)
     for lo in range(0, count, TILE):

@@ -140,11 +140,11 @@ def run(link, sums, base, certain, buffers, ahead, iteration, dynamics, rng, dra
         if dynamics.adapt == 2 and not wall:
             update(tuning, acceptance, dynamics.target_acceptance, dynamics.longest_step)
 
-        place(base, point.z, work)
+        log_jacobian = place(base, point.z, work)
         for j in range(d):
             theta[t, j] = work.theta[j]
         row = statistics[t]
-        row[column.LP] = point.scalars[DENSITY]
+        row[column.LP] = point.scalars[DENSITY] - log_jacobian
         row[column.ACCEPTANCE_RATE] = acceptance
         row[column.DIVERGING] = 1.0 if diverged == 1.0 and not wall else 0.0
         row[column.ENERGY] = energy

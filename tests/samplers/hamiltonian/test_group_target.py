@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -161,8 +162,19 @@ def problem(order, k, certain, noise=0.0, **changed):
     ), model
 
 
-def z_scores(order, k, certain, noise=0.0, known=None, wrong=None, **changed):
+def on_the_real_line(base):
+    """Positions of a signed tau, around 0, with the same target."""
+    factor = np.array([[1.0, 0.0], [0.0, np.exp(STAR[1])]])
+    centre = base.centre if len(base.noise) else STAR
+    return base._replace(
+        theta_star=STAR * [1.0, 0.0], factor=factor, mode=STAR, mode_factor=scale(), centre=centre
+    )
+
+
+def z_scores(order, k, certain, noise=0.0, known=None, wrong=None, signed=False, **changed):
     given, model = problem(order, k, certain, noise, **changed)
+    if signed:
+        given = replace(given, base=on_the_real_line(given.base))
     kernel = HamiltonianKernel(given, seed=7, chain=0)
     kernel.initialise()
     kernel.advance(1000, True)
@@ -177,21 +189,27 @@ def z_scores(order, k, certain, noise=0.0, known=None, wrong=None, **changed):
 
 
 @pytest.mark.parametrize(
-    ("order", "k", "certain", "noise"),
+    ("order", "k", "certain", "noise", "signed"),
     [
-        (1, 2, (4,), 0.0),
-        (2, 2, (4,), 0.8),
+        (1, 2, (4,), 0.0, False),
+        (2, 2, (4,), 0.8, False),
+        (2, 2, (4,), 0.8, True),
         *(
             pytest.param(*each, marks=pytest.mark.slow)
             for each in (
-                (0, 3, (), 0.0), (1, 2, (), 0.0), (1, 3, (0, 2), 0.0),
-                (1, 2, (), 0.8), (2, 3, (0, 2), 0.3),
+                (0, 3, (), 0.0, False),
+                (1, 2, (), 0.0, False),
+                (1, 2, (), 0.0, True),
+                (1, 3, (0, 2), 0.0, False),
+                (1, 2, (), 0.8, False),
+                (2, 3, (0, 2), 0.3, False),
+                (2, 3, (0, 2), 0.3, True),
             )
         ),
     ],
-)  # fmt: skip
-def test_draws_match_the_perturbed_density_of_groups(order, k, certain, noise):
-    assert z_scores(order, k, certain, noise).max() < 4.5
+)
+def test_draws_match_the_perturbed_density_of_groups(order, k, certain, noise, signed):
+    assert z_scores(order, k, certain, noise, signed=signed).max() < 4.5
 
 
 @pytest.mark.slow

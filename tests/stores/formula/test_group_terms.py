@@ -31,20 +31,27 @@ ACCEPTED = {
 @pytest.mark.parametrize("formula", ACCEPTED)
 def test_random_effects_are_cut_out_of_the_terms(formula: str) -> None:
     terms = read_terms(formula)
-    assert terms.groups is not None
-    effects = terms.groups.terms, terms.groups.correlated
+    (groups,) = terms.groups
+    effects = groups.terms, groups.correlated
     design = [":".join(label(factor) for factor in term.factors) for term in terms.terms]
-    assert ("g", *ACCEPTED[formula]) == (terms.groups.column, *effects, design)
+    assert ("g", *ACCEPTED[formula]) == (groups.column, *effects, design)
     assert "g" not in terms.columns
     assert read_nodes(formula)
 
 
 def test_a_formula_without_groups_has_none() -> None:
-    assert read_terms("y ~ (a + b)**2 + I(x > 1)").groups is None
+    assert read_terms("y ~ (a + b)**2 + I(x > 1)").groups == ()
+
+
+def test_several_grouping_columns_have_effects_of_their_own() -> None:
+    terms = read_terms("y ~ x + (1 | g) + (1 + x || h) + (1 | g2)")
+    found = [(groups.column, groups.terms) for groups in terms.groups]
+    assert [("g", ("1",)), ("h", ("1", "x")), ("g2", ("1",))] == found
+    assert ["x"] == terms.columns
 
 
 REFUSED = {
-    "y ~ x + (1 | g) + (1 | h)": "only one factor can be integrated yet",
+    "y ~ x + (1 | g) + (1 + z | h)": "the slope 'z' of the groups also as a term of the formula",
     "y ~ x + z + (x + z | g)": "at most one slope of 'g' in the formula, found 'x' and 'z'",
     "y ~ x + z + (1 + x | g) + (0 + z | g)": "at most one slope",
     "y ~ x + (0 + x | g)": "found none: write .*1 [+] x | g",
