@@ -79,22 +79,23 @@ class Spread:
     def __init__(self, dataset: Dataset, model: Model) -> None:
         self._dataset, self._model = dataset, model
         row_bytes = max(dataset.rows().row_bytes, 1)
-        runs = min(SPREAD_ROWS, SPREAD_BYTES // row_bytes) // RUN_ROWS
-        if 8 * runs * RUN_ROWS > dataset.n_rows:
+        self._run = run = fewer(RUN_ROWS, dataset, 1)
+        runs = min(fewer(SPREAD_ROWS, dataset), SPREAD_BYTES // row_bytes) // run
+        if 8 * runs * run > dataset.n_rows:
             runs = 0
         apart = dataset.n_rows // max(runs, 1)
-        self.starts: Index = np.arange(runs, dtype=np.int64) * apart + (apart - RUN_ROWS) // 2
+        self.starts: Index = np.arange(runs, dtype=np.int64) * apart + (apart - run) // 2
         self.rows_read = 0
 
     def __call__(self, theta: Vector) -> tuple[float, Vector, Matrix]:
         """Return the scaled log-likelihood at ``theta`` with two derivatives."""
         q = self._dataset.n_features
-        step = max(1, _SLICE_ENTRIES // (RUN_ROWS * q))
+        step = max(1, _SLICE_ENTRIES // (self._run * q))
         sums = RowSums(self._model, theta, np.empty((0, len(theta))), 2, q)
         for first in range(0, len(self.starts), step):
-            rows = gather(self._dataset, self.starts[first : first + step], RUN_ROWS)
+            rows = gather(self._dataset, self.starts[first : first + step], self._run)
             sums.add(rows.X, rows.y, rows.offset, rows.weight, np.empty(len(rows.y)))
-        read = len(self.starts) * RUN_ROWS
+        read = len(self.starts) * self._run
         self.rows_read += read
         log_lik, gradient, hessian = expansion_of(sums.totals, len(theta))
         scale = self._dataset.n_rows / read

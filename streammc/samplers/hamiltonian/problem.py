@@ -50,9 +50,9 @@ def full_data(dataset: Dataset, model: Model, cv: ControlVariates, sampler: Hmc)
         0.0,
         0.0,
     )
+    base = base._replace(levels=level_coordinates(base.prior, cv))
     if not exact:
         base = _with_coordinates(base, cv, model)
-    base = base._replace(levels=level_coordinates(base.prior, cv))
     length, jitter = trajectory(sampler.trajectory_length, sampler.jitter)
     return Problem(
         link=model.link,
@@ -115,8 +115,8 @@ def subsampled(
         *factors,
         *((plan.edge.radius**2, plan.edge.walls) if plan.edge is not None else ()),
     )
-    base = _with_coordinates(base, cv, model)
     base = base._replace(levels=level_coordinates(base.prior, cv))
+    base = _with_coordinates(base, cv, model)
     length, jitter = trajectory(sampler.trajectory_length, sampler.jitter)
     return Problem(
         link=model.link,

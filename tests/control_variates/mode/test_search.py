@@ -9,7 +9,7 @@ import streammc
 from streammc.control_variates.full_pass.row_sums import RowSums
 from streammc.control_variates.mode import search
 from streammc.control_variates.plan import pilot
-from streammc.control_variates.subset import surrogate
+from streammc.control_variates.subset import Spread, surrogate
 from streammc.likelihood.grouped import by_group
 from streammc.models import logistic
 from streammc.priors import normal
@@ -77,3 +77,13 @@ def test_pilot_groups_are_drawn_one_by_one(monkeypatch):
     assert np.max(np.diff(found.starts)) > 2
     runs = np.split(found.starts, np.flatnonzero(np.diff(found.starts) > 1) + 1)
     assert max(map(len, runs)) < 64
+
+
+def test_groups_spread_over_a_large_table_are_counted_by_their_rows(monkeypatch, evaluated):
+    monkeypatch.setattr("streammc.control_variates.subset.SPREAD_ROWS", 2000)
+    monkeypatch.setattr("streammc.control_variates.subset.RUN_ROWS", 100)
+    data, model = by_group(grouped(2500, 10), logistic(prior=normal(scale=5.0)))
+    spread = Spread(data, model)
+    value = spread(np.zeros(3))[0]
+    assert evaluated == [256 * 10]  # four runs of 64 groups
+    assert value == pytest.approx(2500 * 10 * np.log(0.5), rel=0.2)
