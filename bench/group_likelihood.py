@@ -47,7 +47,7 @@ def nanoseconds(kind: int, effects: int, size: int, nodes: int, order: int, repe
     y = (rng.random(len(table)) < 1.0 / (1.0 + np.exp(-table[:, 1] - group))).astype(np.float64)
     slope = 1 if effects == 2 else -1
     constants = group_constants.group_constants(
-        kind, FEATURES, scalars, effects, effects == 2, slope, nodes, np.zeros(0)
+        kind, FEATURES, scalars, effects == 2, slope, nodes, np.zeros(0)
     )
     theta = np.array([0.0, 1.0, *[0.0] * (FEATURES - 2), *[0.0] * scalars, 0.1, 0.1, 0.2])
     d = FEATURES + scalars + (3 if effects == 2 else 1)

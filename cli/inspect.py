@@ -100,7 +100,7 @@ def groups_text(groups: Mapping[str, Any] | None) -> str | None:
     bar = "|" if groups["correlated"] else "||"
     return (
         f"({' + '.join(groups['terms'])} {bar} {groups['column']}), {groups['n_groups']:,} groups, "
-        f"the largest of {groups['largest']:,} rows"
+        f"the largest of {groups['largest']:,} row{'s' * (groups['largest'] > 1)}"
     )
 
 

@@ -18,7 +18,12 @@ from streammc.stores.ingest.ingest_options import IngestOptions
 from streammc.stores.ingest.ingestion import ingest
 from streammc.stores.ingest.write import make_data_set
 from streammc.stores.number_checks import given_names
-from streammc.stores.sources.array_source import ArraySource, require_path, vector_numbers
+from streammc.stores.sources.array_source import (
+    ArraySource,
+    refuse_groups,
+    require_path,
+    vector_numbers,
+)
 from streammc.stores.store import Store
 
 
@@ -32,6 +37,7 @@ def from_dask(
     weight: Any = None,
     trials: Any = None,
     row_id: Any = None,
+    groups: Any = None,
     feature_names: Sequence[str] | None = None,
     response: str = "y",
     shuffle: bool = False,
@@ -58,6 +64,9 @@ def from_dask(
         ``from_arrays``.
     path
         Path of the new store; required.
+    groups
+        Refused: the rows of a group of a mixed model are put together by ``ingest`` of a table,
+        or by ``from_arrays``.
     feature_names
         Names of the columns. ``None``: ``x0, x1, ...``.
     response
@@ -70,11 +79,12 @@ def from_dask(
     Raises
     ------
     ConfigError
-        If ``X`` is not a Dask array, or ``path`` is missing.
+        If ``X`` is not a Dask array, ``path`` is missing, or there are groups.
     DataError
         If chunks are unknown or do not fit together, dtypes are not numbers, a block
         cannot be computed, or values cannot be used: see ``ingest``.
     """
+    refuse_groups(groups, "Dask arrays")
     require_path(path, "dask arrays", "use streammc.from_arrays(X.compute(), y.compute())")
     _require_array(X, "X", 2)
     lengths = X.chunks[0]

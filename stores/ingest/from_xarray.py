@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, DataError, StreammcError
-from streammc.stores.format.layout import ROW_ID
+from streammc.stores.format.layout import GROUP_OFFSET, ROW_ID
 from streammc.stores.ingest.ingest_options import IngestOptions
 from streammc.stores.ingest.ingestion import ingest
 from streammc.stores.ingest.write import make_data_set
 from streammc.stores.memory import from_arrays
-from streammc.stores.sources.array_source import ArraySource, require_path
+from streammc.stores.sources.array_source import ArraySource, refuse_groups, require_path
 from streammc.stores.store import open_store
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def from_xarray(
     weight: str | None = "weight",
     trials: str | None = None,
     row_id: str | None = ROW_ID,
+    groups: Any = None,
     shuffle: bool = False,
     seed: int = 0,
     dtype: str | None = None,
@@ -61,14 +62,14 @@ def from_xarray(
         dataset of a design alone.
     path
         Path of a new store, written block by block. ``None``: nothing is written;
-        ``shuffle``, ``standardize``, ``intercept`` and ``drop_missing`` need a path.
+        ``shuffle``, ``standardize``, ``intercept`` and ``drop_missing`` need one.
     design
         Name of the variable that holds the features. Their names are the coordinate of their
         dimension, else ``x0, x1, ...``.
-    response, trials
-        Name of the variable; ``None`` if there is none.
-    offset, weight, row_id
-        Name of the variable. A variable of the default name may be absent.
+    response, trials, offset, weight, row_id
+        Name of the variable; ``None``: none. Those with another default may be absent.
+    groups
+        Refused, as in ``from_dask``; so are those of a store, unless it is returned itself.
     shuffle
         Put the rows into a uniformly random order.
     dtype : {'float32', 'float64', None}
@@ -79,26 +80,25 @@ def from_xarray(
     ConfigError
         If ``dataset`` is not an xarray Dataset, or ``path`` is missing.
     DataError
-        If variables are missing or do not fit together, or values cannot be used: see
-        ``ingest``.
+        If variables are missing or do not fit, or values cannot be used: see ``ingest``.
     """
+    refuse_groups(groups, "a dataset")
+    stored = getattr(dataset, "variables", {}).get(GROUP_OFFSET)  # of a store with groups
     table = _Variables(dataset, design, response, [offset, weight], trials, row_id)
     offset, weight = table.optional
     if path is None:
-        writes = {
-            "shuffle": shuffle,
-            "standardize": standardize,
-            "intercept": intercept,
-            "drop_missing": drop_missing,
-        }
-        asked = [name for name, value in writes.items() if value]
+        writes = {"shuffle": shuffle, "standardize": standardize, "intercept": intercept}
+        asked = [name for name, value in (writes | {"drop_missing": drop_missing}).items() if value]
         if asked:
             require_path(None, f"the dataset with {asked[0]}=True", "leave that out")
-        names = (response, offset, weight, trials)
-        found = table.same_store() or table.in_memory(*names, chunk_rows)
+        if (same := table.same_store()) is not None:
+            return same
+        refuse_groups(stored, "a dataset")
+        found = table.in_memory(response, offset, weight, trials, chunk_rows)
         if found is not None:
             return found
         require_path(None, "a dataset that is not in memory", "use dataset.load() if it fits there")
+    refuse_groups(stored, "a dataset")
     if dtype is None:
         dtype = table.dtype.name if table.dtype.name in ("float32", "float64") else "float64"
     options = IngestOptions(

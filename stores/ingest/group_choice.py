@@ -73,9 +73,9 @@ def _said(options: IngestOptions, names: Sequence[str]) -> dict[str, str]:
                 f"write {name}={COLUMNS}"
             )
         if name not in names:
+            known = f"choose from {', '.join(map(repr, names))}" if names else "leave it out"
             raise ConfigError(
-                f"expected a factor of the formula in --group-as, found {name!r}: the terms "
-                f"(1 | ...) name {', '.join(map(repr, names)) or 'none'}"
+                f"expected a factor of a term (1 | ...) in --group-as, found {name!r}: {known}"
             )
         said[name] = way
     if options.formula is None and COLUMNS in said.values():

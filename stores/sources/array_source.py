@@ -157,6 +157,16 @@ def vector_numbers(label: str, value: Any) -> NDArray[Any]:
     return found
 
 
+def refuse_groups(groups: Any, what: str) -> None:
+    """Refuse labels of groups, which these arrays cannot have: rows of a group come together."""
+    if groups is not None:
+        raise ConfigError(
+            f"expected {what} without groups, found {type(groups).__name__} as groups: write the "
+            "table as Parquet for streammc.ingest(..., group=column), or use "
+            "streammc.from_arrays(X, y, groups=labels) in memory"
+        )
+
+
 def require_path(path: Any, what: str, instead: str) -> None:
     """Refuse a missing path for the new store.
 

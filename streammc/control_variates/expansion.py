@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.control_variates.certificate import Certificate
-from streammc.control_variates.coordinates import Coordinates, coordinates
 from streammc.control_variates.default_priors import resolved
 from streammc.control_variates.full_pass.block_pass import SUMMARY_COLUMNS
 from streammc.control_variates.full_pass.scores import Histogram
@@ -50,8 +49,7 @@ class ControlVariates:
     order
         0, 1 or 2: the order of the control variates that the sampler uses.
     noise
-        (s,) of the coordinates in which groups of a mixed model are expanded; empty: theta. See
-        ``numerics.marginal_precision``.
+        (s,) of the coordinates of expansions, see :mod:`coordinates`; empty: theta.
     factor
         (d, d) lower triangular S; S S' is the inverse of minus the Hessian of the log
         posterior at ``theta_star``.
@@ -114,14 +112,9 @@ class ControlVariates:
         """Temperature T: rows counted 1 / T times."""
         return split_fingerprint(self.fingerprint)[1]
 
-    def coordinates(self, model: Model) -> Coordinates:
-        """Return the coordinates of the expansions of rows."""
-        return coordinates(model, self.theta_star, self.noise)
-
     def posterior_sd(self) -> Vector:
         """Return (d,) the standard deviations of the Laplace approximation."""
-        sd: Vector = np.sqrt(np.sum(self.factor**2, axis=1))
-        return sd
+        return np.asarray(np.sqrt(np.sum(self.factor**2, axis=1)))
 
     def other_modes(self) -> Matrix | None:
         """Return (M, d) the other modes, as whitened ``S^-1 (theta - theta_star)``, or None."""
@@ -236,7 +229,7 @@ class ControlVariates:
     def digest(self) -> str:
         """Return the SHA-256 of the expansion that samplers use, without the certificate."""
         parts = [self.theta_star, self.gradient, self.hessian, self.factor, self.score_draws]
-        parts += [self.noise] if len(self.noise) else []
+        parts.append(self.noise)
         text = f"{self.fingerprint} {self.model_digest} {self.order} {self.log_lik!r}"
         joined = hashlib.sha256(text.encode())
         for part in parts:

@@ -22,7 +22,7 @@ Over 300 lines: density and gradient share every intermediate result.
 from __future__ import annotations
 
 import math
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import types
@@ -36,17 +36,16 @@ from streammc.likelihood.difference import (
     unit_totals,
     weigh,
 )
+from streammc.likelihood.positions import place, signed_scale
 from streammc.numerics.jit import LINK_TYPE, SUMS_TYPE, inline, jit
-from streammc.numerics.marginal_precision import pull_to_theta, to_precision
+from streammc.numerics.marginal_precision import pull_to_theta
 from streammc.numerics.prior import log_prior
 from streammc.numerics.records import record_type
-from streammc.numerics.stretched_effects import shrink, stretch
+from streammc.numerics.stretched_effects import shrink
 from streammc.protocols import Index, Matrix, Vector
 
 _NO_WALLS: Matrix = np.zeros((0, 0))
-_NO_LEVELS: Matrix = np.zeros((0, 3))
 _NONE: Vector = np.zeros(0)
-_TINY: Final = 1e-300
 
 
 class Base(NamedTuple):
@@ -84,9 +83,8 @@ class Base(NamedTuple):
     """Largest ``|z|^2``: beyond it the density is 0."""
     walls: Matrix = _NO_WALLS
     """(w, d + 1) rows ``(a, h)``: the density is 0 where ``a'z > h``."""
-    levels: Matrix = _NO_LEVELS
-    """(L, 3) effects that are stretched: component of the effect, component of its log scale, and
-    the exponent ``a``; see ``control_variates.level_coordinates``."""
+    levels: Matrix = np.zeros((0, 3))
+    """(L, 3) effects that are stretched, see ``numerics.stretched_effects``."""
     centre: Vector = _NONE
     """(d,) expansion point in the coordinates of the expansions; empty: ``theta_star``."""
     noise: Vector = _NONE
@@ -203,85 +201,6 @@ def copy_point(source, target):  # type: ignore[no-untyped-def]
         target.value[i] = source.value[i]
     for j in range(source.scalars.shape[0]):
         target.scalars[j] = source.scalars[j]
-
-
-@inline(reassociate=True)
-def displace(factor, z, delta):  # type: ignore[no-untyped-def]
-    """Write ``delta = S z``."""
-    if factor.shape[0] == 0:
-        for i in range(z.shape[0]):
-            delta[i] = z[i]
-        return
-    for i in range(z.shape[0]):
-        total = 0.0
-        for j in range(i + 1):
-            total += factor[i, j] * z[j]
-        delta[i] = total
-
-
-@inline
-def place(base, z, work):  # type: ignore[no-untyped-def]
-    """Write position and displacement of the whitened position ``z`` into ``work``.
-
-    Returns the log of the Jacobian of stretched effects; 0 without any.
-    """
-    delta, theta, theta_star = work.delta, work.theta, base.theta_star
-    displace(base.factor, z, delta)
-    for i in range(z.shape[0]):
-        theta[i] = theta_star[i] + delta[i]
-    log_jacobian = stretch(base.levels, theta_star, theta, delta)
-    if base.centre.shape[0] > 0:
-        centre = base.centre
-        if base.mode.shape[0] > 0:
-            last = z.shape[0] - 1
-            theta[last] = math.log(max(abs(theta[last]), _TINY))
-        for i in range(z.shape[0]):
-            delta[i] = theta[i]
-        to_precision(delta, base.noise)
-        for i in range(z.shape[0]):
-            delta[i] -= centre[i]
-    return log_jacobian
-
-
-@inline
-def signed_scale(base, z):  # type: ignore[no-untyped-def]
-    """Return the last component of the position ``z``: a signed standard deviation."""
-    last = z.shape[0] - 1
-    total = 0.0
-    for j in range(last + 1):
-        total += base.factor[last, j] * z[j]
-    return base.theta_star[last] + total
-
-
-@inline
-def beyond_edge(base, position, work):  # type: ignore[no-untyped-def]
-    """Return 1 where a whitened ``position`` is beyond the edge or a wall, else 0.
-
-    ``work.theta`` is that of the position.
-    """
-    d = position.shape[0]
-    z = position
-    if base.mode.shape[0] > 0:  # the edge is in whitened coordinates of log tau
-        z = work.edge
-        factor = base.mode_factor
-        for i in range(d):
-            rest = work.theta[i] - base.mode[i]
-            for j in range(i):
-                rest -= factor[i, j] * z[j]
-            z[i] = rest / factor[i, i]
-    square = 0.0
-    for j in range(d):
-        square += z[j] * z[j]
-    if square > base.edge:
-        return 1
-    walls = base.walls
-    for w in range(walls.shape[0]):
-        along = 0.0
-        for j in range(d):
-            along += walls[w, j] * z[j]
-        if along > walls[w, d]:
-            return 1
-    return 0
 
 
 @inline

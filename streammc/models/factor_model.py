@@ -167,7 +167,9 @@ class FactorModel(StatedModel):
 
     def _of_features(self, names: Sequence[str]) -> Self:
         """Return the model of these columns alone, without factors."""
-        return replace(self, factors=())
+        given: Any = self
+        own = {"features": tuple(names)} if hasattr(self, "features") else {}
+        return replace(given, factors=(), **own)  # type: ignore[no-any-return]
 
     def table_scale(self, feature_names: Sequence[str]) -> tuple[Block, ...]:
         """Return how the parameters go to the table's scale; those of factors stay as they are."""

@@ -29,6 +29,25 @@ def stretch(levels, theta_star, theta, delta):  # type: ignore[no-untyped-def]
 
 
 @inline
+def whiten(levels, theta_star, factor, theta, z):  # type: ignore[no-untyped-def]
+    """Write ``z`` (d,) with ``theta_star + S z`` the effects of ``theta`` before :func:`stretch`.
+
+    ``factor`` (d, d) is S, lower triangular.
+    """
+    d = theta.shape[0]
+    for i in range(d):
+        z[i] = theta[i]
+    for i in range(levels.shape[0]):
+        j, own = int(levels[i, 0]), int(levels[i, 1])
+        z[j] *= math.exp(-levels[i, 2] * (theta[own] - theta_star[own]))
+    for i in range(d):
+        rest = z[i] - theta_star[i]
+        for j in range(i):
+            rest -= factor[i, j] * z[j]
+        z[i] = rest / factor[i, i]
+
+
+@inline
 def shrink(levels, theta_star, theta, gradient):  # type: ignore[no-untyped-def]
     """Turn a gradient (d,) in ``u`` at ``theta`` into one in ``v``, with that of the Jacobian."""
     for i in range(levels.shape[0]):

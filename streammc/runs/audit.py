@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streammc.control_variates.coordinates import coordinates
 from streammc.control_variates.expansion import ControlVariates
 from streammc.likelihood.blocks import TILE, allocate_rows
 from streammc.likelihood.remainder_pass import remainder_sums, remainder_task
@@ -64,7 +65,7 @@ def log_weights(
     log_lik_remainder, log_lik_variance
         (...) statistics recorded with the draws.
     """
-    where = cv.coordinates(model)
+    where = coordinates(model, cv.theta_star, cv.noise)
     sums = remainder_sums(
         dataset,
         where.model,
@@ -101,7 +102,7 @@ def audit_seconds(
     scheduler
         As for ``Dataset.reduce``; a cluster counts as the threads of this machine.
     """
-    where = cv.coordinates(model)
+    where = coordinates(model, cv.theta_star, cv.noise)
     at = where.positions(theta)
     task = remainder_task(dataset, where.model, where.centre, cv.order, at)
     source, m = dataset.rows(), TILE

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from command_line import Result, snapshot, streammc
 
@@ -100,6 +101,119 @@ def test_one_group_is_refused(tmp_path):
     write_table(tmp_path / "t.csv", np.array([40]))
     words = ("ingest", tmp_path / "t.csv", tmp_path / "s.zarr", "--formula", "y ~ x + (1 | g)")
     assert "at least 2 groups in column 'g'" in refused(tmp_path, 65, *words)
+
+
+def test_every_row_a_group_of_counts_is_sampled(tmp_path):
+    store = ingest(tmp_path, np.ones(60, int), "poisson")
+    assert "60 groups, the largest of 1 row\n" in streammc("info", store).out
+    run = ("sample", store, "-o", tmp_path / "run", "--model", "poisson", "--sampler", "hmc")
+    done = streammc(*run, *SHORT, "--json")
+    assert done.code == 0, done.err
+    assert done.json["parameters"]["tau[g]"]["mean"] > 0.1
+
+
+def test_a_level_without_rows_is_no_group(tmp_path):
+    rng = np.random.default_rng(1)
+    levels = pd.Categorical([f"c{k % 4}" for k in range(40)], [f"c{k}" for k in range(9)])
+    table = pd.DataFrame({"y": rng.integers(0, 2, 40), "x": rng.normal(size=40), "g": levels})
+    table.to_parquet(tmp_path / "t.parquet")
+    words = ("--formula", "y ~ x + (1 | g)", "--quiet")
+    done = streammc("ingest", tmp_path / "t.parquet", tmp_path / "s.zarr", *words)
+    assert done.code == 0, done.err
+    assert "4 groups, the largest of 10 rows" in streammc("info", tmp_path / "s.zarr").out
+    only = table.assign(g=pd.Categorical(["c0"] * 40, [f"c{k}" for k in range(9)]))
+    only.to_parquet(tmp_path / "one.parquet")
+    line = refused(tmp_path, 65, "ingest", tmp_path / "one.parquet", tmp_path / "o.zarr", *words)
+    assert "at least 2 groups in column 'g', found 1" in line
+
+
+LABELS = {
+    "missing text": (["a", None], "missing group labels in 1 row, first in data row 2 of"),
+    "missing number": ([1.0, float("nan")], "missing group labels in 1 row, first in data row 2"),
+    "fractions": ([1.5, 2.0], "unusable group labels"),
+    "10 MB": (["a", 10_000_000 * "x"], "unusable group labels"),
+}
+
+
+@pytest.mark.parametrize("case", LABELS)
+@pytest.mark.parametrize("how", ["formula", "option"])
+def test_labels_that_cannot_be_used_are_refused(tmp_path, case, how):
+    labels, expected = LABELS[case]
+    table = pd.DataFrame({"y": [0, 1] * 20, "x": np.sin(np.arange(40)), "g": labels[:1] * 40})
+    table.loc[1, "g"] = labels[1]
+    table.to_parquet(tmp_path / "t.parquet")
+    words = {
+        "formula": ("--formula", "y ~ x + (1 | g)"),
+        "option": ("--response", "y", "--group", "g"),
+    }
+    ingest_it = ("ingest", tmp_path / "t.parquet", tmp_path / "s.zarr", *words[how], "--quiet")
+    line = refused(tmp_path, 65, *ingest_it)
+    assert expected in line
+    assert len(line) < 500
+
+
+def test_a_label_of_10_mb_in_a_csv_file_or_as_a_name_is_refused(tmp_path, made):
+    (tmp_path / "t.csv").write_text(f"y,x,g\n1,2,a\n0,1,{10_000_000 * 'x'}\n")
+    words = ("ingest", tmp_path / "t.csv", tmp_path / "s.zarr", "--formula", "y ~ x + (1 | g)")
+    assert "lines below 1 MB" in refused(tmp_path, 65, *words)
+    words = ("effects", made / "run", "-o", tmp_path / "e.zarr", "--quiet", "--group")
+    line = refused(tmp_path, 2, *words, 100_000 * "x")
+    assert len(line) < 400
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "expected"),
+    [
+        (("--formula", "y ~ x + (1 | y)"), 65, "'y' in the formula and as group: use it once"),
+        (("--formula", "y ~ x + C(g) + (1 | g)"), 65, "'g' in the formula and as group"),
+        (("--response", "y", "--features", "x", "--group", "x"), 2, "'x' as group and again as a"),
+        (("--response", "y", "--features", "x", "--group", "y"), 2, "'y' as response and group"),
+    ],
+)
+def test_a_group_with_another_role_is_refused(tmp_path, words, code, expected):
+    write_table(tmp_path / "t.csv", np.full(20, 4))
+    line = refused(tmp_path, code, "ingest", tmp_path / "t.csv", tmp_path / "s.zarr", *words)
+    assert expected in line
+
+
+def separated(folder: Path, kind: str) -> Path:
+    """Return a store of 20 groups of 10 rows, of one response each, or told by x."""
+    rng = np.random.default_rng(1)
+    g, x = np.arange(200) // 10, rng.normal(size=200)
+    y = {"of one response each": g % 2, "by x": x > 0, "by x within groups": x > 0.5 * (g % 5 - 2)}
+    rows = [f"{int(a)},{b:.6g},c{c}" for a, b, c in zip(y[kind], x, g, strict=True)]
+    (folder / "t.csv").write_text("\n".join(["y,x,g", *rows]) + "\n")
+    words = ("--formula", "y ~ x + (1 | g)", "--quiet")
+    assert streammc("ingest", folder / "t.csv", folder / "s.zarr", *words).code == 0
+    return folder / "s.zarr"
+
+
+def test_groups_of_one_response_each_need_more_nodes_and_the_line_says_so(tmp_path):
+    store = separated(tmp_path, "of one response each")
+    run = ("sample", store, "-o", tmp_path / "run", "--model", "logistic", "--sampler", "hmc")
+    line = refused(tmp_path, 69, *run, *SHORT)
+    assert "error of the quadrature over the effects of g" in line
+    assert "use more, --option nodes=" in line
+
+
+@pytest.mark.parametrize("kind", ["by x", "by x within groups"])
+def test_separated_groups_have_a_proper_posterior(tmp_path, kind):
+    """The default priors make it so; the slope is then far out, and finite."""
+    store = separated(tmp_path, kind)
+    run = ("sample", store, "-o", tmp_path / "run", "--model", "logistic", "--sampler", "hmc")
+    done = streammc(*run, *SHORT, "--json")
+    assert done.code == 0, done.err
+    found = done.json["parameters"]
+    assert 5 < found["beta[x]"]["mean"] < 50
+    assert 0 < found["tau[g]"]["mean"] < 50
+
+
+def test_a_tau_that_its_prior_holds_at_zero_is_said_to_be_that_of_the_prior(made, tmp_path):
+    words = ("sample", made / "s.zarr", "-o", tmp_path / "run", "--model", "gaussian", *SHORT)
+    done = streammc(*words, "--sampler", "hmc", "--prior", "tau[g]=half_normal(1e-9)", "--json")
+    assert done.code == 0, done.err
+    assert 0 < done.json["parameters"]["tau[g]"]["mean"] < 3e-9
+    assert any("the prior alone decides about tau[g]" in each for each in done.json["warnings"])
 
 
 @pytest.mark.parametrize("sampler", ["auto", "hmc", "mh"])

@@ -51,7 +51,10 @@ def test_sums_in_the_precision_are_those_in_theta(slope):
     groups, model, cv = small(slope)
     assert len(cv.noise) == (3 if slope else 1)
     d = cv.dim
-    here, straight = cv.coordinates(model), coordinates(model, cv.theta_star, np.zeros(0))
+    here, straight = (
+        coordinates(model, cv.theta_star, cv.noise),
+        coordinates(model, cv.theta_star, np.zeros(0)),
+    )
     totals = [
         groups.reduce(ExpansionPass(each.model, each.centre, np.zeros((0, d)), 2, 0, False)).totals
         for each in (here, straight)

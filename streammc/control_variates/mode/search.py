@@ -11,7 +11,12 @@ from streammc.control_variates.coordinates import best_coordinates
 from streammc.control_variates.draws import covering_draws
 from streammc.control_variates.forecast import announce, counted
 from streammc.control_variates.full_pass.block_pass import BlockSums, ExpansionPass, raise_fault
-from streammc.control_variates.mode.factor_scales import given_scales, has_factors
+from streammc.control_variates.mode.factor_scales import (
+    fewer_rows,
+    given_scales,
+    has_factors,
+    refined_scales,
+)
 from streammc.control_variates.mode.first_centre import Centre, first_centre
 from streammc.control_variates.mode.newton import (
     NotPositiveDefiniteError,
@@ -29,6 +34,7 @@ from streammc.errors import ModelError
 from streammc.likelihood.grouped import fewer, ungrouped
 from streammc.likelihood.invalid_responses import invalid_responses
 from streammc.numerics.blas import single_threaded
+from streammc.numerics.prior import LOCATION
 from streammc.protocols import Matrix, Rows, Vector
 
 N_DRAWS = 8
@@ -42,6 +48,8 @@ LARGEST_DECREMENT = 0.1
 MAX_PASSES = 12
 LARGEST_MOVE = 3.0
 """Largest change of a linear predictor between two passes that make Newton's steps."""
+_SAME_SCALE = 0.01
+"""Change of the log scale of a factor up to which log posteriors are compared."""
 EXTREME_ROWS = 1000
 """Number of highest-score rows whose linear predictors are checked for separation."""
 
@@ -88,11 +96,11 @@ def find_mode(request: PassRequest) -> FoundMode:
         scheduler=request.scheduler,
         phases=request.phases,
     )
-    subset = draw_subset(dataset, request.memory_limit)
+    subset, exact = draw_subset(dataset, request.memory_limit), table
     if has_factors(table) and invalid_responses(model, subset.X, subset.y) is None:
         given = request.theta_star
         first = model.start(subset) if given is None else given
-        likelihood = counted(in_memory(model, subset, 1.0), request.phases)
+        likelihood = counted(in_memory(model, fewer_rows(subset), 1.0), request.phases)
         with single_threaded():
             table = given_scales(table, likelihood, first, given is not None)
         request = replace(request, table=table)
@@ -104,7 +112,7 @@ def find_mode(request: PassRequest) -> FoundMode:
         if by_passes and invalid_responses(model, subset.X, subset.y) is None:
             start = model.start(subset)
         centre = first_centre(dataset, model, subset, spread, start, table, only, request.phases)
-        search = _Search(request, subset, centre, by_passes)
+        search = _Search(request, subset, centre, by_passes, exact)
         search.rows_read += spread.rows_read
         return search.run()
 
@@ -112,9 +120,11 @@ def find_mode(request: PassRequest) -> FoundMode:
 class _Search:
     """The state of the search between passes."""
 
-    def __init__(self, request: PassRequest, subset: Rows, centre: Centre, by_passes: bool) -> None:
+    def __init__(
+        self, request: PassRequest, subset: Rows, centre: Centre, by_passes: bool, exact: Matrix
+    ) -> None:
         self._request, self._subset, self._centre = request, subset, centre
-        self._by_passes = by_passes
+        self._by_passes, self._exact = by_passes, exact
         self._best: Point | None = None
         self._noise: Vector = np.zeros(0)
         self._pass_seconds = 0.0
@@ -135,9 +145,7 @@ class _Search:
             deltas = xi if decisive or last else xi[:2]
             deltas = centre.shift + centre.inflation * (deltas @ point.factor.T)
             sums = self._pass(point, deltas, check=done == 1)
-            at = (
-                point if centre.integrated else _point_of_all_rows(sums, point.theta, request.table)
-            )
+            at = point if centre.integrated else self._of_all_rows(sums, point.theta)
             converged = at.decrement < LARGEST_DECREMENT
             if last or (converged and len(deltas) == n_draws):
                 break
@@ -156,8 +164,23 @@ class _Search:
             passes=done,
             pass_seconds=self._pass_seconds,
             rows_read=self.rows_read,
-            table=request.table,
+            table=self._request.table,
         )
+
+    def _of_all_rows(self, sums: BlockSums, theta: Vector) -> Point:
+        """Return the expansion of the log posterior at ``theta``, scales of factors renewed."""
+        request, expansion = self._request, sums.expansion(len(theta))
+        if has_factors(self._exact) and request.theta_star is None:
+            table, scales = refined_scales(self._exact, request.table, expansion, theta)
+            theta = theta.copy()
+            theta[scales] = table[scales, LOCATION]
+            if np.abs(theta[scales] - request.table[scales, LOCATION]).max() > _SAME_SCALE:
+                self._best = None  # the log posterior is that given other scales
+            self._request = replace(request, table=table)
+        try:
+            return posterior_point(theta, expansion, self._request.table)
+        except NotPositiveDefiniteError as error:
+            raise ModelError(flat_message(self._request.table, error.upwards)) from None
 
     def _pass(self, point: Point, deltas: Matrix, check: bool) -> BlockSums:
         """Return the sums and scores of one full pass at ``point``."""
@@ -197,10 +220,3 @@ class _Search:
         objective = counted(surrogate(dataset, model, sums, at.theta), request.phases)
         self.rows_read += len(sums.rows)
         return maximise(objective, at.theta, table)
-
-
-def _point_of_all_rows(sums: BlockSums, theta: Vector, table: Matrix) -> Point:
-    try:
-        return posterior_point(theta, sums.expansion(len(theta)), table)
-    except NotPositiveDefiniteError as error:
-        raise ModelError(flat_message(table, error.upwards)) from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from streammc.control_variates.coordinates import coordinates
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.forecast import PLAN, Counter, Phases
 from streammc.control_variates.level_coordinates import level_coordinates, stretched
@@ -75,7 +76,7 @@ class FarPosterior:
             if len(self._certain.y):
                 exact = remainders(cv, self._model, self._certain, shifts)
                 log = log + exact.sum(axis=1)
-            where = cv.coordinates(self._model)
+            where = coordinates(self._model, cv.theta_star, cv.noise)
             steps = where.shifts(shifts)
             gradient, hessian = where.from_theta(cv.gradient, cv.hessian)
             if cv.order >= 1:

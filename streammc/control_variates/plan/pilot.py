@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import chdtri
 
 from streammc import rng
+from streammc.control_variates.coordinates import coordinates
 from streammc.control_variates.draws import covering_draws
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.full_pass.row_sums import RowSums
@@ -35,7 +36,7 @@ def remainders(
     """Return (S, m): ``w (l - q)`` of each row at each ``theta_star + shift``."""
     m, q = rows.X.shape
     result = np.empty((len(shifts), m))
-    where = cv.coordinates(model)
+    where = coordinates(model, cv.theta_star, cv.noise)
     shifts = where.shifts(shifts)
     sums = RowSums(where.model, where.centre, shifts, cv.order, q, with_sums=False)
     sums.add(rows.X, rows.y, rows.offset, rows.weight, np.empty(m), result)

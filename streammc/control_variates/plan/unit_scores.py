@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streammc.control_variates.coordinates import coordinates
 from streammc.control_variates.draws import covering_draws
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.full_pass.row_sums import RowSums
@@ -208,7 +209,7 @@ def unit_scores(
     scoring, judging = covering_draws(scoring_draws(n), cv.dim, 5), JUDGING_DRAWS
     xi = np.concatenate([scoring, covering_draws(judging, cv.dim, 6)])
     shifts = cv.newton_step + xi @ cv.factor.T
-    where = cv.coordinates(model)
+    where = coordinates(model, cv.theta_star, cv.noise)
     shifts = where.shifts(shifts)
     task = UnitScoreTask(where.model, where.centre, shifts, cv.order, unit_rows, judging)
     before = time.perf_counter()

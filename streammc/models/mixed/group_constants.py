@@ -59,7 +59,6 @@ def group_constants(
     kind: int,
     n_features: int,
     n_scalars: int,
-    n_effects: int,
     correlated: bool,
     slope: int,
     n_nodes: int,
@@ -68,10 +67,11 @@ def group_constants(
 ) -> Vector:
     """Return (11 + 2 nodes + c,) the constants of a group's link.
 
-    ``inner`` (c,) are the constants of the inner model's own link, ``noise`` (s,) that of
-    expansions in the marginal precision.
+    ``slope`` is the column of a random slope, -1 without one. ``inner`` (c,) are the constants of
+    the inner model's own link, ``noise`` (s,) that of expansions in the marginal precision.
     """
     nodes, log_weights = quadrature(EXACT_NODES if kind == GAUSSIAN else n_nodes)
-    head: list[float] = [kind, n_features, n_scalars, n_effects, correlated, slope, len(nodes)]
+    effects = 1 if slope < 0 else 2
+    head: list[float] = [kind, n_features, n_scalars, effects, correlated, slope, len(nodes)]
     head += [len(noise), *noise, *[0.0] * (3 - len(noise))]
     return np.concatenate([np.array(head, dtype=np.float64), nodes, log_weights, inner])

@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from streammc.models.parameters import CORRELATION, POSITIVE, Parameter, unit_de
 from streammc.models.table_scale import EFFECTS, INTERCEPT, Block
 from streammc.priors import FamilyPrior, half_student_t, lkj
 from streammc.priors.scaled import WIDTH, Level, rounded, shares, spread
-from streammc.protocols import Index, Matrix, Model, Prior, Rows, Vector
+from streammc.protocols import Index, Matrix, Model, Rows, Vector
 
 NODES: Final = 15
 """Quadrature nodes of a random intercept; of two effects ``NODES_OF_TWO`` each."""
@@ -71,14 +71,6 @@ class MixedModel(LinearModel):
     name: ClassVar[str] = "mixed"
     link_kernel: ClassVar[Any] = link
     separable: ClassVar[bool] = False
-
-    @property
-    def even_scale(self) -> bool:
-        """Return whether the last parameter is the only standard deviation of group effects.
-
-        The likelihood is an even function of it on the real line.
-        """
-        return self.slope is None
 
     advice: ClassVar[str] = "build the model again for the features of this store"
 
@@ -129,7 +121,6 @@ class MixedModel(LinearModel):
             kind,
             self.n_features,
             self.inner.n_scalar,
-            len(self.effects),
             self.correlated,
             -1 if self.slope is None else self.features.index(self.slope),
             self.nodes,
@@ -193,10 +184,6 @@ class MixedModel(LinearModel):
             "prior": self.prior.describe(),
             **self.described_factors(),
         }
-
-    def _of_features(self, names: Sequence[str]) -> Self:
-        """Return the model of these columns alone, without factors."""
-        return replace(self, factors=(), features=tuple(names))
 
 
 def _deviation(name: str, default: Any) -> Parameter:
@@ -270,9 +257,8 @@ def mixed(
             f"expected 3 to {MOST_NODES} quadrature nodes, found {nodes!r}: give a whole number "
             "in this range"
         )
-    prior: Prior = inner.prior
     return MixedModel(
-        prior,
+        inner.prior,
         inner=inner,
         features=features,
         column=groups.column,

@@ -19,7 +19,8 @@ from numba import types
 from streammc.likelihood.blocks import SCRATCH_TYPE, Scratch, allocate_scratch
 from streammc.likelihood.contiguous_rows import HELD_TYPE
 from streammc.likelihood.density import log_likelihood
-from streammc.likelihood.target import BASE_TYPE, displace
+from streammc.likelihood.positions import displace
+from streammc.likelihood.target import BASE_TYPE
 from streammc.numerics.jit import JOINT_TYPE, LINK_TYPE, f8, i8, inline, jit, vector
 from streammc.numerics.prior import log_prior
 from streammc.numerics.records import record_type

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 
-from streammc.likelihood.target import displace
+from streammc.likelihood.positions import displace
 from streammc.numerics.jit import inline
 from streammc.numerics.prior import log_prior
 

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import math
 
-from streammc.likelihood.target import BASE_TYPE, DENSITY, POINT_TYPE, WORK_TYPE, evaluate, place
+from streammc.likelihood.positions import place
+from streammc.likelihood.target import BASE_TYPE, DENSITY, POINT_TYPE, WORK_TYPE, evaluate
 from streammc.numerics.jit import i8, inline, jit
 from streammc.numerics.prior import outside
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from streammc.likelihood.target import beyond_edge, copy_point
+from streammc.likelihood.positions import beyond_edge
+from streammc.likelihood.target import copy_point
 from streammc.numerics.jit import inline
 from streammc.samplers.hamiltonian.integrator import MAX_ENERGY_ERROR, move
 

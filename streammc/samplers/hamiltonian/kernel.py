@@ -284,7 +284,10 @@ def _inside(base: Base, z: NDArray[np.float64], theta: NDArray[np.float64]) -> b
     """Return whether ``z`` is inside the edge and all walls; see ``target.beyond_edge``."""
     walls = base.walls
     if len(base.mode):
-        z = np.asarray(np.linalg.solve(base.mode_factor, theta - base.mode), dtype=np.float64)
+        effects, owners = base.levels[:, :2].astype(np.int64).T
+        moved = theta.copy()  # as it is before ``stretch``
+        moved[effects] *= np.exp(-base.levels[:, 2] * (theta[owners] - base.mode[owners]))
+        z = np.asarray(np.linalg.solve(base.mode_factor, moved - base.mode), dtype=np.float64)
     if float(z @ z) > base.edge:
         return False
     return not len(walls) or bool(np.all(walls[:, :-1] @ z <= walls[:, -1]))

@@ -19,7 +19,8 @@ import math
 from numba import types
 
 from streammc.likelihood.blocks import BLOCK_TYPE
-from streammc.likelihood.target import BASE_TYPE, beyond_edge, copy_point
+from streammc.likelihood.positions import beyond_edge
+from streammc.likelihood.target import BASE_TYPE, copy_point
 from streammc.numerics.jit import GENERATOR_TYPE, LINK_TYPE, SUMS_TYPE, f8, i8, jit
 from streammc.samplers.hamiltonian.buffers import BUFFERS_TYPE, MAX_DEPTH, TREE_TYPE
 from streammc.samplers.hamiltonian.integrator import MAX_ENERGY_ERROR, move

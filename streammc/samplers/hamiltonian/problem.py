@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from streammc.control_variates.coordinates import Coordinates
+from streammc.control_variates.coordinates import Coordinates, coordinates
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.level_coordinates import level_coordinates
 from streammc.control_variates.plan.signs import GROWTH
@@ -50,9 +50,9 @@ def full_data(dataset: Dataset, model: Model, cv: ControlVariates, sampler: Hmc)
         0.0,
         0.0,
     )
+    base = base._replace(levels=level_coordinates(base.prior, cv))
     if not exact:
         base = _with_coordinates(base, cv, model)
-    base = base._replace(levels=level_coordinates(base.prior, cv))
     length, jitter = trajectory(sampler.trajectory_length, sampler.jitter)
     return Problem(
         link=model.link,
@@ -99,7 +99,7 @@ def subsampled(
         design = UnitDesign(*shape, probabilities=table)
         divisor = k * k if sampler.paper_variance else k * (k - 1)
         factors = (design.n_units / k, design.n_units**2 / divisor, 0, 0.0, 0.0, 0.0)
-    where = cv.coordinates(model)
+    where = coordinates(model, cv.theta_star, cv.noise)
     gradient, hessian = where.from_theta(cv.gradient, cv.hessian)
     base = Base(
         cv.theta_star,
@@ -115,8 +115,8 @@ def subsampled(
         *factors,
         *((plan.edge.radius**2, plan.edge.walls) if plan.edge is not None else ()),
     )
-    base = _with_coordinates(base, cv, model)
     base = base._replace(levels=level_coordinates(base.prior, cv))
+    base = _with_coordinates(base, cv, model)
     length, jitter = trajectory(sampler.trajectory_length, sampler.jitter)
     return Problem(
         link=model.link,
@@ -142,9 +142,9 @@ def _with_coordinates(base: Base, cv: ControlVariates, model: Model) -> Base:
     Expansions may be in the marginal precision of group effects, positions on the real line of
     their standard deviation: around 0, in units of its mode.
     """
-    where = cv.coordinates(model)
+    where = coordinates(model, cv.theta_star, cv.noise)
     noise = where.noise if base.order >= 0 else np.zeros(0)
-    if _near_zero(cv, where, model):
+    if _near_zero(cv, where):
         star, factor = cv.theta_star.copy(), np.array(cv.factor, order="C")
         scale = np.exp(star[-1])
         star[-1] = factor[-1] = 0.0
@@ -161,13 +161,13 @@ def _with_coordinates(base: Base, cv: ControlVariates, model: Model) -> Base:
     return base._replace(centre=centre, noise=noise)
 
 
-def _near_zero(cv: ControlVariates, where: Coordinates, model: Model) -> bool:
-    """Return whether the standard deviation of group effects may as well be near 0.
+def _near_zero(cv: ControlVariates, where: Coordinates) -> bool:
+    """Return whether the only standard deviation of group effects may as well be near 0.
 
     Its log-likelihood is nearly quadratic in the marginal precision: by this, that at 0 is below
     the largest by less than ``_FALL``.
     """
-    if not len(where.noise) or not getattr(model, "even_scale", False) or cv.certificate.modes:
+    if len(where.noise) != 1 or cv.certificate.modes:
         return False
     gradient, hessian = where.from_theta(cv.gradient, cv.hessian)
     step = 1.0 / where.noise[0] - where.centre[-1]

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from numba import types
 
 from streammc.likelihood.blocks import BLOCK_TYPE
+from streammc.likelihood.positions import place
 from streammc.likelihood.target import (
     BASE_TYPE,
     CERTAIN,
@@ -24,7 +25,6 @@ from streammc.likelihood.target import (
     SIGN,
     UNITS,
     VARIANCE,
-    place,
 )
 from streammc.numerics.jit import GENERATOR_TYPE, LINK_TYPE, SUMS_TYPE, i8, inline, jit, matrix
 from streammc.numerics.records import record_type

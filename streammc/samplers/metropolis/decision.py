@@ -6,7 +6,8 @@ import math
 
 from streammc.likelihood.blocks import TILE
 from streammc.likelihood.difference import remainder_values
-from streammc.likelihood.target import CERTAIN, REST, copy_point, displace
+from streammc.likelihood.positions import displace
+from streammc.likelihood.target import CERTAIN, REST, copy_point
 from streammc.numerics.jit import inline
 from streammc.samplers.common import statistics as column
 from streammc.samplers.metropolis.acceptance.interface import (

@@ -21,6 +21,7 @@ from numba import types
 
 from streammc.likelihood.blocks import BLOCK_TYPE, ROWS_TYPE, Block, ExpansionPoint, expand
 from streammc.likelihood.difference import mean_and_scatter, predictor_step
+from streammc.likelihood.positions import displace
 from streammc.likelihood.target import (
     BASE_TYPE,
     CERTAIN,
@@ -28,7 +29,6 @@ from streammc.likelihood.target import (
     REST,
     Point,
     Work,
-    displace,
     evaluate,
 )
 from streammc.numerics.jit import GENERATOR_TYPE, LINK_TYPE, SUMS_TYPE, i8, inline, jit, matrix

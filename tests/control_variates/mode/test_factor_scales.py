@@ -5,7 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from streammc.control_variates.mode.factor_scales import given_scales, has_factors, with_effects
+from streammc.control_variates.mode.factor_scales import (
+    fewer_rows,
+    given_scales,
+    has_factors,
+    refined_scales,
+    with_effects,
+)  # fmt: skip
 from streammc.control_variates.mode.newton import maximise
 from streammc.numerics.prior import (
     CONSTANT,
@@ -19,6 +25,7 @@ from streammc.numerics.prior import (
 )  # fmt: skip
 from streammc.priors import flat, half_student_t, normal, uniform
 from streammc.priors.densities import POSITIVE
+from streammc.protocols import Rows
 
 LEVELS = 12
 
@@ -119,3 +126,22 @@ def test_flat_coefficients_do_not_stop_the_estimate():
     found = given_scales(free, likelihood, np.zeros(LEVELS + 2), False)
     assert abs(found[-1, LOCATION]) < 1.0
     assert found[0, KIND] == free[0, KIND]
+
+
+def test_scales_are_estimated_again_from_all_rows():
+    half, _, _ = gaussian(0.3, n=500)
+    every, _, _ = gaussian(0.3, n=2000)
+    start = np.zeros(LEVELS + 2)
+    given = given_scales(table(), half, start, False)
+    found, scales = refined_scales(table(), given, every(start), start)
+    assert scales.tolist() == [LEVELS + 1]
+    at_once = given_scales(table(), every, start, False)
+    assert found == pytest.approx(at_once, abs=0.02)
+    assert abs(given - at_once).max() > 0.02
+
+
+def test_the_first_estimate_of_many_columns_takes_fewer_rows():
+    n = 30_000
+    parts = [np.zeros(n), np.zeros(n), np.ones(n)]
+    assert len(fewer_rows(Rows(np.zeros((n, 3)), *parts)).y) == n
+    assert 2048 <= len(fewer_rows(Rows(np.zeros((n, 1000)), *parts)).y) <= 4096
