@@ -126,7 +126,7 @@ WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
     "happens while a sampler runs; the tests of the samplers provoke it": (
         "streammc/control_variates/mode/quadrature.py quadrature_warnings: {}",
         "streammc/samplers/importance/weighing.py _require_light_tail: expected a posterior density at draws of its Laplace approximation, found none or one that",
-        "streammc/control_variates/mode/search.py _point_of_all_rows: {}",
+        "streammc/control_variates/mode/search.py _Search._of_all_rows: {}",
         "streammc/control_variates/certify.py _refuse_no_mode: expected a mode of the posterior, found none: after {} passes Newton's method is still {} ",
         "streammc/control_variates/mode/integrated.py integrated_point: {}",
         "streammc/control_variates/mode/newton.py maximise: expected a finite log posterior at the starting point, found {}; check the response, or gi",

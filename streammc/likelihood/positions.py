@@ -32,7 +32,7 @@ def displace(factor, z, delta):  # type: ignore[no-untyped-def]
         delta[i] = total
 
 
-@inline
+@inline(reassociate=True)
 def place(base, z, work):  # type: ignore[no-untyped-def]
     """Write position and displacement of the whitened position ``z`` into ``work``.
 

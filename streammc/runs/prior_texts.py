@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from streammc.errors import ConfigError
@@ -55,11 +55,10 @@ def _texts(model: Model, prior: Prior, labels: tuple[str, ...]) -> dict[str, str
     if not isinstance(model, StatedModel):
         return {}
     flags, defaults = model.positive_flags(labels), model.fixed_defaults(labels)
-    at: Sequence[int] = range(len(labels))
     if isinstance(model, FactorModel):  # the scale of a factor is the prior of its effects
-        at = model.without_effects(labels)
-    shown = [labels[j] for j in at]
-    return prior_texts(prior, shown, [flags[j] for j in at], defaults)
+        at = [j for j in model.without_effects(labels) if j < len(flags)]
+        labels, flags = tuple(labels[j] for j in at), [flags[j] for j in at]
+    return prior_texts(prior, labels, flags, defaults)
 
 
 def priors_lines(described: Mapping[str, Any]) -> list[str]:

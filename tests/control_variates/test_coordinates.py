@@ -113,6 +113,6 @@ def test_rows_have_no_noise():
     data = from_arrays(rng.normal(size=(500, 2)), rng.integers(0, 2, 500).astype(float))
     cv = compute(data, logistic())
     assert not len(cv.noise)
-    where = cv.coordinates(logistic())
+    where = coordinates(logistic(), cv.theta_star, cv.noise)
     assert where.centre is cv.theta_star
     assert where.shifts(cv.score_draws) is cv.score_draws

@@ -163,6 +163,11 @@ def ecs_pairs(
             0.0,
             np.inf,
             np.empty((0, 2)),
+            np.empty((0, 3)),
+            np.empty(0),
+            np.empty(0),
+            np.empty(0),
+            np.empty((0, 2)),
         )
         for u in range(k):
             proposal.units[u] = rng.integers(0, n)

@@ -134,6 +134,7 @@ def test_audit_weights_lead_back_to_the_posterior(case):
     class Expansion:
         theta_star = small.theta_star
         order = small.order
+        noise = np.zeros(0)
 
     kept = slice(None, None, 10)
     theta = draws["theta"][kept]

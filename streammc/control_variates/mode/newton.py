@@ -105,8 +105,12 @@ def posterior_point(
     if damping > 0.0:
         precision += damping * np.diag(np.abs(np.diag(precision)) + 1e-300)
     factor = posterior_factor(precision)
-    whitened = factor.T @ total
-    return Point(theta, value, factor, factor @ whitened, float(np.linalg.norm(whitened)))
+    with np.errstate(over="ignore", invalid="ignore"):
+        whitened = factor.T @ total
+        step = factor @ whitened
+    if not np.all(np.isfinite(step)):  # the precision is nearly 0, far from the mode
+        raise NotPositiveDefiniteError
+    return Point(theta, value, factor, step, float(np.linalg.norm(whitened)))
 
 
 def damped_point(theta: Vector, sums: tuple[float, Vector, Matrix], table: Matrix) -> Point:
