@@ -31,9 +31,7 @@ from streammc.errors import ConfigError
 @setting(
     "--effect-draws",
     type=WholeNumber(2),
-    default=100,
-    show_default=True,
-    help="Number of draws, thinned from all chains.",
+    help="Number of draws, thinned from all chains; without it as many as it takes, at most 100.",
 )
 @setting(
     "--interval", type=Share(), default=0.9, show_default=True, help="Probability of the intervals."
@@ -55,7 +53,7 @@ def effects(
     run: str,
     output: str,
     store: str | None,
-    effect_draws: int,
+    effect_draws: int | None,
     interval: float,
     groups: tuple[str, ...],
     draws: int | None,
@@ -71,7 +69,7 @@ def effects(
     """
     from streammc.cli.recorded import store_of_run
     from streammc.prediction.effect_draws import EFFECT_SAMPLES, write_effect_draws
-    from streammc.prediction.group_summaries import write_effects
+    from streammc.prediction.group_summaries import EFFECT_DRAWS, write_effects
     from streammc.prediction.prediction_request import PredictionRequest
     from streammc.runs.identity import registered_model
     from streammc.stores.store import open_store
@@ -86,7 +84,7 @@ def effects(
     table = store_of_run(opened, "--store") if store is None else open_store(store)
     require_apart(output, [table.address])
     _check_options(ctx, bool(groups))
-    options: dict[str, Any] = {"draws": effect_draws, "interval": interval}
+    options: dict[str, Any] = {"draws": effect_draws or EFFECT_DRAWS, "interval": interval}
     if groups:
         options = {"draws": draws or EFFECT_SAMPLES, "seed": seed or 0}
     asked = {
@@ -95,6 +93,7 @@ def effects(
         "committed draws": opened.committed_draws,
         "store": table.fingerprint,
         **options,
+        "fewer": effect_draws is None,
         **({"groups": list(groups)} if groups else {}),
     }
 
@@ -110,7 +109,8 @@ def effects(
             model = registered_model(opened.identity["model"])
             if groups:
                 return write_effect_draws(opened, model, table, output, groups, request)
-            return write_effects(opened, model, table, output, request)
+            fewer = effect_draws is None
+            return write_effects(opened, model, table, output, request, fewer=fewer)
 
         result, new = make_once(Receipt(output, asked), describe, make, overwrite=overwrite)
     if not new:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -18,14 +19,16 @@ from streammc.control_variates.kinds import PASS_OPTIONS, check_kinds, check_pro
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, RefusedError
 from streammc.likelihood.grouped import by_group
+from streammc.models.mixed.group_effects import BETWEEN, MOMENTS, VARIANCE, table_effects
 from streammc.models.mixed.mixed_model import MixedModel
+from streammc.models.mixed.table_model import TableModel
 from streammc.prediction import designs
 from streammc.prediction.effects_pass import EffectsTask, Totals, parts_folder, write_chunks
 from streammc.prediction.group_draws import require_store_of_run, require_temperature_one
 from streammc.prediction.predict import opened_run, write_ids
 from streammc.prediction.prediction_request import INTERVAL, PredictionRequest
-from streammc.prediction.thinned import Draws, load_draws, matched
-from streammc.protocols import Dataset, Model
+from streammc.prediction.thinned import DRAWS_PER_DIMENSION, Draws, load_draws, matched
+from streammc.protocols import Dataset, Matrix, Model
 from streammc.runs.identity import registered_model
 from streammc.trace.local_path import given_path
 from streammc.trace.row_arrays import Column, RowArrays
@@ -37,6 +40,12 @@ if TYPE_CHECKING:
     import xarray
 
 EFFECT_DRAWS: Final = 100
+"""Most draws that are used unless more are asked for."""
+LARGEST_ERROR: Final = 0.02
+"""Error of a mean from the number of draws, in sds of its effect, that sets the default number."""
+_PILOT_AMONG: Final = 2**14
+_PILOT_GROUPS: Final = 32
+_PILOT_STEP: Final = 5
 SCALE: Final = "linear predictor; a slope per unit of its column in the table"
 _CHUNK_GROUPS: Final = 2**16
 
@@ -47,8 +56,21 @@ def write_effects(
     table: Any,
     path: str | os.PathLike[str],
     request: PredictionRequest,
+    *,
+    fewer: bool,
 ) -> dict[str, Any]:
     """Write the effects of all groups of the store of a run; see :func:`effects`.
+
+    Parameters
+    ----------
+    run, model
+        The run and its model.
+    table, path
+        The store of the run, and the zarr group to make.
+    request
+        Settings.
+    fewer
+        Use fewer draws than those of the request where the effects hardly depend on them.
 
     Returns
     -------
@@ -62,8 +84,14 @@ def write_effects(
     kept = load_draws(run, model, request.draws, table)
     require_equal_draws(kept)
     everything = model.unconstrain(run.draws_matrix())
-    theta = matched(kept.theta, everything.reshape(-1, everything.shape[-1]))
+    everything = everything.reshape(-1, everything.shape[-1])
     shift, scale = slope_scale(bound, kept.design)
+    if fewer:
+        share = _largest_share(bound, grouped, kept.theta[::_PILOT_STEP], shift, scale)
+        wanted = max(DRAWS_PER_DIMENSION * everything.shape[1], ceil(share / LARGEST_ERROR**2))
+        if wanted < request.draws:
+            kept = load_draws(run, model, wanted, table)
+    theta = matched(kept.theta, everything)
     names = ("mean", "sd", *request.names)
     by_effect = Column(dims=("effect",), sizes=(len(bound.effects),))
     columns = dict.fromkeys(names, by_effect) | {"rows": Column("int64")}
@@ -93,6 +121,23 @@ def write_effects(
         }
         writer.commit(facts, {"effect": (("effect",), np.array(bound.effects))})
     return facts
+
+
+def _largest_share(
+    model: TableModel, grouped: Any, theta: Matrix, shift: float, scale: float
+) -> float:
+    """Return the largest part of the variance of an effect that is one of means between draws.
+
+    Of the largest of the first groups: theirs vary least at a draw.
+    """
+    offset = np.asarray(grouped.table.offset[: _PILOT_AMONG + 1])
+    rows = np.diff(offset)
+    chosen = np.sort(np.argsort(rows)[-_PILOT_GROUPS:])
+    places = np.stack([offset[chosen], rows[chosen]]).astype(np.float64)
+    moments = np.empty((len(chosen), len(model.effects), MOMENTS))
+    table_effects(np.ascontiguousarray(theta), places, model.constants, shift, scale, moments)
+    share = moments[..., BETWEEN] / np.maximum(moments[..., VARIANCE], 1e-300)
+    return float(np.nan_to_num(share, nan=1.0).max())
 
 
 def require_store_with_effects(run: RunDirectory, model: Model, table: Any) -> None:
@@ -130,7 +175,7 @@ def effects(
     store: Dataset,
     path: str | os.PathLike[str] | None = None,
     *,
-    draws: int = EFFECT_DRAWS,
+    draws: int | None = None,
     interval: float = INTERVAL,
     overwrite: bool = False,
     scheduler: Any = None,
@@ -152,7 +197,8 @@ def effects(
         zarr group to make. ``None``: a temporary folder, removed when the process ends.
     draws
         Number of draws to use, thinned from all chains together and moved to the mean and
-        covariance of all draws; at least 2.
+        covariance of all draws; at least 2. ``None``: as many as keep ``mean_error`` below 0.02
+        in the largest of the first 16,384 groups, but five a parameter, and at most 100.
     interval
         Probability of the intervals, between 0 and 1: 0.9 gives ``q5`` and ``q95``.
     overwrite
@@ -184,7 +230,7 @@ def effects(
     check_progress(progress)
     opened = opened_run(run)
     request = PredictionRequest(
-        draws=draws,
+        draws=EFFECT_DRAWS if draws is None else draws,
         interval=interval,
         overwrite=overwrite,
         scheduler=scheduler,
@@ -195,5 +241,6 @@ def effects(
         if path is not None
         else temporary_folder("streammc-effects-") / "effects.zarr"
     )
-    write_effects(opened, registered_model(opened.identity["model"]), store, target, request)
+    model = registered_model(opened.identity["model"])
+    write_effects(opened, model, store, target, request, fewer=draws is None)
     return open_rows(target, GROUPS)

@@ -15,7 +15,7 @@ from streammc.trace.run_directory import RunDirectory
 
 LEAST_SIGN: Final = 0.2
 """Smallest mean sign that is accepted; below it weighted averages of draws are noise."""
-_DRAWS_PER_DIMENSION: Final = 5
+DRAWS_PER_DIMENSION: Final = 5
 """Fewest draws per parameter whose covariance is matched; with fewer it is too uncertain."""
 
 
@@ -109,7 +109,7 @@ def matched(kept: Matrix, everything: Matrix) -> Matrix:
     """
     center, away = everything.mean(axis=0), kept - kept.mean(axis=0)
     size, d = kept.shape
-    if size < _DRAWS_PER_DIMENSION * d:
+    if size < DRAWS_PER_DIMENSION * d:
         return np.ascontiguousarray(center + away)
     try:
         whole = np.linalg.cholesky(np.cov(everything.T, bias=True).reshape(d, d))

@@ -226,6 +226,18 @@ def test_standard_error_of_the_means_bounds_what_other_draws_give(tmp_path):
     assert np.abs(one["sd"] / other["sd"] - 1).max() < 0.01
 
 
+@pytest.mark.parametrize(("sd", "rows", "used"), [(0.003, 50, 16), (0.3, 2000, 100)])
+def test_draws_are_as_many_as_the_means_need(tmp_path, sd, rows, used):
+    data, _, _ = simulated([rows] * 3)
+    theta = draws_near([-0.4, 0.6, 0.0], sd, (2, 1000))
+    run = make_run(tmp_path / "r", models.logistic(), data, theta)
+    made, all_draws = streammc.effects(run, data), streammc.effects(run, data, draws=2000)
+    assert facts(made)["draws"] == used
+    gap = np.abs((made["mean"] - all_draws["mean"]) / all_draws["sd"]).max()
+    assert gap < 0.02
+    assert np.abs(made["sd"] / all_draws["sd"] - 1).max() < 0.02
+
+
 def test_runs_and_stores_without_such_effects_are_refused(tmp_path):
     data, _, _ = simulated([3, 4, 5])
     theta = draws_near([-0.4, 0.6, 0.0], 0.3)
