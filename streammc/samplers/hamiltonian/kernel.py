@@ -14,6 +14,8 @@ from streammc import rng as streams
 from streammc.errors import ModelError
 from streammc.likelihood.blocks import Block, ExpansionPoint, allocate_block, expand
 from streammc.likelihood.target import DENSITY, UNITS, Base, allocate_point, allocate_work, evaluate
+from streammc.likelihood.whitened import whiten_rows
+from streammc.numerics.row_products import aligned
 from streammc.protocols import Index, Matrix, RowSource
 from streammc.samplers.common import tuning
 from streammc.samplers.common.chain import BATCH_ROWS, BATCH_SECONDS, Chain, first_position
@@ -96,7 +98,7 @@ class HamiltonianKernel(Chain):
         q = problem.source.n_features
         self._design = design
         order = problem.base.order
-        self._sub = allocate_block(m, q, p, order)
+        self._sub = allocate_block(m, q, p, order)._replace(design=aligned(q, m))
         self._units = np.zeros(k, dtype=np.int64)
         bounds = design.block_bounds() if design else np.zeros(1, dtype=np.int64)
         self._proposal = allocate_proposal(q, p, unit_rows, bounds, self._units, order=order)
@@ -278,6 +280,8 @@ class HamiltonianKernel(Chain):
         centre = base.centre if len(base.centre) else base.theta_star
         star = ExpansionPoint(centre, base.constants, base.n_linear, base.order)
         expand(problem.link, star, rows, 0, len(rows.y), self._sub, 0, self._work.scratch)
+        if len(base.whitening):
+            whiten_rows(base.whitening, rows, 0, len(rows.y), self._sub, 0, self._work.gradient)
 
 
 def _inside(base: Base, z: NDArray[np.float64], theta: NDArray[np.float64]) -> bool:
