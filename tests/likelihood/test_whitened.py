@@ -27,9 +27,8 @@ UNITS = np.array([1, 4, 4])
 
 def evaluated(small, base, z, change=None):
     """Return the point at ``z``, its rows and its scratch; rows changed by ``change(block)``."""
-    sub, certain = small.subsample(UNITS), small.expanded(small.rows(small.certain_rows), 2)
-    if small.order < 2:
-        certain = small.certain
+    sub = small.subsample(UNITS)
+    certain = small.expanded(small.rows(small.certain_rows), small.order)
     for block in (sub, certain):
         if change is not None:
             change(block)
