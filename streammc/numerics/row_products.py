@@ -93,11 +93,36 @@ class _Vectors:
         total = self._call("llvm.fmuladd.v8f64", _VECTOR, factor, vector, total)
         self.builder.store(total, place)
 
-    def sum(self, vector: Any) -> Any:
-        """Return the sum of all lanes."""
-        zero = ir.Constant(_DOUBLE, -0.0)
-        name = "llvm.vector.reduce.fadd.v8f64"
-        return self._call(name, _DOUBLE, zero, vector, fastmath=("reassoc",))
+    def _add_lanes(self, one: Any, two: Any, lanes: list[int], distance: int) -> Any:
+        """Return some lanes plus those at a distance; lanes of ``two`` follow those of ``one``."""
+        kind = ir.VectorType(_I32, len(lanes))
+        first, second = (
+            self.builder.shuffle_vector(one, two, ir.Constant(kind, [lane + by for lane in lanes]))
+            for by in (0, distance)
+        )
+        return self.builder.fadd(first, second)
+
+    def add_sums(self, vectors: list[Any], address: Any) -> None:
+        """Add the sums over all lanes to the numbers at ``address``: of four vectors, or of one.
+
+        Four sums together take a third of the instructions of four alone.
+        """
+        if len(vectors) == 1:
+            total = self.builder.load(address)
+            name = "llvm.vector.reduce.fadd.v8f64"
+            total = self._call(name, _DOUBLE, total, vectors[0], fastmath=("reassoc",))
+            self.builder.store(total, address)
+            return
+        pairs = [
+            self._add_lanes(one, two, [0, 8, 2, 10, 4, 12, 6, 14], 1)
+            for one, two in (vectors[:2], vectors[2:])
+        ]
+        halves = self._add_lanes(*pairs, [0, 1, 8, 9, 4, 5, 12, 13], 2)
+        sums = self._add_lanes(halves, halves, [0, 1, 2, 3], 4)
+        pointer = self.builder.bitcast(address, sums.type.as_pointer())
+        total = self.builder.load(pointer)
+        total.align = 8
+        self.builder.store(self.builder.fadd(total, sums), pointer).align = 8
 
 
 def _number(value: int) -> Any:
@@ -201,10 +226,7 @@ def add_row_sums(
                 add(row, None)
             with builder.if_then(builder.icmp_signed(">", left, _number(0))):
                 add(whole, tail)
-            for j, place in zip(at, places, strict=True):
-                entry = builder.gep(target, [j])
-                total = write.sum(builder.load(place))
-                builder.store(builder.fadd(builder.load(entry), total), entry)
+            write.add_sums([builder.load(place) for place in places], builder.gep(target, [begin]))
 
         several = _number(_PANEL)
         most = builder.mul(builder.sdiv(q, several), several)

@@ -133,15 +133,7 @@ class HamiltonianKernel(Chain):
             self._point.z[:] = first_position(
                 self._kernel_rng, problem.dim, self._chain, attempt, problem.spread, problem.modes
             )
-            evaluate(
-                problem.link,
-                problem.sums,
-                problem.base,
-                problem.certain,
-                self._sub,
-                self._point,
-                self._work,
-            )
+            self._evaluate()
             inside = _inside(problem.base, self._point.z, self._work.theta)
             if inside and math.isfinite(self._point.scalars[DENSITY]):
                 return
@@ -161,6 +153,7 @@ class HamiltonianKernel(Chain):
         arrays["eta_star"] = self._sub.eta_star.copy()
         arrays["expansion"] = self._sub.expansion.copy()
         arrays["tuning"] = self._tuning.copy()
+        arrays["whitened"] = np.array([len(self.problem.base.whitening) > 0], dtype=np.int64)
         meta: dict[str, Any] = {
             "iteration": self.iteration,
             "rows_gathered": self.rows_gathered,
@@ -190,6 +183,9 @@ class HamiltonianKernel(Chain):
         self._sub.eta_star[...] = arrays["eta_star"]
         self._sub.expansion[...] = arrays["expansion"]
         self._tuning[:] = arrays["tuning"]
+        then = "whitened" in arrays and arrays["whitened"][0] > 0
+        if then != (len(self.problem.base.whitening) > 0):
+            self._evaluate()  # the checkpoint of an earlier version: its gradients are in theta
         self.iteration = int(meta["iteration"])
         self.rows_gathered = int(meta["rows_gathered"])
         self._kernel_rng = streams.from_state(meta["kernel_rng"])
@@ -249,6 +245,13 @@ class HamiltonianKernel(Chain):
                 f"found more than {len(proposal.owner)}: the remainder is far from what the plan "
                 "saw; use hmc"
             )
+
+    def _evaluate(self) -> None:
+        """Evaluate the log density and its gradient at the current position."""
+        given = self.problem
+        evaluate(
+            given.link, given.sums, given.base, given.certain, self._sub, self._point, self._work
+        )
 
     def _use(self, units: int) -> None:
         """Set the number of units in use of the current and the trial point."""
