@@ -292,7 +292,7 @@ class ControlVariates:
             )
         if model is not None and model_digest(model) != self.model_digest:
             raise IdentityError(
-                f"expected {name} for the model {model.name} with this prior (digest "
+                f"expected {name} for the model {model.name} with this prior and these options (digest "
                 f"{model_digest(model)[:12]}), found digest {self.model_digest[:12]}; "
                 "make them again with `streammc summarize`"
             )
