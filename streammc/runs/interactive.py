@@ -164,7 +164,7 @@ def sample(
             signal.signal(signal.SIGINT, before)
     if not RunDirectory.exists(report.path):
         raise KeyboardInterrupt
-    tree = open_run(report.path)
+    tree = open_run(report.path, verify=not report.changed)  # written by this process just now
     lines = report.warnings
     if not report.finished:
         part = _part_summary(RunDirectory.open(report.path), tree)
