@@ -82,8 +82,12 @@ def signs(tree: xr.DataTree) -> NDArray[np.float64] | None:
     stats = tree["sample_stats"] if "sample_stats" in tree.children else None
     if stats is None or "sign" not in stats.data_vars:
         return None
-    sign: NDArray[np.float64] = stats["sign"].transpose("chain", "draw").to_numpy()
-    return sign if (sign < 0.0).any() else None
+    return negative_signs(stats["sign"].transpose("chain", "draw").to_numpy())
+
+
+def negative_signs(sign: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
+    """Return the signs if one is negative, else ``None``."""
+    return sign if sign is not None and (sign < 0.0).any() else None
 
 
 def draws_and_labels(tree: xr.DataTree) -> tuple[NDArray[np.float64], list[str]]:
