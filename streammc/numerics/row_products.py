@@ -117,7 +117,7 @@ class _Vectors:
             self._add_lanes(one, two, [0, 8, 2, 10, 4, 12, 6, 14], 1)
             for one, two in (vectors[:2], vectors[2:])
         ]
-        halves = self._add_lanes(*pairs, [0, 1, 8, 9, 4, 5, 12, 13], 2)
+        halves = self._add_lanes(pairs[0], pairs[1], [0, 1, 8, 9, 4, 5, 12, 13], 2)
         sums = self._add_lanes(halves, halves, [0, 1, 2, 3], 4)
         pointer = self.builder.bitcast(address, sums.type.as_pointer())
         total = self.builder.load(pointer)
