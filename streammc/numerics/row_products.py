@@ -2,10 +2,10 @@
 
 A design is kept transposed, (q, m). LLVM vectorises its loops over rows by itself, but runs up to
 15 rows of each column one by one, and keeps sums in memory: at 30 rows of 29 columns that takes
-2.5 times as long (``bench/iteration.py``). Here eight rows are one vector, and a mask covers the
-last ones, so that no array needs padding; LLVM splits the vectors on a processor with shorter ones.
-Every element is a chain of multiply-adds in the order of the columns: its bits do not depend on
-its place among the rows.
+over twice as long. Here eight rows are one vector, and a mask covers the last ones, so that no
+array needs padding; LLVM splits the vectors on a processor with shorter ones. Every product of a
+row is a chain of multiply-adds in the order of the columns: its bits do not depend on the place of
+the row.
 """
 
 from __future__ import annotations
