@@ -11,6 +11,7 @@ from numba.core import types
 
 import streammc.first_use as first_use
 from streammc.numerics.compile_cache import source_digest
+from streammc.numerics.inner_dispatcher import InnerDispatcher
 from streammc.numerics.lazy_dispatcher import LazyDispatcher
 
 first_use.listen()
@@ -89,6 +90,5 @@ def inline(function: Callable[..., Any] | None = None, *, reassociate: bool = Fa
 
 def _inline(function: Callable[..., Any], **options: Any) -> Any:
     # Without forceinline LLVM keeps a large function as a call, and the loop around it scalar.
-    return numba.njit(nogil=True, error_model="numpy", inline="never", forceinline=True, **options)(
-        function
-    )
+    options.update(nogil=True, error_model="numpy", inline="never", forceinline=True)
+    return InnerDispatcher(function, None, {"nopython": True, "boundscheck": None, **options})

@@ -9,14 +9,67 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
 
 from streammc.numerics.compile_cache import cache_dir
+from streammc.numerics.inner_dispatcher import InnerDispatcher
 
 
-class LazyDispatcher(CPUDispatcher):  # type: ignore[misc]
+class ReadyDispatcher(CPUDispatcher):  # type: ignore[misc]
+    """Function for calls from Python and function pointers; compiled code calls another copy.
+
+    The copy has no wrappers and no machine code of its own (``inner_dispatcher``).
+    """
+
+    _signatures: tuple[Any, ...] = ()
+    _folder: str | None = None
+    """Folder in the cache; ``None``: not cached."""
+
+    def inner(self) -> InnerDispatcher:
+        """Return the copy that compiled code calls."""
+        with global_compiler_lock:
+            if "_inner" not in self.__dict__:
+                self._inner = InnerDispatcher(self.py_func, None, self.targetoptions)
+                try:
+                    _compile(self._inner, self._signatures, self._folder and f"{self._folder}-i")
+                except BaseException:
+                    del self._inner
+                    raise
+            copy: InnerDispatcher = self._inner
+            return copy
+
+    @property
+    def is_compiling(self) -> bool:
+        """Whether a call of the function is one by itself: it is recursive."""
+        copy = self.__dict__.get("_inner")
+        return bool(self._compiling_counter or (copy is not None and copy.is_compiling))
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        """Return the signatures for a call by a compiled function."""
+        return self.inner().get_call_template(args, kws)
+
+    def get_overload(self, sig: Any) -> Any:
+        """Return the key of the code of a signature, for a call by a compiled function."""
+        return self.inner().get_overload(sig)
+
+
+def _compile(dispatcher: CPUDispatcher, signatures: tuple[Any, ...], folder: str | None) -> None:
+    """Compile the signatures, or load them from a folder of the cache; allow no others."""
+    if folder is not None:
+        before, numba_config.CACHE_DIR = numba_config.CACHE_DIR, f"{cache_dir()}/{folder}"
+        try:
+            dispatcher.enable_caching()
+        finally:
+            numba_config.CACHE_DIR = before
+    for signature in signatures:
+        CPUDispatcher.compile(dispatcher, signature)
+    if signatures:
+        dispatcher.disable_compile()
+
+
+class LazyDispatcher(ReadyDispatcher):
     """Function with fixed signatures, compiled or loaded at the first use.
 
-    A use is a call, a call by a compiled function, or a function pointer. Then the object turns
-    into a plain ``CPUDispatcher``, which takes no other signature, so that later calls have no
-    more overhead than calls of numba.
+    A use is a call or a function pointer; a call by a compiled function is a use of its copy
+    alone. Then the object turns into a ``ReadyDispatcher``, which takes no other signature, so
+    that later calls have no more overhead than calls of numba.
     """
 
     @classmethod
@@ -25,7 +78,7 @@ class LazyDispatcher(CPUDispatcher):  # type: ignore[misc]
 
         Without signatures, the types of each call are compiled.
         """
-        dispatcher._deferred = (signatures, digest)
+        dispatcher._signatures, dispatcher._folder = signatures, digest
         dispatcher.__class__ = cls
         return dispatcher
 
@@ -33,23 +86,15 @@ class LazyDispatcher(CPUDispatcher):  # type: ignore[misc]
         """Compile the signatures, or load them from the disk."""
         with global_compiler_lock:
             # A recursive call, or a thread that waited for the lock, finds nothing left to do.
-            signatures, digest = self.__dict__.pop("_deferred", (None, None))
-            if digest is None:
+            if self.__dict__.get("_begun"):
                 return
+            self._begun = True
             try:
-                folder, numba_config.CACHE_DIR = numba_config.CACHE_DIR, f"{cache_dir()}/{digest}"
-                try:
-                    self.enable_caching()
-                finally:
-                    numba_config.CACHE_DIR = folder
-                for signature in signatures:
-                    CPUDispatcher.compile(self, signature)
-                if signatures:
-                    self.disable_compile()
+                _compile(self, self._signatures, self._folder)
             except BaseException:
-                self._deferred = (signatures, digest)
+                self._begun = False
                 raise
-            self.__class__ = CPUDispatcher
+            self.__class__ = ReadyDispatcher
 
     @property
     def overloads(self) -> Any:
@@ -61,11 +106,6 @@ class LazyDispatcher(CPUDispatcher):  # type: ignore[misc]
         """Call the compiled function."""
         self.ready()
         return CPUDispatcher.__call__(self, *args, **kwargs)
-
-    def get_call_template(self, args: Any, kws: Any) -> Any:
-        """Return the signatures for a call by a compiled function."""
-        self.ready()
-        return CPUDispatcher.get_call_template(self, args, kws)
 
     def get_function_type(self) -> Any:
         """Return the type of a pointer to the function."""

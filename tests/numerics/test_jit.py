@@ -219,10 +219,64 @@ def test_a_function_inherits_nothing_from_the_leaf_that_uses_it_first(package: P
     code = """
         from streammc import inherit
         inherit.outer(1.0, 2.0)
-        text = "".join(inherit.inner.inspect_llvm().values())
+        text = "".join(inherit.inner.inner().inspect_llvm().values())
         print("fadd double" in text, "reassoc" in text, "alwaysinline" in text)
     """
     assert using(package, code) == "True False False"
+
+
+CALLERS = """
+    from streammc import caller, helper
+    from streammc.numerics.jit import f8, jit, types
+    twice, increase, factorial = caller.twice, helper.increase, caller.factorial
+    @jit(f8(f8))
+    def four_times(x):
+        return 2.0 * twice(x)
+    @jit(types.int64(types.int64))
+    def next_factorial(n):
+        return factorial(n) + 1
+"""
+
+
+def test_a_function_under_a_compiled_caller_has_no_machine_code_of_its_own(
+    package: Path,
+) -> None:
+    (package / "callers.py").write_text(textwrap.dedent(CALLERS))
+    code = """
+        from numba.core.codegen import JITCodeLibrary
+        emitted = []
+        emit = JITCodeLibrary._finalize_specific
+        def count(self):
+            emitted.append(self.name)  # the first is of numba's own functions
+            emit(self)
+        JITCodeLibrary._finalize_specific = count
+        from streammc import callers
+        print(callers.four_times(1.0), emitted, caller.twice.inner().signatures, sorted(compiled))
+        print(list(caller.twice.inner().inspect_llvm().values())[0].count("define "))
+        print(caller.twice(1.0), emitted)
+    """
+    first, second, third = using(package, code).splitlines()
+    assert first == "8.0 ['nrt', 'four_times'] [(float64,)] ['four_times', 'increase', 'twice']"
+    assert second == "1"  # no wrapper for calls from Python, none for function pointers
+    assert third == "4.0 ['nrt', 'four_times', 'twice']"
+
+
+def test_the_copy_for_compiled_callers_is_cached(package: Path) -> None:
+    (package / "callers.py").write_text(textwrap.dedent(CALLERS))
+    code = "from streammc import callers\nprint(callers.four_times(1.0), sorted(compiled))"
+    assert using(package, code) == "8.0 ['four_times', 'increase', 'twice']"
+    (package / "callers.py").write_text(textwrap.dedent(CALLERS).replace("2.0 *", "3.0 *"))
+    assert using(package, code) == "12.0 ['four_times']"
+
+
+def test_a_compiled_caller_may_call_a_recursion(package: Path) -> None:
+    (package / "callers.py").write_text(textwrap.dedent(CALLERS))
+    code = "from streammc import callers\nprint(callers.next_factorial(5), sorted(compiled))"
+    assert using(package, code) == "121 ['factorial', 'next_factorial']"
+
+
+def test_a_leaf_can_be_called_from_python(package: Path) -> None:
+    assert using(package, "from streammc import helper\nprint(helper.increase(1.0))") == "2.0"
 
 
 def decorations() -> dict[tuple[str, str], tuple[str, set[tuple[str, str]]]]:
