@@ -12,7 +12,7 @@ from streammc.control_variates.expansion import ControlVariates
 from streammc.diagnostics.audit_record import Audit
 from streammc.diagnostics.intraclass import derived
 from streammc.diagnostics.original_scale import as_variables, ratios, transform
-from streammc.diagnostics.summary import draws_and_labels, signs, summarize, summarize_draws
+from streammc.diagnostics.summary import negative_signs, summarize_draws
 from streammc.diagnostics.weights import audit_weights
 from streammc.likelihood.temperature import schedule_of
 from streammc.likelihood.unit_words import in_units, unit_name
@@ -25,7 +25,6 @@ from streammc.runs.prior_texts import describe_priors
 from streammc.runs.summary import RunSummary, Sampling
 from streammc.runs.table_scale import blocks_of_run
 from streammc.samplers.common.request import Progress, RunRequest, Setup
-from streammc.trace.datatree import open_run
 from streammc.trace.finite import finite_or_none
 from streammc.trace.run_directory import RunDirectory
 
@@ -55,13 +54,12 @@ def run_audit(
     progress: Progress | None = None,
 ) -> Audit:
     """Audit a run, store the weights in it and return the result."""
-    tree = open_run(run.path)
-    stats = tree["sample_stats"].to_dataset()
+    stats = run.read_group("sample_stats")
     kept, theta = audited_draws(run, dataset, model, draws)
     reported = run.draws_matrix()[:, kept]
 
     def column(name: str) -> np.ndarray:
-        return np.asarray(stats[name].values[:, kept], dtype=np.float64)
+        return np.asarray(stats[name][:, kept], dtype=np.float64)
 
     report = None
     if progress is not None:
@@ -111,16 +109,17 @@ def finish_report(
             scheduler=request.scheduler,
             progress=request.progress,
         )
-    tree = open_run(run.path)
-    parameters, sign = summarize(tree), signs(tree)
+    theta, names = run.draws_matrix(), list(run.labels)
+    sign = negative_signs(run.read_group("sample_stats"))
+    parameters = summarize_draws(theta, names, sign)
     blocks = blocks_of_run(run, dataset.feature_names)
-    original, labels = transform(*draws_and_labels(tree), dict(dataset.attributes), blocks)
+    original, labels = transform(theta, names, dict(dataset.attributes), blocks)
     if dataset.attributes.get("standardization") is not None:
         features = dataset.attributes["features"]
         run.add_group("posterior_original", as_variables(original, labels, features))
-    more, names = derived(*draws_and_labels(tree), run.identity["model"])
-    if names:
-        run.add_group("posterior_derived", as_variables(more, names, ()))
+    more, added = derived(theta, names, run.identity["model"])
+    if added:
+        run.add_group("posterior_derived", as_variables(more, added, ()))
     tempering = _levels(run, team)
     levels = tempering.pop("warnings", [])
     spent = run_cost(run, setup.cv)
@@ -128,7 +127,7 @@ def finish_report(
     summary = RunSummary(
         parameters=parameters,
         parameters_original=summarize_draws(original, labels, sign),
-        derived=summarize_draws(more, names, sign) or None,
+        derived=summarize_draws(more, added, sign) or None,
         ratios=ratios(
             original,
             labels,
