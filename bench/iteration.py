@@ -1,220 +1,91 @@
-"""How long one iteration of hmc-ecs takes, and how much of that is arithmetic.
+"""How long one iteration of hmc-ecs takes, beside a bare loop and beside the processor's limits.
 
-One core, warm, logistic regression with 29 columns, no certainty rows. The bare kernel
-does the same arithmetic over plain arrays: no certainty rows, no units, one predictor,
-nothing recorded. Both run in turn in one process; medians of
-CPU time. Run ``python bench/iteration.py``; it prints a table and one line of JSON.
+One core, warm, logistic regression with 29 columns, no certainty rows. The bare loop
+(``bench/bare_iteration.py``) does the same arithmetic over plain arrays, in theta. Both run in turn
+in one process; medians of CPU time, and of the ratios of neighbours.
+
+The roofline is the least time that the products of rows can take: ``2 L + 1`` sweeps over the
+``29 m`` numbers of the subsample (a predictor and a gradient each step, a gradient for the new
+rows), and ``r + 1`` products with S. Their numbers are read at the rate of BLAS's ``ddot`` over as
+many, or multiplied at that of ``dgemm``, whichever is slower; links and normal variates are not in
+it. Run ``python bench/iteration.py [--write]``; it prints a table and one line of JSON, and writes
+the table to ``docs/explanation/iteration.md``.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import math
 import statistics
 import time
 
 import numpy as np
+from bare_iteration import bare
 from numba import njit
+from page import machine, publish
 
 from streammc import from_arrays
 from streammc.control_variates.certify import compute
 from streammc.control_variates.plan.plan_request import PlanRequest
 from streammc.control_variates.plan.subsample_plan import plan
 from streammc.models import logistic
+from streammc.numerics.blas import single_threaded
+from streammc.numerics.row_products import aligned
 from streammc.priors import normal
 from streammc.samplers import hmc_ecs
 from streammc.samplers.hamiltonian.kernel import HamiltonianKernel
 from streammc.samplers.hamiltonian.problem import subsampled
 
-N_ROWS, DIM, ITERATIONS, REPEATS = 100_000, 29, 2000, 11
+N_ROWS, DIM, ITERATIONS, REPEATS = 100_000, 29, 4096, 11
+CASES = ((30, 1, 1.5), (100, 3, 0.5), (1300, 6, 0.2))
+"""Rows of the subsample, steps of a trajectory, step size."""
 
 
-@njit(nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
-def pull(value, slope, weighted, X, scale, c, sums):
-    """Write the gradient of the estimate; return the total and the scatter."""
-    d, m = X.shape
+@njit(nogil=True)
+def dots(x, y, repeats):
+    """Return the sum of many equal products: their time is that of ``ddot``."""
     total = 0.0
-    for j in range(m):
-        total += value[j]
-    mean = total / m
-    scatter = 0.0
-    for j in range(m):
-        scatter += (value[j] - mean) * (value[j] - mean)
-        weighted[j] = slope[j] * (scale - c * (value[j] - mean))
-    i = 0
-    while i + 4 <= d:
-        s0 = s1 = s2 = s3 = 0.0
-        for j in range(m):
-            w = weighted[j]
-            s0 += w * X[i, j]
-            s1 += w * X[i + 1, j]
-            s2 += w * X[i + 2, j]
-            s3 += w * X[i + 3, j]
-        sums[i], sums[i + 1], sums[i + 2], sums[i + 3] = s0, s1, s2, s3
-        i += 4
-    while i < d:
-        s0 = 0.0
-        for j in range(m):
-            s0 += weighted[j] * X[i, j]
-        sums[i] = s0
-        i += 1
-    return total, scatter
+    for _ in range(repeats):
+        total += np.dot(x, y)
+    return total
 
 
-@njit(nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
-def push(X, delta, shift):
-    """Write ``shift = delta' X``."""
-    d, m = X.shape
-    for j in range(m):
-        shift[j] = 0.0
-    i = 0
-    while i + 4 <= d:
-        w0, w1, w2, w3 = delta[i], delta[i + 1], delta[i + 2], delta[i + 3]
-        for j in range(m):
-            shift[j] += w0 * X[i, j] + w1 * X[i + 1, j] + w2 * X[i + 2, j] + w3 * X[i + 3, j]
-        i += 4
-    while i < d:
-        w0 = delta[i]
-        for j in range(m):
-            shift[j] += w0 * X[i, j]
-        i += 1
+def seconds(call) -> float:
+    """Return the least CPU time of nine calls."""
+    call()
+    times = []
+    for _ in range(9):
+        begun = time.thread_time()
+        call()
+        times.append(time.thread_time() - begun)
+    return min(times)
 
 
-@njit(nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
-def whiten(S, rest, sums, gz):
-    """Write ``S' (rest + sums)``."""
-    gz[:] = 0.0
-    for i in range(gz.shape[0]):
-        w = rest[i] + sums[i]
-        for j in range(i + 1):
-            gz[j] += S[i, j] * w
+def read_seconds(numbers: int) -> float:
+    """Return the time of BLAS to read this many numbers again and again, without the call."""
+    x, y = aligned(2, numbers // 2)
+    repeats = 20_000_000 // numbers
+    return (seconds(lambda: dots(x, y, repeats)) - seconds(lambda: dots(x[:8], y[:8], repeats))) / (
+        repeats
+    )
 
 
-@njit(nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
-def bare(
-    link,
-    constants,
-    X,
-    y,
-    eta_star,
-    taylor,
-    all_X,
-    all_y,
-    units,
-    star,
-    g0,
-    H,
-    S,
-    z,
-    rng,
-    steps,
-    step,
-    n,
-):
-    """HMC-ECS on plain arrays: X (d, m), n rows of the subsample proposed an iteration."""
-    d, m = X.shape
-    value, slope, weighted = np.zeros(m), np.zeros(m), np.zeros(m)
-    eta, shift, out = np.zeros((1, m)), np.zeros(m), np.zeros((3, m))
-    eta1, out1, y1 = np.zeros((1, 1)), np.zeros((3, 1)), np.zeros(1)
-    X1 = np.zeros((d, 1))
-    trial, fresh = np.zeros(m), np.zeros((n, 5))
-    value0, slope0 = np.zeros(m), np.zeros(m)
-    p, sums = np.zeros(d), np.zeros(d)
-    delta, rest, gz = np.zeros(d), np.zeros(d), np.zeros(d)
-    delta0, rest0, gz0, z0 = np.zeros(d), np.zeros(d), np.zeros(d), np.zeros(d)
-    scale, c = N_ROWS / m, N_ROWS**2 / (m * (m - 1.0))
-    density = quadratic = 0.0
-    for t in range(units.shape[0] // n):
-        # the subsample: expand n rows at theta_star, remainders at theta, accept or not
-        trial[:] = value
-        for f in range(n):
-            row, slot = units[t * n + f], (t * n + f) % m
-            e_star = s = 0.0
-            for i in range(d):
-                x = all_X[row, i]
-                e_star += x * star[i]
-                s += x * delta[i]
-            eta1[0, 0] = e_star
-            y1[0] = all_y[row]
-            link(eta1, X1, y1, constants, 2, out1)
-            l0, l1, l2 = out1[0, 0], out1[1, 0], out1[2, 0]
-            eta1[0, 0] = e_star + s
-            link(eta1, X1, y1, constants, 1, out1)
-            trial[slot] = out1[0, 0] - l0 - l1 * s - 0.5 * l2 * s * s
-            fresh[f, 0], fresh[f, 1], fresh[f, 2], fresh[f, 3] = e_star, l0, l1, l2
-            fresh[f, 4] = out1[1, 0] - l1 - l2 * s
-        mean_old = value.sum() / m
-        mean_new = trial.sum() / m
-        old_scatter = new_scatter = 0.0
-        for i in range(m):
-            old_scatter += (value[i] - mean_old) * (value[i] - mean_old)
-            new_scatter += (trial[i] - mean_new) * (trial[i] - mean_new)
-        ratio = scale * m * (mean_new - mean_old) - 0.5 * c * (new_scatter - old_scatter)
-        if math.log(rng.random()) < ratio:
-            value[:] = trial
-            for f in range(n):
-                row, slot = units[t * n + f], (t * n + f) % m
-                for i in range(d):
-                    X[i, slot] = all_X[row, i]
-                y[slot] = all_y[row]
-                eta_star[slot] = fresh[f, 0]
-                for i in range(3):
-                    taylor[i, slot] = fresh[f, 1 + i]
-                slope[slot] = fresh[f, 4]
-            # the new rows enter the density and the gradient at the same position
-            total, scatter = pull(value, slope, weighted, X, scale, c, sums)
-            density = quadratic + scale * total - 0.5 * c * scatter
-            whiten(S, rest, sums, gz)
-        kinetic = 0.0
-        for i in range(d):
-            p[i] = rng.standard_normal()
-            kinetic += 0.5 * p[i] * p[i]
-            z0[i], gz0[i], delta0[i], rest0[i] = z[i], gz[i], delta[i], rest[i]
-        for j in range(m):
-            value0[j], slope0[j] = value[j], slope[j]
-        density0, quadratic0 = density, quadratic
-        for _ in range(steps):
-            for i in range(d):
-                p[i] += 0.5 * step * gz[i]
-                z[i] += step * p[i]
-            for i in range(d):
-                total = 0.0
-                for j in range(i + 1):
-                    total += S[i, j] * z[j]
-                delta[i] = total
-            quadratic = 0.0
-            for i in range(d):
-                curve = 0.0
-                for j in range(d):
-                    curve += H[i, j] * delta[j]
-                theta = star[i] + delta[i]
-                rest[i] = g0[i] + curve - theta / 100.0
-                quadratic += delta[i] * (g0[i] + 0.5 * curve) - theta * theta / 200.0
-            push(X, delta, shift)
-            for j in range(m):
-                eta[0, j] = eta_star[j] + shift[j]
-            link(eta, X, y, constants, 1, out)
-            for j in range(m):
-                s = shift[j]
-                value[j] = out[0, j] - taylor[0, j] - taylor[1, j] * s - 0.5 * taylor[2, j] * s * s
-                slope[j] = out[1, j] - taylor[1, j] - taylor[2, j] * s
-            total, scatter = pull(value, slope, weighted, X, scale, c, sums)
-            density = quadratic + scale * total - 0.5 * c * scatter
-            whiten(S, rest, sums, gz)
-            moved = 0.0
-            for i in range(d):
-                p[i] += 0.5 * step * gz[i]
-                moved += 0.5 * p[i] * p[i]
-        if not math.log(rng.random()) < density - moved - density0 + kinetic:
-            for i in range(d):
-                z[i], gz[i], delta[i], rest[i] = z0[i], gz0[i], delta0[i], rest0[i]
-            for j in range(m):
-                value[j], slope[j] = value0[j], slope0[j]
-            density, quadratic = density0, quadratic0
-    return density
+def multiply_adds_a_second() -> float:
+    """Return the rate of BLAS for a product of matrices."""
+    a = np.ones((512, 512))
+    return 512**3 / seconds(lambda: a @ a)
 
 
-def problem(m: int, steps: int, step: float):
+def roofline(m: int, steps: int, proposed: int, rate: float) -> float:
+    """Return the least microseconds of the products of an iteration."""
+    sweeps, numbers = 2 * steps + 1, m * DIM
+    whole = sweeps * numbers + (proposed + 1) * DIM * DIM
+    # A design that fits into the first-level cache is read at the rate of a longer vector in it.
+    size = max(numbers, 3000)
+    return 1e6 * max(whole / size * read_seconds(size), whole / rate)
+
+
+def problem(m: int, steps: int, step: float, blocks: int):
     """Return the production chain and the arrays of the bare kernel."""
     rng = np.random.default_rng(1)
     X = np.c_[np.ones(N_ROWS), rng.standard_normal((N_ROWS, DIM - 1))]
@@ -223,12 +94,12 @@ def problem(m: int, steps: int, step: float):
     cv = compute(store, model)
     sampler = hmc_ecs(
         subsample_size=m,
-        n_blocks=100,
+        n_blocks=blocks,
         certainty=False,
         step_size=step,
         trajectory_length=steps * step,
     )
-    design = plan(cv, store, model, PlanRequest(subsample_size=m, n_blocks=100, certainty=False))
+    design = plan(cv, store, model, PlanRequest(subsample_size=m, n_blocks=blocks, certainty=False))
     chain = HamiltonianKernel(subsampled(store, model, cv, design, sampler), seed=1, chain=0)
     chain.initialise()
     return chain, (X, y, cv, model)
@@ -275,35 +146,50 @@ def time_bare(arrays, m: int, steps: int, step: float, blocks: int):
     return go
 
 
+def timed(m: int, steps: int, step: float, rate: float) -> dict[str, float]:
+    """Return the microseconds of one case."""
+    blocks = min(m, 100)
+    chain, arrays = problem(m, steps, step, blocks)
+    chain.advance(1000, True)
+    bare_time = time_bare(arrays, m, steps, step, blocks)
+    bare_time()
+    ours, theirs = [], []
+    for _ in range(REPEATS):
+        begun = time.thread_time()
+        chain.advance(ITERATIONS, False)
+        ours.append((time.thread_time() - begun) / ITERATIONS * 1e6)
+        theirs.append(bare_time())
+    ratio = statistics.median(x / y for x, y in zip(ours, theirs, strict=True))
+    return {
+        "m": m,
+        "n_steps": steps,
+        "streammc_us": round(statistics.median(ours), 2),
+        "fastest_us": round(min(ours), 2),
+        "bare_us": round(statistics.median(theirs), 2),
+        "ratio": round(ratio, 3),
+        "roofline_us": round(roofline(m, steps, m // blocks, rate), 2),
+    }
+
+
 def main() -> None:
-    """Print microseconds per iteration and their ratio."""
-    results = []
-    print(f"{'m':>6} {'L':>3} {'streammc us':>12} {'bare us':>9} {'ratio':>6}")
-    for m, steps, step in ((100, 3, 0.5), (1300, 6, 0.2)):
-        chain, arrays = problem(m, steps, step)
-        chain.advance(1000, True)
-        bare_time = time_bare(arrays, m, steps, step, 100)
-        bare_time()
-        ours, theirs = [], []
-        for _ in range(REPEATS):
-            begun = time.thread_time()
-            chain.advance(ITERATIONS, False)
-            ours.append((time.thread_time() - begun) / ITERATIONS * 1e6)
-            theirs.append(bare_time())
-        a, b = statistics.median(ours), statistics.median(theirs)
-        ratio = statistics.median(x / y for x, y in zip(ours, theirs, strict=True))
-        print(f"{m:>6} {steps:>3} {a:>12.1f} {b:>9.1f} {ratio:>6.2f}")
-        results.append(
-            {
-                "m": m,
-                "n_steps": steps,
-                "streammc_us": round(a, 2),
-                "fastest_us": round(min(ours), 2),
-                "bare_us": round(b, 2),
-                "ratio": round(ratio, 3),
-            }
-        )
-    print(json.dumps({"iteration": results}))
+    """Print microseconds per iteration and their ratios."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help="write the table to the page")
+    write = parser.parse_args().write
+    lines = [
+        "| m | steps | streammc, us | bare loop, us | ratio | roofline, us |",
+        "|---|---|---|---|---|---|",
+    ]
+    with single_threaded():
+        rate = multiply_adds_a_second()
+        results = [timed(*case, rate) for case in CASES]
+    for found in results:
+        keys = ("m", "n_steps", "streammc_us", "bare_us", "ratio", "roofline_us")
+        lines.append("| " + " | ".join(f"{found[key]:g}" for key in keys) + " |")
+    print("\n".join(lines))
+    print(json.dumps({"multiply_adds_a_ns": round(rate / 1e9, 1), "iteration": results}))
+    if write:
+        publish("iteration.md", "iteration", [*lines, "", f"One core of {machine()}, shared."])
 
 
 if __name__ == "__main__":

@@ -102,7 +102,7 @@ def measure(name: str, case: Case, draws: int) -> list[str]:
             prior += ["--prior", f"sigma=half_normal({SCALE})"]
         words = ["sample", "s.zarr", "-o", "run", "--model", case.model, "--seed", "1", *prior]
         ours = run([*words, "--draws", "2500", "--no-audit"], folder)
-        run(["effects", "run", "-o", "effects.zarr"], folder)
+        made = run(["effects", "run", "-o", "effects.zarr"], folder)
         effects = xarray.open_zarr(folder / "effects.zarr")["mean"].values[:, 0]
         arrays = [np.asarray(part) for part in data.rows().arrays]
         n, offset = data.n_rows, np.asarray(data.groups.offset)
@@ -132,9 +132,8 @@ def measure(name: str, case: Case, draws: int) -> list[str]:
     mean, own = (np.array([each[key] for each in mine]) for key in ("mean", "mcse_mean"))
     z = np.abs(mean - reference.mean(axis=0)) / np.hypot(own, error)
     _, of_effects = mcse(found["u"])
-    # The scale of our errors: 100 draws in `effects`, whose means share theirs.
     z_effects = np.abs(effects - found["u"].mean(axis=0)) / np.hypot(
-        of_effects, 0.1 * found["u"].std(axis=0)
+        of_effects, made["mean_error"] * found["u"].std(axis=0)
     )
     sampling = ours["sampling"]
     ours_rate = min(each["ess_bulk"] for each in mine) / sampling["seconds"]

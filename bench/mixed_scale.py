@@ -1,18 +1,20 @@
 """Mixed models at scale: time and anonymous memory of every command, up to 1e8 rows.
 
-    python bench/mixed_scale.py [FOLDER] [--groups 10000,100000,1000000] [--ingest ROWS] [--write]
+    python bench/mixed_scale.py [FOLDER] [--groups 10000,100000,1000000] [--one-core]
+        [--ingest ROWS] [--write]
 
 For each number of groups, with 100 rows of 5 columns in the mean, a logistic regression with a
 random intercept goes through ``simulate``, ``summarize``, ``sample`` (2 chains of 1000 draws) and
-``effects`` on the command line. ``--ingest`` adds a Parquet file of so many rows in random order,
-ingested by group. Stores are deleted; a million groups take 3 GB of disk. ``--write`` puts the
-table into ``docs/explanation/mixed-models.md``.
+``effects`` on the command line; with ``--one-core`` once more bound to one core. ``--ingest`` adds
+a Parquet file of so many rows in random order, ingested by group. Stores are deleted; a million
+groups take 3 GB of disk. ``--write`` puts the table into ``docs/explanation/mixed-models.md``.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import shutil
 import tempfile
@@ -63,25 +65,36 @@ def sampled(found: dict[str, Any]) -> str:
     return f"{sampling['sampler']}, {short(each)} ms an effective draw{audit}"
 
 
-def case(folder: Path, groups: int) -> list[str]:
-    """Return the lines of one number of groups."""
+def case(folder: Path, groups: int, one_core: bool) -> list[str]:
+    """Return the lines of one number of groups: with all cores, and then with one."""
+    rows = groups * ROWS
+    size = ["--rows", str(rows), "--dim", str(DIM), "--groups", str(groups), "--seed", "1"]
+    stage = run("simulate", "logistic", str(folder / "s.zarr"), *size)
+    lines = [line(groups, rows, "simulate", stage), *job(folder, groups, "")]
+    if one_core:
+        cores = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, {min(cores)})
+        lines += job(folder, groups, ", one core")
+        os.sched_setaffinity(0, cores)
+    shutil.rmtree(folder / "s.zarr")
+    return lines
+
+
+def job(folder: Path, groups: int, cores: str) -> list[str]:
+    """Return the lines of the commands after ``simulate``."""
     rows = groups * ROWS
     store, kept, made = (str(folder / name) for name in ("s.zarr", "cv.zarr", "run"))
-    size = ["--rows", str(rows), "--dim", str(DIM), "--groups", str(groups), "--seed", "1"]
-    lines = []
-    stage = run("simulate", "logistic", store, *size)
-    lines.append(line(groups, rows, "simulate", stage))
     stage = run("summarize", store, "-o", kept, "--model", "logistic")
     passes = stage.found["certificate"]["passes"]
     spent = stage.found["certificate"]["pass_seconds"]
-    lines.append(line(groups, rows, "summarize", stage, f"{passes} passes, {spent:.1f} s"))
+    lines = [line(groups, rows, "summarize", stage, f"{passes} passes, {spent:.1f} s{cores}")]
     words = ["sample", store, "-o", made, "--control-variates", kept, "--model", "logistic"]
     stage = run(*words, "--draws", "1000", "--chains", "2", "--seed", "1")
-    lines.append(line(groups, rows, "sample", stage, sampled(stage.found)))
+    lines.append(line(groups, rows, "sample", stage, sampled(stage.found) + cores))
     stage = run("effects", made, "-o", str(folder / "effects.zarr"))
-    lines.append(line(groups, rows, "effects", stage, "100 draws"))
-    for path in folder.iterdir():
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    lines.append(line(groups, rows, "effects", stage, f"{stage.found['draws']} draws{cores}"))
+    for name in ("cv.zarr", "run", "effects.zarr"):
+        shutil.rmtree(folder / name)
     return lines
 
 
@@ -110,6 +123,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", nargs="?")
     parser.add_argument("--groups", default="10000,100000,1000000")
+    parser.add_argument("--one-core", action="store_true")
     parser.add_argument("--ingest", type=int, default=0)
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
@@ -118,7 +132,7 @@ def main() -> int:
     print("\n".join(lines), flush=True)
     for groups in map(int, filter(None, options.groups.split(","))):
         with tempfile.TemporaryDirectory(dir=options.folder) as place:
-            lines += case(Path(place), groups)
+            lines += case(Path(place), groups, options.one_core)
     if options.ingest:
         with tempfile.TemporaryDirectory(dir=options.folder) as place:
             lines.append(ingest(Path(place), options.ingest))

@@ -58,7 +58,7 @@ def diagnosis(path: str) -> dict[str, Any]:
     from streammc.runs.table_scale import blocks_of_run
 
     theta, names = run.draws_matrix(), list(run.labels)
-    sign = negative_signs(run.read_group("sample_stats"))
+    sign = negative_signs(run.read_group("sample_stats").get("sign"))
     parameters = summarize_draws(theta, names, sign)
     original, factors = None, None
     try:

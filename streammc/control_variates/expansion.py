@@ -292,8 +292,8 @@ class ControlVariates:
             )
         if model is not None and model_digest(model) != self.model_digest:
             raise IdentityError(
-                f"expected {name} for the model {model.name} with this prior (digest "
-                f"{model_digest(model)[:12]}), found digest {self.model_digest[:12]}; "
+                f"expected {name} for the model {model.name} with this prior and these options "
+                f"(digest {model_digest(model)[:12]}), found digest {self.model_digest[:12]}; "
                 "make them again with `streammc summarize`"
             )
         if dataset is not None:

@@ -11,7 +11,7 @@ converged.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -83,12 +83,11 @@ def signs(tree: xr.DataTree) -> NDArray[np.float64] | None:
     stats = tree["sample_stats"] if "sample_stats" in tree.children else None
     if stats is None or "sign" not in stats.data_vars:
         return None
-    return negative_signs({"sign": stats["sign"].transpose("chain", "draw").to_numpy()})
+    return negative_signs(stats["sign"].transpose("chain", "draw").to_numpy())
 
 
-def negative_signs(stats: Mapping[str, NDArray[Any]]) -> NDArray[np.float64] | None:
-    """Return the array ``sign`` of the statistics of draws; ``None`` if none is negative."""
-    sign = stats.get("sign")
+def negative_signs(sign: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
+    """Return the signs if one is negative, else ``None``."""
     return sign if sign is not None and (sign < 0.0).any() else None
 
 

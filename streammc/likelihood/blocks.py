@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import types
 
-from streammc.numerics.jit import LINK_TYPE, i8, jit
+from streammc.numerics.jit import LINK_TYPE, i8, inline, jit
+from streammc.numerics.matrix_view import matrix_view
 from streammc.numerics.records import record_type
 from streammc.protocols import Matrix, Model, Rows, Vector
 
@@ -101,19 +102,9 @@ def allocate_rows(m: int, q: int) -> Rows:
     return Rows(np.zeros((m, q)), np.zeros(m), np.zeros(m), np.zeros(m))
 
 
-@jit(
-    types.void(
-        LINK_TYPE, record_type(ExpansionPoint), ROWS_TYPE, i8, i8, BLOCK_TYPE, i8, SCRATCH_TYPE
-    ),
-    reassociate=True,
-    borrow=True,
-)
-def expand(link, point, rows, start, count, block, shift, scratch):  # type: ignore[no-untyped-def]
-    """Expand the log-likelihoods of rows at ``point`` (Dang et al. 2019, eq. 11).
-
-    Row ``start + i`` of ``rows`` becomes row ``shift + i`` of ``block``, for ``count`` rows.
-    Because of vectorisation, rounding in a row may depend on the rows expanded with it.
-    """
+@inline(reassociate=True)
+def expand_inline(link, point, rows, start, count, block, shift, scratch):  # type: ignore[no-untyped-def]
+    """Expand as :func:`expand`, without a call: a tenth of the time for one row."""
     if start < 0 or shift < 0:  # never true: tells the compiler that no index is negative
         return
     theta_star, constants, n_linear, order = point
@@ -139,8 +130,8 @@ def expand(link, point, rows, start, count, block, shift, scratch):  # type: ign
                 design[j, lo + i] = source[first + i, j]
             block.y[lo + i] = rows.y[first + i]
             weight[lo + i] = row_weight[first + i]
-        eta = scratch.eta[: p * w].reshape((p, w))
-        out = scratch.out[: size * w].reshape((size, w))
+        eta = matrix_view(scratch.eta, p, w)
+        out = matrix_view(scratch.out, size, w)
         for a in range(p):
             for i in range(w):
                 total = 0.0
@@ -163,7 +154,23 @@ def expand(link, point, rows, start, count, block, shift, scratch):  # type: ign
                 expansion[s, lo + i] = value if weight[lo + i] != 0.0 else 0.0
 
 
-@jit(types.void(BLOCK_TYPE, i8, BLOCK_TYPE, i8, i8), borrow=True)
+@jit(
+    types.void(
+        LINK_TYPE, record_type(ExpansionPoint), ROWS_TYPE, i8, i8, BLOCK_TYPE, i8, SCRATCH_TYPE
+    ),
+    reassociate=True,
+    borrow=True,
+)
+def expand(link, point, rows, start, count, block, shift, scratch):  # type: ignore[no-untyped-def]
+    """Expand the log-likelihoods of rows at ``point`` (Dang et al. 2019, eq. 11).
+
+    Row ``start + i`` of ``rows`` becomes row ``shift + i`` of ``block``, for ``count`` rows.
+    Because of vectorisation, rounding in a row may depend on the rows expanded with it.
+    """
+    expand_inline(link, point, rows, start, count, block, shift, scratch)
+
+
+@inline
 def copy_rows(source, source_start, target, target_start, count):  # type: ignore[no-untyped-def]
     """Copy ``count`` expanded rows from one block to another."""
     for i in range(count):

@@ -6,6 +6,7 @@ and 14, with the unit as the observation).
 
 from __future__ import annotations
 
+import numpy as np
 from numba import types
 
 from streammc.likelihood.blocks import BLOCK_TYPE, SCRATCH_TYPE
@@ -70,24 +71,36 @@ def remainders(link, constants, block, delta, n_linear, lo, hi, scratch, value, 
     """
     if lo < 0:  # never true: tells the compiler that no index is negative
         return
-    design, eta_star, expansion = block.design, block.eta_star, block.expansion
-    y, weight = block.y, block.weight
+    design, eta_star = block.design, block.eta_star
     p = eta_star.shape[0]
     w = hi - lo
-    size = expansion.shape[0]
+    size = block.expansion.shape[0]
     eta = scratch.eta[: p * w].reshape((p, w))
     step = scratch.step[: p * w].reshape((p, w))
     out = scratch.out[: size * w].reshape((size, w))
     _predict(design, eta_star, delta, n_linear, lo, w, eta, step)
-    link(eta, design[:, lo:hi], y[lo:hi], constants, 1, out)
+    link(eta, design[:, lo:hi], block.y[lo:hi], constants, 1, out)
+    subtract_expansions(block, step, out, lo, w, value, slope)
+
+
+@inline(reassociate=True)
+def subtract_expansions(block, step, out, lo, w, value, slope):  # type: ignore[no-untyped-def]
+    """Write remainders and derivatives of ``w`` rows from those of the link, ``out``.
+
+    ``step`` (p, w) is the change of their predictors from the expansion point.
+    """
+    expansion, weight = block.expansion, block.weight
+    p, size = step.shape[0], expansion.shape[0]
     if p == 1:  # one sweep instead of four: 0.6 us of 1.8 at 100 rows
-        for i in range(w):
-            counts = weight[lo + i] != 0.0
-            l = weight[lo + i] * out[0, i] if counts else 0.0
-            g = weight[lo + i] * out[1, i] if counts else 0.0
-            s, g_star, h_star = step[0, i], expansion[1, lo + i], expansion[2, lo + i]
-            value[lo + i] = l - expansion[0, lo + i] - s * (g_star + 0.5 * h_star * s)
-            slope[0, lo + i] = g - g_star - h_star * s
+        first = np.uint64(lo)  # a negative index would count from the end: the loop stays scalar
+        for i in range(np.uint64(w)):
+            at = first + i
+            counts = weight[at] != 0.0
+            l = weight[at] * out[0, i] if counts else 0.0
+            g = weight[at] * out[1, i] if counts else 0.0
+            s, g_star, h_star = step[0, i], expansion[1, at], expansion[2, at]
+            value[at] = l - expansion[0, at] - s * (g_star + 0.5 * h_star * s)
+            slope[0, at] = g - g_star - h_star * s
         return
     for i in range(w):
         counts = weight[lo + i] != 0.0

@@ -15,6 +15,7 @@ from streammc.likelihood.blocks import (
     expand,
 )
 from streammc.likelihood.pass_cost import available_memory
+from streammc.numerics.row_products import aligned
 from streammc.protocols import Dataset, Index, Model
 
 _SLICE = 8192
@@ -59,7 +60,8 @@ def load_block(
     """
     p = model.n_linear + model.n_scalar
     require_memory(dataset, model, len(rows), order)
-    block = allocate_block(len(rows), dataset.n_features, p, order)
+    block = allocate_block(len(rows), 0, p, order)
+    block = block._replace(design=aligned(dataset.n_features, len(rows)))
     source, scratch = dataset.rows(), allocate_scratch(p)
     point = ExpansionPoint(theta_star, model.constants, model.n_linear, order)
     for start in range(0, len(rows), _SLICE):

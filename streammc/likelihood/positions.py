@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from streammc.likelihood.whitened import displace_whitened, theta_of_whitened
 from streammc.numerics.jit import inline
 from streammc.numerics.marginal_precision import to_precision
 from streammc.numerics.stretched_effects import stretch, whiten
@@ -39,6 +40,10 @@ def place(base, z, work):  # type: ignore[no-untyped-def]
     Returns the log of the Jacobian of stretched effects; 0 without any.
     """
     delta, theta, theta_star = work.delta, work.theta, base.theta_star
+    if base.whitening.shape[0] > 0:
+        displace_whitened(base, z, delta)
+        theta_of_whitened(base, z, theta)
+        return 0.0
     displace(base.factor, z, delta)
     for i in range(z.shape[0]):
         theta[i] = theta_star[i] + delta[i]

@@ -29,14 +29,9 @@ from numba import types
 
 from streammc.likelihood.block_poisson import log_product, soft_bound
 from streammc.likelihood.blocks import BLOCK_TYPE, TILE, Scratch, allocate_scratch
-from streammc.likelihood.difference import (
-    mean_and_scatter,
-    pull_back,
-    remainders,
-    unit_totals,
-    weigh,
-)
+from streammc.likelihood.difference import mean_and_scatter, unit_totals, weigh
 from streammc.likelihood.positions import place, signed_scale
+from streammc.likelihood.whitened import pull_back_of, pull_to_z, remainders_of, without_rows
 from streammc.numerics.jit import LINK_TYPE, SUMS_TYPE, inline, jit
 from streammc.numerics.marginal_precision import pull_to_theta
 from streammc.numerics.prior import log_prior
@@ -95,6 +90,11 @@ class Base(NamedTuple):
     ``tau`` on the real line; empty: positions are those of theta."""
     mode_factor: Matrix = _NO_WALLS
     """(d, d) ``S`` of the coordinates of the edge, ``theta = mode + S z``, of signed positions."""
+    whitening: Matrix = _NO_WALLS
+    """(q, q or more) ``W``: rows, Taylor sums and ``prior`` are in the coordinates of
+    ``likelihood.whitened``; (0, 0): in those of theta."""
+    diagonal: Vector = _NONE
+    """(d,) diagonal of ``hessian`` in these coordinates, if its other entries are 0."""
 
 
 BASE_TYPE: Any = record_type(Base)
@@ -108,7 +108,7 @@ class Point(NamedTuple):
     gradient: Vector
     """(d,) whitened gradient of the log density."""
     rest: Vector
-    """(d,) gradient in theta of the log density without the subsample."""
+    """(d,) gradient in theta, or in ``u``, of the log density without the subsample."""
     totals: Vector
     """(k,) unit totals D_j."""
     value: Vector
@@ -183,7 +183,7 @@ def allocate_work(d: int, m: int, p: int, certain: int = 0) -> Work:
     )
 
 
-@jit(types.void(POINT_TYPE, POINT_TYPE), borrow=True)
+@inline
 def copy_point(source, target):  # type: ignore[no-untyped-def]
     """Copy one point onto another; loops are three times as fast as slice assignment."""
     for j in range(source.z.shape[0]):
@@ -250,7 +250,7 @@ def finish(base, sub, point, work):  # type: ignore[no-untyped-def]
         for i in range(d):
             total_gradient[i] = 0.0
     for lo in range(0, m, TILE):
-        pull_back(sub, weighted, base.n_linear, lo, min(lo + TILE, m), total_gradient)
+        pull_back_of(base, sub, weighted, lo, min(lo + TILE, m), total_gradient)
     if base.noise.shape[0] > 0:
         pull_to_theta(work.theta, base.noise, total_gradient)
         for i in range(d):
@@ -264,6 +264,9 @@ def finish(base, sub, point, work):  # type: ignore[no-untyped-def]
     scalars[SIGN] = sign
     scalars[DENSITY] = scalars[REST] + estimate - penalty
     shrink(base.levels, base.theta_star, work.theta, total_gradient)
+    if base.whitening.shape[0] > 0:
+        pull_to_z(base, total_gradient, gradient)
+        return
     if factor.shape[0] == 0:
         for i in range(d):
             gradient[i] += total_gradient[i]
@@ -272,6 +275,55 @@ def finish(base, sub, point, work):  # type: ignore[no-untyped-def]
         g = total_gradient[i]
         for j in range(i + 1):
             gradient[j] += factor[i, j] * g
+
+
+@inline
+def evaluate_inline(link, sums, base, certain, sub, point, work):  # type: ignore[no-untyped-def]
+    """Evaluate log density and gradient as :func:`evaluate`, without a call.
+
+    A call passes every array of the records: 0.1 us, a tenth of an evaluation of 30 rows.
+    """
+    delta, rest, theta = work.delta, point.rest, work.theta
+    scratch, value, slope = work.scratch, work.value, work.slope
+    theta_star = base.theta_star
+    d = delta.shape[0]
+    whitened = base.whitening.shape[0] > 0
+    if whitened:
+        density = without_rows(sums, base, point.z, work, rest)
+    else:
+        density = place(base, point.z, work)
+        density += sums(base.log_lik, base.gradient, base.hessian, theta_star, delta, rest)
+    noisy = base.noise.shape[0] > 0
+    exact = work.gradient if noisy else rest
+    if noisy:
+        for i in range(d):
+            exact[i] = 0.0
+    elif not whitened:
+        density += log_prior(theta, base.prior, rest)
+    n_certain = certain.y.shape[0]
+    remainder = 0.0
+    for lo in range(0, n_certain, TILE):
+        hi = min(lo + TILE, n_certain)
+        remainders_of(link, base, certain, delta, lo, hi, scratch, value, slope)
+        for i in range(lo, hi):
+            remainder += value[i]
+        pull_back_of(base, certain, slope, lo, hi, exact)
+    if noisy:
+        for i in range(d):
+            rest[i] += exact[i]
+        pull_to_theta(theta, base.noise, rest)
+        density += log_prior(theta, base.prior, rest)
+    if base.mode.shape[0] > 0:  # the density of log tau has a Jacobian tau, that of tau has none
+        density -= theta[d - 1]
+    point.scalars[CERTAIN] = remainder
+    point.scalars[REST] = density + remainder
+    m = point.used[ROWS]
+    value, slope = point.value, point.slope
+    for lo in range(0, m, TILE):
+        hi = min(lo + TILE, m)
+        remainders_of(link, base, sub, delta, lo, hi, scratch, value, slope)
+    unit_totals(value, base.unit_rows, 0, point.used[UNITS], point.totals)
+    finish(base, sub, point, work)
 
 
 @jit(
@@ -285,42 +337,4 @@ def evaluate(link, sums, base, certain, sub, point, work):  # type: ignore[no-un
     ``sums`` is ``numerics.sums.taylor``, or a model's exact log-likelihood of all rows if there
     are neither certainty rows nor a subsample.
     """
-    delta, rest, theta = work.delta, point.rest, work.theta
-    scratch, value, slope = work.scratch, work.value, work.slope
-    theta_star, constants = base.theta_star, base.constants
-    n_linear = base.n_linear
-    d = delta.shape[0]
-    density = place(base, point.z, work)
-    density += sums(base.log_lik, base.gradient, base.hessian, theta_star, delta, rest)
-    noisy = base.noise.shape[0] > 0
-    exact = work.gradient if noisy else rest
-    if noisy:
-        for i in range(d):
-            exact[i] = 0.0
-    else:
-        density += log_prior(theta, base.prior, rest)
-    n_certain = certain.y.shape[0]
-    remainder = 0.0
-    for lo in range(0, n_certain, TILE):
-        hi = min(lo + TILE, n_certain)
-        remainders(link, constants, certain, delta, n_linear, lo, hi, scratch, value, slope)
-        for i in range(lo, hi):
-            remainder += value[i]
-        pull_back(certain, slope, n_linear, lo, hi, exact)
-    if noisy:
-        for i in range(d):
-            rest[i] += exact[i]
-        pull_to_theta(theta, base.noise, rest)
-        density += log_prior(theta, base.prior, rest)
-    if base.mode.shape[0] > 0:  # the density of log tau has a Jacobian tau, that of tau has none
-        density -= theta[d - 1]
-    point.scalars[CERTAIN] = remainder
-    point.scalars[REST] = density + remainder
-    m = point.used[ROWS]
-    value, slope = point.value, point.slope
-    for lo in range(0, m, TILE):
-        remainders(
-            link, base.constants, sub, delta, n_linear, lo, min(lo + TILE, m), scratch, value, slope
-        )
-    unit_totals(value, base.unit_rows, 0, point.used[UNITS], point.totals)
-    finish(base, sub, point, work)
+    evaluate_inline(link, sums, base, certain, sub, point, work)

@@ -57,8 +57,9 @@ def sample(
         Model of the rows: likelihood and priors; see ``streammc.models``.
     sampler
         One of ``streammc.samplers``. ``None`` chooses ``hmc`` if the sums of one pass are
-        sufficient statistics, ``pt`` if the likelihood is not a product over rows, else
-        ``hmc-ecs``. If that is refused, before or during the run, it is replaced by ``hmc``.
+        sufficient statistics, ``pt`` if the likelihood is not a product over rows, else ``hmc`` or
+        ``hmc-ecs``, whichever is predicted to be faster: ``hmc`` up to a few thousand rows. If
+        ``hmc-ecs`` is refused, before or during the run, it is replaced by ``hmc``.
     control_variates
         From ``streammc.control_variates``. ``None``: computed, and kept in the run.
     draws
@@ -164,7 +165,7 @@ def sample(
             signal.signal(signal.SIGINT, before)
     if not RunDirectory.exists(report.path):
         raise KeyboardInterrupt
-    tree = open_run(report.path)
+    tree = open_run(report.path, verify=not report.changed)  # written by this process just now
     lines = report.warnings
     if not report.finished:
         part = _part_summary(RunDirectory.open(report.path), tree)

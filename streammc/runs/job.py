@@ -162,10 +162,14 @@ def _drive(run: RunDirectory, team: Chains, setup: Setup, request: RunRequest) -
         made = {"warmup_done": run.committed_warmup, "draws_done": run.committed_draws}
         request.notify("start", run.next_start, run.next_start + run.next_length, {**plan, **made})
     while n := run.next_length:
-        phase, done = run.phase, run.next_start + n
-        wanted = run.warmup if phase == "warmup" else run.draws
+        phase, length = run.phase, n
+        if request.progress is None:  # a listener hears of every interval
+            n *= team.intervals(n, run.next_whole)
+        done, wanted = run.next_start + n, run.warmup if phase == "warmup" else run.draws
         statistics = team.advance(run, phase, n, request.stop)
-        watch.look(phase, statistics, done == wanted)
+        for first in range(0, n, length):
+            part = {name: values[:, first : first + length] for name, values in statistics.items()}
+            watch.look(phase, part, done == wanted and first + length == n)
         if request.progress is not None:
             facts: dict[str, Any] = {
                 name: float(statistics[name].mean())

@@ -109,25 +109,28 @@ def finish_report(
             scheduler=request.scheduler,
             progress=request.progress,
         )
+    # From the arrays: opening the run as a tree takes longer than all of this for a small table.
     theta, names = run.draws_matrix(), list(run.labels)
-    sign = negative_signs(run.read_group("sample_stats"))
+    sign = negative_signs(run.read_group("sample_stats").get("sign"))
     parameters = summarize_draws(theta, names, sign)
     blocks = blocks_of_run(run, dataset.feature_names)
     original, labels = transform(theta, names, dict(dataset.attributes), blocks)
     if dataset.attributes.get("standardization") is not None:
         features = dataset.attributes["features"]
         run.add_group("posterior_original", as_variables(original, labels, features))
-    more, added = derived(theta, names, run.identity["model"])
-    if added:
-        run.add_group("posterior_derived", as_variables(more, added, ()))
+    more, more_names = derived(theta, names, run.identity["model"])
+    if more_names:
+        run.add_group("posterior_derived", as_variables(more, more_names, ()))
     tempering = _levels(run, team)
     levels = tempering.pop("warnings", [])
     spent = run_cost(run, setup.cv)
     sampling = _sampling(run, request, setup, team, spent["evaluations"])
     summary = RunSummary(
         parameters=parameters,
-        parameters_original=summarize_draws(original, labels, sign),
-        derived=summarize_draws(more, added, sign) or None,
+        parameters_original=(
+            parameters if original is theta else summarize_draws(original, labels, sign)
+        ),
+        derived=summarize_draws(more, more_names, sign) or None,
         ratios=ratios(
             original,
             labels,

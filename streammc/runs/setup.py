@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
 from streammc.control_variates.default_priors import resolved
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.plan.subsample_plan import Plan
-from streammc.errors import RefusedError
+from streammc.errors import OutOfMemoryError, RefusedError
 from streammc.likelihood.temperature import IMPLIED
 from streammc.likelihood.unit_words import in_units, unit_name
 from streammc.protocols import Dataset, Model
@@ -18,10 +19,12 @@ from streammc.runs import design
 from streammc.samplers.common.planning import control_variates
 from streammc.samplers.common.request import RunRequest, Setup
 from streammc.samplers.common.sampler import Sampler
+from streammc.samplers.common.sampler_cost import RunCost, run_cost
 from streammc.trace.layout import make_layout
 from streammc.trace.run_directory import RunDirectory
 
 CONTROL_VARIATES: Final = "control-variates.zarr"
+_AS_FAST: Final = "hmc, because it is exact and as fast; "
 _DTYPES: Final = {"diverging": "bool", "n_steps": "int64", "n_rows": "int64"}
 
 
@@ -29,8 +32,8 @@ def decide(request: RunRequest) -> Setup:
     """Return the setup of a run: control variates, plan and sampler, with the reason as text.
 
     Without a given sampler, it is ``pt`` for a likelihood that is not a product over rows,
-    ``hmc`` if the sums of one pass are sufficient statistics, else ``hmc-ecs`` unless its plan
-    is refused, else ``hmc``.
+    ``hmc`` if the sums of one pass are sufficient statistics or if it is predicted to take at most
+    1.2 times as long as ``hmc-ecs``, else ``hmc-ecs`` unless its plan is refused, else ``hmc``.
 
     Raises
     ------
@@ -62,10 +65,27 @@ def _decide(request: RunRequest) -> Setup:
     if request.model.exact_sums is not None:
         reason = "hmc, because the sums of one pass are sufficient statistics: exact, no row read"
         return _automatic("hmc").prepare(request, reason)
+    # Where hmc is as fast as hmc-ecs with its smallest subsample, no plan is made.
+    exact = _if_as_fast(request, run_cost(request.dataset, request.model))
+    if exact is not None:
+        return exact
     try:
-        return _automatic("hmc-ecs").prepare(request, request.sampler_reason)
+        setup = _automatic("hmc-ecs").prepare(request, request.sampler_reason)
     except RefusedError as error:
         return _automatic("hmc").prepare(request, f"hmc, because {error}")
+    cost = run_cost(request.dataset, request.model, setup.plan)
+    if cost is None:
+        return setup
+    exact = _if_as_fast(request, cost)
+    return exact or replace(setup, reason=f"{setup.reason}; {cost.text()}")
+
+
+def _if_as_fast(request: RunRequest, cost: RunCost | None) -> Setup | None:
+    """Return the setup of ``hmc`` if it costs at most 1.2 times ``hmc-ecs`` and its rows fit."""
+    if cost is not None and cost.all_rows:
+        with suppress(OutOfMemoryError):
+            return _automatic("hmc").prepare(request, _AS_FAST + cost.text())
+    return None
 
 
 def _refuse_factors(sampler: Sampler, model: Model) -> None:

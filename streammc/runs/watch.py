@@ -45,11 +45,15 @@ class Watch:
         if not drawn:
             last = (run.warmup - 1) // run.interval * run.interval
             variance = variance[:, last:]
-        check_variance(float(variance.mean()), self._sampler)
-        if drawn:
-            if run.next_length:
-                variance = variance[:, : run.next_start]
-            self._sum, self._count = float(variance.sum()), variance.size
+        if not drawn:
+            check_variance(float(variance.mean()), self._sampler)
+            return
+        for first in range(0, variance.shape[1], run.interval):
+            part = variance[:, first : first + run.interval]
+            if run.next_length and first >= run.next_start:
+                check_variance((self._sum + float(part.sum())) / (self._count + part.size), sampler)
+                break  # a short last interval, which is drawn again
+            self._look_at_variance("draws", part, False)
 
     def look(self, phase: str, statistics: Mapping[str, NDArray[Any]], ended: bool) -> None:
         """Check statistics (chain, iteration) of an interval; ``ended``: the last of its phase."""

@@ -31,6 +31,7 @@ from streammc.trace.file_stamp import FileStamp, file_stamp, stamp_difference
 from streammc.trace.lock import FOLDER
 from streammc.trace.sealed import DOCUMENT_LIMIT
 from streammc.trace.state import FixedArray, Mark, RunState, root_document
+from streammc.trace.temporary import is_temporary
 
 ROOT: Final = "zarr.json"
 
@@ -56,7 +57,8 @@ def make_folders(path: Path, state: RunState) -> None:
     files |= {path / key / ROOT: document_bytes(spec) for key, spec in state.specs().items()}
     write_files(files)
     sync_directory(path)
-    sync_directory(path.parent)
+    if not is_temporary(path):
+        sync_directory(path.parent)
 
 
 def write_documents(path: Path, state: RunState) -> None:

@@ -178,17 +178,19 @@ class RunDirectory(RunView):
         stats: Mapping[str, NDArray[Any]],
         checkpoint: tuple[Mapping[str, NDArray[Any]], Mapping[str, Any]],
     ) -> None:
-        """Commit one interval; see ``protocols.Trace``.
+        """Commit one interval, or several whole ones; see ``protocols.Trace``.
+
+        The files are the same as after a commit of each.
 
         Parameters
         ----------
         phase
             The phase of the interval, equal to :attr:`phase`.
         theta
-            (chain, :attr:`next_length`, d) finite draws.
+            (chain, n, d) finite draws, n = :attr:`next_length` or up to :attr:`next_whole` times
+            :attr:`interval`.
         stats
-            (chain, :attr:`next_length`) per statistic, with at least the names of ``create``;
-            others are not kept.
+            (chain, n) per statistic, with at least the names of ``create``; others are not kept.
         checkpoint
             Arrays and JSON from which the next interval continues.
 
@@ -208,6 +210,9 @@ class RunDirectory(RunView):
         """
         state = self._state
         start, length = self.next_start, self.next_length
+        whole = [n * self.interval for n in range(1, self.next_whole + 1)]
+        if theta.shape[1:2] and theta.shape[1] in whole:
+            length = theta.shape[1]
         shape = (self.chains, length, len(self.labels))
         if phase != self.phase or theta.shape != shape or not length:
             raise StreammcError(
@@ -223,11 +228,17 @@ class RunDirectory(RunView):
                 ": report it, with what was run"
             )
         require_finite(theta, self.labels, phase, start)
-        arrays = state.layout.interval_arrays(phase, start, theta, stats)
+        new, files, again = state, commit.Files(), commit.Files()
         with self._writing():
-            files, again, sums = commit.encode_interval(self.path, state, arrays, start)
-            done = {**state.committed, phase: start + length}
-            new = replace(state, generation=state.generation + 1, committed=done, sums=sums)
+            for first in range(0, length, self.interval):
+                part = slice(first, min(first + self.interval, length))
+                arrays = state.layout.interval_arrays(
+                    phase, start + first, theta[:, part], {k: v[:, part] for k, v in stats.items()}
+                )
+                fresh, old, sums = commit.encode_interval(self.path, new, arrays, start + first)
+                files, again = files | fresh, again | old
+                done = {**state.committed, phase: start + part.stop}
+                new = replace(new, generation=new.generation + 1, committed=done, sums=sums)
             saved, mark = commit.encode_checkpoint(new, checkpoint)
             new = new.with_mark(mark)
             files[commit.checkpoint_path(self.path, mark.generation)] = saved

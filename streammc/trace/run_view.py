@@ -134,6 +134,11 @@ class RunView:
         left = self._state.planned(self.phase) - self.next_start
         return min(self.interval, left)
 
+    @property
+    def next_whole(self) -> int:
+        """Number of whole intervals from :attr:`next_start` to the end of :attr:`phase`."""
+        return (self._state.planned(self.phase) - self.next_start) // self.interval
+
     def finished(self, draws: int | None = None) -> bool:
         """Return whether the warm-up and ``draws`` draws (default: as planned) are committed."""
         wanted = self.draws if draws is None else draws

@@ -104,8 +104,8 @@ class RunState:
 
         Kept are the last two and the one at the start of the last short chunk.
         """
-        kept = {mark.generation - 1, mark.generation}
         state = replace(self, marks=(*self.marks, mark))
+        kept = {m.generation for m in state.marks[-2:]}
         start = self.committed["draws"] - self.committed["draws"] % self.layout.interval
         kept |= {m.generation for m in state.marks if (m.warmup, m.draws) == (self.warmup, start)}
         return replace(state, marks=tuple(m for m in state.marks if m.generation in kept))

@@ -44,8 +44,8 @@ def watch(words: list[str], environment: dict[str, str]) -> tuple[int, float, st
 def test_watch_measures_the_longest_silence() -> None:
     """The partner: a program that is silent for a second, but for control characters."""
     program = (
-        "import sys, time; print('a', flush=True); time.sleep(0.5);"
-        "print('\\x1b[2K\\r', end='', flush=True); time.sleep(0.5); print('b'); sys.exit(3)"
+        "import sys, time; print('a', flush=True); time.sleep(0.6);"
+        "print('\\x1b[2K\\r', end='', flush=True); time.sleep(0.6); print('b'); sys.exit(3)"
     )
     code, silence, text = watch([sys.executable, "-c", program], {})
     assert (code, "a" in text, "b" in text) == (3, True, True)

@@ -26,8 +26,8 @@ MODEL = logistic(prior=normal(scale=10.0))
 @pytest.fixture(scope="module")
 def store():
     rng = np.random.default_rng(1)
-    X = np.c_[np.ones(2000), rng.normal(size=(2000, 2))]
-    return from_arrays(X, (rng.random(2000) < 0.3).astype(float))
+    X = np.c_[np.ones(20_000), rng.normal(size=(20_000, 2))]  # hmc-ecs is faster
+    return from_arrays(X, (rng.random(20_000) < 0.3).astype(float))
 
 
 @pytest.fixture

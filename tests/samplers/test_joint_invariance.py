@@ -168,6 +168,8 @@ def ecs_pairs(
             np.empty(0),
             np.empty(0),
             np.empty((0, 2)),
+            np.empty((0, 0)),
+            np.empty(0),
         )
         for u in range(k):
             proposal.units[u] = rng.integers(0, n)

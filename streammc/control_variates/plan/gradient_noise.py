@@ -13,6 +13,7 @@ from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.subset import gather
 from streammc.likelihood.blocks import TILE, allocate_scratch, expanded
 from streammc.likelihood.difference import remainders
+from streammc.likelihood.grouped import fewer
 from streammc.protocols import Dataset, Index, Matrix, Model, Vector
 from streammc.subsampling.certainty import leave_out
 
@@ -61,7 +62,7 @@ def gradient_noise(
     """
     q, d = dataset.n_features, cv.dim
     n_units = -(-dataset.n_rows // unit_rows)
-    wanted = max(min(_MOST_ROWS, _MOST_ENTRIES // max(q, 1)) // unit_rows, 64)
+    wanted = max(min(fewer(_MOST_ROWS, dataset), _MOST_ENTRIES // max(q, 1)) // unit_rows, 64)
     if n_units <= wanted:
         units = np.arange(n_units, dtype=np.int64)
     else:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,9 @@ from numpy.typing import NDArray
 from streammc.numerics.threads import available_threads
 from streammc.protocols import Trace
 from streammc.samplers.common.chain import SharedProblem, StoppedError
+
+COMMIT_SECONDS: Final = 0.25
+"""Intervals that take less time together are committed together."""
 
 
 class Chains:
@@ -40,6 +44,7 @@ class Chains:
         for kernel in self.kernels:
             kernel.threads = max(available // chains, 1)
         self.clock = {"warmup": 0.0, "draws": 0.0}
+        self._seconds_per_iteration = math.inf
         self._pool = ThreadPoolExecutor(min(chains, available))
 
     def close(self) -> None:
@@ -71,15 +76,24 @@ class Chains:
             metas.append(meta)
         return arrays, {"chains": metas, "clock": self.clock}
 
+    def intervals(self, length: int, whole: int) -> int:
+        """Return how many of the next ``whole`` intervals to commit together, at least 1.
+
+        Those that take a quarter of a second, at the speed of the last ones: of a small table a
+        commit takes longer than its draws. No bit of the run depends on it.
+        """
+        seconds = max(self._seconds_per_iteration * length, 1e-9)
+        return max(1, min(whole, int(min(COMMIT_SECONDS / seconds, whole))))
+
     def advance(
         self, trace: Trace, phase: str, n: int, stop: Callable[[], bool]
     ) -> dict[str, NDArray[Any]]:
-        """Run one interval of ``n`` iterations on every chain and commit it.
+        """Run one interval of ``n`` iterations, or several, on every chain and commit them.
 
         Raises
         ------
         StoppedError
-            If ``stop()`` became true; the interval is lost, the last commit is not.
+            If ``stop()`` became true; these intervals are lost, the last commit is not.
         """
         begun = time.perf_counter()
         futures = [
@@ -91,7 +105,9 @@ class Chains:
             if error is not None:
                 raise error
         results = [future.result() for future in futures]
-        self.clock[phase] += time.perf_counter() - begun
+        seconds = time.perf_counter() - begun
+        self.clock[phase] += seconds
+        self._seconds_per_iteration = seconds / n
         merged = {name: np.stack([result[name] for result in results]) for name in results[0]}
         with np.errstate(over="ignore"):  # the trace refuses infinite values
             theta = self.problem.constrain(merged.pop("theta"))

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 
 from streammc.likelihood.positions import place
-from streammc.likelihood.target import BASE_TYPE, DENSITY, POINT_TYPE, WORK_TYPE, evaluate
+from streammc.likelihood.target import BASE_TYPE, DENSITY, POINT_TYPE, WORK_TYPE, evaluate_inline
 from streammc.numerics.jit import i8, inline, jit
 from streammc.numerics.prior import outside
 
@@ -35,7 +35,7 @@ def move(link, sums, base, certain, sub, point, work, step, frequency):  # type:
         p = momentum[j] + 0.5 * step * (point.gradient[j] + stiffness * z)
         point.z[j] = cosine * z + drift * p
         momentum[j] = cosine * p - frequency * sine * z
-    evaluate(link, sums, base, certain, sub, point, work)
+    evaluate_inline(link, sums, base, certain, sub, point, work)
     kinetic = 0.0
     for j in range(d):
         momentum[j] += 0.5 * step * (point.gradient[j] + stiffness * point.z[j])
@@ -47,4 +47,4 @@ def move(link, sums, base, certain, sub, point, work, step, frequency):  # type:
 def walled(base, point, work):  # type: ignore[no-untyped-def]
     """Return 1 if ``point`` is outside the bounds of the prior: a smaller step would not help."""
     place(base, point.z, work)
-    return 1 if outside(work.theta, base.prior) else 0
+    return 1 if base.prior.shape[0] > 0 and outside(work.theta, base.prior) else 0

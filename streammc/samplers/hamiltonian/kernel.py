@@ -14,6 +14,8 @@ from streammc import rng as streams
 from streammc.errors import ModelError
 from streammc.likelihood.blocks import Block, ExpansionPoint, allocate_block, expand
 from streammc.likelihood.target import DENSITY, UNITS, Base, allocate_point, allocate_work, evaluate
+from streammc.likelihood.whitened import whiten_rows
+from streammc.numerics.row_products import aligned
 from streammc.protocols import Index, Matrix, RowSource
 from streammc.samplers.common import tuning
 from streammc.samplers.common.chain import BATCH_ROWS, BATCH_SECONDS, Chain, first_position
@@ -96,7 +98,7 @@ class HamiltonianKernel(Chain):
         q = problem.source.n_features
         self._design = design
         order = problem.base.order
-        self._sub = allocate_block(m, q, p, order)
+        self._sub = allocate_block(m, q, p, order)._replace(design=aligned(q, m))
         self._units = np.zeros(k, dtype=np.int64)
         bounds = design.block_bounds() if design else np.zeros(1, dtype=np.int64)
         self._proposal = allocate_proposal(q, p, unit_rows, bounds, self._units, order=order)
@@ -131,15 +133,7 @@ class HamiltonianKernel(Chain):
             self._point.z[:] = first_position(
                 self._kernel_rng, problem.dim, self._chain, attempt, problem.spread, problem.modes
             )
-            evaluate(
-                problem.link,
-                problem.sums,
-                problem.base,
-                problem.certain,
-                self._sub,
-                self._point,
-                self._work,
-            )
+            self._evaluate()
             inside = _inside(problem.base, self._point.z, self._work.theta)
             if inside and math.isfinite(self._point.scalars[DENSITY]):
                 return
@@ -159,6 +153,7 @@ class HamiltonianKernel(Chain):
         arrays["eta_star"] = self._sub.eta_star.copy()
         arrays["expansion"] = self._sub.expansion.copy()
         arrays["tuning"] = self._tuning.copy()
+        arrays["whitened"] = np.array([len(self.problem.base.whitening) > 0], dtype=np.int64)
         meta: dict[str, Any] = {
             "iteration": self.iteration,
             "rows_gathered": self.rows_gathered,
@@ -188,6 +183,9 @@ class HamiltonianKernel(Chain):
         self._sub.eta_star[...] = arrays["eta_star"]
         self._sub.expansion[...] = arrays["expansion"]
         self._tuning[:] = arrays["tuning"]
+        then = "whitened" in arrays and arrays["whitened"][0] > 0
+        if then != (len(self.problem.base.whitening) > 0):
+            self._evaluate()  # the checkpoint of an earlier version: its gradients are in theta
         self.iteration = int(meta["iteration"])
         self.rows_gathered = int(meta["rows_gathered"])
         self._kernel_rng = streams.from_state(meta["kernel_rng"])
@@ -248,6 +246,13 @@ class HamiltonianKernel(Chain):
                 "saw; use hmc"
             )
 
+    def _evaluate(self) -> None:
+        """Evaluate the log density and its gradient at the current position."""
+        given = self.problem
+        evaluate(
+            given.link, given.sums, given.base, given.certain, self._sub, self._point, self._work
+        )
+
     def _use(self, units: int) -> None:
         """Set the number of units in use of the current and the trial point."""
         for point in (self._point, self._trial):
@@ -278,6 +283,8 @@ class HamiltonianKernel(Chain):
         centre = base.centre if len(base.centre) else base.theta_star
         star = ExpansionPoint(centre, base.constants, base.n_linear, base.order)
         expand(problem.link, star, rows, 0, len(rows.y), self._sub, 0, self._work.scratch)
+        if len(base.whitening):
+            whiten_rows(base.whitening, rows, 0, len(rows.y), self._sub, 0, self._work.gradient)
 
 
 def _inside(base: Base, z: NDArray[np.float64], theta: NDArray[np.float64]) -> bool:

@@ -20,6 +20,7 @@ from streammc.samplers.hamiltonian.full_data import Hmc
 from streammc.samplers.hamiltonian.kernel import Problem
 from streammc.samplers.hamiltonian.options import LEAPFROG, NUTS, SubsampleOptions, trajectory
 from streammc.samplers.hamiltonian.signed import HmcEcsSigned
+from streammc.samplers.hamiltonian.whitening import whiten_block, whitened_base, whitening_pays
 from streammc.subsampling.alias import AliasTable
 from streammc.subsampling.units import ProductDesign, UnitDesign
 
@@ -117,12 +118,17 @@ def subsampled(
     )
     base = base._replace(levels=level_coordinates(base.prior, cv))
     base = _with_coordinates(base, cv, model)
+    certain = load_block(dataset, where.model, plan.certainty_rows, where.centre, cv.order)
+    q, proposed = dataset.n_features, plan.unit_rows * -(-k // plan.n_blocks)
+    if whitening_pays(base, q, plan.unit_rows * k, proposed):
+        base = whitened_base(base, q)
+        whiten_block(base.whitening, certain)
     length, jitter = trajectory(sampler.trajectory_length, sampler.jitter)
     return Problem(
         link=model.link,
         sums=taylor,
         base=base,
-        certain=load_block(dataset, where.model, plan.certainty_rows, where.centre, cv.order),
+        certain=certain,
         certainty_rows=plan.certainty_rows,
         design=design,
         source=dataset.rows(),

@@ -11,21 +11,20 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import types
 
 from streammc.likelihood.blocks import (
-    BLOCK_TYPE,
     ROWS_TYPE,
     TILE,
     Block,
     ExpansionPoint,
     allocate_block,
     copy_rows,
-    expand,
+    expand_inline,
 )
-from streammc.likelihood.difference import remainders, unit_totals
+from streammc.likelihood.difference import unit_totals
 from streammc.likelihood.target import BASE_TYPE, MEAN, POINT_TYPE, UNITS, WORK_TYPE, finish
-from streammc.numerics.jit import LINK_TYPE, f8, i8, index_vector, inline, jit
+from streammc.likelihood.whitened import remainders_of, whiten_rows
+from streammc.numerics.jit import LINK_TYPE, f8, i8, inline, jit
 from streammc.numerics.records import record_type
 from streammc.protocols import Index, Matrix, Vector
 
@@ -91,20 +90,17 @@ def evaluate_proposal(link, base, ahead, position, n_units, proposal, work):  # 
     n_linear, constants = base.n_linear, base.constants
     centre = base.centre if base.centre.shape[0] > 0 else base.theta_star
     star = ExpansionPoint(centre, constants, n_linear, base.order)
-    expand(link, star, ahead, position * b, count, rows, 0, scratch)
+    expand_inline(link, star, ahead, position * b, count, rows, 0, scratch)
+    if base.whitening.shape[0] > 0:
+        whiten_rows(base.whitening, ahead, position * b, count, rows, 0, work.gradient)
     for lo in range(0, count, TILE):
         hi = min(lo + TILE, count)
-        slope = proposal.slope
-        remainders(link, constants, rows, work.delta, n_linear, lo, hi, scratch, value, slope)
+        remainders_of(link, base, rows, work.delta, lo, hi, scratch, value, proposal.slope)
     unit_totals(value, b, 0, n_units, proposal.totals)
 
 
-@jit(
-    f8(LINK_TYPE, BASE_TYPE, ROWS_TYPE, i8, i8, POINT_TYPE, PROPOSAL_TYPE, WORK_TYPE),
-    reassociate=True,
-    borrow=True,
-)
-def propose_subsample(link, base, ahead, position, block, point, proposal, work):  # type: ignore[no-untyped-def]
+@inline(reassociate=True)
+def log_ratio_of_proposal(link, base, ahead, position, block, point, proposal, work):  # type: ignore[no-untyped-def]
     """Evaluate new units for one block; return the log acceptance ratio.
 
     ``ahead`` holds the rows of units drawn ahead, ``position`` counts those used.
@@ -129,12 +125,18 @@ def propose_subsample(link, base, ahead, position, block, point, proposal, work)
 
 
 @jit(
-    types.void(BASE_TYPE, BLOCK_TYPE, index_vector, i8, i8, POINT_TYPE, PROPOSAL_TYPE, WORK_TYPE),
+    f8(LINK_TYPE, BASE_TYPE, ROWS_TYPE, i8, i8, POINT_TYPE, PROPOSAL_TYPE, WORK_TYPE),
     reassociate=True,
     borrow=True,
 )
+def propose_subsample(link, base, ahead, position, block, point, proposal, work):  # type: ignore[no-untyped-def]
+    """Return :func:`log_ratio_of_proposal`, from one proposal outside a chain."""
+    return log_ratio_of_proposal(link, base, ahead, position, block, point, proposal, work)
+
+
+@inline(reassociate=True)
 def accept_subsample(base, sub, units_ahead, position, block, point, proposal, work):  # type: ignore[no-untyped-def]
-    """Replace the units of ``block`` by those of :func:`propose_subsample`."""
+    """Replace the units of ``block`` by those of :func:`log_ratio_of_proposal`."""
     b = base.unit_rows
     first, last = proposal.bounds[block], proposal.bounds[block + 1]
     if first < 0 or b < 0:

@@ -36,7 +36,7 @@ from streammc.samplers.hamiltonian.integrator import walled
 from streammc.samplers.hamiltonian.jittered import jittered
 from streammc.samplers.hamiltonian.nuts import nuts
 from streammc.samplers.hamiltonian.options import BEYOND_EDGE_COLUMN, SIGN_COLUMN
-from streammc.samplers.hamiltonian.subsample import accept_subsample, propose_subsample
+from streammc.samplers.hamiltonian.subsample import accept_subsample, log_ratio_of_proposal
 
 
 class Dynamics(NamedTuple):
@@ -71,7 +71,9 @@ def renew_subsample(link, base, buffers, ahead, used, t, block, rng):  # type: i
         )
     else:
         count = proposal.bounds[block + 1] - proposal.bounds[block]
-        log_ratio = propose_subsample(link, base, ahead.rows, used, block, point, proposal, work)
+        log_ratio = log_ratio_of_proposal(
+            link, base, ahead.rows, used, block, point, proposal, work
+        )
     accepted = 0
     if math.log(rng.random()) < log_ratio:  # a NaN ratio is a rejection
         if product:

@@ -1,0 +1,85 @@
+"""``auto`` takes the sampler that is predicted to be faster, and says both predictions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import streammc
+from streammc.likelihood import expanded_rows
+from streammc.runs import setup as decisions
+from streammc.samplers.common import planning
+from streammc.samplers.common.request import RunRequest
+from streammc.samplers.common.sampler_cost import RunCost, from_sizes, run_cost
+from streammc.stores import MemoryStore
+
+MODEL = streammc.models.logistic(streammc.priors.normal(scale=2.5))
+
+
+def table(n: int) -> MemoryStore:
+    """Return n rows of three columns with a binary response."""
+    rng = np.random.default_rng(1)
+    X = np.c_[np.ones(n), rng.normal(size=(n, 2))]
+    return streammc.from_arrays(X, (rng.random(n) < 0.3).astype(float))
+
+
+def chosen(n: int, **options: Any) -> tuple[str, str]:
+    """Return the sampler of ``auto`` for n rows, and the reason."""
+    made = decisions.decide(RunRequest(table(n), MODEL, seed=1, **options))
+    return made.sampler.name, made.reason
+
+
+def test_a_small_table_gets_hmc_without_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "plan_units", lambda *_, **__: pytest.fail("a plan was made"))
+    name, reason = chosen(1000)
+    assert "hmc" == name
+    assert reason.startswith("hmc, because it is exact and as fast; predicted processor time for")
+
+
+def test_a_larger_table_gets_hmc_ecs_with_both_predictions() -> None:
+    name, reason = chosen(20_000)
+    assert "hmc-ecs" == name
+    cost = run_cost(table(20_000), MODEL)
+    assert cost is not None
+    assert cost.hmc > 2.0 * cost.hmc_ecs
+    assert f"hmc {cost.hmc:.2g} s, hmc-ecs " in reason
+
+
+def test_hmc_is_taken_where_the_plan_asks_for_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    def cost(dataset: MemoryStore, model: Any, plan: Any = None) -> RunCost:
+        return RunCost(1.0, 0.5 if plan is None else plan.subsample_size / 30)
+
+    monkeypatch.setattr(decisions, "run_cost", cost)
+    name, reason = chosen(20_000)
+    assert "hmc" == name
+    assert "because it is exact and as fast" in reason
+
+
+def test_the_choice_is_the_same_for_any_number_of_draws() -> None:
+    assert chosen(1000) == chosen(1000, draws=100_000, warmup=10, chains=1)
+
+
+def test_hmc_ecs_is_taken_where_all_rows_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = table(1000)
+    needed = expanded_rows.block_bytes(1000, 3, 1, -1)
+    monkeypatch.setattr(expanded_rows, "memory_limit", lambda: needed - 1)
+    assert "hmc-ecs" == decisions.decide(RunRequest(data, MODEL, seed=1)).sampler.name
+
+
+@pytest.mark.parametrize(
+    ("n", "q", "rows", "exact"),
+    [(1000, 10, 30, True), (3000, 3, 50, False), (10_000, 10, 30, False), (10_000, 10, 5000, False),
+     (2000, 50, 900, True), (10_000, 50, 400, False), (10**9, 10, 1000, False)],
+)  # fmt: skip
+def test_the_faster_sampler_by_rows_columns_and_subsample(
+    n: int, q: int, rows: int, exact: bool
+) -> None:
+    assert exact == from_sizes(n, q, rows).all_rows
+
+
+def test_within_twenty_percent_the_exact_sampler_is_taken() -> None:
+    assert RunCost(1.19, 1.0).all_rows
+    assert not RunCost(1.21, 1.0).all_rows
+    assert RunCost(1.19, 1.0).text().endswith("hmc 1.2 s, hmc-ecs 1 s")
