@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from streammc.cli.options import command, path_argument, setting
 from streammc.cli.output import Output
 from streammc.cli.values import Limits
+
+if TYPE_CHECKING:
+    from streammc.trace.run_directory import RunDirectory
 
 
 @command("diagnose", short_help="Summarise the draws of a run.")
@@ -30,43 +33,45 @@ def diagnosis(path: str) -> dict[str, Any]:
     DataError
         If the run has no draws yet.
     """
-    from streammc.cli.recorded import store_of_run
-    from streammc.diagnostics.intraclass import summarize_derived
-    from streammc.diagnostics.original_scale import ratios, transform
-    from streammc.diagnostics.summary import draws_and_labels, signs, summarize, summarize_draws
     from streammc.errors import DataError, MissingError
+    from streammc.trace.run_directory import RunDirectory
+
+    run = RunDirectory.open(path)
+    kept = run.attributes.get("summary")
+    if kept is not None and kept["sampling"]["draws"] == run.committed_draws:
+        return dict(kept) if "cost" in kept else {**kept, "cost": _cost(run)}
+    if not run.committed_draws:
+        raise DataError(
+            f"expected draws in {path!r}, found a run still in its warm-up "
+            f"({run.committed_warmup} of {run.warmup} iterations): resume it"
+        )
+    # Not imported for a run that has its summary: the models and the passes.
+    from streammc.cli.recorded import store_of_run
+    from streammc.diagnostics.intraclass import derived
+    from streammc.diagnostics.original_scale import ratios, transform
+    from streammc.diagnostics.summary import negative_signs, summarize_draws
     from streammc.likelihood.temperature import schedule_of
     from streammc.runs.advice import mixing_warnings
     from streammc.runs.cost import run_cost
     from streammc.runs.report import mean_statistics
     from streammc.runs.setup import load
     from streammc.runs.table_scale import blocks_of_run
-    from streammc.trace.datatree import open_run
-    from streammc.trace.run_directory import RunDirectory
 
-    run = RunDirectory.open(path)
-    kept = run.attributes.get("summary")
-    if kept is not None and kept["sampling"]["draws"] == run.committed_draws:
-        return dict(kept) if "cost" in kept else {**kept, "cost": run_cost(run)}
-    if not run.committed_draws:
-        raise DataError(
-            f"expected draws in {path!r}, found a run still in its warm-up "
-            f"({run.committed_warmup} of {run.warmup} iterations): resume it"
-        )
-    tree = open_run(path, verify=False)
-    parameters = summarize(tree)
+    theta, names = run.draws_matrix(), list(run.labels)
+    sign = negative_signs(run.read_group("sample_stats").get("sign"))
+    parameters = summarize_draws(theta, names, sign)
     original, factors = None, None
     try:
         dataset = store_of_run(run)
         blocks = blocks_of_run(run, dataset.feature_names)
-        moved, labels = transform(*draws_and_labels(tree), dict(dataset.attributes), blocks)
-        original = summarize_draws(moved, labels, signs(tree))
+        moved, labels = transform(theta, names, dict(dataset.attributes), blocks)
+        original = summarize_draws(moved, labels, sign)
         factors = ratios(
             moved,
             labels,
             blocks,
             dataset.feature_names,
-            signs(tree),
+            sign,
             formula=bool(dataset.attributes.get("formula")),
         )
     except (MissingError, DataError):
@@ -75,7 +80,7 @@ def diagnosis(path: str) -> dict[str, Any]:
     return {
         "parameters": parameters,
         "parameters_original": original,
-        "derived": summarize_derived(tree, run.identity["model"]) or None,
+        "derived": summarize_draws(*derived(theta, names, run.identity["model"]), sign) or None,
         "ratios": factors,
         "audit": None,
         "sampling": {
@@ -91,6 +96,13 @@ def diagnosis(path: str) -> dict[str, Any]:
             *mixing_warnings(parameters, run.chains),
         ],
     }
+
+
+def _cost(run: RunDirectory) -> dict[str, Any]:
+    """Return the cost of a run of an earlier version, whose summary lacks it."""
+    from streammc.runs.cost import run_cost
+
+    return run_cost(run)
 
 
 def _unfinished(committed: int, asked: int) -> str:

@@ -5,15 +5,15 @@ of a parameter is the number of draws that are worth one independent draw,
 
     IF = draws / ESS,
 
-with the effective sample size of the mean over all chains (Vehtari et al. 2021, computed
-by ArviZ). The computational time (eq. 2, and 18 for signed draws) is given per draw, so that
-runs of different lengths can be compared,
+with the effective sample size of the mean over all chains (Vehtari et al. 2021). The computational
+time (eq. 2, and 18 for signed draws) is given per draw, so that runs of different lengths can be
+compared,
 
     CT = IF evaluations / (draws (mean sign)^2).
 
 The relative computational time of two runs is the ratio of their CT (eq. 19). The paper takes
-IF from CODA, by the spectral density of an autoregression at zero, chain by chain; ArviZ sums
-autocorrelations and includes differences between the chains.
+IF from CODA, by the spectral density of an autoregression at zero, chain by chain; here
+autocorrelations are summed, which includes differences between the chains.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.diagnostics.arrays import numbers
+from streammc.diagnostics.effective_size import ess_mean
 from streammc.docstrings import documented
 
 _FEWEST_DRAWS = 4
@@ -44,14 +45,12 @@ def inefficiency(draws: NDArray[np.float64]) -> float | None:
     float or None
         Draws over the effective sample size of the mean; ``None`` if that is unknown.
     """
-    from arviz_stats.base import array_stats
-
     draws = numbers("draws", draws, 2)
     known = draws.shape[1] >= _FEWEST_DRAWS and np.isfinite(draws).all()
     if not known or not draws.min() < draws.max():
         return None
     with np.errstate(all="ignore"):
-        found = float(draws.size / array_stats.ess(np.ascontiguousarray(draws), method="mean"))
+        found = float(draws.size / ess_mean(draws))
     return found if np.isfinite(found) else None
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.diagnostics.summary import Statistics, draws_and_labels, signs, summarize_draws
+from streammc.diagnostics.summary import draws_and_labels
 from streammc.docstrings import documented
 from streammc.errors import ConfigError
 
@@ -57,12 +57,6 @@ def derived(
     if rest is None:
         rest = theta[:, :, labels.index(_SIGMA)] ** 2
     return (square / (square + rest))[..., None], [f"icc[{column}]"]
-
-
-def summarize_derived(tree: xr.DataTree, described: Mapping[str, Any]) -> dict[str, Statistics]:
-    """Return the statistics of the derived quantities of a run by label; empty if it has none."""
-    values, labels = derived(*draws_and_labels(tree), described)
-    return summarize_draws(values, labels, signs(tree))
 
 
 @documented()

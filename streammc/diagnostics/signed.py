@@ -6,7 +6,7 @@ A signed run samples ``|L^| p(theta) p(u)``: ``L^`` is the likelihood estimated 
 
     h = s (f - mean f) / mean s.
 
-ArviZ computes the Monte Carlo error of the mean of ``h`` over the chains; the effective sample
+The Monte Carlo error of the mean of ``h`` is that over the chains; the effective sample
 size is the posterior variance of ``f`` over the square of that error. It includes the cost of
 the signs: a mean sign of 0.5 costs a factor of four or more.
 """
@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streammc.diagnostics.effective_size import mcse_mean
 from streammc.diagnostics.quantiles import quantiles
 from streammc.diagnostics.r_hat import r_hat
 from streammc.errors import StreammcError
@@ -60,8 +61,6 @@ def signed_statistics(
     R-hat for constant draws or under four per chain. ``sd`` is ``None`` if the estimated
     variance is negative, because of too few draws.
     """
-    from arviz_stats.base import array_stats
-
     found: dict[str, Any] = {}
     if draws.size and np.isfinite(draws).all() and sign.sum() > 0.0:
         mean, terms = ratio_terms(draws, sign)
@@ -72,14 +71,14 @@ def signed_statistics(
         found["sd"] = np.sqrt(square) if square > 0.0 else None
         if draws.shape[1] >= _FEWEST_DRAWS and draws.min() < draws.max():
             with np.errstate(all="ignore"):
-                error = array_stats.mcse(terms, method="mean")
+                error = mcse_mean(terms)
                 found["mcse_mean"] = error
                 found["ess_bulk"] = square / error**2 if square > 0.0 else None
                 tails = []
                 for p, edge in zip(TAIL, (q5, q95), strict=True):
                     below = (draws <= edge).astype(np.float64)
                     _, below_terms = ratio_terms(below, sign)  # of variance p (1 - p)
-                    tails.append(p * (1 - p) / array_stats.mcse(below_terms, method="mean") ** 2)
+                    tails.append(p * (1 - p) / mcse_mean(below_terms) ** 2)
                 found["ess_tail"] = min(tails)
                 # R-hat of the sampled draws, and of the terms of their signed mean.
                 found["r_hat"] = max(r_hat(draws), r_hat(terms))

@@ -1,8 +1,8 @@
 """Summary statistics per parameter: moments, quantiles, Monte Carlo errors and R-hat.
 
 R-hat is the larger of the rank-normalised and the folded split R-hat; R-hat and effective
-sample sizes are those of Vehtari et al. 2021 (Bayesian Analysis 16, 667-718). ArviZ computes
-them with its defaults, so that ``arviz_stats.summary`` of the same run shows the same numbers.
+sample sizes are those of Vehtari et al. 2021 (Bayesian Analysis 16, 667-718), as in ArviZ with its
+defaults: ``arviz_stats.summary`` of the same run shows the same numbers.
 R-hat of a single chain, which ArviZ does not give, compares its halves. For a constant, which
 ArviZ treats as a perfect sample, these statistics are ``None``; ``None`` never counts as
 converged.
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streammc.diagnostics.effective_size import ess_bulk, ess_tail, mcse_mean
 from streammc.diagnostics.r_hat import r_hat
 from streammc.diagnostics.signed import require_no_sign, signed_statistics
 from streammc.docstrings import documented
@@ -130,9 +131,6 @@ def summarize_draws(
 
 def _statistics(draws: NDArray[np.float64], sign: NDArray[np.float64] | None) -> Statistics:
     """Return the statistics of one parameter (chain, draw)."""
-    from arviz_base import rcParams
-    from arviz_stats.base import array_stats
-
     found: dict[str, Any] = {}
     if sign is not None:
         found = signed_statistics(draws, sign)
@@ -142,11 +140,10 @@ def _statistics(draws: NDArray[np.float64], sign: NDArray[np.float64] | None) ->
         if draws.size > 1:
             found["sd"] = draws.std()  # divisor n, as ArviZ
         if draws.shape[1] >= _FEWEST_DRAWS and draws.min() < draws.max():
-            tail = float(rcParams["stats.ci_prob"])
             with np.errstate(all="ignore"):
-                found["mcse_mean"] = array_stats.mcse(draws, method="mean")
-                found["ess_bulk"] = array_stats.ess(draws, method="bulk")
-                found["ess_tail"] = array_stats.ess(draws, method="tail", prob=tail)
+                found["mcse_mean"] = mcse_mean(draws)
+                found["ess_bulk"] = ess_bulk(draws)
+                found["ess_tail"] = ess_tail(draws)
                 found["r_hat"] = r_hat(draws)
     names = ("mean", "sd", "mcse_mean", "ess_bulk", "ess_tail", "r_hat", "q5", "median", "q95")
     return {name: _number(found.get(name)) for name in names}

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from streammc.diagnostics.arrays import numbers
 from streammc.diagnostics.audit_record import Audit, Correction
+from streammc.diagnostics.effective_size import mcse_mean
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, StreammcError
 
@@ -171,9 +172,7 @@ def _correction(draws: NDArray[np.float64], weight: NDArray[np.float64]) -> Corr
 
 def _error(terms: NDArray[np.float64]) -> float:
     """Return the Monte Carlo error of the mean of terms (chain, draw)."""
-    from arviz_stats.base import array_stats
-
     if terms.shape[1] < _FEWEST_DRAWS:
         return float(terms.std(ddof=1) / np.sqrt(terms.size))
     with np.errstate(all="ignore"):
-        return float(array_stats.mcse(terms, method="mean"))
+        return mcse_mean(terms)

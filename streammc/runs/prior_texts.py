@@ -6,9 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from streammc.errors import ConfigError
-from streammc.models.factor_model import FactorModel
-from streammc.models.stated_model import StatedModel
-from streammc.priors.text import from_description, prior_texts
 from streammc.protocols import Model, Prior
 
 _SHOWN: Final = 4
@@ -40,6 +37,7 @@ def texts_of_description(model: Model, labels: tuple[str, ...]) -> Callable[[Any
 
     It returns no texts if the description does not fit the parameters of the model.
     """
+    from streammc.priors.text import from_description
 
     def texts(description: Any) -> dict[str, str]:
         try:
@@ -52,6 +50,11 @@ def texts_of_description(model: Model, labels: tuple[str, ...]) -> Callable[[Any
 
 def _texts(model: Model, prior: Prior, labels: tuple[str, ...]) -> dict[str, str]:
     """Return the text of every prior by name; none where the model states no parameters."""
+    # Not for the lines of a finished run: the models import numba.
+    from streammc.models.factor_model import FactorModel
+    from streammc.models.stated_model import StatedModel
+    from streammc.priors.text import prior_texts
+
     if not isinstance(model, StatedModel):
         return {}
     flags, defaults = model.positive_flags(labels), model.fixed_defaults(labels)

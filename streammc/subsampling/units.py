@@ -22,11 +22,6 @@ from streammc import rng as streams
 from streammc.protocols import Index, Vector
 from streammc.subsampling.alias import AliasTable
 
-UNIFORM: Final = "uniform"
-SCORES: Final = "scores"
-PROBABILITIES: Final = (UNIFORM, SCORES)
-"""Probabilities of units: the same for all, or by the scores of the units."""
-
 _WINDOW: Final = 1024
 
 

@@ -14,6 +14,18 @@ LATE = ("arviz_base", "arviz_stats", "distributed", "pandas", "pyarrow", "xarray
 """Needed after the last draw, by an ingest, or by a cluster."""
 SHORT = ("--model", "logistic", "--seed", "1", "--draws", "20", "--warmup", "20", "--chains", "1")
 
+NEVER = ("arviz_base", "arviz_stats", "matplotlib", "pandas", "pyarrow", "scipy.stats", "xarray")
+"""Not needed by a run and its summary."""
+AT_THE_END = """
+import json, sys
+from streammc.cli import main
+
+try:
+    main()
+finally:
+    print(json.dumps(sorted(sys.modules)))
+"""
+
 WATCH = """
 import json, sys
 from streammc.cli import main
@@ -57,3 +69,25 @@ def test_watch_reports_an_early_import(store: Path) -> None:
     command = [sys.executable, "-c", early, "sample", str(store), "-o", "new", *SHORT]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     assert "xarray" in json.loads(done.stdout.splitlines()[0])
+
+
+def modules_at_the_end(*words: str | Path) -> set[str]:
+    """Return the modules that a command has loaded when it ends."""
+    command = [sys.executable, "-c", AT_THE_END, *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_a_run_and_its_summary_import_neither_arviz_nor_xarray(
+    store: Path, kept: tuple[str, ...]
+) -> None:
+    loaded = modules_at_the_end("sample", store, "-o", "new", *SHORT, *kept, "--no-audit")
+    assert {"numba", "streammc.runs.report"} <= loaded
+    assert not loaded & {*NEVER, "dask"}
+
+
+def test_diagnose_of_a_finished_run_imports_no_models(store: Path) -> None:
+    assert 0 == streammc("sample", store, "-o", "new", *SHORT).code
+    loaded = modules_at_the_end("diagnose", "new")
+    assert "streammc.cli.report" in loaded
+    assert not loaded & {*NEVER, "dask", "numba", "scipy", "zarr"}

@@ -13,7 +13,8 @@ from mixed_runs import draws_near, make_run
 import streammc
 from streammc import from_arrays, models
 from streammc.diagnostics import intraclass_correlation
-from streammc.diagnostics.intraclass import summarize_derived
+from streammc.diagnostics.intraclass import derived
+from streammc.diagnostics.summary import draws_and_labels
 from streammc.errors import ConfigError
 from streammc.likelihood.grouped import by_group
 
@@ -53,7 +54,8 @@ def test_without_a_standard_definition_there_is_none(tmp_path, name, terms):
     tree, _ = run_of(tmp_path / "r", getattr(models, name)(), table(terms))
     with pytest.raises(ConfigError, match=r"a run of a random intercept .* report tau"):
         intraclass_correlation(tree)
-    assert summarize_derived(tree, json.loads(tree.attrs["streammc"])["identity"]["model"]) == {}
+    described = json.loads(tree.attrs["streammc"])["identity"]["model"]
+    assert derived(*draws_and_labels(tree), described)[1] == []
 
 
 def test_what_is_no_run_of_a_mixed_model_is_refused():

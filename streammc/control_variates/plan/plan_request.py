@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streammc.control_variates.forecast import Phases
-from streammc.subsampling.units import UNIFORM
+from streammc.subsampling.probabilities import UNIFORM
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,7 +33,7 @@ from streammc.control_variates.plan.unit_scores import unit_scores
 from streammc.errors import ConfigError, StoreError
 from streammc.likelihood.grouped import relative_sizes
 from streammc.protocols import Dataset, Index, Model
-from streammc.subsampling.units import SCORES, UNIFORM
+from streammc.subsampling.probabilities import SCORES, UNIFORM
 
 VARIANCE_TARGET = 0.1
 MOST_BLOCKS = 100

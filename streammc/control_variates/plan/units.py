@@ -15,7 +15,7 @@ from streammc.control_variates.plan.plan_request import PlanRequest
 from streammc.control_variates.plan.plan_words import ROW_ORDER_WARNING
 from streammc.control_variates.plan.subsample_plan import MOST_BLOCKS, Plan, plan
 from streammc.protocols import Dataset, Model
-from streammc.subsampling.units import UNIFORM
+from streammc.subsampling.probabilities import UNIFORM
 
 _RUN_BYTES = 16_384
 """Largest size of a run: four pages."""

@@ -6,7 +6,7 @@ import math
 from typing import Any, Final
 
 from streammc.errors import ConfigError
-from streammc.subsampling.units import PROBABILITIES
+from streammc.subsampling.probabilities import PROBABILITIES
 
 NONE: Final = "none"
 LAPLACE: Final = "laplace"

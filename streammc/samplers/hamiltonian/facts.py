@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from streammc.control_variates.plan.tails import LARGEST_PERTURBATION
 from streammc.diagnostics.text import percent
-from streammc.samplers.common.request import Setup
-from streammc.samplers.hamiltonian.recalibrate import described
 from streammc.trace.run_directory import RunDirectory
+
+if TYPE_CHECKING:
+    from streammc.samplers.common.request import Setup
 
 VARIANCE_WARNING: Final = 1.0
 EDGE_WARNING: Final = 0.001
@@ -24,6 +24,8 @@ def subsample_facts(run: RunDirectory, setup: Setup) -> dict[str, Any]:
         ``recalibration``: its two stages; ``beyond_edge``: share of the draws whose trajectory
         left the region; ``mean_sign`` and ``negative_signs`` (a share) of signed runs.
     """
+    from streammc.samplers.hamiltonian.recalibrate import described
+
     stats = run.read_group("sample_stats")
     facts: dict[str, Any] = {"recalibration": described(setup.cv, setup.plan)}
     if "sign" in stats:
@@ -59,6 +61,8 @@ def subsample_warnings(facts: Mapping[str, Any]) -> list[str]:
 
 def edge_warnings(facts: Mapping[str, Any]) -> list[str]:
     """Return warnings about a perturbed target that differs from the posterior in its tails."""
+    from streammc.control_variates.plan.tails import LARGEST_PERTURBATION
+
     lines = []
     perturbation = facts.get("predicted_perturbation")
     if perturbation is not None and perturbation > LARGEST_PERTURBATION:

@@ -20,7 +20,7 @@ from streammc.samplers.common.option_checks import (
 from streammc.samplers.common.sampler import Sampler
 from streammc.samplers.common.statistics import STATISTICS, recorded
 from streammc.samplers.common.targets import APPROXIMATE
-from streammc.subsampling.units import UNIFORM
+from streammc.subsampling.probabilities import UNIFORM
 
 if TYPE_CHECKING:
     from streammc.protocols import Model

@@ -17,7 +17,7 @@ from streammc.samplers.common.option_checks import (
 from streammc.samplers.common.sampler import Sampler
 from streammc.samplers.common.statistics import STATISTICS, recorded
 from streammc.samplers.common.targets import BIASED
-from streammc.subsampling.units import UNIFORM
+from streammc.subsampling.probabilities import UNIFORM
 
 if TYPE_CHECKING:
     from streammc.samplers.common.chain import SharedProblem
