@@ -28,7 +28,7 @@ from streammc.protocols import Dataset, Model
 
 HMC: Final = (1e-6, 8.2e-9, 6.7e-10, 3.4e-10)
 """h0 to h3."""
-HMC_ECS: Final = (4e-6, 1.4e-9)
+HMC_ECS: Final = (2.5e-6, 1.1e-9)
 """e0 and e1."""
 PLAN: Final = (0.087, 5.5e-6, 1.4e-5, 5.7e-7)
 """p0 to p3."""
