@@ -32,7 +32,7 @@ import numpy as np
 from page import machine, publish, short
 
 WORKER = Path(__file__).with_name("peer_small.py")
-PEERS = ("numpyro-vectorized", "numpyro-parallel", "nutpie")
+PEERS = ("numpyro-parallel", "numpyro-vectorized", "nutpie")
 MODELS = ("logistic", "poisson", "gaussian", "student_t")
 TARGET, MOST = 1000, 2000
 """Effective draws; a run with more than ``MOST`` is made again with fewer draws."""

@@ -281,7 +281,7 @@ def finish(base, sub, point, work):  # type: ignore[no-untyped-def]
 def evaluate_inline(link, sums, base, certain, sub, point, work):  # type: ignore[no-untyped-def]
     """Evaluate log density and gradient as :func:`evaluate`, without a call.
 
-    A call passes every array of the records: 0.1 us, a tenth of an evaluation of 30 rows.
+    A call would pass every field of every array of the records, 350 numbers.
     """
     delta, rest, theta = work.delta, point.rest, work.theta
     scratch, value, slope = work.scratch, work.value, work.slope

@@ -77,6 +77,11 @@ class LinearModel(FactorModel):
         return type(self).link_kernel
 
     @property
+    def sees_columns(self) -> bool:
+        """Return whether the link uses the columns of rows, and not their predictors alone."""
+        return self.n_linear == 0
+
+    @property
     def exact_sums(self) -> Any:
         """Return the compiled log-likelihood of the Taylor sums, where it is exact."""
         return type(self).sums_kernel

@@ -198,6 +198,7 @@ def _build(definition: _Definition) -> UserModel:
         definition.others(),
         definition.parameters is not None,
         definition.n_features,
+        "link" in parts,
     )
 
 

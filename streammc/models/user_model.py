@@ -96,6 +96,8 @@ class UserModel(LinearModel):
     stated: bool = False
     """Whether the parameters were given as records."""
     n_features: int | None = None
+    linked: bool = False
+    """Whether the link itself was given."""
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -106,6 +108,11 @@ class UserModel(LinearModel):
     def link(self) -> Any:
         """Return the compiled link."""
         return self.kernel
+
+    @property
+    def sees_columns(self) -> bool:
+        """Return whether the link may use the columns: one that was given, or one of theta."""
+        return self.linked or self.n_linear == 0
 
     def response_fault(self, y: Vector) -> tuple[Index, str] | None:
         """Return where ``response(y)`` is false, or ``y`` not finite."""

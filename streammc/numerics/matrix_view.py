@@ -15,8 +15,8 @@ _MATRIX: Any = types.Array(types.float64, 2, "C")
 def matrix_view(_context: Any, vector: Any, rows: Any, columns: Any) -> Any:
     """Return the first ``rows * columns`` numbers of a contiguous ``vector`` as a matrix.
 
-    ``reshape`` does the same by a call of the C library, 10 ns each. The vector must outlive the
-    matrix, which does not own its memory.
+    ``reshape`` does the same by a call of the C library, about 10 ns each. The vector must outlive
+    the matrix, which does not own its memory.
     """
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:

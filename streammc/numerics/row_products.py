@@ -2,10 +2,10 @@
 
 A design is kept transposed, (q, m). LLVM vectorises its loops over rows by itself, but runs up to
 15 rows of each column one by one, and keeps sums in memory: at 30 rows of 29 columns that takes
-2.5 times as long (``bench/iteration.py``). Here eight rows are one vector, and a mask covers the
-last ones, so that no array needs padding; LLVM splits the vectors on a processor with shorter ones.
-Every element is a chain of multiply-adds in the order of the columns: its bits do not depend on
-its place among the rows.
+over twice as long. Here eight rows are one vector, and a mask covers the last ones, so that no
+array needs padding; LLVM splits the vectors on a processor with shorter ones. Every product of a
+row is a chain of multiply-adds in the order of the columns: its bits do not depend on the place of
+the row.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class _Vectors:
             self._add_lanes(one, two, [0, 8, 2, 10, 4, 12, 6, 14], 1)
             for one, two in (vectors[:2], vectors[2:])
         ]
-        halves = self._add_lanes(*pairs, [0, 1, 8, 9, 4, 5, 12, 13], 2)
+        halves = self._add_lanes(pairs[0], pairs[1], [0, 1, 8, 9, 4, 5, 12, 13], 2)
         sums = self._add_lanes(halves, halves, [0, 1, 2, 3], 4)
         pointer = self.builder.bitcast(address, sums.type.as_pointer())
         total = self.builder.load(pointer)

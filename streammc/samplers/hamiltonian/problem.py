@@ -120,7 +120,9 @@ def subsampled(
     base = _with_coordinates(base, cv, model)
     certain = load_block(dataset, where.model, plan.certainty_rows, where.centre, cv.order)
     q, proposed = dataset.n_features, plan.unit_rows * -(-k // plan.n_blocks)
-    if whitening_pays(base, q, plan.unit_rows * k, proposed):
+    # A link that uses the columns of rows needs those of the table; one that says nothing may.
+    columns = getattr(model, "sees_columns", True)
+    if not columns and whitening_pays(base, q, plan.unit_rows * k, proposed):
         base = whitened_base(base, q)
         whiten_block(base.whitening, certain)
     length, jitter = trajectory(sampler.trajectory_length, sampler.jitter)

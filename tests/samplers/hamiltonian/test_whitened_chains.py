@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 from problems import Small, kernel_problem
 
+from streammc.control_variates.certify import compute
+from streammc.control_variates.plan.plan_request import PlanRequest
+from streammc.control_variates.plan.subsample_plan import plan
+from streammc.models import logistic, user
+from streammc.models.glm.bernoulli_logit import link as logistic_link
+from streammc.priors import normal
+from streammc.samplers import hmc_ecs
+from streammc.samplers.hamiltonian.problem import subsampled
 from streammc.samplers.hamiltonian.whitening import whiten_block, whitened_base
+from streammc.stores.memory import from_arrays
 
 
 def problem(*, whitened, model="logistic", nuts=False, product=False, certain=(4, 9)):
@@ -58,3 +67,20 @@ def test_checkpoint_in_other_coordinates_is_continued(sides):
     second.set_state(arrays, meta)
     expected, found = first.advance(40, False), second.advance(40, False)
     np.testing.assert_allclose(found["theta"], expected["theta"], rtol=1e-7, atol=1e-8)
+
+
+def of_columns(link):
+    """Return a problem of hmc-ecs whose model has this link."""
+    rng = np.random.default_rng(2)
+    X = np.c_[np.ones(500), rng.normal(size=(500, 2))]
+    store = from_arrays(X, (rng.random(500) < 0.5).astype(float))
+    model = user("own", link=link, prior=normal(2.0)) if link else logistic(prior=normal(2.0))
+    cv, sampler = compute(store, model), hmc_ecs(subsample_size=20, certainty=False)
+    design = plan(cv, store, model, PlanRequest(subsample_size=20, certainty=False))
+    return subsampled(store, model, cv, design, sampler)
+
+
+def test_rows_are_whitened_only_for_links_that_see_no_columns():
+    assert of_columns(None).base.whitening.shape == (3, 8)
+    # A link of the user's own sees the columns: those of the table, never whitened ones.
+    assert of_columns(logistic_link.py_func).base.whitening.shape == (0, 0)
