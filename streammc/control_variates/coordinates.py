@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.control_variates.full_pass.row_sums import RowSums
-from streammc.models.mixed.group_noise import typical_noise
-from streammc.models.mixed.table_model import TableModel
+from streammc.models.mixed.recognise import is_table_model
 from streammc.numerics.marginal_precision import (
     precision_derivatives,
     to_precision,
@@ -114,10 +113,12 @@ def best_coordinates(
     percentile over the shifts.
     """
     straight = coordinates(model, theta_star, np.zeros(0))
-    if not isinstance(model, TableModel):
+    if not is_table_model(model):
         return straight
     some = _sample(groups)
     rows, group = model.rows_of(some.X)
+    from streammc.models.mixed.group_noise import typical_noise
+
     noise = typical_noise(model, rows, group, theta_star)
     if not len(noise):
         return straight

@@ -7,8 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from streammc.errors import ModelError
-from streammc.models.mixed.mixed_model import MixedModel
-from streammc.models.mixed.table_model import TableModel
+from streammc.models.mixed.recognise import is_mixed_model, is_table_model
 from streammc.protocols import Dataset, Index, Matrix, Model, Vector
 
 
@@ -23,7 +22,7 @@ def invalid_responses(model: Model, X: Matrix, y: Vector) -> tuple[Index, Vector
         (m, q) and (m,) rows. Where they are groups, the places are rows of their table, else
         positions in ``y``.
     """
-    if isinstance(model, TableModel):
+    if is_table_model(model):
         return model.fault(X)
     found = model.response_fault(y)
     return None if found is None else (found[0], y[found[0]], found[1])
@@ -31,7 +30,7 @@ def invalid_responses(model: Model, X: Matrix, y: Vector) -> tuple[Index, Vector
 
 def needs_response(model: Model) -> bool:
     """Return whether a data set without a response is refused."""
-    return model.n_linear > 0 or model.joint is not None or isinstance(model, MixedModel)
+    return model.n_linear > 0 or model.joint is not None or is_mixed_model(model)
 
 
 def response_check(dataset: Dataset, model: Model) -> Callable[[Matrix, Vector], None]:

@@ -64,6 +64,12 @@ def test_modules_used_after_the_last_draw_are_not_imported_before_the_first(
     assert not loaded & {*LATE, *(("dask",) if given else ())}
 
 
+def test_a_regression_imports_no_mixed_models(store: Path, kept: tuple[str, ...]) -> None:
+    loaded = modules_at_the_end("sample", store, "-o", "new", *SHORT, *kept, "--no-audit")
+    assert "streammc.models.glm.bernoulli_logit" in loaded
+    assert not loaded & {"streammc.models.mixed.mixed_model", "streammc.models.glm.gamma_log"}
+
+
 def test_watch_reports_an_early_import(store: Path) -> None:
     early = WATCH.replace("import json, sys\n", "import json, sys, xarray\n")
     command = [sys.executable, "-c", early, "sample", str(store), "-o", "new", *SHORT]

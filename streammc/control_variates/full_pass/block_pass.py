@@ -14,7 +14,7 @@ from streammc.control_variates.full_pass.scores import HighScores, Histogram, to
 from streammc.errors import ModelError
 from streammc.likelihood.grouped import ungrouped
 from streammc.likelihood.invalid_responses import invalid_responses
-from streammc.models.mixed.table_model import TableModel
+from streammc.models.mixed.recognise import is_table_model
 from streammc.numerics.summation import merge_compensated
 from streammc.protocols import Dataset, Index, Matrix, Model, RowBlock, Vector
 
@@ -115,7 +115,7 @@ class ExpansionPass:
                 if unfit:
                     response = f"response {piece.y[bad]:g}"
                     first = piece.start + bad
-                    if isinstance(self.model, TableModel):
+                    if is_table_model(self.model):
                         first, response = int(piece.X[bad, 0]), "a group"
                     found = Fault(first, unfit, response, _FINITE)
                 elif len(self.shifts):
@@ -171,7 +171,7 @@ class ExpansionPass:
             return None
         at, values, expected = found
         first = int(np.argmin(at))
-        start = 0 if isinstance(self.model, TableModel) else block.start
+        start = 0 if is_table_model(self.model) else block.start
         return Fault(start + int(at[first]), len(at), f"{values[first]:g}", expected)
 
 

@@ -15,7 +15,7 @@ from streammc.control_variates.mode.newton import Objective, Point, maximise
 from streammc.control_variates.mode.starts import concave, starting_points
 from streammc.control_variates.subset import in_memory
 from streammc.errors import ModelError
-from streammc.models.mixed.table_model import TableModel
+from streammc.models.mixed.recognise import is_table_model
 from streammc.protocols import Matrix, Model, Rows, Vector
 
 SEARCH_ROWS: Final = 4096
@@ -171,7 +171,7 @@ def _thinned(model: Model, rows: Rows) -> Rows:
     Of groups, those that have 16,384 rows together, at least 256, each with its first rows.
     """
     most, longest = SEARCH_ROWS, 0
-    if isinstance(model, TableModel):
+    if is_table_model(model):
         most = max(4 * SEARCH_ROWS * len(rows.y) // _table_rows(model, rows), SEARCH_ROWS // 16)
         longest = max(4 * SEARCH_ROWS // min(most, len(rows.y)), _LEAST_OF_GROUP)
         if np.max(rows.X[:, 1]) > longest:
@@ -184,9 +184,9 @@ def _thinned(model: Model, rows: Rows) -> Rows:
 
 def _table_rows(model: Model, rows: Rows) -> int:
     """Return the number of rows, of groups that of their rows."""
-    return int(np.sum(rows.X[:, 1])) if isinstance(model, TableModel) else len(rows.y)
+    return int(np.sum(rows.X[:, 1])) if is_table_model(model) else len(rows.y)
 
 
 def _columns(model: Model, rows: Rows) -> int:
     """Return the number of columns of a row."""
-    return int(model.n_features if isinstance(model, TableModel) else rows.X.shape[1])
+    return int(model.n_features if is_table_model(model) else rows.X.shape[1])

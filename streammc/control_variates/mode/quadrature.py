@@ -7,7 +7,7 @@ is its variation with theta, summed over all groups.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
@@ -19,10 +19,13 @@ from streammc.errors import ModelError
 from streammc.likelihood.grouped import groups_of
 from streammc.likelihood.invalid_responses import invalid_responses
 from streammc.likelihood.pass_cost import SUBSET_BYTES
-from streammc.models.mixed.mixed_model import MOST_NODES
-from streammc.models.mixed.table_model import TableModel
+from streammc.models.mixed.families import MOST_NODES
+from streammc.models.mixed.recognise import is_table_model
 from streammc.numerics.blas import single_threaded
 from streammc.protocols import Dataset, Matrix, Model, Rows, Vector
+
+if TYPE_CHECKING:
+    from streammc.models.mixed.table_model import TableModel
 
 M = TypeVar("M")
 
@@ -65,7 +68,7 @@ def quadrature_warnings(
     ModelError
         If it varies by more than 0.1, or is not finite.
     """
-    if not isinstance(model, TableModel):
+    if not is_table_model(model):
         return []
     points = theta_star + np.concatenate([np.zeros((1, len(theta_star))), deltas[:_POINTS]])
     found, nodes = quadrature_variation(model, rows, points, n_groups)
@@ -104,7 +107,7 @@ def with_nodes(model: M, dataset: Dataset) -> M:
     """
     given: Any = model
     groups = groups_of(dataset)
-    if groups is None or not isinstance(model, TableModel) or not model.automatic:
+    if groups is None or not is_table_model(model) or not model.automatic:
         return model
     labels = given.labels(groups.feature_names)
     rows = draw_subset(groups, SUBSET_BYTES)

@@ -1,4 +1,4 @@
-"""Regressions that have effects of groups, or of the levels of a factor."""
+"""Regressions that have effects of groups, or of the levels of a factor, and their limits."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ KINDS: Final = {
     "gaussian": group_constants.GAUSSIAN,
 }
 """Codes of their likelihoods, by name."""
+MOST_NODES: Final = 61
+"""Quadrature nodes of a group."""
 _PACKAGE: Final = "streammc.models.glm."
 """Package of these models: another model of the same name has another likelihood."""
 

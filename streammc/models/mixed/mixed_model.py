@@ -22,7 +22,7 @@ from streammc.models.factor_model import factor_blocks
 from streammc.models.linear import LinearModel
 from streammc.models.mixed import group_constants
 from streammc.models.mixed.effect_terms import Groups, formula_term
-from streammc.models.mixed.families import KINDS, of_family
+from streammc.models.mixed.families import KINDS, MOST_NODES, of_family
 from streammc.models.mixed.group_link import link
 from streammc.models.parameters import CORRELATION, POSITIVE, Parameter, unit_default
 from streammc.models.table_scale import EFFECTS, INTERCEPT, Block
@@ -33,7 +33,6 @@ from streammc.protocols import Index, Matrix, Model, Rows, Vector
 NODES: Final = 15
 """Quadrature nodes of a random intercept; of two effects ``NODES_OF_TWO`` each."""
 NODES_OF_TWO: Final = 9
-MOST_NODES: Final = 61
 _ONE: Final = "1"
 """The term of a random intercept."""
 _START: Final = 0.5
