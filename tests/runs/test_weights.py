@@ -26,6 +26,7 @@ from streammc.runs.audit import log_weights
 from streammc.runs.job import run_job
 from streammc.samplers import hmc, hmc_ecs
 from streammc.samplers.common.request import RunRequest
+from streammc.samplers.hamiltonian.whitening import whiten_block
 from streammc.stores import MemoryStore, from_arrays
 from streammc.trace.datatree import open_run
 
@@ -129,6 +130,8 @@ def by_subsample(store, model, cv):
     problem = problem_of(store, model, cv, chosen, hmc_ecs())
     rest = np.setdiff1d(rows_of(store), chosen.certainty_rows)
     sub = held_rows.load_block(store, model, rest, cv.theta_star, cv.order)
+    if len(problem.base.whitening):
+        whiten_block(problem.base.whitening, sub)
     base = problem.base._replace(estimate_factor=1.0, variance_factor=0.0, unit_rows=1)
     return density(model, problem, base, sub)
 
