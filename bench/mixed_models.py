@@ -1,12 +1,12 @@
-"""Mixed models against NumPyro's NUTS on all latent effects: answers, and time per effective draw.
+"""Mixed models against NUTS on all latent effects: answers, and time per effective draw.
 
     PEERS=path/to/python python bench/mixed_models.py [CASE ...] [--write]
 
 Each case is ingested and sampled through the command line, and its rows go to ``peer_mixed.py``
-in the other Python. Real tables need ``STREAMMC_TEST_DATA``. Prints a table of the largest z of
-the means of parameters and of group effects, in Monte Carlo standard errors of both sides, and of
-effective draws a second of the worst parameter; ``--write`` puts it into
-``docs/explanation/mixed-models.md``.
+in the other Python, once for NumPyro and once for nutpie. Real tables need ``STREAMMC_TEST_DATA``.
+Prints a table of the largest z of the means of parameters and of group effects, in Monte Carlo
+standard errors of both sides, and of effective draws a second of the worst parameter; ``--write``
+puts it into ``docs/explanation/mixed-models.md``.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from page import machine, publish, short
 
 import streammc
 
+PEERS = ("numpyro", "nutpie")
 COMMAND = str(Path(sys.executable).with_name("streammc"))
 SCALE, TAU_SCALE = 5.0, 1.0
 
@@ -90,8 +91,8 @@ def mcse(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return ess, draws.std(axis=0, ddof=1) / np.sqrt(ess)
 
 
-def measure(name: str, case: Case, draws: int) -> list[str]:
-    """Return the row of the table for one case."""
+def measure(name: str, case: Case, draws: int) -> list[list[str]]:
+    """Return the rows of the table for one case, one for each peer."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         run(make_table(name, case, folder), folder)
@@ -119,10 +120,26 @@ def measure(name: str, case: Case, draws: int) -> list[str]:
             draws=draws,
         )
         script = Path(__file__).with_name("peer_mixed.py")
-        done = subprocess.run(
-            [os.environ["PEERS"], str(script), place], capture_output=True, text=True, check=True
-        )
-        theirs, found = json.loads(done.stdout), dict(np.load(folder / "draws.npz"))
+        lines = []
+        for peer in PEERS:
+            done = subprocess.run(
+                [os.environ["PEERS"], str(script), place, peer],
+                capture_output=True, text=True, check=True,
+            )  # fmt: skip
+            theirs, found = json.loads(done.stdout), dict(np.load(folder / "draws.npz"))
+            head = [name, f"{n:,}", f"{len(offset) - 1:,}", ours["sampling"]["sampler"], peer]
+            lines.append([*head, *compare(ours, made["mean_error"], effects, theirs, found)])
+    return lines
+
+
+def compare(
+    ours: dict[str, Any],
+    effects_error: float,
+    effects: np.ndarray,
+    theirs: dict[str, float],
+    found: dict[str, np.ndarray],
+) -> list[str]:
+    """Return what follows from our summary and effects, and a peer's seconds and draws."""
     columns = [found["beta"], found["tau"][:, None]]
     if "sigma" in found:
         columns.insert(1, found["sigma"][:, None])
@@ -133,17 +150,15 @@ def measure(name: str, case: Case, draws: int) -> list[str]:
     z = np.abs(mean - reference.mean(axis=0)) / np.hypot(own, error)
     _, of_effects = mcse(found["u"])
     z_effects = np.abs(effects - found["u"].mean(axis=0)) / np.hypot(
-        of_effects, made["mean_error"] * found["u"].std(axis=0)
+        of_effects, effects_error * found["u"].std(axis=0)
     )
     sampling = ours["sampling"]
     ours_rate = min(each["ess_bulk"] for each in mine) / sampling["seconds"]
     theirs_rate = float(ess.min()) / theirs["seconds"]
     setup = sampling["pass_seconds"] + sampling["warmup_seconds"]
     return [
-        name, f"{n:,}", f"{len(offset) - 1:,}", sampling["sampler"], f"{z.max():.1f}",
-        f"{z_effects.max():.1f}", short(ours_rate), short(theirs_rate),
-        short(ours_rate / theirs_rate),
-        f"{setup:.0f}", f"{theirs['setup_seconds']:.0f}",
+        f"{z.max():.1f}", f"{z_effects.max():.1f}", short(ours_rate), short(theirs_rate),
+        short(ours_rate / theirs_rate), f"{setup:.0f}", f"{theirs['setup_seconds']:.0f}",
     ]  # fmt: skip
 
 
@@ -155,14 +170,14 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     head = [
-        "table", "rows", "groups", "sampler", "largest z", "of effects", "ours, ess/s",
-        "NUTS, ess/s",
-        "ratio", "our set-up, s", "their set-up, s",
+        "table", "rows", "groups", "sampler", "peer", "largest z", "of effects", "ours, ess/s",
+        "NUTS, ess/s", "ratio", "our set-up, s", "their set-up, s",
     ]  # fmt: skip
     lines = [f"{machine()}:", "", f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
     for name in options.case or CASES:
-        lines.append(f"| {' | '.join(measure(name, CASES[name], options.draws))} |")
-        print(lines[-1], flush=True)
+        for row in measure(name, CASES[name], options.draws):
+            lines.append(f"| {' | '.join(row)} |")
+            print(lines[-1], flush=True)
     print("\n".join(lines))
     if options.write:
         publish("mixed-models.md", "peers", lines)

@@ -1,9 +1,10 @@
-"""NumPyro's NUTS on all latent effects, for ``bench/mixed_models.py``; needs ``requirements.txt``.
+"""NUTS of NumPyro or nutpie on all latent effects, for ``bench/mixed_models.py``.
 
-    python bench/peer_mixed.py FOLDER
+    python bench/peer_mixed.py FOLDER numpyro|nutpie
 
 FOLDER has ``rows.npz`` with the design, the response, the group of each row, the likelihood and the
-scales of the priors. The effects are non-centred. Writes ``draws.npz`` and prints one line of JSON.
+scales of the priors. The effects are non-centred; nutpie has the model from PyMC. Writes
+``draws.npz`` and prints one line of JSON; needs ``requirements.txt``.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from pathlib import Path
 import numpy as np
 
 
-def main(folder: str) -> None:
-    """Sample the posterior of coefficients, scales and effects."""
+def numpyro_draws(rows):
+    """Return the draws, and the seconds before and of them."""
     import jax
     import jax.numpy as jnp
     import numpyro
@@ -26,7 +27,6 @@ def main(folder: str) -> None:
 
     numpyro.enable_x64()
     numpyro.set_host_device_count(1)
-    rows = np.load(Path(folder) / "rows.npz")
     X, y, group = (jnp.asarray(rows[name]) for name in ("X", "y", "group"))
     kind, d, n_groups = str(rows["kind"]), X.shape[1], int(rows["n_groups"])
 
@@ -52,10 +52,47 @@ def main(folder: str) -> None:
     sampler.run(jax.random.PRNGKey(2))
     found = {name: np.asarray(value) for name, value in sampler.get_samples().items()}
     seconds = time.perf_counter() - warm
+    return found, warm - began, seconds
+
+
+def nutpie_draws(rows):
+    """Return the draws, and the seconds before and of them: leapfrog steps share the sampling."""
+    import nutpie
+    import pymc
+
+    kind, d, n_groups = str(rows["kind"]), rows["X"].shape[1], int(rows["n_groups"])
+    began = time.perf_counter()
+    with pymc.Model() as model:
+        beta = pymc.Normal("beta", 0.0, float(rows["scale"]), shape=d)
+        tau = pymc.HalfNormal("tau", float(rows["tau_scale"]))
+        u = pymc.Deterministic("u", tau * pymc.Normal("v", 0.0, 1.0, shape=n_groups))
+        eta = rows["X"] @ beta + u[rows["group"]]
+        if kind == "gaussian":
+            sigma = pymc.HalfNormal("sigma", float(rows["scale"]))
+            pymc.Normal("y", eta, sigma, observed=rows["y"])
+        else:
+            pymc.Bernoulli("y", logit_p=eta, observed=rows["y"])
+    compiled = nutpie.compile_pymc_model(model)
+    start = time.perf_counter()
+    trace = nutpie.sample(
+        compiled, tune=int(rows["warmup"]), draws=int(rows["draws"]), chains=1, cores=1, seed=1,
+        progress_bar=False, save_warmup=True,
+    )  # fmt: skip
+    seconds = time.perf_counter() - start
+    steps = float(trace.sample_stats["n_steps"].sum())
+    share = steps / (steps + float(trace.warmup_sample_stats["n_steps"].sum()))
+    found = {name: np.asarray(trace.posterior[name])[0] for name in trace.posterior.data_vars}
+    return found, start - began + seconds * (1 - share), seconds * share
+
+
+def main(folder: str, tool: str) -> None:
+    """Sample the posterior of coefficients, scales and effects."""
+    rows = dict(np.load(Path(folder) / "rows.npz"))
+    found, setup, seconds = {"numpyro": numpyro_draws, "nutpie": nutpie_draws}[tool](rows)
     found.pop("v")
     np.savez(Path(folder) / "draws.npz", **found)
-    print(json.dumps({"setup_seconds": warm - began, "seconds": seconds}))
+    print(json.dumps({"setup_seconds": setup, "seconds": seconds}))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], sys.argv[2])

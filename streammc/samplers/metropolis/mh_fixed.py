@@ -292,7 +292,8 @@ class FixedMetropolis(MetropolisOptions):
         frozen = settings.copy()
         if remedy in (_SHRINK, _HEAT):
             frozen[_REMEDY] = _SKIP
-        first = size if (batches + 1) * size < population else 0
+        whole = (batches + 1) * size  # a decision takes them all, but for a remedy
+        first = whole if whole < population else 0
         return Prepared(settings, table, first, True, frozen=frozen)
 
 
