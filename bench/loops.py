@@ -3,19 +3,18 @@
     python bench/loops.py [CASE ...] [--write]
 
 Logistic regression with ten columns; one core, warm. The chains run as in ``sample``, batches and
-random numbers and all. The bare loop has only the arithmetic of as many rows as the chains say they
-evaluated (``n_rows``): predictors, link and sums over plain arrays, with the gradient where the
-sampler needs one; where rows are drawn anew, also their copy from the table and their expansion at
-``theta_star``. For groups it is the compiled likelihood of a group, called in turn. Both run in turn
-in one process; medians of CPU time, and of the ratios of neighbours. ``--write`` writes the table to
-``docs/explanation/iteration.md``.
+random numbers and all. The bare loop has only the arithmetic of as many rows as the chains say
+they evaluated (``n_rows``): predictors, link and sums over plain arrays, with the gradient where
+the sampler needs one; where rows are drawn anew, also their copy from the table and their
+expansion at ``theta_star``. For groups it is the compiled likelihood of a group, called in turn.
+Both run in turn in one process; medians of CPU time, and of the ratios of neighbours. ``--write``
+writes the table to ``docs/explanation/iteration.md``.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -146,7 +145,7 @@ def drawn_rows(link, constants, table, responses, rows, star, theta, values, ord
 
 @njit(nogil=True)
 def groups_in_turn(link, constants, X, y, theta, total):
-    """Evaluate ``total`` groups with their gradients, one call each: X (2, n) says where they are."""
+    """Evaluate ``total`` groups with their gradients, one call each; X (2, n) has their rows."""
     d, n = theta.shape[0], X.shape[1]
     eta, out = np.empty((d, 1)), np.empty((1 + d, 1))
     eta[:, 0] = theta
