@@ -7,7 +7,8 @@ rows of the table block by block; a group belongs to the piece that holds its fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, Generic, TypeVar
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from streammc.errors import ConfigError
 from streammc.likelihood.tempered import Tempered, tempered
 from streammc.likelihood.unit_words import GROUP
+from streammc.numerics.threads import available_threads
 from streammc.protocols import Dataset, Index, PassTask, RowBlock, Rows, RowSource, Vector
 
 T = TypeVar("T")
@@ -25,7 +27,7 @@ T = TypeVar("T")
 FACTORS: Final = "factors"
 """Attribute of a data set: factors with a sampled scale that are columns of its design."""
 
-_CALL_ROWS: Final = 2**18
+_CALL_ROWS: Final = 2**16
 """Rows of the table that one call of a task evaluates: signals and progress wait for its end."""
 _FEWEST_GROUPS: Final = 64
 """Fewest groups of a sample, however many rows they have."""
@@ -83,7 +85,11 @@ class Grouped:
                 "expected a store on disk for a cluster, found groups in memory: write them with "
                 "streammc.ingest, or leave out the scheduler"
             )
-        wrapped = _GroupTask(task, self.dataset)
+        threads = 1
+        if near and scheduler != "sync":
+            blocks = -(-self.dataset.n_rows // self.dataset.block_rows())
+            threads = -(-(scheduler or available_threads()) // blocks)
+        wrapped = _GroupTask(task, self.dataset, threads)
         return self.dataset.reduce(wrapped, scheduler=scheduler, progress=progress)  # type: ignore[no-any-return]
 
     def block_rows(self) -> int:
@@ -157,12 +163,20 @@ class _GroupTask(Generic[T]):
     task: PassTask[T]
     dataset: Any
     """The table, which a worker of a cluster opens again by its address."""
+    threads: int = 1
+    """Threads for the groups of a block: above 1 where there are more cores than blocks."""
 
     def map(self, block: RowBlock) -> T | None:
         """Reduce the groups whose first row is in the block; ``None`` if there is none."""
+        if self.threads == 1:
+            return self._sum(map(self.task.map, self._blocks(block)))
+        with ThreadPoolExecutor(self.threads, thread_name_prefix="streammc-groups") as pool:
+            return self._sum(pool.map(self.task.map, self._blocks(block)))
+
+    def _sum(self, parts: Iterable[T]) -> T | None:
+        """Combine the results of parts, in their order."""
         total: T | None = None
-        for groups in self._blocks(block):
-            found = self.task.map(groups)
+        for found in parts:
             total = found if total is None else self.task.combine(total, found)
         return total
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import threading
 from dataclasses import dataclass
 
 import numpy as np
@@ -76,6 +77,29 @@ def test_a_pass_sees_every_group_once_and_in_order(sizes):
     first = np.cumsum(sizes) - sizes
     assert data.reduce(Seen()) == [*zip(range(len(sizes)), first, sizes, strict=True)]
     assert data.n_rows == len(sizes)
+
+
+@dataclass(frozen=True)
+class Threads:
+    """Task of a pass: the places of all groups, and the threads that saw them."""
+
+    barrier: threading.Barrier
+
+    def map(self, block):
+        self.barrier.wait(timeout=60)
+        return Seen().map(block), {threading.get_ident()}
+
+    def combine(self, left, right):
+        return left[0] + right[0], left[1] | right[1]
+
+
+def test_groups_of_one_block_are_shared_by_threads_and_combined_in_order():
+    data = grouped([50] * 4000, chunk_rows=2**18)  # 200,000 rows: one block, four parts
+    places, threads = data.reduce(Threads(threading.Barrier(2)), scheduler=2)
+    alone, one = data.reduce(Threads(threading.Barrier(1)), scheduler=1)
+    assert places == alone
+    assert [place[0] for place in places] == list(range(4000))
+    assert (len(threads), len(one)) == (2, 1)
 
 
 def test_gather_returns_places_of_groups_and_weight_zero_past_the_last():
