@@ -54,7 +54,10 @@ def efficiencies(m: int, steps: int, step: float, counts: list[int]) -> list[tup
             bare[k].append(wall(loops[:k]))
     os.sched_setaffinity(0, cores)
     return [
-        tuple(statistics.median(a / b for a, b in zip(t[1], t[k], strict=True)) for t in (ours, bare))
+        tuple(
+            statistics.median(a / b for a, b in zip(times[1], times[k], strict=True))
+            for times in (ours, bare)
+        )
         for k in counts
     ]  # fmt: skip
 
