@@ -116,7 +116,7 @@ CASES = {
         "intercept and slope, tau of slopes 0.05",
         _even(2000, 50, 1.0, tau_slope=0.05),
         formula="y ~ x + (1 + x | g)",
-        reference=SHORT_HMC,
+        reference="hmc --chains 2 --warmup 500 --draws 3000",
     ),
     "rare": Case(
         "10,000 groups, 30 rare dummies",

@@ -72,7 +72,7 @@ def _decide(request: RunRequest) -> Setup:
     try:
         setup = _automatic("hmc-ecs").prepare(request, request.sampler_reason)
     except RefusedError as error:
-        return _automatic("hmc").prepare(request, f"hmc, because {error}")
+        return _automatic("hmc").prepare(request, f"hmc, because {_cause(error)}")
     cost = run_cost(request.dataset, request.model, setup.plan)
     if cost is None:
         return setup
@@ -86,6 +86,11 @@ def _if_as_fast(request: RunRequest, cost: RunCost | None) -> Setup | None:
         with suppress(OutOfMemoryError):
             return _automatic("hmc").prepare(request, _AS_FAST + cost.text())
     return None
+
+
+def _cause(error: RefusedError) -> str:
+    """Return why a sampler was refused, without the advice, which has been taken."""
+    return str(error).split("; use ")[0]
 
 
 def _refuse_factors(sampler: Sampler, model: Model) -> None:
@@ -106,8 +111,8 @@ def makes_passes(model: Model, sampler: Sampler | None) -> bool:
 
 def instead(setup: Setup, error: RefusedError) -> Setup:
     """Return the setup with ``hmc`` for a run that was refused while it ran, with the reason."""
-    reason = f"hmc, because {setup.sampler.name} was given up as it ran: {error}"
-    return Setup(_automatic("hmc"), setup.cv, None, reason.split("; use ")[0])
+    reason = f"hmc, because {setup.sampler.name} was given up as it ran: {_cause(error)}"
+    return Setup(_automatic("hmc"), setup.cv, None, reason)
 
 
 def _automatic(name: str) -> Sampler:

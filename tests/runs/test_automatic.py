@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 import streammc
+from streammc.errors import RefusedError
 from streammc.likelihood import expanded_rows
 from streammc.runs import setup as decisions
 from streammc.samplers.common import planning
 from streammc.samplers.common.request import RunRequest
 from streammc.samplers.common.sampler_cost import RunCost, from_sizes, run_cost
+from streammc.samplers.hamiltonian.options import SubsampleOptions
 from streammc.stores import MemoryStore
 
 MODEL = streammc.models.logistic(streammc.priors.normal(scale=2.5))
@@ -55,6 +57,20 @@ def test_hmc_is_taken_where_the_plan_asks_for_many_rows(monkeypatch: pytest.Monk
     name, reason = chosen(20_000)
     assert "hmc" == name
     assert "because it is exact and as fast" in reason
+
+
+def test_a_refused_plan_is_the_reason_for_hmc_without_its_advice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fault = "hmc-ecs needs at most half of the 20000 rows"
+
+    def refused(*_: Any, **__: Any) -> None:
+        raise RefusedError(f"{fault}; use --sampler hmc")
+
+    monkeypatch.setattr(SubsampleOptions, "prepare", refused)
+    name, reason = chosen(20_000)
+    assert "hmc" == name
+    assert reason == f"hmc, because {fault}"
 
 
 def test_the_choice_is_the_same_for_any_number_of_draws() -> None:
