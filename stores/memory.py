@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, DataError
 from streammc.group_table import GroupTable
+from streammc.numerics.coded_matrix import CodedMatrix
 from streammc.protocols import Index, PassTask, Vector
 from streammc.stores.format.layout import (
     FORMAT,
@@ -39,7 +40,7 @@ class MemoryStore:
     Parameters
     ----------
     X
-        (n, q) float32 or float64.
+        (n, q) float32 or float64, also with codes.
     y, offset, weight
         (n,), or empty if absent.
     attributes
@@ -56,7 +57,7 @@ class MemoryStore:
 
     def __init__(
         self,
-        X: NDArray[Any],
+        X: NDArray[Any] | CodedMatrix,
         y: NDArray[Any],
         offset: NDArray[np.float64],
         weight: NDArray[np.float64],
@@ -83,7 +84,8 @@ class MemoryStore:
 
     def _digest(self, attributes: dict[str, Any]) -> str:
         """Return the SHA-256 of a JSON header and the bytes of the arrays."""
-        shapes = [(array.dtype.str, array.shape) for array in self._arrays]
+        arrays = self._plain_arrays()
+        shapes = [(array.dtype.str, array.shape) for array in arrays]
         header = json.dumps([attributes, shapes, self._chunk_rows], sort_keys=True)
         digest = hashlib.sha256(header.encode())
         # Positions follow from the seed of the shuffle; ids given by the user are data.
@@ -91,9 +93,15 @@ class MemoryStore:
         if self.groups is not None:
             ids += [self.groups.offset, self.groups.labels(0, self.groups.n_groups)]
         ids += [] if self._row_groups is None else [self._row_groups]
-        for array in (*self._arrays, *ids):
+        for array in (*arrays, *ids):
             digest.update(array.reshape(-1).view(np.uint8).data)
         return digest.hexdigest()
+
+    def _plain_arrays(self) -> list[NDArray[Any]]:
+        design, *others = self._arrays
+        if isinstance(design, CodedMatrix):
+            return [design.dense, *others, design.codes]
+        return [design, *others]
 
     def rows(self) -> MemoryRows:
         """Return the row source of the arrays; nothing is copied."""
@@ -135,8 +143,10 @@ class MemoryStore:
         return [self._block(index, index * step, step) for index in range(-(-self.n_rows // step))]
 
     def _block(self, index: int, start: int, step: int) -> MemoryBlock:
-        X, y, offset, weight = (array[start : start + step] for array in self._arrays)
-        return MemoryBlock(index, start, len(X), X, y, offset, weight, self._chunk_rows)
+        X, *others = self._arrays
+        y, offset, weight = (array[start : start + step] for array in others)
+        design = X[start : start + step]
+        return MemoryBlock(index, start, len(design), design, y, offset, weight, self._chunk_rows)
 
     def reduce(
         self,

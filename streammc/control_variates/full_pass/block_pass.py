@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from streammc.control_variates.full_pass.level_sums import takes_codes
 from streammc.control_variates.full_pass.row_name import row_name
 from streammc.control_variates.full_pass.row_sums import RowSums
 from streammc.control_variates.full_pass.scores import HighScores, Histogram, top
@@ -15,6 +16,7 @@ from streammc.errors import ModelError
 from streammc.likelihood.grouped import ungrouped
 from streammc.likelihood.invalid_responses import invalid_responses
 from streammc.models.mixed.recognise import is_table_model
+from streammc.numerics.coded_matrix import CodedMatrix
 from streammc.numerics.summation import merge_compensated
 from streammc.protocols import Dataset, Index, Matrix, Model, RowBlock, Vector
 
@@ -91,6 +93,11 @@ class ExpansionPass:
     cap: int
     check_response: bool
 
+    @property
+    def takes_codes(self) -> bool:
+        """Whether the model's sums by level are possible; see ``protocols.PassTask``."""
+        return takes_codes(self.model)
+
     def map(self, block: RowBlock) -> BlockSums:
         """Return the sums of a block given in one piece."""
         return self.map_pieces(iter([block]))
@@ -105,7 +112,9 @@ class ExpansionPass:
         for piece in pieces:
             if sums is None:
                 q = piece.X.shape[1]
-                sums = RowSums(self.model, self.theta, self.shifts, self.order, q)
+                coded = piece.X.columns if isinstance(piece.X, CodedMatrix) else None
+                given = (self.model, self.theta, self.shifts, self.order, q)
+                sums = RowSums(*given, coded=coded)
                 start = piece.start
             m = len(piece.y)
             found = self._fault(piece) if self.check_response else None
@@ -128,12 +137,13 @@ class ExpansionPass:
         some = len(self.shifts) > 0
         with np.errstate(invalid="ignore", over="ignore"):
             size = float(np.sqrt(np.mean(sums.terms[0] ** 2))) if some else 0.0
-        log_lik = sums.totals[0, 0] / n
+        totals = sums.totals
+        log_lik = totals[0, 0] / n
         summary = [start, n, responses / n, log_lik, size, best.total / n]
         rows, highest = best.finish()
         return BlockSums(
             n_rows=n,
-            totals=sums.totals,
+            totals=totals,
             histogram=sums.histogram(),
             rows=rows,
             squares=highest,
