@@ -25,7 +25,12 @@ from streammc.stores.format.layout import (
     round_chunk_rows,
 )
 from streammc.stores.full_pass.row_blocks import MemoryBlock
-from streammc.stores.number_checks import check_finite, checked_numbers, given_names
+from streammc.stores.number_checks import (
+    check_finite,
+    checked_numbers,
+    checked_vectors,
+    given_names,
+)
 from streammc.stores.rows.row_weights import weighted
 
 if TYPE_CHECKING:
@@ -177,6 +182,7 @@ def from_arrays(
     weight: ArrayLike | None = None,
     trials: ArrayLike | None = None,
     row_id: ArrayLike | None = None,
+    factors: Mapping[str, ArrayLike] | None = None,
     groups: ArrayLike | None = None,
     terms: Sequence[str] = ("1",),
     correlated: bool = True,
@@ -207,6 +213,9 @@ def from_arrays(
     row_id
         (n,) integers or text that identify the rows in predictions. ``None``: the number of
         the row, from 0.
+    factors
+        (n,) integers from 0 by name. Each factor becomes an indicator ``name[T.k]`` of every value
+        k but 0, after the columns of ``X``, and takes 2 bytes a row. Not with groups.
     groups
         (n,) labels of the groups of a mixed model: integers, text, booleans or dates.
     terms
@@ -247,22 +256,8 @@ def from_arrays(
             "its values as y"
         )
     check_finite(matrix, names)
-    vectors: list[NDArray[Any]] = []
     given = {"y": y, "offset": offset, "weight": weight, "trials": trials}
-    for label, value in given.items():
-        if value is None:
-            vectors.append(np.empty(0))
-            continue
-        vector = checked_numbers(value, label, 1)
-        if vector.shape[0] != rows:
-            raise DataError(
-                f"expected {rows} values of {label}, as X has, found {vector.shape[0]}"
-                ": pass one value per row"
-            )
-        check_finite(vector[:, np.newaxis], [label])
-        vectors.append(vector.astype(np.float64) if label != "y" else vector)
-    response_values, offsets, weights = weighted(*vectors)
-    step = choose_chunk_rows(columns * matrix.itemsize) if chunk_rows is None else chunk_rows
+    response_values, offsets, weights = weighted(*checked_vectors(given, rows))
     attributes = {
         "format": FORMAT,
         "n_rows": rows,
@@ -275,6 +270,12 @@ def from_arrays(
         "sources": [],
         "dtype": matrix.dtype.name,
     }
+    design: NDArray[Any] | CodedMatrix = matrix
+    if factors is not None:
+        from streammc.stores.rows.array_factors import with_factors
+
+        design, names, coded = with_factors(matrix, names, factors, groups)
+        attributes |= coded
     if trials is not None:
         attributes |= {"trials": "trials"} | ({} if weight is None else {"weight": "weight"})
     ids = None
@@ -289,7 +290,9 @@ def from_arrays(
 
         given_rows = matrix, response_values, offsets, weights
         arranged, ids, table = arrange((groups, terms, correlated), names, given_rows, ids)
-        matrix, response_values, offsets, weights = arranged
+        design, response_values, offsets, weights = arranged
         attributes |= {"shuffle_seed": 0, "groups": table.describe()}
+    width = len(names) * matrix.itemsize
+    step = choose_chunk_rows(width) if chunk_rows is None else chunk_rows
     chunk = min(round_chunk_rows(step), rows)
-    return MemoryStore(matrix, response_values, offsets, weights, attributes, chunk, ids, table)
+    return MemoryStore(design, response_values, offsets, weights, attributes, chunk, ids, table)

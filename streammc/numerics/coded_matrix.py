@@ -141,26 +141,27 @@ def expand_runs(dense, codes, starts, unit_rows, n_rows, columns, out):  # type:
     Rows outside of the table become zeros.
     """
     wrong = 0
+    on, off = columns.on, columns.off
+    q = off.shape[0]
     for unit in range(starts.shape[0]):
         for step in range(unit_rows):
             row = starts[unit] + step
             to = unit * unit_rows + step
-            inside = 0 <= row < n_rows
+            if not 0 <= row < n_rows:
+                for j in range(q):
+                    out[to, j] = 0.0
+                continue
+            for j in range(q):  # all columns: a loop from 0 is vectorised
+                out[to, j] = off[j]
             for j in range(columns.place.shape[0]):
                 out[to, columns.place[j]] = dense[to, j]
             for k in range(columns.first.shape[0]):
-                first = columns.first[k]
-                last = first + columns.width[k]
-                if not inside:
-                    out[to, first:last] = 0.0
-                    continue
-                for j in range(first, last):
-                    out[to, j] = columns.off[j]
                 code = np.int64(codes[row, k])
                 if code > columns.width[k]:
                     wrong += 1
                 elif code > 0:
-                    out[to, first + code - 1] = columns.on[first + code - 1]
+                    at = columns.first[k] + code - 1
+                    out[to, at] = on[at]
     return wrong
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.control_variates.full_pass.level_sums import takes_codes
+from streammc.control_variates.full_pass.level_sums import takes_codes, wide_expansion
 from streammc.control_variates.full_pass.row_name import row_name
 from streammc.control_variates.full_pass.row_sums import RowSums
 from streammc.control_variates.full_pass.scores import HighScores, Histogram, top
@@ -16,7 +16,7 @@ from streammc.errors import ModelError
 from streammc.likelihood.grouped import ungrouped
 from streammc.likelihood.invalid_responses import invalid_responses
 from streammc.models.mixed.recognise import is_table_model
-from streammc.numerics.coded_matrix import CodedMatrix
+from streammc.numerics.coded_matrix import CodedColumns, CodedMatrix
 from streammc.numerics.summation import merge_compensated
 from streammc.protocols import Dataset, Index, Matrix, Model, RowBlock, Vector
 
@@ -57,6 +57,9 @@ class BlockSums:
     tiles: int
     summaries: Matrix
     fault: Fault | None
+    columns: CodedColumns | None = None
+    """The columns of a design with codes: ``totals`` are sums by level then."""
+    n_scalar: int = 0
 
     @property
     def scores(self) -> Vector:
@@ -66,6 +69,8 @@ class BlockSums:
 
     def expansion(self, dim: int) -> tuple[float, Vector, Matrix]:
         """Return the log-likelihood, its gradient and its Hessian."""
+        if self.columns is not None:
+            return wide_expansion(self.columns, self.n_scalar, self.totals)
         return expansion_of(self.totals, dim)
 
     def log_lik_remainder(self) -> float:
@@ -105,6 +110,7 @@ class ExpansionPass:
     def map_pieces(self, pieces: Iterator[RowBlock]) -> BlockSums:
         """Return the sums of a block; a piece with a response outside the support is left out."""
         sums: RowSums | None = None
+        coded: CodedColumns | None = None
         best = HighScores(self.cap)
         fault: Fault | None = None
         start = n = 0
@@ -151,6 +157,8 @@ class ExpansionPass:
             tiles=sums.tiles,
             summaries=np.array([summary], dtype=np.float64),
             fault=fault,
+            columns=coded,
+            n_scalar=self.model.n_scalar,
         )
 
     def combine(self, left: BlockSums, right: BlockSums) -> BlockSums:
@@ -172,6 +180,8 @@ class ExpansionPass:
             tiles=left.tiles + right.tiles,
             summaries=np.concatenate([left.summaries, right.summaries]),
             fault=Fault.merge(left.fault, right.fault),
+            columns=left.columns,
+            n_scalar=left.n_scalar,
         )
 
     def _fault(self, block: RowBlock) -> Fault | None:

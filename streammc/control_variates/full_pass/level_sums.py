@@ -11,7 +11,7 @@ Sums over ``u`` cost by the number of factors and not of levels (:mod:`level_ker
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,17 +42,11 @@ class LevelSums:
 
     def __init__(self, columns: CodedColumns | None, points: Matrix, n_scalar: int) -> None:
         self.columns = columns
-        count = np.zeros(0, np.int64) if columns is None else columns.width
-        widths = count + 1
-        self.first: Index = np.concatenate([[0], np.cumsum(widths)[:-1]])[: len(widths)]
-        p = self._p = 1 + n_scalar
-        dense = 0 if columns is None else len(columns.place)
-        self._half = -(-dense // 4) * 4 + p + 1
-        self.sums = np.zeros((int(widths.sum()), 2 * self._half))
-        sizes = np.triu(np.outer(widths, widths), 1).reshape(-1)
-        starts = np.concatenate([[0], np.cumsum(sizes)])
-        self.cross: Index = np.concatenate([starts[:-1], widths]).astype(np.int64)
-        self.crosses = np.zeros((2, int(starts[-1])))
+        width = np.zeros(0, np.int64) if columns is None else columns.width
+        self.first, self.cross = _places(width)
+        self._half = 0 if columns is None else _sums_of_level(columns, n_scalar)
+        self.sums = np.zeros((int((width + 1).sum()), 2 * self._half))
+        self.crosses = np.zeros((2, _n_pairs(width)))
         self.products = self._products(points)
 
     def dense(self, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -70,79 +64,110 @@ class LevelSums:
         view.flags.writeable = False
         return view
 
+    def flat(self, dense: Matrix) -> Matrix:
+        """Return the sums of dense columns (2, ..), of levels and of pairs as one (2, N)."""
+        if self.columns is None:
+            return dense
+        parts = [self.sums[:, : self._half], self.sums[:, self._half :]]
+        levels = np.stack([part.reshape(-1) for part in parts])
+        return np.concatenate([dense, levels, self.crosses], axis=1)
+
     def _products(self, points: Matrix) -> Matrix:
         """Return what each code adds to the linear predictor at each point, (levels, R)."""
         R = (1 + len(points)) // 2 * 2
         found = np.zeros((len(self.sums), R))
         if self.columns is None:
             return found
-        for row, first, count in zip(
-            self.first, self.columns.first, self.columns.width, strict=True
-        ):
-            here = slice(first, first + count)
+        for row, here in zip(self.first, _slices(self.columns), strict=True):
             on, off = self.columns.on[here], self.columns.off[here]
-            block = found[row : row + count + 1, : len(points)]
+            block = found[row : row + len(on) + 1, : len(points)]
             block[:] = points[:, here] @ off
             block[1:] += (points[:, here] * (on - off)).T
         return found
 
-    def totals(self, dense: Matrix) -> Matrix:
-        """Return sums (2, 1 + d + d d) over all columns from those over the dense ones.
 
-        Log-likelihood, gradient and upper half of the Hessian, as high and low parts. The change
-        is linear, so that both parts change alike.
-        """
-        if self.columns is None:
-            return dense
-        low = self.sums[:, self._half :]
-        parts = zip(dense, (self.sums[:, : self._half], low), self.crosses, strict=True)
-        return np.stack([self._widened(*part) for part in parts])
+def wide_expansion(
+    columns: CodedColumns, n_scalar: int, totals: Matrix
+) -> tuple[float, Vector, Matrix]:
+    """Return log-likelihood, gradient and Hessian in all columns, from ``LevelSums.flat``."""
+    with np.errstate(invalid="ignore"):
+        both = totals[0] + totals[1]
+    p, q, at = 1 + n_scalar, len(columns.on), columns.place
+    d, n_dense = q + n_scalar, len(at)
+    d_dense = n_dense + n_scalar
+    end = 1 + d_dense + d_dense**2
+    first, cross = _places(columns.width)
+    shape = (int((columns.width + 1).sum()), _sums_of_level(columns, n_scalar))
+    levels = both[end : end + shape[0] * shape[1]].reshape(shape)
+    pairs = both[end + shape[0] * shape[1] :]
+    kept = np.concatenate([at, np.arange(q, d)])
+    slope, hessian, s = np.zeros(d), np.zeros((d, d)), np.zeros(q)
+    slope[kept] = both[1 : 1 + d_dense]
+    upper = np.triu(both[1 + d_dense : end].reshape(d_dense, d_dense))
+    hessian[np.ix_(kept, kept)] = upper + np.triu(upper, 1).T
+    whole = levels[: columns.width[0] + 1].sum(axis=0)
+    s[at] = whole[:n_dense]
+    own = _Columns(-(-n_dense // 4) * 4, p)
+    for row, here in zip(first, _slices(columns), strict=True):
+        block = levels[row + 1 : row + 1 + here.stop - here.start]
+        hessian[here, at] = block[:, :n_dense]
+        hessian[at, here] = block[:, :n_dense].T
+        np.fill_diagonal(hessian[here, here], block[:, own.bend])
+        s[here] = block[:, own.bend]
+        slope[here] = block[:, own.slope]
+        hessian[here, q:] = block[:, own.mixed]
+    _add_pairs(columns, cross, pairs, hessian)
+    scale, off = columns.on - columns.off, columns.off
+    linear = hessian[:q, :q]
+    linear *= scale[:, None]
+    linear *= scale
+    linear += np.outer(scale * s, off)
+    linear += np.outer(off, scale * s + whole[own.bend] * off)
+    slope[:q] = scale * slope[:q] + whole[own.slope] * off
+    hessian[:q, q:] = scale[:, None] * hessian[:q, q:] + np.outer(off, whole[own.mixed])
+    hessian[q:, :q] = hessian[:q, q:].T
+    lower = np.tril_indices(q, -1)
+    linear[lower] = linear.T[lower]
+    return float(both[0]), slope, hessian
 
-    def _widened(self, dense: Vector, sums: Matrix, crosses: Vector) -> Vector:
-        columns, p = self.columns, self._p
-        assert columns is not None
-        q, n_dense = len(columns.on), len(columns.place)
-        d, d_dense = q + p - 1, n_dense + p - 1
-        at, q4 = columns.place, -(-n_dense // 4) * 4
-        kept = np.concatenate([at, np.arange(q, d)])
-        slope, hessian = np.zeros(d), np.zeros((d, d))
-        slope[kept] = dense[1 : 1 + d_dense]
-        hessian[np.ix_(kept, kept)] = dense[1 + d_dense :].reshape(d_dense, d_dense)
-        hessian[:q, :q] += np.triu(hessian[:q, :q], 1).T
-        s = np.zeros(q)
-        whole = sums[self.first[0] : self.first[0] + columns.width[0] + 1].sum(axis=0)
-        s[at] = whole[:n_dense]
-        for k, (row, first, count) in enumerate(
-            zip(self.first, columns.first, columns.width, strict=True)
-        ):
-            here, own = slice(first, first + count), sums[row + 1 : row + count + 1]
-            hessian[here, at] = own[:, :n_dense]
-            hessian[at, here] = own[:, :n_dense].T
-            np.fill_diagonal(hessian[here, here], own[:, q4])
-            s[here] = own[:, q4]
-            slope[here] = own[:, q4 + 1]
-            hessian[here, q:] = own[:, q4 + 2 : q4 + 1 + p]
-            self._add_crosses(k, crosses, hessian)
-        scale = columns.on - columns.off
-        linear = hessian[:q, :q]
-        linear *= scale[:, None] * scale
-        linear += np.outer(scale * s, columns.off)
-        linear += np.outer(columns.off, scale * s + whole[q4] * columns.off)
-        slope[:q] = scale * slope[:q] + whole[q4 + 1] * columns.off
-        hessian[:q, q:] = scale[:, None] * hessian[:q, q:] + np.outer(
-            columns.off, whole[q4 + 2 : q4 + 1 + p]
-        )
-        return np.concatenate([dense[:1], slope, np.triu(hessian).reshape(-1)])
 
-    def _add_crosses(self, k: int, crosses: Vector, hessian: Matrix) -> None:
-        """Write the entries of the pairs of levels of factor ``k`` with later factors."""
-        assert self.columns is not None
-        first, count = self.columns.first, self.columns.width
-        K = len(first)
+class _Columns:
+    """Columns of the sums of a level, after those of c z; see ``level_kernel.sum_levels``."""
+
+    def __init__(self, start: int, p: int) -> None:
+        self.bend, self.slope = start, start + 1
+        self.mixed = slice(start + 2, start + 1 + p)
+
+
+def _places(width: Index) -> tuple[Index, Index]:
+    """Return the arrays ``first`` and ``cross`` of ``level_kernel.sum_levels``."""
+    widths = width + 1
+    sizes = np.triu(np.outer(widths, widths), 1).reshape(-1)
+    starts = np.cumsum(sizes) - sizes
+    return np.cumsum(widths) - widths, np.concatenate([starts, widths]).astype(np.int64)
+
+
+def _n_pairs(width: Index) -> int:
+    return int(np.triu(np.outer(width + 1, width + 1), 1).sum())
+
+
+def _sums_of_level(columns: CodedColumns, n_scalar: int) -> int:
+    """Return the number of sums of a level, without low parts."""
+    return -(-len(columns.place) // 4) * 4 + 2 + n_scalar
+
+
+def _slices(columns: CodedColumns) -> list[slice]:
+    """Return the columns of each factor."""
+    return [slice(a, a + n) for a, n in zip(columns.first, columns.width, strict=True)]
+
+
+def _add_pairs(columns: CodedColumns, cross: Index, pairs: Vector, hessian: Any) -> None:
+    """Write the entries of pairs of levels of different factors."""
+    blocks, K = _slices(columns), len(columns.first)
+    for k in range(K):
         for l in range(k + 1, K):
-            start, shape = self.cross[k * K + l], (count[k] + 1, count[l] + 1)
-            pairs = crosses[start : start + shape[0] * shape[1]].reshape(shape)[1:, 1:]
-            rows = slice(first[k], first[k] + count[k])
-            columns = slice(first[l], first[l] + count[l])
-            hessian[rows, columns] = pairs
-            hessian[columns, rows] = pairs.T
+            shape = (columns.width[k] + 1, columns.width[l] + 1)
+            start = cross[k * K + l]
+            table = pairs[start : start + shape[0] * shape[1]].reshape(shape)[1:, 1:]
+            hessian[blocks[k], blocks[l]] = table
+            hessian[blocks[l], blocks[k]] = table.T

@@ -97,8 +97,12 @@ class RowSums:
 
     @property
     def totals(self) -> Matrix:
-        """Log-likelihood, gradient, upper half of the Hessian (2, 1 + d + d d); of a copy."""
-        return self._levels.totals(self._totals)
+        """Log-likelihood, gradient, upper half of the Hessian (2, 1 + d + d d).
+
+        Of a design with codes they are those of the dense columns, followed by sums by level; see
+        ``level_sums.wide_expansion``.
+        """
+        return self._levels.flat(self._totals)
 
     @property
     def tiles(self) -> int:
