@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from streammc.cli.inspect import factors_text, groups_text
+from streammc.cli.inspect import codes_text, factors_text, groups_text
 from streammc.cli.options import SEED, command, overwrite_option, path_argument, setting
 from streammc.cli.output import Output, fields
 from streammc.cli.progress import Progress
@@ -43,6 +43,11 @@ from streammc.cli.values import LocalPath, Names, WholeNumber
 @setting("--standardize/--no-standardize", default=True, help="Mean 0 and sd 1.  [default: yes]")
 @setting("--intercept/--no-intercept", default=True, help="Add a column of ones.  [default: yes]")
 @setting("--drop-missing", is_flag=True, help="Leave out rows with missing values.")
+@setting(
+    "--codes-above",
+    type=WholeNumber(0, 10**6),
+    help="Columns above which a factor is one integer a row.  [default: 64]",
+)
 @setting("--chunk-rows", type=WholeNumber(1, 10**12), help="Rows per chunk.")
 @setting(
     "--layout",
@@ -80,7 +85,7 @@ def ingest(
         del asked["like"]  # receipts of earlier versions do not have it
     else:
         asked["like"] = open_store(like).fingerprint
-    for name in ("row_id", "group", "group_as"):
+    for name in ("row_id", "group", "group_as", "codes_above"):
         if options[name] is None:
             del asked[name]  # likewise
     with Progress(output) as progress:
@@ -115,6 +120,7 @@ def ingest(
         "features": result["features"],
         "groups": groups_text(result.get("groups")),
         "factors": factors_text(result.get("factors")),
+        "codes": codes_text(result.get("codes")),
         "row id": result.get("row_id"),
         "megabytes": result["bytes"] / 1e6,
         "shuffled": result.get("shuffle_seed") is not False,

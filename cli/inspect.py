@@ -41,6 +41,7 @@ def info(output: Output, path: str) -> None:
     if kind == "store":
         shown["groups"] = groups_text(document.get("groups"))
         shown["factors"] = factors_text(document.get("factors"))
+        shown["codes"] = codes_text(document.get("codes"))
         shown["standardized"] = document["standardization"] is not None
         human = fields(shown) + _scales(document["features"], document["standardization"])
     output.result(document, human)
@@ -91,6 +92,13 @@ def factors_text(factors: Sequence[Mapping[str, Any]] | None) -> str | None:
     if not factors:
         return None
     return "; ".join(f"(1 | {each['column']}), {each['levels']} levels" for each in factors)
+
+
+def codes_text(codes: Sequence[Mapping[str, Any]] | None) -> str | None:
+    """Return the factors that a store has as codes, as ``C(origin), 300 columns``."""
+    if not codes:
+        return None
+    return "; ".join(f"{each['column']}, {each['columns']:,} columns" for each in codes)
 
 
 def groups_text(groups: Mapping[str, Any] | None) -> str | None:

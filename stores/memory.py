@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, DataError
 from streammc.group_table import GroupTable
+from streammc.numerics.coded_matrix import CodedMatrix
 from streammc.protocols import Index, PassTask, Vector
 from streammc.stores.format.layout import (
     FORMAT,
@@ -24,7 +25,12 @@ from streammc.stores.format.layout import (
     round_chunk_rows,
 )
 from streammc.stores.full_pass.row_blocks import MemoryBlock
-from streammc.stores.number_checks import check_finite, checked_numbers, given_names
+from streammc.stores.number_checks import (
+    check_finite,
+    checked_numbers,
+    checked_vectors,
+    given_names,
+)
 from streammc.stores.rows.row_weights import weighted
 
 if TYPE_CHECKING:
@@ -39,7 +45,7 @@ class MemoryStore:
     Parameters
     ----------
     X
-        (n, q) float32 or float64.
+        (n, q) float32 or float64, also with codes.
     y, offset, weight
         (n,), or empty if absent.
     attributes
@@ -56,7 +62,7 @@ class MemoryStore:
 
     def __init__(
         self,
-        X: NDArray[Any],
+        X: NDArray[Any] | CodedMatrix,
         y: NDArray[Any],
         offset: NDArray[np.float64],
         weight: NDArray[np.float64],
@@ -83,7 +89,8 @@ class MemoryStore:
 
     def _digest(self, attributes: dict[str, Any]) -> str:
         """Return the SHA-256 of a JSON header and the bytes of the arrays."""
-        shapes = [(array.dtype.str, array.shape) for array in self._arrays]
+        arrays = self._plain_arrays()
+        shapes = [(array.dtype.str, array.shape) for array in arrays]
         header = json.dumps([attributes, shapes, self._chunk_rows], sort_keys=True)
         digest = hashlib.sha256(header.encode())
         # Positions follow from the seed of the shuffle; ids given by the user are data.
@@ -91,9 +98,15 @@ class MemoryStore:
         if self.groups is not None:
             ids += [self.groups.offset, self.groups.labels(0, self.groups.n_groups)]
         ids += [] if self._row_groups is None else [self._row_groups]
-        for array in (*self._arrays, *ids):
+        for array in (*arrays, *ids):
             digest.update(array.reshape(-1).view(np.uint8).data)
         return digest.hexdigest()
+
+    def _plain_arrays(self) -> list[NDArray[Any]]:
+        design, *others = self._arrays
+        if isinstance(design, CodedMatrix):
+            return [design.dense, *others, design.codes]
+        return [design, *others]
 
     def rows(self) -> MemoryRows:
         """Return the row source of the arrays; nothing is copied."""
@@ -135,8 +148,10 @@ class MemoryStore:
         return [self._block(index, index * step, step) for index in range(-(-self.n_rows // step))]
 
     def _block(self, index: int, start: int, step: int) -> MemoryBlock:
-        X, y, offset, weight = (array[start : start + step] for array in self._arrays)
-        return MemoryBlock(index, start, len(X), X, y, offset, weight, self._chunk_rows)
+        X, *others = self._arrays
+        y, offset, weight = (array[start : start + step] for array in others)
+        design = X[start : start + step]
+        return MemoryBlock(index, start, len(design), design, y, offset, weight, self._chunk_rows)
 
     def reduce(
         self,
@@ -167,6 +182,7 @@ def from_arrays(
     weight: ArrayLike | None = None,
     trials: ArrayLike | None = None,
     row_id: ArrayLike | None = None,
+    factors: Mapping[str, ArrayLike] | None = None,
     groups: ArrayLike | None = None,
     terms: Sequence[str] = ("1",),
     correlated: bool = True,
@@ -197,6 +213,9 @@ def from_arrays(
     row_id
         (n,) integers or text that identify the rows in predictions. ``None``: the number of
         the row, from 0.
+    factors
+        (n,) integers from 0 by name. Each factor becomes an indicator ``name[T.k]`` of every value
+        k but 0, after the columns of ``X``, and takes 2 bytes a row. Not with groups.
     groups
         (n,) labels of the groups of a mixed model: integers, text, booleans or dates.
     terms
@@ -237,22 +256,8 @@ def from_arrays(
             "its values as y"
         )
     check_finite(matrix, names)
-    vectors: list[NDArray[Any]] = []
     given = {"y": y, "offset": offset, "weight": weight, "trials": trials}
-    for label, value in given.items():
-        if value is None:
-            vectors.append(np.empty(0))
-            continue
-        vector = checked_numbers(value, label, 1)
-        if vector.shape[0] != rows:
-            raise DataError(
-                f"expected {rows} values of {label}, as X has, found {vector.shape[0]}"
-                ": pass one value per row"
-            )
-        check_finite(vector[:, np.newaxis], [label])
-        vectors.append(vector.astype(np.float64) if label != "y" else vector)
-    response_values, offsets, weights = weighted(*vectors)
-    step = choose_chunk_rows(columns * matrix.itemsize) if chunk_rows is None else chunk_rows
+    response_values, offsets, weights = weighted(*checked_vectors(given, rows))
     attributes = {
         "format": FORMAT,
         "n_rows": rows,
@@ -265,6 +270,12 @@ def from_arrays(
         "sources": [],
         "dtype": matrix.dtype.name,
     }
+    design: NDArray[Any] | CodedMatrix = matrix
+    if factors is not None:
+        from streammc.stores.rows.array_factors import with_factors
+
+        design, names, coded = with_factors(matrix, names, factors, groups)
+        attributes |= coded
     if trials is not None:
         attributes |= {"trials": "trials"} | ({} if weight is None else {"weight": "weight"})
     ids = None
@@ -279,7 +290,9 @@ def from_arrays(
 
         given_rows = matrix, response_values, offsets, weights
         arranged, ids, table = arrange((groups, terms, correlated), names, given_rows, ids)
-        matrix, response_values, offsets, weights = arranged
+        design, response_values, offsets, weights = arranged
         attributes |= {"shuffle_seed": 0, "groups": table.describe()}
+    width = len(names) * matrix.itemsize
+    step = choose_chunk_rows(width) if chunk_rows is None else chunk_rows
     chunk = min(round_chunk_rows(step), rows)
-    return MemoryStore(matrix, response_values, offsets, weights, attributes, chunk, ids, table)
+    return MemoryStore(design, response_values, offsets, weights, attributes, chunk, ids, table)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -105,3 +105,27 @@ def check_finite(matrix: NDArray[Any], names: Sequence[str], start: int = 0) -> 
                     f"{matrix[huge[0], column]:g} in row {start + int(huge[0])} "
                     f"({huge.size} such rows): rescale them"
                 )
+
+
+def checked_vectors(given: Mapping[str, ArrayLike | None], rows: int) -> list[NDArray[Any]]:
+    """Return vectors (rows,) by name, or empty for ``None``; ``y`` keeps its dtype.
+
+    Raises
+    ------
+    DataError
+        If a vector has another length, or a value is not a finite number.
+    """
+    vectors: list[NDArray[Any]] = []
+    for label, value in given.items():
+        if value is None:
+            vectors.append(np.empty(0))
+            continue
+        vector = checked_numbers(value, label, 1)
+        if vector.shape[0] != rows:
+            raise DataError(
+                f"expected {rows} values of {label}, as X has, found {vector.shape[0]}"
+                ": pass one value per row"
+            )
+        check_finite(vector[:, np.newaxis], [label])
+        vectors.append(vector.astype(np.float64) if label != "y" else vector)
+    return vectors

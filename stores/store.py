@@ -18,7 +18,9 @@ from streammc.docstrings import documented
 from streammc.errors import StoreError
 from streammc.group_table import GroupTable
 from streammc.protocols import Index, PassTask, Vector
+from streammc.stores.format.codes import read_columns, with_codes
 from streammc.stores.format.layout import (
+    CODES,
     ROW_GROUP,
     ROW_ID,
     Layout,
@@ -93,7 +95,7 @@ class Store:
         with self._lock:
             if self._rows is None:
                 rows = MappedRows(
-                    self._map("X"),
+                    with_codes(self._map("X"), self._map(CODES), read_columns(self.attributes)),
                     self._map("y"),
                     self._map("offset"),
                     self._map("weight"),
@@ -163,7 +165,8 @@ class Store:
 
     def blocks(self) -> list[StoreBlock]:
         """Return the row blocks of a full pass, in the order of the rows."""
-        return store_blocks(self._root, self.layout, self.manifest, self.block_rows())
+        shapes = (self.block_rows(), read_columns(self.attributes))
+        return store_blocks(self._root, self.layout, self.manifest, *shapes)
 
     def reduce(
         self,

@@ -49,8 +49,8 @@ class RowBlock(NamedTuple):
     """Index of the block: the key of the fixed combination tree."""
     start: int
     """First row."""
-    X: NDArray[Any]
-    """(m, q) float32 or float64."""
+    X: Any
+    """(m, q) float32 or float64; see ``PassTask`` for designs with codes."""
     y: Vector
     offset: Vector
     weight: Vector
@@ -76,7 +76,12 @@ class RowSource(Protocol):
 
 
 class PassTask(Protocol, Generic[T]):
-    """A reduction over all rows; ``map`` and ``combine`` must be picklable and pure."""
+    """A reduction over all rows; ``map`` and ``combine`` must be picklable and pure.
+
+    A task with a true attribute ``takes_codes`` gets the blocks of a design with codes as
+    ``numerics.coded_matrix.CodedMatrix``, a chunk a piece. All others get every column, in pieces
+    of a few megabytes.
+    """
 
     def map(self, block: RowBlock) -> T:
         """Reduce contiguous rows: a block, or a piece of one; pieces are combined in order."""

@@ -8,7 +8,15 @@ from typing import Any, Final
 import numpy as np
 
 from streammc.errors import StoreError
-from streammc.stores.format.layout import FORMAT, GROUP, GROUP_OFFSET, METADATA, Layout, Member
+from streammc.stores.format.layout import (
+    CODES,
+    FORMAT,
+    GROUP,
+    GROUP_OFFSET,
+    METADATA,
+    Layout,
+    Member,
+)
 
 ATTRIBUTE: Final = "streammc"
 _DIMENSIONS: Final = {GROUP: "group", GROUP_OFFSET: "group_bound"}
@@ -49,8 +57,10 @@ def array_document(member: Member, layout: Layout) -> dict[str, Any]:
     if dtype.itemsize > 1:
         codec["configuration"] = {"endian": "little"}
     names = [_DIMENSIONS.get(member.name, "row")]
-    if member.columns is not None:
-        names.append("feature" if member.name == "X" else f"{member.name}_byte")
+    if member.name == "X":
+        names.append("feature" if layout.member(CODES) is None else "dense_feature")
+    elif member.columns is not None:
+        names.append("coded_factor" if member.name == CODES else f"{member.name}_byte")
     return _document(
         shape=list(member.shape(layout.n_rows)),
         chunk=list(member.shape(layout.chunk_rows)),
@@ -75,7 +85,6 @@ def feature_document(n_features: int) -> dict[str, Any]:
 
 def group_document(attributes: dict[str, Any], layout: Layout) -> dict[str, Any]:
     """Return the root ``zarr.json`` with the other documents consolidated into it."""
-    columns = layout.members[0].columns or 0
     return {
         "zarr_format": 3,
         "node_type": "group",
@@ -85,7 +94,7 @@ def group_document(attributes: dict[str, Any], layout: Layout) -> dict[str, Any]
             "must_understand": False,
             "metadata": {
                 **{member.name: array_document(member, own) for member, own in layout.all_members},
-                "feature": feature_document(columns),
+                "feature": feature_document(len(attributes["features"])),
             },
         },
     }

@@ -39,6 +39,7 @@ Y_DTYPES: Final = ("uint8", "int32", "int64", "float32", "float64")
 VECTOR_DTYPES: Final = ("float64",)
 MEMBER_DTYPES: Final[dict[str, tuple[str, ...]]] = {
     "X": X_DTYPES,
+    "codes": ("uint16",),
     "y": Y_DTYPES,
     "offset": VECTOR_DTYPES,
     "weight": VECTOR_DTYPES,
@@ -52,6 +53,8 @@ GROUP_DTYPES: Final[dict[str, tuple[str, ...]]] = {
     GROUP: ("int64", "uint8"),
 }
 """Arrays with one entry for each group of rows, of stores that have groups."""
+CODES: Final = "codes"
+"""Codes of factors whose columns are not in ``X``; see ``format.codes``."""
 ROW_ID: Final = "row_id"
 ROW_GROUP: Final = "row_group"
 """Label of the group of each row, of stores that keep the order of the table."""
@@ -70,7 +73,7 @@ class Member:
     name: str
     dtype: str
     columns: int | None = None
-    """Columns of a matrix, or bytes of a text row id; ``None`` for a vector."""
+    """Columns of a matrix, factors of the codes, bytes of a text row id; ``None``: a vector."""
 
     @property
     def row_bytes(self) -> int:
@@ -86,8 +89,12 @@ class Member:
         return (rows,) if self.columns is None else (rows, self.columns)
 
 
-def make_members(columns: int, dtypes: Mapping[str, str | None]) -> tuple[Member, ...]:
+def make_members(
+    columns: int, dtypes: Mapping[str, str | None], n_codes: int = 0
+) -> tuple[Member, ...]:
     """Return the row arrays of a new store; ``dtypes`` has ``None`` for an absent array.
+
+    ``columns`` are those of ``X``, ``n_codes`` those of ``codes``.
 
     Raises
     ------
@@ -107,7 +114,7 @@ def make_members(columns: int, dtypes: Mapping[str, str | None]) -> tuple[Member
             raise ConfigError(
                 f"expected the dtype of {name} among {allowed}, found {kind}: choose one of them"
             )
-        members.append(Member(name, kind, columns if name == "X" else None))
+        members.append(Member(name, kind, {"X": columns, CODES: n_codes}.get(name)))
     return tuple(members)
 
 
@@ -216,8 +223,13 @@ def choose_chunk_rows(row_bytes: int, n_rows: int | None = None, n_members: int 
     return rows
 
 
-def settle_chunk_rows(members: Sequence[Member], chunk_rows: int | None, n_rows: int | None) -> int:
+def settle_chunk_rows(
+    members: Sequence[Member], chunk_rows: int | None, n_rows: int | None, n_features: int = 0
+) -> int:
     """Return the rows per chunk of a new store: ``chunk_rows`` rounded up, or the default.
+
+    With codes the default is that of a store of ``n_features`` dense columns: the blocks of a full
+    pass are then the same, and a chunk with all columns fits into memory.
 
     Raises
     ------
@@ -229,7 +241,8 @@ def settle_chunk_rows(members: Sequence[Member], chunk_rows: int | None, n_rows:
     # Row ids that are texts can be wider than the design.
     widest = max(member.row_bytes for member in members if member.columns is not None)
     if chunk_rows is None:
-        chunk_rows = choose_chunk_rows(widest, n_rows, len(members))
+        expanded = n_features * np.dtype(X.dtype).itemsize
+        chunk_rows = choose_chunk_rows(max(widest, expanded), n_rows, len(members))
     chunk_rows = round_chunk_rows(chunk_rows)
     if chunk_rows * widest > MAX_CHUNK_BYTES:
         raise ConfigError(

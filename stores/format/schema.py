@@ -15,13 +15,16 @@ from typing import Any
 import numpy as np
 
 from streammc.errors import StoreError
+from streammc.stores.format.codes import good_codes, n_coded
 from streammc.stores.format.documents import (
     ATTRIBUTE,
     array_document,
     feature_document,
     group_document,
 )
+from streammc.stores.format.group_arrays import good_groups
 from streammc.stores.format.layout import (
+    CODES,
     FEATURE_KEY,
     FORMAT,
     GROUP_DTYPES,
@@ -70,7 +73,8 @@ def read_schema(root: Path) -> tuple[dict[str, Any], Layout]:
     layout = _combine(members, root)
     if groups:
         layout = replace(layout, groups=_groups(attributes["groups"]["n_groups"], root))
-    columns = members[0][0].columns or 0
+    _check_codes(attributes, layout, root)
+    columns = (members[0][0].columns or 0) + n_coded(attributes)
     for member, own in layout.all_members:
         key = f"{member.name}/{METADATA}"
         _same(_read(root, key), array_document(member, own), root, key)
@@ -127,7 +131,8 @@ def check_attributes(attributes: dict[str, Any], what: str) -> None:
         and min(table["scale"]) > 0
     )
     require("standardization", good, "null or a mean and a positive scale per feature")
-    require("groups", _good_groups(attributes), "null or a column, terms and sizes of groups")
+    require("codes", good_codes(attributes), "columns of each coded factor in the features")
+    require("groups", good_groups(attributes), "null or a column, terms and sizes of groups")
     formula = attributes.get("formula")
     if formula is not None:
         from streammc.stores.formula.fitted import check_document
@@ -137,24 +142,6 @@ def check_attributes(attributes: dict[str, Any], what: str) -> None:
         from streammc.stores.formula.factor_columns import good_factors
 
         require("factors", good_factors(attributes), "columns of each factor in the features")
-
-
-def _good_groups(attributes: dict[str, Any]) -> bool:
-    """Return whether the attribute ``groups``, if there is one, fits rows and features."""
-    groups = attributes.get("groups")
-    if groups is None:
-        return True
-    if not isinstance(groups, dict) or not isinstance(groups.get("column"), str):
-        return False
-    terms, sizes = groups.get("terms"), [groups.get("n_groups"), groups.get("largest")]
-    return (
-        isinstance(terms, list)
-        and terms[:1] == ["1"]
-        and len(terms) <= 2
-        and all(term in attributes["features"] for term in terms[1:])
-        and isinstance(groups.get("correlated"), bool)
-        and all(type(size) is int and 0 < size <= attributes["n_rows"] for size in sizes)
-    )
 
 
 def _encodable(name: str) -> bool:
@@ -196,7 +183,7 @@ def _member(document: dict[str, Any], name: str, root: Path) -> tuple[Member, in
     allowed = (MEMBER_DTYPES | GROUP_DTYPES)[name]
     if dtype not in allowed:
         raise _wrong(root, key, "data_type", " or ".join(allowed), dtype)
-    ndim = 2 if name == "X" or (name in TEXT_MEMBERS and dtype == "uint8") else 1
+    ndim = 2 if name in ("X", CODES) or (name in TEXT_MEMBERS and dtype == "uint8") else 1
     shape = _extent(document.get("shape"), ndim, root, key, "shape")
     grid = document.get("chunk_grid")
     configuration = grid.get("configuration") if isinstance(grid, dict) else None
@@ -211,6 +198,15 @@ def _member(document: dict[str, Any], name: str, root: Path) -> tuple[Member, in
         if label != "bytes":
             raise _wrong(root, key, "codec", "bytes", label)
     return Member(name, np.dtype(dtype).name, columns), shape[0], chunks[0]
+
+
+def _check_codes(attributes: dict[str, Any], layout: Layout, root: Path) -> None:
+    """Refuse codes that the attribute does not describe, or that are missing."""
+    member = layout.member(CODES)
+    found = 0 if member is None else member.columns or 0
+    expected = len(attributes.get(CODES, ()))
+    if found != expected:
+        raise _wrong(root, METADATA, CODES, f"{found} factors as the array has", expected)
 
 
 def _groups(n_groups: int, root: Path) -> tuple[Layout, ...]:

@@ -22,10 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.errors import ConfigError, DataError
+from streammc.numerics.coded_matrix import CODE_DTYPE
+from streammc.stores.format.codes import dense_names
 from streammc.stores.format.conversion import check_given, convert, page_aligned, whole
 from streammc.stores.format.documents import encode_document, store_attributes, store_documents
 from streammc.stores.format.group_arrays import GroupArrays
 from streammc.stores.format.layout import (
+    CODES,
     FEATURE_KEY,
     GROUP_DTYPES,
     MANIFEST,
@@ -49,7 +52,7 @@ class StoreWriter:
     path
         Path of the new store; must not exist.
     features
-        Names of the columns of ``X``, the intercept included.
+        Names of the columns of the design, the intercept included.
     dtype
         ``float32`` or ``float64``: how ``X`` is stored.
     y_dtype
@@ -69,6 +72,8 @@ class StoreWriter:
     n_rows
         Number of rows to come, if known: to choose ``chunk_rows``, and to write a store
         larger than half of the memory past the page cache.
+    codes
+        Factors whose columns are codes, as in the attribute ``codes``; ``X`` has the others.
     overwrite
         Replace a store at ``path``, once the new one is complete.
 
@@ -98,14 +103,18 @@ class StoreWriter:
         group: str | None = None,
         chunk_rows: int | None = None,
         n_rows: int | None = None,
+        codes: Sequence[Mapping[str, Any]] = (),
         overwrite: bool = False,
     ) -> None:
         self.path = local_path(path)
         self.features = list(features)
+        self._codes = {CODES: [dict(each) for each in codes]} if codes else {}
+        self._dense = dense_names({"features": self.features, **self._codes})
         extra = {"offset": "float64" if offset else None, "weight": "float64" if weight else None}
-        dtypes = {"X": dtype, "y": y_dtype, **extra, ROW_ID: row_id, ROW_GROUP: row_group}
-        members = self._members = make_members(len(self.features), dtypes)
-        self.chunk_rows = settle_chunk_rows(members, chunk_rows, n_rows)
+        dtypes = {"X": dtype, CODES: CODE_DTYPE if codes else None, "y": y_dtype, **extra}
+        dtypes |= {ROW_ID: row_id, ROW_GROUP: row_group}
+        members = self._members = make_members(len(self._dense), dtypes, len(codes))
+        self.chunk_rows = settle_chunk_rows(members, chunk_rows, n_rows, len(self.features))
         refuse_existing(self.path, overwrite=overwrite)
         size = (n_rows or 0) * sum(member.row_bytes for member in members)
         self._cached = 2 * size <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -139,6 +148,7 @@ class StoreWriter:
         *,
         offset: NDArray[Any] | None = None,
         weight: NDArray[Any] | None = None,
+        codes: NDArray[Any] | None = None,
         row_id: NDArray[Any] | None = None,
         row_group: NDArray[Any] | None = None,
     ) -> None:
@@ -147,9 +157,11 @@ class StoreWriter:
         Parameters
         ----------
         X
-            (m, q) numbers.
+            (m, q) numbers, without the columns of coded factors.
         y, offset, weight
             (m,) numbers, for the arrays that the store has.
+        codes
+            (m, K) codes of the coded factors.
         row_id, row_group
             (m,) integers, or UTF-8 texts as bytes.
 
@@ -162,7 +174,14 @@ class StoreWriter:
             If the disk is full or refuses.
         """
         given = self._given(
-            self.n_rows, X=X, y=y, offset=offset, weight=weight, row_id=row_id, row_group=row_group
+            self.n_rows,
+            X=X,
+            y=y,
+            offset=offset,
+            weight=weight,
+            codes=codes,
+            row_id=row_id,
+            row_group=row_group,
         )
         if not self._buffers:
             self._buffers = {
@@ -188,6 +207,7 @@ class StoreWriter:
         *,
         offset: NDArray[Any] | None = None,
         weight: NDArray[Any] | None = None,
+        codes: NDArray[Any] | None = None,
         row_id: NDArray[Any] | None = None,
         row_group: NDArray[Any] | None = None,
     ) -> None:
@@ -200,8 +220,8 @@ class StoreWriter:
         X
             (chunk_rows, q) numbers, fewer rows in the last chunk alone. Arrays of the
             store's dtypes are written without a copy.
-        y, offset, weight, row_id, row_group
-            (rows of X,), for the arrays that the store has.
+        y, offset, weight, codes, row_id, row_group
+            (rows of X, ..), for the arrays that the store has.
 
         Raises
         ------
@@ -212,7 +232,14 @@ class StoreWriter:
         """
         start, rows = chunk * self.chunk_rows, X.shape[0]
         given = self._given(
-            start, X=X, y=y, offset=offset, weight=weight, row_id=row_id, row_group=row_group
+            start,
+            X=X,
+            y=y,
+            offset=offset,
+            weight=weight,
+            codes=codes,
+            row_id=row_id,
+            row_group=row_group,
         )
         with self._lock:
             if chunk < 0 or chunk in self._written or not 0 < rows <= self.chunk_rows:
@@ -263,7 +290,7 @@ class StoreWriter:
         if self.groups is not None:
             given["groups"] = self.groups.described(given["groups"])
         layout = Layout(self.n_rows, self.chunk_rows, self._members, own)
-        complete = store_attributes(given, self.features, layout)
+        complete = store_attributes(given | self._codes, self.features, layout)
         check_attributes(complete, "the attributes of the new store")
         names = encode_features(self.features)
         self._put(FEATURE_KEY, names + google_crc32c.value(names).to_bytes(4, "little"))
@@ -273,7 +300,7 @@ class StoreWriter:
         self._partial.commit(manifest.entries, MANIFEST, manifest.encode())
 
     def _columns(self, name: str) -> list[str]:
-        return self.features if name == "X" else [name]
+        return self._dense if name == "X" else [name]
 
     def _given(self, start: int, **given: NDArray[Any] | None) -> dict[str, NDArray[Any]]:
         return check_given(self._members, given, start, f"store {str(self.path)!r}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 from streammc.errors import ConfigError, DataError
 from streammc.protocols import Matrix
 from streammc.stores.format.group_arrays import one_group
+from streammc.stores.formula.coded_factors import CODED_ABOVE, coded_factors, stated_factors
 from streammc.stores.formula.factor_columns import factor_node
 from streammc.stores.formula.fit import Distinct, Fitter, TextLevels, fitter
 from streammc.stores.formula.fitted import FACTORS, Design, is_factor, read_design, remembering
@@ -23,6 +25,7 @@ from streammc.stores.ingest.columns import Columns
 from streammc.stores.ingest.exact_values import DECIMAL_COMMA, ISO_DATE
 from streammc.stores.ingest.faults import Faults
 from streammc.stores.ingest.ingest_options import IngestOptions
+from streammc.stores.ingest.level_counts import LevelCounts
 from streammc.stores.ingest.table_blocks import block_rows
 from streammc.stores.rows.row_ids import IdColumn
 from streammc.stores.sources.tables import Table
@@ -127,20 +130,31 @@ class FormulaBlocks:
             self._pass(True, [], {})
             self.design = read_design(fitted, "the store")
             self._rows.check_kinds(self.design)
+        if options.like is not None:
+            self.coded = stated_factors(self.design, options.like)
+        else:
+            above = CODED_ABOVE if options.codes_above is None else options.codes_above
+            self.coded = coded_factors(self.design, above)
+        features = self.design.names
         offset = " + ".join(map(label, terms.offsets)) or others.get("offset")
         self.columns = Columns(
             label(terms.response) if scored else None,
-            tuple(self.design.names),
+            tuple(features),
             offset,
             others.get("weight"),
             others.get("trials"),
         )
+        dense = [features[j] for j in LevelCounts(self.coded, len(features)).dense]
+        codes = [label(factor.node) for factor in self.coded]
+        self.block_columns = replace(self.columns, features=(*dense, *codes))
 
     def first(self, faults: Faults) -> Iterator[tuple[int, Matrix]]:
         """Yield ``(first row, block)``, block (columns, m) float64 with NaN in omitted rows.
 
-        Values that the formula cannot compute are recorded in ``faults``.
+        Its columns are ``block_columns``: the last features are one column of codes for each coded
+        factor. Values that the formula cannot compute are recorded in ``faults``.
         """
+        # As many rows as of dense columns: means and scales then have the same bits.
         step = block_rows(max(len(self.columns.names), len(self._rows.names)))
         for start, raw in self._rows.again():
             for low in range(0, raw.shape[1], step):
@@ -156,7 +170,9 @@ class FormulaBlocks:
     def _encode(self, start: int, raw: Matrix, faults: Faults) -> Matrix:
         keep, values = self._rows.kept(raw)
         report = RowReport(faults, start, keep)
-        parts: list[Any] = [*self.design.encode(values, keep.size, report)]
+        coded = [(factor.node, factor.range) for factor in self.coded]
+        parts: list[Any] = [*self.design.encode(values, keep.size, report, coded)]
+        parts += [factor.encode(self.design, values, report) for factor in self.coded]
         if self._scored:
             parts.append(self.design.response(values, report))
         if self.design.terms.offsets:

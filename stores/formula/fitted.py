@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -12,8 +11,9 @@ from streammc.errors import ConfigError, StoreError
 from streammc.protocols import Matrix
 from streammc.stores.formula.factor_columns import described_factors, factor_names, factor_node
 from streammc.stores.formula.fit import fitted_parts
-from streammc.stores.formula.full_rank import MAX_COLUMNS, DesignColumn, Fields, design_columns
+from streammc.stores.formula.full_rank import DesignColumn, Fields, design_columns
 from streammc.stores.formula.nodes import Call, Column, Node, label, walk
+from streammc.stores.formula.state_checks import good_state
 from streammc.stores.formula.terms import Terms, read_groups, read_nodes, read_terms
 from streammc.stores.formula.values import (
     Report,
@@ -29,7 +29,6 @@ KINDS: Final = ("number", "boolean", "text", "category")
 """Kinds of table columns; a category is a dictionary column whose levels are numbers."""
 FACTORS: Final = "factors"
 """Key of a stored formula: grouping columns whose levels are columns of the design."""
-_MAX_NUMBERS: Final = 10_000
 
 
 class Design:
@@ -97,7 +96,9 @@ class Design:
         first = len(self.names) - len(self.effect_names) + self.terms.intercept
         return described_factors(self.factors, self.states, first)
 
-    def encode(self, values: Values, rows: int, report: Report) -> Matrix:
+    def encode(
+        self, values: Values, rows: int, report: Report, coded: Sequence[tuple[Node, slice]] = ()
+    ) -> Matrix:
         """Return the columns without the intercept, (number of names, m) float64.
 
         Parameters
@@ -108,10 +109,22 @@ class Design:
             Number of rows m.
         report
             Called with values that are not finite, out of bounds or of an unseen level.
+        coded
+            Factors and their columns, which are left out; their unseen levels are reported
+            elsewhere.
         """
-        found = {node: fields(node, values, self.states, report) for node in self._nodes}
-        columns = [column for column in self.columns if column.fields]
-        out = np.zeros((len(self.names), rows))
+        away = {j for _, part in coded for j in range(part.start, part.stop)}
+        reports = dict.fromkeys((node for node, _ in coded), _silent)
+        names = [column for column in self.columns if column.fields]
+        columns = [column for j, column in enumerate(names) if j not in away]
+        nodes = self._nodes
+        if coded:
+            used = {node for column in columns for node, _ in column.fields}
+            nodes = [node for node in nodes if node in used]
+        found = {
+            node: fields(node, values, self.states, reports.get(node, report)) for node in nodes
+        }
+        out = np.zeros((len(self.names) - len(away), rows))
         with np.errstate(over="ignore"):  # an overflow is refused later as infinite
             for row, column in zip(out, columns, strict=False):
                 node, index = column.fields[0]
@@ -120,11 +133,15 @@ class Design:
                     row *= found[node][index]
                 if column.scale != 1:
                     row *= column.scale
-        at = len(columns)
+        at, first = len(columns), len(names)
         for factor in self.factors:
-            levels = fields(factor_node(factor), values, self.states, report)
-            out[at : at + len(levels)] = levels
-            at += len(levels) + 1
+            node = factor_node(factor)
+            count = len(self.states[label(node)]["levels"])
+            if first not in away:
+                out[at : at + count] = fields(node, values, self.states, report)
+                at += count
+            first += count + 1
+            at += 1
         return out
 
     def offset(self, values: Values, report: Report) -> Any:
@@ -163,7 +180,7 @@ def read_design(document: object, where: str) -> Design:
         if name not in kinds:
             raise _wrong(where, f"the kind of column {name!r}", "none")
     for node in remembering(terms, kinds, factors):
-        if not _good(node, states.get(label(node))):
+        if not good_state(node, states.get(label(node))):
             raise _wrong(where, f"the state of {label(node)!r}", repr(states.get(label(node))))
     try:
         return Design(terms, kinds, states, factors)
@@ -196,7 +213,7 @@ def check_document(document: object, where: str) -> None:
     parts = [part for node in nodes for part in walk(node)]
     known = {label(part): part for part in parts if isinstance(part, (Call, Column))}
     for name, state in states.items() if isinstance(states, dict) else [("", None)]:
-        if name not in known or not _good(known[name], state):
+        if name not in known or not good_state(known[name], state):
             raise _wrong(where, f"the state of a term as {name!r}", repr(state))
 
 
@@ -245,51 +262,8 @@ def _fields(node: Node, states: Mapping[str, State]) -> Fields:
     return Fields(np.zeros(1), 1, None)
 
 
-def _good(node: Node, state: object) -> bool:
-    """Return whether a stored state has the fields, types and sizes that its term needs."""
-    if not isinstance(state, dict):
-        return False
-    if not isinstance(node, Call) or node.function == "C":
-        levels = state.get("levels")
-        return (
-            isinstance(levels, list)
-            and 0 < len(levels) <= MAX_COLUMNS
-            and all(type(level) in (str, int, float, bool) for level in levels)
-            and all(type(level) is str or math.isfinite(level) for level in levels)
-            and len(set(levels)) == len(levels)
-            and state.get("reference") in levels
-        )
-    if node.function in ("center", "scale"):
-        values = [state.get(key, "absent") for key in ("center", "scale")]
-        return values[1] != 0 and _finite([0 if value is None else value for value in values])
-    if node.function == "poly":
-        alpha, norms = _numbers(state.get("alpha")), _numbers(state.get("norms2"))
-        degree = int(dict(node.options).get("degree", 1))
-        sizes = len(alpha) == degree and len(norms) == degree + 1
-        return sizes and min(norms) > 0
-    knots = _numbers(state.get("knots"))
-    bounds = _numbers([state.get("lower_bound"), state.get("upper_bound")])
-    mean = state.get("constraints")
-    return (
-        len(knots) >= 2
-        and len(bounds) == 2
-        and knots == sorted(knots)
-        and (mean is None or (isinstance(mean, list) and len(mean) == 1 and _finite(mean[0])))
-        and state.get("cyclic", node.function == "cc") is (node.function == "cc")
-    )
-
-
-def _numbers(values: Any) -> list[float]:
-    """Return a list of finite numbers; an empty one for anything else."""
-    return values if _finite(values) else []
-
-
-def _finite(values: Any) -> bool:
-    return (
-        isinstance(values, list)
-        and len(values) <= _MAX_NUMBERS
-        and all(type(value) in (int, float) and math.isfinite(value) for value in values)
-    )
+def _silent(*_: Any) -> None:
+    """Do nothing: the values are reported elsewhere."""
 
 
 def _wrong(where: str, expected: str, found: str) -> StoreError:

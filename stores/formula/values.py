@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.errors import DataError
-from streammc.protocols import Matrix, Vector
+from streammc.protocols import Index, Matrix, Vector
 from streammc.stores.formula.nodes import Call, Column, Node, Number, Operation, Text, label
 
 State = dict[str, Any]
@@ -187,6 +187,17 @@ def level_of(value: float, boolean: bool) -> Level:
 
 def _indicators(node: Node, values: Values, states: Mapping[str, State], report: Report) -> Matrix:
     """Return 0/1 rows, one per level of a factor (levels, m); report unseen levels."""
+    index = level_index(node, values, states, report)
+    matrix = np.zeros((len(states[label(node)]["levels"]), index.size))
+    matrix[index, np.arange(index.size)] = 1.0
+    return matrix
+
+
+def level_index(node: Node, values: Values, states: Mapping[str, State], report: Report) -> Index:
+    """Return the number of the level of a factor in each row (m,); report unseen levels.
+
+    Rows of unseen levels get the first level: their report becomes an error.
+    """
     levels = states[label(node)]["levels"]
     inner = node.argument if isinstance(node, Call) else node
     column = values.get(inner.name) if isinstance(inner, Column) else None
@@ -206,10 +217,8 @@ def _indicators(node: Node, values: Values, states: Mapping[str, State], report:
         report(
             "unseen levels", inner.name if isinstance(inner, Column) else label(node), unseen, shown
         )
-    matrix = np.zeros((len(levels), index.size))
-    # Rows of unseen levels get the first level: their report becomes an error.
-    matrix[np.maximum(index, 0), np.arange(index.size)] = 1.0
-    return matrix
+    levels_of_rows: Index = np.maximum(index, 0)
+    return levels_of_rows
 
 
 class _TextByRow:

@@ -28,6 +28,7 @@ from dask.local import get_sync
 from threadpoolctl import threadpool_limits
 
 from streammc.errors import ConfigError, UnavailableError
+from streammc.numerics.coded_matrix import expanded_pieces
 from streammc.numerics.threads import available_threads
 from streammc.protocols import PassTask, PieceTask
 from streammc.stores.full_pass.row_blocks import Block
@@ -63,10 +64,13 @@ class _Map(Generic[T]):
 
 def _reduce(task: PassTask[T], block: Block) -> T:
     """Return the result of the task for the pieces of ``block``, in order."""
+    pieces = block.pieces()
+    if getattr(block, "coded", False) and not getattr(task, "takes_codes", False):
+        pieces = expanded_pieces(pieces)
     if isinstance(task, PieceTask):
-        result: T = task.map_pieces(block.pieces())
+        result: T = task.map_pieces(pieces)
         return result
-    return reduce(task.combine, map(task.map, block.pieces()))
+    return reduce(task.combine, map(task.map, pieces))
 
 
 def _combine(task: PassTask[T], left: T, right: T) -> T:

@@ -18,8 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.errors import StoreError
+from streammc.numerics.coded_matrix import CodedColumns, CodedMatrix, expanded_pieces
 from streammc.protocols import RowBlock, Vector
-from streammc.stores.format.layout import Layout, Member
+from streammc.stores.format.codes import checked_codes
+from streammc.stores.format.layout import CODES, Layout, Member
 from streammc.stores.format.manifest import Manifest
 from streammc.stores.format.objects import cached_bytes, read_object, will_read
 
@@ -68,6 +70,13 @@ class StoreBlock:
     """crc32c of each chunk, by member."""
     forget: bool = False
     """Whether to drop the chunk files from the page cache after the read."""
+    columns: CodedColumns | None = None
+    """The columns of a design with codes."""
+
+    @property
+    def coded(self) -> bool:
+        """Whether the design has codes."""
+        return self.columns is not None
 
     def pieces(self) -> Iterator[RowBlock]:
         """Yield the rows chunk by chunk; each file is read once, checked and not copied.
@@ -99,14 +108,21 @@ class StoreBlock:
                 m = min(self.chunk_rows, self.rows - position * self.chunk_rows)
                 y = response[:m]
                 y[:] = self._exact(found["y"][:m]) if "y" in found else 0.0
+                start = self.start + position * self.chunk_rows
                 yield RowBlock(
                     self.index,
-                    self.start + position * self.chunk_rows,
-                    found["X"][:m],
+                    start,
+                    self._design(found, m, start),
                     y,
                     found.get("offset", zeros)[:m],
                     found.get("weight", ones)[:m],
                 )
+
+    def _design(self, found: dict[str, NDArray[Any]], m: int, start: int) -> Any:
+        if self.columns is None:
+            return found["X"][:m]
+        design = CodedMatrix(found["X"][:m], found[CODES][:m], self.columns)
+        return checked_codes(design, start, self.root)
 
     def _read(self, position: int, into: list[NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Read and check one chunk of every array; ask the system to read the next one ahead."""
@@ -132,7 +148,11 @@ class StoreBlock:
 
 
 def store_blocks(
-    root: Path, layout: Layout, manifest: Manifest, block_rows: int
+    root: Path,
+    layout: Layout,
+    manifest: Manifest,
+    block_rows: int,
+    columns: CodedColumns | None = None,
 ) -> list[StoreBlock]:
     """Return the blocks of a store, each of ``block_rows`` rows except the last.
 
@@ -161,6 +181,7 @@ def store_blocks(
                     for member in members
                 ),
                 start >= kept,
+                columns,
             )
         )
     return blocks
@@ -173,12 +194,17 @@ class MemoryBlock:
     index: int
     start: int
     rows: int
-    X: NDArray[Any]
+    X: NDArray[Any] | CodedMatrix
     y: NDArray[Any]
     offset: Vector
     weight: Vector
     piece_rows: int = 0
     """Rows of a piece; 0 for all rows in one piece."""
+
+    @property
+    def coded(self) -> bool:
+        """Whether the design has codes."""
+        return isinstance(self.X, CodedMatrix)
 
     def pieces(self) -> Iterator[RowBlock]:
         """Yield the rows piece by piece; only arrays that a kernel cannot take are copied."""
@@ -200,13 +226,16 @@ class MemoryBlock:
 def whole(block: Block) -> RowBlock:
     """Return all rows of ``block`` at once, copied."""
     pieces = [
-        RowBlock(*piece[:2], *(part.copy() for part in piece[2:])) for piece in block.pieces()
+        RowBlock(*piece[:2], *(part.copy() for part in piece[2:]))
+        for piece in expanded_pieces(block.pieces())
     ]
     first = pieces[0]
     parts = (np.concatenate(part) for part in list(zip(*pieces, strict=True))[2:])
     return RowBlock(first.index, first.start, *parts)
 
 
-def _writeable(array: NDArray[Any]) -> NDArray[Any]:
+def _writeable(array: Any) -> Any:
+    if isinstance(array, CodedMatrix):
+        return array  # compiled code takes read-only codes, and a copy is made of the rest
     # A compiled kernel takes writeable arrays; those that arrive at a worker are read-only.
     return np.require(array, requirements=["C", "W"])

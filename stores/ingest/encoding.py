@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streammc.numerics.coded_matrix import CODE_DTYPE
 from streammc.protocols import Matrix, Vector
-from streammc.stores.format.layout import GROUP, ROW_ID
+from streammc.stores.format.layout import CODES, GROUP, ROW_ID
 from streammc.stores.ingest.columns import Columns
 from streammc.stores.rows.row_weights import proportions
 
@@ -18,10 +19,10 @@ from streammc.stores.rows.row_weights import proportions
 class Encoding:
     """Encoder of table blocks as records.
 
-    A record has the field ``X`` (q,) and, if the table has such columns, ``y``, ``offset``
-    and ``weight``. With trials ``y`` is the proportion of successes, and ``weight`` is
-    multiplied by the trials. The last fields are ``row_id`` and ``group`` or ``row_group``, if
-    there are row ids or labels of groups.
+    A record has the field ``X`` of dense columns and, if the table has such columns, ``codes``
+    (K,), ``y``, ``offset`` and ``weight``. With trials ``y`` is the proportion of successes, and
+    ``weight`` is multiplied by the trials. The last fields are ``row_id`` and ``group`` or
+    ``row_group``, if there are row ids or labels of groups.
     """
 
     columns: Columns
@@ -29,21 +30,25 @@ class Encoding:
     x_dtype: str
     y_dtype: str | None
     mean: Vector
-    """(number of features,) subtracted from the features; zeros without standardisation."""
+    """(number of dense features,) subtracted from them; zeros without standardisation."""
     scale: Vector
-    """(number of features,) divisors of the features; ones without standardisation."""
+    """(number of dense features,) their divisors; ones without standardisation."""
     id_dtype: str | None = None
     """Dtype of the row ids, ``int64`` or ``S`` and a length; ``None`` if not stored."""
     group_dtype: str | None = None
     """Dtype of the labels of the groups, likewise."""
     group_field: str = GROUP
     """``group`` if rows are brought together, ``row_group`` if they keep their order."""
+    n_codes: int = 0
+    """Number of coded factors, the last of the features of a block."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """Structured dtype of a record."""
-        width = len(self.columns.features) + self.intercept
+        width = len(self.mean) + self.intercept
         fields: list[tuple[Any, ...]] = [("X", self.x_dtype, (width,))]
+        if self.n_codes:
+            fields.append((CODES, CODE_DTYPE, (self.n_codes,)))
         for name, column, dtype in (
             ("y", self.columns.response, self.y_dtype),
             ("offset", self.columns.offset, "float64"),
@@ -70,8 +75,11 @@ class Encoding:
         X = records["X"]
         if self.intercept:
             X[:, 0] = 1
-        for index in range(len(self.columns.features)):
+        dense = len(self.mean)
+        for index in range(dense):
             X[:, index + self.intercept] = (values[index] - self.mean[index]) / self.scale[index]
+        if self.n_codes:
+            records[CODES] = values[dense : dense + self.n_codes].T
         for name, column in (
             ("y", self.columns.response),
             ("offset", self.columns.offset),

@@ -11,12 +11,18 @@ from numpy.typing import NDArray
 
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, DataError, StreammcError
-from streammc.stores.format.layout import GROUP_OFFSET, ROW_ID
+from streammc.stores.format.layout import CODES, GROUP_OFFSET, ROW_ID
 from streammc.stores.ingest.ingest_options import IngestOptions
 from streammc.stores.ingest.ingestion import ingest
 from streammc.stores.ingest.write import make_data_set
 from streammc.stores.memory import from_arrays
-from streammc.stores.sources.array_source import ArraySource, refuse_groups, require_path
+from streammc.stores.rows.row_ids import id_texts, id_values
+from streammc.stores.sources.array_source import (
+    ArraySource,
+    refuse_codes,
+    refuse_groups,
+    require_path,
+)
 from streammc.stores.store import open_store
 
 if TYPE_CHECKING:
@@ -94,11 +100,13 @@ def from_xarray(
         if (same := table.same_store()) is not None:
             return same
         refuse_groups(stored, "a dataset")
+        refuse_codes(dataset, design)
         found = table.in_memory(response, offset, weight, trials, chunk_rows)
         if found is not None:
             return found
         require_path(None, "a dataset that is not in memory", "use dataset.load() if it fits there")
     refuse_groups(stored, "a dataset")
+    refuse_codes(dataset, design)
     if dtype is None:
         dtype = table.dtype.name if table.dtype.name in ("float32", "float64") else "float64"
     options = IngestOptions(
@@ -177,6 +185,7 @@ class _Variables:
             self._require_ids(dataset[self.row_id], vectors)
         used = [design, *vectors, *([] if self.row_id is None else [self.row_id])]
         self._table = dataset[used].transpose(self.row, ...)
+        self._codes = dataset.variables.get(CODES)
         self._source = getattr(dataset, "encoding", {}).get("source")
         self.n_rows, width = self._table[design].shape
         self.dtype = np.dtype(X.dtype)
@@ -190,7 +199,7 @@ class _Variables:
         part = self._table.isel({self.row: slice(start, stop)}).compute()
         found = [part[name].values for name in self._vectors]
         if self.row_id is not None:
-            found.append(_ids(part[self.row_id].values))
+            found.append(id_values(part[self.row_id].values))
         return part[self._design].values, found
 
     def _require_ids(self, ids: Any, vectors: list[str]) -> None:
@@ -241,10 +250,13 @@ class _Variables:
             return None
         arrays = dict(zip(("X", "y", "offset", "weight"), store.rows().arrays, strict=True))
         present = {name for name, array in arrays.items() if array.size}
-        same = present == {self._design, *self._vectors} and (
-            self.n_rows,
-            tuple(self.features),
-        ) == (store.n_rows, store.feature_names)
+        codes = store.rows().codes
+        names = store.feature_names if codes is None else tuple(self.features)
+        shape = (self.n_rows, tuple(self.features))
+        same = present == {self._design, *self._vectors} and shape == (store.n_rows, names)
+        if codes is not None:
+            given = np.asarray(getattr(self._codes, "values", None))
+            same = same and np.array_equal(given, codes[: store.n_rows])
         edges = self.edges()
         for start, stop in pairwise(edges):
             if not same:
@@ -252,7 +264,7 @@ class _Variables:
             design, vectors = self.read(start, stop)
             if self.row_id is not None:
                 given, kept = vectors.pop(), store.row_ids(start, stop)
-                same = kept is not None and np.array_equal(given, _text(kept))
+                same = kept is not None and np.array_equal(given, id_texts(kept))
             pairs = zip((self._design, *self._vectors), (design, *vectors), strict=True)
             same &= all(np.array_equal(arrays[name][start:stop], part) for name, part in pairs)
         return store if same else None
@@ -281,19 +293,8 @@ class _Variables:
             offset=vector(offset),
             weight=vector(weight),
             trials=vector(trials),
-            row_id=None if self.row_id is None else _ids(table[self.row_id].values),
+            row_id=None if self.row_id is None else id_values(table[self.row_id].values),
             feature_names=self.features,
             response=response,
             chunk_rows=chunk_rows,
         )
-
-
-def _ids(values: NDArray[Any]) -> NDArray[Any]:
-    """Return row ids (m,); the stored bytes (m, width) of a store become text."""
-    if values.ndim == 1:
-        return values
-    return _text(np.ascontiguousarray(values).view(f"S{values.shape[1]}")[:, 0])
-
-
-def _text(ids: NDArray[Any]) -> NDArray[Any]:
-    return np.char.decode(ids, "utf-8") if ids.dtype.kind == "S" else ids

@@ -10,6 +10,7 @@ import numpy as np
 
 from streammc.errors import ConfigError
 from streammc.stores.formula.fitted import read_design
+from streammc.stores.formula.full_rank import MAX_COLUMNS
 from streammc.stores.formula.nodes import columns_of
 from streammc.stores.formula.terms import read_terms
 from streammc.stores.ingest.columns import INTERCEPT
@@ -44,6 +45,8 @@ class IngestOptions:
     group_as: Mapping[str, str] | Sequence[str] | None = None
     """``columns`` or ``integrated`` by factor; see ``ingest.group_choice``."""
     chunk_rows: int | None = None
+    codes_above: int | None = None
+    """Number of columns above which a factor becomes codes; ``None``: the default."""
     like: Mapping[str, Any] | None = None
     """Attributes of an existing store: its columns, fitted formula and standardisation."""
 
@@ -60,6 +63,17 @@ class IngestOptions:
         if not 0 <= self.seed < 2**64:
             raise ConfigError(
                 f"expected a seed from 0 to 2**64 - 1, found {self.seed}: choose another"
+            )
+        whole = isinstance(self.codes_above, (int, np.integer)) and self.codes_above >= 0
+        if self.codes_above is not None and (isinstance(self.codes_above, bool) or not whole):
+            raise ConfigError(
+                f"expected a number of columns from 0 as codes_above, found {self.codes_above!r}: "
+                "give a whole number, or leave it out"
+            )
+        if self.codes_above is not None and self.formula is None and self.like is None:
+            raise ConfigError(
+                "expected a formula with --codes-above, found none: factors are those of a "
+                "--formula; leave out --codes-above"
             )
         if self.dtype not in ("float32", "float64"):
             raise ConfigError(
@@ -92,6 +106,22 @@ def unscored(options: IngestOptions, table: Table) -> IngestOptions | None:
     return replace(options, response=None, trials=None, weight=weight)
 
 
+def without_codes(options: IngestOptions) -> IngestOptions:
+    """Return options that keep every factor as columns, as mixed models with groups need.
+
+    Raises
+    ------
+    ConfigError
+        If the options ask for codes.
+    """
+    if options.codes_above is not None:
+        raise ConfigError(
+            "expected no --codes-above with groups, found both: a mixed model with integrated "
+            "groups has its factors as columns of numbers; leave out --codes-above"
+        )
+    return replace(options, codes_above=MAX_COLUMNS)
+
+
 def as_in(options: IngestOptions, store: Any) -> IngestOptions:
     """Return options that reproduce the columns of an existing store, on its scale.
 
@@ -116,7 +146,8 @@ def as_in(options: IngestOptions, store: Any) -> IngestOptions:
 
         store = open_store(store)
     attributes = dict(store.attributes)
-    decided = ("formula", "response", "features", "offset", "weight", "trials", "group", "group_as")
+    columns = ("formula", "response", "features", "offset", "weight", "trials", "codes_above")
+    decided = (*columns, "group", "group_as")
     for name in decided:
         if getattr(options, name) is not None:
             option = name.replace("_", "-")

@@ -38,6 +38,7 @@ def ingest(
     intercept: bool = True,
     drop_missing: bool = False,
     chunk_rows: int | None = None,
+    codes_above: int | None = None,
     layout: str = "local",
     like: Any = None,
     overwrite: bool = False,
@@ -103,6 +104,9 @@ def ingest(
     chunk_rows
         Rows of a chunk, rounded up to a multiple of 4096. ``None``: chosen by the width of a
         row.
+    codes_above
+        Number of columns above which a factor of the formula is stored as one integer a row in
+        place of its columns. Results are the same but for rounding. ``None``: 64; 4096 for none.
     layout : {'local'}
         ``local``: uncompressed chunks that are memory-mapped.
     like : store, path or None
@@ -170,6 +174,7 @@ def ingest(
         intercept=intercept,
         drop_missing=drop_missing,
         chunk_rows=chunk_rows,
+        codes_above=codes_above,
     )
     return make_store(sources, path, as_in(options, like), overwrite=overwrite, progress=progress)
 
@@ -194,6 +199,7 @@ def from_table(
     intercept: bool = True,
     drop_missing: bool = False,
     chunk_rows: int | None = None,
+    codes_above: int | None = None,
     like: Any = None,
     path: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
@@ -235,5 +241,6 @@ def from_table(
         intercept=intercept,
         drop_missing=drop_missing,
         chunk_rows=chunk_rows,
+        codes_above=codes_above,
     )
     return make_data_set(table, as_in(options, like), path, overwrite=overwrite)

@@ -1,4 +1,7 @@
-"""The first pass of ``ingest`` over a table, and the encoding of its rows for the store."""
+"""The first pass of ``ingest`` over a table, and the encoding of its rows for the store.
+
+Over 300 lines: what the passes find decides the records, and each part is a few lines.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.errors import ConfigError, DataError
+from streammc.protocols import Vector
 from streammc.rng import Role, stream
 from streammc.stores.format.layout import GROUP, ROW_GROUP
+from streammc.stores.formula.coded_factors import described
 from streammc.stores.formula.encoded_blocks import FormulaBlocks, doubtful_levels
 from streammc.stores.ingest.columns import INTERCEPT, Columns, choose_columns, text_columns
 from streammc.stores.ingest.encoding import Encoding
 from streammc.stores.ingest.faults import Faults
 from streammc.stores.ingest.group_choice import chosen_groups
 from streammc.stores.ingest.grouping import group_key, grouped
-from streammc.stores.ingest.ingest_options import IngestOptions, unscored
+from streammc.stores.ingest.ingest_options import IngestOptions, unscored, without_codes
+from streammc.stores.ingest.level_counts import LevelCounts
 from streammc.stores.ingest.scan import Scan, kept_rows, scan
 from streammc.stores.ingest.shuffle import LEAF_BYTES, shuffled
 from streammc.stores.ingest.table_blocks import TableBlocks
@@ -71,24 +77,27 @@ class Prepared:
         self._ids = id_column(table, options, folder, self.warnings)
         self.groups, self._factors = chosen_groups(table, options)
         self._labels = group_column(table, options, self.groups, folder, self.warnings)
+        self._blocks: TableBlocks | FormulaBlocks
         self._kept = [column for column in (self._ids, self._labels) if column is not None]
         self._formula: FormulaBlocks | None = None
-        self._blocks: TableBlocks | FormulaBlocks
         if options.formula is not None:
             self._formula = self._blocks = self._fit(options)
             self._options = replace(options, intercept=self._formula.design.terms.intercept)
             self.columns: Columns = self._formula.columns
+            block_columns = self._formula.block_columns
             self.warnings += doubtful_levels(self._formula.design)
         else:
             row_id = None if self._ids is None else self._ids.column
-            self.columns = choose_columns(table, options, row_id)
+            self.columns = block_columns = choose_columns(table, options, row_id)
             self._blocks = TableBlocks(
                 table, self.columns.names, folder / "table", labels=self._kept
             )
             text = text_columns(table, self.columns)
             if text:
                 raise self._text(text, "text")
-        self.found = self._scan()
+        self.codes = [] if self._formula is None else self._formula.coded
+        levels = LevelCounts(self.codes, len(self.columns.features))
+        self.found = levels.widened(self._scan(block_columns, levels))
         if self.groups is not None and self._labels is not None:
             check_groups(self.groups, self._labels.several, self.columns.features)
         self.warnings += row_warnings(table, self.columns, self.found)
@@ -100,29 +109,36 @@ class Prepared:
             design = None if self._formula is None else self._formula.design
             mean, width = self.found.mean[:n_features], len(self.feature_names)
             self.warnings += wide_design(design, mean, self.found.n_rows, width)
-        mean, scale = np.zeros(n_features), np.ones(n_features)
-        if options.standardize:
-            mean, scale = self.found.mean[:n_features], self.found.sd[:n_features]
-            scale = np.where(scale == 0, 1.0, scale)
-            mean = mean if self._centred else np.zeros(n_features)
-            if self._formula is not None:
-                scale = np.where(self._formula.design.levels_alone, 1.0, scale)
-                mean = np.where(self._formula.design.effects, 0.0, mean)
-            if options.like is not None:
-                given = options.like["standardization"]
-                first = int(self._options.intercept)
-                mean, scale = (np.array(given[key][first:]) for key in ("mean", "scale"))
+        mean, scale = self._mean, self._scale = self._standardization(n_features)
         self.encoding = Encoding(
-            self.columns,
+            block_columns,
             self._options.intercept,
             options.dtype,
             self.found.y_dtype,
-            mean,
-            scale,
+            mean[levels.dense],
+            scale[levels.dense],
             self._id_dtype,
             None if self._labels is None else self._labels.dtype,
             GROUP if self.groups is not None else ROW_GROUP,
+            len(self.codes),
         )
+
+    def _standardization(self, n_features: int) -> tuple[Vector, Vector]:
+        """Return what is subtracted from each feature, and its divisor."""
+        options = self._options
+        if not options.standardize:
+            return np.zeros(n_features), np.ones(n_features)
+        if options.like is not None:
+            given = options.like["standardization"]
+            first = int(options.intercept)
+            return np.array(given["mean"][first:]), np.array(given["scale"][first:])
+        mean, scale = self.found.mean[:n_features], self.found.sd[:n_features]
+        scale = np.where(scale == 0, 1.0, scale)
+        mean = mean if self._centred else np.zeros(n_features)
+        if self._formula is not None:
+            scale = np.where(self._formula.design.levels_alone, 1.0, scale)
+            mean = np.where(self._formula.design.effects, 0.0, mean)
+        return mean, scale
 
     @property
     def _centred(self) -> bool:
@@ -193,8 +209,8 @@ class Prepared:
         if options.standardize:
             first = [0.0] * options.intercept, [1.0] * options.intercept
             standardization = {
-                "mean": [*first[0], *self.encoding.mean.tolist()],
-                "scale": [*first[1], *self.encoding.scale.tolist()],
+                "mean": [*first[0], *self._mean.tolist()],
+                "scale": [*first[1], *self._scale.tolist()],
             }
         return {
             "response": self.columns.response,
@@ -227,6 +243,8 @@ class Prepared:
         return "int64" if self._options.shuffle or self.found.n_dropped else None
 
     def _fit(self, options: IngestOptions) -> FormulaBlocks:
+        if self.groups is not None:
+            options = without_codes(options)
         for name in ("response", "features"):
             if getattr(options, name) is not None:
                 raise ConfigError(f"expected a formula or --{name}, found both: leave out --{name}")
@@ -260,16 +278,21 @@ class Prepared:
                 labels = None if labels is None else labels[kept]
             yield self.encoding.encode(values, ids, labels)
 
-    def _scan(self) -> Scan:
+    def described_codes(self) -> list[dict[str, Any]]:
+        """Return the coded factors as in the attribute ``codes`` of a store."""
+        return [] if self._formula is None else described(self.codes, self._formula.design)
+
+    def _scan(self, columns: Columns, levels: LevelCounts) -> Scan:
         options, faults = self._options, Faults()
         try:
             found = scan(
                 self._blocks.first(faults),
-                self.columns,
+                columns,
                 faults,
                 drop_missing=options.drop_missing,
                 rounding=options.dtype == "float32" and not self._centred,
                 progress=lambda done: self._report(done, self._table.n_rows, "scan"),
+                count=levels.add,
             )
         except NotANumberError as error:
             raise self._text(self.columns.names, str(error)) from error

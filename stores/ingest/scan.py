@@ -42,6 +42,7 @@ def scan(
     drop_missing: bool,
     rounding: bool,
     progress: Callable[[int], None] | None = None,
+    count: Callable[[Matrix], None] | None = None,
 ) -> Scan:
     """Read every block once; return moments, ranges and rounding errors of the columns.
 
@@ -60,6 +61,8 @@ def scan(
         Compute the rounding errors of all columns in float32; else they are 0.
     progress
         Called with the number of rows read so far.
+    count
+        Called with the rows of every block that are kept.
     """
     names = columns.names
     moments = Moments(len(names))
@@ -73,6 +76,8 @@ def scan(
         _check_weights(start, values, columns, faults)
         values = _clean(start, values, names, faults, drop_missing)
         moments.add(values)
+        if count is not None:
+            count(values)
         for index in checked:
             with np.errstate(over="ignore"):
                 lost = values[index].astype(np.float32) - values[index]

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from streammc.errors import ConfigError
+from streammc.stores.format.codes import read_columns, with_codes
 from streammc.stores.format.layout import (
+    CODES,
     FORMAT,
     GROUP,
     ROW_GROUP,
@@ -58,6 +60,7 @@ def make_store(
             **{prepared.encoding.group_field: prepared.encoding.group_dtype},
             chunk_rows=options.chunk_rows,
             n_rows=prepared.found.n_rows,
+            codes=prepared.described_codes(),
             overwrite=overwrite,
         ) as writer:
             for records in prepared.records():
@@ -113,18 +116,20 @@ def _in_memory(prepared: Prepared, chunk_rows: int | None) -> MemoryStore:
         done += records.size
     X = arrays.pop("X")
     empty = np.empty(0)
+    stated = prepared.described_codes()
     attributes = {
         "format": FORMAT,
         "n_rows": rows,
         "features": prepared.feature_names,
         **prepared.attributes(),
         "dtype": X.dtype.name,
-    }
+    } | ({CODES: stated} if stated else {})
+    X = with_codes(X, arrays.get(CODES), read_columns(attributes))
     groups: Any = arrays.get(ROW_GROUP)
     if prepared.groups is not None:
         groups = table_of(prepared.groups, arrays.pop(GROUP))
         attributes["groups"] = groups.describe()
-    step = choose_chunk_rows(X.shape[1] * X.itemsize) if chunk_rows is None else chunk_rows
+    step = choose_chunk_rows(X.shape[1] * X.dtype.itemsize) if chunk_rows is None else chunk_rows
     return MemoryStore(
         X,
         arrays.get("y", empty),

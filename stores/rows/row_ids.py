@@ -270,3 +270,15 @@ def append(path: Path, values: NDArray[Any]) -> None:
         view = memoryview(np.ascontiguousarray(values).view(np.uint8).data)
         while view:
             view = view[file.write(view) :]
+
+
+def id_values(values: NDArray[Any]) -> NDArray[Any]:
+    """Return row ids (m,); the stored bytes (m, width) of a store become text."""
+    if values.ndim == 1:
+        return values
+    return id_texts(np.ascontiguousarray(values).view(f"S{values.shape[1]}")[:, 0])
+
+
+def id_texts(ids: NDArray[Any]) -> NDArray[Any]:
+    """Return row ids with bytes as texts."""
+    return np.char.decode(ids, "utf-8") if ids.dtype.kind == "S" else ids

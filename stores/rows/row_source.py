@@ -9,7 +9,8 @@ import numpy as np
 from numba.core import types
 from numpy.typing import NDArray
 
-from streammc.errors import ConfigError
+from streammc.errors import ConfigError, StoreError
+from streammc.numerics.coded_matrix import CodedMatrix, expand_runs
 from streammc.numerics.jit import jit
 from streammc.protocols import Index, Rows
 
@@ -102,7 +103,7 @@ class MemoryRows:
     Parameters
     ----------
     X
-        (n, q) float32 or float64, C-contiguous; rows past ``n_rows`` are padding.
+        (n, q) float32 or float64, C-contiguous, also with codes; rows past ``n_rows`` are padding.
     y, offset, weight
         (n,), or empty for response 0, offset 0 or weight 1.
     n_rows
@@ -111,7 +112,7 @@ class MemoryRows:
 
     def __init__(
         self,
-        X: NDArray[Any],
+        X: NDArray[Any] | CodedMatrix,
         y: NDArray[Any],
         offset: NDArray[np.float64],
         weight: NDArray[np.float64],
@@ -119,11 +120,28 @@ class MemoryRows:
     ) -> None:
         self.n_rows = n_rows
         self.n_features = int(X.shape[1])
-        self.arrays = tuple(_read_only(array) for array in (X, y, offset, weight))
-        self.row_bytes = sum(_row_bytes(array) for array in self.arrays)
+        dense = X.dense if isinstance(X, CodedMatrix) else X
+        self._columns = X.columns if isinstance(X, CodedMatrix) else None
+        self.arrays = tuple(_read_only(array) for array in (dense, y, offset, weight))
+        """The dense columns, y, offset and weight."""
+        self.codes = _read_only(X.codes) if isinstance(X, CodedMatrix) else None
+        """(n, K) codes of the other columns; ``None`` without."""
+        self.row_bytes = sum(_row_bytes(array) for array in self._all_arrays)
+
+    @property
+    def _all_arrays(self) -> tuple[NDArray[Any], ...]:
+        return self.arrays if self.codes is None else (*self.arrays, self.codes)
 
     def gather(self, starts: Index, unit_rows: int, out: Rows) -> None:
-        """Copy the runs ``[start, start + unit_rows)`` into ``out``, one after the other."""
+        """Copy the runs ``[start, start + unit_rows)`` into ``out``, one after the other.
+
+        Raises
+        ------
+        ConfigError
+            If ``out`` has other shapes.
+        StoreError
+            If a code stands for no column.
+        """
         starts = np.ascontiguousarray(starts, dtype=np.int64)
         rows = starts.size * unit_rows
         if unit_rows < 1 or out.X.shape != (rows, self.n_features):
@@ -135,7 +153,18 @@ class MemoryRows:
                 f"expected out.y, out.offset and out.weight of shape {(rows,)}, found others: "
                 "pass arrays of that shape"
             )
-        gather_rows(*self.arrays, self.n_rows, starts, unit_rows, out)
+        if self.codes is None:
+            gather_rows(*self.arrays, self.n_rows, starts, unit_rows, out)
+            return
+        dense = out._replace(X=np.empty((rows, self.arrays[0].shape[1])))
+        gather_rows(*self.arrays, self.n_rows, starts, unit_rows, dense)
+        place = (starts, unit_rows, self.n_rows)
+        wrong = expand_runs(dense.X, self.codes, *place, self._columns, out.X)
+        if wrong:
+            raise StoreError(
+                f"expected codes of levels in the rows that were read, found {wrong} above the "
+                "number of levels: the store is damaged; run streammc verify, or make it again"
+            )
 
     def will_need(self, starts: Index, unit_rows: int) -> None:
         """Do nothing: the rows are in memory."""
@@ -153,7 +182,7 @@ class MappedRows(MemoryRows):
 
     def __init__(
         self,
-        X: NDArray[Any],
+        X: NDArray[Any] | CodedMatrix,
         y: NDArray[Any],
         offset: NDArray[np.float64],
         weight: NDArray[np.float64],
@@ -172,7 +201,7 @@ class MappedRows(MemoryRows):
         """
         starts = np.sort(np.ascontiguousarray(starts, dtype=np.int64))
         every = max(32, starts.size // _PROBES)
-        for array in self.arrays:
+        for array in self._all_arrays:
             if array.size == 0:
                 continue
             place = (array.ctypes.data, _row_bytes(array), self.n_rows, starts)

@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from streammc.errors import ConfigError, DataError, OutOfMemoryError, StreammcError
+from streammc.stores.format.layout import CODES
 
 Read = Callable[[int, int], "tuple[NDArray[Any], list[NDArray[Any]]]"]
 """``(start, stop)`` -> rows of the design (m, q) and of each vector (m,)."""
@@ -164,6 +165,16 @@ def refuse_groups(groups: Any, what: str) -> None:
             f"expected {what} without groups, found {type(groups).__name__} as groups: write the "
             "table as Parquet for streammc.ingest(..., group=column), or use "
             "streammc.from_arrays(X, y, groups=labels) in memory"
+        )
+
+
+def refuse_codes(dataset: Any, design: str) -> None:
+    """Refuse the variables of a store whose factors are codes: ``X`` lacks their columns."""
+    if CODES in dataset.variables and "dense_feature" in dataset[design].dims:
+        raise ConfigError(
+            f"expected every column in {design!r}, found factors as {CODES!r} of a store, changed "
+            "or without its path: use streammc.open_store(path), or ingest the table again with "
+            "codes_above=4096"
         )
 
 

@@ -136,6 +136,11 @@ class _TemperedTask(Generic[T]):
     task: PassTask[T]
     temperature: float
 
+    @property
+    def takes_codes(self) -> bool:
+        """Whether the task reads designs with codes; see ``protocols.PassTask``."""
+        return bool(getattr(self.task, "takes_codes", False))
+
     def _divide(self, block: RowBlock) -> RowBlock:
         return block._replace(weight=block.weight / self.temperature)
 

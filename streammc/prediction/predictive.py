@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numba import types
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from streammc.diagnostics.quantiles import mean, quantiles
 from streammc.errors import DataError, ModelError
+from streammc.numerics.coded_matrix import expanded_rows
 from streammc.numerics.jit import index_vector, jit, matrix, vector
 from streammc.prediction.histogram import Thresholds, add_bins, find_bins
 from streammc.prediction.log_scores import NEAR_ONE, add_scores, log_average, log_chance
@@ -95,6 +96,8 @@ class PredictTask:
     """The table, for messages."""
     scored: bool
     """Whether the table has a response."""
+    takes_codes: ClassVar[bool] = True
+    """Pieces must be whole chunks: those of the predictions."""
     thresholds: Thresholds | None = None
     """Bins of the histogram; ``None`` if the response is not binary."""
     covariate: Covariate | None = None
@@ -137,7 +140,7 @@ class PredictTask:
                 for low in range(start, stop, step):
                     here = slice(low, min(low + step, stop))
                     part = slice(low - start, here.stop - start)
-                    tile = Rows(piece.X[here], y[part], offset[part], weight[part])
+                    tile = Rows(expanded_rows(piece.X[here]), y[part], offset[part], weight[part])
                     first = piece.start + low
                     self._tile(first, tile, columns, here, totals, bins, low - start, work)
                 if counted:
@@ -182,9 +185,10 @@ class PredictTask:
         step = self.tile_rows()
         for low in range(0, len(near), step):
             at = near[low : low + step]
-            eta = self.coefficients.predictors(X[at], offset[at])
+            near_rows = expanded_rows(X[at])
+            eta = self.coefficients.predictors(near_rows, offset[at])
             own = groups[at] if len(groups) else groups
-            other = self.log_densities(eta, X[at], np.zeros(len(at)), own)
+            other = self.log_densities(eta, near_rows, np.zeros(len(at)), own)
             ones = np.where(y[at] > 0.0, y[at] * np.log(average[at]), 0.0)
             found[at] = ones + (1.0 - y[at]) * other
         return found

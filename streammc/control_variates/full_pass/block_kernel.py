@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numba.core import types
 
+from streammc.control_variates.full_pass.level_kernel import add_levels, sum_levels
 from streammc.control_variates.full_pass.pass_records import (
     PassPoints,
     PassRows,
@@ -209,6 +210,7 @@ def reduce_rows(link: Any, constants: Any, parts: Any, points: Any, sums: Any) -
     moved_by = np.zeros((sums.power_sums.shape[1] * 4, tile + PAD))
     bits = sums.squares.view(np.int64)
     flags = sums.flags
+    coded = parts.codes.shape[0] > 0
     m = pending = 0
     flags[2] = -1
     for start in range(0, rows, tile):
@@ -225,6 +227,8 @@ def reduce_rows(link: Any, constants: Any, parts: Any, points: Any, sums: Any) -
         response = parts.y[start : start + m]
         w = parts.weight[start : start + m]
         predict(points.columns, Z, m, products)
+        if coded:
+            add_levels(parts.codes, start, m, points.level_first, points.level_products, products)
         _predictors(products, points, parts.offset, start, eta)
         link(eta, design, response, constants, 2, out)
         uncounted = _clear_uncounted(w, out, width)
@@ -232,6 +236,10 @@ def reduce_rows(link: Any, constants: Any, parts: Any, points: Any, sums: Any) -
             if not _all_finite(out):
                 _first_not_finite(out, flags, start)
             _add_tile(Z, w, out, points, plain, c)
+            if coded:
+                first, cross = points.level_first, points.level_cross
+                codes = parts.codes
+                sum_levels(Z, p, w, out, codes, start, first, cross, sums.levels, sums.crosses)
             pending += m
             if pending + tile > SUM_ROWS:
                 _flush(plain.V, plain.G, sums.totals, d, q, points.n_linear, p)
@@ -245,10 +253,10 @@ def reduce_rows(link: Any, constants: Any, parts: Any, points: Any, sums: Any) -
             link(moved, design, response, constants, 0, at.out)
             if uncounted:
                 _clear_uncounted(w, at.out, 1)
-            first, second, square = remainder(
+            slopes, second, square = remainder(
                 out, at.out, step, w, points.order, at.slope, at.bend, moved_by, s
             )
-            _add_terms(first, second, square, s, full, sums.terms)
+            _add_terms(slopes, second, square, s, full, sums.terms)
             if sums.remainders.shape[1] > 0:
                 for i in range(m):
                     sums.remainders[s, start + i] = moved_by[s, i]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from streammc.control_variates.full_pass.level_sums import takes_codes, wide_expansion
 from streammc.control_variates.full_pass.row_name import row_name
 from streammc.control_variates.full_pass.row_sums import RowSums
 from streammc.control_variates.full_pass.scores import HighScores, Histogram, top
@@ -15,6 +16,7 @@ from streammc.errors import ModelError
 from streammc.likelihood.grouped import ungrouped
 from streammc.likelihood.invalid_responses import invalid_responses
 from streammc.models.mixed.recognise import is_table_model
+from streammc.numerics.coded_matrix import CodedColumns, CodedMatrix
 from streammc.numerics.summation import merge_compensated
 from streammc.protocols import Dataset, Index, Matrix, Model, RowBlock, Vector
 
@@ -55,6 +57,9 @@ class BlockSums:
     tiles: int
     summaries: Matrix
     fault: Fault | None
+    columns: CodedColumns | None = None
+    """The columns of a design with codes: ``totals`` are sums by level then."""
+    n_scalar: int = 0
 
     @property
     def scores(self) -> Vector:
@@ -64,6 +69,8 @@ class BlockSums:
 
     def expansion(self, dim: int) -> tuple[float, Vector, Matrix]:
         """Return the log-likelihood, its gradient and its Hessian."""
+        if self.columns is not None:
+            return wide_expansion(self.columns, self.n_scalar, self.totals)
         return expansion_of(self.totals, dim)
 
     def log_lik_remainder(self) -> float:
@@ -91,6 +98,11 @@ class ExpansionPass:
     cap: int
     check_response: bool
 
+    @property
+    def takes_codes(self) -> bool:
+        """Whether the model's sums by level are possible; see ``protocols.PassTask``."""
+        return takes_codes(self.model)
+
     def map(self, block: RowBlock) -> BlockSums:
         """Return the sums of a block given in one piece."""
         return self.map_pieces(iter([block]))
@@ -98,6 +110,7 @@ class ExpansionPass:
     def map_pieces(self, pieces: Iterator[RowBlock]) -> BlockSums:
         """Return the sums of a block; a piece with a response outside the support is left out."""
         sums: RowSums | None = None
+        coded: CodedColumns | None = None
         best = HighScores(self.cap)
         fault: Fault | None = None
         start = n = 0
@@ -105,7 +118,9 @@ class ExpansionPass:
         for piece in pieces:
             if sums is None:
                 q = piece.X.shape[1]
-                sums = RowSums(self.model, self.theta, self.shifts, self.order, q)
+                coded = piece.X.columns if isinstance(piece.X, CodedMatrix) else None
+                given = (self.model, self.theta, self.shifts, self.order, q)
+                sums = RowSums(*given, coded=coded)
                 start = piece.start
             m = len(piece.y)
             found = self._fault(piece) if self.check_response else None
@@ -128,12 +143,13 @@ class ExpansionPass:
         some = len(self.shifts) > 0
         with np.errstate(invalid="ignore", over="ignore"):
             size = float(np.sqrt(np.mean(sums.terms[0] ** 2))) if some else 0.0
-        log_lik = sums.totals[0, 0] / n
+        totals = sums.totals
+        log_lik = totals[0, 0] / n
         summary = [start, n, responses / n, log_lik, size, best.total / n]
         rows, highest = best.finish()
         return BlockSums(
             n_rows=n,
-            totals=sums.totals,
+            totals=totals,
             histogram=sums.histogram(),
             rows=rows,
             squares=highest,
@@ -141,6 +157,8 @@ class ExpansionPass:
             tiles=sums.tiles,
             summaries=np.array([summary], dtype=np.float64),
             fault=fault,
+            columns=coded,
+            n_scalar=self.model.n_scalar,
         )
 
     def combine(self, left: BlockSums, right: BlockSums) -> BlockSums:
@@ -162,6 +180,8 @@ class ExpansionPass:
             tiles=left.tiles + right.tiles,
             summaries=np.concatenate([left.summaries, right.summaries]),
             fault=Fault.merge(left.fault, right.fault),
+            columns=left.columns,
+            n_scalar=left.n_scalar,
         )
 
     def _fault(self, block: RowBlock) -> Fault | None:

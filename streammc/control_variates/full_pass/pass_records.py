@@ -6,6 +6,7 @@ from typing import Annotated, Any, NamedTuple
 
 from numba import types
 
+from streammc.numerics.coded_matrix import codes_type
 from streammc.protocols import Index, Matrix, Vector
 
 
@@ -16,6 +17,8 @@ class PassRows(NamedTuple):
     """The design as float32, or an array without rows."""
     double: Annotated[Any, types.Array(types.float64, 2, "C", readonly=True)]
     """The design as float64, or an array without rows."""
+    codes: Annotated[Any, codes_type]
+    """(m, K) codes of the factors whose columns are not in the design; or (0, 0)."""
     y: Vector
     offset: Vector
     weight: Vector
@@ -38,6 +41,11 @@ class PassPoints(NamedTuple):
     """Order of the control variates."""
     tile: int
     """Rows of a tile."""
+    level_first: Index
+    """(K,), see ``level_kernel.sum_levels``."""
+    level_cross: Index
+    level_products: Matrix
+    """(levels, R) what each level adds to the linear predictor."""
     with_sums: int
     """0: nothing is added to ``totals``."""
 
@@ -57,6 +65,9 @@ class PassSums(NamedTuple):
     terms: Matrix
     """(4, S) sum of the first-order terms; of the second-order terms c; of c^2; of (sum of c over
     a full tile)^2."""
+    levels: Matrix
+    """Sums by level and, in ``crosses``, by pairs of levels; see ``level_kernel.sum_levels``."""
+    crosses: Matrix
     flags: Index
     """(3,) counts of the rows whose log-likelihood or derivatives at theta are not finite, and of
     full tiles; then the first such row of this call, or -1."""

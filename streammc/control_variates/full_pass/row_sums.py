@@ -8,9 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.control_variates.full_pass.block_kernel import reduce_rows, tile_rows
+from streammc.control_variates.full_pass.level_sums import LevelSums
 from streammc.control_variates.full_pass.pass_records import PassPoints, PassRows, PassSums
 from streammc.control_variates.full_pass.score_kernel import N_BINS
 from streammc.control_variates.full_pass.scores import Histogram
+from streammc.numerics.coded_matrix import CodedColumns, CodedMatrix
 from streammc.protocols import Matrix, Model, Vector
 
 # A compiled call lasts at most about 0.2 s: signals and progress wait for its end.
@@ -51,6 +53,8 @@ class RowSums:
         Columns of the design.
     with_sums
         Whether to add up the expansion, or only to evaluate remainders.
+    coded
+        The columns of a design with codes, of a model that ``takes_codes``.
     """
 
     def __init__(
@@ -61,28 +65,44 @@ class RowSums:
         order: int,
         n_features: int,
         with_sums: bool = True,
+        coded: CodedColumns | None = None,
     ) -> None:
-        d, n_shifts = len(theta), len(shifts)
+        n_shifts = len(shifts)
         self._model = model
-        theta = np.ascontiguousarray(theta, dtype=np.float64)
-        self._shifts = np.ascontiguousarray(shifts, dtype=np.float64)
+        points = np.concatenate([theta[None], shifts]).astype(np.float64)
+        self._levels = LevelSums(coded, points, model.n_scalar)
+        theta, self._shifts = self._levels.dense(points[0]), self._levels.dense(points[1:])
+        d = len(theta)
         self._tile = tile_rows(n_features)
+        dense = n_features if coded is None else len(coded.place)
         self._points = PassPoints(
             theta,
-            columns_of(model, theta, self._shifts, n_features),
+            columns_of(model, theta, self._shifts, dense),
             self._shifts,
             model.n_linear,
             model.n_scalar,
-            n_features,
+            dense,
             order,
             self._tile,
+            self._levels.first,
+            self._levels.cross,
+            self._levels.products,
             int(with_sums),
         )
         self._power_sums = np.zeros((N_BINS, -(-n_shifts // 4), 5, 4))
         self._counts = np.zeros(N_BINS, np.int64)
-        self.totals = np.zeros((2, 1 + d + d * d))
+        self._totals = np.zeros((2, 1 + d + d * d))
         self.terms = np.zeros((4, n_shifts))
         self._flags = np.zeros(3, np.int64)
+
+    @property
+    def totals(self) -> Matrix:
+        """Log-likelihood, gradient, upper half of the Hessian (2, 1 + d + d d).
+
+        Of a design with codes they are those of the dense columns, followed by sums by level; see
+        ``level_sums.wide_expansion``.
+        """
+        return self._levels.flat(self._totals)
 
     @property
     def tiles(self) -> int:
@@ -97,7 +117,7 @@ class RowSums:
 
     def add(
         self,
-        X: NDArray[Any],
+        X: NDArray[Any] | CodedMatrix,
         y: NDArray[Any],
         offset: NDArray[Any],
         weight: NDArray[Any],
@@ -111,6 +131,9 @@ class RowSums:
         tuple
             Index of the first row without a finite log-likelihood, or -1, and the number of them.
         """
+        codes = self._levels.codes(X)
+        if isinstance(X, CodedMatrix):
+            X = X.dense
         n, q = X.shape
         single = X.dtype == np.float32
         X = np.ascontiguousarray(X, dtype=np.float32 if single else np.float64)
@@ -124,15 +147,18 @@ class RowSums:
             rows = PassRows(
                 _read_only(X[here] if single else np.empty((0, q), np.float32)),
                 _read_only(np.empty((0, q)) if single else X[here]),
+                codes[here],
                 *(side[here] for side in sides),
             )
             sums = PassSums(
-                self.totals,
+                self._totals,
                 part,
                 squares[here],
                 self._counts,
                 self._power_sums,
                 self.terms,
+                self._levels.sums,
+                self._levels.crosses,
                 self._flags,
             )
             reduce_rows(self._model.link, self._model.constants, rows, self._points, sums)

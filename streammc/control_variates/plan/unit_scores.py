@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from streammc.control_variates.coordinates import coordinates
 from streammc.control_variates.draws import covering_draws
 from streammc.control_variates.expansion import ControlVariates
+from streammc.control_variates.full_pass.level_sums import takes_codes
 from streammc.control_variates.full_pass.row_sums import RowSums
 from streammc.control_variates.full_pass.score_kernel import (
     N_BINS,
@@ -30,6 +31,7 @@ from streammc.control_variates.full_pass.score_kernel import (
 )
 from streammc.control_variates.full_pass.scores import Histogram
 from streammc.errors import RefusedError
+from streammc.numerics.coded_matrix import CodedMatrix
 from streammc.protocols import Dataset, Index, Matrix, Model, RowBlock, Vector
 from streammc.subsampling.alias import TABLE_BYTES
 
@@ -100,6 +102,11 @@ class UnitScoreTask:
     judging: int
     """Number of judging draws: the last ones, which do not enter the score."""
 
+    @property
+    def takes_codes(self) -> bool:
+        """Whether the model's sums by level are possible; see ``protocols.PassTask``."""
+        return takes_codes(self.model)
+
     def map(self, block: RowBlock) -> UnitTotals:
         """Return totals and scores of the units in ``block``."""
         n, q = block.X.shape
@@ -116,9 +123,9 @@ class UnitScoreTask:
         """Return totals and scores of the units in a slice of ``block``."""
         first = block.start + here.start
         m, n_draws = here.stop - here.start, len(self.shifts)
-        sums = RowSums(
-            self.model, self.theta, self.shifts, self.order, block.X.shape[1], with_sums=False
-        )
+        coded = block.X.columns if isinstance(block.X, CodedMatrix) else None
+        given = (self.model, self.theta, self.shifts, self.order, block.X.shape[1])
+        sums = RowSums(*given, with_sums=False, coded=coded)
         remainders = np.empty((n_draws, m))
         parts = (block.X[here], block.y[here], block.offset[here], block.weight[here])
         sums.add(*parts, np.empty(m), remainders)

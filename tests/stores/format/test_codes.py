@@ -1,0 +1,133 @@
+"""Codes in a store: described, checksummed, and never trusted."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import google_crc32c
+import numpy as np
+import pytest
+import xarray
+import zarr
+from coded_tables import made, table
+
+import streammc
+from streammc.errors import ConfigError, StoreError
+from streammc.likelihood.blocks import allocate_rows
+from streammc.protocols import RowBlock
+from streammc.stores import open_store
+from streammc.stores.format.codes import good_codes
+from streammc.stores.format.layout import MANIFEST
+from streammc.stores.format.manifest import Entry, make_manifest, read_manifest
+from streammc.stores.format.verify import info, verify
+from streammc.stores.ingest.from_xarray import from_xarray
+
+
+class Count:
+    def map(self, block: RowBlock) -> float:
+        return float(block.weight.sum())
+
+    def combine(self, left: float, right: float) -> float:
+        return left + right
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("codes") / "s.zarr"
+    made(table(), path=folder)
+    return folder
+
+
+@pytest.fixture
+def copy(path, tmp_path):
+    return shutil.copytree(path, tmp_path / "copy.zarr")
+
+
+def sealed(root, key):
+    """Write the manifest again after a change of one object."""
+    entries = dict(read_manifest(root).entries)
+    content = (root / key).read_bytes()
+    entries[key] = Entry(len(content), int(google_crc32c.value(content)))
+    (root / MANIFEST).write_bytes(make_manifest(entries).encode())
+
+
+def test_info_and_verify_know_the_codes(path):
+    found = info(path)
+    assert {"dtype": "uint16", "shape": [3000, 2]} == found["arrays"]["codes"]
+    assert {"dtype": "float32", "shape": [3000, 5]} == found["arrays"]["X"]
+    assert [
+        {"column": "C(tail)", "first": 2, "columns": 89},
+        {"column": "C(day)", "first": 92, "columns": 69},
+    ] == found["codes"]
+    assert 163 == found["n_features"]
+    assert verify(path)["ok"]
+
+
+def test_any_zarr_reader_opens_a_store_with_codes(path):
+    with xarray.open_zarr(path) as dataset:
+        assert {"row": 3000, "dense_feature": 5, "coded_factor": 2, "feature": 163} == dataset.sizes
+    assert (3000, 2) == zarr.open(path)["codes"].shape
+
+
+def test_flipped_bit_in_codes_is_found(copy):
+    content = bytearray((copy / "codes/c.0.0").read_bytes())
+    content[100] ^= 1
+    (copy / "codes/c.0.0").write_bytes(content)
+    assert ["codes/c.0.0"] == [fault["key"] for fault in verify(copy)["faults"]]
+    with pytest.raises(StoreError, match=r"codes/c\.0\.0"):
+        streammc.control_variates(open_store(copy), streammc.models.logistic())
+
+
+def test_code_of_no_level_is_refused_by_pass_and_gather(copy):
+    codes = np.fromfile(copy / "codes/c.0.0", np.uint16).reshape(-1, 2)
+    codes[40, 1] = 70
+    codes.tofile(copy / "codes/c.0.0")
+    sealed(copy, "codes/c.0.0")
+    store = open_store(copy)
+    with pytest.raises(StoreError, match=r"codes of 0 to 69 in column 1.*found 70 in row 40"):
+        store.reduce(Count(), scheduler="sync")
+    out = allocate_rows(1, store.n_features)
+    store.rows().gather(np.array([39]), 1, out)
+    with pytest.raises(StoreError, match="found 1 above the number of levels"):
+        store.rows().gather(np.array([40]), 1, out)
+
+
+def edited(root, change):
+    document = json.loads((root / "zarr.json").read_text())
+    change(document["attributes"]["streammc"])
+    (root / "zarr.json").write_text(json.dumps(document, indent=1) + "\n")
+    sealed(root, "zarr.json")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda stated: stated.pop("codes"),
+        lambda stated: stated["codes"].pop(),
+        lambda stated: stated["codes"][0].update(columns=90),
+        lambda stated: stated["codes"][0].update(first="2"),
+        lambda stated: stated["codes"][1].update(first=50),
+        lambda stated: stated.update(codes=[]),
+        lambda stated: stated.update(codes={}),
+        lambda stated: stated["codes"].append(3),
+    ],
+)
+def test_attribute_that_contradicts_the_arrays_is_refused(copy, change):
+    edited(copy, change)
+    with pytest.raises(StoreError, match="make the store again"):
+        open_store(copy)
+
+
+def test_codes_need_a_dense_column():
+    stated = {"features": ["a", "b"], "codes": [{"column": "g", "first": 0, "columns": 2}]}
+    assert not good_codes(stated)
+    stated["features"].append("c")
+    assert good_codes(stated)
+
+
+def test_dataset_of_a_store_with_codes_is_the_store_or_refused(path):
+    with xarray.open_zarr(path) as dataset:
+        assert from_xarray(dataset).fingerprint == open_store(path).fingerprint
+        with pytest.raises(ConfigError, match="factors as 'codes' of a store"):
+            from_xarray(dataset.isel(row=slice(0, 50)).load())
