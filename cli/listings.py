@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from streammc import registry
+from streammc.cli.declarations import first_line, sampler_text
 from streammc.cli.options import command
 from streammc.cli.output import Output, table
 
@@ -12,12 +14,9 @@ from streammc.cli.output import Output, table
 @click.pass_obj
 def models(output: Output) -> None:
     """List the models: the names that --model takes."""
-    from streammc import registry
-
     rows = []
-    for name in registry.MODELS:
-        text = (registry.model(name).__doc__ or "").strip().splitlines()[0]
-        text = text.removeprefix("Return ").replace("``", "").rstrip(".")
+    for name, address in registry.MODELS.items():
+        text = first_line(address).removeprefix("Return ").replace("``", "").rstrip(".")
         rows.append({"name": name, "description": text})
     human = table(
         ["model", "what it is"], [[row["name"], row["description"]] for row in rows], words=True
@@ -29,12 +28,10 @@ def models(output: Output) -> None:
 @click.pass_obj
 def samplers(output: Output) -> None:
     """List the samplers with their targets and papers."""
-    from streammc import registry
-
     rows = []
-    for name in registry.SAMPLERS:
-        made = registry.sampler(name)()
-        rows.append({"name": name, "target": made.target, "paper": made.paper})
+    for name, address in registry.SAMPLERS.items():
+        target, paper = (sampler_text(address, attribute) for attribute in ("target", "paper"))
+        rows.append({"name": name, "target": target, "paper": paper})
     human = table(
         ["sampler", "target", "paper"],
         [[row["name"], row["target"], row["paper"]] for row in rows],

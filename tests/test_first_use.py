@@ -14,7 +14,7 @@ import pytest
 from streammc import first_use
 from streammc.first_use import Compiling
 
-COMPILES = "from streammc.numerics.prior import log_prior; log_prior.signatures"
+COMPILES = "from streammc.likelihood.target import evaluate; evaluate.signatures"
 
 
 class Terminal(io.StringIO):

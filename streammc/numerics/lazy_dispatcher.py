@@ -10,6 +10,7 @@ from numba.core.registry import CPUDispatcher
 
 from streammc.numerics.compile_cache import cache_dir
 from streammc.numerics.inner_dispatcher import InnerDispatcher
+from streammc.numerics.machine_code import MachineCodeCache
 
 
 class ReadyDispatcher(CPUDispatcher):  # type: ignore[misc]
@@ -21,6 +22,10 @@ class ReadyDispatcher(CPUDispatcher):  # type: ignore[misc]
     _signatures: tuple[Any, ...] = ()
     _folder: str | None = None
     """Folder in the cache; ``None``: not cached."""
+
+    def enable_caching(self) -> None:
+        """Keep the machine code on disk."""
+        self._cache = MachineCodeCache(self.py_func)
 
     def inner(self) -> InnerDispatcher:
         """Return the copy that compiled code calls."""

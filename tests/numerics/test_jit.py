@@ -261,6 +261,35 @@ def test_a_function_under_a_compiled_caller_has_no_machine_code_of_its_own(
     assert third == "4.0 ['nrt', 'four_times', 'twice']"
 
 
+REFRESH = """
+from numba.core.base import BaseContext
+plain = BaseContext.refresh
+BaseContext.refresh = lambda context: (print("prepared"), plain(context))
+"""
+
+
+def test_loading_prepares_no_compilation(package: Path) -> None:
+    code = REFRESH + "print(caller.apply(caller.twice, 3.0), caller.factorial(5))"
+    first = using(package, code).splitlines()
+    assert "prepared" in first
+    assert first[-1] == "8.0 120"
+    assert using(package, code) == "8.0 120"
+
+
+def test_intermediate_code_of_loaded_functions_can_be_linked(package: Path) -> None:
+    using(package, USE)
+    code = """
+        from numba import njit
+        [loaded] = caller.twice.overloads.values()
+        print(loaded.library._shared_module)
+        defined = [f.name for f in loaded.library._get_module_for_linking().functions
+                   if not f.is_declaration]
+        print(loaded.fndesc.mangled_name in defined, compiled)
+        print(njit(lambda x: caller.twice(x) + 1.0)(3.0))
+    """
+    assert using(package, code).splitlines() == ["None", "True []", "9.0"]
+
+
 def test_the_copy_for_compiled_callers_is_cached(package: Path) -> None:
     (package / "callers.py").write_text(textwrap.dedent(CALLERS))
     code = "from streammc import callers\nprint(callers.four_times(1.0), sorted(compiled))"
