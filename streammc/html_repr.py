@@ -63,7 +63,7 @@ def value_text(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        return f"{value:.4g}"
+        return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.4g}"
     if isinstance(value, Sequence) and not isinstance(value, str):
         shown = ", ".join(value_text(item) for item in value[:_MOST])
         return f"{shown}, ... ({len(value):,} in all)" if len(value) > _MOST else shown
