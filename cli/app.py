@@ -24,6 +24,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "sample": ("streammc.cli.sample:sample", "Sample a posterior, or resume where it stopped."),
     "resume": ("streammc.cli.resume:resume", "Continue an interrupted run."),
     "diagnose": ("streammc.cli.diagnose:diagnose", "Summarise the draws of a run."),
+    "report": ("streammc.cli.html_report:report", "Write a page about a run."),
     "compare": ("streammc.cli.compare:compare", "Compare the cost of runs of one posterior."),
     "predict": ("streammc.cli.predict:predict", "Predict the rows of a store from a run."),
     "effects": (

@@ -11,6 +11,7 @@ from pathlib import PurePath
 from typing import Any
 
 from streammc.cli.heartbeat import Heartbeat
+from streammc.diagnostics.text import number as number
 from streammc.errors import one_line
 from streammc.first_use import EVERY
 
@@ -140,13 +141,6 @@ def fields(pairs: Mapping[str, Any]) -> str:
     shown = {name: _text(value) for name, value in pairs.items() if value not in (None, [], ())}
     width = max((len(name) for name in shown), default=0)
     return "\n".join(f"{name.ljust(width)}  {value}" for name, value in shown.items())
-
-
-def number(value: float | None, digits: int = 4) -> str:
-    """Return a number as text with ``digits`` significant digits; ``-`` for none or not finite."""
-    if value is None or not math.isfinite(value):
-        return "-"
-    return f"{value:.{digits}g}"
 
 
 def _text(value: Any) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from streammc import registry
 from streammc.cli.output import Output, fields, number, table
 from streammc.diagnostics.audit_record import Audit
+from streammc.diagnostics.text import factor_text, statistic_text
 from streammc.likelihood.unit_words import in_units, unit_of_model
 from streammc.runs.prior_texts import priors_lines
 from streammc.samplers.common.targets import TARGETS
@@ -143,7 +144,13 @@ def parameter_table(
         if spared is not None:
             columns.remove(spared)
         rows = [
-            [label, *(_cell(name, entry.get(name), entry.get("mcse_mean")) for name in columns)]
+            [
+                label,
+                *(
+                    statistic_text(name, entry.get(name), entry.get("mcse_mean"))
+                    for name in columns
+                ),
+            ]
             for label, entry in parameters.items()
         ]
         text = table(["parameter", *columns], rows)
@@ -162,7 +169,7 @@ def ratio_text(ratios: Mapping[str, Any]) -> str:
     columns = ("median", "q5", "q95")
     left_out = set(ratios.get("only_together", ()))
     rows = [
-        [label, *(_factor(entry.get(name)) for name in columns)]
+        [label, *(factor_text(entry.get(name)) for name in columns)]
         for label, entry in ratios["parameters"].items()
         if label not in left_out
     ]
@@ -174,28 +181,6 @@ def ratio_text(ratios: Mapping[str, Any]) -> str:
             "interactions: no such column changes alone"
         )
     return "\n".join(lines)
-
-
-def _factor(value: float | None) -> str:
-    """Return a factor as text; near 1 with two significant digits of its distance from 1."""
-    if value is None or not 0.0 < abs(value - 1.0) < 0.01:
-        return number(value)
-    return f"{value:.{min(1 - math.floor(math.log10(abs(value - 1.0))), 15)}f}"
-
-
-def _cell(column: str, value: float | None, error: float | None) -> str:
-    if value is None:
-        return "-"
-    if column.startswith("ess"):
-        return f"{value:.0f}"
-    if column == "r_hat":
-        return f"{value:.3f}"
-    if column == "mcse_mean":
-        return number(value, 2)
-    digits = 4
-    if column != "sd" and error and value and math.isfinite(value):  # to the error's first digit
-        digits += math.floor(math.log10(abs(value))) - math.floor(math.log10(error)) - 3
-    return number(value, min(max(digits, 4), 9))
 
 
 def audit_text(audit: Audit) -> str:

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from streammc import diagnostics, models, priors, samplers
+    from streammc import diagnostics, models, plots, priors, samplers
     from streammc.control_variates import compute as control_variates
     from streammc.prediction.effect_draws import effect_draws
     from streammc.prediction.group_summaries import effects
@@ -39,6 +39,7 @@ _LAZY: Final[dict[str, str]] = {
     "models": "streammc.models",
     "open_run": "streammc.trace:open_run",
     "open_store": "streammc.stores.store:open_store",
+    "plots": "streammc.plots",
     "predict": "streammc.prediction.predict:predict",
     "priors": "streammc.priors",
     "sample": "streammc.runs.interactive:sample",
@@ -59,6 +60,7 @@ __all__ = [
     "models",
     "open_run",
     "open_store",
+    "plots",
     "predict",
     "priors",
     "sample",

@@ -21,6 +21,7 @@ from streammc.runs.job import run_job
 from streammc.samplers.common.request import Progress, RunRequest
 from streammc.samplers.common.sampler import Sampler
 from streammc.trace.run_directory import RunDirectory
+from streammc.verdict import verdict
 
 if TYPE_CHECKING:
     import xarray
@@ -169,7 +170,7 @@ def sample(
     lines = report.warnings
     if not report.finished:
         part = _part_summary(RunDirectory.open(report.path), tree)
-        tree.attrs["summary"] = json.dumps(part)
+        tree.attrs |= {"summary": json.dumps(part), "verdict": verdict(part).sentence}
         lines = part["warnings"]
     for line in lines:
         warnings.warn(line, SamplingWarning, stacklevel=2)

@@ -15,6 +15,7 @@ from streammc.docstrings import documented
 from streammc.errors import ConfigError
 from streammc.trace.row_reading import ROWS, RowKind, read_meta
 from streammc.trace.run_directory import RunDirectory
+from streammc.verdict import verdict
 
 _JSON_WORDS: Final = ("null", "true", "false")
 """JSON texts other than numbers, strings, arrays and objects."""
@@ -41,7 +42,8 @@ def open_run(path: str | os.PathLike[str], *, verify: bool = True) -> xr.DataTre
     -------
     xarray.DataTree
         Values are read when they are used. Attributes that are neither text nor numbers are
-        JSON text, as netCDF needs them; :func:`facts` decodes them.
+        JSON text, as netCDF needs them; :func:`facts` decodes them. The attribute ``verdict`` of a
+        finished run says in one sentence whether its draws can be trusted.
 
     Raises
     ------
@@ -58,6 +60,9 @@ def open_run(path: str | os.PathLike[str], *, verify: bool = True) -> xr.DataTre
     # Given a path, xarray would take "~" for the home folder and "s3::x" for an address.
     store: Any = LocalStore(run.path, read_only=True)
     tree: xr.DataTree = xr.open_datatree(store, engine="zarr", consolidated=True, chunks=None)
+    summary = run.attributes.get("summary")
+    if summary is not None and summary["sampling"]["draws"] == run.committed_draws:
+        tree.attrs["verdict"] = verdict(summary).sentence
     for node in tree.subtree:
         node.attrs = _portable(node.attrs)
     tree.encoding["source"] = str(run.path)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 if TYPE_CHECKING:
     from streammc.protocols import Model
     from streammc.samplers.common.chain import SharedProblem
+    from streammc.samplers.common.evidence import Evidence
     from streammc.samplers.common.request import RunRequest, Setup
     from streammc.trace.run_directory import RunDirectory
 
@@ -120,3 +121,13 @@ class Sampler(ABC):
     def text(self, facts: Mapping[str, Any]) -> dict[str, Any]:
         """Return lines for the receipt of a run, label -> value, from the same facts."""
         return {}
+
+    def evidence(self, summary: Mapping[str, Any]) -> list[Evidence]:
+        """Return the checks of this family for the report of a run, from its whole summary.
+
+        Parameters
+        ----------
+        summary
+            As ``diagnose`` prints it; of an unfinished run ``sampling`` lacks most entries.
+        """
+        return []

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from streammc.errors import ConfigError
 from streammc.protocols import Model
@@ -22,6 +23,7 @@ from streammc.samplers.common.targets import APPROXIMATE
 
 if TYPE_CHECKING:
     from streammc.samplers.common.chain import SharedProblem
+    from streammc.samplers.common.evidence import Evidence
     from streammc.samplers.common.request import RunRequest, Setup
 
 SUBSET: Final = "subset"
@@ -234,6 +236,12 @@ class EquiEnergy(Sampler):
         from streammc.samplers.equi_energy.problem import equi_energy
 
         return equi_energy(request.dataset, request.model, setup.cv, self, request.warmup)
+
+    def evidence(self, summary: Mapping[str, Any]) -> list[Evidence]:
+        """Return checks of jumps and steps; see ``Sampler``."""
+        from streammc.samplers.equi_energy.facts import jump_evidence
+
+        return jump_evidence(summary)
 
 
 mintee = builder(EquiEnergy)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from streammc.diagnostics.text import percent
+from streammc.diagnostics.text import number, percent
+from streammc.samplers.common.evidence import Evidence, at_most
 from streammc.trace.run_directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -88,3 +89,65 @@ def subsample_text(facts: Mapping[str, Any]) -> dict[str, Any]:
         "subsample",
         "mean sign": facts.get("mean_sign"),
     }
+
+
+def trajectory_evidence(facts: Mapping[str, Any]) -> list[Evidence]:
+    """Return the checks of trajectories: divergences and acceptance."""
+    return [
+        at_most(
+            "divergent transitions",
+            facts.get("divergences"),
+            0,
+            "A trajectory that leaves its energy level marks a place that the steps are too "
+            "long for, where the posterior is not explored.",
+        ),
+        Evidence(
+            check="acceptance rate",
+            found=number(facts.get("acceptance_rate"), 3),
+            meaning="The share of proposals that is taken; warm-up tunes the step size to it.",
+        ),
+    ]
+
+
+def subsample_evidence(facts: Mapping[str, Any]) -> list[Evidence]:
+    """Return the checks of estimates from a subsample: their variance, the edge, the signs."""
+    found = [
+        at_most(
+            "variance of the log-likelihood estimate",
+            facts.get("log_lik_variance_mean"),
+            VARIANCE_WARNING,
+            "An iteration estimates the log-likelihood of all rows from a few; the sampled "
+            "density is close to the posterior where the variance of that estimate is small.",
+            figure="log_lik_variance",
+            line=VARIANCE_WARNING,
+        )
+    ]
+    if facts.get("subsample_acceptance_rate") is not None:
+        found.append(
+            Evidence(
+                check="acceptance rate of new subsamples",
+                found=number(facts["subsample_acceptance_rate"], 3),
+                meaning="How often a block of the subsample is exchanged for a new one.",
+            )
+        )
+    if facts.get("beyond_edge") is not None:
+        found.append(
+            at_most(
+                "iterations beyond the edge, share",
+                facts["beyond_edge"],
+                EDGE_WARNING,
+                "Subsampling is cut where its error would be large, at a millionth of the "
+                "posterior's mass; a chain that often comes there is in a wider posterior.",
+            )
+        )
+    if facts.get("mean_sign") is not None:
+        found.append(
+            Evidence(
+                check="mean sign",
+                found=number(facts["mean_sign"], 4),
+                meaning="Draws are weighted by the sign of an unbiased estimate of the "
+                "likelihood; the closer the mean sign is to 1, the more each draw is worth.",
+                figure="sign",
+            )
+        )
+    return found

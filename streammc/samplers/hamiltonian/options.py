@@ -20,6 +20,7 @@ from streammc.subsampling.probabilities import UNIFORM
 
 if TYPE_CHECKING:
     from streammc.samplers.common.chain import SharedProblem
+    from streammc.samplers.common.evidence import Evidence
     from streammc.samplers.common.request import RunRequest, Setup
     from streammc.trace.run_directory import RunDirectory
 
@@ -122,6 +123,12 @@ class TrajectoryOptions(Sampler):
                 ": give a number in this range"
             )
 
+    def evidence(self, summary: Mapping[str, Any]) -> list[Evidence]:
+        """Return checks of divergences and acceptance; see ``Sampler``."""
+        from streammc.samplers.hamiltonian.facts import trajectory_evidence
+
+        return trajectory_evidence(summary["sampling"])
+
 
 @dataclass(frozen=True, kw_only=True)
 class SubsampleOptions(TrajectoryOptions):
@@ -207,3 +214,9 @@ class SubsampleOptions(TrajectoryOptions):
         from streammc.samplers.hamiltonian.facts import subsample_text
 
         return subsample_text(facts)
+
+    def evidence(self, summary: Mapping[str, Any]) -> list[Evidence]:
+        """Return checks of trajectories, estimated variance, edge and signs; see ``Sampler``."""
+        from streammc.samplers.hamiltonian.facts import subsample_evidence
+
+        return [*subsample_evidence(summary["sampling"]), *super().evidence(summary)]

@@ -16,6 +16,7 @@ from streammc.samplers.common.targets import WEIGHTED
 
 if TYPE_CHECKING:
     from streammc.samplers.common.chain import SharedProblem
+    from streammc.samplers.common.evidence import Evidence
     from streammc.samplers.common.request import RunRequest, Setup
     from streammc.trace.run_directory import RunDirectory
 
@@ -128,6 +129,12 @@ class Laplace(Sampler):
             "effective draws": facts.get("weights_ess"),
             "pareto k": facts.get("pareto_k"),
         }
+
+    def evidence(self, summary: Mapping[str, Any]) -> list[Evidence]:
+        """Return checks of the weights; see ``Sampler``."""
+        from streammc.samplers.importance.facts import weight_evidence
+
+        return weight_evidence(summary["sampling"])
 
 
 laplace = builder(Laplace)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from streammc.diagnostics.text import percent
 from streammc.likelihood.temperature import temperature_of
+from streammc.samplers.common.evidence import Evidence, at_most
 from streammc.samplers.metropolis.mint import NORMALITY, Mint
 from streammc.trace.finite import finite_or_none
 from streammc.trace.run_directory import RunDirectory
@@ -155,3 +156,24 @@ def noise_text(facts: Mapping[str, Any]) -> dict[str, str]:
         f"lambda {facts['lambda']:.4g} = alpha tau, alpha {facts['alpha']:.4g}",
         "marginal of the draws": text,
     }
+
+
+def noise_evidence(facts: Mapping[str, Any]) -> list[Evidence]:
+    """Return the checks of estimates that a chain of ``mint`` carries along."""
+    return [
+        at_most(
+            "variance of the carried estimates",
+            facts["noise_variance"],
+            NOISE_WARNING,
+            "The noise v of the log-likelihood estimate multiplies the density by exp(v / 2); "
+            "a chain sticks where it is large.",
+            figure="log_lik_variance",
+            line=NOISE_WARNING,
+        ),
+        at_most(
+            "chains that never moved",
+            facts["chains_that_never_moved"],
+            0,
+            "Such a chain is one point: its estimate was far above the true log-likelihood.",
+        ),
+    ]

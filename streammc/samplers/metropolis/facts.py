@@ -7,8 +7,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from streammc.diagnostics.text import percent
+from streammc.diagnostics.text import number, percent
 from streammc.likelihood.temperature import IMPLIED, Schedule, schedule_of
+from streammc.samplers.common.evidence import Evidence, at_most
 from streammc.trace.run_directory import RunDirectory
 
 DECISION_WARNING: Final = 0.05
@@ -109,3 +110,38 @@ def temperature_warnings(facts: Mapping[str, Any]) -> list[str]:
             "control variates, or hmc-ecs"
         )
     return lines
+
+
+def decision_evidence(facts: Mapping[str, Any]) -> list[Evidence]:
+    """Return the checks of decisions: their error, rows, and how many were forced."""
+    if "test_rows_mean" not in facts:  # an unfinished run
+        return []
+    return [
+        at_most(
+            "error of a decision, as a probability",
+            facts["decision_error_mean"],
+            DECISION_WARNING,
+            "A decision that looks at some of the rows may differ from that of all rows; this is "
+            "the mean of its estimated error.",
+            figure="decision_error",
+            line=DECISION_WARNING,
+        ),
+        Evidence(
+            check="rows of a decision",
+            found=f"{number(facts['test_rows_mean'])} on average, "
+            f"{facts['test_rows_largest']:,} at most",
+            meaning="How many rows an accepted or rejected proposal rests on.",
+            figure="test_rows",
+        ),
+        at_most(
+            "forced decisions, share",
+            facts["forced"],
+            FORCED_WARNING,
+            "Decisions that looked at all rows, or were skipped.",
+        ),
+        Evidence(
+            check="acceptance rate",
+            found=number(facts.get("acceptance_rate"), 3),
+            meaning="The share of proposals that is taken.",
+        ),
+    ]

@@ -54,6 +54,7 @@ from streammc.samplers.metropolis.acceptance.interface import (
 from streammc.samplers.metropolis.options import MetropolisOptions
 
 if TYPE_CHECKING:
+    from streammc.samplers.common.evidence import Evidence
     from streammc.samplers.common.request import Setup
     from streammc.trace.run_directory import RunDirectory
 
@@ -258,6 +259,14 @@ class Mint(MetropolisOptions):
         lines = super().text(facts)
         error = lines.pop("error per decision")
         return {**noise_text(facts["mint"]), **lines, "estimates off normal": error}
+
+    def evidence(self, summary: Mapping[str, Any]) -> list[Evidence]:
+        """Return checks of the noise, and of the decisions; see ``Sampler``."""
+        from streammc.samplers.metropolis.carried_noise import noise_evidence
+
+        facts = summary["sampling"]
+        found = noise_evidence(facts["mint"]) if "mint" in facts else []
+        return [*found, *super().evidence(summary)]
 
 
 mint = builder(Mint, {"lambda": "exponent"})

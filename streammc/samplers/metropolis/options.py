@@ -25,6 +25,7 @@ from streammc.subsampling.probabilities import UNIFORM
 if TYPE_CHECKING:
     from streammc.protocols import Model
     from streammc.samplers.common.chain import SharedProblem
+    from streammc.samplers.common.evidence import Evidence
     from streammc.samplers.common.request import RunRequest, Setup
     from streammc.samplers.metropolis.acceptance.interface import Prepared
     from streammc.trace.run_directory import RunDirectory
@@ -211,3 +212,9 @@ class MetropolisOptions(Sampler):
             "error per decision": facts["decision_error_mean"],
             "forced decisions": facts["forced"],
         }
+
+    def evidence(self, summary: Mapping[str, Any]) -> list[Evidence]:
+        """Return checks of the decisions; see ``Sampler``."""
+        from streammc.samplers.metropolis.facts import decision_evidence
+
+        return decision_evidence(summary["sampling"])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Final
 
 from streammc.diagnostics.text import percent
+from streammc.samplers.common.evidence import Evidence, at_most
 from streammc.trace.run_directory import RunDirectory
 
 BIAS_WARNING: Final = 0.05
@@ -41,3 +43,31 @@ def bias_warnings(facts: Mapping[str, Any]) -> list[str]:
             "% of the steps and was cut there: use more friction or a smaller --step-size"
         )
     return lines
+
+
+def bias_evidence(facts: Mapping[str, Any]) -> list[Evidence]:
+    """Return the checks of bias: the predicted bias of variances, and clipped noise estimates."""
+    if "predicted_variance_bias" not in facts:  # an unfinished run
+        return []
+    bias = facts["predicted_variance_bias"]
+    found = [
+        at_most(
+            "predicted bias of the variances, share",
+            math.inf if bias is None else bias,  # without bound
+            BIAS_WARNING,
+            "No step is rejected, so the draws are wider than the posterior; this is by how much "
+            "at the step size of the run.",
+            figure="log_lik_variance",
+        )
+    ]
+    if facts.get("noise_clipped") is not None:
+        found.append(
+            at_most(
+                "steps with a clipped noise estimate, share",
+                facts["noise_clipped"],
+                0.0,
+                "The friction cannot take up more noise than itself.",
+                figure="noise_clipped",
+            )
+        )
+    return found

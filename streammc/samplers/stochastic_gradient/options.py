@@ -21,6 +21,7 @@ from streammc.subsampling.probabilities import UNIFORM
 
 if TYPE_CHECKING:
     from streammc.samplers.common.chain import SharedProblem
+    from streammc.samplers.common.evidence import Evidence
     from streammc.samplers.common.request import RunRequest, Setup
     from streammc.trace.run_directory import RunDirectory
 
@@ -128,3 +129,9 @@ class StochasticGradient(Sampler):
             "log_lik_variance": facts.get("log_lik_variance_mean"),
             "predicted variance bias": facts.get("predicted_variance_bias"),
         }
+
+    def evidence(self, summary: Mapping[str, Any]) -> list[Evidence]:
+        """Return checks of the bias; see ``Sampler``."""
+        from streammc.samplers.stochastic_gradient.facts import bias_evidence
+
+        return bias_evidence(summary["sampling"])

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from streammc.errors import ConfigError
 from streammc.protocols import Model
@@ -21,6 +22,7 @@ from streammc.samplers.common.targets import EXACT
 
 if TYPE_CHECKING:
     from streammc.samplers.common.chain import SharedProblem
+    from streammc.samplers.common.evidence import Evidence
     from streammc.samplers.common.request import RunRequest, Setup
 
 HMC: Final = "hmc"
@@ -168,3 +170,9 @@ class TemperedOptions(Sampler):
         from streammc.samplers.tempering.problem import tempering
 
         return tempering(request.dataset, request.model, setup.cv, self)
+
+    def evidence(self, summary: Mapping[str, Any]) -> list[Evidence]:
+        """Return checks of swaps, excursions and restarts; see ``Sampler``."""
+        from streammc.samplers.tempering.facts import ladder_evidence
+
+        return ladder_evidence(summary)

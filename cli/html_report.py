@@ -1,0 +1,164 @@
+"""``streammc report``: one HTML page about a run, for a reader who was not there."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from streammc.cli.options import command, overwrite_option, path_argument, setting
+from streammc.cli.output import Output, fields
+from streammc.cli.values import LocalPath
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from streammc.trace.run_directory import RunDirectory
+
+_PACKAGES: Final = ("streammc", "numpy", "scipy", "numba", "zarr", "xarray", "matplotlib")
+
+
+@command("report", configurable=True, short_help="Write a page about a run.")
+@path_argument("run")
+@path_argument("store", required=False)
+@setting("--output", "-o", type=LocalPath(), required=True, help="HTML file to make.")
+@click.option(
+    "--predictions",
+    type=LocalPath(),
+    multiple=True,
+    help="Predictions of the run to show; may be given several times.",
+)
+@overwrite_option
+@click.pass_obj
+def report(
+    printer: Output,
+    run: str,
+    store: str | None,
+    output: str,
+    predictions: Sequence[str],
+    overwrite: bool,
+) -> None:
+    """Write one self-contained HTML page about RUN: question, results, trust, cost.
+
+    STORE is the store of the run, if it has moved. Numbers are those of diagnose and info;
+    a page without the store lacks the description of the data.
+    """
+    from streammc.cli.diagnose import diagnosis
+    from streammc.cli.report import run_document
+    from streammc.report.html_page import check_place, page, write_page
+    from streammc.report.report_request import ReportRequest
+    from streammc.trace.run_directory import RunDirectory
+    from streammc.verdict import verdict
+
+    check_place(output, overwrite=overwrite)
+    opened = RunDirectory.open(run, verify=False)  # the diagnosis checks every byte
+    described = store_document(opened, store)
+    shown = {path: _predictions(opened, path) for path in predictions}
+    document = run_document(run, diagnosis(run))
+    request = ReportRequest(
+        run=opened,
+        document=document,
+        store=described,
+        model=model_words(opened),
+        commands=commands(opened, described),
+        versions=_versions(),
+        predictions=shown,
+    )
+    size = write_page(page(request), output)
+    found = verdict(document)
+    result: dict[str, Any] = {
+        "report": os.path.abspath(output),
+        "run": document["run"],
+        "verdict": found.level,
+        "sentence": found.sentence,
+        "reasons": list(found.reasons),
+        "bytes": size,
+    }
+    printer.result(
+        result,
+        fields({"report": output, "kilobytes": size / 1e3, "verdict": found.sentence}),
+    )
+
+
+def store_document(run: RunDirectory, path: str | None) -> dict[str, Any] | None:
+    """Return what ``info`` says of the store of a run; ``None`` if it is not at its place.
+
+    Raises
+    ------
+    IdentityError
+        If ``path`` is given and holds another store.
+    """
+    from streammc.cli.inspect import describe_store
+    from streammc.errors import IdentityError, StreammcError
+
+    address = path or run.attributes.get("store")
+    if not isinstance(address, str) or address == "memory":
+        return None
+    try:
+        found = describe_store(address)
+    except StreammcError:
+        if path is not None:
+            raise
+        return None
+    if found["fingerprint"] == run.identity["store"]:
+        return found
+    if path is None:
+        return None
+    raise IdentityError(
+        f"expected the store of {str(run.path)!r} at {path!r} (fingerprint "
+        f"{run.identity['store'][:12]}), found {found['fingerprint'][:12]}: give the store that "
+        "the run was sampled from, or none"
+    )
+
+
+def _predictions(run: RunDirectory, path: str) -> xr.Dataset:
+    """Open predictions; refuse those of another run."""
+    from streammc.errors import IdentityError
+    from streammc.trace.datatree import open_rows
+
+    found = open_rows(path)
+    made_from, here = str(found.attrs["run"]), os.path.abspath(run.path)
+    if made_from != here and os.path.lexists(made_from):  # a run that has moved left nothing there
+        raise IdentityError(
+            f"expected predictions of the run {here!r} at {path!r}, found those of {made_from!r}: "
+            "give predictions of this run"
+        )
+    return found
+
+
+def model_words(run: RunDirectory) -> str:
+    """Return the model of a run in words, as ``info`` does."""
+    from streammc.cli.inspect import model_text
+
+    return model_text(run.identity.get("model", {})) or "unknown"
+
+
+def commands(run: RunDirectory, store: dict[str, Any] | None) -> list[str]:
+    """Return the command lines that sample and check the run again, as far as they are known."""
+    from streammc.cli.recorded import sample_command
+
+    settings = run.attributes.get("settings")
+    if not settings:
+        return ["# sampled from Python: streammc.sample with the settings above"]
+    address = str(run.attributes.get("store")) if store is None else store["path"]
+    return [
+        sample_command(run, settings, address),
+        shlex.join(["streammc", "verify", address]),
+        shlex.join(["streammc", "diagnose", str(run.path)]),
+    ]
+
+
+def _versions() -> dict[str, str]:
+    import platform
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = {"Python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,228 @@
+"""Third part of a report: whether the draws can be trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc import registry
+from streammc.diagnostics.audit_record import Audit
+from streammc.diagnostics.summary import least_ess
+from streammc.diagnostics.text import number
+from streammc.diagnostics.weights import heavy_tailed
+from streammc.plots.ladder_plots import draw_ladder
+from streammc.plots.subsampling_plots import draw_statistic, draw_weights
+from streammc.report.draw_figures import draw_ranks
+from streammc.report.report_request import ReportRequest
+from streammc.report.svg_figure import SvgFigure, svg_figure
+from streammc.runs.advice import DEFF_WARNING, R_HAT_OF_ONE, R_HAT_WARNING
+from streammc.runs.audit_advice import CORRECTION_WARNING
+from streammc.samplers.common.evidence import LEVELS, Evidence
+
+_RANKED = 4
+"""Parameters of the rank figure: those of the largest R-hat."""
+
+
+def checks(document: Mapping[str, Any]) -> list[Evidence]:
+    """Return the checks of a run: of every sampler, and those of its family."""
+    return [*_mixing(document), *family_evidence(document), *_passes(document), *_audit(document)]
+
+
+def family_evidence(document: Mapping[str, Any]) -> list[Evidence]:
+    """Return the checks of the family of samplers of a run."""
+    name = document["sampler"]
+    if name not in registry.SAMPLERS:
+        return []
+    found: list[Evidence] = registry.sampler(name)().evidence(document)
+    return found
+
+
+def _mixing(document: Mapping[str, Any]) -> list[Evidence]:
+    parameters, chains = document["parameters"], document["chains"]
+    r_hats = {k: v["r_hat"] for k, v in parameters.items() if v["r_hat"] is not None}
+    sizes = {
+        k: min(v["ess_bulk"], v["ess_tail"])
+        for k, v in parameters.items()
+        if v["ess_bulk"] is not None and v["ess_tail"] is not None
+    }
+    found = []
+    if r_hats:
+        worst = max(r_hats, key=lambda label: r_hats[label])
+        limit = R_HAT_OF_ONE if chains == 1 else R_HAT_WARNING
+        found.append(
+            Evidence(
+                check="largest R-hat",
+                found=f"{r_hats[worst]:.3f} ({worst})",
+                limit=f"at most {limit:g}",
+                passed=r_hats[worst] <= limit,
+                meaning="Compares the variance between chains with that inside them; 1 where they "
+                "agree.",
+            )
+        )
+    if sizes:
+        worst = min(sizes, key=lambda label: sizes[label])
+        found.append(
+            Evidence(
+                check="smallest effective sample size",
+                found=f"{sizes[worst]:.0f} ({worst})",
+                limit=f"at least {least_ess(chains)}",
+                passed=sizes[worst] >= least_ess(chains),
+                meaning="How many independent draws the correlated ones are worth, in the bulk or "
+                "in the tails.",
+            )
+        )
+    return found
+
+
+def _passes(document: Mapping[str, Any]) -> list[Evidence]:
+    """Return the checks of the passes: certificate, Laplace gap and design effect."""
+    sampling, found = document["sampling"], []
+    if sampling.get("decrement") is not None:
+        found.append(
+            Evidence(
+                check="certificate: distance of the centre from the mode",
+                found=f"{number(sampling['decrement'], 2)} posterior sd",
+                limit="" if sampling.get("theta_star_certified") is None else "set by the passes",
+                passed=sampling.get("theta_star_certified"),
+                meaning="Control variates are expanded around theta_star; this is the Newton "
+                "decrement there, from the last full pass.",
+            )
+        )
+    gap = sampling.get("laplace_gap")
+    if gap:
+        found.append(
+            Evidence(
+                check="Laplace gap",
+                found=f"means within {number(gap['mean'], 2)} sd, sd within a factor "
+                f"{number(float(np.exp(gap['log_sd'])), 3)}",
+                meaning="How far the draws are from the Gaussian approximation at the mode: small "
+                "for many rows, large where the posterior is skewed.",
+            )
+        )
+    if sampling.get("deff") is not None:
+        found.append(
+            Evidence(
+                check=f"design effect of runs of {sampling['deff_rows']} rows",
+                found=number(sampling["deff"], 3),
+                limit=f"at most {DEFF_WARNING:g}",
+                passed=sampling["deff"] <= DEFF_WARNING,
+                meaning="How much more variance neighbouring rows have than random ones: 1 for "
+                "shuffled rows.",
+            )
+        )
+    return found
+
+
+def _audit(document: Mapping[str, Any]) -> list[Evidence]:
+    written = document.get("audit")
+    if not written:
+        why = document.get("not_audited")
+        meaning = "Weighs draws against the exact posterior, in one more pass over all rows."
+        return [Evidence(check="audit", found=why, meaning=meaning)] if why else []
+    audit = Audit.from_json(written)
+    k = audit.pareto_k
+    tail = k is not None and heavy_tailed(k, audit.ess, audit.draws, audit.largest_weight)
+    return [
+        Evidence(
+            check="audit: largest correction of a mean",
+            found=f"{number(audit.largest_correction, 2)} posterior sd ({audit.worst})",
+            limit=f"at most {CORRECTION_WARNING:g}",
+            passed=audit.largest_correction <= CORRECTION_WARNING,
+            meaning="What exact importance weights from the sampled density to the posterior "
+            "change; they were computed from all rows.",
+        ),
+        Evidence(
+            check="audit: tail of the weights",
+            found=f"Pareto k {number(k, 2)}; {audit.draws} draws worth {number(audit.ess)}",
+            limit="light",
+            passed=not tail,
+            meaning="With a heavy tail the correction itself cannot be trusted.",
+        ),
+    ]
+
+
+def figures(request: ReportRequest, shown: list[Evidence]) -> list[SvgFigure]:
+    """Return the figures of the checks: ranks, statistics over the draws, levels, weights."""
+    run, document = request.run, request.document
+    found = [_ranks(request)] if document["draws"] >= 4 else []
+    stats = run.read_group("sample_stats")
+    for place, each in enumerate(shown):
+        if each.figure == LEVELS:
+            found.append(_levels(f"check{place}", each, document["tempering"]["levels"]))
+        elif each.figure in stats:
+            values = np.asarray(stats[each.figure], dtype=float)
+            found.append(_over_draws(f"check{place}", each, values))
+    if document.get("audit"):
+        weights = run.read_group("audit")["log_weight"]
+        audit = Audit.from_json(document["audit"])
+        found.append(
+            svg_figure(
+                "weights",
+                lambda figure: draw_weights(figure.subplots(), weights),
+                height=2.6,
+                text=f"Histogram of the weights of {audit.draws} audited draws, relative to their "
+                f"mean; the largest is {number(audit.largest_weight, 3)}.",
+                caption="Weights of the audit. A draw with weight 1 counts as it is.",
+            )
+        )
+    return found
+
+
+def _levels(name: str, of: Evidence, levels: Mapping[str, Any]) -> SvgFigure:
+    """Return the figure of the levels of a ladder."""
+
+    def draw(figure: Any) -> None:
+        draw_ladder(figure.subplots(2, 1, sharex=True), levels)
+
+    return svg_figure(
+        name,
+        draw,
+        height=3.4,
+        text=f"Levels of the ladder. {of.check}: {of.found}.",
+        caption=f"Temperature levels and rates between them. {of.meaning}",
+    )
+
+
+def _over_draws(name: str, of: Evidence, values: NDArray[np.float64]) -> SvgFigure:
+    """Return the figure of a statistic (chain, draw) over the draws."""
+
+    def draw(figure: Any) -> None:
+        draw_statistic(figure.subplots(), values, of.figure, of.line)
+
+    limit = f", limit {of.limit}" if of.limit else ""
+    return svg_figure(
+        name,
+        draw,
+        height=2.6,
+        text=f"{of.check} over the draws of {len(values)} chains: {of.found}{limit}.",
+        caption=f"{of.check[0].upper()}{of.check[1:]}, over the draws. {of.meaning}",
+    )
+
+
+def _ranks(request: ReportRequest) -> SvgFigure:
+    """Return the figure of the ranks of the parameters of the largest R-hat."""
+    labels = list(request.run.labels)
+    r_hat = {k: v["r_hat"] or np.inf for k, v in request.document["parameters"].items()}
+    worst = sorted(labels, key=lambda label: -r_hat.get(label, 0.0))[:_RANKED]
+    draws = request.run.draws_matrix()
+
+    def draw(figure: Any) -> None:
+        rows = -(-len(worst) // 2)
+        grid = figure.subplots(rows, min(len(worst), 2), squeeze=False)
+        for ax, label in zip(grid.flat, worst, strict=False):
+            draw_ranks(ax, draws[:, :, labels.index(label)], label)
+        for ax in grid.flat[len(worst) :]:
+            ax.set_visible(False)
+
+    shown = ", ".join(f"{label} (R-hat {number(r_hat[label], 4)})" for label in worst)
+    return svg_figure(
+        "ranks",
+        draw,
+        height=1.9 * -(-len(worst) // 2),
+        text=f"Rank plots by chain of {shown}.",
+        caption="Ranks of the draws of each chain among those of all, for the parameters of the "
+        "largest R-hat. Chains that agree have flat lines, in the grey band in 99 % of the bins.",
+    )
