@@ -44,6 +44,8 @@ class Job:
     """Resolved settings of the command, recorded with the run."""
     temperature: float | str = 1.0
     overwrite: bool = False
+    stopping: Any = None
+    """Rule that extends the run beyond ``draws``, a ``StopRule``."""
 
     @property
     def tempered(self) -> Any:
@@ -57,7 +59,8 @@ class Job:
     def disk_bytes(self) -> int:
         """Estimated bytes on disk of draws, warm-up and control variates."""
         d = int(self.model.dim(self.dataset.n_features))
-        iterations = self.chains * (self.draws + self.warmup)
+        draws = self.draws if self.stopping is None else max(self.draws, self.stopping.draws)
+        iterations = self.chains * (draws + self.warmup)
         return 8 * (iterations * (d + _STATISTICS) + 4 * d * d + 60_000) + 2**18
 
 
@@ -149,6 +152,7 @@ def execute(output: Output, interruption: Interruption, job: Job) -> dict[str, A
     check_job(job)
     try:
         with Progress(output, interruption) as progress:
+            progress.reads(job.dataset)
             report = run_job(
                 RunRequest(
                     job.dataset,
@@ -168,6 +172,7 @@ def execute(output: Output, interruption: Interruption, job: Job) -> dict[str, A
                     sampler_reason=job.sampler_reason,
                     temperature=job.temperature,
                     overwrite=job.overwrite,
+                    stopping=job.stopping,
                 )
             )
     finally:
@@ -178,9 +183,23 @@ def execute(output: Output, interruption: Interruption, job: Job) -> dict[str, A
         raise Interrupted(interruption.signum)
     if not report.changed:
         committed = RunDirectory.open(job.path, verify=False).committed_draws
-        asked = f", {job.draws} asked for" if job.draws < committed else ""
+        fewer = job.stopping is None and job.draws < committed
+        asked = f", {job.draws} asked for" if fewer else ""
         output.note(f"{job.path} has {committed} draws per chain{asked}: nothing to do")
     return report.summary
+
+
+def settings_of_run(run: Any) -> dict[str, Any]:
+    """Return the recorded settings of a run, with its present draws, seed and stopping rule."""
+    from streammc.diagnostics.stopping import StopRule
+    from streammc.runs.job import STOPPING
+
+    settings = {**run.attributes["settings"], "draws": run.draws, "seed": run.identity["seed"]}
+    settings.pop("stop", None)
+    if stopping := run.attributes.get(STOPPING):
+        rule = StopRule.parse(stopping["rule"])
+        settings |= {"draws": stopping["draws"], "stop": rule and rule.text()}
+    return settings
 
 
 def record_settings(job: Job) -> None:
@@ -190,5 +209,5 @@ def record_settings(job: Job) -> None:
     run = RunDirectory.open(job.path, verify=False)
     if run.attributes.get("settings") is None or job.settings is None:
         return
-    settings = {**run.attributes["settings"], "draws": run.draws, "seed": run.identity["seed"]}
+    settings = settings_of_run(run)
     write_json(Path(job.path) / CONFIGURATION, settings)

@@ -15,6 +15,7 @@ import click
 
 from streammc.cli.configuration import read_configuration
 from streammc.cli.heartbeat import Heartbeat
+from streammc.cli.heartbeat_file import HeartbeatFile
 from streammc.cli.output import Output
 from streammc.cli.values import (
     Limits,
@@ -22,6 +23,7 @@ from streammc.cli.values import (
     NamedPrior,
     Names,
     PositiveNumber,
+    StoppingRule,
     Temperature,
     WholeNumber,
 )
@@ -29,7 +31,7 @@ from streammc.first_use import compiling
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-PRINTING: Final = ("json", "quiet", "log_format", "debug")
+PRINTING: Final = ("json", "quiet", "log_format", "heartbeat", "debug")
 SEED: Final = WholeNumber(0, 2**63 - 1)
 
 
@@ -48,7 +50,7 @@ class Command(click.Command):
         rest = super().parse_args(ctx, args)
         *_, given = self.make_parser(ctx).parse_args(words)
         for option in given:
-            if isinstance(option.type, Names | Limits) and given.count(option) > 1:
+            if isinstance(option.type, Names | Limits | StoppingRule) and given.count(option) > 1:
                 raise click.UsageError(
                     f"expected {option.opts[0]} once, found it again: give one list, separated by "
                     "commas",
@@ -59,11 +61,18 @@ class Command(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the body with an ``Output`` made from the shared options."""
         chosen = {name: ctx.params.pop(name) for name in PRINTING}
+        beats = chosen.pop("heartbeat")
         ctx.params.pop("config", None)
         ctx.obj = output = Output(**chosen)
+        output.heartbeat_file = HeartbeatFile(beats, self.name or "", output.warn)
         output.heartbeat = Heartbeat(not output.quiet and output.log_format == "text")
         compilation_notes = compiling.told_to(output.compiling)
-        with output.heartbeat, compilation_notes, warnings.catch_warnings():
+        with (
+            output.heartbeat_file,
+            output.heartbeat,
+            compilation_notes,
+            warnings.catch_warnings(),
+        ):
             if not output.debug:
                 # Warnings of other libraries do not help the user of a command line.
                 warnings.showwarning = lambda *_, **__: None
@@ -129,6 +138,16 @@ def temperature_option(function: F) -> F:
     )(function)
 
 
+def stop_option(function: F) -> F:
+    """Add ``--stop``."""
+    return setting(
+        "--stop",
+        type=StoppingRule(),
+        help="ess=1000,rhat=1.01,time=2h,draws=50000: go on after --draws until each parameter"
+        " keeps ess and rhat; exit 1 if time or draws end it first.",
+    )(function)
+
+
 def overwrite_option(function: F) -> F:
     """Add ``--overwrite``, which cannot be set by the environment or a file."""
     return click.option(
@@ -179,6 +198,15 @@ def _printing() -> list[click.Parameter]:
             show_default=True,
             envvar="STREAMMC_LOG_FORMAT",
             help="Form of the lines on stderr.",
+        ),
+    )
+    options.insert(
+        3,
+        click.Option(
+            ["--heartbeat"],
+            type=LocalPath(),
+            envvar="STREAMMC_HEARTBEAT",
+            help="File that shows every few seconds how far the command is.",
         ),
     )
     return options
