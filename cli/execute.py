@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from streammc.cli.configuration import write_json
 from streammc.cli.output import Output
 from streammc.cli.progress import Progress
 from streammc.cli.signals import Interrupted, Interruption
 from streammc.errors import AccessError, ConfigError, OutputError, StorageIOError
+
+if TYPE_CHECKING:
+    from streammc.samplers.common.request import RunRequest
 
 _STATISTICS: Final = 10
 """Statistics of a draw, for the estimate of the bytes on disk."""
@@ -55,13 +58,43 @@ class Job:
 
         return heated(self.dataset, Schedule.parse(self.temperature), self.sampler)
 
+    def request(self, progress: Any = None, stop: Callable[[], bool] | None = None) -> RunRequest:
+        """Return the request of the run; ``progress`` and ``stop`` are those of ``RunRequest``."""
+        from streammc.samplers.common.request import RunRequest, never
+
+        return RunRequest(
+            self.dataset,
+            self.model,
+            self.sampler,
+            self.control_variates,
+            draws=self.draws,
+            warmup=self.warmup,
+            chains=self.chains,
+            seed=self.seed,
+            path=self.path,
+            audit=self.audit,
+            progress=progress,
+            stop=never if stop is None else stop,
+            scheduler=self.scheduler,
+            attributes={"settings": dict(self.settings or {})},
+            sampler_reason=self.sampler_reason,
+            temperature=self.temperature,
+            overwrite=self.overwrite,
+            stopping=self.stopping,
+        )
+
     @property
     def disk_bytes(self) -> int:
         """Estimated bytes on disk of draws, warm-up and control variates."""
         d = int(self.model.dim(self.dataset.n_features))
         draws = self.draws if self.stopping is None else max(self.draws, self.stopping.draws)
         iterations = self.chains * (draws + self.warmup)
-        return 8 * (iterations * (d + _STATISTICS) + 4 * d * d + 60_000) + 2**18
+        return run_bytes(d, iterations)
+
+
+def run_bytes(dim: int, iterations: int) -> int:
+    """Return the estimated bytes on disk of a run with ``iterations`` of all chains."""
+    return 8 * (iterations * (dim + _STATISTICS) + 4 * dim * dim + 60_000) + 2**18
 
 
 def check_job(job: Job) -> None:
@@ -146,35 +179,13 @@ def execute(output: Output, interruption: Interruption, job: Job) -> dict[str, A
         If a signal came; draws committed before it are kept.
     """
     from streammc.runs.job import run_job
-    from streammc.samplers.common.request import RunRequest
     from streammc.trace.run_directory import RunDirectory
 
     check_job(job)
     try:
         with Progress(output, interruption) as progress:
             progress.reads(job.dataset)
-            report = run_job(
-                RunRequest(
-                    job.dataset,
-                    job.model,
-                    job.sampler,
-                    job.control_variates,
-                    draws=job.draws,
-                    warmup=job.warmup,
-                    chains=job.chains,
-                    seed=job.seed,
-                    path=job.path,
-                    audit=job.audit,
-                    progress=progress,
-                    stop=interruption.requested,
-                    scheduler=job.scheduler,
-                    attributes={"settings": dict(job.settings or {})},
-                    sampler_reason=job.sampler_reason,
-                    temperature=job.temperature,
-                    overwrite=job.overwrite,
-                    stopping=job.stopping,
-                )
-            )
+            report = run_job(job.request(progress, interruption.requested))
     finally:
         if RunDirectory.exists(job.path):
             record_settings(job)

@@ -33,6 +33,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 PRINTING: Final = ("json", "quiet", "log_format", "heartbeat", "debug")
 SEED: Final = WholeNumber(0, 2**63 - 1)
+STAGE: Final = "streammc.cli.stage"
+"""Key of the context's ``meta`` with the ``Output`` of the job whose stage a command is."""
+
+
+class Setting(click.Option):
+    """An option that can also be set by the environment, but not in a stage of a job."""
+
+    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
+        """Return the value of the variable; none in a stage, whose settings are the job's."""
+        return None if STAGE in ctx.meta else super().resolve_envvar_value(ctx)
 
 
 class Command(click.Command):
@@ -61,6 +71,10 @@ class Command(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the body with an ``Output`` made from the shared options."""
         chosen = {name: ctx.params.pop(name) for name in PRINTING}
+        if STAGE in ctx.meta:
+            ctx.params.pop("config", None)
+            ctx.obj = ctx.meta[STAGE]
+            return super().invoke(ctx)
         beats = chosen.pop("heartbeat")
         ctx.params.pop("config", None)
         ctx.obj = output = Output(**chosen)
@@ -86,7 +100,7 @@ def command(name: str, *, configurable: bool = False, **kwargs: Any) -> Callable
 
 def setting(*declarations: str, **kwargs: Any) -> Callable[[F], F]:
     """Declare an option that can also be set by ``STREAMMC_<NAME>`` or the configuration file."""
-    return click.option(*declarations, envvar=_variable(declarations), **kwargs)
+    return click.option(*declarations, cls=Setting, envvar=_variable(declarations), **kwargs)
 
 
 def path_argument(name: str, **kwargs: Any) -> Callable[[F], F]:
@@ -186,12 +200,12 @@ def _printing() -> list[click.Parameter]:
         "debug": "Show tracebacks.",
     }
     options: list[click.Parameter] = [
-        click.Option([f"--{name}"], is_flag=True, envvar=f"STREAMMC_{name.upper()}", help=text)
+        Setting([f"--{name}"], is_flag=True, envvar=f"STREAMMC_{name.upper()}", help=text)
         for name, text in flags.items()
     ]
     options.insert(
         2,
-        click.Option(
+        Setting(
             ["--log-format"],
             type=click.Choice(["text", "json"]),
             default="text",
@@ -202,7 +216,7 @@ def _printing() -> list[click.Parameter]:
     )
     options.insert(
         3,
-        click.Option(
+        Setting(
             ["--heartbeat"],
             type=LocalPath(),
             envvar="STREAMMC_HEARTBEAT",
@@ -213,7 +227,7 @@ def _printing() -> list[click.Parameter]:
 
 
 def _config() -> click.Parameter:
-    return click.Option(
+    return Setting(
         ["--config"],
         type=LocalPath(),
         is_eager=True,

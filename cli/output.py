@@ -83,10 +83,13 @@ class Output:
     context: dict[str, Any] = field(default_factory=dict)
     """Entries of every line of the log in JSON, such as the stage of a job."""
 
+    keep: Callable[[Mapping[str, Any], str], None] | None = None
+    """Function that takes the result in place of printing it; of the stages of a job."""
+
     def beat(self, **facts: Any) -> None:
         """Tell the file of ``--heartbeat``, if there is one, that there is progress."""
         if self.heartbeat_file is not None:
-            self.heartbeat_file.beat(**self.context, **facts)
+            self.heartbeat_file.beat(**{**self.context, **facts})
 
     def log(self, level: str, message: str, **facts: Any) -> None:
         """Write a line on stderr, above the progress bar if there is one."""
@@ -122,6 +125,9 @@ class Output:
 
         ``--quiet`` does not silence the result.
         """
+        if self.keep is not None:
+            self.keep(document, human)
+            return
         if self.json:
             import json
 

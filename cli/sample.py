@@ -186,11 +186,20 @@ def _dry_run(ctx: click.Context, job: Job) -> int:
     from streammc.cli.execute import check_job
     from streammc.cli.forecast import forecast
     from streammc.likelihood.unit_words import name_in_units, unit_name
+    from streammc.runs.job import run_state
     from streammc.runs.prior_texts import priors_lines
 
     check_job(job)
     printer: Output = ctx.obj
-    document = forecast(printer, ctx.find_root().obj, job).to_json()
+    state, draws = run_state(job.request())
+    there = {"state": state, "committed_draws": draws}
+    if state == "finished":
+        printer.result(
+            {"dry_run": True, **there}, f"{job.path} has {draws} draws per chain: nothing to do"
+        )
+        return 0
+    document: dict[str, Any] = forecast(printer, ctx.find_root().obj, job).to_json()
+    document |= there
     priors = "; ".join(priors_lines(document["priors"])).removeprefix("priors: ")
     unit = unit_name(job.dataset)
     shown = {name_in_units(name, unit): each for name, each in document.items()}

@@ -60,6 +60,56 @@ def run_job(request: RunRequest) -> RunReport:
     BusyError
         If another process is writing to the path.
     """
+    request, key, old, existing = _settled(request)
+    folder = Path(request.path or "")
+    if existing is not None:
+        follow_store(existing, request.dataset)
+        kept = existing.attributes.get("summary") or {}
+        if _all_drawn(existing, request, kept):
+            return RunReport(folder, kept, True, False, kept["warnings"])
+        setup = load(existing, request.dataset, request.model)
+    else:
+        try:
+            setup = decide(request)
+        except StoppedError:
+            return RunReport(folder, {}, False, False)
+    if request.stop():
+        return RunReport(folder, {}, False, False)
+    if old is not None and existing is None:
+        with old.lock():
+            old.discard()
+    try:
+        return _attempt(request, setup, key)
+    except RefusedError as error:
+        if request.sampler is not None or setup.plan is None:
+            raise
+        return _attempt(request, instead(setup, error), key)
+
+
+def run_state(request: RunRequest) -> tuple[str, int]:
+    """Return whether the run of a request is absent, partial or finished, and its draws.
+
+    Nothing is written.
+
+    Raises
+    ------
+    IdentityError
+        If the path holds a run with other settings, model or data.
+    """
+    request, _, _, existing = _settled(request)
+    if existing is None:
+        return "absent", 0
+    there = _all_drawn(existing, request, existing.attributes.get("summary") or {})
+    return "finished" if there else "partial", existing.committed_draws
+
+
+def _settled(
+    request: RunRequest,
+) -> tuple[RunRequest, dict[str, Any], RunDirectory | None, RunDirectory | None]:
+    """Return a request with all defaults resolved, its identity, and the run at its path.
+
+    The run comes twice: any, and ``None`` for one that is to be replaced.
+    """
     check_counts(request.draws, request.warmup, request.chains, request.seed)
     sampler = request.sampler
     _refuse_stop(sampler, request.stopping)
@@ -90,38 +140,13 @@ def run_job(request: RunRequest) -> RunReport:
         labels = tuple(request.model.labels(dataset.feature_names))
         texts = texts_of_description(request.model, labels)
         check_identity(completed(existing.identity), key, texts)
-        follow_store(existing, dataset)
-        kept = existing.attributes.get("summary") or {}
-        # A run killed after its last draw still has the summary from before it was extended.
-        drawn = kept.get("sampling", {}).get("draws", 0)
-        if _all_drawn(existing, request, kept.get("stop"), drawn):
-            return RunReport(folder, kept, True, False, kept["warnings"])
-        setup = load(existing, dataset, request.model)
-    else:
-        try:
-            setup = decide(request)
-        except StoppedError:
-            return RunReport(folder, {}, False, False)
-    if request.stop():
-        return RunReport(folder, {}, False, False)
-    if old is not None and existing is None:
-        with old.lock():
-            old.discard()
-    try:
-        return _attempt(request, setup, key)
-    except RefusedError as error:
-        if sampler is not None or setup.plan is None:
-            raise
-        return _attempt(request, instead(setup, error), key)
+    return request, key, old, existing
 
 
-def _all_drawn(
-    run: RunDirectory, request: RunRequest, stop: Mapping[str, Any] | None, drawn: int
-) -> bool:
-    """Return whether a run has the draws that are asked for, and its summary is of them.
-
-    ``stop`` is what the stopping rule of its summary found, ``drawn`` are the draws of the summary.
-    """
+def _all_drawn(run: RunDirectory, request: RunRequest, kept: Mapping[str, Any]) -> bool:
+    """Return whether a run has the draws that are asked for, and its summary is of them."""
+    # A run killed after its last draw still has the summary from before it was extended.
+    drawn, stop = kept.get("sampling", {}).get("draws", 0), kept.get("stop")
     if (rule := request.stopping) is None:
         return run.finished(request.draws) and drawn >= request.draws
     if stop is None or stop["rule"] != rule.describe():
