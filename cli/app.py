@@ -22,6 +22,8 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "verify": ("streammc.cli.inspect:verify", "Check every byte of a store or run."),
     "summarize": ("streammc.cli.summarize:summarize", "Compute control variates in a full pass."),
     "sample": ("streammc.cli.sample:sample", "Sample a posterior, or resume where it stopped."),
+    "run": ("streammc.cli.run:run", "Run every stage of a job file, or go on with it."),
+    "check": ("streammc.cli.check_job:check", "Check a job file, and forecast what it takes."),
     "resume": ("streammc.cli.resume:resume", "Continue an interrupted run."),
     "diagnose": ("streammc.cli.diagnose:diagnose", "Summarise the draws of a run."),
     "report": ("streammc.cli.html_report:report", "Write a page about a run."),

@@ -34,7 +34,7 @@ def read_configuration(
     """
     from streammc.cli.app import COMMANDS
 
-    document = _parse(path)
+    document = parse_toml(path)
     known = {
         param.name: param
         for param in command.params
@@ -65,7 +65,8 @@ def read_configuration(
     return settings
 
 
-def _parse(path: str) -> dict[str, Any]:
+def parse_toml(path: str) -> dict[str, Any]:
+    """Return the document in a TOML file; see :func:`read_configuration` for the errors."""
     import tomllib
 
     try:
@@ -115,7 +116,7 @@ def _texts(key: str, value: Any, param: click.Parameter, path: str) -> Any:
     """Return a TOML value as command-line texts, so that both get the same checks."""
     many = param.nargs == -1 or getattr(param, "multiple", False)
     if isinstance(value, dict) and many:
-        return [f"{name}={_text(item)}" for name, item in value.items()]
+        return [f"{name}={option_text(item)}" for name, item in value.items()]
     if isinstance(value, dict):
         raise IdentityError(
             f"expected a value for {key!r} in {path!r}, found a table"
@@ -123,16 +124,18 @@ def _texts(key: str, value: Any, param: click.Parameter, path: str) -> Any:
         )
     if isinstance(value, list):
         if not many:
-            return ",".join(_quoted(_text(item)) for item in value)
-        return [_text(item) for item in value]
-    return [_text(value)] if many else _text(value)
+            return ",".join(quoted(option_text(item)) for item in value)
+        return [option_text(item) for item in value]
+    return [option_text(value)] if many else option_text(value)
 
 
-def _text(value: Any) -> str:
+def option_text(value: Any) -> str:
+    """Return a TOML value as the text of a command-line option."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """Return a name as an item of a list separated by commas."""
     if "," not in text and '"' not in text:
         return text
     doubled = text.replace('"', '""')

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from streammc.cli.configuration import write_json
 from streammc.cli.output import Output
 from streammc.cli.progress import Progress
 from streammc.cli.signals import Interrupted, Interruption
 from streammc.errors import AccessError, ConfigError, OutputError, StorageIOError
+
+if TYPE_CHECKING:
+    from streammc.samplers.common.request import RunRequest
 
 _STATISTICS: Final = 10
 """Statistics of a draw, for the estimate of the bytes on disk."""
@@ -44,6 +47,8 @@ class Job:
     """Resolved settings of the command, recorded with the run."""
     temperature: float | str = 1.0
     overwrite: bool = False
+    stopping: Any = None
+    """Rule that extends the run beyond ``draws``, a ``StopRule``."""
 
     @property
     def tempered(self) -> Any:
@@ -53,12 +58,43 @@ class Job:
 
         return heated(self.dataset, Schedule.parse(self.temperature), self.sampler)
 
+    def request(self, progress: Any = None, stop: Callable[[], bool] | None = None) -> RunRequest:
+        """Return the request of the run; ``progress`` and ``stop`` are those of ``RunRequest``."""
+        from streammc.samplers.common.request import RunRequest, never
+
+        return RunRequest(
+            self.dataset,
+            self.model,
+            self.sampler,
+            self.control_variates,
+            draws=self.draws,
+            warmup=self.warmup,
+            chains=self.chains,
+            seed=self.seed,
+            path=self.path,
+            audit=self.audit,
+            progress=progress,
+            stop=never if stop is None else stop,
+            scheduler=self.scheduler,
+            attributes={"settings": dict(self.settings or {})},
+            sampler_reason=self.sampler_reason,
+            temperature=self.temperature,
+            overwrite=self.overwrite,
+            stopping=self.stopping,
+        )
+
     @property
     def disk_bytes(self) -> int:
         """Estimated bytes on disk of draws, warm-up and control variates."""
         d = int(self.model.dim(self.dataset.n_features))
-        iterations = self.chains * (self.draws + self.warmup)
-        return 8 * (iterations * (d + _STATISTICS) + 4 * d * d + 60_000) + 2**18
+        draws = self.draws if self.stopping is None else max(self.draws, self.stopping.draws)
+        iterations = self.chains * (draws + self.warmup)
+        return run_bytes(d, iterations)
+
+
+def run_bytes(dim: int, iterations: int) -> int:
+    """Return the estimated bytes on disk of a run with ``iterations`` of all chains."""
+    return 8 * (iterations * (dim + _STATISTICS) + 4 * dim * dim + 60_000) + 2**18
 
 
 def check_job(job: Job) -> None:
@@ -143,33 +179,13 @@ def execute(output: Output, interruption: Interruption, job: Job) -> dict[str, A
         If a signal came; draws committed before it are kept.
     """
     from streammc.runs.job import run_job
-    from streammc.samplers.common.request import RunRequest
     from streammc.trace.run_directory import RunDirectory
 
     check_job(job)
     try:
         with Progress(output, interruption) as progress:
-            report = run_job(
-                RunRequest(
-                    job.dataset,
-                    job.model,
-                    job.sampler,
-                    job.control_variates,
-                    draws=job.draws,
-                    warmup=job.warmup,
-                    chains=job.chains,
-                    seed=job.seed,
-                    path=job.path,
-                    audit=job.audit,
-                    progress=progress,
-                    stop=interruption.requested,
-                    scheduler=job.scheduler,
-                    attributes={"settings": dict(job.settings or {})},
-                    sampler_reason=job.sampler_reason,
-                    temperature=job.temperature,
-                    overwrite=job.overwrite,
-                )
-            )
+            progress.reads(job.dataset)
+            report = run_job(job.request(progress, interruption.requested))
     finally:
         if RunDirectory.exists(job.path):
             record_settings(job)
@@ -178,9 +194,23 @@ def execute(output: Output, interruption: Interruption, job: Job) -> dict[str, A
         raise Interrupted(interruption.signum)
     if not report.changed:
         committed = RunDirectory.open(job.path, verify=False).committed_draws
-        asked = f", {job.draws} asked for" if job.draws < committed else ""
+        fewer = job.stopping is None and job.draws < committed
+        asked = f", {job.draws} asked for" if fewer else ""
         output.note(f"{job.path} has {committed} draws per chain{asked}: nothing to do")
     return report.summary
+
+
+def settings_of_run(run: Any) -> dict[str, Any]:
+    """Return the recorded settings of a run, with its present draws, seed and stopping rule."""
+    from streammc.diagnostics.stopping import StopRule
+    from streammc.runs.job import STOPPING
+
+    settings = {**run.attributes["settings"], "draws": run.draws, "seed": run.identity["seed"]}
+    settings.pop("stop", None)
+    if stopping := run.attributes.get(STOPPING):
+        rule = StopRule.parse(stopping["rule"])
+        settings |= {"draws": stopping["draws"], "stop": rule and rule.text()}
+    return settings
 
 
 def record_settings(job: Job) -> None:
@@ -190,5 +220,5 @@ def record_settings(job: Job) -> None:
     run = RunDirectory.open(job.path, verify=False)
     if run.attributes.get("settings") is None or job.settings is None:
         return
-    settings = {**run.attributes["settings"], "draws": run.draws, "seed": run.identity["seed"]}
+    settings = settings_of_run(run)
     write_json(Path(job.path) / CONFIGURATION, settings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -64,7 +65,6 @@ def ingest(
     """Make STORE from the files SOURCE..., read twice, in constant memory."""
     from streammc.stores.format.verify import info
     from streammc.stores.ingest.ingestion import ingest as write
-    from streammc.stores.store import open_store
 
     if not sources:
         raise click.UsageError(
@@ -77,17 +77,7 @@ def ingest(
             "the names of --features by commas, without spaces"
         )
     like = options["like"]
-    if options["shuffle"] is None:
-        options["shuffle"] = like is None
-    require_apart(store, sources if like is None else [*sources, like])
-    asked = {"command": "ingest", **options, "sources": describe_inputs(sources)}
-    if like is None:
-        del asked["like"]  # receipts of earlier versions do not have it
-    else:
-        asked["like"] = open_store(like).fingerprint
-    for name in ("row_id", "group", "group_as", "codes_above"):
-        if options[name] is None:
-            del asked[name]  # likewise
+    receipt = ingest_receipt(sources, store, options)
     with Progress(output) as progress:
 
         def make() -> dict[str, Any]:
@@ -99,9 +89,7 @@ def ingest(
                 progress=lambda done, total, phase: progress(phase, done, total),
             )
 
-        result, new = make_once(
-            Receipt(store, asked), lambda: info(store), make, overwrite=overwrite
-        )
+        result, new = make_once(receipt, lambda: info(store), make, overwrite=overwrite)
     if not new:
         output.note(f"{store} is already there, made by the same command: nothing to do")
     for line in result.get("warnings", []):
@@ -127,3 +115,28 @@ def ingest(
         "fingerprint": result["fingerprint"],
     }
     output.result(result, fields(facts))
+
+
+def ingest_receipt(sources: Sequence[str], store: str, options: dict[str, Any]) -> Receipt:
+    """Return the receipt of a store; the automatic choice of a shuffle is put into ``options``.
+
+    Raises
+    ------
+    ConfigError
+        If the store is one of the sources, or inside one.
+    """
+    from streammc.stores.store import open_store
+
+    like = options["like"]
+    if options["shuffle"] is None:
+        options["shuffle"] = like is None
+    require_apart(store, sources if like is None else [*sources, like])
+    asked = {"command": "ingest", **options, "sources": describe_inputs(sources)}
+    if like is None:
+        del asked["like"]  # receipts of earlier versions do not have it
+    else:
+        asked["like"] = open_store(like).fingerprint
+    for name in ("row_id", "group", "group_as", "codes_above"):
+        if options[name] is None:
+            del asked[name]  # likewise
+    return Receipt(store, asked)

@@ -15,6 +15,7 @@ import click
 
 from streammc.cli.configuration import read_configuration
 from streammc.cli.heartbeat import Heartbeat
+from streammc.cli.heartbeat_file import HeartbeatFile
 from streammc.cli.output import Output
 from streammc.cli.values import (
     Limits,
@@ -22,6 +23,7 @@ from streammc.cli.values import (
     NamedPrior,
     Names,
     PositiveNumber,
+    StoppingRule,
     Temperature,
     WholeNumber,
 )
@@ -29,8 +31,18 @@ from streammc.first_use import compiling
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-PRINTING: Final = ("json", "quiet", "log_format", "debug")
+PRINTING: Final = ("json", "quiet", "log_format", "heartbeat", "debug")
 SEED: Final = WholeNumber(0, 2**63 - 1)
+STAGE: Final = "streammc.cli.stage"
+"""Key of the context's ``meta`` with the ``Output`` of the job whose stage a command is."""
+
+
+class Setting(click.Option):
+    """An option that can also be set by the environment, but not in a stage of a job."""
+
+    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
+        """Return the value of the variable; none in a stage, whose settings are the job's."""
+        return None if STAGE in ctx.meta else super().resolve_envvar_value(ctx)
 
 
 class Command(click.Command):
@@ -48,7 +60,7 @@ class Command(click.Command):
         rest = super().parse_args(ctx, args)
         *_, given = self.make_parser(ctx).parse_args(words)
         for option in given:
-            if isinstance(option.type, Names | Limits) and given.count(option) > 1:
+            if isinstance(option.type, Names | Limits | StoppingRule) and given.count(option) > 1:
                 raise click.UsageError(
                     f"expected {option.opts[0]} once, found it again: give one list, separated by "
                     "commas",
@@ -59,11 +71,22 @@ class Command(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the body with an ``Output`` made from the shared options."""
         chosen = {name: ctx.params.pop(name) for name in PRINTING}
+        if STAGE in ctx.meta:
+            ctx.params.pop("config", None)
+            ctx.obj = ctx.meta[STAGE]
+            return super().invoke(ctx)
+        beats = chosen.pop("heartbeat")
         ctx.params.pop("config", None)
         ctx.obj = output = Output(**chosen)
+        output.heartbeat_file = HeartbeatFile(beats, self.name or "", output.warn)
         output.heartbeat = Heartbeat(not output.quiet and output.log_format == "text")
         compilation_notes = compiling.told_to(output.compiling)
-        with output.heartbeat, compilation_notes, warnings.catch_warnings():
+        with (
+            output.heartbeat_file,
+            output.heartbeat,
+            compilation_notes,
+            warnings.catch_warnings(),
+        ):
             if not output.debug:
                 # Warnings of other libraries do not help the user of a command line.
                 warnings.showwarning = lambda *_, **__: None
@@ -77,7 +100,7 @@ def command(name: str, *, configurable: bool = False, **kwargs: Any) -> Callable
 
 def setting(*declarations: str, **kwargs: Any) -> Callable[[F], F]:
     """Declare an option that can also be set by ``STREAMMC_<NAME>`` or the configuration file."""
-    return click.option(*declarations, envvar=_variable(declarations), **kwargs)
+    return click.option(*declarations, cls=Setting, envvar=_variable(declarations), **kwargs)
 
 
 def path_argument(name: str, **kwargs: Any) -> Callable[[F], F]:
@@ -129,6 +152,16 @@ def temperature_option(function: F) -> F:
     )(function)
 
 
+def stop_option(function: F) -> F:
+    """Add ``--stop``."""
+    return setting(
+        "--stop",
+        type=StoppingRule(),
+        help="ess=1000,rhat=1.01,time=2h,draws=50000: go on after --draws until each parameter"
+        " keeps ess and rhat; exit 1 if time or draws end it first.",
+    )(function)
+
+
 def overwrite_option(function: F) -> F:
     """Add ``--overwrite``, which cannot be set by the environment or a file."""
     return click.option(
@@ -167,12 +200,12 @@ def _printing() -> list[click.Parameter]:
         "debug": "Show tracebacks.",
     }
     options: list[click.Parameter] = [
-        click.Option([f"--{name}"], is_flag=True, envvar=f"STREAMMC_{name.upper()}", help=text)
+        Setting([f"--{name}"], is_flag=True, envvar=f"STREAMMC_{name.upper()}", help=text)
         for name, text in flags.items()
     ]
     options.insert(
         2,
-        click.Option(
+        Setting(
             ["--log-format"],
             type=click.Choice(["text", "json"]),
             default="text",
@@ -181,11 +214,20 @@ def _printing() -> list[click.Parameter]:
             help="Form of the lines on stderr.",
         ),
     )
+    options.insert(
+        3,
+        Setting(
+            ["--heartbeat"],
+            type=LocalPath(),
+            envvar="STREAMMC_HEARTBEAT",
+            help="File that shows every few seconds how far the command is.",
+        ),
+    )
     return options
 
 
 def _config() -> click.Parameter:
-    return click.Option(
+    return Setting(
         ["--config"],
         type=LocalPath(),
         is_eager=True,

@@ -12,6 +12,7 @@ from typing import Any
 
 from streammc.cli.heartbeat import Heartbeat
 from streammc.diagnostics.text import number as number
+from streammc.cli.heartbeat_file import HeartbeatFile, utc_now
 from streammc.errors import one_line
 from streammc.first_use import EVERY
 
@@ -59,10 +60,8 @@ def write_log(level: str, message: str, *, as_json: bool, **facts: Any) -> None:
     """Write one log line on stderr, as text or JSON."""
     if as_json:
         import json
-        import time
 
-        stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        line = json.dumps({"time": stamp, "level": level, "message": message, **plain(facts)})
+        line = json.dumps({"time": utc_now(), "level": level, "message": message, **plain(facts)})
     elif level == "info":
         line = message
     else:
@@ -81,6 +80,17 @@ class Output:
     live: Callable[[str], None] | None = None
     """Function that prints a line above the progress bar; ``None`` without a bar."""
     heartbeat: Heartbeat = field(default_factory=lambda: Heartbeat(wanted=False))
+    heartbeat_file: HeartbeatFile | None = None
+    context: dict[str, Any] = field(default_factory=dict)
+    """Entries of every line of the log in JSON, such as the stage of a job."""
+
+    keep: Callable[[Mapping[str, Any], str], None] | None = None
+    """Function that takes the result in place of printing it; of the stages of a job."""
+
+    def beat(self, **facts: Any) -> None:
+        """Tell the file of ``--heartbeat``, if there is one, that there is progress."""
+        if self.heartbeat_file is not None:
+            self.heartbeat_file.beat(**{**self.context, **facts})
 
     def log(self, level: str, message: str, **facts: Any) -> None:
         """Write a line on stderr, above the progress bar if there is one."""
@@ -88,6 +98,7 @@ class Output:
         if self.live is not None and self.log_format == "text":
             self.live(("warning: " if level == "warning" else "") + one_line(message))
         else:
+            facts = {**self.context, **facts}
             write_log(level, one_line(message), as_json=self.log_format == "json", **facts)
 
     def note(self, message: str, **facts: Any) -> None:
@@ -115,6 +126,9 @@ class Output:
 
         ``--quiet`` does not silence the result.
         """
+        if self.keep is not None:
+            self.keep(document, human)
+            return
         if self.json:
             import json
 

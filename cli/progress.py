@@ -32,6 +32,9 @@ _SHOWN: Final = {
     "log_lik_variance": "variance",
     "step_size": "step",
 }
+_IN_BLOCKS: Final = ("pass", "audit", "predict")
+_IN_ROWS: Final = ("formula", "scan", "shuffle", "write")
+"""Phases whose progress is counted in rows."""
 _POLLED: Final = ("start", "warmup", "draws")
 """Phases in which the chains poll the interruption themselves."""
 
@@ -53,6 +56,8 @@ class Progress:
         self._lock = threading.RLock()
         self._phase = ""
         self._done = 0
+        self._rows, self._counted = 0, ""
+        self._dataset: Any = None
         self._began = self._last_output = 0.0
         self._bar: Any = None
         self._task: Any = None
@@ -83,14 +88,19 @@ class Progress:
         """Show that ``done`` of ``total`` (``None``: unknown) are done."""
         if self._interruption is not None and phase not in _POLLED:
             self._interruption.check()
+        facts = self._amounts(phase, done, total, facts or {})
+        self._beat(phase, done, total, facts)
         if self._output.quiet:
             return
         if phase == "start":
-            self._output.note(_start(facts or {}), phase=phase, **(facts or {}))
+            self._output.note(_start(facts), phase=phase, **facts)
             return
         if phase == "forecast":
-            others = {name: value for name, value in (facts or {}).items() if name != "text"}
-            self._output.note((facts or {})["text"], phase=phase, **others)
+            others = {name: value for name, value in facts.items() if name != "text"}
+            self._output.note(facts["text"], phase=phase, **others)
+            return
+        if phase == "stop":
+            self._output.note(_checked(done, facts), phase=phase, **facts)
             return
         with self._lock:
             now = time.monotonic()
@@ -99,12 +109,43 @@ class Progress:
                 self._phase, self._began, self._last_output = phase, now, now
             self._done = done
             if self._bar is not None:
-                self._show(fresh, done, total, facts or {})
+                self._show(fresh, done, total, facts)
             elif now - self._last_output >= _SECONDS or (
                 done == total and now - self._began >= 1.0
             ):
                 self._last_output = now
-                self._print_line(now - self._began, done, total, facts or {})
+                self._print_line(now - self._began, done, total, facts)
+
+    def _beat(self, phase: str, done: int, total: int | None, facts: Mapping[str, Any]) -> None:
+        """Tell the file of ``--heartbeat``; ``draws`` are those of each chain."""
+        made = {}
+        if phase == "start":
+            made = {"draws": facts.get("draws_done", 0)}
+        elif phase in ("draws", "stop"):
+            made = {"draws": done}
+        self._output.beat(phase=phase, done=done, total=total, **made)
+
+    def _amounts(
+        self, phase: str, done: int, total: int | None, facts: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return the facts with the rows and bytes that this phase has read so far."""
+        if phase in _IN_ROWS:
+            self._rows = done
+        elif phase in _IN_BLOCKS and self._dataset is not None and total:
+            self._rows = self._dataset.n_rows * done // total
+        elif "rows" in facts:
+            self._rows = facts["rows"] + (self._rows if phase == self._counted else 0)
+        else:
+            return dict(facts)
+        self._counted = phase
+        if self._dataset is None:
+            return {**facts, "rows": self._rows}
+        size = self._rows * self._dataset.rows().row_bytes
+        return {**facts, "rows": self._rows, "bytes": size}
+
+    def reads(self, dataset: Any) -> None:
+        """Name the data set that the work reads, to report rows and bytes."""
+        self._dataset = dataset
 
     def of(self, phase: str) -> Callable[[int, int], None]:
         """Return a callback ``progress(done, total)`` for one phase."""
@@ -128,7 +169,8 @@ class Progress:
         left = seconds * (total - done) / done if done and total else None
         of = f"/{total:,}" if total else ""
         rest = f", about {left:.0f} s left" if left else ""
-        details = f", {_brief(facts)}" if facts else ""
+        brief = _brief(facts)
+        details = f", {brief}" if brief else ""
         self._output.note(
             f"{words} {done:,}{of}{unit}, {seconds:.0f} s{rest}{details}",
             phase=self._phase,
@@ -151,9 +193,22 @@ def _start(facts: Mapping[str, Any]) -> str:
         for name, words in (("warmup_done", "warm-up iterations"), ("draws_done", "draws"))
         if facts[name]
     ]
+    if facts.get("stop"):
+        plan = f"{plan}, then on until {facts['stop']}"
     if not before:
         return f"sampling begins: {plan}"
     return f"sampling goes on: {plan}, of which {' and '.join(before)} are there"
+
+
+def _checked(draws: int, verdict: Mapping[str, Any]) -> str:
+    """Return the note about a check of the stopping rule."""
+    found = [
+        f"{name} {number(verdict[name]['found'])} for {verdict[name]['limit']:.10g}"
+        for name in ("rhat", "ess")
+        if name in verdict
+    ]
+    end = "the stopping rule is met" if verdict["passed"] else "more draws are needed"
+    return f"{draws:,} draws per chain: {', '.join(found)}; {end}"
 
 
 def _brief(facts: Mapping[str, Any]) -> str:

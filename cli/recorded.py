@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from streammc.cli.build import model_of_run, sampler_of_run
-from streammc.cli.execute import Job
+from streammc.cli.execute import Job, settings_of_run
 from streammc.errors import DataError, IdentityError, MissingError
 
 
@@ -37,9 +37,11 @@ def recorded_job(
         If another store is at the path of its store.
     """
     from streammc.control_variates.expansion import ControlVariates
+    from streammc.diagnostics.stopping import StopRule
     from streammc.likelihood.grouped import by_group
     from streammc.likelihood.temperature import schedule_of, temperature_of
     from streammc.likelihood.tempered import tempered
+    from streammc.runs.job import STOPPING
     from streammc.runs.setup import CONTROL_VARIATES
     from streammc.trace.run_directory import RunDirectory
 
@@ -53,13 +55,15 @@ def recorded_job(
         sampled = tempered(dataset, temperature_of(identity, attributes))
         kept = ControlVariates.open(os.path.join(path, CONTROL_VARIATES), sampled, model)
     audit = (settings or {}).get("audit")
+    stopping = attributes.get(STOPPING)
+    planned = stopping["draws"] if stopping else run.draws
     return Job(
         dataset=dataset,
         model=model,
         sampler=sampler_of_run(identity),
         control_variates=kept,
         path=path,
-        draws=run.draws if draws is None else draws,
+        draws=planned if draws is None else draws,
         warmup=identity["warmup"],
         chains=identity["chains"],
         seed=identity["seed"],
@@ -67,6 +71,7 @@ def recorded_job(
         scheduler=scheduler,
         settings=settings,
         temperature=schedule.describe(),
+        stopping=StopRule.parse(stopping and stopping["rule"]),
     )
 
 
@@ -111,24 +116,22 @@ def _elsewhere(run: Any, option: str | None) -> str:
     settings = run.attributes.get("settings")
     if not settings:
         return "call streammc.sample again with the store at its new place, and with path"
-    return f"if it has moved, tell the run where: {sample_command(run, settings)}"
+    return f"if it has moved, tell the run where: {sample_command(run)}"
 
 
-def sample_command(run: Any, settings: Mapping[str, Any], store: str = "NEW_STORE") -> str:
+def sample_command(run: Any, store: str = "NEW_STORE") -> str:
     """Return the ``streammc sample`` command that continues a run, with non-default settings.
 
     Parameters
     ----------
     run
-        The opened run.
-    settings
-        Recorded settings, by the names of the parameters of ``streammc sample``.
+        The opened run, with recorded settings.
     store
         Present path of its store.
     """
     from streammc.cli.sample import sample
 
-    settings = {**settings, "draws": run.draws, "seed": run.identity["seed"]}
+    settings = settings_of_run(run)
     words = ["streammc", "sample", store, "-o", str(run.path)]
     for parameter in sample.params:
         value = settings.get(parameter.name or "")

@@ -13,6 +13,8 @@ from streammc import registry
 from streammc.cli.output import Output, fields, number, table
 from streammc.diagnostics.audit_record import Audit
 from streammc.diagnostics.text import factor_text, statistic_text
+from streammc.diagnostics.limits import check_limits, missed_limits
+from streammc.diagnostics.stopping import missed_text
 from streammc.likelihood.unit_words import in_units, unit_of_model
 from streammc.runs.prior_texts import priors_lines
 from streammc.samplers.common.targets import TARGETS
@@ -45,38 +47,13 @@ def run_document(path: str, summary: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def check_limits(
-    parameters: Mapping[str, Mapping[str, float | None]], limits: Mapping[str, float]
-) -> dict[str, Any]:
-    """Return limit, worst value and verdict of each limit, and whether all are kept.
-
-    A parameter without a finite statistic fails.
-
-    Parameters
-    ----------
-    parameters
-        Label -> statistics.
-    limits
-        ``rhat``: largest R-hat; ``ess``: smallest effective sample size, bulk and tail.
-    """
-    result: dict[str, Any] = {"passed": True}
-    for name, limit in limits.items():
-        columns = ("r_hat",) if name == "rhat" else ("ess_bulk", "ess_tail")
-        values = [p[column] for p in parameters.values() for column in columns]
-        known = [v for v in values if v is not None and math.isfinite(v)]
-        worst = (max if name == "rhat" else min)(known, default=None)
-        complete = len(known) == len(values)
-        margin = math.nan if worst is None else (worst - limit) * (-1 if name == "rhat" else 1)
-        passed = complete and margin >= 0.0
-        result[name] = {"limit": limit, "found": worst, "passed": passed}
-        result["passed"] = result["passed"] and passed
-    return result
-
-
 def show_run(
-    output: Output, document: dict[str, Any], limits: Mapping[str, float] | None = None
+    output: Output,
+    document: dict[str, Any],
+    limits: Mapping[str, float] | None = None,
+    asked_to_stop: bool = False,
 ) -> int:
-    """Print a run and return the exit code: 1 if it misses ``limits``."""
+    """Print a run and return the exit code: 1 if it misses ``limits`` or its stopping rule."""
     code = 0
     if limits:
         document = {**document, "check": check_limits(document["parameters"], limits)}
@@ -85,24 +62,12 @@ def show_run(
     output.result(document, human_run(document))
     if limits and not document["check"]["passed"]:
         code = CHECK_FAILED
-        missed = [
-            _missed(name, entry["found"], entry["limit"])
-            for name, entry in document["check"].items()
-            if isinstance(entry, dict) and not entry["passed"]
-        ]
-        output.log(
-            "error",
-            f"--check failed: {'; '.join(missed)}: give sample or resume more --draws",
-        )
+        missed = missed_limits(document["check"])
+        output.log("error", f"--check failed: {missed}: give sample or resume more --draws")
+    if asked_to_stop and not document["stop"]["passed"]:
+        code = CHECK_FAILED
+        output.log("error", f"--stop failed: {missed_text(document['stop'])}")
     return code
-
-
-def _missed(name: str, found: float | None, limit: float) -> str:
-    """Return what a limit asked for and what was found, with digits that tell them apart."""
-    if found is None or (found <= limit if name == "rhat" else found >= limit):
-        return f"{name} unknown for some parameters, asked for {limit:.10g}"
-    digits = next((n for n in range(4, 17) if number(found, n) != number(limit, n)), 17)
-    return f"{name} {found:.{digits}g}, asked for {limit:.10g}"
 
 
 def human_run(document: Mapping[str, Any]) -> str:

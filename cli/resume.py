@@ -40,4 +40,4 @@ def resume(
     where = parse_scheduler(scheduler)
     job = recorded_job(run, draws=draws, scheduler=where, allow_code=allow_code)
     summary = execute(printer, ctx.find_root().obj, job)
-    return show_run(printer, run_document(run, summary), check)
+    return show_run(printer, run_document(run, summary), check, job.stopping is not None)

@@ -17,6 +17,7 @@ from streammc.cli.options import (
     path_argument,
     scheduler_option,
     setting,
+    stop_option,
     temperature_option,
 )
 from streammc.cli.output import Output, fields
@@ -24,7 +25,7 @@ from streammc.cli.values import KeyValue, Limits, LocalPath, PositiveNumber, Who
 
 if TYPE_CHECKING:
     from streammc.cli.execute import Job
-    from streammc.cli.signals import Interruption
+    from streammc.diagnostics.stopping import StopRule
 
 
 @command("sample", configurable=True, short_help="Sample a posterior, or resume where it stopped.")
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 @scheduler_option
 @click.option("--dry-run", is_flag=True, help="Print a forecast of the run; draw nothing.")
 @setting("--check", type=Limits(), help="rhat=1.01,ess=400: exit 1 if the run misses them.")
+@stop_option
 @click.pass_context
 def sample(
     ctx: click.Context,
@@ -72,6 +74,7 @@ def sample(
     scheduler: str | None,
     dry_run: bool,
     check: dict[str, float] | None,
+    stop: StopRule | None,
     **flags: Any,
 ) -> int:
     """Sample the posterior of a model on STORE into the run of --output.
@@ -80,10 +83,9 @@ def sample(
     more --draws it extends the run.
     """
     from streammc.cli.build import NODES, make_model, make_sampler, split_options
-    from streammc.cli.execute import Job, execute
+    from streammc.cli.execute import Job
     from streammc.cli.priors import announced_priors
     from streammc.cli.receipt import require_apart
-    from streammc.cli.report import run_document, show_run
     from streammc.likelihood.grouped import by_group
     from streammc.stores.store import open_store
     from streammc.trace.run_directory import RunDirectory
@@ -101,8 +103,7 @@ def sample(
     if dry_run or new_run:  # an existing run keeps its priors
         built = announced_priors(printer, built, dataset)
     seed = _new_seed(printer) if seed is None and new_run and not dry_run else seed
-    shape: dict[str, Any] = {"draws": draws, "warmup": warmup, "chains": chains}
-    shape |= {"seed": seed, "temperature": temperature}
+    shape: dict[str, Any] = {"draws": draws, "warmup": warmup, "chains": chains, "seed": seed}
     settings = {
         "store": os.path.abspath(store),
         "model": model,
@@ -111,6 +112,7 @@ def sample(
         "sampler": sampler,
         "control_variates": control_variates and os.path.abspath(control_variates),
         **shape,
+        "temperature": temperature,
         **flags,
         "option": dict(option),
         "audit": audit,
@@ -126,15 +128,14 @@ def sample(
         audit="auto" if audit is None else audit,
         scheduler=where,
         sampler_reason=reason,
-        settings=settings,
+        settings=settings if stop is None else {**settings, "stop": stop.text()},
         overwrite=overwrite,
+        stopping=stop,
+        temperature=temperature,
         **shape,
     )
     _require_match(job, control_variates)
-    interruption = ctx.find_root().obj
-    if dry_run:
-        return _dry_run(printer, interruption, job)
-    return show_run(printer, run_document(output, execute(printer, interruption, job)), check)
+    return _dry_run(ctx, job) if dry_run else _carry_out(ctx, job, check)
 
 
 def _reason(printer: Output, chosen: Any, flags: dict[str, Any], others: dict[str, Any]) -> str:
@@ -171,15 +172,34 @@ def _require_match(job: Job, path: str | None) -> None:
         job.control_variates.require(job.tempered, job.model, f"control variates {path!r}")
 
 
-def _dry_run(printer: Output, interruption: Interruption, job: Job) -> int:
+def _carry_out(ctx: click.Context, job: Job, check: dict[str, float] | None) -> int:
+    """Carry out the job and print its run; return the exit code."""
+    from streammc.cli.execute import execute
+    from streammc.cli.report import run_document, show_run
+
+    document = run_document(job.path, execute(ctx.obj, ctx.find_root().obj, job))
+    return show_run(ctx.obj, document, check, job.stopping is not None)
+
+
+def _dry_run(ctx: click.Context, job: Job) -> int:
     """Print what the job would take."""
     from streammc.cli.execute import check_job
     from streammc.cli.forecast import forecast
     from streammc.likelihood.unit_words import name_in_units, unit_name
+    from streammc.runs.job import run_state
     from streammc.runs.prior_texts import priors_lines
 
     check_job(job)
-    document = forecast(printer, interruption, job).to_json()
+    printer: Output = ctx.obj
+    state, draws = run_state(job.request())
+    there = {"state": state, "committed_draws": draws}
+    if state == "finished":
+        printer.result(
+            {"dry_run": True, **there}, f"{job.path} has {draws} draws per chain: nothing to do"
+        )
+        return 0
+    document: dict[str, Any] = forecast(printer, ctx.find_root().obj, job).to_json()
+    document |= there
     priors = "; ".join(priors_lines(document["priors"])).removeprefix("priors: ")
     unit = unit_name(job.dataset)
     shown = {name_in_units(name, unit): each for name, each in document.items()}

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP: chains end at a checkpoint, other work by an exception."""
+"""Signals to stop: chains end at a checkpoint, other work by an exception."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
-SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SIGNALS: Final = tuple(
+    getattr(signal, name)
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")
+    if hasattr(signal, name)
+)
+GRACE: Final = 9.0
+"""Seconds after a signal to stop after which the process ends whatever it is doing."""
 _LISTENING: Final = 1.0
 """Seconds after the last poll from which on the work is assumed not to poll."""
 
@@ -21,7 +27,13 @@ class Interrupted(BaseException):
 
     def __init__(self, signum: int) -> None:
         super().__init__(f"interrupted by {signal.Signals(signum).name}")
-        self.exit_code = 128 + signum
+        self.exit_code = exit_code(signum)
+
+
+def exit_code(signum: int) -> int:
+    """Return the exit code after a signal: 128 + its number; 143 for SIGUSR1, as for SIGTERM."""
+    warning = getattr(signal, "SIGUSR1", None)  # what a batch system sends before SIGTERM
+    return 128 + (signal.SIGTERM if signum == warning else signum)
 
 
 class Interruption:
@@ -29,12 +41,15 @@ class Interruption:
 
     Chains poll :meth:`requested` several times per second and end at a commit. If nothing
     polls, the signal raises :class:`Interrupted` in the main thread at once. A second signal
-    ends the process like a kill: committed draws are kept.
+    ends the process like a kill, and so does the first after ``grace`` seconds, if given:
+    committed draws are kept.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, grace: float | None = None) -> None:
         self.signum: int | None = None
         self._polled = -1e9
+        self._grace = grace
+        self._deadline: threading.Timer | None = None
 
     def requested(self) -> bool:
         """Return whether to stop; call it several times per second."""
@@ -49,16 +64,25 @@ class Interruption:
     def handle(self, signum: int, frame: FrameType | None) -> None:
         """Handle a signal: set the flag, raise, or at the second signal exit."""
         if self.signum is not None:
-            os._exit(128 + signum)
+            os._exit(exit_code(signum))
         self.signum = signum
+        if self._grace is not None:
+            self._deadline = threading.Timer(self._grace, os._exit, [exit_code(signum)])
+            self._deadline.daemon = True
+            self._deadline.start()
         if time.monotonic() - self._polled > _LISTENING:
             raise Interrupted(signum)
+
+    def end(self) -> None:
+        """Cancel the deadline: the work has ended."""
+        if self._deadline is not None:
+            self._deadline.cancel()
 
 
 @contextmanager
 def interruptible() -> Iterator[Interruption]:
     """Install the signal handlers while the block runs; no effect outside the main thread."""
-    interruption = Interruption()
+    interruption = Interruption(GRACE)
     if threading.current_thread() is not threading.main_thread():
         yield interruption
         return
@@ -71,5 +95,6 @@ def interruptible() -> Iterator[Interruption]:
     try:
         yield interruption
     finally:
+        interruption.end()
         for signum, handler in before.items():
             signal.signal(signum, handler)

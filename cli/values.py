@@ -214,6 +214,22 @@ class Limits(ParamType):
         return limits
 
 
+class StoppingRule(ParamType):
+    """A stopping rule such as ``ess=1000,rhat=1.01,time=2h,draws=50000``."""
+
+    name = "rule"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Return the ``StopRule``."""
+        from streammc.diagnostics.stopping import StopRule
+        from streammc.errors import ConfigError
+
+        try:
+            return StopRule.parse(value)
+        except ConfigError as error:
+            self.fail(str(error), param, ctx)
+
+
 def _literal(text: str) -> Any:
     if text.lower() in _LITERALS:
         return _LITERALS[text.lower()]

@@ -32,7 +32,7 @@ def tracked() -> list[Path]:
         ).stdout.split("\0")
         paths = [ROOT / name for name in listed if name]
     except (OSError, subprocess.CalledProcessError):
-        folders = ("streammc", "stores", "cli", "tests", "docs", "bench", "notebooks")
+        folders = ("streammc", "stores", "cli", "tests", "docs", "bench", "notebooks", "examples")
         paths = [path for folder in folders for path in (ROOT / folder).rglob("*")]
     return [
         path

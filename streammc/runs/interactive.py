@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from streammc.control_variates.kinds import (
     check_kinds,
     check_progress,
 )
+from streammc.diagnostics.stopping import StopRule
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, SamplingWarning
 from streammc.protocols import Dataset, Model
@@ -44,6 +46,7 @@ def sample(
     scheduler: Any = None,
     temperature: float | str = 1.0,
     overwrite: bool = False,
+    stop: str | Mapping[str, Any] | None = None,
 ) -> xarray.DataTree:
     """Sample a posterior and return the draws as an ``xarray.DataTree``, which ArviZ reads.
 
@@ -82,7 +85,7 @@ def sample(
         of this call, ``warmup`` and ``draws`` after every commit, in iterations of a chain;
         ``pass`` after every block of a full pass, in blocks. With total ``None``: ``forecast``
         before work of over a minute, ``newton`` and ``plan`` after the steps of phases of over
-        a second.
+        a second, and ``stop`` after a check of the stopping rule.
     temperature
         T: the target is ``prior x likelihood^(1/T)``; 1 is the posterior. Samplers with an
         acceptance test also take ``"T:sqrt"``, max(1, T / sqrt(i + 1)) at iteration i, and
@@ -90,6 +93,11 @@ def sample(
     overwrite
         Whether to replace a run in ``path`` by a new one, once the passes are done, instead of
         resuming or returning it.
+    stop
+        Rule that goes on after ``draws`` until every parameter keeps the limits:
+        ``"ess=1000,rhat=1.01"``, or a mapping with these keys. ``time`` (``"2h"``, or seconds of
+        warm-up and draws over all calls) and ``draws`` (100,000 per chain by default) end a run
+        that does not; ``summary["stop"]`` and a warning then say so.
 
     Returns
     -------
@@ -138,6 +146,7 @@ def sample(
             f"expected audit to be True, False or 'auto', found {audit!r}: choose one of them"
         )
 
+    rule = StopRule.parse(stop)
     interrupted = threading.Event()
     main = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGINT, lambda *_: interrupted.set()) if main else None
@@ -159,6 +168,7 @@ def sample(
                 scheduler=scheduler,
                 temperature=temperature,
                 overwrite=overwrite,
+                stopping=rule,
             )
         )
     finally:

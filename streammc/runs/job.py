@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
 from streammc.control_variates.default_priors import as_recorded, resolved
 from streammc.control_variates.mode.quadrature import as_found
-from streammc.errors import RefusedError
+from streammc.diagnostics.stopping import StopRule
+from streammc.errors import ConfigError, RefusedError
 from streammc.likelihood.grouped import by_group
 from streammc.runs.identity import asked_schedule, check_counts, completed, heated, identity
 from streammc.runs.prior_texts import texts_of_description
@@ -19,12 +21,13 @@ from streammc.runs.watch import Watch
 from streammc.samplers.common.chain import StoppedError
 from streammc.samplers.common.chains import Chains
 from streammc.samplers.common.request import RunRequest, Setup
+from streammc.samplers.common.sampler import Sampler
 from streammc.trace.local_path import given_path
 from streammc.trace.run_directory import RunDirectory, check_identity
 from streammc.trace.temporary import temporary_folder
 
-if TYPE_CHECKING:
-    pass
+STOPPING: Final = "stopping"
+"""Attribute of a run with its stopping rule and the draws of its first check; null without one."""
 
 
 @dataclass
@@ -57,8 +60,59 @@ def run_job(request: RunRequest) -> RunReport:
     BusyError
         If another process is writing to the path.
     """
+    request, key, old, existing = _settled(request)
+    folder = Path(request.path or "")
+    if existing is not None:
+        follow_store(existing, request.dataset)
+        kept = existing.attributes.get("summary") or {}
+        if _all_drawn(existing, request, kept):
+            return RunReport(folder, kept, True, False, kept["warnings"])
+        setup = load(existing, request.dataset, request.model)
+    else:
+        try:
+            setup = decide(request)
+        except StoppedError:
+            return RunReport(folder, {}, False, False)
+    if request.stop():
+        return RunReport(folder, {}, False, False)
+    if old is not None and existing is None:
+        with old.lock():
+            old.discard()
+    try:
+        return _attempt(request, setup, key)
+    except RefusedError as error:
+        if request.sampler is not None or setup.plan is None:
+            raise
+        return _attempt(request, instead(setup, error), key)
+
+
+def run_state(request: RunRequest) -> tuple[str, int]:
+    """Return whether the run of a request is absent, partial or finished, and its draws.
+
+    Nothing is written.
+
+    Raises
+    ------
+    IdentityError
+        If the path holds a run with other settings, model or data.
+    """
+    request, _, _, existing = _settled(request)
+    if existing is None:
+        return "absent", 0
+    there = _all_drawn(existing, request, existing.attributes.get("summary") or {})
+    return "finished" if there else "partial", existing.committed_draws
+
+
+def _settled(
+    request: RunRequest,
+) -> tuple[RunRequest, dict[str, Any], RunDirectory | None, RunDirectory | None]:
+    """Return a request with all defaults resolved, its identity, and the run at its path.
+
+    The run comes twice: any, and ``None`` for one that is to be replaced.
+    """
     check_counts(request.draws, request.warmup, request.chains, request.seed)
     sampler = request.sampler
+    _refuse_stop(sampler, request.stopping)
     schedule = asked_schedule(request.temperature, sampler)
     dataset, model = by_group(request.dataset, request.model)
     dataset = heated(dataset, schedule, sampler)
@@ -86,29 +140,63 @@ def run_job(request: RunRequest) -> RunReport:
         labels = tuple(request.model.labels(dataset.feature_names))
         texts = texts_of_description(request.model, labels)
         check_identity(completed(existing.identity), key, texts)
-        follow_store(existing, dataset)
-        kept = existing.attributes.get("summary") or {}
-        # A run killed after its last draw still has the summary from before it was extended.
-        drawn = kept.get("sampling", {}).get("draws", 0)
-        if existing.finished(request.draws) and drawn >= request.draws:
-            return RunReport(folder, kept, True, False, kept["warnings"])
-        setup = load(existing, dataset, request.model)
-    else:
-        try:
-            setup = decide(request)
-        except StoppedError:
-            return RunReport(folder, {}, False, False)
-    if request.stop():
-        return RunReport(folder, {}, False, False)
-    if old is not None and existing is None:
-        with old.lock():
-            old.discard()
-    try:
-        return _attempt(request, setup, key)
-    except RefusedError as error:
-        if sampler is not None or setup.plan is None:
-            raise
-        return _attempt(request, instead(setup, error), key)
+    return request, key, old, existing
+
+
+def _all_drawn(run: RunDirectory, request: RunRequest, kept: Mapping[str, Any]) -> bool:
+    """Return whether a run has the draws that are asked for, and its summary is of them."""
+    # A run killed after its last draw still has the summary from before it was extended.
+    drawn, stop = kept.get("sampling", {}).get("draws", 0), kept.get("stop")
+    if (rule := request.stopping) is None:
+        return run.finished(request.draws) and drawn >= request.draws
+    if stop is None or stop["rule"] != rule.describe():
+        return False
+    # The draws asked for are the first check: a run that time has ended may have fewer.
+    enough = drawn >= request.draws or stop["ended_by"] == "time"
+    return enough and run.finished() and drawn == run.committed_draws
+
+
+def _plan(run: RunDirectory, request: RunRequest) -> None:
+    """Extend a run to the draws asked for, or to the next check of the stopping rule."""
+    draws, rule = request.draws, request.stopping
+    if rule is None:
+        if draws != run.draws and draws > run.committed_draws:
+            run.extend(draws)
+        return
+    done = run.committed_draws
+    if done < run.draws or done % run.interval:
+        target = rule.next_check(run.interval, draws, max(done, 1))
+        if target != run.draws:
+            run.extend(target)
+
+
+def _goes_on(run: RunDirectory, team: Chains, request: RunRequest) -> bool:
+    """Extend a run with all its draws to the next check, unless its stopping rule ends it.
+
+    The statistics are looked at only where the rule is checked, not where time ended an earlier
+    attempt: the run stops at the same draw with and without such an end.
+    """
+    rule, interval, draws = request.stopping, run.interval, request.draws
+    if rule is None:
+        return False
+    done = run.committed_draws
+    if done >= rule.most(interval, draws) or rule.out_of_time(team.clock):
+        return False
+    if done == rule.next_check(interval, draws, done):
+        verdict = rule.verdict(statistics_of(run), done, done + 1)
+        request.notify("stop", done, None, verdict)
+        if verdict["passed"]:
+            return False
+    run.extend(rule.next_check(interval, draws, done + 1))
+    return True
+
+
+def statistics_of(run: RunDirectory) -> dict[str, dict[str, float | None]]:
+    """Return the statistics of the committed draws of a run, by label."""
+    from streammc.diagnostics.summary import negative_signs, summarize_draws
+
+    sign = negative_signs(run.read_group("sample_stats").get("sign"))
+    return summarize_draws(run.draws_matrix(), list(run.labels), sign)
 
 
 def _attempt(request: RunRequest, setup: Setup, key: dict[str, Any]) -> RunReport:
@@ -116,13 +204,15 @@ def _attempt(request: RunRequest, setup: Setup, key: dict[str, Any]) -> RunRepor
 
     A run whose sampler was chosen automatically is discarded if it is refused.
     """
-    dataset, draws = request.dataset, request.draws
+    dataset, rule = request.dataset, request.stopping
     folder = Path(request.path or "")
-    kept = {**recorded(request.model, dataset), **request.attributes}
+    stopping = {STOPPING: {"rule": rule.describe(), "draws": request.draws} if rule else None}
+    kept = {**recorded(request.model, dataset), **request.attributes, **(stopping if rule else {})}
     with RunDirectory.hold(folder, identity=key, **contents(request, setup, kept)) as run:
         problem = setup.sampler.problem(request, setup)
-        if draws != run.draws and draws > run.committed_draws:
-            run.extend(draws)
+        _plan(run, request)
+        if run.attributes.get(STOPPING) != stopping[STOPPING]:
+            run.set_attributes(stopping)
         team = Chains(
             problem,
             seed=request.stream_seed,
@@ -154,13 +244,31 @@ def _attempt(request: RunRequest, setup: Setup, key: dict[str, Any]) -> RunRepor
     return RunReport(folder, summary, True, True, summary["warnings"])
 
 
+def _refuse_stop(sampler: Sampler | None, rule: StopRule | None) -> None:
+    """Raise ConfigError if a sampler that makes its draws together is to stop by a rule."""
+    if rule is not None and sampler is not None and sampler.arrays:
+        raise ConfigError(
+            f"expected no stopping rule for {sampler.name}, which makes all draws together, "
+            f"found {rule.text()}: leave out stop, or use another sampler"
+        )
+
+
 def _drive(run: RunDirectory, team: Chains, setup: Setup, request: RunRequest) -> None:
     """Run the missing intervals; raise RefusedError if variance or signs are out of limits."""
     watch = Watch(run, setup.sampler)
     if run.next_length:
         plan = {"chains": run.chains, "warmup": run.warmup, "draws": run.draws}
         made = {"warmup_done": run.committed_warmup, "draws_done": run.committed_draws}
-        request.notify("start", run.next_start, run.next_start + run.next_length, {**plan, **made})
+        rule = {"stop": request.stopping.text()} if request.stopping else {}
+        facts = {**plan, **made, **rule}
+        request.notify("start", run.next_start, run.next_start + run.next_length, facts)
+    _draw(run, team, watch, request)
+    while _goes_on(run, team, request):
+        _draw(run, team, watch, request)
+
+
+def _draw(run: RunDirectory, team: Chains, watch: Watch, request: RunRequest) -> None:
+    """Run the intervals that are planned, until the time of the stopping rule is up."""
     while n := run.next_length:
         phase, length = run.phase, n
         if request.progress is None:  # a listener hears of every interval
@@ -174,7 +282,10 @@ def _drive(run: RunDirectory, team: Chains, setup: Setup, request: RunRequest) -
             facts: dict[str, Any] = {
                 name: float(statistics[name].mean())
                 for name in ("log_lik_variance", "acceptance_rate", "step_size")
-                if name in setup.sampler.statistics
+                if name in statistics
             }
             facts["rows"] = int(statistics["n_rows"].sum())
             request.notify(phase, done, wanted, facts)
+        over = request.stopping is not None and request.stopping.out_of_time(team.clock)
+        if over and phase == "draws":
+            run.extend(run.committed_draws)

@@ -12,6 +12,7 @@ from streammc.control_variates.expansion import ControlVariates
 from streammc.diagnostics.audit_record import Audit
 from streammc.diagnostics.intraclass import derived
 from streammc.diagnostics.original_scale import as_variables, ratios, transform
+from streammc.diagnostics.stopping import missed_text
 from streammc.diagnostics.summary import negative_signs, summarize_draws
 from streammc.diagnostics.weights import audit_weights
 from streammc.likelihood.temperature import schedule_of
@@ -123,6 +124,7 @@ def finish_report(
         run.add_group("posterior_derived", as_variables(more, more_names, ()))
     tempering = _levels(run, team)
     levels = tempering.pop("warnings", [])
+    stop, missed = _stop(run, request, parameters)
     spent = run_cost(run, setup.cv)
     sampling = _sampling(run, request, setup, team, spent["evaluations"])
     summary = RunSummary(
@@ -145,6 +147,7 @@ def finish_report(
         sampling=sampling,
         cost=spent,
         tempering=tempering or None,
+        stop=stop,
         warnings=tuple(
             in_units(line, unit_name(dataset))
             for line in (
@@ -153,6 +156,7 @@ def finish_report(
                 *summary_warnings(sampler, parameters, sampling, verdict),
                 *levels,
                 *([not_audited] if not_audited else []),
+                *missed,
             )
         ),
     ).to_json()
@@ -213,6 +217,17 @@ def _sampling(
         predicted_variance_ratio=_by_label(cv, predicted.get("variance_ratio")),
         own=sampler.facts(run, setup),
     )
+
+
+def _stop(
+    run: RunDirectory, request: RunRequest, parameters: Mapping[str, Any]
+) -> tuple[dict[str, Any] | None, list[str]]:
+    """Return what ended a run with a stopping rule, and the warning if the rule is not met."""
+    rule, done = request.stopping, run.committed_draws
+    if rule is None:
+        return None, []
+    found = rule.verdict(parameters, done, rule.most(run.interval, request.draws))
+    return found, [] if found["passed"] else [missed_text(found)]
 
 
 def mean_statistics(stats: Mapping[str, NDArray[Any]]) -> dict[str, Any]:

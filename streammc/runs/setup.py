@@ -136,8 +136,11 @@ def contents(request: RunRequest, setup: Setup, attributes: dict[str, Any]) -> d
         constant |= setup.plan.arrays()
     constant |= {name: (dims, setup.arrays[name]) for name, dims in setup.sampler.arrays.items()}
     heat = setup.sampler.implied_temperature(dataset.n_rows)
+    interval, rule = interval_length(draws), request.stopping
+    if rule is not None:
+        draws = rule.next_check(interval, draws, 1)
     return {
-        "layout": make_layout(labels, features, request.chains, interval_length(draws), stats),
+        "layout": make_layout(labels, features, request.chains, interval, stats),
         "draws": draws,
         "warmup": request.warmup,
         "attributes": {

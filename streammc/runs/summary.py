@@ -85,6 +85,8 @@ class RunSummary(Record):
     cost: Mapping[str, Any]
     tempering: Mapping[str, Any] | None = None
     """Summary of the levels of a ladder."""
+    stop: Mapping[str, Any] | None = None
+    """What ended the run, if it had a stopping rule: ``StopRule.verdict``."""
     warnings: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:

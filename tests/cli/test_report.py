@@ -6,7 +6,8 @@ import pytest
 
 from streammc import registry
 from streammc.cli.output import Output
-from streammc.cli.report import check_limits, cost_text, parameter_table, ratio_text, show_run
+from streammc.cli.report import cost_text, parameter_table, ratio_text, show_run
+from streammc.diagnostics.limits import check_limits
 
 TARGETS = sorted({str(registry.sampler(name)().target) for name in registry.SAMPLERS})
 

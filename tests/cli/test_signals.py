@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -46,6 +47,57 @@ def test_a_second_signal_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> No
     assert [143] == ended
 
 
+def test_sigusr1_has_the_exit_code_of_sigterm() -> None:
+    with interruptible(), pytest.raises(Interrupted) as caught:
+        signal.raise_signal(signal.SIGUSR1)
+    assert 143 == caught.value.exit_code
+    assert "SIGUSR1" in str(caught.value)
+
+
+STUCK = """
+import signal
+from streammc.cli import signals
+signals.GRACE = 0.5
+with signals.interruptible() as interruption:
+    interruption.requested()
+    print("ready", flush=True)
+    while True:
+        try:
+            signal.pause()
+        except BaseException:
+            continue
+"""
+
+
+def test_a_signal_ends_a_process_that_does_not_react() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", STUCK], stdout=subprocess.PIPE, text=True, preexec_fn=listen
+    )
+    assert process.stdout is not None
+    assert "ready\n" == process.stdout.readline()
+    process.send_signal(signal.SIGTERM)
+    sent = time.monotonic()
+    assert 143 == process.wait(30)
+    process.stdout.close()
+    assert time.monotonic() - sent < 10.0
+
+
+def test_the_deadline_ends_with_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[int] = []
+    monkeypatch.setattr(signals.os, "_exit", ended.append)
+    monkeypatch.setattr(signals, "GRACE", 0.05)
+    with pytest.raises(Interrupted), interruptible():
+        signal.raise_signal(signal.SIGTERM)
+    time.sleep(0.2)
+    assert [] == ended
+    with pytest.raises(Interrupted), interruptible():
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        finally:
+            time.sleep(0.2)
+    assert [143] == ended
+
+
 def test_a_signal_that_the_parent_ignores_stays_ignored() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
@@ -57,7 +109,7 @@ def test_a_signal_that_the_parent_ignores_stays_ignored() -> None:
 
 def listen() -> None:
     """Undo what a shell does to its background jobs: they ignore Ctrl-C, and so would children."""
-    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for signum in signals.SIGNALS:
         signal.signal(signum, signal.SIG_DFL)
 
 
@@ -81,7 +133,9 @@ def wait_for(draws: int, process: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGUSR1, 143), (signal.SIGINT, 130)]
+)
 def test_a_signal_checkpoints_and_the_same_command_resumes(
     store: Path, signum: signal.Signals, code: int
 ) -> None:

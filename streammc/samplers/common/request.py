@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
+from streammc.diagnostics.stopping import StopRule
 from streammc.likelihood.temperature import Schedule
 from streammc.protocols import Dataset, Model
 
@@ -58,6 +59,8 @@ class RunRequest:
     """Reason for the sampler, if it was not given by name."""
     temperature: float | str | Schedule = 1.0
     overwrite: bool = False
+    stopping: StopRule | None = None
+    """Rule that extends the run beyond ``draws``, which are its fewest."""
 
     @property
     def schedule(self) -> Schedule:

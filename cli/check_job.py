@@ -1,0 +1,39 @@
+"""``streammc check``: what a job file asks for, what is there, and what the rest takes."""
+
+from __future__ import annotations
+
+import click
+
+from streammc.cli.options import (
+    code_option,
+    command,
+    parse_scheduler,
+    path_argument,
+    scheduler_option,
+)
+from streammc.cli.output import Output
+
+
+@command("check", short_help="Check a job file, and forecast what it takes.")
+@path_argument("job")
+@scheduler_option
+@code_option
+@click.pass_context
+def check(ctx: click.Context, job: str, scheduler: str | None, allow_code: bool) -> int:
+    """Check the TOML file JOB and print its plan: stages, passes, memory, disk and time.
+
+    Nothing is written. Every fault of the file is a line with the path of its key.
+    """
+    from streammc.cli.jobs.job_plan import planned
+    from streammc.cli.jobs.job_run import settled
+    from streammc.cli.jobs.problems import Refused, report_problems
+
+    printer: Output = ctx.obj
+    parse_scheduler(scheduler)
+    try:
+        found, stages = settled(ctx, printer, job, allow_code, scheduler)
+        document, human = planned(ctx, printer, job, found, stages, allow_code)
+    except Refused as refused:
+        return report_problems(printer, job, refused.problems)
+    printer.result(document, human)
+    return 0

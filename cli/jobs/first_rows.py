@@ -1,0 +1,142 @@
+"""The first rows of the tables of a job, from which its sizes are foretold before any ingest."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from streammc.cli.jobs.job_file import JobFile
+from streammc.cli.jobs.job_stages import expanded
+from streammc.cli.jobs.problems import Problem, Refused
+from streammc.errors import StreammcError
+
+ROWS: Final = 5000
+_INGEST_BYTES: Final = 2e7
+"""Bytes of the design that ingest writes in a second; ``docs/explanation/stages.md`` has rates."""
+
+
+@dataclass(frozen=True)
+class FirstRows:
+    """A data set of the first rows, and the number of all rows."""
+
+    dataset: Any
+    """``None`` if these rows alone cannot be ingested."""
+    n_rows: int
+    exact: bool
+    """Whether the number of rows is known, not estimated from the sizes of files."""
+    fault: str | None = None
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row on disk."""
+        return 0 if self.dataset is None else int(self.dataset.rows().row_bytes)
+
+    def ingest_facts(self) -> dict[str, Any]:
+        """Return rows, columns, disk and time of the ingest."""
+        size = self.n_rows * self.row_bytes
+        if self.dataset is None:
+            return {"rows": self.n_rows}
+        return {
+            "rows": self.n_rows,
+            "rows_estimated": not self.exact,
+            "columns": self.dataset.n_features,
+            "disk_bytes": size,
+            "seconds": size / _INGEST_BYTES,
+        }
+
+    def run_facts(self, model: Any, nodes: Any, sizes: Mapping[str, Any]) -> dict[str, Any]:
+        """Return passes, memory, disk and time before the first draw of a run on all rows.
+
+        ``sizes`` has ``chains``, ``warmup``, ``draws`` and ``stop``.
+        """
+        if self.dataset is None:
+            return {}
+        from streammc.cli.execute import run_bytes
+        from streammc.likelihood.grouped import by_group
+        from streammc.likelihood.pass_cost import pass_cost
+        from streammc.numerics.threads import available_threads
+
+        dataset, model = by_group(self.dataset, model, nodes)
+        cost = pass_cost(
+            self.n_rows,
+            dataset.n_features,
+            n_linear=model.n_linear,
+            n_scalar=model.n_scalar,
+            threads=available_threads(),
+        )
+        stop = sizes["stop"]
+        draws = sizes["draws"] if stop is None else max(sizes["draws"], stop.draws)
+        iterations = sizes["chains"] * (draws + sizes["warmup"])
+        return {
+            "passes": cost.passes,
+            "seconds": cost.seconds,
+            "memory_bytes": cost.memory_bytes,
+            "disk_bytes": run_bytes(int(model.dim(dataset.n_features)), iterations),
+        }
+
+
+def first_rows(job: JobFile, options: Mapping[str, Any]) -> FirstRows:
+    """Return the first rows of the tables of a job as a data set in memory.
+
+    ``options`` are those of ``ingest``.
+
+    Raises
+    ------
+    Refused
+        If the tables have no more rows, and cannot be ingested.
+    """
+    import pyarrow as pa
+
+    from streammc.stores.ingest.ingestion import from_table
+    from streammc.stores.sources.tables import open_table
+
+    files = [path for path, _ in expanded(job.source.files or (), "source.files")]
+    source = open_table(files)
+    words = {name for name in source.names if any(map(_is_text, source.types_of(name)))}
+    head = None
+    for batch in source.batches(list(source.names), ROWS, text=frozenset(words)):
+        head = pa.table(
+            {
+                name: column.cast(pa.string()) if pa.types.is_binary(column.type) else column
+                for name, column in zip(source.names, batch.slice(0, ROWS).columns, strict=True)
+            }
+        )
+        break
+    seen = 0 if head is None else head.num_rows
+    n_rows = source.n_rows
+    exact = n_rows is not None
+    if n_rows is None:
+        n_rows = _estimated(files, seen, 0 if head is None else head.nbytes)
+    names = ("like", "layout")
+    used = {name: value for name, value in options.items() if name not in names}
+    fault = None
+    dataset = None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            dataset = from_table(head if seen else files, **used)
+    except StreammcError as error:
+        if seen == n_rows:
+            problem = Problem("ingest", str(error), error.exit_code, error.code)
+            raise Refused([problem]) from None
+        fault = f"the first {seen:,} rows alone cannot be ingested as asked: {error}"
+    return FirstRows(dataset, n_rows, exact, fault)
+
+
+def _is_text(kind: Any) -> bool:
+    """Return whether an Arrow type is that of text."""
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _estimated(files: list[str], seen: int, size: int) -> int:
+    """Return the number of rows by the sizes of files; ``size`` is that of the ``seen`` rows."""
+    total = 0
+    for path in files:
+        inner = [each.path for each in os.scandir(path)] if os.path.isdir(path) else [path]
+        total += sum(os.path.getsize(each) for each in inner)
+    return seen if size == 0 else max(seen, total * seen // size)

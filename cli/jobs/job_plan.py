@@ -1,0 +1,220 @@
+"""The plan of a job: what is there, and the passes, memory, disk and time of the rest."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from difflib import get_close_matches
+from typing import Any, Final
+
+import click
+
+from streammc.cli.jobs.first_rows import FirstRows, first_rows
+from streammc.cli.jobs.job_file import JobFile
+from streammc.cli.jobs.job_record import job_id
+from streammc.cli.jobs.job_stages import Stage, expanded
+from streammc.cli.jobs.problems import Problem, Refused
+from streammc.cli.jobs.stage_calls import call_stage, stage_context
+from streammc.cli.options import PRINTING
+from streammc.cli.output import Output, fields, table
+from streammc.errors import StreammcError
+
+_COLUMNS: Final = ("response", "offset", "weight", "trials", "group", "row_id")
+"""Keys of [ingest] that are the name of a column."""
+_NOT_OPTIONS: Final = {*PRINTING, "config", "sources", "store", "overwrite"}
+
+
+def planned(
+    ctx: click.Context,
+    output: Output,
+    path: str,
+    job: JobFile,
+    stages: list[Stage],
+    allow_code: bool,
+) -> tuple[dict[str, Any], str]:
+    """Return the plan of a job as JSON and as text.
+
+    Raises
+    ------
+    Refused
+        If model, sampler or columns do not fit together.
+    IdentityError
+        If an output was made by another job.
+    """
+    built = _built(ctx, output, stages, allow_code)
+    rows: FirstRows | None = None
+    lines: list[dict[str, Any]] = []
+    for stage in stages:
+        state, facts = _state(ctx, output, stage), {}
+        if stage.name == "ingest" and state == "to do":
+            _require_columns(job)
+            rows = first_rows(job, _ingest_options(ctx, output, stage))
+            facts = rows.ingest_facts()
+        elif stage.name == "sample":
+            state, facts = _sample(ctx, output, stage, rows, built)
+        shown = {"stage": stage.name, "state": state, "output": stage.output, **facts}
+        lines.append(shown)
+    document = {
+        "job": job_id(job),
+        "file": os.path.abspath(path),
+        "settings": _without_none(asdict(job)),
+        "stages": lines,
+        "notes": [] if rows is None or rows.fault is None else [rows.fault],
+        **_sums(lines),
+    }
+    return document, _human(document)
+
+
+def _without_none(value: Any) -> Any:
+    """Return the settings of a job that are given."""
+    if isinstance(value, dict):
+        return {k: _without_none(each) for k, each in value.items() if each is not None}
+    return value
+
+
+def _sums(lines: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return memory, disk and time of all stages; time is that which can be foretold."""
+    disk = [line["disk_bytes"] for line in lines if line.get("disk_bytes")]
+    seconds = [line["seconds"] for line in lines if line.get("seconds")]
+    memory = [line["memory_bytes"] for line in lines if line.get("memory_bytes")]
+    return {
+        "passes": sum(line.get("passes", 0) for line in lines),
+        "memory_bytes": max(memory, default=None),
+        "disk_bytes": sum(disk) if disk else 0,
+        "seconds": sum(seconds) if seconds else None,
+    }
+
+
+def _built(ctx: click.Context, output: Output, stages: list[Stage], allow_code: bool) -> Any:
+    """Return model and sampler of the sample stage; raise Refused if one cannot be built."""
+    from streammc.cli.build import NODES, make_model, make_sampler, split_options
+
+    stage = next(each for each in stages if each.name == "sample")
+    with stage_context(ctx, output, stage) as inner:
+        given = dict(inner.params)
+    table_of = "model"
+    try:
+        name, code = given["model"], allow_code
+        of_model, of_sampler = split_options(name, given["option"], code)
+        model = make_model(name, given["prior_scale"], of_model, given["prior"], code)
+        table_of = "sampler"
+        flags = ("subsample_size", "n_blocks", "unit_rows", "step_size", "trajectory_length")
+        sampler = make_sampler(given["sampler"], {each: given[each] for each in flags}, of_sampler)
+    except StreammcError as error:
+        raise Refused([Problem(table_of, str(error), error.exit_code, error.code)]) from None
+    return model, sampler, of_model.get(NODES), given
+
+
+def _state(ctx: click.Context, output: Output, stage: Stage) -> str:
+    """Return whether the output of a stage is there.
+
+    Raises
+    ------
+    IdentityError
+        If it was made from other settings or inputs.
+    """
+    if not os.path.lexists(stage.output):
+        return "to do"
+    if stage.name == "ingest":
+        from streammc.cli.ingest import ingest_receipt
+        from streammc.stores.format.verify import info
+
+        options = _ingest_options(ctx, output, stage)
+        with stage_context(ctx, output, stage) as inner:
+            sources = inner.params["sources"]
+        ingest_receipt(sources, stage.output, options).kept(lambda: info(stage.output))
+        return "there, verified"
+    return "there, verified when the job runs"
+
+
+def _ingest_options(ctx: click.Context, output: Output, stage: Stage) -> dict[str, Any]:
+    with stage_context(ctx, output, stage) as inner:
+        return {k: v for k, v in inner.params.items() if k not in _NOT_OPTIONS}
+
+
+def _require_columns(job: JobFile) -> None:
+    """Raise Refused if a column that the file names is not in the tables."""
+    from streammc.stores.sources.tables import open_table
+
+    asked = job.ingest
+    if asked is None:
+        return
+    files = [path for path, _ in expanded(job.source.files or (), "source.files")]
+    names = list(open_table(files).names)
+    faults = []
+    for key, column in _named_columns(asked):
+        if column in names:
+            continue
+        near = get_close_matches(column, names, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(names[:20])}"
+        faults.append(Problem(key, f"expected a column of the tables, found {column!r}: {hint}"))
+    if faults:
+        raise Refused(faults)
+
+
+def _named_columns(asked: Any) -> Iterator[tuple[str, str]]:
+    """Yield path of the key and name of every column that [ingest] names outside a formula."""
+    for name in _COLUMNS:
+        if (column := getattr(asked, name)) is not None:
+            yield f"ingest.{name}", column
+    for position, column in enumerate(asked.features or ()):
+        yield f"ingest.features[{position}]", column
+
+
+def _sample(
+    ctx: click.Context, output: Output, stage: Stage, rows: FirstRows | None, built: Any
+) -> tuple[str, dict[str, Any]]:
+    """Return the state of the run, and what the rest of it takes."""
+    model, _, nodes, given = built
+    if rows is not None:
+        sizes = {name: given[name] for name in ("chains", "warmup", "draws", "stop")}
+        return "to do", rows.run_facts(model, nodes, sizes)
+    if given["control_variates"] is not None and not os.path.lexists(given["control_variates"]):
+        return "to do", {}
+    from streammc.control_variates.forecast import forecast
+    from streammc.likelihood.grouped import by_group
+    from streammc.stores.store import open_store
+
+    found = call_stage(ctx, replace(output, quiet=True), stage, "--dry-run").document
+    if found["state"] == "finished":
+        return f"finished, {found['committed_draws']} draws per chain", {}
+    dataset, model = by_group(open_store(given["store"]), model, nodes)
+    cost = forecast(dataset, model)
+    minutes = found.get("minutes")
+    state = "to do"
+    if found["state"] == "partial":
+        state = f"partial, {found['committed_draws']} draws per chain, to be resumed"
+    return state, {
+        "sampler": found["sampler"],
+        "reason": found["reason"],
+        "rows": found["n_rows"],
+        "passes": found["passes"] or cost.passes,
+        "seconds": cost.seconds if minutes is None else 60.0 * minutes,
+        "memory_bytes": cost.memory_bytes,
+        "disk_bytes": found["disk_bytes"],
+    }
+
+
+def _human(document: dict[str, Any]) -> str:
+    """Return the plan as text."""
+    rows = [[line["stage"], line["state"], line["output"]] for line in document["stages"]]
+    stages = table(["stage", "state", "output"], rows, words=True)
+    memory, seconds = document["memory_bytes"], document["seconds"]
+    asked = document["settings"].get("stop") or {}
+    job_stop = ",".join(f"{name}={each}" for name, each in asked.items())
+    facts: dict[str, Any] = {"job": document["job"], "file": document["file"]}
+    for line in document["stages"]:
+        for name in ("rows", "columns", "sampler", "reason"):
+            facts[name] = line.get(name) or facts.get(name)
+    facts |= {
+        "passes": document["passes"] or None,
+        "memory": None if memory is None else f"{memory / 1e6:,.0f} MB",
+        "disk, at most": f"{document['disk_bytes'] / 1e6:,.1f} MB"
+        if document["disk_bytes"]
+        else None,
+        "time": None if seconds is None else f"about {seconds:,.0f} s",
+        "stop": job_stop or None,
+        "note": "; ".join(document["notes"]) or None,
+    }
+    return f"{stages}\n\n{fields(facts)}"

@@ -1,0 +1,127 @@
+"""A job carried out: its stages in order, each left, resumed or made, and its end recorded."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any, Final
+
+import click
+
+from streammc.cli.jobs.job_file import JobFile
+from streammc.cli.jobs.job_parsing import read_job
+from streammc.cli.jobs.job_record import JobRecord, job_id, job_lock
+from streammc.cli.jobs.job_stages import Stage, job_faults, stages_of
+from streammc.cli.jobs.problems import Refused
+from streammc.cli.jobs.stage_calls import StageResult, call_stage, stage_faults
+from streammc.cli.output import Output, number, table
+
+_OF_RUN: Final = ("parameters", "parameters_original", "stop", "audit", "warnings", "draws", "seed")
+_OF_PREDICTIONS: Final = ("rows", "draws", "log_score")
+
+
+def settled(
+    ctx: click.Context, output: Output, path: str, allow_code: bool, scheduler: str | None
+) -> tuple[JobFile, list[Stage]]:
+    """Return the job in a file and its stages.
+
+    Raises
+    ------
+    Refused
+        If the file has faults.
+    """
+    job, problems = read_job(path)
+    if job is None:
+        raise Refused(problems)
+    problems = job_faults(job)
+    stages = [] if problems else stages_of(job, allow_code=allow_code, scheduler=scheduler)
+    problems += stage_faults(ctx, output, stages)
+    if problems:
+        raise Refused(problems)
+    return job, stages
+
+
+def run_stages(
+    ctx: click.Context, output: Output, record: JobRecord, stages: list[Stage]
+) -> tuple[int, list[str]]:
+    """Run the stages in order; return the exit code and the text of the last results.
+
+    A job whose stopping rule is not met ends there, without predictions.
+    """
+    texts: list[str] = []
+    for position, stage in enumerate(stages, 1):
+        output.context["stage"] = stage.name
+        output.beat()
+        output.note(f"{position}/{len(stages)} {stage.name}: {stage.output}")
+        before = _stamp(stage.mark)
+        began = time.monotonic()
+        entry: dict[str, Any] = {"stage": stage.name, "output": os.path.abspath(stage.output)}
+        try:
+            result = call_stage(ctx, output, stage)
+        except BaseException:
+            record.add({**entry, "outcome": "not finished"})
+            raise
+        now = _stamp(stage.mark)
+        outcome = "made" if before is None else "kept" if before == now else "resumed"
+        seconds = round(time.monotonic() - began, 1)
+        record.add({**entry, "outcome": outcome, "seconds": seconds})
+        _keep(record, stage, result)
+        if stage.name in ("sample", "predict"):
+            texts.append(result.human)
+        if result.exit_code:
+            return result.exit_code, texts
+    return 0, texts
+
+
+def _stamp(path: str) -> tuple[int, int] | None:
+    """Return what changes whenever a file is written; ``None`` without the file."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ino
+
+
+def _keep(record: JobRecord, stage: Stage, result: StageResult) -> None:
+    """Take the results that the summary of the job has."""
+    found = result.document
+    if stage.name == "sample":
+        record.document["run"] = {name: found.get(name) for name in _OF_RUN if name in found}
+    elif stage.name == "predict":
+        kept = {name: found.get(name) for name in _OF_PREDICTIONS if name in found}
+        record.document["predictions"] = kept
+
+
+def carry_out(
+    ctx: click.Context, output: Output, path: str, record: JobRecord, **options: Any
+) -> int:
+    """Carry out the job in a file and print its summary; return the exit code.
+
+    ``options`` are those of :func:`settled`.
+    """
+    job, stages = settled(ctx, output, path, **options)
+    with job_lock(path):
+        identity = job_id(job)
+        output.context["job"] = identity
+        record.begin(job, identity)
+        if not all(os.path.lexists(stage.output) for stage in stages):
+            for each in (*(stage.output for stage in stages), job.outputs.summary):
+                os.makedirs(os.path.dirname(os.path.abspath(each)), exist_ok=True)
+            record.running()
+        code, texts = run_stages(ctx, output, record, stages)
+        stages_text = _stages_text(record.document["stages"])
+        record.end(code)
+    output.context.pop("stage", None)
+    found = record.document
+    end = f"job {found['job']}: {found['outcome']}; {record.path} has the summary"
+    output.result(found, "\n\n".join([*texts, stages_text, end]))
+    return code
+
+
+def _stages_text(stages: list[dict[str, Any]]) -> str:
+    """Return the stages of this attempt as text."""
+    rows = [
+        [each["stage"], each["outcome"], number(each.get("seconds")), each["output"]]
+        for each in stages
+    ]
+    return table(["stage", "outcome", "seconds", "output"], rows, words=True)

@@ -1,0 +1,211 @@
+"""The stages of a job: which commands with which words make its outputs, in their order."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from streammc.cli.configuration import option_text, quoted
+from streammc.cli.jobs.job_file import JobFile, Sampler, Stop
+from streammc.cli.jobs.job_schema import option_of
+from streammc.cli.jobs.problems import Problem
+from streammc.errors import MissingError
+
+
+@dataclass
+class Stage:
+    """One command of a job."""
+
+    name: str
+    """What the stage makes: ``ingest``, ``summarize``, ``sample``, ``rows`` or ``predict``."""
+    command: str
+    words: list[str]
+    output: str
+    mark: str
+    """File that changes with every change of the output."""
+    keys: dict[str, str] = field(default_factory=dict)
+    """Name of a parameter of the command -> path of the key in the file."""
+
+
+def stages_of(
+    job: JobFile, *, allow_code: bool = False, scheduler: str | None = None
+) -> list[Stage]:
+    """Return the stages of a job in their order."""
+    return list(_stages(job, ["--allow-code"] if allow_code else [], _words_of(scheduler)))
+
+
+def _words_of(scheduler: str | None) -> list[str]:
+    return [] if scheduler is None else ["--scheduler", scheduler]
+
+
+def _stages(job: JobFile, code: list[str], where: list[str]) -> Iterator[Stage]:
+    outputs, store = job.outputs, job.source.store
+    if store is None:
+        store = str(outputs.store)
+        words, keys = _options("ingest", job.ingest)
+        keys |= {"sources": "source.files", "store": "outputs.store"}
+        files = [path for path, _ in expanded(job.source.files or (), "")]
+        yield _made("ingest", "ingest", [*words, "--", *files, store], store, keys)
+    model, of_model = _options("model", job.model)
+    priors = [f"--prior={name}={text}" for name, text in (job.priors or {}).items()]
+    model += [*priors, *code]
+    of_model |= {"prior": "priors", "store": "source.store", "output": "outputs.run"}
+    variates = outputs.control_variates
+    sampler, of_sampler = _options("sampler", job.sampler or Sampler())
+    if variates is not None:
+        heat = job.sampler and job.sampler.temperature
+        words = [*model, *([] if heat is None else [f"--temperature={option_text(heat)}"]), *where]
+        words += [f"--output={variates}", "--", store]
+        keys = {**of_model, "output": "outputs.control_variates"}
+        yield _made("summarize", "summarize", words, variates, keys)
+    stop = [] if job.stop is None else [f"--stop={stop_text(job.stop)}"]
+    kept = [] if variates is None else [f"--control-variates={variates}"]
+    words = [*model, *sampler, *stop, *kept, *where, f"--output={outputs.run}", "--", store]
+    keys = {**of_model, **of_sampler, "stop": "stop"}
+    if job.model.options and not (job.sampler and job.sampler.options):
+        keys["option"] = "model.options"
+    mark = os.path.join(outputs.run, "zarr.json")
+    yield Stage("sample", "sample", words, outputs.run, mark, keys)
+    if outputs.predictions is not None:
+        yield from _predictions(job, store, code, where)
+
+
+def _predictions(job: JobFile, store: str, code: list[str], where: list[str]) -> Iterator[Stage]:
+    """Yield the stages after sampling: new rows, if there are any, and their predictions."""
+    outputs, asked = job.outputs, job.predict
+    rows = store
+    if asked is not None and asked.files is not None:
+        rows = str(outputs.rows)
+        files = [path for path, _ in expanded(asked.files, "")]
+        keys = {"sources": "predict.files", "store": "outputs.rows"}
+        yield _made("rows", "ingest", [f"--like={store}", "--", *files, rows], rows, keys)
+    elif asked is not None and asked.store is not None:
+        rows = asked.store
+    words, keys = _options("predict", asked)
+    predictions = str(outputs.predictions)
+    words += [*code, *where, f"--output={predictions}", "--", outputs.run, rows]
+    keys |= {"output": "outputs.predictions", "store": "predict.store", "run": "outputs.run"}
+    yield _made("predict", "predict", words, predictions, keys)
+
+
+def _made(name: str, command: str, words: list[str], output: str, keys: dict[str, str]) -> Stage:
+    """Return a stage whose output has a receipt beside it."""
+    return Stage(name, command, words, output, f"{output.rstrip(os.sep)}.config.json", keys)
+
+
+def _options(table: str, section: Any) -> tuple[list[str], dict[str, str]]:
+    """Return the words of the keys of a table that are options, and their paths by parameter."""
+    words: list[str] = []
+    keys: dict[str, str] = {}
+    if section is None:
+        return words, keys
+    for each in fields(section):
+        option, value = option_of(each), getattr(section, each.name)
+        if option is None or value is None:
+            continue
+        keys[option.replace("-", "_")] = f"{table}.{each.name}"
+        words += _texts(option, value)
+    return words, keys
+
+
+def _texts(option: str, value: Any) -> list[str]:
+    """Return the words of an option with a value of TOML."""
+    if option == "drop-missing":  # a flag without its opposite
+        return ["--drop-missing"] if value else []
+    if isinstance(value, bool):
+        return [f"--{option}" if value else f"--no-{option}"]
+    if isinstance(value, tuple):
+        return [f"--{option}={','.join(map(quoted, value))}"]
+    if isinstance(value, Mapping):
+        return [f"--{option}={key}={_option_value(each)}" for key, each in value.items()]
+    return [f"--{option}={option_text(value)}"]
+
+
+def _option_value(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, list) else option_text(value)
+
+
+def stop_text(stop: Stop) -> str:
+    """Return the stopping rule of a job as the text of ``--stop``."""
+    pairs = {each.name: getattr(stop, each.name) for each in fields(stop)}
+    return ",".join(f"{name}={value}" for name, value in pairs.items() if value is not None)
+
+
+def expanded(paths: tuple[str, ...], key: str) -> Iterator[tuple[str, Problem | None]]:
+    """Yield the files of paths and patterns, each with a fault if it does not exist."""
+    for position, path in enumerate(paths):
+        found = sorted(glob.glob(path)) if glob.has_magic(path) else [path]
+        if found and all(os.path.lexists(each) for each in found):
+            yield from ((each, None) for each in found)
+            continue
+        text = f"expected a file or folder at {path!r}, found nothing: check the path"
+        missing = Problem(f"{key}[{position}]", text, MissingError.exit_code, MissingError.code)
+        yield path, missing
+
+
+def job_faults(job: JobFile) -> list[Problem]:
+    """Return what is wrong between the keys of a job, and which of its inputs are missing."""
+    source, outputs, asked = job.source, job.outputs, job.predict
+    faults = [*_one_of("source", source, "outputs.store", outputs.store)]
+    if asked is not None:
+        if asked.files is not None or asked.store is not None:
+            faults += _one_of("predict", asked, "outputs.rows", outputs.rows)
+        if outputs.predictions is None:
+            text = "expected the key for the table [predict], found nothing: say where they go"
+            faults.append(Problem("outputs.predictions", text))
+    if outputs.rows is not None and (asked is None or asked.files is None):
+        text = "expected predict.files for this store, found none: remove this key, or add files"
+        faults.append(Problem("outputs.rows", text))
+    if job.ingest is not None and source.store is not None:
+        text = "expected no table [ingest] for a store that exists, found one: remove it"
+        faults.append(Problem("ingest", text))
+    if job.stop is not None:
+        from streammc.diagnostics.stopping import StopRule
+        from streammc.errors import ConfigError
+
+        try:
+            StopRule.parse(stop_text(job.stop))
+        except ConfigError as error:
+            faults.append(Problem("stop", str(error)))
+    return faults + _same_places(job)
+
+
+def _one_of(table: str, section: Any, output: str, place: str | None) -> Iterator[Problem]:
+    """Yield the faults of a table that names files, or a store."""
+    files, store = section.files, section.store
+    if (files is None) == (store is None):
+        found = "neither" if files is None else "both"
+        text = f"expected {table}.files or {table}.store, found {found}: give one of them"
+        yield Problem(table, text)
+        return
+    if store is not None:
+        if place is not None and table == "source":
+            text = "expected no store to make beside source.store, found one: remove this key"
+            yield Problem(output, text)
+        if not os.path.lexists(store):
+            text = f"expected a store at {store!r}, found nothing: check the path"
+            yield Problem(f"{table}.store", text, MissingError.exit_code, MissingError.code)
+        return
+    if place is None:
+        yield Problem(output, f"expected the store to make of {table}.files, found nothing: add it")
+    yield from (fault for _, fault in expanded(files, f"{table}.files") if fault is not None)
+
+
+def _same_places(job: JobFile) -> list[Problem]:
+    """Return a fault for every output at the place of another one."""
+    seen: dict[str, str] = {}
+    faults = []
+    for each in fields(job.outputs):
+        path = getattr(job.outputs, each.name)
+        if path is None:
+            continue
+        place = os.path.realpath(path)
+        if place in seen:
+            text = f"expected another path than that of outputs.{seen[place]}, found {path!r} again"
+            faults.append(Problem(f"outputs.{each.name}", f"{text}: choose another"))
+        seen[place] = each.name
+    return faults

@@ -1,0 +1,76 @@
+"""``streammc run``: every stage of a job file, from tables to predictions."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import click
+
+from streammc.cli.options import (
+    code_option,
+    command,
+    parse_scheduler,
+    scheduler_option,
+    setting,
+)
+from streammc.cli.output import Output
+from streammc.cli.values import LocalPath
+
+
+@command("run", short_help="Run every stage of a job file, or go on with it.")
+@click.argument("job", type=LocalPath(), required=False)
+@click.option("--schema", is_flag=True, help="Print the JSON Schema of a job file.")
+@setting("--notify", metavar="CMD", help="Command at the end, with STREAMMC_OUTCOME and others.")
+@scheduler_option
+@code_option
+@click.pass_context
+def run(
+    ctx: click.Context,
+    job: str | None,
+    schema: bool,
+    notify: str | None,
+    scheduler: str | None,
+    allow_code: bool,
+) -> int:
+    """Run the stages of the TOML file JOB: ingest, sample, predict.
+
+    The same command again leaves what is finished, resumes what is not, and refuses outputs of
+    another job.
+    """
+    printer: Output = ctx.obj
+    if schema:
+        return _print_schema(printer)
+    if job is None:
+        raise click.UsageError("expected a job file, found none: write streammc run JOB.toml", ctx)
+    from streammc.cli.jobs.job_record import JobRecord
+    from streammc.cli.jobs.job_run import carry_out
+    from streammc.cli.jobs.problems import Refused, report_problems
+    from streammc.cli.run_errors import classify
+
+    parse_scheduler(scheduler)
+    record = JobRecord(job)
+    try:
+        return carry_out(ctx, printer, job, record, allow_code=allow_code, scheduler=scheduler)
+    except Refused as refused:
+        code = report_problems(printer, job, refused.problems)
+        record.end(code)
+        return code
+    except BaseException as error:
+        code, name, message = classify(error)
+        with suppress(OSError):  # the error of the work is the one to report
+            record.end(code, {"code": name, "message": message})
+        raise
+    finally:
+        if notify is not None:
+            record.notify(notify, printer)
+
+
+def _print_schema(printer: Output) -> int:
+    """Print the JSON Schema of a job file."""
+    import json
+
+    from streammc.cli.jobs.job_schema import job_schema
+
+    found = job_schema()
+    printer.result(found, json.dumps(found, indent=2))
+    return 0

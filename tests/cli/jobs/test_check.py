@@ -1,0 +1,102 @@
+"""``streammc check``: the faults and the plan of a job; nothing is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from command_line import snapshot, streammc
+from job_tables import write_job, write_table
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return write_job(tmp_path)
+
+
+def states(found: dict[str, list[dict[str, str]]]) -> dict[str, str]:
+    return {each["stage"]: each["state"] for each in found["stages"]}
+
+
+def test_the_plan_of_a_new_job_foretells_rows_passes_memory_disk_and_time(job: Path) -> None:
+    before = snapshot(job.parent)
+    done = streammc("check", job, "--json")
+    assert 0 == done.code, done.err
+    found = done.json
+    assert {"ingest": "to do", "sample": "to do", "predict": "to do"} == states(found)
+    ingest, sample = found["stages"][:2]
+    assert (2000, 4, False) == tuple(ingest[name] for name in ("rows", "columns", "rows_estimated"))
+    assert found["passes"] == sample["passes"] >= 1
+    assert found["memory_bytes"] > 0
+    assert found["seconds"] > 0
+    assert before == snapshot(job.parent)
+    text = streammc("check", job).out
+    assert all(word in text for word in ("passes", "memory", "disk", "time", "work/run"))
+
+
+def test_disk_and_rows_of_a_plan_are_those_of_the_job(job: Path) -> None:
+    write_table(job.parent / "flights.csv", rows=20_000)
+    path = write_job(job.parent, files='["flights.csv"]', predictions="")
+    planned = streammc("check", path, "--json").json
+    assert planned["stages"][0]["rows_estimated"]
+    assert 12_000 < planned["stages"][0]["rows"] < 33_000
+    path = write_job(job.parent, predictions="")
+    planned = streammc("check", path, "--json").json
+    assert 0 == streammc("run", path).code
+    store = sum(each.stat().st_size for each in Path("work/flights.zarr/X").rglob("*"))
+    assert 0.5 * store < planned["stages"][0]["disk_bytes"] < 2.0 * store
+    again = streammc("check", path, "--json").json
+    assert {"ingest": "there, verified", "sample": "finished, 50 draws per chain"} == states(again)
+    more = streammc("check", write_job(job.parent, predictions="", draws="80"), "--json").json
+    assert "partial, 50 draws per chain, to be resumed" == states(more)["sample"]
+    assert "hmc" in more["stages"][1]["sampler"]
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "key", "text"),
+    [
+        ({"draws": '"many"'}, 78, "sampler.draws", "expected a whole number"),
+        ({"chains": "5000"}, 78, "sampler.chains", "at most 1024"),
+        ({"distance": '"normol(0, 1)"'}, 78, "priors", "normol"),
+        ({"name": '"logit"'}, 2, "model", "logit"),
+        ({"seed": '1\nname = "hmcc"'}, 2, "sampler", "hmcc"),
+        ({"seed": "1\noptions = {banana = 1}"}, 2, "sampler", "banana"),
+        ({"files": '["nowhere.csv"]'}, 66, "source.files[0]", "nowhere.csv', found nothing"),
+        ({"files": '["*.feather"]'}, 66, "source.files[0]", "*.feather"),
+        ({"formula": '"x"\nresponse = "lat"'}, 78, "ingest.response", "did you mean 'late'?"),
+        ({"formula": '"late ~ distence"'}, 65, "ingest", "distence"),
+        ({"store": ""}, 78, "outputs.store", "expected the store to make of source.files"),
+        ({"run": '"work/flights.zarr"'}, 78, "outputs.store", "that of outputs.run"),
+        ({"seed": "1\n[stop]\ntime = '2h'"}, 78, "stop", "limit ess or rhat"),
+        ({"seed": "1\n[predict]\ninterval = 2"}, 78, "predict.interval", "below 1"),
+        ({"seed": "1\n[predict]\nfiles = ['a.csv']"}, 78, "outputs.rows", "predict.files"),
+    ],
+)
+def test_a_fault_is_a_line_with_the_path_of_its_key(
+    job: Path, change: dict[str, str], code: int, key: str, text: str
+) -> None:
+    path = write_job(job.parent, **change)
+    before = snapshot(job.parent)
+    done = streammc("check", path, "--json")
+    assert code == done.code, done.err
+    found = {each["key"]: each["message"] for each in done.json["error"]["problems"]}
+    assert text in found[key]
+    assert all(line.startswith("streammc: ") for line in done.err.splitlines())
+    assert len(found) == len(done.err.splitlines())
+    assert before == snapshot(job.parent)
+
+
+def test_an_output_of_another_job_is_an_error(job: Path) -> None:
+    path = write_job(job.parent, predictions="")
+    assert 0 == streammc("run", path).code
+    for change in ({"seed": "2"}, {"formula": '"late ~ distance"'}):
+        done = streammc("check", write_job(job.parent, predictions="", **change))
+        assert 78 == done.code
+        assert 1 == len(done.err.splitlines())
+
+
+def test_both_or_neither_of_files_and_store_are_a_fault(job: Path) -> None:
+    path = write_job(job.parent, files='["flights.parquet"]\nstore = "x.zarr"')
+    assert "found both" in streammc("check", path).err
+    assert "found neither" in streammc("check", write_job(job.parent, files="")).err

@@ -1,0 +1,262 @@
+"""``streammc run``: the stages of a job are made, left or resumed, and its end is recorded."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import program, snapshot, streammc
+from job_tables import write_job, write_table
+
+from streammc.trace.run_directory import RunDirectory
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder with the finished job, which the tests copy."""
+    folder = tmp_path_factory.mktemp("job")
+    done = streammc("run", write_job(folder), "--json")
+    assert 0 == done.code, done.err
+    return folder
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return write_job(tmp_path)
+
+
+@pytest.fixture
+def made(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The finished job in its own folder: its outputs know their inputs by path."""
+    monkeypatch.chdir(finished)
+    kept = tmp_path / "kept"
+    shutil.copytree(finished, kept)
+    yield finished
+    shutil.rmtree(finished)
+    shutil.copytree(kept, finished)
+    for path in finished.rglob("*"):
+        shutil.copystat(kept / path.relative_to(finished), path)
+
+
+def summary() -> dict[str, Any]:
+    return dict(json.loads(Path("work/summary.json").read_text()))
+
+
+def outcomes(found: dict[str, Any]) -> dict[str, str]:
+    return {each["stage"]: each["outcome"] for each in found["stages"]}
+
+
+def test_a_job_makes_every_output_and_says_so(made: Path) -> None:
+    found = summary()
+    assert ("done", 0, None) == tuple(found[name] for name in ("outcome", "exit_code", "error"))
+    assert {"ingest": "made", "sample": "made", "predict": "made"} == outcomes(found)
+    assert 50 == found["run"]["draws"]
+    assert 2000 == found["predictions"]["rows"]
+    assert 0 == streammc("verify", "work/run").code
+    assert {"C(origin)[T.ORD]", "distance"} <= {name[5:-1] for name in found["run"]["parameters"]}
+
+
+def test_the_same_job_again_changes_nothing(made: Path) -> None:
+    before = snapshot(made)
+    again = streammc("run", "job.toml", "--json")
+    assert (0, summary()) == (again.code, again.json)
+    assert before == snapshot(made)
+    assert "already there" in again.err
+    human = streammc("run", "job.toml", "--quiet").out
+    assert 3 == human.count(" kept ")
+
+
+def test_settings_of_the_environment_are_not_those_of_a_job(
+    made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STREAMMC_DRAWS", "70")
+    monkeypatch.setenv("STREAMMC_CONFIG", "nowhere.toml")
+    before = snapshot(made)
+    assert 0 == streammc("run", "job.toml").code
+    assert before == snapshot(made)
+
+
+def test_a_stage_that_is_missing_is_made_again(made: Path) -> None:
+    before = RunDirectory.open("work/run").digest()
+    shutil.rmtree("work/run")
+    shutil.rmtree("work/predictions.zarr")
+    Path("work/predictions.zarr.config.json").unlink()
+    again = streammc("run", "job.toml", "--json")
+    assert {"ingest": "kept", "sample": "made", "predict": "made"} == outcomes(again.json)
+    assert before == RunDirectory.open("work/run").digest()
+
+
+def test_more_draws_resume_the_run_and_refuse_the_old_predictions(made: Path) -> None:
+    write_job(made, draws="100")
+    again = streammc("run", "job.toml")
+    assert 78 == again.code
+    assert "predictions.zarr" in again.err.splitlines()[-1]
+    found = summary()
+    assert ("failed", "identity") == (found["outcome"], found["error"]["code"])
+    assert {"ingest": "kept", "sample": "resumed", "predict": "not finished"} == outcomes(found)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"seed": "2"}, "seed"),
+        ({"distance": '"normal(0, 2)"'}, "prior"),
+        ({"formula": '"late ~ distance"'}, "formula"),
+    ],
+)
+def test_outputs_of_another_job_are_refused(made: Path, change: dict[str, str], named: str) -> None:
+    before = snapshot(made / "work" / "run")
+    write_job(made, **change)
+    again = streammc("run", "job.toml")
+    assert 78 == again.code
+    assert named in again.err.splitlines()[-1]
+    assert before == snapshot(made / "work" / "run")
+
+
+def test_a_changed_table_is_refused(made: Path) -> None:
+    write_table(made / "flights.parquet", seed=2)
+    again = streammc("run", "job.toml")
+    assert 78 == again.code
+    assert "flights.parquet" in again.err.splitlines()[-1]
+
+
+def test_a_damaged_run_is_refused(made: Path) -> None:
+    files = Path("work/run/posterior/beta").rglob("*")
+    chunk = next(each for each in files if each.is_file() and each.name != "zarr.json")
+    data = bytearray(chunk.read_bytes())
+    data[len(data) // 2] ^= 1
+    chunk.write_bytes(data)
+    assert 65 == streammc("run", "job.toml").code
+    assert "bad_store" == summary()["error"]["code"]
+
+
+def test_only_one_process_carries_out_a_job(made: Path) -> None:
+    before = snapshot(made)
+    with open("job.toml", "rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        again = program("run", "job.toml", "--json", "--notify", "echo $STREAMMC_OUTCOME >&2")
+    assert 75 == again.code
+    assert "busy" in again.err.splitlines()[-2] + again.err.splitlines()[-1]
+    assert before == snapshot(made)
+
+
+def test_new_rows_are_predicted(made: Path) -> None:
+    write_table(made / "new.csv", rows=300, seed=3)
+    more = '\n[predict]\nfiles = ["new.csv"]\ndraws = 20\ninterval = 0.8\n'
+    path = write_job(made, more, predictions='"work/new-predictions.zarr"\nrows = "work/new.zarr"')
+    done = streammc("run", path, "--json")
+    assert 0 == done.code, done.err
+    assert {"ingest": "kept", "sample": "kept", "rows": "made", "predict": "made"} == outcomes(
+        done.json
+    )
+    assert {"rows": 300, "draws": 20}.items() <= done.json["predictions"].items()
+    assert 0 == streammc("run", path).code
+
+
+def test_control_variates_are_a_stage_of_their_own(made: Path) -> None:
+    path = write_job(
+        made, predictions="", run='"work/other"\ncontrol_variates = "work/flights.cv.zarr"'
+    )
+    done = streammc("run", path, "--json")
+    assert 0 == done.code, done.err
+    assert {"ingest": "kept", "summarize": "made", "sample": "made"} == outcomes(done.json)
+    before = snapshot(made)
+    assert 0 == streammc("run", path).code
+    assert before == snapshot(made)
+
+
+def test_a_store_that_exists_needs_no_ingest(made: Path) -> None:
+    text = Path("job.toml").read_text()
+    text = text.replace('files = ["flights.parquet"]', 'store = "work/flights.zarr"')
+    text = text.replace('[ingest]\nformula = "late ~ distance + C(origin)"\n', "")
+    text = text.replace('store = "work/flights.zarr"\nrun = "work/run"', 'run = "work/other"')
+    Path("other.toml").write_text(text.replace("predictions", "#"))
+    done = streammc("run", "other.toml", "--json")
+    assert 0 == done.code, done.err
+    assert {"sample": "made"} == outcomes(done.json)
+
+
+def test_a_job_whose_rule_is_not_met_ends_without_predictions(made: Path) -> None:
+    shutil.rmtree("work/predictions.zarr")
+    Path("work/predictions.zarr.config.json").unlink()
+    path = write_job(made, "\n[stop]\ness = 1e9\ndraws = 100\n")
+    for _ in range(2):
+        done = streammc("run", path, "--json")
+        assert 1 == done.code
+        assert "missed" == done.json["outcome"] == summary()["outcome"]
+        assert {"ingest", "sample"} == set(outcomes(done.json))
+        assert "draws" == done.json["run"]["stop"]["ended_by"]
+    assert not Path("work/predictions.zarr").exists()
+    write_job(made, "\n[stop]\ness = 10\n")
+    done = streammc("run", path, "--json")
+    assert (0, "rule") == (done.code, done.json["run"]["stop"]["ended_by"])
+
+
+def test_notify_hears_of_every_end(made: Path) -> None:
+    words = ("run", "job.toml", "--quiet", "--notify", "env | grep STREAMMC_ > told")
+    assert 0 == streammc(*words).code
+    told = dict(line.split("=", 1) for line in Path("told").read_text().splitlines())
+    assert ("done", "0") == (told["STREAMMC_OUTCOME"], told["STREAMMC_EXIT_CODE"])
+    assert summary()["job"] == told["STREAMMC_JOB"]
+    assert summary() == json.loads(Path(told["STREAMMC_SUMMARY"]).read_text())
+    write_job(made, seed="2")
+    assert 78 == streammc(*words).code
+    assert "STREAMMC_OUTCOME=failed" in Path("told").read_text()
+    Path("job.toml").write_text("[source")
+    assert 78 == streammc(*words).code
+    assert "STREAMMC_SUMMARY=\n" in Path("told").read_text()
+
+
+@pytest.mark.parametrize(("command", "fault"), [("exit 3", "exit code 3"), ("sleep 5", "no end")])
+def test_notify_that_fails_is_a_warning(
+    made: Path, command: str, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streammc.cli.jobs.job_record.NOTIFY_SECONDS", 0.2)
+    done = streammc("run", "job.toml", "--quiet", "--notify", command)
+    assert 0 == done.code
+    assert fault in done.err
+    assert done.err.startswith("streammc: warning: ")
+
+
+def test_lines_of_the_log_have_job_stage_and_rows(job: Path) -> None:
+    done = streammc("run", job, "--log-format", "json", "--heartbeat", "beat.json")
+    assert 0 == done.code, done.err
+    lines = [json.loads(line) for line in done.err.splitlines()]
+    assert {summary()["job"]} == {line["job"] for line in lines}
+    assert ["ingest", "sample", "predict"] == list(dict.fromkeys(line["stage"] for line in lines))
+    beat = json.loads(Path("beat.json").read_text())
+    assert ("ended", "predict", summary()["job"]) == tuple(
+        beat[name] for name in ("state", "stage", "job")
+    )
+    assert 50 == beat["draws"]
+
+
+def test_faults_of_the_file_are_lines_and_nothing_is_written(job: Path) -> None:
+    path = write_job(job.parent, draws="0", seed='"one"')
+    before = sorted(os.listdir())
+    done = streammc("run", path, "--json")
+    assert 78 == done.code
+    error = done.json["error"]
+    assert ["sampler.draws", "sampler.seed"] == [each["key"] for each in error["problems"]]
+    assert 2 == len(done.err.splitlines())
+    assert before == sorted(os.listdir())
+
+
+def test_code_of_its_own_needs_the_flag(job: Path) -> None:
+    path = write_job(job.parent, name='"mine:build"')
+    done = streammc("run", path, "--quiet")
+    assert 2 == done.code
+    assert "--allow-code" in done.err
+
+
+def test_run_needs_a_file() -> None:
+    done = streammc("run")
+    assert 2 == done.code
+    assert "write streammc run JOB.toml" in done.err
+    assert 66 == streammc("run", "nowhere.toml").code

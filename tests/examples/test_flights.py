@@ -1,0 +1,119 @@
+"""``examples/flights``: from Parquet to a posterior, run again, and killed at any instant."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import PROGRAM, program, snapshot
+
+from streammc.trace.run_directory import RunDirectory
+
+KILLS = 20
+
+
+def summary(folder: Path) -> dict[str, Any]:
+    return dict(json.loads((folder / "work" / "summary.json").read_text()))
+
+
+def results(folder: Path) -> tuple[int, str, Any]:
+    """Return draws per chain, digest of the draws, and predictions of a finished job."""
+    run = RunDirectory.open(folder / "work" / "run")
+    assert "done" == summary(folder)["outcome"]
+    return run.committed_draws, run.digest(), summary(folder)["predictions"]["log_score"]
+
+
+def killed_after(folder: Path, seconds: float) -> bool:
+    """Start the job and kill it after some seconds, unless it has ended; return whether it was."""
+    command = [*PROGRAM, "run", "job.toml", "--quiet"]
+    with open(os.devnull, "wb") as null:
+        process = subprocess.Popen(
+            command, cwd=folder, stdout=null, stderr=null, start_new_session=True
+        )
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    assert process.returncode in (0, -signal.SIGKILL)
+    return process.returncode != 0
+
+
+def there(folder: Path) -> str:
+    """Return the last stage whose output is there."""
+    outputs = ("flights.zarr", "run/zarr.json", "predictions.zarr")
+    found = [name for name in outputs if (folder / "work" / name).exists()]
+    return found[-1] if found else "nothing"
+
+
+def test_the_job_goes_from_parquet_to_a_posterior(whole: Path) -> None:
+    found = summary(whole)
+    assert ("done", 0) == (found["outcome"], found["exit_code"])
+    stop = found["run"]["stop"]
+    assert ("rule", True) == (stop["ended_by"], stop["passed"])
+    assert stop["ess"]["found"] >= 4000
+    assert stop["draws"] == found["run"]["draws"] > 500
+    # The coefficients that make_table.py has simulated.
+    for name, true in (("distance", 3e-4), ("hour", 0.05), ("C(origin)[T.ORD]", 0.4)):
+        row = found["run"]["parameters_original"][f"beta[{name}]"]
+        assert abs(row["mean"] - true) < 4.5 * row["sd"], name
+    assert 20_000 == found["predictions"]["rows"]
+
+
+def test_run_again_it_changes_nothing_in_under_two_seconds(whole: Path) -> None:
+    before = snapshot(whole)
+    used = []
+    for _ in range(3):
+        start = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = program("run", "job.toml", "--json", cwd=whole)
+        end = resource.getrusage(resource.RUSAGE_CHILDREN)
+        used.append(end.ru_utime + end.ru_stime - start.ru_utime - start.ru_stime)
+        assert (0, summary(whole)) == (done.code, done.json)
+    assert before == snapshot(whole)
+    assert min(used) < 2.0  # of the processor: other work on the machine does not count
+
+
+@pytest.mark.parametrize("share", [0.5])
+def test_killed_it_ends_at_the_same_draw_with_the_same_draws(
+    new_job, whole: Path, share: float
+) -> None:
+    folder = new_job()
+    begun = time.monotonic()
+    seconds = sum(stage["seconds"] for stage in summary(whole)["stages"])
+    killed_after(folder, 1.0 + share * seconds)
+    assert time.monotonic() - begun < 60.0
+    assert 0 == program("run", "job.toml", "--quiet", cwd=folder).code
+    assert results(whole) == results(folder)
+
+
+@pytest.mark.slow
+def test_killed_at_twenty_instants_it_ends_with_the_same_draws(new_job, whole: Path) -> None:
+    first = new_job()
+    begun = time.monotonic()
+    assert not killed_after(first, 300.0)
+    seconds = time.monotonic() - begun
+    landed = []
+    for kill in range(KILLS):
+        folder = new_job()
+        # Multiples of the golden ratio spread evenly over the time that the whole job takes.
+        killed = killed_after(folder, seconds * (0.618 * kill % 1.0))
+        landed.append((killed, there(folder)))
+        done = program("run", "job.toml", "--quiet", cwd=folder)
+        assert 0 == done.code, (kill, landed[-1], done.err)
+        assert results(whole) == results(folder), (kill, landed[-1])
+    assert sum(killed for killed, _ in landed) >= KILLS // 2
+    # Before any output, between stages and in them: going on was not vacuous.
+    assert {"nothing", "flights.zarr"} < {place for killed, place in landed if killed}
+
+
+def test_other_draws_would_be_seen(new_job, whole: Path) -> None:
+    folder = new_job((whole / "job.toml").read_text().replace("seed = 1", "seed = 2"))
+    assert 0 == program("run", "job.toml", "--quiet", cwd=folder).code
+    assert results(whole)[1] != results(folder)[1]
