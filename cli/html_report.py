@@ -145,7 +145,7 @@ def commands(run: RunDirectory, store: dict[str, Any] | None) -> list[str]:
         return ["# sampled from Python: streammc.sample with the settings above"]
     address = str(run.attributes.get("store")) if store is None else store["path"]
     return [
-        sample_command(run, settings, address),
+        sample_command(run, address),
         shlex.join(["streammc", "verify", address]),
         shlex.join(["streammc", "diagnose", str(run.path)]),
     ]

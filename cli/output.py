@@ -11,8 +11,8 @@ from pathlib import PurePath
 from typing import Any
 
 from streammc.cli.heartbeat import Heartbeat
-from streammc.diagnostics.text import number as number
 from streammc.cli.heartbeat_file import HeartbeatFile, utc_now
+from streammc.diagnostics.text import number as number
 from streammc.errors import one_line
 from streammc.first_use import EVERY
 

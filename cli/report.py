@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 import sys
@@ -12,9 +11,9 @@ from typing import Any, Final
 from streammc import registry
 from streammc.cli.output import Output, fields, number, table
 from streammc.diagnostics.audit_record import Audit
-from streammc.diagnostics.text import factor_text, statistic_text
 from streammc.diagnostics.limits import check_limits, missed_limits
 from streammc.diagnostics.stopping import missed_text
+from streammc.diagnostics.text import factor_text, statistic_text
 from streammc.likelihood.unit_words import in_units, unit_of_model
 from streammc.runs.prior_texts import priors_lines
 from streammc.samplers.common.targets import TARGETS
