@@ -62,6 +62,8 @@ DOCUMENTS: Final[tuple[tuple[str, str, str, Change], ...]] = (
     ("groups-chunk.zarr", "groups.zarr", "group_offset/zarr.json", chunks(2)),
     ("factors.zarr", "flights.zarr", "zarr.json", own(factors=[{"column": "g", "first": 9}])),
     ("factors-formula.zarr", "formula.zarr", "zarr.json", formula(factors=["week"])),
+    ("codes-attribute.zarr", "coded.zarr", "zarr.json", own(codes=[{"column": "g", "first": 9}])),
+    ("codes-number.zarr", "coded.zarr", "zarr.json", lambda found: found["attributes"]["streammc"].pop("codes")),
     ("no-states.zarr", "formula.zarr", "zarr.json", formula(states={})),
 )  # fmt: skip
 """A copy, what it is a copy of, the document that is changed, and how."""
@@ -103,6 +105,9 @@ def break_copies() -> None:
         (copy("flights.zarr", name) / key).unlink()
     change_byte(copy("flights.zarr", "byte.zarr") / "X/c.0.0")
     change_byte(copy("groups.zarr", "groups-byte.zarr") / "group_offset/c.0")
+    codes = copy("coded.zarr", "codes-level.zarr") / "codes/c.0.0"
+    codes.write_bytes(b"\xff" * codes.stat().st_size)
+    reseal(Path("codes-level.zarr"), "codes/c.0.0")
     offset = copy("groups.zarr", "groups-offset.zarr")
     (offset / "group_offset/c.0").write_bytes(bytes(32))
     reseal(offset, "group_offset/c.0")

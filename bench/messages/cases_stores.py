@@ -78,4 +78,8 @@ streammc info factors-formula.zarr
 streammc info groups-chunk.zarr
 streammc.open_store("groups-offset.zarr").groups
 streammc.open_store("groups-byte.zarr").groups
+streammc info codes-attribute.zarr
+streammc info codes-number.zarr
+streammc sample codes-level.zarr -o new-run --model logistic
+from streammc.control_variates.full_pass.row_norms import LargestNorms; streammc.open_store("codes-level.zarr").reduce(LargestNorms())
 """

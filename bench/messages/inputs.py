@@ -41,6 +41,8 @@ def make_inputs() -> None:
     command("ingest flights.csv other.zarr --response late --features hour --quiet")
     command("ingest flights.csv plain.zarr --features distance,hour --quiet")
     command("ingest flights.csv formula.zarr --formula 'late ~ distance + C(carrier)' --quiet")
+    coded = "--formula 'late ~ distance + C(carrier)' --codes-above 0"
+    command(f"ingest flights.csv coded.zarr {coded} --quiet")
     command("ingest flights.csv counts.zarr --response delays --features distance --quiet")
     command("ingest flights.csv column.zarr --features distance --no-intercept --quiet")
     command(

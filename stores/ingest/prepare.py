@@ -108,7 +108,8 @@ class Prepared:
         if options.like is None:  # rows to sample from, not rows to predict
             design = None if self._formula is None else self._formula.design
             mean, width = self.found.mean[:n_features], len(self.feature_names)
-            self.warnings += wide_design(design, mean, self.found.n_rows, width)
+            codes = [factor.columns for factor in self.codes]
+            self.warnings += wide_design(design, mean, self.found.n_rows, width, codes)
         mean, scale = self._mean, self._scale = self._standardization(n_features)
         self.encoding = Encoding(
             block_columns,

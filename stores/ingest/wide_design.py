@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -17,7 +18,9 @@ MANY_COLUMNS: Final = 1000
 _FEW_ROWS: Final = 10
 
 
-def wide_design(design: Design | None, mean: Vector, n_rows: int, n_features: int) -> list[str]:
+def wide_design(
+    design: Design | None, mean: Vector, n_rows: int, n_features: int, codes: Sequence[int] = ()
+) -> list[str]:
     """Return a warning if the design has so many columns that sampling would be slow.
 
     Parameters
@@ -29,19 +32,21 @@ def wide_design(design: Design | None, mean: Vector, n_rows: int, n_features: in
         a level's indicator is its share of the rows.
     n_rows, n_features
         Numbers of rows and of columns of the store.
+    codes
+        Number of columns of each coded factor.
     """
     if n_features < MANY_COLUMNS:
         return []
     threads = available_threads()
-    cost = pass_cost(n_rows, n_features, threads=threads)
+    cost = pass_cost(n_rows, n_features, threads=threads, codes=codes)
     found = "" if design is None else _levels(design, mean, n_rows)
     advice = "leave out those that matter least"
     if found:
         advice = "merge rare levels into one before the ingest, or leave the column out"
     return [
         f"the design has {n_features:,} columns{found}: the Hessian of a full pass is "
-        f"{n_features:,} x {n_features:,} numbers ({8e-6 * n_features**2:,.0f} MB, several times "
-        f"per thread), a pass with one linear predictor takes about "
+        f"{n_features:,} x {n_features:,} numbers ({8e-6 * n_features**2:,.0f} MB, several times"
+        f"{'' if codes else ' per thread'}), a pass with one linear predictor takes about "
         f"{seconds_text(cost.pass_seconds)} on {threads} threads, and what comes before the first "
         f"draw about {seconds_text(cost.seconds)} and {cost.memory_bytes / 1e9:.2g} GB of memory; "
         f"{advice}"

@@ -121,7 +121,8 @@ class MemoryRows:
         self.n_rows = n_rows
         self.n_features = int(X.shape[1])
         dense = X.dense if isinstance(X, CodedMatrix) else X
-        self._columns = X.columns if isinstance(X, CodedMatrix) else None
+        self.columns = X.columns if isinstance(X, CodedMatrix) else None
+        """The columns of a design with codes; ``None`` without."""
         self.arrays = tuple(_read_only(array) for array in (dense, y, offset, weight))
         """The dense columns, y, offset and weight."""
         self.codes = _read_only(X.codes) if isinstance(X, CodedMatrix) else None
@@ -159,7 +160,7 @@ class MemoryRows:
         dense = out._replace(X=np.empty((rows, self.arrays[0].shape[1])))
         gather_rows(*self.arrays, self.n_rows, starts, unit_rows, dense)
         place = (starts, unit_rows, self.n_rows)
-        wrong = expand_runs(dense.X, self.codes, *place, self._columns, out.X)
+        wrong = expand_runs(dense.X, self.codes, *place, self.columns, out.X)
         if wrong:
             raise StoreError(
                 f"expected codes of levels in the rows that were read, found {wrong} above the "

@@ -25,7 +25,7 @@ from streammc.control_variates.mode.search import EXTREME_ROWS, FoundMode, find_
 from streammc.control_variates.mode.starts import log_scales
 from streammc.control_variates.mode.weak_directions import unchecked, weak_directions
 from streammc.control_variates.pass_request import PassRequest, check_request, check_sizes
-from streammc.control_variates.subset import gather, in_memory
+from streammc.control_variates.subset import gather, in_memory, level_columns
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, ModelError
 from streammc.likelihood.grouped import by_group
@@ -234,7 +234,8 @@ def _prior_warnings(
     model, labels, centre = request.model, request.labels, found.centre
     subset, at = found.subset, found.at
     scale = request.dataset.n_rows / len(subset.y)
-    likelihood = counted(in_memory(model, subset, scale), request.phases)
+    columns = level_columns(request.dataset, model)
+    likelihood = counted(in_memory(model, subset, scale, columns), request.phases)
     table = request.table
     own = np.zeros(len(labels), np.bool_)
     for block in getattr(model, "factors", ()):

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from streammc.control_variates.full_pass.level_sums import takes_codes
 from streammc.control_variates.mode.newton import Objective
 from streammc.errors import OutOfMemoryError
 from streammc.likelihood import pass_cost
@@ -40,16 +41,17 @@ def forecast(
     threads = available_threads()
     if scheduler == "sync" or type(scheduler) is int:
         threads = 1 if scheduler == "sync" else scheduler
+    coded = dataset.attributes.get("codes", ()) if takes_codes(model) else ()
     elsewhere = scheduler is not None and scheduler != "sync" and type(scheduler) is not int
     return pass_cost.pass_cost(
         dataset.n_rows,
         dataset.n_features,
-        n_linear=model.n_linear,
-        n_scalar=model.n_scalar,
+        predictors=(model.n_linear, model.n_scalar),
         threads=threads,
         matrices=not elsewhere,
         n_blocks=-(-dataset.n_rows // dataset.block_rows()),
         passes=passes,
+        codes=[each["columns"] for each in coded],
     )
 
 

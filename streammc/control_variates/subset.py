@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from streammc import rng
-from streammc.control_variates.full_pass.block_pass import BlockSums, expansion_of
+from streammc.control_variates.full_pass.block_pass import BlockSums
+from streammc.control_variates.full_pass.level_sums import takes_codes
 from streammc.control_variates.full_pass.row_sums import RowSums
 from streammc.control_variates.mode.newton import Objective
 from streammc.likelihood.grouped import fewer, together
 from streammc.likelihood.pass_cost import SUBSET_ROWS
+from streammc.numerics.coded_matrix import CodedColumns, compressed
 from streammc.protocols import Dataset, Index, Matrix, Model, Rows, Vector
 
 SPREAD_ROWS = 2**22
@@ -43,17 +45,30 @@ def draw_subset(dataset: Dataset, memory_limit: int) -> Rows:
     return gather(dataset, np.sort(rows).astype(np.int64))
 
 
-def in_memory(model: Model, rows: Rows, scale: float) -> Objective:
-    """Return the function theta -> log-likelihood of ``rows`` times ``scale``, two derivatives."""
+def in_memory(
+    model: Model, rows: Rows, scale: float, columns: CodedColumns | None = None
+) -> Objective:
+    """Return the function theta -> log-likelihood of ``rows`` times ``scale``, two derivatives.
+
+    ``columns`` are those of :func:`level_columns`, if the rows are of such a data set.
+    """
     weight = rows.weight * scale
     scores = np.empty(len(rows.y))
+    design = rows.X if columns is None else compressed(rows.X, columns)
 
     def objective(theta: Vector) -> tuple[float, Vector, Matrix]:
-        sums = RowSums(model, theta, np.empty((0, len(theta))), 2, rows.X.shape[1])
-        sums.add(rows.X, rows.y, rows.offset, weight, scores)
-        return expansion_of(sums.totals, len(theta))
+        none = np.empty((0, len(theta)))
+        sums = RowSums(model, theta, none, 2, rows.X.shape[1], coded=columns)
+        sums.add(design, rows.y, rows.offset, weight, scores)
+        return sums.expansion()
 
     return objective
+
+
+def level_columns(dataset: Dataset, model: Model) -> CodedColumns | None:
+    """Return the columns of a data set with codes, if the model has sums by level."""
+    columns: CodedColumns | None = getattr(dataset.rows(), "columns", None)
+    return columns if takes_codes(model) else None
 
 
 class Spread:
@@ -78,7 +93,8 @@ class Spread:
 
     def __init__(self, dataset: Dataset, model: Model) -> None:
         self._dataset, self._model = dataset, model
-        row_bytes = max(dataset.rows().row_bytes, 1)
+        # A row with codes has all its columns while it is evaluated.
+        row_bytes = max(dataset.rows().row_bytes, 4 * dataset.n_features, 1)
         self._run = run = fewer(RUN_ROWS, dataset, 1)
         runs = min(fewer(SPREAD_ROWS, dataset), SPREAD_BYTES // row_bytes) // run
         if 8 * runs * run > dataset.n_rows:
@@ -91,13 +107,15 @@ class Spread:
         """Return the scaled log-likelihood at ``theta`` with two derivatives."""
         q = self._dataset.n_features
         step = max(1, _SLICE_ENTRIES // (self._run * q))
-        sums = RowSums(self._model, theta, np.empty((0, len(theta))), 2, q)
+        columns = level_columns(self._dataset, self._model)
+        sums = RowSums(self._model, theta, np.empty((0, len(theta))), 2, q, coded=columns)
         for first in range(0, len(self.starts), step):
             rows = gather(self._dataset, self.starts[first : first + step], self._run)
-            sums.add(rows.X, rows.y, rows.offset, rows.weight, np.empty(len(rows.y)))
+            design = rows.X if columns is None else compressed(rows.X, columns)
+            sums.add(design, rows.y, rows.offset, rows.weight, np.empty(len(rows.y)))
         read = len(self.starts) * self._run
         self.rows_read += read
-        log_lik, gradient, hessian = expansion_of(sums.totals, len(theta))
+        log_lik, gradient, hessian = sums.expansion()
         scale = self._dataset.n_rows / read
         return log_lik * scale, gradient * scale, hessian * scale
 
@@ -112,7 +130,8 @@ def surrogate(dataset: Dataset, model: Model, sums: BlockSums, centre: Vector) -
     if len(candidates) == 0:
         base, exact = (0.0, np.zeros_like(gradient), np.zeros_like(hessian)), None
     else:
-        exact = in_memory(model, gather(dataset, candidates), 1.0)
+        columns = level_columns(dataset, model)
+        exact = in_memory(model, gather(dataset, candidates), 1.0, columns)
         base = exact(centre)
 
     def objective(theta: Vector) -> tuple[float, Vector, Matrix]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -24,6 +25,10 @@ _MULTIPLY_ADDS: Final = 6e9
 _ROW_SECONDS: Final = 1e-7
 _PRODUCT_SECONDS: Final = 2e-10
 """Time of a linear predictor, per row, column and draw."""
+_LEVEL_SECONDS: Final = 4e-9
+"""Time of an addition to the sums of a level."""
+_WIDEN_SECONDS: Final = 2.5e-8
+"""Time of an entry of the Hessian that is made from sums by level, once a pass."""
 _FACTOR_SECONDS: Final = 1e-10
 """Time of Cholesky factor and inverse, divided by d^3."""
 _DRAWS: Final = 8
@@ -135,12 +140,12 @@ def pass_cost(
     n_rows: int,
     n_features: int,
     *,
-    n_linear: int = 1,
-    n_scalar: int = 0,
+    predictors: tuple[int, int] = (1, 0),
     threads: int = 1,
     matrices: bool = True,
     n_blocks: int = 1,
     passes: int | None = None,
+    codes: Sequence[int] = (),
 ) -> PassCost:
     """Return the predicted cost of control variates for a table and a model.
 
@@ -148,7 +153,7 @@ def pass_cost(
     ----------
     n_rows, n_features
         Rows and columns of the design.
-    n_linear, n_scalar
+    predictors
         Linear predictors, and scalar parameters, of the model.
     threads
         Threads of a pass.
@@ -158,32 +163,51 @@ def pass_cost(
         Blocks of the pass: the results of some are kept until they are combined.
     passes
         Largest number of passes; ``None``: until certified.
+    codes
+        Number of columns of each factor whose sums are by level.
     """
+    n_linear, n_scalar = predictors
     d = n_linear * n_features + n_scalar
     p = n_linear + n_scalar
     products = n_linear * (n_linear + 1) // 2 * n_features**2 / 2
     sums = _ROW_SECONDS + products / _MULTIPLY_ADDS
     row_seconds = sums + (1 + _DRAWS) * n_linear * n_features * _PRODUCT_SECONDS
+    widened = 0.0
+    if codes:
+        sums = row_seconds = _coded_row_seconds(n_features, codes)
+        widened = _WIDEN_SECONDS * d * d
     fit = max(SUBSET_BYTES // (8 * (n_features + 3)), 1)
     subset = min(n_rows, SUBSET_ROWS, fit)
     highest = min(n_rows, CANDIDATE_ROWS, fit)
-    evaluation = subset * sums + _FACTOR_SECONDS * float(d) ** 3
+    evaluation = subset * sums + widened + _FACTOR_SECONDS * float(d) ** 3
     square = 8 * d * d
     blocks = 8 * (p * (p + 1) // 2) * n_features**2
     waiting = 2 * math.ceil(math.log2(max(n_blocks, 2)))
     kept = _NEWTON_MATRICES * square
-    if matrices:
+    if matrices and codes:
+        pairs = (sum(codes) ** 2 - sum(width**2 for width in codes)) // 2
+        own = 16 * (pairs + n_features * (n_features - sum(codes) + 4))
+        kept += (2 * threads + waiting) * own + square
+    elif matrices:
         kept += threads * (_THREAD_MATRICES * square + blocks) + waiting * square
     return PassCost(
         n_rows=n_rows,
         dim=d,
         threads=threads,
-        core_seconds=n_rows * row_seconds,
+        core_seconds=n_rows * row_seconds + widened,
         most_passes=passes,
         evaluation_seconds=evaluation,
         memory_bytes=kept + 8 * (subset + highest) * (n_features + 3),
         subset_rows=subset,
     )
+
+
+def _coded_row_seconds(n_features: int, codes: Sequence[int]) -> float:
+    """Return the time of a row of a pass whose sums of factors are by level."""
+    dense, factors = n_features - sum(codes), len(codes)
+    sums = _ROW_SECONDS + dense**2 / 2 / _MULTIPLY_ADDS
+    products = (1 + _DRAWS) * (dense + factors) * _PRODUCT_SECONDS
+    return sums + products + factors * (dense + 4 + (factors - 1) / 2) * _LEVEL_SECONDS
 
 
 def seconds_text(seconds: float) -> str:

@@ -121,6 +121,7 @@ class _TemperedRows:
         self.n_rows, self.n_features = source.n_rows, source.n_features
         self.row_bytes = source.row_bytes
         self.will_need = source.will_need
+        self.columns = getattr(source, "columns", None)
         self._source, self._temperature = source, temperature
 
     def gather(self, starts: Index, unit_rows: int, out: Rows) -> None:

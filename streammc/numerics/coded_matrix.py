@@ -165,6 +165,18 @@ def expand_runs(dense, codes, starts, unit_rows, n_rows, columns, out):  # type:
     return wrong
 
 
+def compressed(X: Matrix, columns: CodedColumns) -> CodedMatrix:
+    """Return expanded rows (m, q) as dense columns and codes."""
+    codes = np.empty((len(X), len(columns.first)), CODE_DTYPE)
+    for start in range(0, len(X), _ROW_MULTIPLE):
+        here = slice(start, start + _ROW_MULTIPLE)
+        for k, (first, width) in enumerate(zip(columns.first, columns.width, strict=True)):
+            block = slice(first, first + width)
+            on = X[here, block] != columns.off[block]
+            codes[here, k] = np.where(on.any(axis=1), on.argmax(axis=1) + 1, 0)
+    return CodedMatrix(np.ascontiguousarray(X[:, columns.place]), codes, columns)
+
+
 def expanded_rows(X: Matrix | CodedMatrix) -> Any:
     """Return rows with all columns; an array as it is."""
     return X.expanded() if isinstance(X, CodedMatrix) else X

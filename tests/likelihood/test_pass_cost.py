@@ -44,6 +44,17 @@ def test_forecast_line_names_rows_parameters_seconds_and_memory() -> None:
     assert line.endswith("2.3 GB of memory")
 
 
+def test_codes_make_a_pass_cheap_and_leave_the_factorisation() -> None:
+    dense, coded = pass_cost(30_000, 3001), pass_cost(30_000, 3001, codes=[2999])
+    assert coded.core_seconds < dense.core_seconds / 30
+    assert coded.memory_bytes < dense.memory_bytes
+    factor = 1e-10 * 3001**3
+    assert factor < coded.evaluation_seconds < 1.2 * factor < dense.evaluation_seconds
+    two = pass_cost(30_000, 3001, codes=[1500, 1499])
+    assert coded.core_seconds < two.core_seconds < 2 * coded.core_seconds
+    assert coded.memory_bytes < two.memory_bytes
+
+
 @pytest.mark.parametrize(
     ("seconds", "expected"), [(0.2, "1 s"), (59.6, "60 s"), (300.0, "5 min"), (7300.0, "2 h")]
 )

@@ -6,6 +6,7 @@ import pytest
 from streammc.numerics.coded_matrix import (
     CodedMatrix,
     coded_columns,
+    compressed,
     expand_runs,
     expanded_pieces,
     expanded_rows,
@@ -40,6 +41,13 @@ def test_expanded_rows_have_one_indicator_on_per_factor(dtype):
     assert dtype == design.expanded().dtype
     np.testing.assert_array_equal(by_hand(design)[7:9], design[7:9].expanded())
     np.testing.assert_array_equal(by_hand(design)[[3, 1]], expanded_rows(design[np.array([3, 1])]))
+
+
+def test_compressed_rows_are_the_dense_columns_and_codes():
+    design = example()
+    found = compressed(design.expanded().astype(np.float64), design.columns)
+    np.testing.assert_array_equal(design.codes, found.codes)
+    np.testing.assert_array_equal(design.dense, found.dense)
 
 
 def test_gathered_runs_are_the_expanded_rows_and_zeros_outside():

@@ -7,6 +7,7 @@ import pytest
 from coded_tables import NEVER, made, pair, table
 
 import streammc
+from streammc.control_variates import subset
 from streammc.control_variates.full_pass import block_pass
 from streammc.control_variates.plan import unit_scores
 
@@ -23,8 +24,8 @@ def draws_of(data, *, sampler=None, model=MODEL, **options):
 
 @pytest.fixture
 def dense_passes(monkeypatch):
-    """Passes that give every task all columns."""
-    for module in (block_pass, unit_scores):
+    """Passes, and rows in memory, with sums over all columns."""
+    for module in (block_pass, subset, unit_scores):
         monkeypatch.setattr(module, "takes_codes", lambda model: False)
 
 

@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from streammc.control_variates.full_pass.level_sums import takes_codes, wide_expansion
+from streammc.control_variates.full_pass.level_sums import (
+    expansion_of,
+    takes_codes,
+    wide_expansion,
+)
 from streammc.control_variates.full_pass.row_name import row_name
 from streammc.control_variates.full_pass.row_sums import RowSums
 from streammc.control_variates.full_pass.scores import HighScores, Histogram, top
@@ -77,14 +80,6 @@ class BlockSums:
         """Return the part of the log-likelihood that rounding to float64 lost."""
         high, low = float(self.totals[0, 0]), float(self.totals[1, 0])
         return (high - (high + low)) + low
-
-
-def expansion_of(totals: NDArray[np.float64], dim: int) -> tuple[float, Vector, Matrix]:
-    """Return log-likelihood, gradient and Hessian from compensated totals."""
-    with np.errstate(invalid="ignore"):
-        both = totals[0] + totals[1]
-    upper = np.triu(both[1 + dim :].reshape(dim, dim))
-    return float(both[0]), both[1 : 1 + dim], upper + np.triu(upper, 1).T
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,7 @@ class LevelSums:
         self.columns = columns
         width = np.zeros(0, np.int64) if columns is None else columns.width
         self.first, self.cross = _places(width)
+        self._n_scalar = n_scalar
         self._half = 0 if columns is None else _sums_of_level(columns, n_scalar)
         self.sums = np.zeros((int((width + 1).sum()), 2 * self._half))
         self.crosses = np.zeros((2, _n_pairs(width)))
@@ -72,6 +73,12 @@ class LevelSums:
         levels = np.stack([part.reshape(-1) for part in parts])
         return np.concatenate([dense, levels, self.crosses], axis=1)
 
+    def expansion(self, totals: Matrix, dim: int) -> tuple[float, Vector, Matrix]:
+        """Return log-likelihood, gradient and Hessian in all columns; ``dim`` without levels."""
+        if self.columns is None:
+            return expansion_of(totals, dim)
+        return wide_expansion(self.columns, self._n_scalar, totals)
+
     def _products(self, points: Matrix) -> Matrix:
         """Return what each code adds to the linear predictor at each point, (levels, R)."""
         R = (1 + len(points)) // 2 * 2
@@ -84,6 +91,14 @@ class LevelSums:
             block[:] = points[:, here] @ off
             block[1:] += (points[:, here] * (on - off)).T
         return found
+
+
+def expansion_of(totals: NDArray[np.float64], dim: int) -> tuple[float, Vector, Matrix]:
+    """Return log-likelihood, gradient and Hessian from compensated totals."""
+    with np.errstate(invalid="ignore"):
+        both = totals[0] + totals[1]
+    upper = np.triu(both[1 + dim :].reshape(dim, dim))
+    return float(both[0]), both[1 : 1 + dim], upper + np.triu(upper, 1).T
 
 
 def wide_expansion(

@@ -104,6 +104,10 @@ class RowSums:
         """
         return self._levels.flat(self._totals)
 
+    def expansion(self) -> tuple[float, Vector, Matrix]:
+        """Return the log-likelihood, its gradient and its Hessian in all columns."""
+        return self._levels.expansion(self.totals, len(self._points.theta))
+
     @property
     def tiles(self) -> int:
         """Number of full tiles so far."""

@@ -10,7 +10,7 @@ from streammc.control_variates.forecast import Phases, counted
 from streammc.control_variates.mode.integrated import integrated_point
 from streammc.control_variates.mode.modes import Mode, comparable, find_modes
 from streammc.control_variates.mode.newton import Point, damped_point, maximise
-from streammc.control_variates.subset import Spread, in_memory
+from streammc.control_variates.subset import Spread, in_memory, level_columns
 from streammc.likelihood.invalid_responses import invalid_responses
 from streammc.priors import normal
 from streammc.protocols import Dataset, Matrix, Model, Rows, Vector
@@ -68,7 +68,8 @@ def first_centre(
     # The first pass finds all, and raises.
     if invalid_responses(model, subset.X, subset.y) is not None:
         return Centre(Point(origin, 0.0, np.zeros((dim, dim)), origin, np.inf), origin)
-    objective = counted(in_memory(model, subset, dataset.n_rows / len(subset.y)), phases)
+    scale, columns = dataset.n_rows / len(subset.y), level_columns(dataset, model)
+    objective = counted(in_memory(model, subset, scale, columns), phases)
     if len(subset.y) < dataset.n_rows:
         table = softened(table)
     if theta is not None and not only:

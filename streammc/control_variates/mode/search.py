@@ -29,7 +29,14 @@ from streammc.control_variates.mode.newton import (
 from streammc.control_variates.mode.starts import concave
 from streammc.control_variates.mode.weak_directions import largest_move
 from streammc.control_variates.pass_request import PassRequest
-from streammc.control_variates.subset import Spread, draw_subset, gather, in_memory, surrogate
+from streammc.control_variates.subset import (
+    Spread,
+    draw_subset,
+    gather,
+    in_memory,
+    level_columns,
+    surrogate,
+)
 from streammc.errors import ModelError
 from streammc.likelihood.grouped import fewer, ungrouped
 from streammc.likelihood.invalid_responses import invalid_responses
@@ -100,7 +107,9 @@ def find_mode(request: PassRequest) -> FoundMode:
     if has_factors(table) and invalid_responses(model, subset.X, subset.y) is None:
         given = request.theta_star
         first = model.start(subset) if given is None else given
-        likelihood = counted(in_memory(model, fewer_rows(subset), 1.0), request.phases)
+        columns = level_columns(request.dataset, model)
+        few = in_memory(model, fewer_rows(subset), 1.0, columns)
+        likelihood = counted(few, request.phases)
         with single_threaded():
             table = given_scales(table, likelihood, first, given is not None)
         request = replace(request, table=table)

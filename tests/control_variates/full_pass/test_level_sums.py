@@ -11,6 +11,8 @@ from streammc.control_variates.full_pass.block_pass import ExpansionPass, expans
 from streammc.control_variates.full_pass.level_sums import takes_codes, wide_expansion
 from streammc.control_variates.full_pass.row_sums import RowSums
 from streammc.control_variates.plan.unit_scores import UnitScoreTask
+from streammc.control_variates.subset import draw_subset, in_memory, level_columns
+from streammc.likelihood.tempered import tempered
 from streammc.numerics.coded_matrix import CodedMatrix, coded_columns
 
 MODELS = (
@@ -112,6 +114,20 @@ def test_scores_of_units_are_those_of_dense_columns():
     task = UnitScoreTask(streammc.models.logistic(), np.zeros(d), shifts, 2, 7, 4)
     one, other = (data.reduce(task, scheduler="sync") for data in (dense, coded))
     np.testing.assert_allclose(np.concatenate(other.scores), np.concatenate(one.scores), rtol=1e-8)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.0])
+def test_rows_in_memory_have_the_log_likelihood_of_dense_columns(temperature):
+    model = streammc.models.logistic()
+    found = []
+    for data in pair(weight="w"):
+        warm = tempered(data, temperature)
+        some, columns = draw_subset(warm, 10**6), level_columns(warm, model)
+        assert ("codes" in data.attributes) == (columns is not None)
+        theta = 0.1 * np.random.default_rng(5).normal(size=data.n_features)
+        found.append(in_memory(model, some, 2.0, columns)(theta))
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(other, one, rtol=0, atol=1e-12 * np.abs(one).max())
 
 
 def test_models_that_see_columns_take_every_column():
