@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from streammc.cli.jobs.job_file import JobFile
 from streammc.cli.jobs.job_stages import expanded
-from streammc.cli.jobs.problems import Problem, Refused
+from streammc.cli.jobs.problems import Problem, RefusedJob
 from streammc.errors import StreammcError
 
 ROWS: Final = 5000
@@ -78,14 +78,14 @@ class FirstRows:
         }
 
 
-def first_rows(job: JobFile, options: Mapping[str, Any]) -> FirstRows:
-    """Return the first rows of the tables of a job as a data set in memory.
+def first_rows(path: str, job: JobFile, options: Mapping[str, Any]) -> FirstRows:
+    """Return the first rows of the tables of the job in a file, as a data set in memory.
 
     ``options`` are those of ``ingest``.
 
     Raises
     ------
-    Refused
+    RefusedJob
         If the tables have no more rows, and cannot be ingested.
     """
     import pyarrow as pa
@@ -93,7 +93,7 @@ def first_rows(job: JobFile, options: Mapping[str, Any]) -> FirstRows:
     from streammc.stores.ingest.ingestion import from_table
     from streammc.stores.sources.tables import open_table
 
-    files = [path for path, _ in expanded(job.source.files or (), "source.files")]
+    files = [each for each, _ in expanded(job.source.files or (), "source.files")]
     source = open_table(files)
     words = {name for name in source.names if any(map(_is_text, source.types_of(name)))}
     head = None
@@ -121,7 +121,7 @@ def first_rows(job: JobFile, options: Mapping[str, Any]) -> FirstRows:
     except StreammcError as error:
         if seen == n_rows:
             problem = Problem("ingest", str(error), error.exit_code, error.code)
-            raise Refused([problem]) from None
+            raise RefusedJob(path, [problem]) from None
         fault = f"the first {seen:,} rows alone cannot be ingested as asked: {error}"
     return FirstRows(dataset, n_rows, exact, fault)
 

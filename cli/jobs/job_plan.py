@@ -14,7 +14,7 @@ from streammc.cli.jobs.first_rows import FirstRows, first_rows
 from streammc.cli.jobs.job_file import JobFile
 from streammc.cli.jobs.job_record import job_id
 from streammc.cli.jobs.job_stages import Stage, expanded
-from streammc.cli.jobs.problems import Problem, Refused
+from streammc.cli.jobs.problems import Problem, RefusedJob
 from streammc.cli.jobs.stage_calls import call_stage, stage_context
 from streammc.cli.options import PRINTING
 from streammc.cli.output import Output, fields, table
@@ -22,6 +22,7 @@ from streammc.errors import StreammcError
 
 _COLUMNS: Final = ("response", "offset", "weight", "trials", "group", "row_id")
 """Keys of [ingest] that are the name of a column."""
+_COMPARED: Final = "there, compared when the job runs"
 _NOT_OPTIONS: Final = {*PRINTING, "config", "sources", "store", "overwrite"}
 
 
@@ -37,19 +38,19 @@ def planned(
 
     Raises
     ------
-    Refused
+    RefusedJob
         If model, sampler or columns do not fit together.
     IdentityError
         If an output was made by another job.
     """
-    built = _built(ctx, output, stages, allow_code)
+    built = _built(ctx, output, path, stages, allow_code)
     rows: FirstRows | None = None
     lines: list[dict[str, Any]] = []
     for stage in stages:
         state, facts = _state(ctx, output, stage), {}
         if stage.name == "ingest" and state == "to do":
-            _require_columns(job)
-            rows = first_rows(job, _ingest_options(ctx, output, stage))
+            _require_columns(path, job)
+            rows = first_rows(path, job, _ingest_options(ctx, output, stage))
             facts = rows.ingest_facts()
         elif stage.name == "sample":
             state, facts = _sample(ctx, output, stage, rows, built)
@@ -86,8 +87,10 @@ def _sums(lines: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _built(ctx: click.Context, output: Output, stages: list[Stage], allow_code: bool) -> Any:
-    """Return model and sampler of the sample stage; raise Refused if one cannot be built."""
+def _built(
+    ctx: click.Context, output: Output, path: str, stages: list[Stage], allow_code: bool
+) -> Any:
+    """Return model and sampler of the sample stage; raise RefusedJob if one cannot be built."""
     from streammc.cli.build import NODES, make_model, make_sampler, split_options
 
     stage = next(each for each in stages if each.name == "sample")
@@ -102,7 +105,8 @@ def _built(ctx: click.Context, output: Output, stages: list[Stage], allow_code: 
         flags = ("subsample_size", "n_blocks", "unit_rows", "step_size", "trajectory_length")
         sampler = make_sampler(given["sampler"], {each: given[each] for each in flags}, of_sampler)
     except StreammcError as error:
-        raise Refused([Problem(table_of, str(error), error.exit_code, error.code)]) from None
+        fault = Problem(table_of, str(error), error.exit_code, error.code)
+        raise RefusedJob(path, [fault]) from None
     return model, sampler, of_model.get(NODES), given
 
 
@@ -125,7 +129,7 @@ def _state(ctx: click.Context, output: Output, stage: Stage) -> str:
             sources = inner.params["sources"]
         ingest_receipt(sources, stage.output, options).kept(lambda: info(stage.output))
         return "there, verified"
-    return "there, verified when the job runs"
+    return _COMPARED
 
 
 def _ingest_options(ctx: click.Context, output: Output, stage: Stage) -> dict[str, Any]:
@@ -133,14 +137,14 @@ def _ingest_options(ctx: click.Context, output: Output, stage: Stage) -> dict[st
         return {k: v for k, v in inner.params.items() if k not in _NOT_OPTIONS}
 
 
-def _require_columns(job: JobFile) -> None:
-    """Raise Refused if a column that the file names is not in the tables."""
+def _require_columns(path: str, job: JobFile) -> None:
+    """Raise RefusedJob if a column that the file names is not in the tables."""
     from streammc.stores.sources.tables import open_table
 
     asked = job.ingest
     if asked is None:
         return
-    files = [path for path, _ in expanded(job.source.files or (), "source.files")]
+    files = [each for each, _ in expanded(job.source.files or (), "source.files")]
     names = list(open_table(files).names)
     faults = []
     for key, column in _named_columns(asked):
@@ -150,7 +154,7 @@ def _require_columns(job: JobFile) -> None:
         hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(names[:20])}"
         faults.append(Problem(key, f"expected a column of the tables, found {column!r}: {hint}"))
     if faults:
-        raise Refused(faults)
+        raise RefusedJob(path, faults)
 
 
 def _named_columns(asked: Any) -> Iterator[tuple[str, str]]:
@@ -169,7 +173,8 @@ def _sample(
     model, _, nodes, given = built
     if rows is not None:
         sizes = {name: given[name] for name in ("chains", "warmup", "draws", "stop")}
-        return "to do", rows.run_facts(model, nodes, sizes)
+        state = _COMPARED if os.path.lexists(stage.output) else "to do"
+        return state, rows.run_facts(model, nodes, sizes)
     if given["control_variates"] is not None and not os.path.lexists(given["control_variates"]):
         return "to do", {}
     from streammc.control_variates.forecast import forecast
