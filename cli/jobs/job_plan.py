@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import click
 
-from streammc.cli.jobs.first_rows import FirstRows, first_rows
+from streammc.cli.jobs.first_rows import FIRST_DRAW, FirstRows, first_rows
 from streammc.cli.jobs.job_file import JobFile
 from streammc.cli.jobs.job_record import job_id
 from streammc.cli.jobs.job_stages import Stage, expanded
@@ -23,6 +23,9 @@ from streammc.errors import StreammcError
 _COLUMNS: Final = ("response", "offset", "weight", "trials", "group", "row_id")
 """Keys of [ingest] that are the name of a column."""
 _COMPARED: Final = "there, compared when the job runs"
+_PREDICTED_BYTES: Final = 32
+"""Bytes of a predicted row: mean, two quantiles and its id."""
+_CURVES_BYTES: Final = 2**19
 _NOT_OPTIONS: Final = {*PRINTING, "config", "sources", "store", "overwrite"}
 
 
@@ -46,6 +49,7 @@ def planned(
     built = _built(ctx, output, path, stages, allow_code)
     rows: FirstRows | None = None
     lines: list[dict[str, Any]] = []
+    n_rows = 0
     for stage in stages:
         state, facts = _state(ctx, output, stage), {}
         if stage.name == "ingest" and state == "to do":
@@ -54,6 +58,9 @@ def planned(
             facts = rows.ingest_facts()
         elif stage.name == "sample":
             state, facts = _sample(ctx, output, stage, rows, built)
+            n_rows = facts.get("rows", 0)
+        elif stage.name == "predict" and state == "to do" and job.predict is None:
+            facts = {"disk_bytes": n_rows * _PREDICTED_BYTES + _CURVES_BYTES} if n_rows else {}
         shown = {"stage": stage.name, "state": state, "output": stage.output, **facts}
         lines.append(shown)
     document = {
@@ -84,6 +91,7 @@ def _sums(lines: list[dict[str, Any]]) -> dict[str, Any]:
         "memory_bytes": max(memory, default=None),
         "disk_bytes": sum(disk) if disk else 0,
         "seconds": sum(seconds) if seconds else None,
+        "until": next((line["until"] for line in lines if line.get("until")), "the end"),
     }
 
 
@@ -175,28 +183,33 @@ def _sample(
         sizes = {name: given[name] for name in ("chains", "warmup", "draws", "stop")}
         state = _COMPARED if os.path.lexists(stage.output) else "to do"
         return state, rows.run_facts(model, nodes, sizes)
-    if given["control_variates"] is not None and not os.path.lexists(given["control_variates"]):
-        return "to do", {}
     from streammc.control_variates.forecast import forecast
     from streammc.likelihood.grouped import by_group
     from streammc.stores.store import open_store
 
+    dataset, model = by_group(open_store(given["store"]), model, nodes)
+    cost = forecast(dataset, model)
+    facts = {"rows": dataset.n_rows, "passes": cost.passes, "memory_bytes": cost.memory_bytes}
+    variates = given["control_variates"]
+    if variates is not None and not os.path.lexists(variates):
+        state = _COMPARED if os.path.lexists(stage.output) else "to do"
+        return state, {**facts, "seconds": cost.seconds, "until": FIRST_DRAW}
     found = call_stage(ctx, replace(output, quiet=True), stage, "--dry-run").document
     if found["state"] == "finished":
         return f"finished, {found['committed_draws']} draws per chain", {}
-    dataset, model = by_group(open_store(given["store"]), model, nodes)
-    cost = forecast(dataset, model)
     minutes = found.get("minutes")
+    last = "the last draw" if given["stop"] is None else "the first check of the stopping rule"
     state = "to do"
     if found["state"] == "partial":
         state = f"partial, {found['committed_draws']} draws per chain, to be resumed"
     return state, {
+        **facts,
         "sampler": found["sampler"],
         "reason": found["reason"],
         "rows": found["n_rows"],
-        "passes": found["passes"] or cost.passes,
+        "passes": facts["passes"] if minutes is None else found["passes"],
         "seconds": cost.seconds if minutes is None else 60.0 * minutes,
-        "memory_bytes": cost.memory_bytes,
+        "until": FIRST_DRAW if minutes is None else last,
         "disk_bytes": found["disk_bytes"],
     }
 
@@ -208,17 +221,20 @@ def _human(document: dict[str, Any]) -> str:
     memory, seconds = document["memory_bytes"], document["seconds"]
     asked = document["settings"].get("stop") or {}
     job_stop = ",".join(f"{name}={each}" for name, each in asked.items())
+    until = f"until {document['until']}"
     facts: dict[str, Any] = {"job": document["job"], "file": document["file"]}
     for line in document["stages"]:
         for name in ("rows", "columns", "sampler", "reason"):
             facts[name] = line.get(name) or facts.get(name)
+        if line.get("rows_estimated"):
+            facts["rows"] = f"about {line['rows']:,}"
     facts |= {
         "passes": document["passes"] or None,
         "memory": None if memory is None else f"{memory / 1e6:,.0f} MB",
         "disk, at most": f"{document['disk_bytes'] / 1e6:,.1f} MB"
         if document["disk_bytes"]
         else None,
-        "time": None if seconds is None else f"about {seconds:,.0f} s",
+        "time": None if seconds is None else f"about {max(seconds, 1.0):,.0f} s {until}",
         "stop": job_stop or None,
         "note": "; ".join(document["notes"]) or None,
     }
