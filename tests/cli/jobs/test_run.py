@@ -257,6 +257,31 @@ def test_code_of_its_own_needs_the_flag(job: Path) -> None:
     assert "--allow-code" in done.err
 
 
+OWN = """
+import numpy as np
+from streammc.models import user
+
+
+def build(prior=None):
+    return user(
+        "own",
+        log_lik=lambda eta, y: y * eta[0] - np.logaddexp(0, eta[0]),
+        gradient=lambda eta, y: (y - 1 / (1 + np.exp(-eta))),
+        hessian=lambda eta, y: (lambda p: -(p * (1 - p))[None])(1 / (1 + np.exp(-eta))),
+        prior=prior,
+    )
+"""
+
+
+def test_code_of_its_own_runs_with_the_flag(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (job.parent / "mine_for_a_job.py").write_text(OWN)
+    path = write_job(job.parent, name='"mine_for_a_job:build"', predictions="")
+    for command in ("check", "run", "run"):
+        done = streammc(command, path, "--quiet", "--allow-code")
+        assert 0 == done.code, done.err
+
+
 LOADED = """
 import contextlib, io, sys
 from streammc.cli import main
