@@ -26,14 +26,10 @@ def check(ctx: click.Context, job: str, scheduler: str | None, allow_code: bool)
     """
     from streammc.cli.jobs.job_plan import planned
     from streammc.cli.jobs.job_run import settled
-    from streammc.cli.jobs.problems import Refused, report_problems
 
     printer: Output = ctx.obj
     parse_scheduler(scheduler)
-    try:
-        found, stages = settled(ctx, printer, job, allow_code, scheduler)
-        document, human = planned(ctx, printer, job, found, stages, allow_code)
-    except Refused as refused:
-        return report_problems(printer, job, refused.problems)
+    found, stages = settled(ctx, printer, job, allow_code, scheduler)
+    document, human = planned(ctx, printer, job, found, stages, allow_code)
     printer.result(document, human)
     return 0

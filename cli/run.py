@@ -44,17 +44,12 @@ def run(
         raise click.UsageError("expected a job file, found none: write streammc run JOB.toml", ctx)
     from streammc.cli.jobs.job_record import JobRecord
     from streammc.cli.jobs.job_run import carry_out
-    from streammc.cli.jobs.problems import Refused, report_problems
     from streammc.cli.run_errors import classify
 
     parse_scheduler(scheduler)
     record = JobRecord(job)
     try:
         return carry_out(ctx, printer, job, record, allow_code=allow_code, scheduler=scheduler)
-    except Refused as refused:
-        code = report_problems(printer, job, refused.problems)
-        record.end(code)
-        return code
     except BaseException as error:
         code, name, message = classify(error)
         with suppress(OSError):  # the error of the work is the one to report

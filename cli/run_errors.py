@@ -8,10 +8,11 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import click
 
+from streammc.cli.jobs.problems import RefusedJob
 from streammc.cli.output import write_log
 from streammc.cli.signals import Interrupted
 from streammc.errors import OutputError, StreammcError, one_line
@@ -40,6 +41,8 @@ def classify(error: BaseException) -> tuple[int, str, str]:
         case click.ClickException():
             return 2, "usage", error.format_message()
         case StreammcError():
+            return error.exit_code, error.code, str(error)
+        case RefusedJob():
             return error.exit_code, error.code, str(error)
         case BrokenPipeError():
             return BROKEN_PIPE, "broken_pipe", ""
@@ -73,11 +76,17 @@ def report(error: BaseException, words: Sequence[str]) -> int:
         traceback.print_exception(error)
     if message:
         message = one_line(message)
+        body: dict[str, Any] = {"exit_code": code, "code": name, "message": message}
+        lines = [message]
+        if isinstance(error, RefusedJob):
+            lines = error.lines
+            pairs = zip(error.keys, lines, strict=True)
+            body["problems"] = [{"key": key, "message": line} for key, line in pairs]
         try:
-            write_log("error", message, as_json=_log_format(words) == "json")
+            for line in lines:
+                write_log("error", line, as_json=_log_format(words) == "json")
             if asked(words, "--json"):
-                body = {"error": {"exit_code": code, "code": name, "message": message}}
-                print(json.dumps(body), flush=True)
+                print(json.dumps({"error": body}), flush=True)
         except (OSError, ValueError, AttributeError):
             pass  # no stream to print to; the exit code remains
     return code

@@ -200,6 +200,8 @@ def _dry_run(ctx: click.Context, job: Job) -> int:
         return 0
     document: dict[str, Any] = forecast(printer, ctx.find_root().obj, job).to_json()
     document |= there
+    if job.stopping is not None:
+        document["stop"] = job.stopping.text()
     priors = "; ".join(priors_lines(document["priors"])).removeprefix("priors: ")
     unit = unit_name(job.dataset)
     shown = {name_in_units(name, unit): each for name, each in document.items()}

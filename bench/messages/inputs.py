@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from bench.messages.broken import break_copies
+from bench.messages.jobs import write_jobs
 from bench.messages.tables import OWN_MODEL, write_tables
 
 ROWS: Final = 400
@@ -34,6 +35,7 @@ def command(line: str) -> None:
 def make_inputs() -> None:
     """Make tables, stores, runs, control variates and predictions, whole and broken."""
     write_tables(ROWS)
+    write_jobs()
     Path("own.py").write_text(OWN_MODEL)
     columns = "--response late --features distance,hour"
     command(f"ingest flights.csv flights.zarr {columns} --quiet")

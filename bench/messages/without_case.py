@@ -48,6 +48,7 @@ WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
         "streammc/trace/row_arrays.py RowArrays.__init__: kind(f'cannot create {str(self.path)!r}: {error.strerror or error}; give a path in an exis",
     ),
     "needs another process, or workers of a cluster": (
+        "cli/jobs/job_record.py job_lock: expected the job '{}' to be free, found it carried out by another process: wait until that",
         "stores/full_pass/reduction.py _connect: expected a dask scheduler at '{}', found something else that answers there ({}): check the",
         "stores/full_pass/reduction.py _connect: a scheduler address needs the package distributed: pip install distributed",
         "stores/full_pass/reduction.py _no_worker: expected a worker at the scheduler {}, found none for {} s: start one with 'dask worker {}",

@@ -10,12 +10,19 @@ from typing import Any, Final
 
 from streammc.cli.jobs.job_file import JobFile
 from streammc.cli.jobs.job_stages import expanded
-from streammc.cli.jobs.problems import Problem, Refused
+from streammc.cli.jobs.problems import Problem, RefusedJob
 from streammc.errors import StreammcError
 
 ROWS: Final = 5000
-_INGEST_BYTES: Final = 2e7
-"""Bytes of the design that ingest writes in a second; ``docs/explanation/stages.md`` has rates."""
+FIRST_DRAW: Final = "the first draw"
+"""End of the time that can be foretold without the passes."""
+_BLOCK: Final = 1 << 20
+_COMPRESSED: Final = (b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18")
+"""First bytes of files of gzip, bzip2, zstd and lz4."""
+_INGEST_BYTES: Final = 5e7
+"""Bytes of a store that ingest writes in a second of one core, as measured of 2e6 flights."""
+_ID_BYTES: Final = 8
+"""Bytes of the id of a row, its position in the tables."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +39,7 @@ class FirstRows:
     @property
     def row_bytes(self) -> int:
         """Bytes of a row on disk."""
-        return 0 if self.dataset is None else int(self.dataset.rows().row_bytes)
+        return 0 if self.dataset is None else int(self.dataset.rows().row_bytes) + _ID_BYTES
 
     def ingest_facts(self) -> dict[str, Any]:
         """Return rows, columns, disk and time of the ingest."""
@@ -71,21 +78,23 @@ class FirstRows:
         draws = sizes["draws"] if stop is None else max(sizes["draws"], stop.draws)
         iterations = sizes["chains"] * (draws + sizes["warmup"])
         return {
+            "rows": self.n_rows,
             "passes": cost.passes,
             "seconds": cost.seconds,
+            "until": FIRST_DRAW,
             "memory_bytes": cost.memory_bytes,
             "disk_bytes": run_bytes(int(model.dim(dataset.n_features)), iterations),
         }
 
 
-def first_rows(job: JobFile, options: Mapping[str, Any]) -> FirstRows:
-    """Return the first rows of the tables of a job as a data set in memory.
+def first_rows(path: str, job: JobFile, options: Mapping[str, Any]) -> FirstRows:
+    """Return the first rows of the tables of the job in a file, as a data set in memory.
 
     ``options`` are those of ``ingest``.
 
     Raises
     ------
-    Refused
+    RefusedJob
         If the tables have no more rows, and cannot be ingested.
     """
     import pyarrow as pa
@@ -93,7 +102,7 @@ def first_rows(job: JobFile, options: Mapping[str, Any]) -> FirstRows:
     from streammc.stores.ingest.ingestion import from_table
     from streammc.stores.sources.tables import open_table
 
-    files = [path for path, _ in expanded(job.source.files or (), "source.files")]
+    files = [each for each, _ in expanded(job.source.files or (), "source.files")]
     source = open_table(files)
     words = {name for name in source.names if any(map(_is_text, source.types_of(name)))}
     head = None
@@ -121,7 +130,7 @@ def first_rows(job: JobFile, options: Mapping[str, Any]) -> FirstRows:
     except StreammcError as error:
         if seen == n_rows:
             problem = Problem("ingest", str(error), error.exit_code, error.code)
-            raise Refused([problem]) from None
+            raise RefusedJob(path, [problem]) from None
         fault = f"the first {seen:,} rows alone cannot be ingested as asked: {error}"
     return FirstRows(dataset, n_rows, exact, fault)
 
@@ -134,9 +143,18 @@ def _is_text(kind: Any) -> bool:
 
 
 def _estimated(files: list[str], seen: int, size: int) -> int:
-    """Return the number of rows by the sizes of files; ``size`` is that of the ``seen`` rows."""
-    total = 0
+    """Return the number of rows of text files by their sizes.
+
+    Of a compressed file by the ``size`` of the ``seen`` rows in memory, without compression.
+    """
+    total = 0.0
     for path in files:
         inner = [each.path for each in os.scandir(path)] if os.path.isdir(path) else [path]
-        total += sum(os.path.getsize(each) for each in inner)
-    return seen if size == 0 else max(seen, total * seen // size)
+        for each in inner:
+            with open(each, "rb") as file:
+                block = file.read(_BLOCK)
+            lines = block.count(b"\n")
+            text = lines and not block.startswith(_COMPRESSED)
+            per_row = len(block) / lines if text else size / max(seen, 1)
+            total += os.path.getsize(each) / max(per_row, 1.0)
+    return max(seen, int(total))

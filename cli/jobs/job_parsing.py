@@ -143,7 +143,7 @@ def _out_of_bounds(bounds: Mapping[str, float], value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return ""
     kept = {
-        "minimum": ("at least", operator.ge),
+        "minimum": ("of at least", operator.ge),
         "exclusiveMinimum": ("above", operator.gt),
         "exclusiveMaximum": ("below", operator.lt),
     }

@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import click
 
-from streammc.cli.jobs.first_rows import FirstRows, first_rows
+from streammc.cli.jobs.first_rows import FIRST_DRAW, FirstRows, first_rows
 from streammc.cli.jobs.job_file import JobFile
 from streammc.cli.jobs.job_record import job_id
 from streammc.cli.jobs.job_stages import Stage, expanded
-from streammc.cli.jobs.problems import Problem, Refused
+from streammc.cli.jobs.problems import Problem, RefusedJob
 from streammc.cli.jobs.stage_calls import call_stage, stage_context
 from streammc.cli.options import PRINTING
 from streammc.cli.output import Output, fields, table
@@ -22,6 +22,10 @@ from streammc.errors import StreammcError
 
 _COLUMNS: Final = ("response", "offset", "weight", "trials", "group", "row_id")
 """Keys of [ingest] that are the name of a column."""
+_COMPARED: Final = "there, compared when the job runs"
+_PREDICTED_BYTES: Final = 32
+"""Bytes of a predicted row: mean, two quantiles and its id."""
+_CURVES_BYTES: Final = 2**19
 _NOT_OPTIONS: Final = {*PRINTING, "config", "sources", "store", "overwrite"}
 
 
@@ -37,22 +41,26 @@ def planned(
 
     Raises
     ------
-    Refused
+    RefusedJob
         If model, sampler or columns do not fit together.
     IdentityError
         If an output was made by another job.
     """
-    built = _built(ctx, output, stages, allow_code)
+    built = _built(ctx, output, path, stages, allow_code)
     rows: FirstRows | None = None
     lines: list[dict[str, Any]] = []
+    n_rows = 0
     for stage in stages:
         state, facts = _state(ctx, output, stage), {}
         if stage.name == "ingest" and state == "to do":
-            _require_columns(job)
-            rows = first_rows(job, _ingest_options(ctx, output, stage))
+            _require_columns(path, job)
+            rows = first_rows(path, job, _ingest_options(ctx, output, stage))
             facts = rows.ingest_facts()
         elif stage.name == "sample":
             state, facts = _sample(ctx, output, stage, rows, built)
+            n_rows = facts.get("rows", 0)
+        elif stage.name == "predict" and state == "to do" and job.predict is None:
+            facts = {"disk_bytes": n_rows * _PREDICTED_BYTES + _CURVES_BYTES} if n_rows else {}
         shown = {"stage": stage.name, "state": state, "output": stage.output, **facts}
         lines.append(shown)
     document = {
@@ -83,11 +91,14 @@ def _sums(lines: list[dict[str, Any]]) -> dict[str, Any]:
         "memory_bytes": max(memory, default=None),
         "disk_bytes": sum(disk) if disk else 0,
         "seconds": sum(seconds) if seconds else None,
+        "until": next((line["until"] for line in lines if line.get("until")), "the end"),
     }
 
 
-def _built(ctx: click.Context, output: Output, stages: list[Stage], allow_code: bool) -> Any:
-    """Return model and sampler of the sample stage; raise Refused if one cannot be built."""
+def _built(
+    ctx: click.Context, output: Output, path: str, stages: list[Stage], allow_code: bool
+) -> Any:
+    """Return model and sampler of the sample stage; raise RefusedJob if one cannot be built."""
     from streammc.cli.build import NODES, make_model, make_sampler, split_options
 
     stage = next(each for each in stages if each.name == "sample")
@@ -102,7 +113,8 @@ def _built(ctx: click.Context, output: Output, stages: list[Stage], allow_code: 
         flags = ("subsample_size", "n_blocks", "unit_rows", "step_size", "trajectory_length")
         sampler = make_sampler(given["sampler"], {each: given[each] for each in flags}, of_sampler)
     except StreammcError as error:
-        raise Refused([Problem(table_of, str(error), error.exit_code, error.code)]) from None
+        fault = Problem(table_of, str(error), error.exit_code, error.code)
+        raise RefusedJob(path, [fault]) from None
     return model, sampler, of_model.get(NODES), given
 
 
@@ -125,7 +137,7 @@ def _state(ctx: click.Context, output: Output, stage: Stage) -> str:
             sources = inner.params["sources"]
         ingest_receipt(sources, stage.output, options).kept(lambda: info(stage.output))
         return "there, verified"
-    return "there, verified when the job runs"
+    return _COMPARED
 
 
 def _ingest_options(ctx: click.Context, output: Output, stage: Stage) -> dict[str, Any]:
@@ -133,14 +145,14 @@ def _ingest_options(ctx: click.Context, output: Output, stage: Stage) -> dict[st
         return {k: v for k, v in inner.params.items() if k not in _NOT_OPTIONS}
 
 
-def _require_columns(job: JobFile) -> None:
-    """Raise Refused if a column that the file names is not in the tables."""
+def _require_columns(path: str, job: JobFile) -> None:
+    """Raise RefusedJob if a column that the file names is not in the tables."""
     from streammc.stores.sources.tables import open_table
 
     asked = job.ingest
     if asked is None:
         return
-    files = [path for path, _ in expanded(job.source.files or (), "source.files")]
+    files = [each for each, _ in expanded(job.source.files or (), "source.files")]
     names = list(open_table(files).names)
     faults = []
     for key, column in _named_columns(asked):
@@ -150,7 +162,7 @@ def _require_columns(job: JobFile) -> None:
         hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(names[:20])}"
         faults.append(Problem(key, f"expected a column of the tables, found {column!r}: {hint}"))
     if faults:
-        raise Refused(faults)
+        raise RefusedJob(path, faults)
 
 
 def _named_columns(asked: Any) -> Iterator[tuple[str, str]]:
@@ -169,29 +181,35 @@ def _sample(
     model, _, nodes, given = built
     if rows is not None:
         sizes = {name: given[name] for name in ("chains", "warmup", "draws", "stop")}
-        return "to do", rows.run_facts(model, nodes, sizes)
-    if given["control_variates"] is not None and not os.path.lexists(given["control_variates"]):
-        return "to do", {}
+        state = _COMPARED if os.path.lexists(stage.output) else "to do"
+        return state, rows.run_facts(model, nodes, sizes)
     from streammc.control_variates.forecast import forecast
     from streammc.likelihood.grouped import by_group
     from streammc.stores.store import open_store
 
+    dataset, model = by_group(open_store(given["store"]), model, nodes)
+    cost = forecast(dataset, model)
+    facts = {"rows": dataset.n_rows, "passes": cost.passes, "memory_bytes": cost.memory_bytes}
+    variates = given["control_variates"]
+    if variates is not None and not os.path.lexists(variates):
+        state = _COMPARED if os.path.lexists(stage.output) else "to do"
+        return state, {**facts, "seconds": cost.seconds, "until": FIRST_DRAW}
     found = call_stage(ctx, replace(output, quiet=True), stage, "--dry-run").document
     if found["state"] == "finished":
         return f"finished, {found['committed_draws']} draws per chain", {}
-    dataset, model = by_group(open_store(given["store"]), model, nodes)
-    cost = forecast(dataset, model)
     minutes = found.get("minutes")
+    last = "the last draw" if given["stop"] is None else "the first check of the stopping rule"
     state = "to do"
     if found["state"] == "partial":
         state = f"partial, {found['committed_draws']} draws per chain, to be resumed"
     return state, {
+        **facts,
         "sampler": found["sampler"],
         "reason": found["reason"],
         "rows": found["n_rows"],
-        "passes": found["passes"] or cost.passes,
+        "passes": facts["passes"] if minutes is None else found["passes"],
         "seconds": cost.seconds if minutes is None else 60.0 * minutes,
-        "memory_bytes": cost.memory_bytes,
+        "until": FIRST_DRAW if minutes is None else last,
         "disk_bytes": found["disk_bytes"],
     }
 
@@ -203,17 +221,20 @@ def _human(document: dict[str, Any]) -> str:
     memory, seconds = document["memory_bytes"], document["seconds"]
     asked = document["settings"].get("stop") or {}
     job_stop = ",".join(f"{name}={each}" for name, each in asked.items())
+    until = f"until {document['until']}"
     facts: dict[str, Any] = {"job": document["job"], "file": document["file"]}
     for line in document["stages"]:
         for name in ("rows", "columns", "sampler", "reason"):
             facts[name] = line.get(name) or facts.get(name)
+        if line.get("rows_estimated"):
+            facts["rows"] = f"about {line['rows']:,}"
     facts |= {
         "passes": document["passes"] or None,
         "memory": None if memory is None else f"{memory / 1e6:,.0f} MB",
         "disk, at most": f"{document['disk_bytes'] / 1e6:,.1f} MB"
         if document["disk_bytes"]
         else None,
-        "time": None if seconds is None else f"about {seconds:,.0f} s",
+        "time": None if seconds is None else f"about {max(seconds, 1.0):,.0f} s {until}",
         "stop": job_stop or None,
         "note": "; ".join(document["notes"]) or None,
     }

@@ -12,7 +12,7 @@ from streammc.cli.jobs.job_file import JobFile
 from streammc.cli.jobs.job_parsing import read_job
 from streammc.cli.jobs.job_record import JobRecord, job_id, job_lock
 from streammc.cli.jobs.job_stages import Stage, job_faults, stages_of
-from streammc.cli.jobs.problems import Refused
+from streammc.cli.jobs.problems import RefusedJob
 from streammc.cli.jobs.stage_calls import StageResult, call_stage, stage_faults
 from streammc.cli.output import Output, number, table
 
@@ -27,17 +27,17 @@ def settled(
 
     Raises
     ------
-    Refused
+    RefusedJob
         If the file has faults.
     """
     job, problems = read_job(path)
     if job is None:
-        raise Refused(problems)
+        raise RefusedJob(path, problems)
     problems = job_faults(job)
     stages = [] if problems else stages_of(job, allow_code=allow_code, scheduler=scheduler)
     problems += stage_faults(ctx, output, stages)
     if problems:
-        raise Refused(problems)
+        raise RefusedJob(path, problems)
     return job, stages
 
 

@@ -155,7 +155,7 @@ def job_faults(job: JobFile) -> list[Problem]:
         if asked.files is not None or asked.store is not None:
             faults += _one_of("predict", asked, "outputs.rows", outputs.rows)
         if outputs.predictions is None:
-            text = "expected the key for the table [predict], found nothing: say where they go"
+            text = "expected a path for the predictions of [predict], found nothing: add it"
             faults.append(Problem("outputs.predictions", text))
     if outputs.rows is not None and (asked is None or asked.files is None):
         text = "expected predict.files for this store, found none: remove this key, or add files"

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from typing import NamedTuple
 
-from streammc.cli.output import Output
 from streammc.errors import IdentityError, one_line
 
 
@@ -24,22 +22,23 @@ class Problem(NamedTuple):
         return f"{file}: {self.key}: {self.text}" if self.key else f"{file}: {self.text}"
 
 
-class Refused(Exception):
-    """A job whose file has faults."""
+class RefusedJob(Exception):
+    """A job whose file has faults.
 
-    def __init__(self, problems: list[Problem]) -> None:
+    Parameters
+    ----------
+    file
+        Path of the file.
+    problems
+        Its faults, at least one.
+    """
+
+    def __init__(self, file: str, problems: list[Problem]) -> None:
         super().__init__()
-        self.problems = problems
+        self.exit_code, self.code = problems[0].exit_code, problems[0].code
+        self.keys = [problem.key for problem in problems]
+        self.lines = [one_line(problem.line(file)) for problem in problems]
 
-
-def report_problems(output: Output, file: str, problems: list[Problem]) -> int:
-    """Print every fault of a job file on a line of its own; return the exit code of the first."""
-    lines = [one_line(problem.line(file)) for problem in problems]
-    for problem, line in zip(problems, lines, strict=True):
-        output.log("error", line, key=problem.key)
-    first = problems[0]
-    if output.json:
-        each = [{"key": p.key, "message": line} for p, line in zip(problems, lines, strict=True)]
-        body = {"exit_code": first.exit_code, "code": first.code, "message": lines[0]}
-        print(json.dumps({"error": {**body, "problems": each}}), flush=True)
-    return first.exit_code
+    def __str__(self) -> str:
+        """Return the first fault."""
+        return self.lines[0]

@@ -158,3 +158,30 @@ def test_a_signal_ends_a_pass_but_leaves_chains_to_their_commit() -> None:
     progress("draws", 1, 2)
     with pytest.raises(Interrupted):
         progress("pass", 1, 2)
+
+
+class Rows:
+    row_bytes = 16
+
+
+class Data:
+    n_rows = 1000
+
+    def rows(self) -> Rows:
+        return Rows()
+
+
+def test_lines_in_json_count_the_rows_and_bytes_of_a_phase(
+    clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Progress(Output(log_format="json")) as progress:
+        progress.reads(Data())
+        for phase in ("pass", "draws"):
+            for step in range(1, 5):
+                facts = {"rows": 30} if phase == "draws" else {}
+                progress(phase, step, 4, facts)
+                clock.now += 10.0
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    found = [(line["phase"], line["rows"], line["bytes"]) for line in lines]
+    assert [("pass", 500, 8000), ("pass", 750, 12000), ("pass", 1000, 16000)] == found[:3]
+    assert [("draws", 60, 960), ("draws", 90, 1440), ("draws", 120, 1920)] == found[3:]

@@ -113,6 +113,34 @@ def test_killed_at_twenty_instants_it_ends_with_the_same_draws(new_job, whole: P
     assert {"nothing", "flights.zarr"} < {place for killed, place in landed if killed}
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGUSR1])
+def test_a_signal_ends_it_in_time_and_the_same_command_goes_on(
+    new_job, whole: Path, signum: signal.Signals
+) -> None:
+    codes = []
+    for share in (0.25, 0.4, 0.6, 0.8):
+        folder = new_job()
+        seconds = 1.0 + share * sum(stage["seconds"] for stage in summary(whole)["stages"])
+        command = [*PROGRAM, "run", "job.toml", "--json"]
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(command, cwd=folder, stdout=pipe, stderr=pipe, text=True)
+        time.sleep(seconds)
+        sent = time.monotonic()
+        process.send_signal(signum)
+        out, err = process.communicate(timeout=60)
+        assert time.monotonic() - sent < 10.0
+        codes.append(process.returncode)
+        if process.returncode:
+            assert 143 == process.returncode, err
+            assert 143 == json.loads(out)["error"]["exit_code"]
+            assert "interrupted" == summary(folder)["outcome"]
+        assert "Traceback" not in err
+        assert 0 == program("run", "job.toml", "--quiet", cwd=folder).code
+        assert results(whole) == results(folder)
+    assert codes.count(143) >= 2
+
+
 def test_other_draws_would_be_seen(new_job, whole: Path) -> None:
     folder = new_job((whole / "job.toml").read_text().replace("seed = 1", "seed = 2"))
     assert 0 == program("run", "job.toml", "--quiet", cwd=folder).code

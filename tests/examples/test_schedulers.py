@@ -153,7 +153,7 @@ def test_slurm_checkpoints_at_the_signal_and_goes_back_into_the_queue(
 ) -> None:
     folder = tmp_path / "long"
     folder.mkdir()
-    write_job(folder, draws="6000", seed='1\nname = "hmc"')
+    write_job(folder, draws="150000", seed='1\nname = "hmc"')
     process = batch(folder, slurm)
     deadline = time.monotonic() + 240.0
     beat = folder / "heartbeat-42.json"
@@ -167,7 +167,9 @@ def test_slurm_checkpoints_at_the_signal_and_goes_back_into_the_queue(
     assert time.monotonic() - sent < 10.0
     assert "requeue 42\n" == (tmp_path / "asked").read_text()
     found = json.loads((folder / "work" / "summary.json").read_text())
-    assert ("interrupted", "not finished") == (found["outcome"], found["stages"][-1]["outcome"])
+    last = found["stages"][-1]
+    assert ("interrupted", "sample") == (found["outcome"], last["stage"])
+    assert "not finished" == last["outcome"]
     assert 0 == batch(folder, slurm).wait(300)
     found = json.loads((folder / "work" / "summary.json").read_text())
     assert ("done", "resumed") == (found["outcome"], found["stages"][1]["outcome"])
@@ -227,7 +229,18 @@ def test_docker_copies_what_the_package_is_made_of() -> None:
     assert "USER job" in lines
 
 
+def setuptools_version() -> int:
+    """Return the major version of setuptools; 0 without it. The project needs 77."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return int(version("setuptools").split(".")[0])
+    except PackageNotFoundError:
+        return 0
+
+
 @pytest.mark.slow
+@pytest.mark.skipif(setuptools_version() < 77, reason="setuptools here is too old to build with")
 def test_what_docker_copies_makes_a_wheel_with_the_commands(tmp_path: Path) -> None:
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tmp_path)
@@ -238,8 +251,6 @@ def test_what_docker_copies_makes_a_wheel_with_the_commands(tmp_path: Path) -> N
     done = subprocess.run(
         [*command, "-q", "-w", "out"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
-    if "No module named 'setuptools'" in done.stderr or "setuptools>=" in done.stderr:
-        pytest.skip("no setuptools here to build with")
     assert 0 == done.returncode, done.stderr
     from zipfile import ZipFile
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from streammc import models, samplers
+from streammc import models, registry, samplers
 from streammc.diagnostics.stopping import StopRule
 from streammc.errors import ConfigError
 from streammc.priors import normal
 from streammc.runs import job as jobs
 from streammc.samplers.common.chains import Chains
+from streammc.samplers.common.request import RunRequest
+from streammc.stores import from_arrays
 from streammc.trace.run_directory import RunDirectory
 
 pytestmark = pytest.mark.usefixtures("small_blocks")
@@ -163,6 +166,29 @@ def test_a_sampler_that_makes_all_draws_together_has_no_rule(small_job, store, t
     with pytest.raises(ConfigError, match="laplace, which makes all draws together"):
         small_job.sample(store, tmp_path / "run", sampler=samplers.laplace(), **SIZES)
     assert not (tmp_path / "run").exists()
+
+
+QUICK = {name: {"n_levels": 3, "n_steps": 4} for name in ("pt", "spt", "stt", "tt")}
+QUICK["mint"] = {"control_variate": 2, "alpha": 0.99}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(set(registry.SAMPLERS) - {"laplace"}))
+def test_every_sampler_has_the_draws_of_a_run_of_as_many_draws(name, tmp_path):
+    rng = np.random.default_rng(3)
+    X = np.c_[np.ones(2000), rng.normal(size=(2000, 2))]
+    data = from_arrays(X, rng.random(2000) < 1 / (1 + np.exp(-X @ np.array([-0.3, 0.4, -0.2]))))
+    sampler = registry.sampler(name)(**QUICK.get(name, {}))
+    model = models.logistic(prior=normal(scale=2.5))
+    draws = {}
+    for rule in (None, StopRule.parse("ess=1e9,draws=150")):
+        path = tmp_path / str(rule is None)
+        sizes = {"draws": 150 if rule is None else 50, "warmup": 60, "chains": 2, "seed": 1}
+        request = RunRequest(data, model, sampler, path=path, audit=False, stopping=rule, **sizes)
+        jobs.run_job(request)
+        draws[rule is None] = RunDirectory.open(path).draws_matrix()
+    assert (2, 150, 3) == draws[True].shape
+    assert (draws[True] == draws[False]).all()
 
 
 def test_sample_takes_a_rule(small_job, store):

@@ -40,7 +40,7 @@ def test_disk_and_rows_of_a_plan_are_those_of_the_job(job: Path) -> None:
     path = write_job(job.parent, files='["flights.csv"]', predictions="")
     planned = streammc("check", path, "--json").json
     assert planned["stages"][0]["rows_estimated"]
-    assert 12_000 < planned["stages"][0]["rows"] < 33_000
+    assert 18_000 < planned["stages"][0]["rows"] < 22_000
     path = write_job(job.parent, predictions="")
     planned = streammc("check", path, "--json").json
     assert 0 == streammc("run", path).code
@@ -85,6 +85,26 @@ def test_a_fault_is_a_line_with_the_path_of_its_key(
     assert all(line.startswith("streammc: ") for line in done.err.splitlines())
     assert len(found) == len(done.err.splitlines())
     assert before == snapshot(job.parent)
+
+
+def test_disk_of_predictions_and_of_the_run_is_foretold(job: Path) -> None:
+    planned = {each["stage"]: each for each in streammc("check", job, "--json").json["stages"]}
+    assert 0 == streammc("run", job, "--quiet").code
+    for stage, path in (("predict", "work/predictions.zarr"), ("sample", "work/run")):
+        found = sum(each.stat().st_size for each in Path(path).rglob("*") if each.is_file())
+        assert 0.3 * found < planned[stage]["disk_bytes"] < 3.0 * found, stage
+
+
+def test_the_time_says_until_when(job: Path) -> None:
+    path = write_job(job.parent, "\n[stop]\ness = 400\n", predictions="")
+    assert "until the first draw" in streammc("check", path).out
+    store = ("ingest", "flights.parquet", "work/flights.zarr")
+    Path("work").mkdir()
+    formula = ("--formula", "late ~ distance + C(origin)")
+    assert 0 == streammc(*store, *formula).code
+    # The store is that of the job only if the same words made it: the job knows its files by path.
+    done = streammc("check", path)
+    assert "until the first check of the stopping rule" in done.out, done.err
 
 
 def test_an_output_of_another_job_is_an_error(job: Path) -> None:

@@ -51,7 +51,7 @@ def test_absolute_paths_stay_as_they_are(tmp_path: Path) -> None:
         ("draws = 50", 'draws = "many"', "sampler.draws", "expected a whole number, found 'many'"),
         ("draws = 50", "draws = 50.0", "sampler.draws", "expected a whole number, found 50.0"),
         ("draws = 50", "draws = true", "sampler.draws", "expected a whole number, found true"),
-        ("draws = 50", "draws = 0", "sampler.draws", "expected a number at least 1, found 0"),
+        ("draws = 50", "draws = 0", "sampler.draws", "expected a number of at least 1, found 0"),
         ("draws = 50", "draws = [50]", "sampler.draws", "found the list [50]"),
         ('formula = "late', 'dtype = "f32" #', "ingest.dtype", "'float32' or 'float64', found"),
         ('["flights.parquet"]', '"a.csv"', "source.files", "expected a list of texts, found 'a"),

@@ -6,6 +6,8 @@ import fcntl
 import json
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -253,6 +255,56 @@ def test_code_of_its_own_needs_the_flag(job: Path) -> None:
     done = streammc("run", path, "--quiet")
     assert 2 == done.code
     assert "--allow-code" in done.err
+
+
+OWN = """
+import numpy as np
+from streammc.models import user
+
+
+def build(prior=None):
+    return user(
+        "own",
+        log_lik=lambda eta, y: y * eta[0] - np.logaddexp(0, eta[0]),
+        gradient=lambda eta, y: (y - 1 / (1 + np.exp(-eta))),
+        hessian=lambda eta, y: (lambda p: -(p * (1 - p))[None])(1 / (1 + np.exp(-eta))),
+        prior=prior,
+    )
+"""
+
+
+def test_code_of_its_own_runs_with_the_flag(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (job.parent / "mine_for_a_job.py").write_text(OWN)
+    path = write_job(job.parent, name='"mine_for_a_job:build"', predictions="")
+    for command in ("check", "run", "run"):
+        done = streammc(command, path, "--quiet", "--allow-code")
+        assert 0 == done.code, done.err
+
+
+LOADED = """
+import contextlib, io, sys
+from streammc.cli import main
+with contextlib.redirect_stdout(io.StringIO()):
+    main(sys.argv[1:])
+print(" ".join(sorted({name.partition(".")[0] for name in sys.modules})))
+"""
+
+
+@pytest.mark.parametrize("words", [("run", "--help"), ("check", "--help"), ("run", "--schema")])
+def test_help_and_schema_load_nothing_heavy(words: tuple[str, ...]) -> None:
+    command = [sys.executable, "-c", LOADED, *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    heavy = {"numba", "scipy", "dask", "zarr", "xarray", "pyarrow", "pandas"}
+    assert set() == heavy & set(done.stdout.split())
+
+
+def test_a_fault_of_the_file_is_found_before_anything_heavy_is_loaded(job: Path) -> None:
+    write_job(job.parent, draws="0")
+    command = [sys.executable, "-c", LOADED, "run", str(job)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert "sampler.draws" in done.stderr
+    assert not {"numba", "numpy", "pyarrow"} & set(done.stdout.split())
 
 
 def test_run_needs_a_file() -> None:
