@@ -40,10 +40,8 @@ class Page(HTMLParser):
             if name.startswith("on"):
                 self.faults.append(f"{tag} has {name}")
             if (
-                (name in ("href", "aria-labelledby")
-                and value.startswith("#"))
-                or name == "aria-labelledby"
-            ):
+                name in ("href", "aria-labelledby") and value.startswith("#")
+            ) or name == "aria-labelledby":
                 self.references.append(value.lstrip("#"))
             self.references += re.findall(r"url\(#([^)]+)\)", value)
         if re.fullmatch("h[1-6]", tag):
