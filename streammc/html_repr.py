@@ -7,6 +7,7 @@ readable on a light and on a dark background.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, fields
 from html import escape
 from typing import Any, Final
 
@@ -27,13 +28,26 @@ class Shown:
 
     __slots__ = ()
 
-    def shown(self) -> tuple[str, dict[str, Any]]:
+    def _shown(self) -> tuple[str, dict[str, Any]]:
         """Return the title, and the facts to show: name -> text, number or list of texts."""
         return type(self).__name__, {}
 
     def _repr_html_(self) -> str:
         """Return the facts as an HTML table, for a notebook."""
-        return html_table(*self.shown())
+        return html_table(*self._shown())
+
+
+def options_of(owner: Any) -> dict[str, str]:
+    """Return the fields of a dataclass that differ from their defaults: name -> text."""
+    found = {}
+    for each in fields(owner):
+        value = getattr(owner, each.name)
+        default = each.default
+        if each.default_factory is not MISSING:
+            default = each.default_factory()
+        if each.repr and value != default:
+            found[each.name] = repr(value)
+    return found
 
 
 def html_table(title: str, facts: Mapping[str, Any]) -> str:

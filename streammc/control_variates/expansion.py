@@ -20,6 +20,7 @@ from streammc.control_variates.full_pass.block_pass import SUMMARY_COLUMNS
 from streammc.control_variates.full_pass.scores import Histogram
 from streammc.control_variates.mode.quadrature import as_found
 from streammc.errors import IdentityError, MissingError, StoreError
+from streammc.html_repr import Shown
 from streammc.likelihood.grouped import by_group
 from streammc.likelihood.tempered import split_fingerprint
 from streammc.protocols import Dataset, Index, Matrix, Model, Vector
@@ -34,7 +35,7 @@ def model_digest(model: Model) -> str:
 
 
 @dataclass(frozen=True, repr=False)
-class ControlVariates:
+class ControlVariates(Shown):
     """Taylor expansion of the log-likelihood at ``theta_star``, with its certificate.
 
     Attributes
@@ -101,6 +102,31 @@ class ControlVariates:
         decrement = self.certificate.decrement
         far = "" if decrement is None else f", {decrement:.2g} posterior sd from the mode"
         return f"<ControlVariates: {self.dim} parameters, {self.n_rows} rows{far}>"
+
+    def _shown(self) -> tuple[str, dict[str, Any]]:
+        """Return sizes, certificate and centre for a notebook."""
+        certificate, sd = self.certificate, self.posterior_sd()
+        decrement = certificate.decrement
+        far = "no pass" if decrement is None else f"{decrement:.2g} posterior sd from the mode"
+        converged = "" if certificate.converged else ", not converged"
+        names = [
+            f"log {label}" if label in certificate.logarithms else label for label in self.labels
+        ]
+        centre = [
+            f"{name} {value:.4g} +- {spread:.2g}"
+            for name, value, spread in zip(names, self.theta_star, sd, strict=True)
+        ]
+        return "ControlVariates", {
+            "rows": self.n_rows,
+            "order": self.order,
+            "theta_star, Laplace sd": centre,
+            "certificate": f"{far}{converged}",
+            "passes": certificate.passes,
+            "temperature": None if self.temperature == 1.0 else self.temperature,
+            "warnings": list(certificate.warnings) or None,
+            "store": split_fingerprint(self.fingerprint)[0][:12],
+            "fingerprint": self.digest()[:12],
+        }
 
     @property
     def dim(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import is_dataclass
 from itertools import groupby
 from typing import Any, ClassVar, Final
 
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.errors import ConfigError
+from streammc.html_repr import Shown, options_of
 from streammc.models.parameters import (
     CORRELATION,
     POSITIVE,
@@ -34,7 +36,7 @@ def unknown_level(rows: Rows) -> Level:
     return Level()
 
 
-class StatedModel(ABC):
+class StatedModel(Shown, ABC):
     """A model that states its parameters, in the order of theta: coefficients come first."""
 
     prior: Prior
@@ -42,6 +44,21 @@ class StatedModel(ABC):
     """Location and scale of a linear predictor, from rows: see ``priors.scaled.Level``."""
     advice: ClassVar[str] = "ingest it alone, with --no-intercept"
     """What to do about a store with another number of columns."""
+
+    def _shown(self) -> tuple[str, dict[str, Any]]:
+        """Return parameters, prior and the options that are not the defaults, for a notebook."""
+        facts: dict[str, Any] = {
+            "parameters": [
+                f"{each.name}, one per column" if each.per_feature else each.name
+                for each in self.parameters
+            ],
+            "prior": repr(self.prior),
+        }
+        if is_dataclass(self):
+            options = options_of(self)
+            options.pop("prior", None)
+            facts |= options
+        return f"Model {getattr(self, 'name', type(self).__name__)}", facts
 
     @property
     @abstractmethod

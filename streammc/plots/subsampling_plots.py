@@ -85,7 +85,7 @@ def draw_statistic(ax: Any, values: NDArray[np.float64], name: str, limit: float
     ax.set_xlabel("draw")
     ax.set_ylabel(name.replace("_", " "))
     if len(values) <= len(CHAINS):
-        legend(ax, ncols=2)
+        legend(ax, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3, borderaxespad=0.2)
     return ax
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from streammc.docstrings import documented
 from streammc.errors import ConfigError
+from streammc.html_repr import Shown
 from streammc.priors.family import NO_DEFAULTS, Defaults, FamilyPrior, assemble, positive_flags
 from streammc.priors.names import REST, choose
 from streammc.protocols import Matrix, Prior
@@ -19,10 +20,11 @@ BY_NAME: Final = "by_name"
 SCALED: Final = "scaled"
 """Families, in descriptions, of priors by name: with numbers, and before the data are seen."""
 _SHOWN: Final = 6
+_MOST: Final = 20
 
 
 @dataclass(frozen=True, repr=False)
-class NamedPriors:
+class NamedPriors(Shown):
     """A prior per parameter, with fixed defaults for the others.
 
     Attributes
@@ -60,6 +62,13 @@ class NamedPriors:
         shown = ", ".join(f"{name!r}: {prior!r}" for name, prior in self.priors[:_SHOWN])
         more = f", ... {len(self.priors)} in all" if len(self.priors) > _SHOWN else ""
         return f"{type(self).__name__}({{{shown}{more}}})"
+
+    def _shown(self) -> tuple[str, dict[str, Any]]:
+        """Return the priors by name for a notebook, and which were scaled with the data."""
+        facts: dict[str, Any] = {name: repr(prior) for name, prior in self.priors[:_MOST]}
+        if len(self.priors) > _MOST:
+            facts["..."] = f"{len(self.priors)} in all"
+        return type(self).__name__, {**facts, "scaled with the data": list(self.scaled) or None}
 
     def each(self, labels: Sequence[str], positive: Sequence[int]) -> list[FamilyPrior | None]:
         """Return the prior of every label, ``None`` where it is the fixed default."""

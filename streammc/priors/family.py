@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from streammc.errors import ConfigError
+from streammc.html_repr import Shown
 from streammc.numerics.prior import COLUMNS
 from streammc.priors.densities import (
     ANY_SIGN,
@@ -25,7 +26,7 @@ from streammc.protocols import Matrix
 
 
 @dataclass(frozen=True, repr=False)
-class FamilyPrior:
+class FamilyPrior(Shown):
     """One family for every parameter it is given to; build it with ``streammc.priors``."""
 
     family: Family
@@ -90,6 +91,10 @@ class FamilyPrior:
         order = self.family.parameters
         shown = sorted(self.settings, key=lambda pair: order.index(pair[0]))
         return f"{self.family.name}({', '.join(f'{name}={brief(v)}' for name, v in shown)})"
+
+    def _shown(self) -> tuple[str, dict[str, Any]]:
+        """Return the settings of the prior for a notebook."""
+        return f"Prior {self.family.name}", {name: brief(value) for name, value in self.settings}
 
     def describe(self) -> dict[str, Any]:
         """Return the family and its settings as JSON types."""

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from streammc.html_repr import Shown, options_of
+
 if TYPE_CHECKING:
     from streammc.protocols import Model
     from streammc.samplers.common.chain import SharedProblem
@@ -23,7 +25,7 @@ NAMED = "asked for by name"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sampler(ABC):
+class Sampler(Shown, ABC):
     """A sampler with its options, which are the fields; it does not depend on the data."""
 
     name: ClassVar[str]
@@ -44,6 +46,18 @@ class Sampler(ABC):
     """Smallest mean sign of a run that is not refused; ``None``: draws have no sign."""
     arrays: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """Arrays of ``Setup.arrays`` and their dimensions: the group ``constant_data`` keeps them."""
+
+    def _shown(self) -> tuple[str, dict[str, Any]]:
+        """Return target, paper and the options that are not the defaults, for a notebook."""
+        from streammc.samplers.common.targets import TARGETS
+
+        target = f"{self.target}: {TARGETS[self.target]}"
+        return f"Sampler {self.name}", {
+            "targets": target,
+            "paper": self.paper,
+            "options": [f"{name}={text}" for name, text in options_of(self).items()]
+            or "the defaults",
+        }
 
     @property
     def variance_limit(self) -> float:
