@@ -156,15 +156,19 @@ class FormulaBlocks:
     def _encode(self, start: int, raw: Matrix, faults: Faults) -> Matrix:
         keep, values = self._rows.kept(raw)
         report = RowReport(faults, start, keep)
-        parts: list[Any] = [*self.design.encode(values, keep.size, report)]
-        if self._scored:
-            parts.append(self.design.response(values, report))
-        if self.design.terms.offsets:
-            parts.append(self.design.offset(values, report))
-        parts += [values[name] for name in self._others]
-        out = np.full((len(parts), raw.shape[1]), np.nan)
-        for row, part in zip(out, parts, strict=True):
-            row[keep] = part
+        n, terms = len(self.design.names), self.design.terms
+        block = np.empty((n + self._scored + bool(terms.offsets) + len(self._others), keep.size))
+        self.design.encode(values, keep.size, report, block[:n])
+        others: list[Any] = [self.design.response(values, report)] if self._scored else []
+        if terms.offsets:
+            others.append(self.design.offset(values, report))
+        others += [values[name] for name in self._others]
+        for row, part in zip(block[n:], others, strict=True):
+            row[:] = part
+        if keep.size == raw.shape[1]:
+            return block
+        out = np.full((len(block), raw.shape[1]), np.nan)
+        out[:, keep] = block
         return out
 
     def _fit(self, terms: Terms, seed: int, factors: Sequence[str]) -> Design:
