@@ -171,16 +171,21 @@ class FormulaBlocks:
         keep, values = self._rows.kept(raw)
         report = RowReport(faults, start, keep)
         coded = [(factor.node, factor.range) for factor in self.coded]
-        parts: list[Any] = [*self.design.encode(values, keep.size, report, coded)]
-        parts += [factor.encode(self.design, values, report) for factor in self.coded]
+        others: list[Any] = [factor.encode(self.design, values, report) for factor in self.coded]
         if self._scored:
-            parts.append(self.design.response(values, report))
+            others.append(self.design.response(values, report))
         if self.design.terms.offsets:
-            parts.append(self.design.offset(values, report))
-        parts += [values[name] for name in self._others]
-        out = np.full((len(parts), raw.shape[1]), np.nan)
-        for row, part in zip(out, parts, strict=True):
-            row[keep] = part
+            others.append(self.design.offset(values, report))
+        others += [values[name] for name in self._others]
+        n = len(self.design.names) - sum(part.stop - part.start for _, part in coded)
+        block = np.empty((n + len(others), keep.size))
+        self.design.encode(values, keep.size, report, coded, block[:n])
+        for row, part in zip(block[n:], others, strict=True):
+            row[:] = part
+        if keep.size == raw.shape[1]:
+            return block
+        out = np.full((len(block), raw.shape[1]), np.nan)
+        out[:, keep] = block
         return out
 
     def _fit(self, terms: Terms, seed: int, factors: Sequence[str]) -> Design:

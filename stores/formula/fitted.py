@@ -97,7 +97,12 @@ class Design:
         return described_factors(self.factors, self.states, first)
 
     def encode(
-        self, values: Values, rows: int, report: Report, coded: Sequence[tuple[Node, slice]] = ()
+        self,
+        values: Values,
+        rows: int,
+        report: Report,
+        coded: Sequence[tuple[Node, slice]] = (),
+        into: Matrix | None = None,
     ) -> Matrix:
         """Return the columns without the intercept, (number of names, m) float64.
 
@@ -112,6 +117,8 @@ class Design:
         coded
             Factors and their columns, which are left out; their unseen levels are reported
             elsewhere.
+        into
+            The array to write and return; ``None`` for a new one.
         """
         away = {j for _, part in coded for j in range(part.start, part.stop)}
         reports = dict.fromkeys((node for node, _ in coded), _silent)
@@ -124,7 +131,7 @@ class Design:
         found = {
             node: fields(node, values, self.states, reports.get(node, report)) for node in nodes
         }
-        out = np.zeros((len(self.names) - len(away), rows))
+        out = np.empty((len(self.names) - len(away), rows)) if into is None else into
         with np.errstate(over="ignore"):  # an overflow is refused later as infinite
             for row, column in zip(out, columns, strict=False):
                 node, index = column.fields[0]
@@ -141,6 +148,7 @@ class Design:
                 out[at : at + count] = fields(node, values, self.states, report)
                 at += count
             first += count + 1
+            out[at] = 0.0
             at += 1
         return out
 

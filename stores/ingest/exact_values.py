@@ -167,14 +167,16 @@ class Coder:
                 array = array.cast(pa.string())
             array = array.dictionary_encode()
         index = array.indices.cast(pa.float64()).to_numpy(zero_copy_only=False)
-        index = np.asarray(index, np.float64)
-        used = np.unique(index[~np.isnan(index)]).astype(np.int64)
+        place = np.where(np.isnan(index), -1, index).astype(np.int64)
         table = np.full(len(array.dictionary) + 1, np.nan)  # the last, index -1, is of null
+        seen = np.zeros(len(table), np.bool_)
+        seen[place] = True
+        used = np.flatnonzero(seen[:-1])
         words = array.dictionary.take(pa.array(used)).to_pylist()
-        for place, word in zip(used, words, strict=True):
+        for code, word in zip(used, words, strict=True):
             if word is not None:
-                table[place] = self._code(self._text(word))
-        return table[np.where(np.isnan(index), -1, index).astype(np.int64)]
+                table[code] = self._code(self._text(word))
+        return table[place]
 
     def ordered(self, codes: Sequence[int]) -> list[Any]:
         """Return the values of ``codes``: in the order of an ordered dictionary, else sorted."""

@@ -5,7 +5,7 @@ Over 300 lines: what the passes find decides the records, and each part is a few
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -33,6 +33,7 @@ from streammc.stores.ingest.value_checks import check_groups, check_values, row_
 from streammc.stores.ingest.wide_design import wide_design
 from streammc.stores.rows.group_labels import group_column
 from streammc.stores.rows.row_ids import id_column
+from streammc.stores.sources.ahead import ahead
 from streammc.stores.sources.csv_source import NotANumberError
 from streammc.stores.sources.tables import Table
 
@@ -156,7 +157,7 @@ class Prepared:
         """Make the second pass: yield the rows as records, a few megabytes at a time."""
         rows = self.found.n_rows
         dtype = self.encoding.dtype
-        parts = self._encoded()
+        parts: Iterator[NDArray[Any]] = ahead(self._encoded())
         in_memory = rows * dtype.itemsize <= LEAF_BYTES
         report = None if in_memory else lambda done: self._report(done, rows, "shuffle")
         if self.groups is not None:
@@ -265,7 +266,7 @@ class Prepared:
         if self._progress is not None:
             self._progress(done, total, phase)
 
-    def _encoded(self) -> Iterator[NDArray[Any]]:
+    def _encoded(self) -> Generator[NDArray[Any]]:
         for start, values in self._blocks.again():
             ids = None
             if self._ids is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import mmap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streammc.errors import DataError, OutOfMemoryError
+from streammc.stores.sources.ahead import ahead
 
 
 @contextmanager
@@ -113,11 +114,14 @@ class ParquetSource(_ArrowSchema):
     def batches(
         self, columns: Sequence[str], rows: int, *, text: bool | frozenset[str] = False
     ) -> Iterator[Any]:
-        """Yield record batches of at most ``rows`` rows."""
+        """Yield record batches of at most ``rows`` rows; a thread decodes the next."""
+        yield from ahead(self._decoded(list(columns), rows))
+
+    def _decoded(self, columns: list[str], rows: int) -> Generator[Any]:
         with self._file() as file:
-            for batch in file.iter_batches(rows, columns=list(columns)):
+            for batch in file.iter_batches(rows, columns=columns):
                 # The reader takes "a" to mean the column "a.b" as well.
-                yield _plain(batch.select(list(columns)))
+                yield _plain(batch.select(columns))
 
 
 class IpcSource(_ArrowSchema):

@@ -35,15 +35,24 @@ class InnerLibrary(JITCodeLibrary):  # type: ignore[misc]
         return library
 
 
+class CompositionLibrary(InnerLibrary):
+    """Intermediate code that is optimised within its callers, and not alone."""
+
+    def _optimize_final_module(self) -> None:
+        """Leave the module as it is."""
+
+
 class InnerCompiler(Compiler):  # type: ignore[misc]
     """Compiler of a function that only compiled code calls."""
+
+    library_class: type[InnerLibrary] = InnerLibrary
 
     def define_pipelines(self) -> Any:
         """Return numba's passes, set to make no wrapper and no machine code."""
         state = self.state
         state.flags.no_cpython_wrapper = state.flags.no_cfunc_wrapper = True
         state.flags.no_compile = True
-        state.library = InnerLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library = self.library_class(state.targetctx.codegen(), state.func_id.func_qualname)
         return super().define_pipelines()
 
     def compile_extra(self, func: Any) -> Any:
@@ -53,6 +62,12 @@ class InnerCompiler(Compiler):  # type: ignore[misc]
             result.entry_point, result.fndesc, [result.library]
         )
         return result
+
+
+class CompositionCompiler(InnerCompiler):
+    """Compiler of a function that is optimised within its callers only."""
+
+    library_class = CompositionLibrary
 
 
 def _with_key(result: Any) -> Any:
@@ -110,10 +125,20 @@ class InnerCache(FunctionCache):  # type: ignore[misc]
 
 
 class InnerDispatcher(CPUDispatcher):  # type: ignore[misc]
-    """Function compiled for compiled callers; a call from Python compiles it once more."""
+    """Function compiled for compiled callers; a call from Python compiles it once more.
 
-    def __init__(self, py_func: Any, locals: Any = None, targetoptions: Any = None) -> None:
-        CPUDispatcher.__init__(self, py_func, locals, targetoptions, InnerCompiler)
+    A ``composition`` is optimised within its callers only.
+    """
+
+    def __init__(
+        self,
+        py_func: Any,
+        locals: Any = None,
+        targetoptions: Any = None,
+        composition: bool = False,
+    ) -> None:
+        compiler = CompositionCompiler if composition else InnerCompiler
+        CPUDispatcher.__init__(self, py_func, locals, targetoptions, compiler)
 
     def enable_caching(self) -> None:
         """Keep the compile results on disk."""

@@ -77,18 +77,27 @@ def jit(
     return decorate
 
 
-def inline(function: Callable[..., Any] | None = None, *, reassociate: bool = False) -> Any:
+def inline(
+    function: Callable[..., Any] | None = None,
+    *,
+    reassociate: bool = False,
+    composition: bool = False,
+) -> Any:
     """Compile a small function that is inlined into its callers; it needs no signature.
 
     By default it inherits the floating-point options of the function that calls it first. If
-    only some callers reassociate, ``reassociate`` sets the option for all of them.
+    only some callers reassociate, ``reassociate`` sets the option for all of them. A
+    ``composition`` is little more than the calls of large functions, which are optimised alone:
+    to optimise it too before its callers would take as long again as to optimise these.
     """
     if function is None:
-        return lambda leaf: _inline(leaf, fastmath=_REASSOCIATE if reassociate else False)
+        options = {"fastmath": _REASSOCIATE} if reassociate else {}
+        return lambda leaf: _inline(leaf, composition, **options)
     return _inline(function)
 
 
-def _inline(function: Callable[..., Any], **options: Any) -> Any:
+def _inline(function: Callable[..., Any], composition: bool = False, **options: Any) -> Any:
     # Without forceinline LLVM keeps a large function as a call, and the loop around it scalar.
     options.update(nogil=True, error_model="numpy", inline="never", forceinline=True)
-    return InnerDispatcher(function, None, {"nopython": True, "boundscheck": None, **options})
+    targets = {"nopython": True, "boundscheck": None, **options}
+    return InnerDispatcher(function, None, targets, composition)

@@ -21,6 +21,7 @@ class LoadedLibrary(JITCodeLibrary):  # type: ignore[misc]
     """Machine code from the disk; intermediate code is parsed if a caller links it."""
 
     bitcode: bytes
+    _shared_module: Any
 
     @classmethod
     def read(cls, codegen: Any, data: tuple[str, str, tuple[bytes, bytes]]) -> LoadedLibrary:
@@ -35,9 +36,10 @@ class LoadedLibrary(JITCodeLibrary):  # type: ignore[misc]
         return library
 
     def _get_module_for_linking(self) -> Any:
-        if self._shared_module is None:
-            self._shared_module = ll.parse_bitcode(self.bitcode)
-        return self._shared_module
+        module: Any = self._shared_module
+        if module is None:
+            module = self._shared_module = ll.parse_bitcode(self.bitcode)
+        return module
 
 
 def _defined(module: Any) -> set[str]:

@@ -175,7 +175,7 @@ def joint(model, stretch=1.0):
             Buffers(sub, point, trial, proposal, work, tree, start(0.3)),
             Ahead(ahead, none),
             0,
-            Dynamics(0.6, 0.2, 0.8, 0.75, 0, 0),
+            Dynamics(0.6, 0.2, 0.8, 0.75, 0),
             rng,
             (theta, statistics),
         )

@@ -22,7 +22,7 @@ from streammc.numerics.prior import outside
 MAX_ENERGY_ERROR = 1000.0
 
 
-@inline
+@inline(composition=True)
 def move(link, sums, base, certain, sub, point, work, step, frequency):  # type: ignore[no-untyped-def]
     """Move ``point`` and ``work.momentum`` by one step; return the energy after it."""
     momentum = work.momentum

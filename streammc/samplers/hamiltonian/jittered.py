@@ -12,7 +12,7 @@ from streammc.samplers.hamiltonian.integrator import MAX_ENERGY_ERROR, move
 MAX_STEPS = 1024
 
 
-@inline
+@inline(composition=True)
 def jittered(link, sums, base, certain, buffers, energy_start, dynamics, longest, w, rng):  # type: ignore[no-untyped-def]
     """Move ``buffers.point`` along a trajectory, in the fewest steps of at most ``longest``.
 

@@ -24,7 +24,7 @@ from streammc.samplers.hamiltonian.buffers import Ahead, Buffers, allocate_tree
 from streammc.samplers.hamiltonian.nuts import LONGEST_STEP
 from streammc.samplers.hamiltonian.options import PERTURBED_STATISTICS, SIGNED_STATISTICS
 from streammc.samplers.hamiltonian.subsample import Proposal, allocate_proposal
-from streammc.samplers.hamiltonian.transition import Dynamics, run
+from streammc.samplers.hamiltonian.transition import Dynamics, transition
 from streammc.subsampling.units import UnitDesign
 
 
@@ -86,6 +86,7 @@ class HamiltonianKernel(Chain):
     ) -> None:
         super().__init__(problem, seed, chain, batch_iterations=batch_iterations)
         self.problem = problem
+        self._run = transition(problem.nuts, problem.product)
         self._chain = chain
         self.statistics = STATISTICS
         if problem.design is not None:
@@ -221,12 +222,11 @@ class HamiltonianKernel(Chain):
             problem.target_acceptance,
             problem.longest_step,
             adapt,
-            int(problem.nuts),
         )
         buffers = Buffers(
             self._sub, self._point, self._trial, proposal, self._work, self._tree, self._tuning
         )
-        run(
+        self._run(
             problem.link,
             problem.sums,
             problem.base,

@@ -99,7 +99,7 @@ def evaluate_proposal(link, base, ahead, position, n_units, proposal, work):  # 
     unit_totals(value, b, 0, n_units, proposal.totals)
 
 
-@inline(reassociate=True)
+@inline(reassociate=True, composition=True)
 def log_ratio_of_proposal(link, base, ahead, position, block, point, proposal, work):  # type: ignore[no-untyped-def]
     """Evaluate new units for one block; return the log acceptance ratio.
 
