@@ -20,6 +20,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,12 @@ def table(rows: int, columns: int, numbers: bool) -> tuple[pa.Table, str]:
         more, names = {"g": level}, "C(g)"
     late = (rng.random(rows) < 1.0 / (1.0 + np.exp(-eta))).astype(np.int64)
     return pa.table({"late": late, "x": x, **more}), f"late ~ x + {names}"
+
+
+def gather_often(data: Any, at: Any, out: Any) -> None:
+    """Gather the same rows 20 times."""
+    for _ in range(20):
+        data.rows().gather(at, 1, out)
 
 
 def clock(work: Callable[[], Any]) -> tuple[float, Any]:
@@ -165,14 +172,8 @@ def threshold(rows: int) -> Iterator[str]:
         gathers: list[list[float]] = [[], []]
         for _ in range(5):
             for k in (0, 1):
-                one = data[k]
-                passes[k].append(clock(lambda: one.reduce(task, scheduler="sync"))[0])
-
-                def gather() -> None:
-                    for _ in range(20):
-                        one.rows().gather(at, 1, out)
-
-                gathers[k].append(clock(gather)[0])
+                passes[k].append(clock(partial(data[k].reduce, task, scheduler="sync"))[0])
+                gathers[k].append(clock(partial(gather_often, data[k], at, out))[0])
         figures = [1e6 * min(each) / rows for each in passes]
         figures += [1e6 * min(each) / 20_000 for each in gathers]
         size = [each.rows().row_bytes for each in data]

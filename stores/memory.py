@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, DataError
 from streammc.group_table import GroupTable
-from streammc.numerics.coded_matrix import CodedMatrix
 from streammc.html_repr import Shown
+from streammc.numerics.coded_matrix import CodedMatrix
 from streammc.protocols import Index, PassTask, Vector
 from streammc.stores.format.layout import (
     FORMAT,

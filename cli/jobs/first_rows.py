@@ -70,8 +70,7 @@ class FirstRows:
         cost = pass_cost(
             self.n_rows,
             dataset.n_features,
-            n_linear=model.n_linear,
-            n_scalar=model.n_scalar,
+            predictors=(model.n_linear, model.n_scalar),
             threads=available_threads(),
         )
         stop = sizes["stop"]

@@ -170,7 +170,7 @@ def refuse_groups(groups: Any, what: str) -> None:
 
 def refuse_codes(dataset: Any, design: str) -> None:
     """Refuse the variables of a store whose factors are codes: ``X`` lacks their columns."""
-    if CODES in dataset.variables and "dense_feature" in dataset[design].dims:
+    if CODES in getattr(dataset, "variables", {}) and "dense_feature" in dataset[design].dims:
         raise ConfigError(
             f"expected every column in {design!r}, found factors as {CODES!r} of a store, changed "
             "or without its path: use streammc.open_store(path), or ingest the table again with "
