@@ -44,8 +44,8 @@ def with_factors(
         )
     if groups is not None:
         raise ConfigError(
-            "expected factors or groups, found both: a mixed model with groups has its factors as "
-            "columns of X"
+            "expected factors or groups, found both: leave one out, or give the factors as columns "
+            "of X"
         )
     features, stated, codes = list(names), [], []
     for name, given in factors.items():
@@ -79,6 +79,6 @@ def _whole_numbers(name: str, given: ArrayLike, n_rows: int) -> NDArray[Any]:
             return values
         wrong = f"values from {low} to {high}"
     raise DataError(
-        f"expected {n_rows} integers from 0 to at least 1 and at most {MOST_COLUMNS} as factor "
-        f"{name!r}, found {wrong}: number its levels from 0, the reference"
+        f"expected {n_rows} integers from 0 to {MOST_COLUMNS}, not all 0, as factor {name!r}, "
+        f"found {wrong}: give the number of the level, 0 for the reference"
     )
