@@ -3,6 +3,7 @@
 CASES = r"""
 streammc run
 streammc run nowhere.toml
+streammc run flights.zarr
 streammc run job-syntax.toml
 streammc check job-key.toml --quiet
 streammc check job-table.toml --quiet
