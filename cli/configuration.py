@@ -76,6 +76,10 @@ def parse_toml(path: str) -> dict[str, Any]:
         raise MissingError(
             f"expected a configuration at {path!r}, found nothing: check the path"
         ) from None
+    except IsADirectoryError:
+        raise IdentityError(
+            f"expected a TOML file at {path!r}, found a folder: give the file"
+        ) from None
     if len(data) > _LIMIT:
         raise IdentityError(
             f"expected a configuration under 1 MB, found more in {path!r}: give a smaller file"

@@ -10,6 +10,7 @@ import click
 
 from streammc.cli.options import (
     SEED,
+    STAGE,
     command,
     model_options,
     overwrite_option,
@@ -191,13 +192,13 @@ def _dry_run(ctx: click.Context, job: Job) -> int:
 
     check_job(job)
     printer: Output = ctx.obj
-    state, draws = run_state(job.request())
-    there = {"state": state, "committed_draws": draws}
-    if state == "finished":
-        printer.result(
-            {"dry_run": True, **there}, f"{job.path} has {draws} draws per chain: nothing to do"
-        )
-        return 0
+    there: dict[str, Any] = {}
+    if STAGE in ctx.meta:  # the plan of a job: the run at its place is the one that is meant
+        state, draws = run_state(job.request())
+        there = {"state": state, "committed_draws": draws}
+        if state == "finished":
+            printer.result({"dry_run": True, **there}, f"{job.path}: nothing to do")
+            return 0
     document: dict[str, Any] = forecast(printer, ctx.find_root().obj, job).to_json()
     document |= there
     if job.stopping is not None:

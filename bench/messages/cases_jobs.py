@@ -3,7 +3,8 @@
 CASES = r"""
 streammc run
 streammc run nowhere.toml
-streammc run job-syntax.toml
+streammc run flights.zarr
+streammc run job-broken.toml
 streammc check job-key.toml --quiet
 streammc check job-table.toml --quiet
 streammc check job-type.toml --quiet
@@ -30,10 +31,12 @@ streammc check job-option.toml --quiet
 streammc check job-column.toml --quiet
 streammc check job-feature.toml --quiet
 streammc check job-formula.toml --quiet
+streammc check job-syntax.toml --quiet
+streammc check job-text.toml --quiet
 streammc check job-other-store.toml --quiet
 streammc run job-other-run.toml --quiet
 streammc run job-other-store.toml --quiet
-streammc check job-syntax.toml
+streammc check job-broken.toml
 streammc check
 streammc check nowhere.toml
 streammc run job-key.toml --scheduler banana

@@ -51,6 +51,8 @@ FAULTS: Final = {
     "column": ('"late"', '"lat"'),
     "feature": ('"hour"]', '"houre"]'),
     "formula": ('response = "late"\nfeatures = ["distance", "hour"]', 'formula = "late ~ houre"'),
+    "syntax": ('response = "late"\nfeatures = ["distance", "hour"]', 'formula = "late ~ (hour"'),
+    "text": ("features = ", 'weight = "carrier"\nfeatures = '),
     "other-run": ('run = "of-job"', 'run = "run"'),
     "other-store": ("of-job.zarr", "other.zarr"),
 }
@@ -62,4 +64,4 @@ def write_jobs() -> None:
         if old not in JOB:
             raise RuntimeError(f"job {name}: {old!r} is not in it")
         Path(f"job-{name}.toml").write_text(JOB.replace(old, new, 1))
-    Path("job-syntax.toml").write_text("[source\n")
+    Path("job-broken.toml").write_text("[source\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -96,26 +96,21 @@ def first_rows(path: str, job: JobFile, options: Mapping[str, Any]) -> FirstRows
     RefusedJob
         If the tables have no more rows, and cannot be ingested.
     """
-    import pyarrow as pa
-
     from streammc.stores.ingest.ingestion import from_table
     from streammc.stores.sources.tables import open_table
 
     files = [each for each, _ in expanded(job.source.files or (), "source.files")]
     source = open_table(files)
     words = {name for name in source.names if any(map(_is_text, source.types_of(name)))}
-    head = None
-    for batch in source.batches(list(source.names), ROWS, text=frozenset(words)):
-        head = pa.table(
-            {
-                name: column.cast(pa.string()) if pa.types.is_binary(column.type) else column
-                for name, column in zip(source.names, batch.slice(0, ROWS).columns, strict=True)
-            }
-        )
-        break
+    batches = source.batches(list(source.names), ROWS, text=frozenset(words))
+    batch = next(batches, None)
+    # A file without the number of its rows is known as a whole if there is one batch.
+    whole = source.n_rows is None and (batch is None or batch.num_rows <= ROWS)
+    whole = whole and next(batches, None) is None
+    head = None if batch is None else _table(source.names, batch.slice(0, ROWS))
     seen = 0 if head is None else head.num_rows
-    n_rows = source.n_rows
-    exact = n_rows is not None
+    exact = whole or source.n_rows is not None
+    n_rows = seen if whole else source.n_rows
     if n_rows is None:
         n_rows = _estimated(files, seen, 0 if head is None else head.nbytes)
     names = ("like", "layout")
@@ -132,6 +127,19 @@ def first_rows(path: str, job: JobFile, options: Mapping[str, Any]) -> FirstRows
             raise RefusedJob(path, [problem]) from None
         fault = f"the first {seen:,} rows alone cannot be ingested as asked: {error}"
     return FirstRows(dataset, n_rows, exact, fault)
+
+
+def _table(names: Sequence[str], batch: Any) -> Any:
+    """Return a batch as an Arrow table; text that was read as bytes becomes text."""
+    import pyarrow as pa
+
+    columns = zip(names, batch.columns, strict=True)
+    return pa.table(
+        {
+            name: each.cast(pa.string()) if pa.types.is_binary(each.type) else each
+            for name, each in columns
+        }
+    )
 
 
 def _is_text(kind: Any) -> bool:

@@ -18,7 +18,7 @@ from streammc.cli.jobs.problems import Problem, RefusedJob
 from streammc.cli.jobs.stage_calls import call_stage, stage_context
 from streammc.cli.options import PRINTING
 from streammc.cli.output import Output, fields, table
-from streammc.errors import StreammcError
+from streammc.errors import ConfigError, StreammcError
 
 _COLUMNS: Final = ("response", "offset", "weight", "trials", "group", "row_id")
 """Keys of [ingest] that are the name of a column."""
@@ -155,7 +155,12 @@ def _require_columns(path: str, job: JobFile) -> None:
     files = [each for each, _ in expanded(job.source.files or (), "source.files")]
     names = list(open_table(files).names)
     faults = []
-    for key, column in _named_columns(asked):
+    try:
+        named = list(_named_columns(asked))
+    except ConfigError as error:
+        fault = Problem("ingest.formula", str(error), error.exit_code, error.code)
+        raise RefusedJob(path, [fault]) from None
+    for key, column in named:
         if column in names:
             continue
         near = get_close_matches(column, names, n=1)
@@ -166,7 +171,15 @@ def _require_columns(path: str, job: JobFile) -> None:
 
 
 def _named_columns(asked: Any) -> Iterator[tuple[str, str]]:
-    """Yield path of the key and name of every column that [ingest] names outside a formula."""
+    """Yield path of the key and name of every column that [ingest] names."""
+    from streammc.stores.formula.nodes import columns_of
+    from streammc.stores.formula.terms import read_terms
+
+    if asked.formula is not None:
+        terms = read_terms(asked.formula)
+        names = [*columns_of(terms.response), *terms.columns, *(g.column for g in terms.groups)]
+        for column in dict.fromkeys(names):
+            yield "ingest.formula", column
     for name in _COLUMNS:
         if (column := getattr(asked, name)) is not None:
             yield f"ingest.{name}", column

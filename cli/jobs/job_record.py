@@ -119,7 +119,7 @@ class JobRecord:
         outcome = outcome_of(exit_code)
         self.document |= {"outcome": outcome, "exit_code": exit_code, "ended": utc_now()}
         self.document["error"] = None if error is None else dict(error)
-        if self.path is None or outcome == BUSY:
+        if self.path is None:  # also where another process carries out the job
             return
         kept = all(stage["outcome"] == "kept" for stage in self.document["stages"])
         same = ("job", "outcome", "exit_code")

@@ -64,8 +64,15 @@ def test_disk_and_rows_of_a_plan_are_those_of_the_job(job: Path) -> None:
         ({"seed": "1\noptions = {banana = 1}"}, 2, "sampler", "banana"),
         ({"files": '["nowhere.csv"]'}, 66, "source.files[0]", "nowhere.csv', found nothing"),
         ({"files": '["*.feather"]'}, 66, "source.files[0]", "*.feather"),
-        ({"formula": '"x"\nresponse = "lat"'}, 78, "ingest.response", "did you mean 'late'?"),
-        ({"formula": '"late ~ distence"'}, 65, "ingest", "distence"),
+        (
+            {"formula": '"late ~ distance"\nresponse = "lat"'},
+            78,
+            "ingest.response",
+            "did you mean 'late'?",
+        ),
+        ({"formula": '"late ~ distence"'}, 78, "ingest.formula", "did you mean 'distance'?"),
+        ({"formula": '"late ~ (distance"'}, 2, "ingest.formula", "expected"),
+        ({"formula": '"origin ~ distance"'}, 65, "ingest", "origin"),
         ({"store": ""}, 78, "outputs.store", "expected the store to make of source.files"),
         ({"run": '"work/flights.zarr"'}, 78, "outputs.store", "that of outputs.run"),
         ({"seed": "1\n[stop]\ntime = '2h'"}, 78, "stop", "limit ess or rhat"),
@@ -85,6 +92,16 @@ def test_a_fault_is_a_line_with_the_path_of_its_key(
     assert all(line.startswith("streammc: ") for line in done.err.splitlines())
     assert len(found) == len(done.err.splitlines())
     assert before == snapshot(job.parent)
+
+
+def test_first_rows_that_cannot_be_ingested_alone_are_a_note(job: Path) -> None:
+    write_table(job.parent / "flights.parquet", rows=20_000)
+    path = write_job(job.parent, formula='"late ~ distance + bs(distance, df=5) + C(origin)"')
+    assert [] == streammc("check", path, "--json").json["notes"]
+    path = write_job(job.parent, formula='"I(origin) ~ distance"')
+    done = streammc("check", path, "--json")
+    assert (0, 1) == (done.code, len(done.json["notes"])), done.err
+    assert "the first 5,000 rows alone cannot be ingested as asked" in done.json["notes"][0]
 
 
 def test_disk_of_predictions_and_of_the_run_is_foretold(job: Path) -> None:

@@ -148,6 +148,16 @@ def test_only_one_process_carries_out_a_job(made: Path) -> None:
     assert before == snapshot(made)
 
 
+def test_a_run_that_another_command_samples_is_busy(made: Path) -> None:
+    write_job(made, draws="100", predictions="")
+    with RunDirectory.open("work/run").lock():
+        again = program("run", "job.toml")
+    assert 75 == again.code
+    assert "busy" == summary()["outcome"]
+    assert 0 == streammc("run", "job.toml").code
+    assert "done" == summary()["outcome"]
+
+
 def test_new_rows_are_predicted(made: Path) -> None:
     write_table(made / "new.csv", rows=300, seed=3)
     more = '\n[predict]\nfiles = ["new.csv"]\ndraws = 20\ninterval = 0.8\n'
