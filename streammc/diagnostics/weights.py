@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from streammc.diagnostics.arrays import numbers
 from streammc.diagnostics.audit_record import Audit, Correction
 from streammc.diagnostics.effective_size import mcse_mean
+from streammc.diagnostics.pareto_tail import smoothed, tail_count
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, StreammcError
 
@@ -31,7 +32,6 @@ PARETO_K = 0.7
 _EVEN_SHARE = 0.9  # of the draws: with a larger ESS of the weights their tail has no effect
 _LARGE_WEIGHT = 5.0  # over the mean
 _FEWEST_TAIL = 25  # the tail is a fifth of the draws, and its fit needs five
-_SMALL_SAMPLE = 225  # up to here ArviZ's tail has n / 5 draws, above 3 sqrt(n)
 _UNDERFLOW = 600.0
 _LARGEST_K = 1000.0
 _FEWEST_DRAWS = 4
@@ -92,10 +92,10 @@ def pareto_k(log_weight: NDArray[np.float64]) -> float | None:
     """Return the shape of a generalised Pareto fit to the largest weights.
 
     Above 0.7, averages with these weights are unreliable (Vehtari et al. 2024, JMLR 25).
-    ArviZ computes the fit, except if the largest weight exceeds the cutoff of the tail by a
-    factor over e^600: its fit then underflows and gives a value near 0 (0.025 for a shape of
-    100). In this case the result is Hill's estimate, the mean excess of the log weights, at
-    most 1000.
+    The fit is that of :mod:`streammc.diagnostics.pareto_tail`, except if the largest weight exceeds
+    the cutoff of the tail by a factor over e^600: the fit then underflows and gives a value near 0
+    (0.025 for a shape of 100). In this case the result is Hill's estimate, the mean excess of the
+    log weights, at most 1000.
 
     Parameters
     ----------
@@ -107,8 +107,6 @@ def pareto_k(log_weight: NDArray[np.float64]) -> float | None:
     float or None
         The shape; ``None`` without a tail: equal weights, or fewer than 25.
     """
-    from arviz_stats.base import array_stats
-
     flat = np.sort(numbers("log weights", log_weight), axis=None)
     if np.isnan(flat).any():
         raise ConfigError(
@@ -117,15 +115,14 @@ def pareto_k(log_weight: NDArray[np.float64]) -> float | None:
     n = len(flat)
     if n < _FEWEST_TAIL:
         return None
-    count = n // 5 if n <= _SMALL_SAMPLE else int(3.0 * np.sqrt(n))
+    count = tail_count(n)
     cutoff, tail = flat[-count - 1], flat[-count:]
     if np.exp(tail[0] - tail[-1]) == 1.0:
         return None
     if tail[-1] - cutoff > _UNDERFLOW:
         return float(min(tail.mean() - cutoff, _LARGEST_K)) if cutoff > -np.inf else _LARGEST_K
-    with np.errstate(all="ignore"):
-        _, k = array_stats.psislw(-flat)
-    return float(k) if np.isfinite(k) else None
+    _, k = smoothed(flat)
+    return k if np.isfinite(k) else None
 
 
 def heavy_tailed(k: float, ess: float, draws: int, largest_weight: float | None) -> bool:

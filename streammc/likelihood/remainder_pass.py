@@ -14,6 +14,7 @@ import numpy as np
 
 from streammc.likelihood.blocks import TILE, allocate_block, allocate_scratch
 from streammc.likelihood.remainder_kernel import NODES, POWERS, TAIL, Buffers, Draws, add_remainders
+from streammc.numerics.compile_ahead import make_ready
 from streammc.numerics.summation import merge_compensated
 from streammc.protocols import Dataset, Matrix, Model, RowBlock, Rows, Vector
 
@@ -34,6 +35,10 @@ class RemainderTask:
     order: int
     tolerance: float = -1.0
     """Tolerance of the interpolation over draws, per row; negative: every draw is evaluated."""
+
+    def make_ready(self) -> None:
+        """Compile or load the functions of :meth:`map`, so that its first call can be timed."""
+        make_ready(add_remainders, self.model.link)
 
     def map(self, block: RowBlock) -> Matrix:
         """Return (2, S): sums over the rows of a block, and their compensations."""

@@ -105,6 +105,7 @@ def audit_seconds(
     where = coordinates(model, cv.theta_star, cv.noise)
     at = where.positions(theta)
     task = remainder_task(dataset, where.model, where.centre, cv.order, at)
+    task.make_ready()
     source, m = dataset.rows(), TILE
     while True:
         m = min(m, dataset.n_rows)

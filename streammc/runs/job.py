@@ -235,7 +235,7 @@ def _attempt(request: RunRequest, setup: Setup, key: dict[str, Any]) -> RunRepor
             raise
         finally:
             team.close()
-        # Imported only after the last draw: SciPy, the summary and, for an audit, ArviZ.
+        # Imported only after the last draw: the summary and the audit.
         from streammc.runs.audit_due import audit_due
         from streammc.runs.report import finish_report
 

@@ -84,12 +84,15 @@ def modules_at_the_end(*words: str | Path) -> set[str]:
     return set(json.loads(done.stdout.splitlines()[-1]))
 
 
-def test_a_run_and_its_summary_import_neither_arviz_nor_xarray(
-    store: Path, kept: tuple[str, ...]
+@pytest.mark.parametrize("audit", [False, True])
+def test_a_run_its_summary_and_its_audit_import_neither_arviz_nor_xarray(
+    store: Path, kept: tuple[str, ...], audit: bool
 ) -> None:
-    loaded = modules_at_the_end("sample", store, "-o", "new", *SHORT, *kept, "--no-audit")
+    option = "--audit" if audit else "--no-audit"
+    loaded = modules_at_the_end("sample", store, "-o", "new", *SHORT, *kept, option)
     assert {"numba", "streammc.runs.report"} <= loaded
-    assert not loaded & {*NEVER, "dask"}
+    assert not loaded & {*NEVER, *(() if audit else ("dask",))}
+    assert audit == (streammc("diagnose", "new", "--json").json["audit"] is not None)
 
 
 def test_diagnose_of_a_finished_run_imports_no_models(store: Path) -> None:

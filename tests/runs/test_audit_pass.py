@@ -73,6 +73,30 @@ def test_interpolation_is_used_near_the_mode(monkeypatch):
         test_interpolation_over_draws_keeps_its_tolerance("logistic", 3.0)
 
 
+def test_seconds_of_an_audit_do_not_include_compilation(monkeypatch):
+    clock = itertools.accumulate(itertools.repeat(1.0))
+    monkeypatch.setattr(audit, "thread_time", lambda: next(clock))
+    order = []
+
+    def make_ready(task):
+        order.append(("compiled", audit.thread_time()))
+
+    def run(task, block):
+        order.append(("timed", audit.thread_time()))
+        return np.zeros((2, len(task.deltas)))
+
+    monkeypatch.setattr(RemainderTask, "make_ready", make_ready)
+    monkeypatch.setattr(RemainderTask, "map", run)
+    rng = np.random.default_rng(1)
+    store = from_arrays(rng.normal(size=(500, 2)), rng.integers(0, 2, 500))
+    model = models.logistic()
+    cv = compute(store, model)
+    found = audit.audit_seconds(store, model, cv, cv.theta_star[None], "sync")
+    # The clock is read by the compilation, before the call, by the call, and after it.
+    assert [("compiled", 1.0), ("timed", 3.0)] == order
+    assert 2.0 == found
+
+
 def test_seconds_of_an_audit_are_those_of_some_rows(monkeypatch):
     rng = np.random.default_rng(4)
     X, y = rng.normal(size=(9000, 3)), rng.integers(0, 2, 9000)

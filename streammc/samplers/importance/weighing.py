@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from streammc import rng as streams
 from streammc.control_variates.certify import require_rows
 from streammc.control_variates.mode.mode_words import ADVICE
+from streammc.diagnostics.pareto_tail import smoothed
 from streammc.diagnostics.weights import PARETO_K, heavy_tailed, pareto_k
 from streammc.errors import RefusedError
 from streammc.likelihood.blocks import Block, allocate_block
@@ -147,11 +148,8 @@ def _require_light_tail(log_weight: Vector) -> None:
 
 def _smoothed(log_weight: Vector) -> Vector:
     """Return the weights with their tail smoothed (PSIS); as they are where there is no tail."""
-    from arviz_stats.base import array_stats
-
     if pareto_k(log_weight) is not None:
-        with np.errstate(all="ignore"):
-            log_weight, _ = array_stats.psislw(-log_weight)
+        log_weight, _ = smoothed(log_weight)
     weight: Vector = np.exp(log_weight - log_weight.max())
     return weight
 
