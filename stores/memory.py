@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, DataError
 from streammc.group_table import GroupTable
-from streammc.html_repr import Shown
 from streammc.numerics.coded_matrix import CodedMatrix
 from streammc.protocols import Index, PassTask, Vector
 from streammc.stores.format.layout import (
@@ -33,6 +32,7 @@ from streammc.stores.number_checks import (
     given_names,
 )
 from streammc.stores.rows.row_weights import weighted
+from streammc.stores.shown_store import ShownArrays
 
 if TYPE_CHECKING:
     from streammc.stores.rows.row_source import MemoryRows
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class MemoryStore(Shown):
+class MemoryStore(ShownArrays):
     """A ``Dataset`` of arrays in memory; made by :func:`from_arrays`.
 
     Parameters
@@ -83,19 +83,6 @@ class MemoryStore(Shown):
         self._row_groups = None if isinstance(groups, GroupTable) else groups
         self._rows: MemoryRows | None = None
         self.fingerprint = self._digest(attributes)
-
-    def __repr__(self) -> str:
-        """Return one line for a notebook."""
-        return f"<MemoryStore: {self.n_rows} rows, {self.n_features} features>"
-
-    def _shown(self) -> tuple[str, dict[str, Any]]:
-        """Return the facts of the arrays for a notebook."""
-        from streammc.stores.shown_store import dataset_facts
-
-        X = self._arrays[0]
-        size = sum(array.nbytes for array in self._plain_arrays())
-        layout = {"layout": f"{X.dtype} columns in memory", "megabytes": size / 1e6}
-        return "MemoryStore", dataset_facts(self, **layout)
 
     def _digest(self, attributes: dict[str, Any]) -> str:
         """Return the SHA-256 of a JSON header and the bytes of the arrays."""

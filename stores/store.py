@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from streammc.docstrings import documented
 from streammc.errors import StoreError
 from streammc.group_table import GroupTable
-from streammc.html_repr import Shown
 from streammc.protocols import Index, PassTask, Vector
 from streammc.stores.format.codes import read_columns, with_codes
 from streammc.stores.format.layout import (
@@ -38,6 +37,7 @@ from streammc.stores.format.schema import check_features, read_schema
 from streammc.stores.full_pass.row_blocks import StoreBlock, store_blocks
 from streammc.stores.rows.mapping import map_member
 from streammc.stores.rows.member_values import read_values
+from streammc.stores.shown_store import ShownStore
 from streammc.trace.kinds import STORE, refuse_other_kind
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Store(Shown):
+class Store(ShownStore):
     """A ``Dataset`` of a store on disk (format 1); made by :func:`open_store`.
 
     Parameters
@@ -72,23 +72,6 @@ class Store(Shown):
         self._lock = Lock()
         self._root = root
         self._rows: MappedRows | None = None
-
-    def __repr__(self) -> str:
-        """Return one line for a notebook."""
-        return f"<Store {self.address!r}: {self.n_rows} rows, {self.n_features} features>"
-
-    def _shown(self) -> tuple[str, dict[str, Any]]:
-        """Return the facts of the store for a notebook; nothing is read."""
-        from streammc.stores.shown_store import dataset_facts
-
-        size = sum(entry.size for entry in self.manifest.entries.values())
-        member = self.layout.member("X")
-        layout = {
-            "layout": f"{member.dtype if member else 'no'} columns, chunks of "
-            f"{self.layout.chunk_rows:,} rows",
-            "megabytes": size / 1e6,
-        }
-        return "Store", dataset_facts(self, **layout)
 
     def __reduce__(self) -> tuple[Any, tuple[str, str]]:
         """Return how a worker of a cluster opens the same store again."""

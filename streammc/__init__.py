@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from streammc.prediction.group_summaries import effects
     from streammc.prediction.predict import predict
     from streammc.runs.interactive import sample
+    from streammc.runs.notebook_bar import notebook_bar
     from streammc.stores.ingest.from_dask import from_dask
     from streammc.stores.ingest.from_xarray import from_xarray
     from streammc.stores.ingest.ingestion import from_table, ingest
@@ -37,6 +38,7 @@ _LAZY: Final[dict[str, str]] = {
     "from_xarray": "streammc.stores.ingest.from_xarray:from_xarray",
     "ingest": "streammc.stores.ingest.ingestion:ingest",
     "models": "streammc.models",
+    "notebook_bar": "streammc.runs.notebook_bar:notebook_bar",
     "open_run": "streammc.trace:open_run",
     "open_store": "streammc.stores.store:open_store",
     "plots": "streammc.plots",
@@ -58,6 +60,7 @@ __all__ = [
     "from_xarray",
     "ingest",
     "models",
+    "notebook_bar",
     "open_run",
     "open_store",
     "plots",

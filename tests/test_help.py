@@ -14,7 +14,7 @@ import pytest
 import streammc
 
 ROOT = Path(__file__).resolve().parent.parent
-MODULES = ("diagnostics", "models", "priors", "samplers")
+MODULES = ("diagnostics", "models", "plots", "priors", "samplers")
 TYPES = {
     "priors.FamilyPrior",
     "priors.NamedPriors",

@@ -22,7 +22,7 @@ from bench.messages.without_case import REASONS
 
 AREAS: Final = (
     "command_line", "tables", "formulas", "stores", "arrays", "priors", "models", "samplers",
-    "control_variates", "sampling", "runs", "predictions", "jobs",
+    "control_variates", "sampling", "runs", "predictions", "jobs", "reports",
 )  # fmt: skip
 
 

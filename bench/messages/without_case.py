@@ -10,6 +10,7 @@ from typing import Final
 WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
     "the machine refuses: a full disk, no memory, a permission that root has, a pipe": (
         "cli/execute.py check_place: expected to create '{}', found no permission to write in '{}': change its permissions, or ",
+        "streammc/report/html_page.py check_place: expected to create '{}', found no permission to write in '{}': change its permissions, or ",
         "cli/receipt.py Receipt.write: expected to write '{}': {}; check the permissions",
         "stores/sources/array_source.py ArraySource._block: no memory for {}: make smaller chunks",
         "stores/sources/arrow_source.py translated: _damaged(label, what, error)",
@@ -97,6 +98,10 @@ WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
         "streammc/trace/run_directory.py _user_attributes: expected attributes without the reserved key 'streammc': rename it",
         "streammc/trace/run_view.py RunView.checkpoint: expected a checkpoint in {}, found none: start again",
         "streammc/trace/run_view.py RunView.constant_data: expected constant data '{}' in {}, found none: choose another name",
+    ),
+    "a package of an extra that is not installed; the tests take it away": (
+        "streammc/runs/notebook_bar.py notebook_bar: expected the package IPython for a bar in a notebook, found none: pip install 'streammc[notebook]', or ",
+        "streammc/plots/axes.py require_packages: expected the package {} for {}, found none: pip install 'streammc[plots]'",
     ),
     "an earlier check finds the same fault first": (
         "stores/format/objects.py require_directory: expected a directory at '{}', found a file: give a store",

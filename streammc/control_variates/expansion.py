@@ -19,8 +19,8 @@ from streammc.control_variates.default_priors import resolved
 from streammc.control_variates.full_pass.block_pass import SUMMARY_COLUMNS
 from streammc.control_variates.full_pass.scores import Histogram
 from streammc.control_variates.mode.quadrature import as_found
+from streammc.control_variates.shown_expansion import ShownExpansion
 from streammc.errors import IdentityError, MissingError, StoreError
-from streammc.html_repr import Shown
 from streammc.likelihood.grouped import by_group
 from streammc.likelihood.tempered import split_fingerprint
 from streammc.protocols import Dataset, Index, Matrix, Model, Vector
@@ -35,7 +35,7 @@ def model_digest(model: Model) -> str:
 
 
 @dataclass(frozen=True, repr=False)
-class ControlVariates(Shown):
+class ControlVariates(ShownExpansion):
     """Taylor expansion of the log-likelihood at ``theta_star``, with its certificate.
 
     Attributes
@@ -96,37 +96,6 @@ class ControlVariates(Shown):
     row_order_rows: int
     stamps: Index = field(repr=False)
     noise: Vector = field(default_factory=lambda: np.zeros(0))
-
-    def __repr__(self) -> str:
-        """Return the sizes and the distance from the mode."""
-        decrement = self.certificate.decrement
-        far = "" if decrement is None else f", {decrement:.2g} posterior sd from the mode"
-        return f"<ControlVariates: {self.dim} parameters, {self.n_rows} rows{far}>"
-
-    def _shown(self) -> tuple[str, dict[str, Any]]:
-        """Return sizes, certificate and centre for a notebook."""
-        certificate, sd = self.certificate, self.posterior_sd()
-        decrement = certificate.decrement
-        far = "no pass" if decrement is None else f"{decrement:.2g} posterior sd from the mode"
-        converged = "" if certificate.converged else ", not converged"
-        names = [
-            f"log {label}" if label in certificate.logarithms else label for label in self.labels
-        ]
-        centre = [
-            f"{name} {value:.4g} +- {spread:.2g}"
-            for name, value, spread in zip(names, self.theta_star, sd, strict=True)
-        ]
-        return "ControlVariates", {
-            "rows": self.n_rows,
-            "order": self.order,
-            "theta_star, Laplace sd": centre,
-            "certificate": f"{far}{converged}",
-            "passes": certificate.passes,
-            "temperature": None if self.temperature == 1.0 else self.temperature,
-            "warnings": list(certificate.warnings) or None,
-            "store": split_fingerprint(self.fingerprint)[0][:12],
-            "fingerprint": self.digest()[:12],
-        }
 
     @property
     def dim(self) -> int:

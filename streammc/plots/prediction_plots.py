@@ -35,9 +35,10 @@ def plot_by_covariate(predictions: xr.Dataset, *, ax: Any = None) -> Any:
     ConfigError
         If the predictions have no groups, or matplotlib is missing.
     """
-    if "group_mean" not in predictions:
+    if "group_mean" not in getattr(predictions, "data_vars", ()):
         raise ConfigError(
-            "expected predictions by groups of a column, found none: predict with by=COLUMN"
+            "expected predictions by groups of a column, found none: give the result of "
+            "predict with by=COLUMN"
         )
     ax = plain(axes_of(ax))
     record = facts(predictions)
@@ -75,10 +76,10 @@ def plot_roc(predictions: xr.Dataset, *, ax: Any = None) -> Any:
     ConfigError
         If the predictions have no ROC curve, or matplotlib is missing.
     """
-    if "roc" not in predictions:
+    if "roc" not in getattr(predictions, "data_vars", ()):
         raise ConfigError(
-            "expected predictions with a ROC curve, found none: predict a table that has a "
-            "response of 0 and 1"
+            "expected predictions with a ROC curve, found none: give those of a table that has "
+            "a response of 0 and 1"
         )
     ax = plain(axes_of(ax))
     low, high = (predictions[f"roc_{end}"].to_numpy() for end in facts(predictions)["quantiles"])

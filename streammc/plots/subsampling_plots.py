@@ -54,11 +54,16 @@ def plot_statistic(
     ConfigError
         If the run has no such statistic, or matplotlib is missing.
     """
-    stats = run["sample_stats"].data_vars if "sample_stats" in run.children else {}
+    if "sample_stats" not in getattr(run, "children", ()):
+        raise ConfigError(
+            f"expected a run with the group 'sample_stats', found {type(run).__name__}: "
+            "pass what streammc.open_run(path) returned"
+        )
+    stats = run["sample_stats"].data_vars
     if statistic not in stats:
         raise ConfigError(
             f"expected a statistic of the draws, found {statistic!r}: choose from "
-            f"{', '.join(sorted(map(str, stats))) or 'another run'}"
+            f"{', '.join(sorted(map(str, stats)))}"
         )
     values = run["sample_stats"][statistic].transpose("chain", "draw").to_numpy()
     return draw_statistic(axes_of(ax), np.asarray(values, dtype=float), statistic, limit)
@@ -112,7 +117,7 @@ def plot_audit_weights(run: xr.DataTree, *, ax: Any = None) -> Any:
     ConfigError
         If the run has no audit, or matplotlib is missing.
     """
-    if "audit" not in run.children:
+    if "audit" not in getattr(run, "children", ()):
         raise ConfigError(
             "expected an audited run, found one without an audit: run 'streammc audit' on it"
         )

@@ -125,7 +125,7 @@ def test_what_a_run_does_not_have_is_refused(run: Any, tempered: Any, prediction
     with pytest.raises(ConfigError, match="temperature levels"):
         plots.plot_ladder(run)
     alone = predictions[["mean", "q5", "q95"]]
-    with pytest.raises(ConfigError, match="predict with by=COLUMN"):
+    with pytest.raises(ConfigError, match="by groups of a column"):
         plots.plot_by_covariate(alone)
     with pytest.raises(ConfigError, match="ROC curve"):
         plots.plot_roc(alone)
