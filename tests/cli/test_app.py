@@ -9,7 +9,18 @@ from streammc.cli.app import COMMANDS, application
 
 ALL = [
     *("demo", "simulate", "ingest", "info", "verify", "summarize"),
-    *("sample", "run", "check", "resume", "diagnose", "report", "compare", "predict", "effects", "audit"),
+    *(
+        "sample",
+        "run",
+        "check",
+        "resume",
+        "diagnose",
+        "report",
+        "compare",
+        "predict",
+        "effects",
+        "audit",
+    ),
     *("models", "samplers"),
 ]
 
