@@ -46,11 +46,12 @@ from streammc.cli.values import LocalPath, Names, WholeNumber
 @setting("--chunk-rows", type=WholeNumber(1, 10**12), help="Rows per chunk.")
 @setting(
     "--layout",
-    type=click.Choice(["local"]),
+    type=click.Choice(["local", "cloud"]),
     default="local",
     show_default=True,
-    help="Chunks as files that are mapped into memory.",
+    help="Chunks that are mapped into memory, or shards for object stores.",
 )
+@setting("--compression", type=click.Choice(["zstd"]), help="Of the shards; default: none.")
 @overwrite_option
 @click.pass_obj
 def ingest(
@@ -80,7 +81,7 @@ def ingest(
         del asked["like"]  # receipts of earlier versions do not have it
     else:
         asked["like"] = open_store(like).fingerprint
-    for name in ("row_id", "group", "group_as"):
+    for name in ("row_id", "group", "group_as", "compression"):
         if options[name] is None:
             del asked[name]  # likewise
     with Progress(output) as progress:

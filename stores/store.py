@@ -18,6 +18,7 @@ from streammc.docstrings import documented
 from streammc.errors import StoreError
 from streammc.group_table import GroupTable
 from streammc.protocols import Index, PassTask, Vector
+from streammc.stores.cloud.address import Root, store_root
 from streammc.stores.format.layout import (
     ROW_GROUP,
     ROW_ID,
@@ -25,12 +26,7 @@ from streammc.stores.format.layout import (
     chunks_per_block,
 )
 from streammc.stores.format.manifest import Manifest, check_object, read_manifest
-from streammc.stores.format.objects import (
-    list_files,
-    local_path,
-    require_directory,
-    translate,
-)
+from streammc.stores.format.object_access import list_files, object_stamps, require_store, statuses
 from streammc.stores.format.schema import check_features, read_schema
 from streammc.stores.full_pass.row_blocks import StoreBlock, store_blocks
 from streammc.stores.rows.mapping import map_member
@@ -38,6 +34,7 @@ from streammc.stores.rows.member_values import read_values
 from streammc.trace.kinds import STORE, refuse_other_kind
 
 if TYPE_CHECKING:
+    from streammc.stores.rows.piece_cache import CachedRows
     from streammc.stores.rows.row_source import MappedRows
 
 T = TypeVar("T")
@@ -55,7 +52,7 @@ class Store:
     """
 
     def __init__(
-        self, root: Path, attributes: dict[str, Any], layout: Layout, manifest: Manifest
+        self, root: Root, attributes: dict[str, Any], layout: Layout, manifest: Manifest
     ) -> None:
         self.address = str(root)
         self.attributes: Mapping[str, Any] = MappingProxyType(attributes)
@@ -68,7 +65,7 @@ class Store:
         self.response: str | None = attributes["response"]
         self._lock = Lock()
         self._root = root
-        self._rows: MappedRows | None = None
+        self._rows: MappedRows | CachedRows | None = None
 
     def __repr__(self) -> str:
         """Return one line for a notebook."""
@@ -78,8 +75,10 @@ class Store:
         """Return how a worker of a cluster opens the same store again."""
         return _opened_again, (self.address, self.fingerprint)
 
-    def rows(self) -> MappedRows:
-        """Return the mapped rows; every file is mapped at the first call.
+    def rows(self) -> MappedRows | CachedRows:
+        """Return the rows: mapped at the first call, or read through a cache.
+
+        Shards and stores at an address have a cache; see ``rows.piece_cache``.
 
         Raises
         ------
@@ -88,18 +87,10 @@ class Store:
         OutOfMemoryError
             If the system allows no further mapping.
         """
-        from streammc.stores.rows.row_source import MappedRows
-
         with self._lock:
             if self._rows is None:
-                rows = MappedRows(
-                    self._map("X"),
-                    self._map("y"),
-                    self._map("offset"),
-                    self._map("weight"),
-                    self.n_rows,
-                    observable=os.access(self._root / self.layout.members[0].key(0), os.W_OK),
-                )
+                mapped = isinstance(self._root, Path) and self.layout.shards is None
+                rows = self._mapped_rows() if mapped else self._cached_rows()
                 if read_manifest(self._root).fingerprint != self.fingerprint:
                     raise StoreError(
                         f"expected store {self.address!r} as it was opened, found another in its "
@@ -108,9 +99,29 @@ class Store:
                 self._rows = rows
             return self._rows
 
-    def _map(self, name: str) -> NDArray[Any]:
-        member = self.layout.member(name)
-        return np.empty(0) if member is None else map_member(self._root, self.layout, member)
+    def _mapped_rows(self) -> MappedRows:
+        from streammc.stores.rows.row_source import MappedRows
+
+        root = self._root
+        assert isinstance(root, Path)
+
+        def mapped(name: str) -> NDArray[Any]:
+            member = self.layout.member(name)
+            return np.empty(0) if member is None else map_member(root, self.layout, member)
+
+        observable = os.access(root / self.layout.members[0].key(0), os.W_OK)
+        arrays = mapped("X"), mapped("y"), mapped("offset"), mapped("weight")
+        return MappedRows(*arrays, self.n_rows, observable=observable)
+
+    def _cached_rows(self) -> CachedRows:
+        from streammc.stores.rows.piece_cache import CachedRows
+        from streammc.stores.rows.piece_reading import StorePieces
+
+        tags: dict[str, str | None] = {}
+        if not isinstance(self._root, Path):
+            found = statuses(self._root, self.layout.chunk_sizes())
+            tags = {key: status.tag for key, status in found.items()}
+        return CachedRows(StorePieces(self._root, self.layout, self.manifest, tags))
 
     def block_rows(self) -> int:
         """Return the rows of one block of :meth:`reduce`."""
@@ -191,15 +202,7 @@ class Store:
         StoreError
             If an object is missing.
         """
-        stamps = np.empty((len(self.manifest.entries), 3), np.int64)
-        for position, key in enumerate(self.manifest.entries):
-            try:
-                found = os.lstat(self._root / key)
-            except OSError as error:
-                raise translate(error, f"{key!r} in store {self.address!r}") from error
-            # Some file systems have inode numbers of 64 bits.
-            stamps[position] = found.st_size, found.st_mtime_ns, found.st_ino & (2**63 - 1)
-        return stamps
+        return object_stamps(self._root, self.manifest.entries)
 
     def recheck(self, stamps: Index) -> None:
         """Check the objects that changed since ``stamps`` against the manifest.
@@ -244,7 +247,8 @@ def open_store(path: str | os.PathLike[str]) -> Store:
     Parameters
     ----------
     path
-        Directory of the store, on this machine.
+        Directory of the store on this machine, or its address: ``s3://``, ``gs://``, ``az://`` or
+        ``https://``, which need ``streammc[cloud]``.
 
     Raises
     ------
@@ -255,11 +259,14 @@ def open_store(path: str | os.PathLike[str]) -> Store:
     AccessError
         If it may not be read.
     ConfigError
-        If ``path`` is a URL or not a path.
+        If ``path`` is neither a path nor such an address, or an address with credentials.
+    UnavailableError
+        If an object store does not answer.
     """
-    root = local_path(path)
-    refuse_other_kind(root, STORE)
-    require_directory(root)
+    root = store_root(path)
+    if isinstance(root, Path):
+        refuse_other_kind(root, STORE)
+    require_store(root)
     attributes, layout = read_schema(root)
     manifest = read_manifest(root)
     _check_keys(root, layout, manifest)
@@ -269,7 +276,7 @@ def open_store(path: str | os.PathLike[str]) -> Store:
     return Store(root, attributes, layout, manifest)
 
 
-def _check_keys(root: Path, layout: Layout, manifest: Manifest) -> None:
+def _check_keys(root: Root, layout: Layout, manifest: Manifest) -> None:
     """Refuse a store whose shapes, manifest and files disagree."""
     sizes: dict[str, int | None] = dict.fromkeys(layout.metadata_keys())
     sizes.update(layout.chunk_sizes())
@@ -281,6 +288,8 @@ def _check_keys(root: Path, layout: Layout, manifest: Manifest) -> None:
             "copy or make the store again"
         )
     found = list_files(root)
+    if not isinstance(root, Path) and not root.listable:
+        return
     for key, entry in entries.items():
         what = f"{key!r} in store {str(root)!r}"
         if key not in found:

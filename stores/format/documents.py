@@ -48,6 +48,9 @@ def array_document(member: Member, layout: Layout) -> dict[str, Any]:
     codec: dict[str, Any] = {"name": "bytes"}
     if dtype.itemsize > 1:
         codec["configuration"] = {"endian": "little"}
+    codecs = [codec]
+    if layout.shards is not None:
+        codecs = layout.shards.codecs(codecs, member.columns)
     names = [_DIMENSIONS.get(member.name, "row")]
     if member.columns is not None:
         names.append("feature" if member.name == "X" else f"{member.name}_byte")
@@ -56,7 +59,7 @@ def array_document(member: Member, layout: Layout) -> dict[str, Any]:
         chunk=list(member.shape(layout.chunk_rows)),
         data_type=member.dtype,
         fill=0.0 if dtype.kind == "f" else 0,
-        codecs=[codec],
+        codecs=codecs,
         names=names,
     )
 

@@ -44,6 +44,8 @@ class IngestOptions:
     group_as: Mapping[str, str] | Sequence[str] | None = None
     """``columns`` or ``integrated`` by factor; see ``ingest.group_choice``."""
     chunk_rows: int | None = None
+    cloud: str | None = None
+    """``None`` for chunks that are mapped; ``"raw"`` or ``"zstd"`` for shards."""
     like: Mapping[str, Any] | None = None
     """Attributes of an existing store: its columns, fitted formula and standardisation."""
 
