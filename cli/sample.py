@@ -14,9 +14,9 @@ from streammc.cli.options import (
     model_options,
     overwrite_option,
     parse_scheduler,
-    path_argument,
     scheduler_option,
     setting,
+    store_argument,
     temperature_option,
 )
 from streammc.cli.output import Output, fields
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @command("sample", configurable=True, short_help="Sample a posterior, or resume where it stopped.")
-@path_argument("store")
+@store_argument("store")
 @setting("--output", "-o", type=LocalPath(), required=True, help="Directory of the run.")
 @model_options
 @setting("--sampler", default="auto", show_default=True, help="auto or see `streammc samplers`.")
@@ -85,6 +85,7 @@ def sample(
     from streammc.cli.receipt import require_apart
     from streammc.cli.report import run_document, show_run
     from streammc.likelihood.grouped import by_group
+    from streammc.stores.cloud.address import absolute
     from streammc.stores.store import open_store
     from streammc.trace.run_directory import RunDirectory
 
@@ -104,7 +105,7 @@ def sample(
     shape: dict[str, Any] = {"draws": draws, "warmup": warmup, "chains": chains}
     shape |= {"seed": seed, "temperature": temperature}
     settings = {
-        "store": os.path.abspath(store),
+        "store": absolute(store),
         "model": model,
         "prior": dict(prior),
         "prior_scale": prior_scale,

@@ -135,6 +135,26 @@ class LocalPath(ParamType):
         return text
 
 
+class StorePath(LocalPath):
+    """A path or address of a store; one that may hold credentials is not repeated."""
+
+    name = "path or address"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> str:
+        """Return the path or address as text."""
+        text = str(value)
+        if not _SCHEME.match(text):
+            return super().convert(value, param, ctx)
+        from streammc.errors import ConfigError
+        from streammc.stores.cloud.address import split_arrays, store_root
+
+        try:
+            store_root(split_arrays(text)[0])
+        except ConfigError as error:
+            self.fail(str(error), param, ctx)
+        return text
+
+
 class Names(ParamType):
     """Column names separated by commas; a name with a comma in double quotes."""
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
 from threading import Lock
@@ -18,7 +17,8 @@ from streammc.docstrings import documented
 from streammc.errors import StoreError
 from streammc.group_table import GroupTable
 from streammc.protocols import Index, PassTask, Vector
-from streammc.stores.cloud.address import Root, store_root
+from streammc.stores.cloud.address import Root, split_arrays, store_root
+from streammc.stores.format.consistency import check_keys, is_foreign
 from streammc.stores.format.layout import (
     ROW_GROUP,
     ROW_ID,
@@ -26,12 +26,16 @@ from streammc.stores.format.layout import (
     chunks_per_block,
 )
 from streammc.stores.format.manifest import Manifest, check_object, read_manifest
-from streammc.stores.format.object_access import list_files, object_stamps, require_store, statuses
+from streammc.stores.format.object_access import (
+    object_stamps,
+    require_store,
+    statuses,
+)
 from streammc.stores.format.schema import check_features, read_schema
-from streammc.stores.full_pass.row_blocks import StoreBlock, store_blocks
+from streammc.stores.full_pass.row_blocks import Block, store_blocks
 from streammc.stores.rows.mapping import map_member
 from streammc.stores.rows.member_values import read_values
-from streammc.trace.kinds import STORE, refuse_other_kind
+from streammc.trace.kinds import FOREIGN, FOREIGN_V2, STORE, refuse_other_kind
 
 if TYPE_CHECKING:
     from streammc.stores.rows.piece_cache import CachedRows
@@ -172,7 +176,7 @@ class Store:
 
         return covariate(self.attributes, name)
 
-    def blocks(self) -> list[StoreBlock]:
+    def blocks(self) -> Sequence[Block]:
         """Return the row blocks of a full pass, in the order of the rows."""
         return store_blocks(self._root, self.layout, self.manifest, self.block_rows())
 
@@ -248,7 +252,9 @@ def open_store(path: str | os.PathLike[str]) -> Store:
     ----------
     path
         Directory of the store on this machine, or its address: ``s3://``, ``gs://``, ``az://`` or
-        ``https://``, which need ``streammc[cloud]``.
+        ``https://``, which need ``streammc[cloud]``. A zarr group of another program, of version
+        2 or 3, is opened where it is: with its arrays ``X`` and ``y``, or with those that follow
+        the path, as ``data.zarr#X=features&y=label``, also ``offset`` and ``weight``.
 
     Raises
     ------
@@ -263,42 +269,19 @@ def open_store(path: str | os.PathLike[str]) -> Store:
     UnavailableError
         If an object store does not answer.
     """
-    root = store_root(path)
-    if isinstance(root, Path):
-        refuse_other_kind(root, STORE)
+    place, arrays = split_arrays(path)
+    root = store_root(place)
+    if not arrays and isinstance(root, Path):
+        refuse_other_kind(root, STORE, FOREIGN, FOREIGN_V2)
     require_store(root)
+    if arrays or is_foreign(root):
+        from streammc.stores.foreign.foreign_store import open_foreign
+
+        return open_foreign(root, arrays)
     attributes, layout = read_schema(root)
     manifest = read_manifest(root)
-    _check_keys(root, layout, manifest)
+    check_keys(root, layout, manifest)
     for key in layout.metadata_keys():
         check_object(root, key, manifest.entries[key])
     check_features(root, attributes["features"])
     return Store(root, attributes, layout, manifest)
-
-
-def _check_keys(root: Root, layout: Layout, manifest: Manifest) -> None:
-    """Refuse a store whose shapes, manifest and files disagree."""
-    sizes: dict[str, int | None] = dict.fromkeys(layout.metadata_keys())
-    sizes.update(layout.chunk_sizes())
-    entries = manifest.entries
-    for key in sorted({*sizes} ^ {*entries}):
-        where = "in the manifest" if key in sizes else "in the shapes"
-        raise StoreError(
-            f"expected {key[:100]!r} {where} of store {str(root)!r}, found none: "
-            "copy or make the store again"
-        )
-    found = list_files(root)
-    if not isinstance(root, Path) and not root.listable:
-        return
-    for key, entry in entries.items():
-        what = f"{key!r} in store {str(root)!r}"
-        if key not in found:
-            raise StoreError(f"expected {what}, found nothing: copy or make the store again")
-        if not stat.S_ISREG(found[key].st_mode):
-            raise StoreError(f"expected {what} to be a regular file: copy the store again")
-        for expected in (entry.size, sizes[key]):
-            if expected not in (None, found[key].st_size):
-                raise StoreError(
-                    f"expected {what} to have {expected} bytes, found {found[key].st_size}: "
-                    "copy or make the store again"
-                )

@@ -139,6 +139,4 @@ def split_arrays(path: Any) -> tuple[Any, dict[str, str]]:
 
 def absolute(path: str) -> str:
     """Return ``path`` as a command records it: an address as it is, a path made absolute."""
-    if is_address(path):
-        return path
-    return os.path.abspath(path)
+    return path if is_address(path) else os.path.abspath(path)

@@ -6,9 +6,7 @@ whole documents. What remains is the address, the kind of the failure and the st
 
 from __future__ import annotations
 
-import os
 import random
-import re
 import stat
 import time
 from collections.abc import Callable, Sequence
@@ -21,28 +19,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.errors import (
-    AccessError,
-    ConfigError,
     IdentityError,
-    MissingError,
     StoreError,
     StreammcError,
-    UnavailableError,
 )
 from streammc.stores.cloud.address import CloudFolder
 from streammc.stores.cloud.connection import connect
+from streammc.stores.cloud.failures import budget, judge
 
 T = TypeVar("T")
 
-BUDGET: Final = "STREAMMC_CLOUD_SECONDS"
-_BUDGET_SECONDS: Final = 60.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 4.0
 _RANGE: Final = 4 << 20
 """Most bytes of one request: a larger object is read by several at once."""
 _REQUESTS: Final = 16
 """Most requests of a process at once."""
-_STATUS: Final = re.compile(r"status code: (\d{3})")
-_NO_CREDENTIALS: Final = re.compile(r"169\.254\.|metadata\.google\.internal")
 
 
 class ObjectStatus(NamedTuple):
@@ -108,6 +99,36 @@ def read_into(folder: CloudFolder, key: str, into: NDArray[np.uint8]) -> None:
 
     size = into.nbytes
     read_ranges([lambda start=start: part(start) for start in range(0, size, _RANGE)])  # type: ignore[misc]
+
+
+def read_whole(folder: CloudFolder, key: str, limit: int) -> Any:
+    """Return an object of at most ``limit`` bytes, as a buffer, by one request.
+
+    Raises
+    ------
+    StoreError
+        If it is missing or larger.
+    AccessError, UnavailableError
+        If it is forbidden, or the budget of seconds is used up.
+    """
+    import obstore
+
+    what = f"{key!r} in store {str(folder)!r}"
+
+    def get() -> Any:
+        found = obstore.get(_store(folder), folder.key(key))
+        size = int(found.meta["size"])
+        if size > limit:
+            raise StoreError(
+                f"expected at most {limit} bytes in {what}, found {size}: copy or make the store "
+                "again"
+            )
+        content = found.bytes()
+        if len(content) != size:
+            raise ConnectionError("a truncated body")
+        return content
+
+    return attempt(what, get)
 
 
 def head(folder: CloudFolder, key: str) -> ObjectStatus | None:
@@ -191,7 +212,7 @@ def attempt(what: str, action: Callable[[], T]) -> T:
     StreammcError
         The failure, once it is certain or the budget of seconds is used up.
     """
-    deadline, pause, tries = time.monotonic() + _budget(), _FIRST_PAUSE, 0
+    deadline, pause, tries = time.monotonic() + budget(), _FIRST_PAUSE, 0
     while True:
         tries += 1
         try:
@@ -199,66 +220,12 @@ def attempt(what: str, action: Callable[[], T]) -> T:
         except StreammcError:
             raise
         except Exception as error:  # the classes of obstore, OSError and ValueError
-            failure, passing = _judge(error, what, tries)
+            failure, passing = judge(error, what, tries)
             wait = pause * (0.5 + random.random())
             if not passing or time.monotonic() + wait > deadline:
                 raise failure from None
         time.sleep(wait)
         pause = min(2 * pause, _LONGEST_PAUSE)
-
-
-def _judge(error: Exception, what: str, tries: int) -> tuple[StreammcError, bool]:
-    """Return the error to raise, and whether the failure may pass."""
-    kind, text = type(error).__name__, str(error)
-    match = _STATUS.search(text)
-    status = int(match.group(1)) if match else None
-    shown = f"status {status}" if status else kind
-    if isinstance(error, FileNotFoundError) or status == 404:
-        if "NoSuchBucket" in text or "ContainerNotFound" in text:
-            place = "expected the bucket of " + what
-            return MissingError(f"{place}, found none: check the address"), False
-        return StoreError(f"expected {what}, found nothing: copy or make the store again"), False
-    if kind in ("PermissionDeniedError", "UnauthenticatedError") or status in (401, 403):
-        return AccessError(
-            f"expected to read or write {what}, found that it is forbidden ({shown}): check the "
-            "credentials in the environment, and the rights of their owner"
-        ), False
-    if kind == "AlreadyExistsError":
-        return IdentityError(
-            f"expected nothing at {what}, but it exists: choose another address"
-        ), False
-    if kind == "PreconditionError" or status in (409, 412):
-        return StoreError(
-            f"expected {what} as it was when the store was opened, found another: open it again"
-        ), False
-    if _NO_CREDENTIALS.search(text):
-        return AccessError(
-            f"expected credentials for {what}, found none in the environment or a profile: set "
-            "them (for S3 AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)"
-        ), False
-    if status is not None and status < 500 and status not in (408, 425, 429):
-        return UnavailableError(
-            f"cannot reach {what}: {shown}; check address, region and endpoint"
-        ), False
-    if kind in ("UnknownConfigurationKeyError", "NotSupportedError", "InvalidPathError"):
-        return UnavailableError(f"cannot reach {what}: {shown}; check the address"), False
-    return UnavailableError(
-        f"cannot reach {what}: {shown} in each of {tries} tries over {_budget():g} s; try again "
-        f"later, or set {BUDGET}"
-    ), True
-
-
-def _budget() -> float:
-    text = os.environ.get(BUDGET, "")
-    if not text:
-        return _BUDGET_SECONDS
-    try:
-        found = float(text)
-    except ValueError:
-        found = -1.0
-    if not 0.0 < found < 1e6:
-        raise ConfigError(f"expected a positive number of seconds in {BUDGET}: correct or unset it")
-    return found
 
 
 def _store(folder: CloudFolder) -> Any:

@@ -95,18 +95,7 @@ def read_small(root: Root, key: str, limit: int = MAX_JSON_BYTES) -> bytes:
         return objects.read_small(root, key, limit)
     from streammc.stores.cloud import requests
 
-    found = requests.head(root, key)
-    what = f"{key!r} in store {str(root)!r}"
-    if found is None:
-        raise StoreError(f"expected {what}, found nothing: copy or make the store again")
-    if found.st_size > limit:
-        raise StoreError(
-            f"expected at most {limit} bytes in {what}, found {found.st_size}"
-            ": copy or make the store again"
-        )
-    content = np.empty(found.st_size, np.uint8)
-    requests.read_into(root, key, content)
-    return content.tobytes()
+    return bytes(requests.read_whole(root, key, limit))
 
 
 def list_files(root: Root) -> Mapping[str, Any]:
