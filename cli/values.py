@@ -124,7 +124,7 @@ class LocalPath(ParamType):
         if scheme:
             self.fail(
                 f"expected a path on this machine, found a URL {scheme.group(1)}://...: "
-                "copy the data to a local disk",
+                "give a local path; only stores can be at an address",
                 param,
                 ctx,
             )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from streammc.errors import StoreError
-from streammc.stores.cloud.address import store_root
+from streammc.stores.cloud.address import split_arrays, store_root
 from streammc.stores.format.layout import MANIFEST, METADATA
 from streammc.stores.format.manifest import Fault, find_faults, read_manifest
 from streammc.stores.format.object_access import exists, list_files, require_store
@@ -41,7 +41,13 @@ def verify(
     MissingError, StoreError, AccessError
         If ``path`` does not exist, is not a directory, has no manifest, or may not be read.
     """
-    root = store_root(path)
+    place, arrays = split_arrays(path)
+    root = store_root(place)
+    if arrays:
+        raise StoreError(
+            f"expected a store of streammc at {str(path)!r}, found arrays of another program, "
+            "which have no checksums: ingest them"
+        )
     if isinstance(root, Path):
         refuse_other_kind(root, STORE)
     require_store(root)

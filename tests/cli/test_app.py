@@ -8,7 +8,7 @@ import streammc as package
 from streammc.cli.app import COMMANDS, application
 
 ALL = [
-    *("demo", "simulate", "ingest", "info", "verify", "summarize"),
+    *("demo", "simulate", "ingest", "pull", "info", "verify", "summarize"),
     *("sample", "resume", "diagnose", "compare", "predict", "effects", "audit"),
     *("models", "samplers"),
 ]
