@@ -29,15 +29,14 @@ from streammc.stores.format.manifest import Manifest, check_object, read_manifes
 from streammc.stores.format.object_access import (
     object_stamps,
     require_store,
-    statuses,
 )
 from streammc.stores.format.schema import check_features, read_schema
 from streammc.stores.full_pass.row_blocks import Block, store_blocks
-from streammc.stores.rows.mapping import map_member
 from streammc.stores.rows.member_values import read_values
 from streammc.trace.kinds import FOREIGN, FOREIGN_V2, STORE, refuse_other_kind
 
 if TYPE_CHECKING:
+    from streammc.stores.foreign.foreign_table import ForeignTable
     from streammc.stores.rows.piece_cache import CachedRows
     from streammc.stores.rows.row_source import MappedRows
 
@@ -53,15 +52,23 @@ class Store:
         Absolute path of the store.
     attributes, layout, manifest
         Checked metadata of the store.
+    foreign
+        The arrays, if they are those of a zarr group of another program.
     """
 
     def __init__(
-        self, root: Root, attributes: dict[str, Any], layout: Layout, manifest: Manifest
+        self,
+        root: Root,
+        attributes: dict[str, Any],
+        layout: Layout,
+        manifest: Manifest,
+        foreign: ForeignTable | None = None,
     ) -> None:
-        self.address = str(root)
+        self.address = str(root) if foreign is None else foreign.address
         self.attributes: Mapping[str, Any] = MappingProxyType(attributes)
         self.feature_names: tuple[str, ...] = tuple(attributes["features"])
         self.fingerprint = manifest.fingerprint
+        self.foreign = foreign
         self.layout = layout
         self.manifest = manifest
         self.n_features = len(self.feature_names)
@@ -93,39 +100,21 @@ class Store:
         """
         with self._lock:
             if self._rows is None:
-                mapped = isinstance(self._root, Path) and self.layout.shards is None
-                rows = self._mapped_rows() if mapped else self._cached_rows()
-                if read_manifest(self._root).fingerprint != self.fingerprint:
-                    raise StoreError(
-                        f"expected store {self.address!r} as it was opened, found another in its "
-                        "place: open it again"
-                    )
-                self._rows = rows
+                self._rows = self._open_rows()
             return self._rows
 
-    def _mapped_rows(self) -> MappedRows:
-        from streammc.stores.rows.row_source import MappedRows
+    def _open_rows(self) -> MappedRows | CachedRows:
+        from streammc.stores.rows.open_rows import open_rows
 
-        root = self._root
-        assert isinstance(root, Path)
-
-        def mapped(name: str) -> NDArray[Any]:
-            member = self.layout.member(name)
-            return np.empty(0) if member is None else map_member(root, self.layout, member)
-
-        observable = os.access(root / self.layout.members[0].key(0), os.W_OK)
-        arrays = mapped("X"), mapped("y"), mapped("offset"), mapped("weight")
-        return MappedRows(*arrays, self.n_rows, observable=observable)
-
-    def _cached_rows(self) -> CachedRows:
-        from streammc.stores.rows.piece_cache import CachedRows
-        from streammc.stores.rows.piece_reading import StorePieces
-
-        tags: dict[str, str | None] = {}
-        if not isinstance(self._root, Path):
-            found = statuses(self._root, self.layout.chunk_sizes())
-            tags = {key: status.tag for key, status in found.items()}
-        return CachedRows(StorePieces(self._root, self.layout, self.manifest, tags))
+        if self.foreign is not None:
+            return self.foreign.rows()
+        rows = open_rows(self._root, self.layout, self.manifest)
+        if read_manifest(self._root).fingerprint != self.fingerprint:
+            raise StoreError(
+                f"expected store {self.address!r} as it was opened, found another in its place: "
+                "open it again"
+            )
+        return rows
 
     def block_rows(self) -> int:
         """Return the rows of one block of :meth:`reduce`."""
@@ -178,6 +167,8 @@ class Store:
 
     def blocks(self) -> Sequence[Block]:
         """Return the row blocks of a full pass, in the order of the rows."""
+        if self.foreign is not None:
+            return self.foreign.blocks(self.block_rows())
         return store_blocks(self._root, self.layout, self.manifest, self.block_rows())
 
     def reduce(
@@ -222,6 +213,9 @@ class Store:
                 f"expected stamps of {now.shape[0]} objects of store {self.address!r}, "
                 f"found {stamps.shape[0]}: they belong to another store; open the store again"
             )
+        if self.foreign is not None:
+            self.foreign.require_unchanged()
+            return
         changed = np.any(now != stamps, axis=1)
         for position, (key, entry) in enumerate(self.manifest.entries.items()):
             if changed[position]:
@@ -244,9 +238,8 @@ def _opened_again(address: str, fingerprint: str) -> Store:
 def open_store(path: str | os.PathLike[str]) -> Store:
     """Open the store at ``path`` and check that it is whole, without reading the rows.
 
-    Every document is read as untrusted JSON. The files, their kinds and their lengths must
-    agree with the shapes and the manifest. :meth:`Store.reduce` and
-    ``streammc.stores.format.verify.verify`` check the checksums of the rows.
+    Every document is read as untrusted JSON. The files, their kinds and lengths must agree with the
+    shapes and the manifest. :meth:`Store.reduce` and ``verify`` check the checksums of the rows.
 
     Parameters
     ----------
@@ -275,9 +268,10 @@ def open_store(path: str | os.PathLike[str]) -> Store:
         refuse_other_kind(root, STORE, FOREIGN, FOREIGN_V2)
     require_store(root)
     if arrays or is_foreign(root):
-        from streammc.stores.foreign.foreign_store import open_foreign
+        from streammc.stores.foreign.foreign_table import open_foreign
 
-        return open_foreign(root, arrays)
+        table = open_foreign(root, arrays)
+        return Store(root, table.attributes, table.layout, table.manifest, table)
     attributes, layout = read_schema(root)
     manifest = read_manifest(root)
     check_keys(root, layout, manifest)

@@ -17,7 +17,6 @@ import numpy as np
 
 from streammc.errors import BusyError, OutputError, StorageIOError, StoreError, StreammcError
 from streammc.stores.cloud.address import Root, store_root
-from streammc.stores.foreign.foreign_store import ForeignStore
 from streammc.stores.format.layout import MANIFEST
 from streammc.stores.format.manifest import Entry, Manifest, read_manifest
 from streammc.stores.format.object_access import read_object
@@ -69,7 +68,7 @@ def pull(
     """
     started = time.monotonic()
     store, target = open_store(address), local_path(folder)
-    if isinstance(store, ForeignStore):
+    if store.foreign is not None:
         raise StoreError(
             f"expected a store of streammc at {store.address!r}, found a zarr group of another "
             "program, which has no checksums: copy it with the tools of its service"

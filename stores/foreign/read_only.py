@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from collections.abc import AsyncIterator, Iterable
 from typing import Final
 
@@ -94,20 +95,20 @@ class ReadOnly(Store):
 
     async def set(self, key: str, value: Buffer) -> None:
         """Refuse."""
-        raise NotImplementedError
+        raise io.UnsupportedOperation("read only")
 
     async def delete(self, key: str) -> None:
         """Refuse."""
-        raise NotImplementedError
+        raise io.UnsupportedOperation("read only")
 
     def list(self) -> AsyncIterator[str]:
         """Refuse."""
-        raise NotImplementedError
+        raise io.UnsupportedOperation("read only")
 
     def list_prefix(self, prefix: str) -> AsyncIterator[str]:
         """Refuse."""
-        raise NotImplementedError
+        raise io.UnsupportedOperation("read only")
 
     def list_dir(self, prefix: str) -> AsyncIterator[str]:
         """Refuse."""
-        raise NotImplementedError
+        raise io.UnsupportedOperation("read only")

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from streammc.errors import ConfigError, DataError
 from streammc.stores.cloud.address import store_root
 from streammc.stores.format.conversion import check_given, convert, page_aligned, whole
+from streammc.stores.format.destination import new_output, refuse_output
 from streammc.stores.format.documents import encode_document, store_attributes, store_documents
 from streammc.stores.format.group_arrays import GroupArrays
 from streammc.stores.format.layout import (
@@ -39,7 +40,6 @@ from streammc.stores.format.layout import (
     settle_chunk_rows,
 )
 from streammc.stores.format.manifest import Entry, make_manifest
-from streammc.stores.format.output import new_output, refuse_output
 from streammc.stores.format.schema import check_attributes, encode_features
 from streammc.stores.format.shards import Shards, choose_piece_rows, encode_shard
 

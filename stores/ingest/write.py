@@ -13,6 +13,7 @@ import numpy as np
 
 from streammc.errors import ConfigError
 from streammc.stores.cloud.address import Root, store_root
+from streammc.stores.format.destination import refuse_output, scratch_for
 from streammc.stores.format.layout import (
     FORMAT,
     GROUP,
@@ -22,7 +23,6 @@ from streammc.stores.format.layout import (
     round_chunk_rows,
 )
 from streammc.stores.format.objects import local_path
-from streammc.stores.format.output import refuse_output, scratch_for
 from streammc.stores.format.writer import StoreWriter
 from streammc.stores.ingest.ingest_options import IngestOptions
 from streammc.stores.ingest.prepare import Prepared, Progress

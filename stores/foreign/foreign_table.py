@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.errors import StoreError
-from streammc.protocols import Index, RowBlock
+from streammc.protocols import RowBlock
 from streammc.stores.cloud.address import Root
 from streammc.stores.foreign.zarr_arrays import (
     ArrayFacts,
@@ -24,18 +25,17 @@ from streammc.stores.foreign.zarr_arrays import (
 )
 from streammc.stores.format.layout import FORMAT, Layout, Member, choose_chunk_rows
 from streammc.stores.format.manifest import Entry, Manifest, make_manifest
-from streammc.stores.format.object_access import at_once, object_stamps
+from streammc.stores.format.object_access import at_once, exists, object_stamps
 from streammc.stores.full_pass.row_blocks import Block
 from streammc.stores.rows.piece_cache import CachedRows, Pieces
 from streammc.stores.rows.row_weights import MAX_WEIGHT
-from streammc.stores.store import Store
 
 _PIECE_BYTES: Final = 256 << 10
 _NAMES: Final = ("X", "y", "offset", "weight")
 
 
-class ForeignStore(Store):
-    """A ``Dataset`` of arrays of a zarr group that streammc did not make.
+class ForeignTable:
+    """Arrays of a zarr group that streammc did not make; the rows of a ``Store``.
 
     There is no manifest: the fingerprint is that of the metadata and of the length, the time and
     the tag of every chunk, so that a copy is another data set.
@@ -49,6 +49,7 @@ class ForeignStore(Store):
     """
 
     def __init__(self, root: Root, arrays: Mapping[str, str]) -> None:
+        self.root, self._names = root, tuple(arrays.items())
         self._facts = {
             name: read_array_facts(root, arrays[name], 2 if name == "X" else 1)
             for name in _NAMES
@@ -70,15 +71,14 @@ class ForeignStore(Store):
             Member(name, _dtype(facts, name), X.shape[1] if name == "X" else None)
             for name, facts in self._facts.items()
         )
-        layout = Layout(n_rows, _pass_rows(X, members[0].row_bytes), members)
+        self.layout = Layout(n_rows, _pass_rows(X, members[0].row_bytes), members)
         fragment = "&".join(f"{name}={facts.path}" for name, facts in self._facts.items())
-        address = f"{root}#{fragment}"
-        features = [f"x{column}" for column in range(X.shape[1])]
-        attributes = {
+        self.address = f"{root}#{fragment}"
+        self.attributes: dict[str, Any] = {
             "format": FORMAT,
             "n_rows": n_rows,
             "response": arrays.get("y"),
-            "features": features,
+            "features": [f"x{column}" for column in range(X.shape[1])],
             "intercept": False,
             "standardization": None,
             "formula": None,
@@ -86,57 +86,53 @@ class ForeignStore(Store):
             "sources": [str(root)],
             "dtype": members[0].dtype,
         }
-        super().__init__(root, attributes, layout, self._manifest_now(root))
-        self.address = address
+        self.manifest = self._manifest_now()
         self._checked: set[str] = set()
 
-    def _manifest_now(self, root: Root) -> Manifest:
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        """Return how a worker of a cluster opens the same arrays again."""
+        return _opened_again, (self.root, self._names, self.manifest.fingerprint)
+
+    def _manifest_now(self) -> Manifest:
         """Return lengths, times and tags of the objects as a manifest."""
         entries = {
             facts.metadata_key: Entry(len(facts.document), crc32(facts.document))
             for facts in self._facts.values()
         }
         for keys in self._chunk_keys.values():
-            for key, (size, *rest) in zip(keys, self._stamps(root, keys), strict=True):
+            for key, (size, *rest) in zip(keys, self._stamps(keys), strict=True):
                 entries[key] = Entry(int(size), crc32(repr(rest).encode()))
         return make_manifest(entries)
 
-    def _stamps(self, root: Root, keys: Collection[str]) -> Any:
-        found = object_stamps(root, keys).tolist()
+    def _stamps(self, keys: Collection[str]) -> Any:
+        found = object_stamps(self.root, keys).tolist()
         # An inode number says nothing of the content, and differs on another mount.
-        return [[*each[:2], 0] for each in found] if isinstance(root, Path) else found
+        return [[*each[:2], 0] for each in found] if isinstance(self.root, Path) else found
 
     def rows(self) -> CachedRows:
-        """Return the rows, read through a cache of decoded chunks."""
-        with self._lock:
-            if not isinstance(self._rows, CachedRows):
-                own, row_bytes = self._facts["X"].read_rows, self.layout.members[0].row_bytes
-                size = own * max(_PIECE_BYTES // (own * row_bytes), 1)
-                self._rows = CachedRows(_ForeignPieces(self, self._root, size))
-            return self._rows
+        """Return the rows, read through a new cache of decoded chunks."""
+        own, row_bytes = self._facts["X"].read_rows, self.layout.members[0].row_bytes
+        size = own * max(_PIECE_BYTES // (own * row_bytes), 1)
+        return CachedRows(_ForeignPieces(self, size))
 
-    def row_ids(self, start: int = 0, stop: int | None = None) -> NDArray[Any]:
-        """Return the positions of rows (m,)."""
-        return np.arange(start, self.n_rows if stop is None else min(stop, self.n_rows))
-
-    def blocks(self) -> Sequence[Block]:
-        """Return the row blocks of a full pass, in the order of the rows."""
-        size = self.block_rows()
+    def blocks(self, size: int) -> Sequence[Block]:
+        """Return the row blocks of a full pass, of ``size`` rows each, in the order of the rows."""
+        self.require_unchanged()
+        n_rows = self.layout.n_rows
         return [
-            _ForeignBlock(index, self, start, min(size, self.n_rows - start))
-            for index, start in enumerate(range(0, self.n_rows, size))
+            _ForeignBlock(index, self, start, min(size, n_rows - start))
+            for index, start in enumerate(range(0, n_rows, size))
         ]
 
-    def recheck(self, stamps: Index) -> None:
-        """Refuse a group that has changed since ``stamps``.
+    def require_unchanged(self) -> None:
+        """Refuse a group that has changed since it was opened.
 
         Raises
         ------
         StoreError
             If a chunk has another length, time or tag.
         """
-        now = self.stamps()
-        if stamps.shape != now.shape or self._manifest_now(self._root) != self.manifest:
+        if self._manifest_now() != self.manifest:
             raise StoreError(
                 f"expected {self.address!r} as it was, found changed chunks: open it again"
             )
@@ -152,7 +148,7 @@ class ForeignStore(Store):
         found: dict[str, NDArray[Any]] = {}
         for name, array in self._arrays.items():
             facts = self._facts[name]
-            where = f"{facts.path!r} of {str(self._root)!r}"
+            where = f"{facts.path!r} of {str(self.root)!r}"
             if facts.inner is not None:
                 self._check_shards(name, start, stop)
             try:
@@ -181,11 +177,23 @@ class ForeignStore(Store):
             key, rows = self._chunk_keys[name][at], facts.chunks[0]
             inside = place[0] * rows < stop and (place[0] + 1) * rows > start
             if inside and key not in self._checked:
-                check_shard(self._root, facts, key, place, self.manifest.entries[key].size)
+                check_shard(self.root, facts, key, place, self.manifest.entries[key].size)
                 self._checked.add(key)
 
 
-def open_foreign(root: Root, arrays: Mapping[str, str]) -> ForeignStore:
+@lru_cache(maxsize=4)
+def _opened_again(root: Root, names: tuple[tuple[str, str], ...], fingerprint: str) -> ForeignTable:
+    """Return the arrays in another process; raise StoreError if they have changed."""
+    table = ForeignTable(root, dict(names))
+    if table.manifest.fingerprint != fingerprint:
+        raise StoreError(
+            f"expected {table.address!r} as it was, found changed chunks: give every worker the "
+            "same group"
+        )
+    return table
+
+
+def open_foreign(root: Root, arrays: Mapping[str, str]) -> ForeignTable:
     """Open arrays of a zarr group; without names ``X``, and ``y`` where there is one.
 
     Raises
@@ -195,42 +203,37 @@ def open_foreign(root: Root, arrays: Mapping[str, str]) -> ForeignStore:
     """
     names = dict(arrays)
     if not names:
-        from streammc.stores.format.object_access import exists
-
         names = {
             name: name
             for name in _NAMES
             if name == "X" or exists(root, f"{name}/zarr.json") or exists(root, f"{name}/.zarray")
         }
     if "X" not in names:
-        raise StoreError(f"expected the array of the design, as '{root}#X=NAME&y=NAME': name it")
-    return ForeignStore(root, names)
+        raise StoreError(
+            f"expected the array of the design, as '{root}#X=NAME&y=NAME', found others: name it"
+        )
+    return ForeignTable(root, names)
 
 
 class _ForeignPieces:
-    """Reader of the pieces of a foreign store; see ``piece_cache.PieceReader``."""
+    """Reader of the pieces of a foreign table; see ``piece_cache.PieceReader``."""
 
-    def __init__(self, store: ForeignStore, root: Root, piece_rows: int) -> None:
-        X, *others = (store.layout.member(name) for name in _NAMES)
+    def __init__(self, table: ForeignTable, piece_rows: int) -> None:
+        X, y, offset, weight = (table.layout.member(name) for name in _NAMES)
         assert X is not None
-        y = others[0]
-        self._store, self._root = store, root
-        self.n_rows, self.columns, self.where = store.n_rows, store.n_features, store.address
+        self._table = table
+        self.n_rows, self.columns, self.where = table.layout.n_rows, X.columns or 0, table.address
         self.piece_rows = piece_rows
-        self.dtypes = (
-            X.dtype,
-            None if y is None else y.dtype,
-            others[1] is not None,
-            others[2] is not None,
-        )
+        dtype = None if y is None else y.dtype
+        self.dtypes = X.dtype, dtype, offset is not None, weight is not None
 
     def read(self, pieces: Sequence[int]) -> list[Pieces]:
         """Return some pieces."""
         size = self.piece_rows
         return at_once(
-            self._root,
+            self._table.root,
             [
-                lambda piece=piece: self._store.read_rows(  # type: ignore[misc]
+                lambda piece=piece: self._table.read_rows(  # type: ignore[misc]
                     piece * size, min((piece + 1) * size, self.n_rows)
                 )
                 for piece in pieces
@@ -240,19 +243,19 @@ class _ForeignPieces:
 
 @dataclass(frozen=True)
 class _ForeignBlock:
-    """A block of rows of a full pass; a worker of a cluster opens the store by its address."""
+    """A block of rows of a full pass; a worker of a cluster opens the arrays again."""
 
     index: int
-    store: ForeignStore
+    table: ForeignTable
     start: int
     rows: int
 
     def pieces(self) -> Iterator[RowBlock]:
         """Yield the rows piece by piece, in order."""
-        step = self.store.piece_rows()
+        step = self.table.layout.chunk_rows
         for start in range(self.start, self.start + self.rows, step):
             m = min(step, self.start + self.rows - start)
-            X, y, offset, weight = self.store.read_rows(start, start + m)
+            X, y, offset, weight = self.table.read_rows(start, start + m)
             yield RowBlock(
                 self.index,
                 start,
