@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -78,14 +79,25 @@ def kind_of(path: str) -> str:
     """
     from streammc.errors import MissingError
     from streammc.stores.cloud.address import is_address, split_arrays
-    from streammc.trace.kinds import OURS, STORE, found_at, listed, refuse_other_kind
+    from streammc.stores.format.consistency import has_design
+    from streammc.trace.kinds import (
+        FOREIGN,
+        FOREIGN_V2,
+        OURS,
+        STORE,
+        found_at,
+        listed,
+        refuse_other_kind,
+    )
 
     if is_address(path) or split_arrays(path)[1]:
         return STORE
     if not os.path.lexists(path):
         raise MissingError(f"expected {listed(OURS)} at {path!r}, found nothing: check the path")
-    refuse_other_kind(path, *OURS)
     found = found_at(path)
+    if found is not None and found.kind in (FOREIGN, FOREIGN_V2) and has_design(Path(path)):
+        return STORE
+    refuse_other_kind(path, *OURS)
     return (STORE if found is None else found.kind).replace(" ", "-")
 
 

@@ -18,7 +18,7 @@ from streammc.errors import StoreError
 from streammc.group_table import GroupTable
 from streammc.protocols import Index, PassTask, Vector
 from streammc.stores.cloud.address import Root, split_arrays, store_root
-from streammc.stores.format.consistency import check_keys, is_foreign
+from streammc.stores.format.consistency import check_keys, has_design, is_foreign
 from streammc.stores.format.layout import (
     ROW_GROUP,
     ROW_ID,
@@ -265,7 +265,7 @@ def open_store(path: str | os.PathLike[str]) -> Store:
     place, arrays = split_arrays(path)
     root = store_root(place)
     if not arrays and isinstance(root, Path):
-        refuse_other_kind(root, STORE, FOREIGN, FOREIGN_V2)
+        refuse_other_kind(root, STORE, *((FOREIGN, FOREIGN_V2) if has_design(root) else ()))
     require_store(root)
     if arrays or is_foreign(root):
         from streammc.stores.foreign.foreign_table import open_foreign

@@ -86,8 +86,8 @@ def store_root(path: Any) -> Root:
     bucket, _, prefix = rest.partition("/")
     if "@" in bucket or "?" in rest or "#" in rest:
         raise ConfigError(
-            f"expected an address {scheme}://PLACE/FOLDER without credentials, query or fragment, "
-            "found one with them: credentials are taken from the environment or a profile alone"
+            f"expected an address without credentials, query or fragment, found {scheme}://... "
+            "with them: give the plain address, and credentials in the environment or a profile"
         )
     if scheme == "file":
         if bucket not in ("", "localhost"):

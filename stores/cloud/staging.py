@@ -15,7 +15,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from streammc.errors import BusyError, OutputError, StorageIOError, StoreError, StreammcError
+from streammc.errors import (
+    BusyError,
+    IdentityError,
+    OutputError,
+    StorageIOError,
+    StoreError,
+    StreammcError,
+)
 from streammc.stores.cloud.address import Root, store_root
 from streammc.stores.format.layout import MANIFEST
 from streammc.stores.format.manifest import Entry, Manifest, read_manifest
@@ -83,6 +90,11 @@ def pull(
     }
     if _already(target, store.fingerprint):
         return {**result, "seconds": time.monotonic() - started}
+    if os.path.lexists(target):
+        raise IdentityError(
+            f"expected nothing at {str(target)!r}, or a copy of {store.address!r}, found something "
+            "else: choose another path or delete it"
+        )
     refuse_existing(target)
     with _staging(target) as staging:
         root = store_root(store.address)

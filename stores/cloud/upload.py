@@ -42,8 +42,8 @@ def refuse_occupied(folder: CloudFolder, *, overwrite: bool = False) -> None:
     """
     if not folder.listable:
         raise ConfigError(
-            f"expected an address s3://, gs:// or az:// to write to, found {str(folder)!r}: a web "
-            "server can only be read from"
+            f"expected an address s3://, gs:// or az:// to write to, found {str(folder)!r}: give "
+            "one of those, a web server can only be read from"
         )
     if overwrite:
         raise ConfigError(

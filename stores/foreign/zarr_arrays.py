@@ -15,7 +15,7 @@ import numpy as np
 import zarr
 from numpy.typing import NDArray
 
-from streammc.errors import StoreError
+from streammc.errors import StoreError, StreammcError
 from streammc.stores.cloud.address import CloudFolder, Root
 from streammc.stores.foreign.read_only import ReadOnly
 from streammc.stores.format.layout import MAX_CHUNK_BYTES, MAX_ROWS
@@ -84,9 +84,14 @@ def read_array_facts(root: Root, path: str, ndim: int) -> ArrayFacts:
 
 
 def open_array(root: Root, facts: ArrayFacts) -> Any:
-    """Return the ``zarr.Array`` of ``facts``."""
+    """Return the ``zarr.Array`` of ``facts``; raise StoreError if zarr refuses its metadata."""
     version: Any = facts.version
-    return zarr.open_array(ReadOnly(root), path=facts.path, mode="r", zarr_format=version)
+    try:
+        return zarr.open_array(ReadOnly(root), path=facts.path, mode="r", zarr_format=version)
+    except StreammcError:
+        raise
+    except Exception as error:  # zarr has no class of its own for metadata that it refuses
+        raise _wrong("metadata that zarr accepts", facts.metadata_key, error) from error
 
 
 def chunk_keys(array: Any, facts: ArrayFacts) -> list[str]:
@@ -160,9 +165,9 @@ def _codecs(codecs: Any, what: str, *, outer: bool) -> Any:
         raise _wrong("codecs", what, codecs)
     inner = None
     for codec in codecs:
-        name = codec.get("name") if isinstance(codec, dict) else codec
+        name = codec.get("name") if isinstance(codec, dict) else None
         if name not in _CODECS or (name == "sharding_indexed" and not (outer and len(codecs) == 1)):
-            raise _wrong(f"codecs among {', '.join(sorted(_CODECS))}", what, name)
+            raise _wrong(f"codecs among {', '.join(sorted(_CODECS))}", what, codec)
         if name == "sharding_indexed":
             own = codec.get("configuration") or {}
             _codecs(own.get("codecs"), what, outer=False)
@@ -218,7 +223,7 @@ def _check(facts: ArrayFacts, ndim: int, what: str, root: Root) -> None:
         -(-length // chunk) for length, chunk in zip(facts.shape, facts.chunks, strict=True)
     )
     if count > MAX_CHUNKS:
-        raise _wrong(f"at most {MAX_CHUNKS:,} chunks", what, f"{count:,}: rechunk the array")
+        raise _wrong(f"at most {MAX_CHUNKS:,} chunks", what, f"{count:,}; rechunk it")
     if isinstance(root, CloudFolder) and not root.listable and count > 1000:
         raise _wrong("at most 1000 chunks on a web server", what, f"{count:,}")
 

@@ -29,6 +29,11 @@ def is_foreign(root: Root) -> bool:
     return not (isinstance(own, dict) and ATTRIBUTE in own)
 
 
+def has_design(root: Root) -> bool:
+    """Return whether there is an array called X."""
+    return exists(root, "X/zarr.json") or exists(root, "X/.zarray")
+
+
 def check_keys(root: Root, layout: Layout, manifest: Manifest) -> None:
     """Refuse a store whose shapes, manifest and files disagree."""
     sizes: dict[str, int | None] = dict.fromkeys(layout.metadata_keys())

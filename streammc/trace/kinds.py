@@ -131,6 +131,9 @@ def _remedy(wanted: tuple[str, ...], found: Found, place: str) -> str:
             return f"give the store of the rows that were predicted (it was {found.store!r})"
         if found.kind in OURS:
             return "give the store that was used"
+        if found.kind in (FOREIGN, FOREIGN_V2):
+            ingest = f"not a streammc store; {_REMEDIES[STORE]}"
+            return f"{ingest}, or name its arrays, as '{place}#X=NAME&y=NAME'"
     elif kind == RUN:
         if found.kind == STORE:
             return f"sample it first: streammc sample {quoted} -o RUN --model NAME"

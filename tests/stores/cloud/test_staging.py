@@ -105,7 +105,7 @@ def test_other_data_and_other_processes_are_respected(
     remote: str, write_store: Callable[..., Any], tmp_path: Path
 ) -> None:
     write_store(tmp_path / "other.zarr", rows=50)
-    with pytest.raises(IdentityError, match="it exists"):
+    with pytest.raises(IdentityError, match="something else"):
         pull(remote, tmp_path / "other.zarr")
     (tmp_path / "t.zarr.pulling").mkdir()
     lock = os.open(tmp_path / "t.zarr.pulling", os.O_RDONLY)

@@ -203,6 +203,9 @@ def test_group_without_the_array_says_how_to_name_it(tmp_path: Path) -> None:
 
 def test_damaged_chunk_is_an_error(tmp_path: Path) -> None:
     store = open_store(write(tmp_path / "f.zarr", 3))
+    block = store.blocks()[0]
     (tmp_path / "f.zarr" / "rows" / "c" / "3" / "0").write_bytes(b"\x28\xb5\x2f\xfd" + b"x" * 50)
     with pytest.raises(StoreError, match="cannot be decoded"):
-        list(store.blocks()[0].pieces())
+        list(block.pieces())
+    with pytest.raises(StoreError, match="changed chunks"):
+        store.blocks()
