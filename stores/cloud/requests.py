@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any, Final, NamedTuple, TypeVar
 from zlib import crc32
 
+import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
@@ -90,15 +91,28 @@ def read_ranges(requests: Sequence[Callable[[], T]]) -> list[T]:
             future.cancel()
 
 
-def read_into(folder: CloudFolder, key: str, into: NDArray[np.uint8]) -> None:
-    """Fill ``into`` with a whole object, by several requests at once if it is large."""
+def read_into(folder: CloudFolder, key: str, into: NDArray[np.uint8]) -> int:
+    """Fill ``into`` with a whole object, by several requests at once; return its crc32c."""
+    parts = [into[start : start + _RANGE] for start in range(0, into.nbytes, _RANGE)]
 
-    def part(start: int) -> None:
-        piece = into[start : start + _RANGE]
-        piece[:] = np.frombuffer(read_range(folder, key, start, piece.nbytes), np.uint8)
+    def read(number: int) -> None:
+        piece = parts[number]
+        content = read_range(folder, key, number * _RANGE, piece.nbytes)
+        piece[:] = np.frombuffer(content, np.uint8)
 
-    size = into.nbytes
-    read_ranges([lambda start=start: part(start) for start in range(0, size, _RANGE)])  # type: ignore[misc]
+    crc = 0
+    if len(parts) == 1:
+        read(0)
+        return int(google_crc32c.value(into))
+    futures = [_pool().submit(read, number) for number in range(len(parts))]
+    try:
+        for future, piece in zip(futures, parts, strict=True):
+            future.result()
+            crc = int(google_crc32c.extend(crc, piece))  # while the next parts arrive
+    finally:
+        for future in futures:
+            future.cancel()
+    return crc
 
 
 def read_whole(folder: CloudFolder, key: str, limit: int) -> Any:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
@@ -45,8 +44,7 @@ def read_object(
         return objects.read_object(root, key, into, crc, forget)
     from streammc.stores.cloud import requests
 
-    requests.read_into(root, key, into)
-    found = int(google_crc32c.value(into))
+    found = requests.read_into(root, key, into)
     if crc is not None and found != crc:
         raise damaged(root, key, crc, found)
     return found

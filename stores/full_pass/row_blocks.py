@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from streammc.errors import StoreError
 from streammc.protocols import RowBlock, Vector
 from streammc.stores.cloud.address import Root, store_root
-from streammc.stores.format.chunk_reading import read_chunk
+from streammc.stores.format.chunk_reading import Scratch, read_chunk
 from streammc.stores.format.layout import Layout, Member
 from streammc.stores.format.manifest import Entry, Manifest
 from streammc.stores.format.object_access import will_read
@@ -40,6 +40,7 @@ class _Buffers:
         ]
         self.response, self.zeros = np.empty(chunk_rows), np.zeros(chunk_rows)
         self.ones = np.ones(chunk_rows)
+        self.scratch = Scratch()
 
 
 _thread = local()
@@ -94,12 +95,14 @@ class StoreBlock:
         zeros, ones, response = buffers.zeros, buffers.ones, buffers.response
         n_chunks = len(self.entries[0])
         with ThreadPoolExecutor(1, "streammc-read") as reader:
-            reading = reader.submit(self._read, 0, buffers.members[0])
+            reading = reader.submit(self._read, 0, buffers.members[0], buffers.scratch)
             for position in range(n_chunks):
                 found = reading.result()
                 after = position + 1
                 if after < n_chunks:
-                    reading = reader.submit(self._read, after, buffers.members[after % 2])
+                    reading = reader.submit(
+                        self._read, after, buffers.members[after % 2], buffers.scratch
+                    )
                 m = min(self.chunk_rows, self.rows - position * self.chunk_rows)
                 y = response[:m]
                 y[:] = self._exact(found["y"][:m]) if "y" in found else 0.0
@@ -112,7 +115,9 @@ class StoreBlock:
                     found.get("weight", ones)[:m],
                 )
 
-    def _read(self, position: int, into: list[NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    def _read(
+        self, position: int, into: list[NDArray[Any]], scratch: Scratch
+    ) -> dict[str, NDArray[Any]]:
         """Read and check one chunk of every array; ask the system to read the next one ahead."""
         root, chunk = store_root(self.root), self.first_chunk + position
         if position + 1 < len(self.entries[0]):
@@ -122,7 +127,8 @@ class StoreBlock:
         rows = min(self.chunk_rows, self.rows - position * self.chunk_rows)
         for member, buffer, entries in zip(self.members, into, self.entries, strict=True):
             entry = entries[position]
-            read_chunk(root, member, chunk, entry, buffer, rows, self.shards, self.forget)
+            place = root, member, chunk
+            read_chunk(place, entry, buffer, rows, self.shards, forget=self.forget, scratch=scratch)
             found[member.name] = buffer
         return found
 

@@ -38,5 +38,5 @@ def _parts(
         values = np.empty(member.shape(size), member.dtype)
         first, entry = chunk * size, manifest.entries[member.key(chunk)]
         rows = rows_of_chunk(layout, chunk)
-        read_chunk(root, member, chunk, entry, values, rows, layout.shards)
+        read_chunk((root, member, chunk), entry, values, rows, layout.shards)
         yield values[max(start - first, 0) : stop - first]
