@@ -18,6 +18,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "demo": ("streammc.cli.demo:demo", "Sample a data set that ships with the package."),
     "simulate": ("streammc.cli.simulate:simulate", "Write a store of simulated rows."),
     "ingest": ("streammc.cli.ingest:ingest", "Make a store from CSV, Parquet or Arrow files."),
+    "pull": ("streammc.cli.pull:pull", "Copy a store from an object store to a local disk."),
     "info": ("streammc.cli.inspect:info", "Describe a store, a run or control variates."),
     "verify": ("streammc.cli.inspect:verify", "Check every byte of a store or run."),
     "summarize": ("streammc.cli.summarize:summarize", "Compute control variates in a full pass."),

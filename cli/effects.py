@@ -18,7 +18,7 @@ from streammc.cli.output import Output, fields, number
 from streammc.cli.progress import Progress
 from streammc.cli.receipt import Receipt, make_once, require_apart
 from streammc.cli.signals import Interruption
-from streammc.cli.values import LocalPath, Share, WholeNumber
+from streammc.cli.values import LocalPath, Share, StorePath, WholeNumber
 from streammc.errors import ConfigError
 
 
@@ -27,7 +27,7 @@ from streammc.errors import ConfigError
 )
 @path_argument("run")
 @setting("--output", "-o", type=LocalPath(), required=True, help="zarr group to make.")
-@setting("--store", type=LocalPath(), help="The store of the run, if it has moved.")
+@setting("--store", type=StorePath(), help="The store of the run, if it has moved.")
 @setting(
     "--effect-draws",
     type=WholeNumber(2),

@@ -8,18 +8,25 @@ from typing import Any
 import click
 
 from streammc.cli.inspect import codes_text, factors_text, groups_text
-from streammc.cli.options import SEED, command, overwrite_option, path_argument, setting
+from streammc.cli.options import (
+    SEED,
+    command,
+    overwrite_option,
+    path_argument,
+    setting,
+    store_argument,
+)
 from streammc.cli.output import Output, fields
 from streammc.cli.progress import Progress
 from streammc.cli.receipt import Receipt, describe_inputs, make_once, require_apart
-from streammc.cli.values import LocalPath, Names, WholeNumber
+from streammc.cli.values import Names, StorePath, WholeNumber
 
 
 @command("ingest", configurable=True, short_help="Make a store from CSV, Parquet or Arrow files.")
 @path_argument("sources", nargs=-1)
-@path_argument("store")
+@store_argument("store")
 @setting("--formula", metavar="TEXT", help="'y ~ x + C(g)': response and features in one.")
-@setting("--like", type=LocalPath(), help="A store whose columns, formula and scale to use.")
+@setting("--like", type=StorePath(), help="A store whose columns, formula and scale to use.")
 @setting("--response", metavar="COLUMN", help="Column y.")
 @setting("--features", type=Names(), help="Columns of X; default: all others.")
 @setting("--offset", metavar="COLUMN", help="Added to the linear predictor (log exposure).")
@@ -52,17 +59,19 @@ from streammc.cli.values import LocalPath, Names, WholeNumber
 @setting("--chunk-rows", type=WholeNumber(1, 10**12), help="Rows per chunk.")
 @setting(
     "--layout",
-    type=click.Choice(["local"]),
+    type=click.Choice(["local", "cloud"]),
     default="local",
     show_default=True,
-    help="Chunks as files that are mapped into memory.",
+    help="Chunks that are mapped into memory, or shards for object stores.",
 )
+@setting("--compression", type=click.Choice(["zstd"]), help="Of the shards; default: none.")
 @overwrite_option
 @click.pass_obj
 def ingest(
     output: Output, /, sources: tuple[str, ...], store: str, overwrite: bool, **options: Any
 ) -> None:
     """Make STORE from the files SOURCE..., read twice, in constant memory."""
+    from streammc.stores.cloud.address import is_address
     from streammc.stores.format.verify import info
     from streammc.stores.ingest.ingestion import ingest as write
 
@@ -89,7 +98,10 @@ def ingest(
                 progress=lambda done, total, phase: progress(phase, done, total),
             )
 
-        result, new = make_once(receipt, lambda: info(store), make, overwrite=overwrite)
+        if is_address(store):  # nothing is kept beside it
+            result, new = make(), True
+        else:
+            result, new = make_once(receipt, lambda: info(store), make, overwrite=overwrite)
     if not new:
         output.note(f"{store} is already there, made by the same command: nothing to do")
     for line in result.get("warnings", []):
@@ -136,7 +148,7 @@ def ingest_receipt(sources: Sequence[str], store: str, options: dict[str, Any]) 
         del asked["like"]  # receipts of earlier versions do not have it
     else:
         asked["like"] = open_store(like).fingerprint
-    for name in ("row_id", "group", "group_as", "codes_above"):
+    for name in ("row_id", "group", "group_as", "codes_above", "compression"):
         if options[name] is None:
             del asked[name]  # likewise
     return Receipt(store, asked)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from streammc.cli.options import command, path_argument
+from streammc.cli.options import command, store_argument
 from streammc.cli.output import Output, fields, number, table
 from streammc.cli.progress import Progress
 from streammc.errors import one_line
@@ -22,7 +23,7 @@ _SHOWN: Final = 20
 
 
 @command("info", short_help="Describe a store, a run or control variates.")
-@path_argument("path")
+@store_argument("path")
 @click.pass_obj
 def info(output: Output, path: str) -> None:
     """Describe the store, run or control variates at PATH without reading the rows."""
@@ -48,7 +49,7 @@ def info(output: Output, path: str) -> None:
 
 
 @command("verify", short_help="Check every byte of a store or run.")
-@path_argument("path")
+@store_argument("path")
 @click.pass_obj
 def verify(output: Output, path: str) -> int:
     """Compare every byte at PATH with its checksums; exit 65 if one differs."""
@@ -78,12 +79,26 @@ def kind_of(path: str) -> str:
         If there is nothing at ``path``, or data of another kind.
     """
     from streammc.errors import MissingError
-    from streammc.trace.kinds import OURS, STORE, found_at, listed, refuse_other_kind
+    from streammc.stores.cloud.address import is_address, split_arrays
+    from streammc.stores.format.consistency import has_design
+    from streammc.trace.kinds import (
+        FOREIGN,
+        FOREIGN_V2,
+        OURS,
+        STORE,
+        found_at,
+        listed,
+        refuse_other_kind,
+    )
 
+    if is_address(path) or split_arrays(path)[1]:
+        return STORE
     if not os.path.lexists(path):
         raise MissingError(f"expected {listed(OURS)} at {path!r}, found nothing: check the path")
-    refuse_other_kind(path, *OURS)
     found = found_at(path)
+    if found is not None and found.kind in (FOREIGN, FOREIGN_V2) and has_design(Path(path)):
+        return STORE
+    refuse_other_kind(path, *OURS)
     return (STORE if found is None else found.kind).replace(" ", "-")
 
 

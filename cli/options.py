@@ -24,6 +24,7 @@ from streammc.cli.values import (
     Names,
     PositiveNumber,
     StoppingRule,
+    StorePath,
     Temperature,
     WholeNumber,
 )
@@ -106,6 +107,11 @@ def setting(*declarations: str, **kwargs: Any) -> Callable[[F], F]:
 def path_argument(name: str, **kwargs: Any) -> Callable[[F], F]:
     """Declare a positional argument that is a path."""
     return click.argument(name, type=LocalPath(), **kwargs)
+
+
+def store_argument(name: str) -> Callable[[F], F]:
+    """Declare a positional argument that is the path or the address of a store."""
+    return click.argument(name, type=StorePath())
 
 
 def model_options(function: F) -> F:

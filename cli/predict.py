@@ -14,17 +14,18 @@ from streammc.cli.options import (
     path_argument,
     scheduler_option,
     setting,
+    store_argument,
 )
 from streammc.cli.output import Output, fields, number
 from streammc.cli.progress import Progress
 from streammc.cli.receipt import Receipt, make_once, require_apart
 from streammc.cli.signals import Interruption
-from streammc.cli.values import LocalPath, Share, WholeNumber
+from streammc.cli.values import LocalPath, Share, StorePath, WholeNumber
 
 
 @command("predict", configurable=True, short_help="Predict the rows of a store from a run.")
 @path_argument("run")
-@path_argument("store")
+@store_argument("store")
 @setting("--output", "-o", type=LocalPath(), required=True, help="zarr group to make.")
 @setting(
     "--predict-draws",
@@ -46,7 +47,7 @@ from streammc.cli.values import LocalPath, Share, WholeNumber
     help="Rows of groups that a mixed model has not seen.",
 )
 @setting(
-    "--trained-on", type=LocalPath(), help="The store of the run of a mixed model, if it has moved."
+    "--trained-on", type=StorePath(), help="The store of the run of a mixed model, if it has moved."
 )
 @overwrite_option
 @scheduler_option

@@ -29,9 +29,13 @@ _REPLACED: Final = {
 
 def require_apart(output: str, inputs: Sequence[str]) -> None:
     """Raise ConfigError if ``output`` is one of the inputs or inside one."""
+    from streammc.stores.cloud.address import is_address, split_arrays
+
+    if is_address(output):
+        return
     target = os.path.realpath(output)
     for name in inputs:
-        source = os.path.realpath(name)
+        source = os.path.realpath(split_arrays(name)[0])
         if target == source or target.startswith(source.rstrip(os.sep) + os.sep):
             raise ConfigError(
                 f"expected an output outside the input {name!r}, found {output!r}: "

@@ -15,10 +15,10 @@ from streammc.cli.options import (
     model_options,
     overwrite_option,
     parse_scheduler,
-    path_argument,
     scheduler_option,
     setting,
     stop_option,
+    store_argument,
     temperature_option,
 )
 from streammc.cli.output import Output, fields
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @command("sample", configurable=True, short_help="Sample a posterior, or resume where it stopped.")
-@path_argument("store")
+@store_argument("store")
 @setting("--output", "-o", type=LocalPath(), required=True, help="Directory of the run.")
 @model_options
 @setting("--sampler", default="auto", show_default=True, help="auto or see `streammc samplers`.")
@@ -88,6 +88,7 @@ def sample(
     from streammc.cli.priors import announced_priors
     from streammc.cli.receipt import require_apart
     from streammc.likelihood.grouped import by_group
+    from streammc.stores.cloud.address import absolute
     from streammc.stores.store import open_store
     from streammc.trace.run_directory import RunDirectory
 
@@ -106,7 +107,7 @@ def sample(
     seed = _new_seed(printer) if seed is None and new_run and not dry_run else seed
     shape: dict[str, Any] = {"draws": draws, "warmup": warmup, "chains": chains, "seed": seed}
     settings = {
-        "store": os.path.abspath(store),
+        "store": absolute(store),
         "model": model,
         "prior": dict(prior),
         "prior_scale": prior_scale,

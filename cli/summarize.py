@@ -12,9 +12,9 @@ from streammc.cli.options import (
     model_options,
     overwrite_option,
     parse_scheduler,
-    path_argument,
     scheduler_option,
     setting,
+    store_argument,
     temperature_option,
 )
 from streammc.cli.output import Output, fields, number, table
@@ -25,7 +25,7 @@ from streammc.cli.values import KeyValue, LocalPath, WholeNumber
 
 
 @command("summarize", configurable=True, short_help="Compute control variates in a full pass.")
-@path_argument("store")
+@store_argument("store")
 @model_options
 @setting(
     "--output",
@@ -71,14 +71,19 @@ def summarize(
     from streammc.likelihood.temperature import Schedule
     from streammc.likelihood.tempered import tempered
     from streammc.likelihood.unit_words import unit_name
+    from streammc.stores.cloud.address import is_address, split_arrays
     from streammc.stores.store import open_store
 
     printer: Output = ctx.obj
     interruption: Interruption = ctx.find_root().obj
     where = parse_scheduler(scheduler)
-    target = (
-        output if output is not None else f"{store.rstrip(os.sep).removesuffix('.zarr')}.cv.zarr"
-    )
+    if output is None and is_address(store):
+        raise click.UsageError(
+            "expected --output with a store at an address, found none: results are kept on a local "
+            "disk, give a path"
+        )
+    beside = split_arrays(store)[0].rstrip(os.sep).removesuffix(".zarr")
+    target = output if output is not None else f"{beside}.cv.zarr"
     require_apart(target, [store])
     built = make_model(model, prior_scale, dict(option), prior, allow_code)
     dataset, built = by_group(open_store(store), built, dict(option).get(NODES))

@@ -124,7 +124,7 @@ class LocalPath(ParamType):
         if scheme:
             self.fail(
                 f"expected a path on this machine, found a URL {scheme.group(1)}://...: "
-                "copy the data to a local disk",
+                "give a local path; only stores can be at an address",
                 param,
                 ctx,
             )
@@ -132,6 +132,26 @@ class LocalPath(ParamType):
             self.fail(f"expected a path, found {text!r}", param, ctx)
         if len(text) > 4095:
             self.fail(f"expected a path of at most 4095 characters, found {len(text)}", param, ctx)
+        return text
+
+
+class StorePath(LocalPath):
+    """A path or address of a store; one that may hold credentials is not repeated."""
+
+    name = "path or address"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> str:
+        """Return the path or address as text."""
+        text = str(value)
+        if not _SCHEME.match(text):
+            return super().convert(value, param, ctx)
+        from streammc.errors import ConfigError
+        from streammc.stores.cloud.address import split_arrays, store_root
+
+        try:
+            store_root(split_arrays(text)[0])
+        except ConfigError as error:
+            self.fail(str(error), param, ctx)
         return text
 
 

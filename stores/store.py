@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
 from threading import Lock
@@ -18,29 +17,29 @@ from streammc.docstrings import documented
 from streammc.errors import StoreError
 from streammc.group_table import GroupTable
 from streammc.protocols import Index, PassTask, Vector
-from streammc.stores.format.codes import read_columns, with_codes
+from streammc.stores.cloud.address import Root, split_arrays, store_root
+from streammc.stores.format.codes import read_columns
+from streammc.stores.format.consistency import check_keys, has_design, is_foreign
 from streammc.stores.format.layout import (
-    CODES,
     ROW_GROUP,
     ROW_ID,
     Layout,
     chunks_per_block,
 )
 from streammc.stores.format.manifest import Manifest, check_object, read_manifest
-from streammc.stores.format.objects import (
-    list_files,
-    local_path,
-    require_directory,
-    translate,
+from streammc.stores.format.object_access import (
+    object_stamps,
+    require_store,
 )
 from streammc.stores.format.schema import check_features, read_schema
-from streammc.stores.full_pass.row_blocks import StoreBlock, store_blocks
-from streammc.stores.rows.mapping import map_member
+from streammc.stores.full_pass.row_blocks import Block, store_blocks
 from streammc.stores.rows.member_values import read_values
 from streammc.stores.shown_store import ShownStore
-from streammc.trace.kinds import STORE, refuse_other_kind
+from streammc.trace.kinds import FOREIGN, FOREIGN_V2, STORE, refuse_other_kind
 
 if TYPE_CHECKING:
+    from streammc.stores.foreign.foreign_table import ForeignTable
+    from streammc.stores.rows.piece_cache import CachedRows
     from streammc.stores.rows.row_source import MappedRows
 
 T = TypeVar("T")
@@ -55,15 +54,23 @@ class Store(ShownStore):
         Absolute path of the store.
     attributes, layout, manifest
         Checked metadata of the store.
+    foreign
+        The arrays, if they are those of a zarr group of another program.
     """
 
     def __init__(
-        self, root: Path, attributes: dict[str, Any], layout: Layout, manifest: Manifest
+        self,
+        root: Root,
+        attributes: dict[str, Any],
+        layout: Layout,
+        manifest: Manifest,
+        foreign: ForeignTable | None = None,
     ) -> None:
-        self.address = str(root)
+        self.address = str(root) if foreign is None else foreign.address
         self.attributes: Mapping[str, Any] = MappingProxyType(attributes)
         self.feature_names: tuple[str, ...] = tuple(attributes["features"])
         self.fingerprint = manifest.fingerprint
+        self.foreign = foreign
         self.layout = layout
         self.manifest = manifest
         self.n_features = len(self.feature_names)
@@ -71,14 +78,16 @@ class Store(ShownStore):
         self.response: str | None = attributes["response"]
         self._lock = Lock()
         self._root = root
-        self._rows: MappedRows | None = None
+        self._rows: MappedRows | CachedRows | None = None
 
     def __reduce__(self) -> tuple[Any, tuple[str, str]]:
         """Return how a worker of a cluster opens the same store again."""
         return _opened_again, (self.address, self.fingerprint)
 
-    def rows(self) -> MappedRows:
-        """Return the mapped rows; every file is mapped at the first call.
+    def rows(self) -> MappedRows | CachedRows:
+        """Return the rows: mapped at the first call, or read through a cache.
+
+        Shards and stores at an address have a cache; see ``rows.piece_cache``.
 
         Raises
         ------
@@ -87,29 +96,24 @@ class Store(ShownStore):
         OutOfMemoryError
             If the system allows no further mapping.
         """
-        from streammc.stores.rows.row_source import MappedRows
-
         with self._lock:
             if self._rows is None:
-                rows = MappedRows(
-                    with_codes(self._map("X"), self._map(CODES), read_columns(self.attributes)),
-                    self._map("y"),
-                    self._map("offset"),
-                    self._map("weight"),
-                    self.n_rows,
-                    observable=os.access(self._root / self.layout.members[0].key(0), os.W_OK),
-                )
-                if read_manifest(self._root).fingerprint != self.fingerprint:
-                    raise StoreError(
-                        f"expected store {self.address!r} as it was opened, found another in its "
-                        "place: open it again"
-                    )
-                self._rows = rows
+                self._rows = self._open_rows()
             return self._rows
 
-    def _map(self, name: str) -> NDArray[Any]:
-        member = self.layout.member(name)
-        return np.empty(0) if member is None else map_member(self._root, self.layout, member)
+    def _open_rows(self) -> MappedRows | CachedRows:
+        from streammc.stores.rows.open_rows import open_rows
+
+        if self.foreign is not None:
+            return self.foreign.rows()
+        coded = read_columns(self.attributes)
+        rows = open_rows(self._root, self.layout, self.manifest, coded)
+        if read_manifest(self._root).fingerprint != self.fingerprint:
+            raise StoreError(
+                f"expected store {self.address!r} as it was opened, found another in its place: "
+                "open it again"
+            )
+        return rows
 
     def block_rows(self) -> int:
         """Return the rows of one block of :meth:`reduce`."""
@@ -160,8 +164,10 @@ class Store(ShownStore):
 
         return covariate(self.attributes, name)
 
-    def blocks(self) -> list[StoreBlock]:
+    def blocks(self) -> Sequence[Block]:
         """Return the row blocks of a full pass, in the order of the rows."""
+        if self.foreign is not None:
+            return self.foreign.blocks(self.block_rows())
         shapes = (self.block_rows(), read_columns(self.attributes))
         return store_blocks(self._root, self.layout, self.manifest, *shapes)
 
@@ -191,15 +197,7 @@ class Store(ShownStore):
         StoreError
             If an object is missing.
         """
-        stamps = np.empty((len(self.manifest.entries), 3), np.int64)
-        for position, key in enumerate(self.manifest.entries):
-            try:
-                found = os.lstat(self._root / key)
-            except OSError as error:
-                raise translate(error, f"{key!r} in store {self.address!r}") from error
-            # Some file systems have inode numbers of 64 bits.
-            stamps[position] = found.st_size, found.st_mtime_ns, found.st_ino & (2**63 - 1)
-        return stamps
+        return object_stamps(self._root, self.manifest.entries)
 
     def recheck(self, stamps: Index) -> None:
         """Check the objects that changed since ``stamps`` against the manifest.
@@ -215,6 +213,9 @@ class Store(ShownStore):
                 f"expected stamps of {now.shape[0]} objects of store {self.address!r}, "
                 f"found {stamps.shape[0]}: they belong to another store; open the store again"
             )
+        if self.foreign is not None:
+            self.foreign.require_unchanged()
+            return
         changed = np.any(now != stamps, axis=1)
         for position, (key, entry) in enumerate(self.manifest.entries.items()):
             if changed[position]:
@@ -237,14 +238,16 @@ def _opened_again(address: str, fingerprint: str) -> Store:
 def open_store(path: str | os.PathLike[str]) -> Store:
     """Open the store at ``path`` and check that it is whole, without reading the rows.
 
-    Every document is read as untrusted JSON. The files, their kinds and their lengths must
-    agree with the shapes and the manifest. :meth:`Store.reduce` and
-    ``streammc.stores.format.verify.verify`` check the checksums of the rows.
+    Every document is read as untrusted JSON. The files, their kinds and lengths must agree with the
+    shapes and the manifest. :meth:`Store.reduce` and ``verify`` check the checksums of the rows.
 
     Parameters
     ----------
     path
-        Directory of the store, on this machine.
+        Directory of the store on this machine, or its address: ``s3://``, ``gs://``, ``az://`` or
+        ``https://``, which need ``streammc[cloud]``. A zarr group of another program, of version
+        2 or 3, is opened where it is: with its arrays ``X`` and ``y``, or with those that follow
+        the path, as ``data.zarr#X=features&y=label``, also ``offset`` and ``weight``.
 
     Raises
     ------
@@ -255,41 +258,24 @@ def open_store(path: str | os.PathLike[str]) -> Store:
     AccessError
         If it may not be read.
     ConfigError
-        If ``path`` is a URL or not a path.
+        If ``path`` is neither a path nor such an address, or an address with credentials.
+    UnavailableError
+        If an object store does not answer.
     """
-    root = local_path(path)
-    refuse_other_kind(root, STORE)
-    require_directory(root)
+    place, arrays = split_arrays(path)
+    root = store_root(place)
+    if not arrays and isinstance(root, Path):
+        refuse_other_kind(root, STORE, *((FOREIGN, FOREIGN_V2) if has_design(root) else ()))
+    require_store(root)
+    if arrays or is_foreign(root):
+        from streammc.stores.foreign.foreign_table import open_foreign
+
+        table = open_foreign(root, arrays)
+        return Store(root, table.attributes, table.layout, table.manifest, table)
     attributes, layout = read_schema(root)
     manifest = read_manifest(root)
-    _check_keys(root, layout, manifest)
+    check_keys(root, layout, manifest)
     for key in layout.metadata_keys():
         check_object(root, key, manifest.entries[key])
     check_features(root, attributes["features"])
     return Store(root, attributes, layout, manifest)
-
-
-def _check_keys(root: Path, layout: Layout, manifest: Manifest) -> None:
-    """Refuse a store whose shapes, manifest and files disagree."""
-    sizes: dict[str, int | None] = dict.fromkeys(layout.metadata_keys())
-    sizes.update(layout.chunk_sizes())
-    entries = manifest.entries
-    for key in sorted({*sizes} ^ {*entries}):
-        where = "in the manifest" if key in sizes else "in the shapes"
-        raise StoreError(
-            f"expected {key[:100]!r} {where} of store {str(root)!r}, found none: "
-            "copy or make the store again"
-        )
-    found = list_files(root)
-    for key, entry in entries.items():
-        what = f"{key!r} in store {str(root)!r}"
-        if key not in found:
-            raise StoreError(f"expected {what}, found nothing: copy or make the store again")
-        if not stat.S_ISREG(found[key].st_mode):
-            raise StoreError(f"expected {what} to be a regular file: copy the store again")
-        for expected in (entry.size, sizes[key]):
-            if expected not in (None, found[key].st_size):
-                raise StoreError(
-                    f"expected {what} to have {expected} bytes, found {found[key].st_size}: "
-                    "copy or make the store again"
-                )

@@ -9,7 +9,6 @@ streammc info file/inner
 streammc info nothing
 streammc info full
 streammc info v2.zarr
-streammc info s3://bucket/store.zarr
 streammc info ''
 streammc verify no-manifest.zarr
 streammc verify nowhere

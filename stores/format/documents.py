@@ -56,6 +56,9 @@ def array_document(member: Member, layout: Layout) -> dict[str, Any]:
     codec: dict[str, Any] = {"name": "bytes"}
     if dtype.itemsize > 1:
         codec["configuration"] = {"endian": "little"}
+    codecs = [codec]
+    if layout.shards is not None:
+        codecs = layout.shards.codecs(codecs, member.columns)
     names = [_DIMENSIONS.get(member.name, "row")]
     if member.name == "X":
         names.append("feature" if layout.member(CODES) is None else "dense_feature")
@@ -66,7 +69,7 @@ def array_document(member: Member, layout: Layout) -> dict[str, Any]:
         chunk=list(member.shape(layout.chunk_rows)),
         data_type=member.dtype,
         fill=0.0 if dtype.kind == "f" else 0,
-        codecs=[codec],
+        codecs=codecs,
         names=names,
     )
 

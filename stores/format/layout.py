@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 
 from streammc.errors import ConfigError
+from streammc.stores.format.shards import SHARD_BYTES, SHARD_ROWS, Shards
 from streammc.trace.kinds import STORE_MANIFEST
 
 FORMAT: Final = 1
@@ -127,6 +128,8 @@ class Layout:
     members: tuple[Member, ...]
     groups: tuple[Layout, ...] = ()
     """The layouts of ``group_offset`` and ``group``, one array each, if there are groups."""
+    shards: Shards | None = None
+    """How chunks are cut into pieces; ``None`` for raw chunks, which can be mapped."""
 
     @property
     def all_members(self) -> tuple[tuple[Member, Layout], ...]:
@@ -154,13 +157,13 @@ class Layout:
         return next((member for member in self.members if member.name == name), None)
 
     def chunk_bytes(self, member: Member) -> int:
-        """Return the length of one chunk file of ``member``."""
+        """Return the bytes of one chunk of ``member``: the length of its file, unless sharded."""
         return member.row_bytes * self.chunk_rows
 
-    def chunk_sizes(self) -> dict[str, int]:
-        """Return the length of every chunk file by key."""
+    def chunk_sizes(self) -> dict[str, int | None]:
+        """Return the length of every chunk file by key; ``None`` for shards."""
         return {
-            member.key(chunk): layout.chunk_bytes(member)
+            member.key(chunk): None if layout.shards else layout.chunk_bytes(member)
             for member, layout in self.all_members
             for chunk in range(layout.n_chunks)
         }
@@ -224,12 +227,17 @@ def choose_chunk_rows(row_bytes: int, n_rows: int | None = None, n_members: int 
 
 
 def settle_chunk_rows(
-    members: Sequence[Member], chunk_rows: int | None, n_rows: int | None, n_features: int = 0
+    members: Sequence[Member],
+    chunk_rows: int | None,
+    n_rows: int | None,
+    n_features: int = 0,
+    shards: Shards | None = None,
 ) -> int:
     """Return the rows per chunk of a new store: ``chunk_rows`` rounded up, or the default.
 
     With codes the default is that of a store of ``n_features`` dense columns: the blocks of a full
-    pass are then the same, and a chunk with all columns fits into memory.
+    pass are then the same, and a chunk with all columns fits into memory. Shards have whole pieces,
+    by default about a million rows in at most 64 MB.
 
     Raises
     ------
@@ -240,10 +248,14 @@ def settle_chunk_rows(
     check_row_bytes(X.columns or 0, X.dtype)
     # Row ids that are texts can be wider than the design.
     widest = max(member.row_bytes for member in members if member.columns is not None)
-    if chunk_rows is None:
+    if chunk_rows is None and shards is not None:
+        chunk_rows = min(SHARD_ROWS, SHARD_BYTES // widest)
+    elif chunk_rows is None:
         expanded = n_features * np.dtype(X.dtype).itemsize
         chunk_rows = choose_chunk_rows(max(widest, expanded), n_rows, len(members))
     chunk_rows = round_chunk_rows(chunk_rows)
+    if shards is not None:
+        chunk_rows = -(-chunk_rows // shards.piece_rows) * shards.piece_rows
     if chunk_rows * widest > MAX_CHUNK_BYTES:
         raise ConfigError(
             f"expected chunks of at most {MAX_CHUNK_BYTES >> 20} MB, found {chunk_rows} "

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from streammc.errors import StoreError, StreammcError
+from streammc.stores.cloud.address import Root
 from streammc.stores.format.layout import FORMAT, MANIFEST
-from streammc.stores.format.objects import checksum_object, damaged, parse_json, read_small
+from streammc.stores.format.object_access import checksum_object, exists, read_small
+from streammc.stores.format.objects import damaged, parse_json
 
 
 class Entry(NamedTuple):
@@ -70,7 +70,7 @@ def make_manifest(entries: dict[str, Entry]) -> Manifest:
     return Manifest(dict(sorted(entries.items())))
 
 
-def read_manifest(root: Path) -> Manifest:
+def read_manifest(root: Root) -> Manifest:
     """Return the manifest of the store at ``root``.
 
     Raises
@@ -79,7 +79,7 @@ def read_manifest(root: Path) -> Manifest:
         If it is missing, not of this format, or contradicts its own fingerprint.
     """
     what = f"{MANIFEST!r} in store {str(root)!r}"
-    if not os.path.lexists(root / MANIFEST):
+    if not exists(root, MANIFEST):
         raise StoreError(
             f"expected {what}, found none: not a streammc store, or an unfinished one; "
             "make it with 'streammc ingest'"
@@ -109,7 +109,7 @@ def _is_count(value: Any) -> bool:
     return type(value) is int and 0 <= value < 2**62
 
 
-def check_object(root: Path, key: str, entry: Entry) -> None:
+def check_object(root: Root, key: str, entry: Entry) -> None:
     """Read one object and compare it with its entry.
 
     Raises
@@ -123,7 +123,7 @@ def check_object(root: Path, key: str, entry: Entry) -> None:
 
 
 def find_faults(
-    root: Path,
+    root: Root,
     manifest: Manifest,
     present: Iterable[str],
     progress: Callable[[int, int], None] | None = None,

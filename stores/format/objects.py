@@ -11,6 +11,7 @@ import json
 import os
 import re
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -51,7 +52,7 @@ def local_path(path: str | os.PathLike[str]) -> Path:
 
 
 def translate(error: OSError, what: str) -> StreammcError:
-    """Return the streammc error for an ``error`` of the operating system in reading ``what``."""
+    """Return the streammc error for an ``error`` of the system in reading ``what``."""
     reason = error.strerror or str(error)
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         return StoreError(f"expected {what}, found nothing: copy or make the store again")
@@ -126,27 +127,17 @@ def read_object(
 
 def will_read(root: Path, key: str) -> None:
     """Ask the system to read the file ``key`` ahead; :func:`read_object` reports any error."""
-    try:
+    with suppress(OSError):
         descriptor = os.open(root / key, _FLAGS)
-    except OSError:
-        return
-    try:
-        if hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_WILLNEED)
-    except OSError:
-        pass
-    finally:
-        os.close(descriptor)
+        try:
+            if hasattr(os, "posix_fadvise"):
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_WILLNEED)
+        finally:
+            os.close(descriptor)
 
 
 def checksum_object(root: Path, key: str, size: int) -> int:
-    """Return the crc32c of the file ``key`` in bounded memory.
-
-    Raises
-    ------
-    StoreError
-        As :func:`open_object`.
-    """
+    """Return the crc32c of the file ``key`` in bounded memory."""
     descriptor = open_object(root, key, size)
     buffer, done, crc = np.empty(min(size, _PIECE), np.uint8), 0, 0
     try:
@@ -160,7 +151,19 @@ def checksum_object(root: Path, key: str, size: int) -> int:
     return crc
 
 
-def damaged(root: Path, key: str, expected: int, found: int) -> StoreError:
+def read_range(root: Path, key: str, start: int, length: int) -> Bytes:
+    """Return ``length`` bytes of the file ``key`` from ``start`` on; see :func:`open_object`."""
+    descriptor = open_object(root, key, None)
+    into = np.empty(length, np.uint8)
+    try:
+        os.lseek(descriptor, start, os.SEEK_SET)
+        _fill(descriptor, into, f"{key!r} in store {str(root)!r}")
+    finally:
+        os.close(descriptor)
+    return into
+
+
+def damaged(root: object, key: str, expected: int, found: int) -> StoreError:
     """Return the error for an object whose checksum is wrong."""
     return StoreError(
         f"expected crc32c {expected:08x} of {key!r} in store {str(root)!r}, found {found:08x}: "

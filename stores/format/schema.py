@@ -7,7 +7,6 @@ shapes, dtypes and chunks; the error names the first field that differs.
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from streammc.errors import StoreError
+from streammc.stores.cloud.address import Root
 from streammc.stores.format.codes import good_codes, n_coded
 from streammc.stores.format.documents import (
     ATTRIBUTE,
@@ -40,10 +40,12 @@ from streammc.stores.format.layout import (
     Member,
     choose_chunk_rows,
 )
-from streammc.stores.format.objects import parse_json, read_object, read_small
+from streammc.stores.format.object_access import exists, has_array, read_object, read_small
+from streammc.stores.format.objects import parse_json
+from streammc.stores.format.shards import Shards, shards_of
 
 
-def read_schema(root: Path) -> tuple[dict[str, Any], Layout]:
+def read_schema(root: Root) -> tuple[dict[str, Any], Layout]:
     """Return the group attribute ``streammc`` and the layout of the store at ``root``.
 
     Raises
@@ -51,8 +53,8 @@ def read_schema(root: Path) -> tuple[dict[str, Any], Layout]:
     StoreError
         If a document is missing, not of this format, out of limits or contradicts another.
     """
-    if not os.path.lexists(root / METADATA):
-        found = "a zarr v2 store" if os.path.lexists(root / ".zgroup") else "none"
+    if not exists(root, METADATA):
+        found = "a zarr v2 store" if exists(root, ".zgroup") else "none"
         raise StoreError(
             f"expected {METADATA!r} in {str(root)!r}, found {found}: "
             "not a streammc store; make one with 'streammc ingest'"
@@ -60,10 +62,10 @@ def read_schema(root: Path) -> tuple[dict[str, Any], Layout]:
     group = _read(root, METADATA)
     attributes = _attributes(group, root)
     members = []
-    present = [name for name in MEMBER_DTYPES if name == "X" or os.path.lexists(root / name)]
+    present = [name for name in MEMBER_DTYPES if name == "X" or has_array(root, name)]
     groups = attributes.get("groups") and GROUP_DTYPES
     for name in (*present, *(groups or ()), "feature"):
-        if (root / name).is_symlink() or not (root / name).is_dir():
+        if isinstance(root, Path) and ((root / name).is_symlink() or not (root / name).is_dir()):
             raise StoreError(
                 f"expected {name!r} in store {str(root)!r} to be a directory of its own: "
                 "copy or make the store again"
@@ -159,7 +161,7 @@ def _numbers(values: Any, length: int) -> bool:
     )
 
 
-def _attributes(group: dict[str, Any], root: Path) -> dict[str, Any]:
+def _attributes(group: dict[str, Any], root: Root) -> dict[str, Any]:
     if group.get("zarr_format") != 3 or group.get("node_type") != "group":
         raise StoreError(
             f"expected a zarr v3 group in {str(root)!r}, found none: not a streammc store; "
@@ -176,8 +178,10 @@ def _attributes(group: dict[str, Any], root: Path) -> dict[str, Any]:
     return attributes
 
 
-def _member(document: dict[str, Any], name: str, root: Path) -> tuple[Member, int, int]:
-    """Return the row array that a document describes, its rows and its rows per chunk."""
+def _member(
+    document: dict[str, Any], name: str, root: Root
+) -> tuple[Member, int, int, Shards | None]:
+    """Return the row array that a document describes, its rows, rows per chunk and shards."""
     key = f"{name}/{METADATA}"
     dtype = document.get("data_type")
     allowed = (MEMBER_DTYPES | GROUP_DTYPES)[name]
@@ -193,14 +197,15 @@ def _member(document: dict[str, Any], name: str, root: Path) -> tuple[Member, in
     if columns is not None and (columns > MAX_FEATURES or chunks[1] != columns):
         raise _wrong(root, key, "chunk_shape", f"all of at most {MAX_FEATURES} columns", chunks)
     codecs = document.get("codecs")
-    for codec in codecs if isinstance(codecs, list) else [None]:
+    shards = None if name in GROUP_DTYPES else shards_of(codecs, chunks[0])
+    for codec in [] if shards else codecs if isinstance(codecs, list) else [None]:
         label = codec.get("name") if isinstance(codec, dict) else codec
         if label != "bytes":
             raise _wrong(root, key, "codec", "bytes", label)
-    return Member(name, np.dtype(dtype).name, columns), shape[0], chunks[0]
+    return Member(name, np.dtype(dtype).name, columns), shape[0], chunks[0], shards
 
 
-def _check_codes(attributes: dict[str, Any], layout: Layout, root: Path) -> None:
+def _check_codes(attributes: dict[str, Any], layout: Layout, root: Root) -> None:
     """Refuse codes that the attribute does not describe, or that are missing."""
     member = layout.member(CODES)
     found = 0 if member is None else member.columns or 0
@@ -209,12 +214,12 @@ def _check_codes(attributes: dict[str, Any], layout: Layout, root: Path) -> None
         raise _wrong(root, METADATA, CODES, f"{found} factors as the array has", expected)
 
 
-def _groups(n_groups: int, root: Path) -> tuple[Layout, ...]:
+def _groups(n_groups: int, root: Root) -> tuple[Layout, ...]:
     """Return the layouts of the arrays of the groups; refuse arrays of another length."""
     layouts = []
     for name, length in zip(GROUP_DTYPES, (n_groups + 1, n_groups), strict=True):
         key = f"{name}/{METADATA}"
-        member, found, chunk = _member(_read(root, key), name, root)
+        member, found, chunk, _ = _member(_read(root, key), name, root)
         if found != length:
             raise _wrong(root, key, "shape", f"{length} as the attribute groups has", found)
         expected = min(length, choose_chunk_rows(member.row_bytes))
@@ -224,7 +229,7 @@ def _groups(n_groups: int, root: Path) -> tuple[Layout, ...]:
     return tuple(layouts)
 
 
-def _extent(value: Any, ndim: int, root: Path, key: str, field: str) -> list[int]:
+def _extent(value: Any, ndim: int, root: Root, key: str, field: str) -> list[int]:
     if not (isinstance(value, list) and len(value) == ndim):
         raise _wrong(root, key, field, f"{ndim} positive integers", value)
     if not all(type(item) is int and 0 < item <= MAX_ROWS for item in value):
@@ -232,47 +237,49 @@ def _extent(value: Any, ndim: int, root: Path, key: str, field: str) -> list[int
     return value
 
 
-def _combine(members: list[tuple[Member, int, int]], root: Path) -> Layout:
+def _combine(members: list[tuple[Member, int, int, Shards | None]], root: Root) -> Layout:
     """Return the common layout of all arrays; refuse arrays of different rows or chunks."""
-    _, rows, chunk = members[0]
-    for member, other_rows, other_chunk in members:
+    _, rows, chunk, shards = members[0]
+    for member, other_rows, other_chunk, other_shards in members:
         key = f"{member.name}/{METADATA}"
         if other_rows != rows:
             raise _wrong(root, key, "shape", f"{rows} rows as X has", other_rows)
         if other_chunk != chunk:
             raise _wrong(root, key, "chunk_shape", f"{chunk} rows as X has", other_chunk)
+        if other_shards != shards:
+            raise _wrong(root, key, "codecs", "the pieces that X has", other_shards)
         if chunk * member.row_bytes > MAX_CHUNK_BYTES:
             limit = f"chunks of at most {MAX_CHUNK_BYTES >> 20} MB"
             raise _wrong(root, key, "chunk_shape", limit, f"{chunk} rows")
-    layout = Layout(rows, chunk, tuple(member for member, _, _ in members))
+    layout = Layout(rows, chunk, tuple(member for member, *_ in members), shards=shards)
     if layout.n_chunks * len(members) > MAX_CHUNKS:
         raise StoreError(
             f"expected at most {MAX_CHUNKS} chunk files in store {str(root)!r}, found "
             f"{layout.n_chunks * len(members)}: make it again with a larger --chunk-rows"
         )
-    if chunk % ROW_MULTIPLE and layout.n_chunks > 1:
+    if shards is None and chunk % ROW_MULTIPLE and layout.n_chunks > 1:
         raise _wrong(root, "X/zarr.json", "chunk_shape", f"a multiple of {ROW_MULTIPLE}", chunk)
     return layout
 
 
-def _read(root: Path, key: str) -> dict[str, Any]:
+def _read(root: Root, key: str) -> dict[str, Any]:
     return parse_json(read_small(root, key), f"{key!r} of store {str(root)!r}")
 
 
-def _same(found: dict[str, Any], expected: dict[str, Any], root: Path, key: str) -> None:
+def _same(found: dict[str, Any], expected: dict[str, Any], root: Root, key: str) -> None:
     for field in sorted({*found, *expected}):
         if found.get(field) != expected.get(field):
             raise _wrong(root, key, field, expected.get(field), found.get(field))
 
 
-def _wrong(root: Path, key: str, field: str, expected: Any, found: Any) -> StoreError:
+def _wrong(root: Root, key: str, field: str, expected: Any, found: Any) -> StoreError:
     return StoreError(
         f"expected {str(expected)[:100]} as {field!r} in {key!r} of store {str(root)!r}, "
         f"found {repr(found)[:100]}: copy or make the store again, with one version"
     )
 
 
-def check_features(root: Path, names: list[str]) -> None:
+def check_features(root: Root, names: list[str]) -> None:
     """Refuse a coordinate ``feature`` that differs from the names in the group attribute."""
     payload = encode_features(names)
     size = len(payload) + 4

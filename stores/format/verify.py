@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from streammc.errors import StoreError
+from streammc.stores.cloud.address import split_arrays, store_root
 from streammc.stores.format.layout import MANIFEST, METADATA
 from streammc.stores.format.manifest import Fault, find_faults, read_manifest
-from streammc.stores.format.objects import list_files, local_path, require_directory
+from streammc.stores.format.object_access import exists, list_files, require_store
 from streammc.stores.store import open_store
 from streammc.trace.kinds import STORE, refuse_other_kind
 
@@ -38,22 +41,31 @@ def verify(
     MissingError, StoreError, AccessError
         If ``path`` does not exist, is not a directory, has no manifest, or may not be read.
     """
-    root = local_path(path)
-    refuse_other_kind(root, STORE)
-    require_directory(root)
+    place, arrays = split_arrays(path)
+    root = store_root(place)
+    if arrays:
+        raise StoreError(
+            f"expected a store of streammc at {str(path)!r}, found arrays of another program, "
+            "which have no checksums: ingest them"
+        )
+    if isinstance(root, Path):
+        refuse_other_kind(root, STORE)
+    require_store(root)
     report: dict[str, Any] = {"path": str(root), "ok": False, "objects": 0, "bytes": 0}
     report["fingerprint"] = None
     try:
         manifest = read_manifest(root)
     except StoreError as error:
-        if not os.path.lexists(root / MANIFEST):
+        if not exists(root, MANIFEST):
             raise
         report["faults"] = [Fault(MANIFEST, "changed", str(error))._asdict()]
         return report
-    faults = find_faults(root, manifest, list_files(root), progress)
+    listed = isinstance(root, Path) or root.listable
+    present = list_files(root) if listed else manifest.entries
+    faults = find_faults(root, manifest, present, progress)
     if not faults:
         try:
-            _ = open_store(root).groups
+            _ = open_store(str(root)).groups
         except StoreError as error:
             faults.append(Fault(METADATA, "inconsistent", str(error)))
     return report | {
@@ -86,6 +98,7 @@ def info(path: str | os.PathLike[str]) -> dict[str, Any]:
         "chunk_rows": layout.chunk_rows,
         "n_chunks": layout.n_chunks,
         "row_bytes": layout.row_bytes,
+        **({} if layout.shards is None else {"shards": asdict(layout.shards)}),
         "objects": len(store.manifest.entries),
         "bytes": store.manifest.total_bytes,
         "fingerprint": store.fingerprint,

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -23,8 +24,10 @@ from numpy.typing import NDArray
 
 from streammc.errors import ConfigError, DataError
 from streammc.numerics.coded_matrix import CODE_DTYPE
+from streammc.stores.cloud.address import store_root
 from streammc.stores.format.codes import dense_names
 from streammc.stores.format.conversion import check_given, convert, page_aligned, whole
+from streammc.stores.format.destination import new_output, refuse_output
 from streammc.stores.format.documents import encode_document, store_attributes, store_documents
 from streammc.stores.format.group_arrays import GroupArrays
 from streammc.stores.format.layout import (
@@ -35,13 +38,13 @@ from streammc.stores.format.layout import (
     ROW_GROUP,
     ROW_ID,
     Layout,
+    Member,
     make_members,
     settle_chunk_rows,
 )
 from streammc.stores.format.manifest import Entry, make_manifest
-from streammc.stores.format.objects import local_path
-from streammc.stores.format.partial import PartialDirectory, refuse_existing
 from streammc.stores.format.schema import check_attributes, encode_features
+from streammc.stores.format.shards import Shards, choose_piece_rows, encode_shard
 
 
 class StoreWriter:
@@ -76,6 +79,8 @@ class StoreWriter:
         Factors whose columns are codes, as in the attribute ``codes``; ``X`` has the others.
     overwrite
         Replace a store at ``path``, once the new one is complete.
+    cloud
+        ``None`` for chunk files that are mapped; ``"raw"`` or ``"zstd"`` for shards.
 
     Raises
     ------
@@ -105,8 +110,9 @@ class StoreWriter:
         n_rows: int | None = None,
         codes: Sequence[Mapping[str, Any]] = (),
         overwrite: bool = False,
+        cloud: str | None = None,
     ) -> None:
-        self.path = local_path(path)
+        self.path = store_root(path)
         self.features = list(features)
         self._codes = {CODES: [dict(each) for each in codes]} if codes else {}
         self._dense = dense_names({"features": self.features, **self._codes})
@@ -114,8 +120,13 @@ class StoreWriter:
         dtypes = {"X": dtype, CODES: CODE_DTYPE if codes else None, "y": y_dtype, **extra}
         dtypes |= {ROW_ID: row_id, ROW_GROUP: row_group}
         members = self._members = make_members(len(self._dense), dtypes, len(codes))
-        self.chunk_rows = settle_chunk_rows(members, chunk_rows, n_rows, len(self.features))
-        refuse_existing(self.path, overwrite=overwrite)
+        expanded = len(self.features) * np.dtype(dtype).itemsize
+        widest = max(expanded, *(member.row_bytes for member in members))
+        self._shards = Shards(choose_piece_rows(widest), cloud == "zstd") if cloud else None
+        self.chunk_rows = settle_chunk_rows(
+            members, chunk_rows, n_rows, len(self.features), self._shards
+        )
+        refuse_output(self.path, overwrite=overwrite)
         size = (n_rows or 0) * sum(member.row_bytes for member in members)
         self._cached = 2 * size <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         self.n_rows = 0
@@ -126,7 +137,7 @@ class StoreWriter:
         self._buffers: dict[str, NDArray[Any]] = {}
         self.groups = None if group is None else GroupArrays(self._put, group)
         names = [*(member.name for member in members), *(GROUP_DTYPES if group else ()), "feature"]
-        self._partial = PartialDirectory(self.path, names, overwrite=overwrite)
+        self._partial = new_output(self.path, names, overwrite=overwrite)
 
     def __enter__(self) -> Self:
         """Return the writer."""
@@ -289,7 +300,7 @@ class StoreWriter:
         own = () if self.groups is None else self.groups.finish(self.n_rows)
         if self.groups is not None:
             given["groups"] = self.groups.described(given["groups"])
-        layout = Layout(self.n_rows, self.chunk_rows, self._members, own)
+        layout = Layout(self.n_rows, self.chunk_rows, self._members, own, self._shards)
         complete = store_attributes(given | self._codes, self.features, layout)
         check_attributes(complete, "the attributes of the new store")
         names = encode_features(self.features)
@@ -315,7 +326,14 @@ class StoreWriter:
                     f"found {rows}: put every chunk once, all but the last whole"
                 )
         if last == 0:
-            self.chunk_rows = self.n_rows
+            self.chunk_rows, self._shards = self._single(self.n_rows)
+
+    def _single(self, rows: int) -> tuple[int, Shards | None]:
+        """Return the rows per chunk of a store of one chunk, and its pieces: little padding."""
+        if self._shards is None:
+            return rows, None
+        pieces = replace(self._shards, piece_rows=min(self._shards.piece_rows, rows))
+        return -(-rows // pieces.piece_rows) * pieces.piece_rows, pieces
 
     def _flush(self) -> None:
         """Write the appended rows in the buffers as one chunk."""
@@ -332,7 +350,20 @@ class StoreWriter:
         """Write one chunk file for each member from checked arrays of the file's length."""
         for member in self._members:
             raw = arrays[member.name].reshape(-1).view(np.uint8)
+            if self._shards is not None:
+                raw = self._shard(chunk, member, raw)
             self._put(member.key(chunk), raw, self._cached)
+
+    def _shard(self, chunk: int, member: Member, raw: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Return a chunk as a shard; a first chunk that is not whole is the only one."""
+        rows, length, shards = self._written[chunk], self.chunk_rows, self._shards
+        if chunk == 0 and rows < length:
+            length, shards = self._single(rows)
+        assert shards is not None
+        whole = np.zeros(length * member.row_bytes, np.uint8)
+        whole[: len(raw)] = raw
+        used = rows * member.row_bytes
+        return encode_shard(whole, used, shards.piece_rows * member.row_bytes, shards.zstd)
 
     def _put(self, key: str, content: bytes | NDArray[np.uint8], cached: bool = True) -> None:
         self._partial.write(key, content, cached=cached)

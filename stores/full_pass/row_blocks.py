@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from threading import local
 from typing import Any, Protocol
 
@@ -20,10 +19,14 @@ from numpy.typing import NDArray
 from streammc.errors import StoreError
 from streammc.numerics.coded_matrix import CodedColumns, CodedMatrix, expanded_pieces
 from streammc.protocols import RowBlock, Vector
+from streammc.stores.cloud.address import Root, store_root
+from streammc.stores.format.chunk_reading import Scratch, read_chunk
 from streammc.stores.format.codes import checked_codes
 from streammc.stores.format.layout import CODES, Layout, Member
-from streammc.stores.format.manifest import Manifest
-from streammc.stores.format.objects import cached_bytes, read_object, will_read
+from streammc.stores.format.manifest import Entry, Manifest
+from streammc.stores.format.object_access import will_read
+from streammc.stores.format.objects import cached_bytes
+from streammc.stores.format.shards import Shards
 
 _EXACT = 2**53
 
@@ -39,6 +42,7 @@ class _Buffers:
         ]
         self.response, self.zeros = np.empty(chunk_rows), np.zeros(chunk_rows)
         self.ones = np.ones(chunk_rows)
+        self.scratch = Scratch()
 
 
 _thread = local()
@@ -66,10 +70,11 @@ class StoreBlock:
     chunk_rows: int
     first_chunk: int
     members: tuple[Member, ...]
-    checksums: tuple[tuple[int, ...], ...]
-    """crc32c of each chunk, by member."""
+    entries: tuple[tuple[Entry, ...], ...]
+    """Length and crc32c of each chunk, by member."""
     forget: bool = False
     """Whether to drop the chunk files from the page cache after the read."""
+    shards: Shards | None = None
     columns: CodedColumns | None = None
     """The columns of a design with codes."""
 
@@ -97,14 +102,16 @@ class StoreBlock:
 
     def _chunks(self, buffers: _Buffers) -> Iterator[RowBlock]:
         zeros, ones, response = buffers.zeros, buffers.ones, buffers.response
-        n_chunks = len(self.checksums[0])
+        n_chunks = len(self.entries[0])
         with ThreadPoolExecutor(1, "streammc-read") as reader:
-            reading = reader.submit(self._read, 0, buffers.members[0])
+            reading = reader.submit(self._read, 0, buffers.members[0], buffers.scratch)
             for position in range(n_chunks):
                 found = reading.result()
                 after = position + 1
                 if after < n_chunks:
-                    reading = reader.submit(self._read, after, buffers.members[after % 2])
+                    reading = reader.submit(
+                        self._read, after, buffers.members[after % 2], buffers.scratch
+                    )
                 m = min(self.chunk_rows, self.rows - position * self.chunk_rows)
                 y = response[:m]
                 y[:] = self._exact(found["y"][:m]) if "y" in found else 0.0
@@ -124,16 +131,20 @@ class StoreBlock:
         design = CodedMatrix(found["X"][:m], found[CODES][:m], self.columns)
         return checked_codes(design, start, self.root)
 
-    def _read(self, position: int, into: list[NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    def _read(
+        self, position: int, into: list[NDArray[Any]], scratch: Scratch
+    ) -> dict[str, NDArray[Any]]:
         """Read and check one chunk of every array; ask the system to read the next one ahead."""
-        root, chunk = Path(self.root), self.first_chunk + position
-        if position + 1 < len(self.checksums[0]):
+        root, chunk = store_root(self.root), self.first_chunk + position
+        if position + 1 < len(self.entries[0]):
             for member in self.members:
                 will_read(root, member.key(chunk + 1))
         found = {}
-        for member, buffer, crcs in zip(self.members, into, self.checksums, strict=True):
-            raw = buffer.reshape(-1).view(np.uint8)
-            read_object(root, member.key(chunk), raw, crcs[position], self.forget)
+        rows = min(self.chunk_rows, self.rows - position * self.chunk_rows)
+        for member, buffer, entries in zip(self.members, into, self.entries, strict=True):
+            entry = entries[position]
+            place = root, member, chunk
+            read_chunk(place, entry, buffer, rows, self.shards, forget=self.forget, scratch=scratch)
             found[member.name] = buffer
         return found
 
@@ -148,7 +159,7 @@ class StoreBlock:
 
 
 def store_blocks(
-    root: Path,
+    root: Root,
     layout: Layout,
     manifest: Manifest,
     block_rows: int,
@@ -177,10 +188,11 @@ def store_blocks(
                 first,
                 members,
                 tuple(
-                    tuple(manifest.entries[member.key(chunk)].crc for chunk in chunks)
+                    tuple(manifest.entries[member.key(chunk)] for chunk in chunks)
                     for member in members
                 ),
                 start >= kept,
+                layout.shards,
                 columns,
             )
         )

@@ -250,7 +250,7 @@ class _Variables:
             return None
         arrays = dict(zip(("X", "y", "offset", "weight"), store.rows().arrays, strict=True))
         present = {name for name, array in arrays.items() if array.size}
-        codes = store.rows().codes
+        codes = getattr(store.rows(), "codes", None)
         names = store.feature_names if codes is None else tuple(self.features)
         shape = (self.n_rows, tuple(self.features))
         same = present == {self._design, *self._vectors} and shape == (store.n_rows, names)

@@ -47,6 +47,8 @@ class IngestOptions:
     chunk_rows: int | None = None
     codes_above: int | None = None
     """Number of columns above which a factor becomes codes; ``None``: the default."""
+    cloud: str | None = None
+    """``None`` for chunks that are mapped; ``"raw"`` or ``"zstd"`` for shards."""
     like: Mapping[str, Any] | None = None
     """Attributes of an existing store: its columns, fitted formula and standardisation."""
 

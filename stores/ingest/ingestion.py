@@ -40,6 +40,7 @@ def ingest(
     chunk_rows: int | None = None,
     codes_above: int | None = None,
     layout: str = "local",
+    compression: str | None = None,
     like: Any = None,
     overwrite: bool = False,
     progress: Progress | None = None,
@@ -53,8 +54,9 @@ def ingest(
         tables in memory (pandas or polars data frames, Arrow tables, mappings from names to
         arrays).
     path
-        Path of the new store. Temporary files go beside it: at most the size of the store, and
-        for CSV a copy of the columns in use as float64.
+        Path of the new store, or its address: ``s3://``, ``gs://`` or ``az://``. Temporary files
+        go beside it, those of an address into the system's folder for such: at most the size of
+        the store, and for CSV a copy of the columns in use as float64.
     formula
         ``"late ~ distance + C(origin)"`` instead of ``response``, ``features`` and
         ``intercept``: see the how-to on formulas.
@@ -107,8 +109,11 @@ def ingest(
     codes_above
         Number of columns above which a factor of the formula is stored as one integer a row in
         place of its columns. Results are the same but for rounding. ``None``: 64; 4096 for none.
-    layout : {'local'}
-        ``local``: uncompressed chunks that are memory-mapped.
+    layout : {'local', 'cloud'}
+        ``local``: uncompressed chunks that are memory-mapped. ``cloud``: shards of about a
+        million rows, for object stores; they are read through a cache.
+    compression : {None, 'zstd'}
+        Compression of the pieces of shards.
     like : store, path or None
         A store or its path: its columns, its formula with the fitted knots and levels, and its
         standardisation are used again, for a table of rows to predict. Excludes the options
@@ -150,8 +155,13 @@ def ingest(
     -----
     After any error, and after Ctrl-C, nothing is left on disk.
     """
-    if layout != "local":
-        raise ConfigError(f"expected the layout 'local', found {layout!r}: leave it out")
+    if layout not in ("local", "cloud"):
+        raise ConfigError(f"expected the layout 'local' or 'cloud', found {layout!r}: leave it out")
+    if compression not in (None, "zstd") or (compression and layout == "local"):
+        raise ConfigError(
+            f"expected the compression zstd with the layout 'cloud', found {compression!r} with "
+            f"{layout!r}: mapped chunks are not compressed, leave it out"
+        )
     if progress is not None and not callable(progress):
         raise ConfigError(
             f"expected progress to be a function, found {progress!r}: leave it out, or give one, "
@@ -173,6 +183,7 @@ def ingest(
         standardize=standardize,
         intercept=intercept,
         drop_missing=drop_missing,
+        cloud=None if layout == "local" else compression or "raw",
         chunk_rows=chunk_rows,
         codes_above=codes_above,
     )

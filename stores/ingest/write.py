@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from streammc.errors import ConfigError
+from streammc.stores.cloud.address import Root, store_root
 from streammc.stores.format.codes import read_columns, with_codes
+from streammc.stores.format.destination import refuse_output, scratch_for
 from streammc.stores.format.layout import (
     CODES,
     FORMAT,
@@ -23,7 +25,6 @@ from streammc.stores.format.layout import (
     round_chunk_rows,
 )
 from streammc.stores.format.objects import local_path
-from streammc.stores.format.partial import refuse_existing, scratch
 from streammc.stores.format.writer import StoreWriter
 from streammc.stores.ingest.ingest_options import IngestOptions
 from streammc.stores.ingest.prepare import Prepared, Progress
@@ -43,14 +44,14 @@ def make_store(
 ) -> dict[str, Any]:
     """Make a store from a table; return the report of ``ingest``."""
     started = monotonic()
-    target = local_path(path)
+    target = store_root(path)
     _check_output(target, sources)
-    refuse_existing(target, overwrite=overwrite)
+    refuse_output(target, overwrite=overwrite)
     table = open_table(sources)
-    with scratch(target) as folder:
+    with scratch_for(target) as folder:
         prepared = Prepared(table, options, folder, progress)
         with StoreWriter(
-            target,
+            str(target),
             features=prepared.feature_names,
             dtype=options.dtype,
             y_dtype=prepared.found.y_dtype,
@@ -62,6 +63,7 @@ def make_store(
             n_rows=prepared.found.n_rows,
             codes=prepared.described_codes(),
             overwrite=overwrite,
+            cloud=options.cloud,
         ) as writer:
             for records in prepared.records():
                 fields = {name: records[name] for name in records.dtype.names or ()}
@@ -69,7 +71,7 @@ def make_store(
                     writer.groups.add_rows(fields.pop(GROUP))
                 writer.append(fields.pop("X"), fields.pop("y", None), **fields)
             writer.commit(prepared.attributes())
-    store = open_store(target)
+    store = open_store(str(target))
     return {
         "path": str(target),
         **store.attributes,
@@ -147,10 +149,12 @@ def _warn(messages: list[str]) -> None:
         warnings.warn(message, stacklevel=4)
 
 
-def _check_output(target: Path, sources: Any) -> None:
+def _check_output(target: Root, sources: Any) -> None:
     """Refuse an output that is an input or inside one."""
     for source in sources if isinstance(sources, (list, tuple)) else [sources]:
         if not isinstance(source, (str, os.PathLike)):
+            continue
+        if not isinstance(target, Path):
             continue
         given = os.path.realpath(local_path(source))
         real = os.path.realpath(target)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from streammc.errors import StoreError
 from streammc.group_table import GroupTable
+from streammc.stores.cloud.address import Root
 from streammc.stores.format.layout import GROUP_OFFSET, Layout
 from streammc.stores.format.manifest import Manifest
 from streammc.stores.rows.mapping import map_member
@@ -18,7 +19,7 @@ from streammc.stores.rows.member_values import read_values
 
 
 def read_groups(
-    root: Path, layout: Layout, manifest: Manifest, described: Mapping[str, Any]
+    root: Root, layout: Layout, manifest: Manifest, described: Mapping[str, Any]
 ) -> GroupTable:
     """Return the groups of a store; every chunk of their first rows is checked.
 
@@ -38,6 +39,11 @@ def read_groups(
     offset, labels = layout.groups
     _check(root, layout, manifest, described)
 
+    if isinstance(root, Path):
+        first_rows = map_member(root, offset, offset.members[0])
+    else:
+        first_rows = read_values(root, offset, offset.members[0], manifest, 0, offset.n_rows)
+
     def read(start: int, stop: int) -> NDArray[Any]:
         stop = min(stop, labels.n_rows)
         return read_values(root, labels, labels.members[0], manifest, start, stop)
@@ -46,13 +52,13 @@ def read_groups(
         described["column"],
         tuple(described["terms"]),
         described["correlated"],
-        map_member(root, offset, offset.members[0])[: offset.n_rows],
+        first_rows[: offset.n_rows],
         read,
         described["largest"],
     )
 
 
-def _check(root: Path, layout: Layout, manifest: Manifest, described: Mapping[str, Any]) -> None:
+def _check(root: Root, layout: Layout, manifest: Manifest, described: Mapping[str, Any]) -> None:
     fault = _find_fault(root, layout, manifest, described["largest"])
     if fault is not None:
         expected, found = fault
@@ -63,7 +69,7 @@ def _check(root: Path, layout: Layout, manifest: Manifest, described: Mapping[st
 
 
 def _find_fault(
-    root: Path, layout: Layout, manifest: Manifest, expected_largest: int
+    root: Root, layout: Layout, manifest: Manifest, expected_largest: int
 ) -> tuple[str, str] | None:
     """Return what was expected of the first rows and what was found, or ``None``."""
     offset = layout.groups[0]

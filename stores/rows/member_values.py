@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from streammc.stores.cloud.address import Root
+from streammc.stores.format.chunk_reading import read_chunk, rows_of_chunk
 from streammc.stores.format.layout import Layout, Member
 from streammc.stores.format.manifest import Manifest
-from streammc.stores.format.objects import read_object
 
 
 def read_values(
-    root: Path, layout: Layout, member: Member, manifest: Manifest, start: int, stop: int
+    root: Root, layout: Layout, member: Member, manifest: Manifest, start: int, stop: int
 ) -> NDArray[Any]:
     """Return the entries ``start`` to ``stop`` of an array; texts as bytes of one width.
 
@@ -31,11 +31,12 @@ def read_values(
 
 
 def _parts(
-    root: Path, layout: Layout, member: Member, manifest: Manifest, start: int, stop: int
+    root: Root, layout: Layout, member: Member, manifest: Manifest, start: int, stop: int
 ) -> Iterator[NDArray[Any]]:
     size = layout.chunk_rows
     for chunk in range(start // size, -(-stop // size)):
         values = np.empty(member.shape(size), member.dtype)
-        key, first = member.key(chunk), chunk * size
-        read_object(root, key, values.reshape(-1).view(np.uint8), manifest.entries[key].crc)
+        first, entry = chunk * size, manifest.entries[member.key(chunk)]
+        rows = rows_of_chunk(layout, chunk)
+        read_chunk((root, member, chunk), entry, values, rows, layout.shards)
         yield values[max(start - first, 0) : stop - first]

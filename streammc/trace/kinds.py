@@ -29,6 +29,7 @@ OURS: Final = (STORE, RUN, CONTROL_VARIATES, PREDICTIONS, GROUP_EFFECTS)
 FILE: Final = "file"
 EMPTY: Final = "empty folder"
 FOREIGN: Final = "zarr group of another program"
+FOREIGN_V2: Final = "zarr group of version 2"
 FOREIGN_ARRAY: Final = "zarr array"
 FOLDER: Final = "folder without zarr.json"
 
@@ -68,7 +69,7 @@ def found_at(path: str | os.PathLike[str]) -> Found | None:
         if os.path.lexists(root / STORE_MANIFEST):
             return Found(STORE)
         if os.path.lexists(root / ".zgroup") or os.path.lexists(root / ".zarray"):
-            return Found("zarr group of version 2")
+            return Found(FOREIGN_V2)
         if not os.path.lexists(root / "zarr.json"):
             return Found(FOLDER if any(root.iterdir()) else EMPTY)
         return _of_document(root / "zarr.json")
@@ -130,6 +131,9 @@ def _remedy(wanted: tuple[str, ...], found: Found, place: str) -> str:
             return f"give the store of the rows that were predicted (it was {found.store!r})"
         if found.kind in OURS:
             return "give the store that was used"
+        if found.kind in (FOREIGN, FOREIGN_V2):
+            ingest = f"not a streammc store; {_REMEDIES[STORE]}"
+            return f"{ingest}, or name its arrays, as '{place}#X=NAME&y=NAME'"
     elif kind == RUN:
         if found.kind == STORE:
             return f"sample it first: streammc sample {quoted} -o RUN --model NAME"

@@ -29,7 +29,7 @@ def given_path(path: str | os.PathLike[str]) -> Path:
     if scheme:
         raise ConfigError(
             f"expected a path on this machine, found a URL {scheme.group(1)}://...: "
-            "copy the data to a local disk"
+            "give a local path; only stores can be at an address"
         )
     if not text or "\0" in text:
         raise ConfigError(f"expected a path, found {text[:200]!r}: give the path of a store or run")

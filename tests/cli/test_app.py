@@ -8,19 +8,8 @@ import streammc as package
 from streammc.cli.app import COMMANDS, application
 
 ALL = [
-    *("demo", "simulate", "ingest", "info", "verify", "summarize"),
-    *(
-        "sample",
-        "run",
-        "check",
-        "resume",
-        "diagnose",
-        "report",
-        "compare",
-        "predict",
-        "effects",
-        "audit",
-    ),
+    *("demo", "simulate", "ingest", "pull", "info", "verify", "summarize", "sample", "run"),
+    *("check", "resume", "diagnose", "report", "compare", "predict", "effects", "audit"),
     *("models", "samplers"),
 ]
 

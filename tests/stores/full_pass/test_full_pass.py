@@ -307,5 +307,5 @@ def test_pages_of_a_store_above_half_the_memory_are_dropped_behind_a_pass(
     assert [block for block in store.blocks() if block.start >= 20_000] == forgetful
     assert 0 < len(forgetful) < len(store.blocks())
     assert store.reduce(Sums(), scheduler=2).tobytes() == expected.tobytes()
-    files = sum(len(block.members) * len(block.checksums[0]) for block in forgetful)
+    files = sum(len(block.members) * len(block.entries[0]) for block in forgetful)
     assert files == asked.count(os.POSIX_FADV_DONTNEED)

@@ -1,0 +1,113 @@
+"""A new store at an address, which readers see once its manifest is there.
+
+An object store has no rename. The objects are written to their places under a claim, an object
+that is made only if there is none (a conditional put), so that of two writers of one address one
+is refused before it writes. The manifest is put last, in the same way: without it the objects
+are no store.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Final
+from uuid import uuid4
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.errors import BusyError, ConfigError, IdentityError, StreammcError
+from streammc.stores.cloud import requests
+from streammc.stores.cloud.address import CloudFolder
+from streammc.stores.format.layout import MANIFEST
+
+CLAIM: Final = ".streammc-writer.json"
+
+
+def refuse_occupied(folder: CloudFolder, *, overwrite: bool = False) -> None:
+    """Refuse a folder with objects in it, or one that cannot be written to.
+
+    Raises
+    ------
+    ConfigError
+        With ``overwrite``, or for an address of a web server.
+    IdentityError
+        If a store or another object is there.
+    BusyError
+        If another process is writing it, or one was killed while it did.
+    """
+    if not folder.listable:
+        raise ConfigError(
+            f"expected an address s3://, gs:// or az:// to write to, found {str(folder)!r}: give "
+            "one of those, a web server can only be read from"
+        )
+    if overwrite:
+        raise ConfigError(
+            f"expected no --overwrite for {str(folder)!r}: a store at an address cannot be "
+            "replaced at one instant; choose another address"
+        )
+    found = requests.list_objects(folder)
+    if CLAIM in found and MANIFEST not in found:
+        raise _claimed(folder)
+    if found:
+        raise IdentityError(
+            f"expected nothing at {str(folder)!r}, found {len(found)} objects: choose another "
+            "address, or delete them"
+        )
+
+
+class Upload:
+    """The objects of a new store at ``folder``, claimed by this process.
+
+    Raises
+    ------
+    BusyError
+        If another process has claimed it.
+    """
+
+    def __init__(self, folder: CloudFolder) -> None:
+        self._folder = folder
+        self._keys: list[str] = []
+        self._open = True
+        claim = {"id": uuid4().hex, "since": int(time.time()), "pid": os.getpid()}
+        claim["host"] = socket.gethostname()
+        try:
+            requests.write(folder, CLAIM, json.dumps(claim).encode(), new=True)
+        except IdentityError:
+            raise _claimed(folder) from None
+
+    def write(self, key: str, content: bytes | NDArray[np.uint8], *, cached: bool = True) -> None:
+        """Put one object."""
+        self._keys.append(key)
+        requests.write(self._folder, key, content)
+
+    def commit(self, keys: Iterable[str], last_key: str, last: bytes) -> None:
+        """Put ``last`` if there is none, then give up the claim.
+
+        Raises
+        ------
+        IdentityError
+            If another process has made a store there.
+        """
+        requests.write(self._folder, last_key, last, new=True)
+        self._open = False
+        with suppress(StreammcError):  # the store is complete; the claim is ignored beside it
+            requests.delete(self._folder, [CLAIM])
+
+    def discard(self) -> None:
+        """Delete the objects and the claim; do nothing after :meth:`commit`."""
+        if self._open:
+            self._open = False
+            with suppress(StreammcError):
+                requests.delete(self._folder, [*self._keys, CLAIM])
+
+
+def _claimed(folder: CloudFolder) -> BusyError:
+    return BusyError(
+        f"expected {str(folder)!r} to be free, found a writer's claim {CLAIM!r}: wait for it, or "
+        "if that process was killed, delete the objects there"
+    )

@@ -1,0 +1,1 @@
+"""zarr groups of other programs, opened as data sets where they are."""

@@ -1,0 +1,233 @@
+"""Shards: chunk files of several pieces of rows, each compressed and checked by itself.
+
+The bytes are those of zarr's codec ``sharding_indexed``: the pieces one after the other, and at
+the end offset and length of each piece (little-endian uint64) with a crc32c. A piece is the raw
+block, compressed with zstd where the store says so, followed by its crc32c. Pieces past the last
+row are absent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import google_crc32c
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.errors import StoreError
+
+Bytes = NDArray[np.uint8]
+
+PIECE_BYTES: Final = 1 << 20
+PIECE_ROWS: Final = 16384
+SHARD_ROWS: Final = 1 << 20
+SHARD_BYTES: Final = 64 << 20
+ZSTD_LEVEL: Final = 3
+_ABSENT: Final = 2**64 - 1
+_CRC: Final = 4
+_FRAME: Final = b"\x28\xb5\x2f\xfd"
+
+
+@dataclass(frozen=True, slots=True)
+class Shards:
+    """How the chunks of a store are cut into pieces."""
+
+    piece_rows: int
+    zstd: bool = False
+
+    def codecs(self, inner: list[dict[str, Any]], columns: int | None) -> list[dict[str, Any]]:
+        """Return the codecs of an array in ``zarr.json``; ``inner`` are those of a raw chunk."""
+        packed = []
+        if self.zstd:
+            configuration = {"level": ZSTD_LEVEL, "checksum": False}
+            packed.append({"name": "zstd", "configuration": configuration})
+        shape = [self.piece_rows] if columns is None else [self.piece_rows, columns]
+        little = {"name": "bytes", "configuration": {"endian": "little"}}
+        return [
+            {
+                "name": "sharding_indexed",
+                "configuration": {
+                    "chunk_shape": shape,
+                    "codecs": [*inner, *packed, {"name": "crc32c"}],
+                    "index_codecs": [little, {"name": "crc32c"}],
+                    "index_location": "end",
+                },
+            }
+        ]
+
+
+def shards_of(codecs: Any, chunk_rows: int) -> Shards | None:
+    """Return the pieces that ``codecs`` of ``zarr.json`` describe; ``None`` if they are others."""
+    first = codecs[0] if isinstance(codecs, list) and codecs else None
+    own = first.get("configuration") if isinstance(first, dict) else None
+    shape = own.get("chunk_shape") if isinstance(own, dict) else None
+    rows = shape[0] if isinstance(shape, list) and shape else None
+    if type(rows) is not int or not 0 < rows <= chunk_rows or chunk_rows % rows:
+        return None
+    inner = own.get("codecs") if isinstance(own, dict) else None
+    names = [each.get("name") for each in inner or () if isinstance(each, dict)]
+    return Shards(rows, "zstd" in names)
+
+
+def choose_piece_rows(row_bytes: int) -> int:
+    """Return the rows of a piece: 16,384, fewer where rows are wide, at least 512."""
+    rows = PIECE_ROWS
+    while rows > 512 and rows * row_bytes > PIECE_BYTES:
+        rows //= 2
+    return rows
+
+
+def encode_shard(raw: Bytes, used: int, piece_bytes: int, zstd: bool) -> Bytes:
+    """Return a shard of the raw block ``raw``, whose bytes from ``used`` on are padding."""
+    from numcodecs.zstd import compress
+
+    pieces = len(raw) // piece_bytes
+    index = np.full((pieces, 2), _ABSENT, "<u8")
+    parts: list[bytes] = []
+    place = 0
+    for piece in range(-(-used // piece_bytes)):
+        block = raw[piece * piece_bytes : (piece + 1) * piece_bytes]
+        content = compress(block, ZSTD_LEVEL) if zstd else block.tobytes()
+        parts += [content, _crc(content)]
+        index[piece] = place, len(content) + _CRC
+        place += len(content) + _CRC
+    end = index.tobytes()
+    return np.frombuffer(b"".join([*parts, end, _crc(end)]), np.uint8)
+
+
+def index_bytes(pieces: int) -> int:
+    """Return the length of the index at the end of a shard."""
+    return 16 * pieces + _CRC
+
+
+def read_index(end: Bytes, pieces: int, used: int, size: int, what: str) -> NDArray[np.int64]:
+    """Return offset and length (pieces, 2) of the pieces of a shard; -1 of those past ``used``.
+
+    Parameters
+    ----------
+    end
+        The last bytes of the shard, ``index_bytes(pieces)`` of them.
+    pieces, used
+        Pieces of a shard, and how many of this one hold rows.
+    size
+        Length of the shard.
+    what
+        The shard, for messages.
+
+    Raises
+    ------
+    StoreError
+        If the checksum is wrong, or pieces are missing, overlap or lie outside.
+    """
+    if _crc(end[:-_CRC].tobytes()) != end[-_CRC:].tobytes():
+        raise _damaged("an index with its checksum", what)
+    index = np.frombuffer(end[:-_CRC].tobytes(), "<u8").reshape(pieces, 2)
+    absent = index[:, 0] == _ABSENT
+    if absent[:used].any() or not absent[used:].all():
+        raise _damaged(f"{used} pieces", what)
+    # Below 2**62, so that sums do not wrap.
+    if (index[:used] >= 2**62).any():
+        raise _damaged("pieces inside", what)
+    found = np.where(absent[:, None], 0, index).astype(np.int64)
+    found[absent] = -1
+    starts, ends = found[:used, 0], found[:used].sum(axis=1)
+    order = np.argsort(starts, kind="stable")
+    limit = size - index_bytes(pieces)
+    if (found[:used, 1] <= _CRC).any() or (ends > limit).any():
+        raise _damaged("pieces inside", what)
+    if (starts[order][1:] < ends[order][:-1]).any():
+        raise _damaged("pieces that do not overlap", what)
+    return found
+
+
+def decode_piece(content: Bytes, into: Bytes, zstd: bool, what: str, *, check: bool = True) -> None:
+    """Fill ``into`` with the raw block of one piece; nothing beyond its length is written.
+
+    Raises
+    ------
+    StoreError
+        If the checksum is wrong, or the piece has another length.
+    """
+    body = content[:-_CRC]
+    if check and _crc(body) != content[-_CRC:].tobytes():
+        raise _damaged("a piece with its checksum", what)
+    if not zstd:
+        if body.nbytes != into.nbytes:
+            raise _damaged(f"a piece of {into.nbytes} bytes", what)
+        into[:] = body
+        return
+    from numcodecs.zstd import decompress
+
+    if _content_size(body[:18].tobytes()) != into.nbytes:
+        raise _damaged(f"a piece of {into.nbytes} bytes", what)
+    try:
+        decompress(body, into)
+    except (RuntimeError, ValueError) as error:
+        raise _damaged("a piece compressed with zstd", what) from error
+
+
+def decode_shard(
+    encoded: Bytes, into: Bytes, used: int, piece_bytes: int, zstd: bool, what: str
+) -> None:
+    """Fill ``into`` with the rows of a whole shard, whose checksum the caller has compared.
+
+    Parameters
+    ----------
+    encoded
+        The shard.
+    into
+        The raw block; pieces past ``used`` become zeros.
+    used
+        Pieces that hold rows.
+    piece_bytes
+        Bytes of the raw block of one piece.
+    zstd
+        Whether pieces are compressed.
+    what
+        The shard, for messages.
+
+    Raises
+    ------
+    StoreError
+        If it contradicts its index.
+    """
+    pieces = len(into) // piece_bytes
+    length = index_bytes(pieces)
+    if len(encoded) < length:
+        raise _damaged(f"at least {length} bytes", what)
+    index = read_index(encoded[-length:], pieces, used, len(encoded), what)
+    for piece in range(used):
+        start, count = index[piece]
+        block = into[piece * piece_bytes : (piece + 1) * piece_bytes]
+        decode_piece(encoded[start : start + count], block, zstd, what, check=False)
+    into[used * piece_bytes :] = 0
+
+
+def _content_size(header: bytes) -> int:
+    """Return the content size that a zstd frame declares; -1 if it declares none."""
+    if len(header) < 6 or header[:4] != _FRAME:
+        return -1
+    flags = header[4]
+    single, width = bool(flags & 0x20), (0, 2, 4, 8)[flags >> 6]
+    if width == 0:
+        if not single:
+            return -1
+        width = 1
+    start = 5 + (not single) + (0, 1, 2, 4)[flags & 3]
+    if len(header) < start + width:
+        return -1
+    size = int.from_bytes(header[start : start + width], "little")
+    return size + 256 if width == 2 else size
+
+
+def _crc(content: bytes | Bytes) -> bytes:
+    # The C extension takes bytes and arrays, but no memoryview.
+    return int(google_crc32c.value(content)).to_bytes(4, "little")
+
+
+def _damaged(expected: str, what: str) -> StoreError:
+    return StoreError(
+        f"expected {expected} in the shard {what}, found another: the object is damaged; copy or "
+        "make the store again"
+    )
