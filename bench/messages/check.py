@@ -21,7 +21,7 @@ from bench.messages.sites import Site, all_sites
 from bench.messages.without_case import REASONS
 
 AREAS: Final = (
-    "command_line", "tables", "formulas", "stores", "arrays", "priors", "models", "samplers",
+    "command_line", "tables", "formulas", "stores", "addresses", "arrays", "priors", "models", "samplers",
     "control_variates", "sampling", "runs", "predictions",
 )  # fmt: skip
 
