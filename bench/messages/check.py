@@ -21,8 +21,8 @@ from bench.messages.sites import Site, all_sites
 from bench.messages.without_case import REASONS
 
 AREAS: Final = (
-    "command_line", "tables", "formulas", "stores", "arrays", "priors", "models", "samplers",
-    "control_variates", "sampling", "runs", "predictions", "jobs", "reports",
+    "command_line", "tables", "formulas", "stores", "addresses", "arrays", "priors", "models",
+    "samplers", "control_variates", "sampling", "runs", "predictions", "jobs", "reports",
 )  # fmt: skip
 
 

@@ -169,8 +169,8 @@ class CachedRows:
         """
         raise ConfigError(
             f"expected a store that can be mapped into memory, found {self._reader.where}, which "
-            "is compressed, sharded or remote: copy it with 'streammc pull', or ingest it again "
-            "with --layout local"
+            "has shards, is remote or of another program: ingest it with --layout local, and copy "
+            "such a store with 'streammc pull'"
         )
 
     def gather(self, starts: Index, unit_rows: int, out: Rows) -> None:

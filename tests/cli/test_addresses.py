@@ -98,6 +98,19 @@ def test_runs_and_results_at_an_address_are_refused_with_the_way_out(
         assert "local" in refused.err
 
 
+def test_mixed_model_on_shards_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    lines = [f"{x:.4f},{x > 0:d},{row % 20}" for row, x in enumerate(rng.normal(size=2000))]
+    (tmp_path / "g.csv").write_text("\n".join(["x,late,g", *lines]) + "\n")
+    store = tmp_path / "g.zarr"
+    words = ("--formula", "late ~ x + (1 | g)", "--layout", "cloud", "--quiet")
+    succeeded(streammc("ingest", tmp_path / "g.csv", store, *words))
+    assert succeeded(streammc("verify", store, "--json")).json["ok"]
+    refused = streammc("sample", store, "-o", tmp_path / "run", "--model", "logistic", *SHORT)
+    assert 2 == refused.code
+    assert "--layout local" in refused.err
+
+
 def test_foreign_group_is_summarised_and_sampled_by_its_arrays(tmp_path: Path) -> None:
     import zarr
 

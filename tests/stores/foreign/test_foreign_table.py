@@ -119,6 +119,8 @@ def test_changed_chunk_makes_another_fingerprint_and_fails_the_recheck(tmp_path:
     store.recheck(stamps)
     assert store.fingerprint == open_store(address).fingerprint
     assert store.fingerprint == pickle.loads(pickle.dumps(store)).fingerprint
+    (block,) = pickle.loads(pickle.dumps(store.blocks()))
+    np.testing.assert_array_equal(table()[0], next(block.pieces()).X)
     (tmp_path / "f.zarr" / "label" / "c" / "0").touch()
     assert store.fingerprint != open_store(address).fingerprint
     with pytest.raises(StoreError, match="changed chunks"):
