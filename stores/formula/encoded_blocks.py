@@ -158,7 +158,7 @@ class FormulaBlocks:
         report = RowReport(faults, start, keep)
         n, terms = len(self.design.names), self.design.terms
         block = np.empty((n + self._scored + bool(terms.offsets) + len(self._others), keep.size))
-        self.design.encode(values, keep.size, report, block[:n])
+        self.design.encode(values, report, block[:n])
         others: list[Any] = [self.design.response(values, report)] if self._scored else []
         if terms.offsets:
             others.append(self.design.offset(values, report))

@@ -97,25 +97,20 @@ class Design:
         first = len(self.names) - len(self.effect_names) + self.terms.intercept
         return described_factors(self.factors, self.states, first)
 
-    def encode(
-        self, values: Values, rows: int, report: Report, into: Matrix | None = None
-    ) -> Matrix:
-        """Return the columns without the intercept, (number of names, m) float64.
+    def encode(self, values: Values, report: Report, out: Matrix) -> None:
+        """Write the columns without the intercept.
 
         Parameters
         ----------
         values
             (m,) values of each table column on the right side, none missing.
-        rows
-            Number of rows m.
         report
             Called with values that are not finite, out of bounds or of an unseen level.
-        into
-            The array to write and return; ``None`` for a new one.
+        out
+            (number of names, m) float64, every value of which is written.
         """
         found = {node: fields(node, values, self.states, report) for node in self._nodes}
         columns = [column for column in self.columns if column.fields]
-        out = np.empty((len(self.names), rows)) if into is None else into
         with np.errstate(over="ignore"):  # an overflow is refused later as infinite
             for row, column in zip(out, columns, strict=False):
                 node, index = column.fields[0]
@@ -130,7 +125,6 @@ class Design:
             out[at : at + len(levels)] = levels
             at += len(levels) + 1
             out[at - 1] = 0.0
-        return out
 
     def offset(self, values: Values, report: Report) -> Any:
         """Return the sum of the offsets, (m,) float64; 0.0 without any."""
