@@ -99,7 +99,7 @@ def _print_version(ctx: click.Context) -> None:
 
 _OBJECTS: Final = 100_000
 """New objects between two searches for cycles. Imports make half a million objects that stay, and
-Python's 700 cost a tenth of the processor time before the first iteration of ``sample``."""
+Python's 700 cost a twentieth of the processor time before the first iteration of ``sample``."""
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

@@ -179,7 +179,7 @@ class FormulaBlocks:
         others += [values[name] for name in self._others]
         n = len(self.design.names) - sum(part.stop - part.start for _, part in coded)
         block = np.empty((n + len(others), keep.size))
-        self.design.encode(values, keep.size, report, coded, block[:n])
+        self.design.encode(values, report, block[:n], coded)
         for row, part in zip(block[n:], others, strict=True):
             row[:] = part
         if keep.size == raw.shape[1]:

@@ -97,28 +97,22 @@ class Design:
         return described_factors(self.factors, self.states, first)
 
     def encode(
-        self,
-        values: Values,
-        rows: int,
-        report: Report,
-        coded: Sequence[tuple[Node, slice]] = (),
-        into: Matrix | None = None,
-    ) -> Matrix:
-        """Return the columns without the intercept, (number of names, m) float64.
+        self, values: Values, report: Report, out: Matrix, coded: Sequence[tuple[Node, slice]] = ()
+    ) -> None:
+        """Write the columns without the intercept.
 
         Parameters
         ----------
         values
             (m,) values of each table column on the right side, none missing.
-        rows
-            Number of rows m.
         report
             Called with values that are not finite, out of bounds or of an unseen level.
+        out
+            (number of names, m) float64, every value of which is written; without the columns of
+            ``coded``.
         coded
             Factors and their columns, which are left out; their unseen levels are reported
             elsewhere.
-        into
-            The array to write and return; ``None`` for a new one.
         """
         away = {j for _, part in coded for j in range(part.start, part.stop)}
         reports = dict.fromkeys((node for node, _ in coded), _silent)
@@ -131,7 +125,6 @@ class Design:
         found = {
             node: fields(node, values, self.states, reports.get(node, report)) for node in nodes
         }
-        out = np.empty((len(self.names) - len(away), rows)) if into is None else into
         with np.errstate(over="ignore"):  # an overflow is refused later as infinite
             for row, column in zip(out, columns, strict=False):
                 node, index = column.fields[0]
@@ -150,7 +143,6 @@ class Design:
             first += count + 1
             out[at] = 0.0
             at += 1
-        return out
 
     def offset(self, values: Values, report: Report) -> Any:
         """Return the sum of the offsets, (m,) float64; 0.0 without any."""

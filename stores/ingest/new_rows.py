@@ -100,7 +100,8 @@ def _encode(
         n_features = len(attributes["features"]) - attributes["intercept"]
         columns = raw[:n_features]
     else:
-        columns = design.encode(values, keep.size, report)
+        columns = np.empty((len(design.names), keep.size))
+        design.encode(values, report, columns)
         for name, column in zip(design.names, columns, strict=True):
             report("undefined results", name, ~np.isfinite(column), column)
         offset += design.offset(values, report)
