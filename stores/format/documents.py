@@ -10,6 +10,7 @@ import numpy as np
 from streammc.errors import StoreError
 from streammc.stores.format.layout import (
     CODES,
+    DENSE_FEATURE,
     FORMAT,
     GROUP,
     GROUP_OFFSET,
@@ -61,7 +62,7 @@ def array_document(member: Member, layout: Layout) -> dict[str, Any]:
         codecs = layout.shards.codecs(codecs, member.columns)
     names = [_DIMENSIONS.get(member.name, "row")]
     if member.name == "X":
-        names.append("feature" if layout.member(CODES) is None else "dense_feature")
+        names.append("feature" if layout.member(CODES) is None else DENSE_FEATURE)
     elif member.columns is not None:
         names.append("coded_factor" if member.name == CODES else f"{member.name}_byte")
     return _document(

@@ -56,6 +56,8 @@ GROUP_DTYPES: Final[dict[str, tuple[str, ...]]] = {
 """Arrays with one entry for each group of rows, of stores that have groups."""
 CODES: Final = "codes"
 """Codes of factors whose columns are not in ``X``; see ``format.codes``."""
+DENSE_FEATURE: Final = "dense_feature"
+"""Dimension of the columns of ``X`` beside codes; ``feature`` without."""
 ROW_ID: Final = "row_id"
 ROW_GROUP: Final = "row_group"
 """Label of the group of each row, of stores that keep the order of the table."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from streammc.errors import ConfigError, DataError, OutOfMemoryError, StreammcError
-from streammc.stores.format.layout import CODES
+from streammc.stores.format.layout import CODES, DENSE_FEATURE
 
 Read = Callable[[int, int], "tuple[NDArray[Any], list[NDArray[Any]]]"]
 """``(start, stop)`` -> rows of the design (m, q) and of each vector (m,)."""
@@ -169,12 +169,13 @@ def refuse_groups(groups: Any, what: str) -> None:
 
 
 def refuse_codes(dataset: Any, design: str) -> None:
-    """Refuse the variables of a store whose factors are codes: ``X`` lacks their columns."""
-    if CODES in getattr(dataset, "variables", {}) and "dense_feature" in dataset[design].dims:
+    """Refuse the design of a store whose factors are codes: ``X`` lacks their columns."""
+    array = dataset[design] if hasattr(dataset, "data_vars") else dataset
+    if DENSE_FEATURE in array.dims:
         raise ConfigError(
-            f"expected every column in {design!r}, found factors as {CODES!r} of a store, changed "
-            "or without its path: use streammc.open_store(path), or ingest the table again with "
-            "codes_above=4096"
+            f"expected every column in {design!r}, found those of a store without its factors, "
+            f"which are in {CODES!r}: use streammc.open_store(path), or ingest the table again "
+            "with codes_above=4096"
         )
 
 
