@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from streammc.cli.inspect import codes_text, factors_text, groups_text
+from streammc.cli.design_words import codes_text, factors_text, groups_text
 from streammc.cli.options import (
     SEED,
     command,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from streammc.cli.design_words import codes_text, factors_text, groups_text
 from streammc.cli.options import command, store_argument
 from streammc.cli.output import Output, fields, number, table
 from streammc.cli.progress import Progress
@@ -100,31 +101,6 @@ def kind_of(path: str) -> str:
         return STORE
     refuse_other_kind(path, *OURS)
     return (STORE if found is None else found.kind).replace(" ", "-")
-
-
-def factors_text(factors: Sequence[Mapping[str, Any]] | None) -> str | None:
-    """Return the factors that are columns of a store, as ``(1 | origin), 50 levels``."""
-    if not factors:
-        return None
-    return "; ".join(f"(1 | {each['column']}), {each['levels']} levels" for each in factors)
-
-
-def codes_text(codes: Sequence[Mapping[str, Any]] | None) -> str | None:
-    """Return the factors that a store has as codes, as ``C(origin), 300 columns``."""
-    if not codes:
-        return None
-    return "; ".join(f"{each['column']}, {each['columns']:,} columns" for each in codes)
-
-
-def groups_text(groups: Mapping[str, Any] | None) -> str | None:
-    """Return the groups of a store in words, as ``(1 + x | g), 20 groups, ...``."""
-    if groups is None:
-        return None
-    bar = "|" if groups["correlated"] else "||"
-    return (
-        f"({' + '.join(groups['terms'])} {bar} {groups['column']}), {groups['n_groups']:,} groups, "
-        f"the largest of {groups['largest']:,} row{'s' * (groups['largest'] > 1)}"
-    )
 
 
 def model_text(described: Mapping[str, Any]) -> str | None:

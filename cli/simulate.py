@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from streammc.cli.inspect import groups_text
+from streammc.cli.design_words import groups_text
 from streammc.cli.options import SEED, command, overwrite_option, path_argument, setting
 from streammc.cli.output import Output, fields
 from streammc.cli.progress import Progress
