@@ -25,6 +25,10 @@ _UNBIASED: Final = {
     "exact, by weights": "the draws are weighed by the exact posterior",
     "signed": "means weighted by the signs are those of the posterior",
 }
+_NOT_AUDITED: Final = (
+    "what subsampling changed was not measured; run 'streammc audit' on the run to measure it"
+)
+_UNKNOWN: Final = "R-hat and effective sample size are unknown; use more draws"
 
 
 @dataclass(frozen=True)
@@ -51,22 +55,26 @@ def verdict(summary: Mapping[str, Any]) -> Verdict:
     if "target" not in sampling:  # only the last draw completes the summary
         why = warnings[0] if warnings else "the run has no summary"
         return Verdict(UNFINISHED, f"No verdict yet: {_finding(why)}.", warnings)
-    reasons = warnings
+    reasons, parameters, audit = warnings, summary.get("parameters", {}), summary.get("audit")
     if target in _COMPARISONS:
         reasons = (_COMPARISONS[target], *warnings)
     elif sampling.get("temperature", 1.0) not in (1, 1.0):
         reasons = (_COMPARISONS["tempered"], *warnings)
+    elif not warnings and target not in _UNBIASED and audit is None:
+        reasons = (_NOT_AUDITED,)
+    elif not warnings and not _mixing(parameters):
+        reasons = (_UNKNOWN,)
     if reasons:
         count = "one reason" if len(reasons) == 1 else f"{len(reasons)} reasons, the first"
         return Verdict(
             CARE, f"Take these draws with care, for {count}: {_finding(reasons[0])}.", reasons
         )
-    grounds = [*_mixing(summary.get("parameters", {})), *_accuracy(target, summary.get("audit"))]
+    grounds = [*_mixing(parameters), _accuracy(target, audit)]
     return Verdict(TRUSTED, f"These draws can be trusted: {'; '.join(grounds)}.", tuple(grounds))
 
 
 def _mixing(parameters: Mapping[str, Mapping[str, float | None]]) -> list[str]:
-    """Return the worst R-hat and effective sample size in words."""
+    """Return the worst R-hat and effective sample size in words; nothing if they are unknown."""
     r_hats = [entry["r_hat"] for entry in parameters.values() if entry.get("r_hat") is not None]
     sizes = [
         entry[name]
@@ -75,7 +83,7 @@ def _mixing(parameters: Mapping[str, Mapping[str, float | None]]) -> list[str]:
         if entry.get(name) is not None
     ]
     if not r_hats or not sizes:
-        return ["no warning was given"]
+        return []
     worst, least = max(filter(None, r_hats)), min(filter(None, sizes))
     one = len(parameters) == 1
     of = "the only parameter" if one else f"all {len(parameters)} parameters"
@@ -84,16 +92,15 @@ def _mixing(parameters: Mapping[str, Mapping[str, float | None]]) -> list[str]:
     ]
 
 
-def _accuracy(target: str, audit: Mapping[str, Any] | None) -> list[str]:
+def _accuracy(target: str, audit: Mapping[str, Any] | None) -> str:
     """Return in words how far the sampled density is from the posterior."""
     if target in _UNBIASED:
-        return [_UNBIASED[target]]
-    if audit is None:
-        return ["no audit was needed"]
-    return [
+        return _UNBIASED[target]
+    assert audit is not None
+    return (
         f"the audit against all rows moves no mean by more than "
         f"{audit['largest_correction']:.2g} posterior sd"
-    ]
+    )
 
 
 def _finding(line: str) -> str:

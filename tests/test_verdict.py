@@ -68,4 +68,11 @@ def test_an_unfinished_run_has_no_verdict() -> None:
 
 def test_unknown_statistics_are_not_called_good() -> None:
     found = verdict(summary(parameters={"a": dict.fromkeys(ENTRY)}))
-    assert "R-hat" not in found.sentence
+    assert found.level == CARE
+    assert "R-hat and effective sample size are unknown." in found.sentence
+
+
+def test_a_perturbed_run_without_an_audit_is_not_trusted() -> None:
+    found = verdict(summary(sampling={"target": "perturbed"}, audit=None))
+    assert found.level == CARE
+    assert "what subsampling changed was not measured." in found.sentence

@@ -172,7 +172,7 @@ WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
         "streammc/trace/run_view.py RunView.constant_data: expected constant data '{}' in {}, found none: choose another name",
     ),
     "a package of an extra that is not installed; the tests take it away": (
-        "streammc/runs/notebook_bar.py notebook_bar: expected the package IPython for a bar in a notebook, found none: pip install 'streammc[notebook]', or ",
+        "streammc/runs/notebook_bar.py notebook_bar: expected the package IPython for a bar in a notebook, found none: pip install 'streammc[no",
         "streammc/plots/axes.py require_packages: expected the package {} for {}, found none: pip install 'streammc[plots]'",
     ),
     "an earlier check finds the same fault first": (
