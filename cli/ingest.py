@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -12,6 +12,9 @@ from streammc.cli.output import Output, fields
 from streammc.cli.progress import Progress
 from streammc.cli.receipt import Receipt, describe_inputs, make_once, require_apart
 from streammc.cli.values import LocalPath, Names, WholeNumber
+
+_OF_APPEND: Final = {"sources", "store", "append", "shuffle", "seed", "drop_missing"}
+"""Arguments and options that go with --append; the store decides the others."""
 
 
 @command("ingest", configurable=True, short_help="Make a store from CSV, Parquet or Arrow files.")
@@ -51,12 +54,23 @@ from streammc.cli.values import LocalPath, Names, WholeNumber
     show_default=True,
     help="Chunks as files that are mapped into memory.",
 )
+@click.option("--append", is_flag=True, help="Add the rows to STORE, in its columns and scale.")
 @overwrite_option
-@click.pass_obj
+@click.pass_context
 def ingest(
-    output: Output, /, sources: tuple[str, ...], store: str, overwrite: bool, **options: Any
+    ctx: click.Context,
+    /,
+    sources: tuple[str, ...],
+    store: str,
+    append: bool,
+    overwrite: bool,
+    **options: Any,
 ) -> None:
-    """Make STORE from the files SOURCE..., read twice, in constant memory."""
+    """Make STORE from the files SOURCE..., read twice, in constant memory.
+
+    With --append STORE exists and gets the rows as a new generation.
+    """
+    output: Output = ctx.obj
     from streammc.stores.format.verify import info
     from streammc.stores.ingest.ingestion import ingest as write
     from streammc.stores.store import open_store
@@ -71,6 +85,9 @@ def ingest(
             f"expected the store as the last path, found {store!r} after {sources[-1]!r}: separate "
             "the names of --features by commas, without spaces"
         )
+    if append:
+        _append(ctx, output, sources, store)
+        return
     like = options["like"]
     if options["shuffle"] is None:
         options["shuffle"] = like is None
@@ -118,6 +135,48 @@ def ingest(
         "row id": result.get("row_id"),
         "megabytes": result["bytes"] / 1e6,
         "shuffled": result.get("shuffle_seed") is not False,
+        "fingerprint": result["fingerprint"],
+    }
+    output.result(result, fields(facts))
+
+
+def _append(ctx: click.Context, output: Output, sources: tuple[str, ...], store: str) -> None:
+    """Append the rows of files to a store, and print what it has then."""
+    from streammc.stores.ingest.append import append
+
+    given = {
+        name
+        for name in ctx.params
+        if ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
+    }
+    for name in sorted(given - _OF_APPEND):
+        option = f"--{name.replace('_', '-')}"
+        raise click.UsageError(
+            f"expected --append or {option}, found both: the store decides; leave out {option}"
+        )
+    with Progress(output) as progress:
+        result = append(
+            list(sources),
+            store,
+            shuffle=ctx.params["shuffle"],
+            seed=ctx.params["seed"],
+            drop_missing=ctx.params["drop_missing"],
+            progress=lambda done, total, phase: progress(phase, done, total),
+        )
+    if not result["new"]:
+        output.note(
+            f"{store} has these rows, appended by the same command as generation "
+            f"{result['generation']}: nothing to do"
+        )
+    for line in result["warnings"]:
+        output.warn(line)
+    facts = {
+        "store": result["path"],
+        "rows": result["n_rows"],
+        "generation": result["generation"],
+        "appended": result["appended_rows"],
+        "dropped": result["generations"][result["generation"] - 1]["n_dropped"] or None,
+        "megabytes": result["bytes"] / 1e6,
         "fingerprint": result["fingerprint"],
     }
     output.result(result, fields(facts))

@@ -41,6 +41,7 @@ def info(output: Output, path: str) -> None:
     if kind == "store":
         shown["groups"] = groups_text(document.get("groups"))
         shown["factors"] = factors_text(document.get("factors"))
+        shown["generations"] = generations_text(document.get("generations"))
         shown["standardized"] = document["standardization"] is not None
         human = fields(shown) + _scales(document["features"], document["standardization"])
     output.result(document, human)
@@ -91,6 +92,14 @@ def factors_text(factors: Sequence[Mapping[str, Any]] | None) -> str | None:
     if not factors:
         return None
     return "; ".join(f"(1 | {each['column']}), {each['levels']} levels" for each in factors)
+
+
+def generations_text(generations: Sequence[Mapping[str, Any]] | None) -> str | None:
+    """Return the rows of the last generations of a store, as ``3: 1,000 + 20 + 20 rows``."""
+    if not generations:
+        return None
+    rows = " + ".join(f"{each['n_rows']:,}" for each in generations[-6:])
+    return f"{len(generations)}: {'... + ' * (len(generations) > 6)}{rows} rows"
 
 
 def groups_text(groups: Mapping[str, Any] | None) -> str | None:

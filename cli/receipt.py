@@ -109,7 +109,8 @@ class Receipt:
                 f"choose another path or delete it{self._or_overwrite()}"
             )
         there = dict(describe())
-        if result is None:
+        before = [each["fingerprint"] for each in there.get("generations", ())]
+        if result is None or result.get("fingerprint") in before:  # rows were appended since
             return there
         if there.get("fingerprint") != result.get("fingerprint"):
             raise IdentityError(

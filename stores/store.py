@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from threading import Lock
@@ -15,24 +15,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.docstrings import documented
-from streammc.errors import StoreError
+from streammc.errors import BusyError, StoreError
 from streammc.group_table import GroupTable
 from streammc.protocols import Index, PassTask, Vector
+from streammc.stores.format.generations import earlier_attributes
 from streammc.stores.format.layout import (
     ROW_GROUP,
     ROW_ID,
     Layout,
     chunks_per_block,
 )
-from streammc.stores.format.manifest import Manifest, check_object, read_manifest
-from streammc.stores.format.objects import (
-    list_files,
-    local_path,
-    require_directory,
-    translate,
+from streammc.stores.format.manifest import (
+    Manifest,
+    check_keys,
+    check_object,
+    object_stamps,
+    read_manifest,
 )
+from streammc.stores.format.objects import local_path, require_directory
 from streammc.stores.format.schema import check_features, read_schema
-from streammc.stores.full_pass.row_blocks import StoreBlock, store_blocks
+from streammc.stores.full_pass.later_rows import later_blocks
+from streammc.stores.full_pass.row_blocks import Block, store_blocks
 from streammc.stores.rows.mapping import map_member
 from streammc.stores.rows.member_values import read_values
 from streammc.trace.kinds import STORE, refuse_other_kind
@@ -60,12 +63,13 @@ class Store:
         self.address = str(root)
         self.attributes: Mapping[str, Any] = MappingProxyType(attributes)
         self.feature_names: tuple[str, ...] = tuple(attributes["features"])
-        self.fingerprint = manifest.fingerprint
+        self.fingerprint = self._found = manifest.fingerprint
         self.layout = layout
         self.manifest = manifest
         self.n_features = len(self.feature_names)
         self.n_rows = layout.n_rows
         self.response: str | None = attributes["response"]
+        self._first_row = 0
         self._lock = Lock()
         self._root = root
         self._rows: MappedRows | None = None
@@ -84,7 +88,9 @@ class Store:
         Raises
         ------
         StoreError
-            If a chunk file contradicts the manifest, or the store was replaced after it was opened.
+            If a chunk file contradicts the manifest.
+        BusyError
+            If the store was replaced, or rows were appended, after it was opened.
         OutOfMemoryError
             If the system allows no further mapping.
         """
@@ -100,11 +106,7 @@ class Store:
                     self.n_rows,
                     observable=os.access(self._root / self.layout.members[0].key(0), os.W_OK),
                 )
-                if read_manifest(self._root).fingerprint != self.fingerprint:
-                    raise StoreError(
-                        f"expected store {self.address!r} as it was opened, found another in its "
-                        "place: open it again"
-                    )
+                self._refuse_another()
                 self._rows = rows
             return self._rows
 
@@ -161,9 +163,10 @@ class Store:
 
         return covariate(self.attributes, name)
 
-    def blocks(self) -> list[StoreBlock]:
+    def blocks(self) -> Sequence[Block]:
         """Return the row blocks of a full pass, in the order of the rows."""
-        return store_blocks(self._root, self.layout, self.manifest, self.block_rows())
+        blocks = store_blocks(self._root, self.layout, self.manifest, self.block_rows())
+        return later_blocks(blocks, self._first_row) if self._first_row else blocks
 
     def reduce(
         self,
@@ -178,10 +181,32 @@ class Store:
         ------
         StoreError
             If a chunk is missing or fails its checksum; the message names it.
+        BusyError
+            If the store was replaced, or rows were appended, after it was opened.
         """
         from streammc.stores.full_pass.reduction import run
 
-        return run(task, self.blocks(), scheduler=scheduler, progress=progress)
+        try:
+            return run(task, self.blocks(), scheduler=scheduler, progress=progress)
+        except StoreError:
+            self._refuse_another()
+            raise
+
+    def earlier(self, fingerprint: str) -> Store | None:
+        """Return the store as it was before rows were appended, read from its present files."""
+        kept = earlier_attributes(self.attributes, fingerprint)
+        if kept is None:
+            return None
+        layout = replace(self.layout, n_rows=kept["n_rows"])
+        before = Store(self._root, kept, layout, self.manifest)
+        before.fingerprint = fingerprint
+        return before
+
+    def rows_after(self, first_row: int) -> Store:
+        """Return a store whose passes read the rows from ``first_row`` on, under their numbers."""
+        later = Store(self._root, dict(self.attributes), self.layout, self.manifest)
+        later._first_row = first_row
+        return later
 
     def stamps(self) -> Index:
         """Return size, modification time in ns and inode (objects, 3), by sorted key.
@@ -191,15 +216,7 @@ class Store:
         StoreError
             If an object is missing.
         """
-        stamps = np.empty((len(self.manifest.entries), 3), np.int64)
-        for position, key in enumerate(self.manifest.entries):
-            try:
-                found = os.lstat(self._root / key)
-            except OSError as error:
-                raise translate(error, f"{key!r} in store {self.address!r}") from error
-            # Some file systems have inode numbers of 64 bits.
-            stamps[position] = found.st_size, found.st_mtime_ns, found.st_ino & (2**63 - 1)
-        return stamps
+        return object_stamps(self._root, self._keys())
 
     def recheck(self, stamps: Index) -> None:
         """Check the objects that changed since ``stamps`` against the manifest.
@@ -209,22 +226,35 @@ class Store:
         StoreError
             If an object fails its checksum, or the stamps are of another store.
         """
-        now = self.stamps()
-        if stamps.shape != now.shape:
+        keys = self._keys()
+        if stamps.shape != (len(keys), 3):
             raise StoreError(
-                f"expected stamps of {now.shape[0]} objects of store {self.address!r}, "
+                f"expected stamps of {len(keys)} objects of store {self.address!r}, "
                 f"found {stamps.shape[0]}: they belong to another store; open the store again"
             )
-        changed = np.any(now != stamps, axis=1)
-        for position, (key, entry) in enumerate(self.manifest.entries.items()):
-            if changed[position]:
-                check_object(self._root, key, entry)
+        changed = np.any(self.stamps() != stamps, axis=1)
+        for position in np.flatnonzero(changed):
+            check_object(self._root, keys[position], self.manifest.entries[keys[position]])
+
+    def _keys(self) -> list[str]:
+        """Return the keys of the objects of this store, sorted."""
+        return sorted([*self.layout.metadata_keys(), *self.layout.chunk_sizes()])
+
+    def _refuse_another(self) -> None:
+        """Raise BusyError if the store was replaced or extended after it was opened."""
+        if read_manifest(self._root).fingerprint != self._found:
+            raise BusyError(
+                f"expected store {self.address!r} as it was opened, found another in its place: "
+                "open it again, or give the same command again"
+            )
 
 
 @lru_cache(maxsize=4)
 def _opened_again(address: str, fingerprint: str) -> Store:
     """Return the store at ``address`` in another process; raise StoreError if it has changed."""
     store = open_store(address)
+    if store.fingerprint != fingerprint and (before := store.earlier(fingerprint)) is not None:
+        return before
     if store.fingerprint != fingerprint:
         raise StoreError(
             f"expected the store {address!r} as it was (fingerprint {fingerprint[:12]}), found "
@@ -262,34 +292,8 @@ def open_store(path: str | os.PathLike[str]) -> Store:
     require_directory(root)
     attributes, layout = read_schema(root)
     manifest = read_manifest(root)
-    _check_keys(root, layout, manifest)
+    check_keys(root, layout, manifest)
     for key in layout.metadata_keys():
         check_object(root, key, manifest.entries[key])
     check_features(root, attributes["features"])
     return Store(root, attributes, layout, manifest)
-
-
-def _check_keys(root: Path, layout: Layout, manifest: Manifest) -> None:
-    """Refuse a store whose shapes, manifest and files disagree."""
-    sizes: dict[str, int | None] = dict.fromkeys(layout.metadata_keys())
-    sizes.update(layout.chunk_sizes())
-    entries = manifest.entries
-    for key in sorted({*sizes} ^ {*entries}):
-        where = "in the manifest" if key in sizes else "in the shapes"
-        raise StoreError(
-            f"expected {key[:100]!r} {where} of store {str(root)!r}, found none: "
-            "copy or make the store again"
-        )
-    found = list_files(root)
-    for key, entry in entries.items():
-        what = f"{key!r} in store {str(root)!r}"
-        if key not in found:
-            raise StoreError(f"expected {what}, found nothing: copy or make the store again")
-        if not stat.S_ISREG(found[key].st_mode):
-            raise StoreError(f"expected {what} to be a regular file: copy the store again")
-        for expected in (entry.size, sizes[key]):
-            if expected not in (None, found[key].st_size):
-                raise StoreError(
-                    f"expected {what} to have {expected} bytes, found {found[key].st_size}: "
-                    "copy or make the store again"
-                )

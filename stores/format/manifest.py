@@ -10,14 +10,25 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable
+import stat
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from streammc.errors import StoreError, StreammcError
-from streammc.stores.format.layout import FORMAT, MANIFEST
-from streammc.stores.format.objects import checksum_object, damaged, parse_json, read_small
+from streammc.protocols import Index
+from streammc.stores.format.layout import FORMAT, MANIFEST, Layout
+from streammc.stores.format.objects import (
+    checksum_object,
+    damaged,
+    list_files,
+    parse_json,
+    read_small,
+    translate,
+)
 
 
 class Entry(NamedTuple):
@@ -120,6 +131,57 @@ def check_object(root: Path, key: str, entry: Entry) -> None:
     found = checksum_object(root, key, entry.size)
     if found != entry.crc:
         raise damaged(root, key, entry.crc, found)
+
+
+def check_keys(root: Path, layout: Layout, manifest: Manifest) -> None:
+    """Refuse a store whose shapes, manifest and files disagree.
+
+    Raises
+    ------
+    StoreError
+        If a file is missing, foreign or of the wrong length.
+    """
+    sizes: dict[str, int | None] = dict.fromkeys(layout.metadata_keys())
+    sizes.update(layout.chunk_sizes())
+    entries = manifest.entries
+    for key in sorted({*sizes} ^ {*entries}):
+        where = "in the manifest" if key in sizes else "in the shapes"
+        raise StoreError(
+            f"expected {key[:100]!r} {where} of store {str(root)!r}, found none: "
+            "copy or make the store again"
+        )
+    found = list_files(root)
+    for key, entry in entries.items():
+        what = f"{key!r} in store {str(root)!r}"
+        if key not in found:
+            raise StoreError(f"expected {what}, found nothing: copy or make the store again")
+        if not stat.S_ISREG(found[key].st_mode):
+            raise StoreError(f"expected {what} to be a regular file: copy the store again")
+        for expected in (entry.size, sizes[key]):
+            if expected not in (None, found[key].st_size):
+                raise StoreError(
+                    f"expected {what} to have {expected} bytes, found {found[key].st_size}: "
+                    "copy or make the store again"
+                )
+
+
+def object_stamps(root: Path, keys: Sequence[str]) -> Index:
+    """Return size, modification time in ns and inode (objects, 3) of the files ``keys``.
+
+    Raises
+    ------
+    StoreError
+        If one is missing.
+    """
+    stamps = np.empty((len(keys), 3), np.int64)
+    for position, key in enumerate(keys):
+        try:
+            found = os.lstat(root / key)
+        except OSError as error:
+            raise translate(error, f"{key!r} in store {str(root)!r}") from error
+        # Some file systems have inode numbers of 64 bits.
+        stamps[position] = found.st_size, found.st_mtime_ns, found.st_ino & (2**63 - 1)
+    return stamps
 
 
 def find_faults(
