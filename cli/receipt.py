@@ -147,6 +147,17 @@ class Receipt:
                 "writable folder"
             ) from error
 
+    def renew(self, make: Callable[[], Mapping[str, Any]]) -> tuple[dict[str, Any], bool]:
+        """Replace the output by what ``make`` makes from it; return the result and true.
+
+        The receipt is written first, without a result: after a kill the same command finds the
+        old output or the new one, and goes on from either.
+        """
+        self.write(None)
+        result = plain(make())
+        self.write(result)
+        return dict(result), True
+
     @contextmanager
     def taken_away(self) -> Iterator[None]:
         """Remove the receipt while the block runs; restore it if the block fails."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,6 +21,7 @@ from streammc.cli.options import (
     temperature_option,
 )
 from streammc.cli.output import Output, fields
+from streammc.cli.receipt import require_apart
 from streammc.cli.values import KeyValue, Limits, LocalPath, PositiveNumber, WholeNumber
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 @model_options
 @setting("--sampler", default="auto", show_default=True, help="auto or see `streammc samplers`.")
 @setting("--control-variates", type=LocalPath(), help="From `streammc summarize`.")
+@setting("--start-from", type=LocalPath(), help="An earlier run: begin at its posterior.")
 @setting("--draws", type=WholeNumber(1), default=1000, show_default=True, help="Per chain.")
 @setting("--warmup", type=WholeNumber(1), default=1000, show_default=True, help="Per chain.")
 @setting("--chains", type=WholeNumber(1, 1024), default=4, show_default=True, help="Chains.")
@@ -61,6 +64,7 @@ def sample(
     prior_scale: float | None,
     sampler: str,
     control_variates: str | None,
+    start_from: str | None,
     draws: int,
     warmup: int,
     chains: int,
@@ -79,27 +83,24 @@ def sample(
     The same command again resumes an interrupted run and does not change a finished one; with
     more --draws it extends the run.
     """
-    from streammc.cli.build import NODES, make_model, make_sampler, split_options
+    from streammc.cli.build import NODES, make_model, split_options
     from streammc.cli.execute import Job, execute
     from streammc.cli.priors import announced_priors
-    from streammc.cli.receipt import require_apart
     from streammc.cli.report import run_document, show_run
     from streammc.likelihood.grouped import by_group
     from streammc.stores.store import open_store
     from streammc.trace.run_directory import RunDirectory
 
-    printer: Output = ctx.obj
-    where = parse_scheduler(scheduler)
+    printer, where = ctx.obj, parse_scheduler(scheduler)
     require_apart(output, [store])
     of_model, of_sampler = split_options(model, option, allow_code)
     built = make_model(model, prior_scale, of_model, prior, allow_code)
-    chosen = make_sampler(sampler, flags, of_sampler)
-    reason = _reason(printer, chosen, flags, of_sampler) if sampler == "auto" else ""
+    chosen, reason = _chosen(printer, sampler, flags, of_sampler)
     dataset, built = by_group(open_store(store), built, of_model.get(NODES))
-    kept, built = _saved_control_variates(control_variates, built)
-    new_run = overwrite or not RunDirectory.exists(output)
-    if dry_run or new_run:  # an existing run keeps its priors
-        built = announced_priors(printer, built, dataset)
+    source = _of_run(printer, start_from, control_variates)
+    kept, built = _saved_control_variates(source, built)
+    new_run, unscaled = overwrite or not RunDirectory.exists(output), built
+    built = announced_priors(printer, built, dataset) if dry_run or new_run else built
     seed = _new_seed(printer) if seed is None and new_run and not dry_run else seed
     shape: dict[str, Any] = {"draws": draws, "warmup": warmup, "chains": chains}
     shape |= {"seed": seed, "temperature": temperature}
@@ -110,6 +111,7 @@ def sample(
         "prior_scale": prior_scale,
         "sampler": sampler,
         "control_variates": control_variates and os.path.abspath(control_variates),
+        "start_from": start_from and os.path.abspath(start_from),
         **shape,
         **flags,
         "option": dict(option),
@@ -130,11 +132,21 @@ def sample(
         overwrite=overwrite,
         **shape,
     )
-    _require_match(job, control_variates)
     interruption = ctx.find_root().obj
+    job = _settled(printer, interruption, job, unscaled, source)
     if dry_run:
         return _dry_run(printer, interruption, job)
     return show_run(printer, run_document(output, execute(printer, interruption, job)), check)
+
+
+def _chosen(
+    printer: Output, name: str, flags: dict[str, Any], others: dict[str, Any]
+) -> tuple[Any, str]:
+    """Return the sampler, ``None`` for an open choice, and the reason if it was not named."""
+    from streammc.cli.build import make_sampler
+
+    chosen = make_sampler(name, flags, others)
+    return chosen, _reason(printer, chosen, flags, others) if name == "auto" else ""
 
 
 def _reason(printer: Output, chosen: Any, flags: dict[str, Any], others: dict[str, Any]) -> str:
@@ -165,10 +177,45 @@ def _saved_control_variates(path: str | None, model: Any) -> tuple[Any, Any]:
     return kept, as_found(model, kept.certificate.nodes)
 
 
-def _require_match(job: Job, path: str | None) -> None:
-    """Raise IdentityError unless the control variates of a job, if any, are for its model."""
-    if job.control_variates is not None:
-        job.control_variates.require(job.tempered, job.model, f"control variates {path!r}")
+def _of_run(printer: Output, run: str | None, control_variates: str | None) -> str | None:
+    """Return the path of the control variates: those given, or those of ``--start-from``."""
+    from streammc.cli.earlier import control_variates_of
+
+    if run is None:
+        return control_variates
+    if control_variates is not None:
+        raise click.UsageError(
+            "expected --start-from or --control-variates, found both: leave out one of them"
+        )
+    found = control_variates_of(run)
+    printer.note(f"starts from the posterior of {run}")
+    return found
+
+
+def _settled(
+    printer: Output, interruption: Interruption, job: Job, unscaled: Any, path: str | None
+) -> Job:
+    """Return the job with its control variates, if any, brought up to date.
+
+    Parameters
+    ----------
+    unscaled
+        Its model, with default priors that are still to be scaled with the data.
+    path
+        Where the control variates come from.
+
+    Raises
+    ------
+    IdentityError
+        If they are not for its store and model.
+    """
+    from streammc.cli.earlier import current
+
+    if job.control_variates is None:
+        return job
+    found = current(printer, interruption, job.control_variates, job, unscaled)
+    found.require(job.tempered, job.model, f"control variates {path!r}")
+    return replace(job, control_variates=found)
 
 
 def _dry_run(printer: Output, interruption: Interruption, job: Job) -> int:

@@ -11,7 +11,14 @@ from streammc.control_variates.default_priors import as_recorded, resolved
 from streammc.control_variates.mode.quadrature import as_found
 from streammc.errors import RefusedError
 from streammc.likelihood.grouped import by_group
-from streammc.runs.identity import asked_schedule, check_counts, completed, heated, identity
+from streammc.runs.identity import (
+    asked_schedule,
+    check_counts,
+    completed,
+    heated,
+    identity,
+    refuse_earlier,
+)
 from streammc.runs.prior_texts import texts_of_description
 from streammc.runs.setup import contents, decide, follow_store, instead, load
 from streammc.runs.table_scale import recorded
@@ -85,6 +92,7 @@ def run_job(request: RunRequest) -> RunReport:
     if existing is not None:
         labels = tuple(request.model.labels(dataset.feature_names))
         texts = texts_of_description(request.model, labels)
+        refuse_earlier(existing.identity, dataset)
         check_identity(completed(existing.identity), key, texts)
         follow_store(existing, dataset)
         kept = existing.attributes.get("summary") or {}
