@@ -38,6 +38,7 @@ class Job:
     """``None`` for the seed of the run at ``path``."""
     audit: bool | str = "auto"
     scheduler: Any = None
+    chains_on: str = "here"
     sampler_reason: str = ""
     """Reason for this sampler, if the user did not name it."""
     settings: Mapping[str, Any] | None = None
@@ -164,6 +165,7 @@ def execute(output: Output, interruption: Interruption, job: Job) -> dict[str, A
                     progress=progress,
                     stop=interruption.requested,
                     scheduler=job.scheduler,
+                    chains_on=job.chains_on,
                     attributes={"settings": dict(job.settings or {})},
                     sampler_reason=job.sampler_reason,
                     temperature=job.temperature,

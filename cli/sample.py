@@ -11,6 +11,7 @@ import click
 
 from streammc.cli.options import (
     SEED,
+    chains_option,
     command,
     model_options,
     overwrite_option,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 @setting("--audit/--no-audit", default=None, help="Default: if it costs less than the draws.")
 @overwrite_option
 @scheduler_option
+@chains_option
 @click.option("--dry-run", is_flag=True, help="Print a forecast of the run; draw nothing.")
 @setting("--check", type=Limits(), help="rhat=1.01,ess=400: exit 1 if the run misses them.")
 @click.pass_context
@@ -74,6 +76,7 @@ def sample(
     audit: bool | None,
     overwrite: bool,
     scheduler: str | None,
+    chains_on: str,
     dry_run: bool,
     check: dict[str, float] | None,
     **flags: Any,
@@ -127,6 +130,7 @@ def sample(
         path=output,
         audit="auto" if audit is None else audit,
         scheduler=where,
+        chains_on=chains_on,
         sampler_reason=reason,
         settings=settings,
         overwrite=overwrite,

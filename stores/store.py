@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -208,14 +209,14 @@ class Store:
         later._first_row = first_row
         return later
 
-    def stamps(self) -> Index:
-        """Return size, modification time in ns and inode (objects, 3), by sorted key.
+    def worker_tasks(self, scheduler: Any, folder: Path) -> AbstractContextManager[Any]:
+        """Return the workers of a cluster for tasks on this store; see ``cluster.tasks``."""
+        from streammc.stores.cluster.tasks import worker_tasks
 
-        Raises
-        ------
-        StoreError
-            If an object is missing.
-        """
+        return worker_tasks(self, scheduler, folder)
+
+    def stamps(self) -> Index:
+        """Return size, modification time in ns and inode (objects, 3), by sorted key."""
         return object_stamps(self._root, self._keys())
 
     def recheck(self, stamps: Index) -> None:
@@ -232,8 +233,7 @@ class Store:
                 f"expected stamps of {len(keys)} objects of store {self.address!r}, "
                 f"found {stamps.shape[0]}: they belong to another store; open the store again"
             )
-        changed = np.any(self.stamps() != stamps, axis=1)
-        for position in np.flatnonzero(changed):
+        for position in np.flatnonzero(np.any(self.stamps() != stamps, axis=1)):
             check_object(self._root, keys[position], self.manifest.entries[keys[position]])
 
     def _keys(self) -> list[str]:

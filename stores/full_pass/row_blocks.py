@@ -68,6 +68,8 @@ class StoreBlock:
     """crc32c of each chunk, by member."""
     forget: bool = False
     """Whether to drop the chunk files from the page cache after the read."""
+    fingerprint: str = ""
+    """Fingerprint of the store, for workers that read it elsewhere."""
 
     def pieces(self) -> Iterator[RowBlock]:
         """Yield the rows chunk by chunk; each file is read once, checked and not copied.
@@ -161,6 +163,7 @@ def store_blocks(
                     for member in members
                 ),
                 start >= kept,
+                manifest.fingerprint,
             )
         )
     return blocks

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +25,8 @@ from streammc.runs.prior_texts import texts_of_description
 from streammc.runs.setup import contents, decide, follow_store, instead, load
 from streammc.runs.table_scale import recorded
 from streammc.runs.watch import Watch
-from streammc.samplers.common.chain import StoppedError
+from streammc.runs.worker_chains import HERE, WorkerChains, check_request, store_of
+from streammc.samplers.common.chain import SharedProblem, StoppedError
 from streammc.samplers.common.chains import Chains
 from streammc.samplers.common.request import RunRequest, Setup
 from streammc.trace.local_path import given_path
@@ -64,6 +67,7 @@ def run_job(request: RunRequest) -> RunReport:
     BusyError
         If another process is writing to the path.
     """
+    check_request(request)
     check_counts(request.draws, request.warmup, request.chains, request.seed)
     sampler = request.sampler
     schedule = asked_schedule(request.temperature, sampler)
@@ -127,17 +131,13 @@ def _attempt(request: RunRequest, setup: Setup, key: dict[str, Any]) -> RunRepor
     dataset, draws = request.dataset, request.draws
     folder = Path(request.path or "")
     kept = {**recorded(request.model, dataset), **request.attributes}
-    with RunDirectory.hold(folder, identity=key, **contents(request, setup, kept)) as run:
+    made = contents(request, setup, kept)
+    with ExitStack() as stack:
+        run = stack.enter_context(RunDirectory.hold(folder, identity=key, **made))
         problem = setup.sampler.problem(request, setup)
         if draws != run.draws and draws > run.committed_draws:
             run.extend(draws)
-        team = Chains(
-            problem,
-            seed=request.stream_seed,
-            chains=request.chains,
-            threads=request.threads,
-            batch_iterations=request.batch_iterations,
-        )
+        team = stack.enter_context(_team(problem, request, folder))
         try:
             saved = run.checkpoint()
             if saved is None:
@@ -151,8 +151,6 @@ def _attempt(request: RunRequest, setup: Setup, key: dict[str, Any]) -> RunRepor
             if request.sampler is None and setup.plan is not None:
                 run.discard()
             raise
-        finally:
-            team.close()
         # Imported only after the last draw: SciPy, the summary and, for an audit, ArviZ.
         from streammc.runs.audit_due import audit_due
         from streammc.runs.report import finish_report
@@ -160,6 +158,29 @@ def _attempt(request: RunRequest, setup: Setup, key: dict[str, Any]) -> RunRepor
         due = audit_due(request, run, setup, team)
         summary = finish_report(run, request, setup, team, *due)
     return RunReport(folder, summary, True, True, summary["warnings"])
+
+
+@contextmanager
+def _team(problem: SharedProblem, request: RunRequest, folder: Path) -> Iterator[Chains]:
+    """Yield the chains of a run: threads of this process, or tasks on the workers of a cluster."""
+    with ExitStack() as stack:
+        team: Chains
+        if request.chains_on == HERE:
+            team = Chains(
+                problem,
+                seed=request.stream_seed,
+                chains=request.chains,
+                threads=request.threads,
+                batch_iterations=request.batch_iterations,
+            )
+        else:
+            store = store_of(request.dataset)
+            tasks = stack.enter_context(store.worker_tasks(request.scheduler, folder))
+            team = WorkerChains(problem, request, folder, tasks)
+        try:
+            yield team
+        finally:
+            team.close()
 
 
 def _drive(run: RunDirectory, team: Chains, setup: Setup, request: RunRequest) -> None:
