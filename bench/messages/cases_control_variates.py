@@ -57,4 +57,5 @@ streammc sample flights.zarr -o new-run --model logistic --start-from run --cont
 streammc sample flights.zarr -o new-run --model logistic --start-from mh-run
 streammc.control_variates.update(streammc.control_variates(store, logistic), store, logistic)
 streammc.ingest(frame, "grown.zarr", response="late", features=["hour"]); streammc.sample(streammc.open_store("grown.zarr"), logistic, draws=20, warmup=20, chains=1, path="grown-run"); streammc.append(frame, "grown.zarr"); streammc.sample(streammc.open_store("grown.zarr"), logistic, draws=20, warmup=20, chains=1, path="grown-run")
+streammc summarize flights.zarr --model logistic -o new-cv.zarr --update cv.zarr --passes 1
 """

@@ -63,14 +63,16 @@ def results(
                     found.append(future.result(timeout=POLL_SECONDS))
                     break
                 except TimeoutError:
-                    if future.done():  # the task raised it
-                        raise
+                    if future.done():  # since; or the task itself raised it
+                        found.append(future.result())
+                        break
                 idle_since = _watch(client, idle_since)
         return found
-    except StreammcError:
-        raise
-    except BaseException as error:
-        raise _translated(error, client, describe, need) from error
+    except (Exception, asyncio.CancelledError) as error:
+        ours = _translated(error, client, describe, need)
+        if ours is None:
+            raise
+        raise ours from error
     finally:
         _cancel(futures, client)
 
@@ -103,8 +105,8 @@ def _gone(client: Any) -> BusyError:
 
 def _translated(
     error: BaseException, client: Any, describe: Callable[[str], str], need: Need
-) -> BaseException:
-    """Return our error for one of distributed; any other as it is."""
+) -> StreammcError | None:
+    """Return our error for one of distributed; ``None`` for any other."""
     from distributed.comm.core import CommClosedError
     from distributed.scheduler import KilledWorker
 
@@ -113,7 +115,7 @@ def _translated(
     lost = (CommClosedError, asyncio.CancelledError, ConnectionError)
     if isinstance(error, lost) or type(error).__name__ == "FutureCancelledError":
         return _gone(client)
-    return error
+    return None
 
 
 def _killed(error: Any, describe: Callable[[str], str], need: Need) -> StreammcError:

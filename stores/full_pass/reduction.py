@@ -10,6 +10,7 @@ neighbours.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -34,6 +35,9 @@ from streammc.stores.cluster.workers import Need, require_workers, same_versions
 from streammc.stores.full_pass.later_rows import LaterBlock
 from streammc.stores.full_pass.row_blocks import Block, StoreBlock
 
+_BEGUN: Final = "begun"
+_DONE: Final = "done"
+"""Events that workers report of a block."""
 _VECTOR_BYTES: Final = 24
 """Bytes a row of response, offset and weight as a kernel takes them."""
 
@@ -57,12 +61,16 @@ class _Map(Generic[T]):
         if self.topic is not None and os.getpid() != self.home:
             same_versions(self.versions)
             _pin_blas()
+        self._log(_BEGUN)
         result = _reduce(task, self.block)
+        self._log(_DONE)
+        return result
+
+    def _log(self, what: str) -> None:
         if self.topic is not None:
             from distributed import get_worker
 
-            get_worker().log_event(self.topic, self.block.index)
-        return result
+            get_worker().log_event(self.topic, (what, self.block.index))
 
 
 def _reduce(task: PassTask[T], block: Block) -> T:
@@ -174,22 +182,33 @@ def _run_on_cluster(
     task: PassTask[T], blocks: Sequence[Block], client: Any, progress: Progress | None
 ) -> T:
     name = f"streammc-{uuid4().hex[:8]}"
+    begun: Counter[int] = Counter()
     seen: set[int] = set()
     lock = Lock()
 
-    def count(event: tuple[float, int]) -> None:
+    def count(event: tuple[float, tuple[str, int]]) -> None:
+        what, block = event[1]
         with lock:
-            if event[1] not in seen:  # a task may run twice
-                seen.add(event[1])
+            if what == _BEGUN:
+                begun[block] += 1
+            elif block not in seen:  # a task may run twice
+                seen.add(block)
                 if progress is not None:
                     progress(len(seen), len(blocks))
+
+    def describe(key: str) -> str:
+        """Name the block that began most often and never ended: others wait at its workers."""
+        with lock:
+            tried = [(times, block) for block, times in begun.items() if block not in seen]
+        worst = max(tried, default=(0, 0))
+        return _work_of(f"{name}-map-{worst[1]}" if worst[0] > 1 else key, blocks)
 
     need = _need_of(blocks)
     require_workers(client, need)
     client.subscribe_topic(name, count)
     try:
         future = client.compute(_graph(task, blocks, name, name), optimize_graph=False)
-        found = results([future], client, lambda key: _work_of(key, blocks), need)
+        found = results([future], client, describe, need)
         assert found is not None
         return found[0]  # type: ignore[no-any-return]
     finally:
