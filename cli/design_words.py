@@ -1,4 +1,4 @@
-"""What a store has beside plain columns, in words: factors, codes and groups."""
+"""What a store has beside plain columns, in words: factors, codes, groups, generations."""
 
 from __future__ import annotations
 
@@ -18,6 +18,14 @@ def codes_text(codes: Sequence[Mapping[str, Any]] | None) -> str | None:
     if not codes:
         return None
     return "; ".join(f"{each['column']}, {each['columns']:,} columns" for each in codes)
+
+
+def generations_text(generations: Sequence[Mapping[str, Any]] | None) -> str | None:
+    """Return the rows of the last generations of a store, as ``3: 1,000 + 20 + 20 rows``."""
+    if not generations:
+        return None
+    rows = " + ".join(f"{each['n_rows']:,}" for each in generations[-6:])
+    return f"{len(generations)}: {'... + ' * (len(generations) > 6)}{rows} rows"
 
 
 def groups_text(groups: Mapping[str, Any] | None) -> str | None:

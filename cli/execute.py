@@ -41,6 +41,7 @@ class Job:
     """``None`` for the seed of the run at ``path``."""
     audit: bool | str = "auto"
     scheduler: Any = None
+    chains_on: str = "here"
     sampler_reason: str = ""
     """Reason for this sampler, if the user did not name it."""
     settings: Mapping[str, Any] | None = None
@@ -76,6 +77,7 @@ class Job:
             progress=progress,
             stop=never if stop is None else stop,
             scheduler=self.scheduler,
+            chains_on=self.chains_on,
             attributes={"settings": dict(self.settings or {})},
             sampler_reason=self.sampler_reason,
             temperature=self.temperature,

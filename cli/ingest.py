@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -20,6 +20,9 @@ from streammc.cli.output import Output, fields
 from streammc.cli.progress import Progress
 from streammc.cli.receipt import Receipt, describe_inputs, make_once, require_apart
 from streammc.cli.values import Names, StorePath, WholeNumber
+
+_OF_APPEND: Final = {"sources", "store", "append", "shuffle", "seed", "drop_missing"}
+"""Arguments and options that go with --append; the store decides the others."""
 
 
 @command("ingest", configurable=True, short_help="Make a store from CSV, Parquet or Arrow files.")
@@ -65,12 +68,23 @@ from streammc.cli.values import Names, StorePath, WholeNumber
     help="Chunks that are mapped into memory, or shards for object stores.",
 )
 @setting("--compression", type=click.Choice(["zstd"]), help="Of the shards; default: none.")
+@click.option("--append", is_flag=True, help="Add the rows to STORE, in its columns and scale.")
 @overwrite_option
-@click.pass_obj
+@click.pass_context
 def ingest(
-    output: Output, /, sources: tuple[str, ...], store: str, overwrite: bool, **options: Any
+    ctx: click.Context,
+    /,
+    sources: tuple[str, ...],
+    store: str,
+    append: bool,
+    overwrite: bool,
+    **options: Any,
 ) -> None:
-    """Make STORE from the files SOURCE..., read twice, in constant memory."""
+    """Make STORE from the files SOURCE..., read twice, in constant memory.
+
+    With --append STORE exists and gets the rows as a new generation.
+    """
+    output: Output = ctx.obj
     from streammc.stores.cloud.address import is_address
     from streammc.stores.format.verify import info
     from streammc.stores.ingest.ingestion import ingest as write
@@ -85,6 +99,9 @@ def ingest(
             f"expected the store as the last path, found {store!r} after {sources[-1]!r}: separate "
             "the names of --features by commas, without spaces"
         )
+    if append:
+        _append(ctx, output, sources, store)
+        return
     like = options["like"]
     receipt = ingest_receipt(sources, store, options)
     with Progress(output) as progress:
@@ -152,3 +169,45 @@ def ingest_receipt(sources: Sequence[str], store: str, options: dict[str, Any]) 
         if options[name] is None:
             del asked[name]  # likewise
     return Receipt(store, asked)
+
+
+def _append(ctx: click.Context, output: Output, sources: tuple[str, ...], store: str) -> None:
+    """Append the rows of files to a store, and print what it has then."""
+    from streammc.stores.ingest.append import append
+
+    given = {
+        name
+        for name in ctx.params
+        if ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
+    }
+    for name in sorted(given - _OF_APPEND):
+        option = f"--{name.replace('_', '-')}"
+        raise click.UsageError(
+            f"expected --append or {option}, found both: the store decides; leave out {option}"
+        )
+    with Progress(output) as progress:
+        result = append(
+            list(sources),
+            store,
+            shuffle=ctx.params["shuffle"],
+            seed=ctx.params["seed"],
+            drop_missing=ctx.params["drop_missing"],
+            progress=lambda done, total, phase: progress(phase, done, total),
+        )
+    if not result["new"]:
+        output.note(
+            f"{store} has these rows, appended by the same command as generation "
+            f"{result['generation']}: nothing to do"
+        )
+    for line in result["warnings"]:
+        output.warn(line)
+    facts = {
+        "store": result["path"],
+        "rows": result["n_rows"],
+        "generation": result["generation"],
+        "appended": result["appended_rows"],
+        "dropped": result["generations"][result["generation"] - 1]["n_dropped"] or None,
+        "megabytes": result["bytes"] / 1e6,
+        "fingerprint": result["fingerprint"],
+    }
+    output.result(result, fields(facts))

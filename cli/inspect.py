@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from streammc.cli.design_words import codes_text, factors_text, groups_text
+from streammc.cli.design_words import (
+    codes_text,
+    factors_text,
+    generations_text,
+    groups_text,
+)
 from streammc.cli.options import command, store_argument
 from streammc.cli.output import Output, fields, number, table
 from streammc.cli.progress import Progress
@@ -44,6 +49,7 @@ def info(output: Output, path: str) -> None:
         shown["groups"] = groups_text(document.get("groups"))
         shown["factors"] = factors_text(document.get("factors"))
         shown["codes"] = codes_text(document.get("codes"))
+        shown["generations"] = generations_text(document.get("generations"))
         shown["standardized"] = document["standardization"] is not None
         human = fields(shown) + _scales(document["features"], document["standardization"])
     output.result(document, human)

@@ -6,7 +6,7 @@ file of ``--config``, else from its default.
 
 from __future__ import annotations
 
-import re
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
@@ -33,6 +33,7 @@ from streammc.first_use import compiling
 F = TypeVar("F", bound=Callable[..., Any])
 
 PRINTING: Final = ("json", "quiet", "log_format", "heartbeat", "debug")
+_INSECURE: Final = "streammc.insecure_cluster"
 SEED: Final = WholeNumber(0, 2**63 - 1)
 STAGE: Final = "streammc.cli.stage"
 """Key of the context's ``meta`` with the ``Output`` of the job whose stage a command is."""
@@ -91,7 +92,17 @@ class Command(click.Command):
             if not output.debug:
                 # Warnings of other libraries do not help the user of a command line.
                 warnings.showwarning = lambda *_, **__: None
-            return super().invoke(ctx)
+            try:
+                return super().invoke(ctx)
+            finally:
+                _close_clusters()
+
+
+def _close_clusters() -> None:
+    """Close the connections to clusters, if the command had any."""
+    connection = sys.modules.get("streammc.stores.cluster.connection")
+    if connection is not None:
+        connection.close_all()
 
 
 def command(name: str, *, configurable: bool = False, **kwargs: Any) -> Callable[[F], Command]:
@@ -176,27 +187,62 @@ def overwrite_option(function: F) -> F:
 
 
 def scheduler_option(function: F) -> F:
-    """Add ``--scheduler``."""
+    """Add ``--scheduler`` and ``--insecure-cluster``."""
+    insecure = click.option(
+        "--insecure-cluster",
+        is_flag=True,
+        expose_value=False,
+        callback=_insecure,
+        is_eager=True,
+        help="Use a plain tcp:// scheduler on another machine: anyone on the way can run code.",
+    )
     return setting(
         "--scheduler",
         metavar="S",
-        help="Where full passes run: sync, a number of local threads, or tcp://host:port.",
+        help="Where full passes run: sync, a number of local threads, tcp://HOST:PORT, "
+        "tls://HOST:PORT, a scheduler's FILE.json, or local:N processes.",
+    )(insecure(function))
+
+
+def chains_option(function: F) -> F:
+    """Add ``--chains-on``."""
+    return setting(
+        "--chains-on",
+        type=click.Choice(["here", "workers"]),
+        default="here",
+        show_default=True,
+        help="Chains as threads of this process, or as tasks on the cluster of --scheduler.",
     )(function)
 
 
+def _insecure(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    ctx.meta[_INSECURE] = value
+
+
 def parse_scheduler(text: str | None) -> Any:
-    """Return the value of ``--scheduler`` in the form that ``Dataset.reduce`` takes."""
+    """Return the value of ``--scheduler`` in the form that ``Dataset.reduce`` takes.
+
+    A cluster stays connected until the command ends.
+    """
     if text is None or text in {"sync", "threads"}:
         return None if text == "threads" else text
     if text.isdecimal() and int(text) > 0:
         return int(text)
-    if re.fullmatch(r"(tcp|tls)://.+:[0-9]+", text):
-        return text
-    raise click.BadParameter(
-        f"expected sync, threads, a number of threads or tcp://host:port, found {text!r}"
-        ": choose one of them",
-        param_hint="'--scheduler'",
-    )
+    from streammc.stores.cluster.address import ClusterAddress, names_cluster, scheduler_url
+
+    if not names_cluster(text):
+        raise click.BadParameter(
+            "expected sync, threads, a number of threads, tcp://host:port, tls://host:port, "
+            f"FILE.json or local:N, found {text!r}: choose one of them",
+            param_hint="'--scheduler'",
+        )
+    address = ClusterAddress(text, bool(click.get_current_context().meta.get(_INSECURE)))
+    if not address.local_workers:
+        scheduler_url(address)
+    from streammc.stores.cluster.connection import keep_open
+
+    keep_open()
+    return address
 
 
 def _printing() -> list[click.Parameter]:

@@ -113,7 +113,8 @@ class Receipt:
                 f"choose another path or delete it{self._or_overwrite()}"
             )
         there = dict(describe())
-        if result is None:
+        before = [each["fingerprint"] for each in there.get("generations", ())]
+        if result is None or result.get("fingerprint") in before:  # rows were appended since
             return there
         if there.get("fingerprint") != result.get("fingerprint"):
             raise IdentityError(
@@ -149,6 +150,17 @@ class Receipt:
                 f"cannot create {str(self.path)!r}: {error.strerror}; give a path in an existing, "
                 "writable folder"
             ) from error
+
+    def renew(self, make: Callable[[], Mapping[str, Any]]) -> tuple[dict[str, Any], bool]:
+        """Replace the output by what ``make`` makes from it; return the result and true.
+
+        The receipt is written first, without a result: after a kill the same command finds the
+        old output or the new one, and goes on from either.
+        """
+        self.write(None)
+        result = plain(make())
+        self.write(result)
+        return dict(result), True
 
     @contextmanager
     def taken_away(self) -> Iterator[None]:

@@ -100,13 +100,16 @@ def store_of_run(run: Any, option: str | None = None) -> Any:
             f"expected the store of {str(run.path)!r} at {address!r}, found nothing: put it back, "
             f"or {_elsewhere(run, option)}"
         ) from None
-    if dataset.fingerprint != run.identity["store"]:
+    if dataset.fingerprint == run.identity["store"]:
+        return dataset
+    before = dataset.earlier(run.identity["store"])
+    if before is None:
         raise IdentityError(
             f"expected the store of {str(run.path)!r} at {address!r} (fingerprint "
             f"{run.identity['store'][:12]}), found {dataset.fingerprint[:12]}: move that one away, "
             f"then put the right one back, or {_elsewhere(run, option)}"
         )
-    return dataset
+    return before  # rows were appended since
 
 
 def _elsewhere(run: Any, option: str | None) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import click
 
 from streammc.cli.options import (
+    chains_option,
     code_option,
     command,
     parse_scheduler,
@@ -20,6 +23,7 @@ from streammc.cli.values import Limits, WholeNumber
 @path_argument("run")
 @setting("--draws", type=WholeNumber(1), help="More draws per chain than were asked for.")
 @scheduler_option
+@chains_option
 @code_option
 @setting("--check", type=Limits(), help="rhat=1.01,ess=400: exit 1 if the run misses them.")
 @click.pass_context
@@ -28,6 +32,7 @@ def resume(
     run: str,
     draws: int | None,
     scheduler: str | None,
+    chains_on: str,
     check: dict[str, float] | None,
     allow_code: bool,
 ) -> int:
@@ -39,5 +44,6 @@ def resume(
     printer: Output = ctx.obj
     where = parse_scheduler(scheduler)
     job = recorded_job(run, draws=draws, scheduler=where, allow_code=allow_code)
+    job = replace(job, chains_on=chains_on)
     summary = execute(printer, ctx.find_root().obj, job)
     return show_run(printer, run_document(run, summary), check, job.stopping is not None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,6 +12,7 @@ import click
 from streammc.cli.options import (
     SEED,
     STAGE,
+    chains_option,
     command,
     model_options,
     overwrite_option,
@@ -22,6 +24,7 @@ from streammc.cli.options import (
     temperature_option,
 )
 from streammc.cli.output import Output, fields
+from streammc.cli.receipt import require_apart
 from streammc.cli.values import KeyValue, Limits, LocalPath, PositiveNumber, WholeNumber
 
 if TYPE_CHECKING:
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 @model_options
 @setting("--sampler", default="auto", show_default=True, help="auto or see `streammc samplers`.")
 @setting("--control-variates", type=LocalPath(), help="From `streammc summarize`.")
+@setting("--start-from", type=LocalPath(), help="An earlier run: begin at its posterior.")
 @setting("--draws", type=WholeNumber(1), default=1000, show_default=True, help="Per chain.")
 @setting("--warmup", type=WholeNumber(1), default=1000, show_default=True, help="Per chain.")
 @setting("--chains", type=WholeNumber(1, 1024), default=4, show_default=True, help="Chains.")
@@ -49,6 +53,7 @@ if TYPE_CHECKING:
 @setting("--audit/--no-audit", default=None, help="Default: if it costs less than the draws.")
 @overwrite_option
 @scheduler_option
+@chains_option
 @click.option("--dry-run", is_flag=True, help="Print a forecast of the run; draw nothing.")
 @setting("--check", type=Limits(), help="rhat=1.01,ess=400: exit 1 if the run misses them.")
 @stop_option
@@ -64,6 +69,7 @@ def sample(
     prior_scale: float | None,
     sampler: str,
     control_variates: str | None,
+    start_from: str | None,
     draws: int,
     warmup: int,
     chains: int,
@@ -73,6 +79,7 @@ def sample(
     audit: bool | None,
     overwrite: bool,
     scheduler: str | None,
+    chains_on: str,
     dry_run: bool,
     check: dict[str, float] | None,
     stop: StopRule | None,
@@ -83,7 +90,7 @@ def sample(
     The same command again resumes an interrupted run and does not change a finished one; with
     more --draws it extends the run.
     """
-    from streammc.cli.build import NODES, make_model, make_sampler, split_options
+    from streammc.cli.build import NODES, make_model, split_options
     from streammc.cli.execute import Job
     from streammc.cli.priors import announced_priors
     from streammc.cli.receipt import require_apart
@@ -92,18 +99,16 @@ def sample(
     from streammc.stores.store import open_store
     from streammc.trace.run_directory import RunDirectory
 
-    printer: Output = ctx.obj
-    where = parse_scheduler(scheduler)
+    printer, where = ctx.obj, parse_scheduler(scheduler)
     require_apart(output, [store])
     of_model, of_sampler = split_options(model, option, allow_code)
     built = make_model(model, prior_scale, of_model, prior, allow_code)
-    chosen = make_sampler(sampler, flags, of_sampler)
-    reason = _reason(printer, chosen, flags, of_sampler) if sampler == "auto" else ""
+    chosen, reason = _chosen(printer, sampler, flags, of_sampler)
     dataset, built = by_group(open_store(store), built, of_model.get(NODES))
-    kept, built = _saved_control_variates(control_variates, built)
-    new_run = overwrite or not RunDirectory.exists(output)
-    if dry_run or new_run:  # an existing run keeps its priors
-        built = announced_priors(printer, built, dataset)
+    source = _of_run(printer, start_from, control_variates)
+    kept, built = _saved_control_variates(source, built)
+    new_run, unscaled = overwrite or not RunDirectory.exists(output), built
+    built = announced_priors(printer, built, dataset) if dry_run or new_run else built
     seed = _new_seed(printer) if seed is None and new_run and not dry_run else seed
     shape: dict[str, Any] = {"draws": draws, "warmup": warmup, "chains": chains, "seed": seed}
     settings = {
@@ -113,6 +118,7 @@ def sample(
         "prior_scale": prior_scale,
         "sampler": sampler,
         "control_variates": control_variates and os.path.abspath(control_variates),
+        "start_from": start_from and os.path.abspath(start_from),
         **shape,
         "temperature": temperature,
         **flags,
@@ -129,6 +135,7 @@ def sample(
         path=output,
         audit="auto" if audit is None else audit,
         scheduler=where,
+        chains_on=chains_on,
         sampler_reason=reason,
         settings=settings if stop is None else {**settings, "stop": stop.text()},
         overwrite=overwrite,
@@ -136,8 +143,18 @@ def sample(
         temperature=temperature,
         **shape,
     )
-    _require_match(job, control_variates)
+    job = _settled(printer, ctx.find_root().obj, job, unscaled, source)
     return _dry_run(ctx, job) if dry_run else _carry_out(ctx, job, check)
+
+
+def _chosen(
+    printer: Output, name: str, flags: dict[str, Any], others: dict[str, Any]
+) -> tuple[Any, str]:
+    """Return the sampler, ``None`` for an open choice, and the reason if it was not named."""
+    from streammc.cli.build import make_sampler
+
+    chosen = make_sampler(name, flags, others)
+    return chosen, _reason(printer, chosen, flags, others) if name == "auto" else ""
 
 
 def _reason(printer: Output, chosen: Any, flags: dict[str, Any], others: dict[str, Any]) -> str:
@@ -168,10 +185,45 @@ def _saved_control_variates(path: str | None, model: Any) -> tuple[Any, Any]:
     return kept, as_found(model, kept.certificate.nodes)
 
 
-def _require_match(job: Job, path: str | None) -> None:
-    """Raise IdentityError unless the control variates of a job, if any, are for its model."""
-    if job.control_variates is not None:
-        job.control_variates.require(job.tempered, job.model, f"control variates {path!r}")
+def _of_run(printer: Output, run: str | None, control_variates: str | None) -> str | None:
+    """Return the path of the control variates: those given, or those of ``--start-from``."""
+    from streammc.cli.earlier import control_variates_of
+
+    if run is None:
+        return control_variates
+    if control_variates is not None:
+        raise click.UsageError(
+            "expected --start-from or --control-variates, found both: leave out one of them"
+        )
+    found = control_variates_of(run)
+    printer.note(f"starts from the posterior of {run}")
+    return found
+
+
+def _settled(
+    printer: Output, interruption: Interruption, job: Job, unscaled: Any, path: str | None
+) -> Job:
+    """Return the job with its control variates, if any, brought up to date.
+
+    Parameters
+    ----------
+    unscaled
+        Its model, with default priors that are still to be scaled with the data.
+    path
+        Where the control variates come from.
+
+    Raises
+    ------
+    IdentityError
+        If they are not for its store and model.
+    """
+    from streammc.cli.earlier import current
+
+    if job.control_variates is None:
+        return job
+    found = current(printer, interruption, job.control_variates, job, unscaled)
+    found.require(job.tempered, job.model, f"control variates {path!r}")
+    return replace(job, control_variates=found)
 
 
 def _carry_out(ctx: click.Context, job: Job, check: dict[str, float] | None) -> int:

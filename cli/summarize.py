@@ -22,6 +22,7 @@ from streammc.cli.progress import Progress
 from streammc.cli.receipt import Receipt, make_once, require_apart
 from streammc.cli.signals import Interruption
 from streammc.cli.values import KeyValue, LocalPath, WholeNumber
+from streammc.errors import IdentityError
 
 
 @command("summarize", configurable=True, short_help="Compute control variates in a full pass.")
@@ -43,6 +44,11 @@ from streammc.cli.values import KeyValue, LocalPath, WholeNumber
 )
 @temperature_option
 @setting("--option", type=KeyValue(), multiple=True, help="Any other option of the model.")
+@setting(
+    "--update",
+    type=LocalPath(),
+    help="Control variates from before rows were appended; default: those at --output.",
+)
 @overwrite_option
 @scheduler_option
 @click.pass_context
@@ -58,11 +64,17 @@ def summarize(
     order: str,
     temperature: float | str,
     option: tuple[tuple[str, Any], ...],
+    update: str | None,
     overwrite: bool,
     scheduler: str | None,
 ) -> None:
-    """Find the posterior mode on STORE and the expansion around it, in one or a few passes."""
+    """Find the posterior mode on STORE and the expansion around it, in one or a few passes.
+
+    Control variates from before rows were appended are updated by a pass over the new rows alone,
+    where their centre still is near enough to the mode.
+    """
     from streammc.cli.build import NODES, make_model
+    from streammc.cli.earlier import note_update, updated
     from streammc.cli.inspect import control_variates_document, describe_control_variates
     from streammc.cli.priors import announced_priors
     from streammc.control_variates.certify import compute
@@ -70,7 +82,6 @@ def summarize(
     from streammc.likelihood.grouped import by_group
     from streammc.likelihood.temperature import Schedule
     from streammc.likelihood.tempered import tempered
-    from streammc.likelihood.unit_words import unit_name
     from streammc.stores.cloud.address import is_address, split_arrays
     from streammc.stores.store import open_store
 
@@ -88,7 +99,7 @@ def summarize(
     built = make_model(model, prior_scale, dict(option), prior, allow_code)
     dataset, built = by_group(open_store(store), built, dict(option).get(NODES))
     heat = Schedule.parse(temperature).final
-    built = announced_priors(printer, built, dataset)
+    unscaled, built = built, announced_priors(printer, built, dataset)
     asked = {
         "command": "summarize",
         "store": dataset.address,
@@ -99,6 +110,11 @@ def summarize(
         **({"temperature": heat} if heat != 1.0 else {}),
     }
     sampled = tempered(dataset, heat)
+    if update is not None and passes is not None:
+        raise click.UsageError("expected --update or --passes, found both: leave out one of them")
+    before = in_place = None
+    if update is not None or (passes is None and not overwrite):
+        before, in_place = _before(update, target, sampled, unscaled, int(order))
     with Progress(printer, interruption) as progress:
 
         def describe() -> dict[str, Any]:
@@ -106,28 +122,60 @@ def summarize(
             return describe_control_variates(target)
 
         def make() -> dict[str, Any]:
-            cv = compute(
-                sampled,
-                built,
-                order=int(order),
-                passes=passes,
-                scheduler=where,
-                progress=progress.of("pass"),
-                phases=progress,
-            )
+            if before is not None:
+                cv = updated(before, sampled, unscaled, where, progress)
+                note_update(printer, cv)
+            else:
+                cv = compute(
+                    sampled,
+                    built,
+                    order=int(order),
+                    passes=passes,
+                    scheduler=where,
+                    progress=progress.of("pass"),
+                    phases=progress,
+                )
             cv.save(target)
             return {"path": os.path.abspath(target), **control_variates_document(cv)}
 
-        result, new = make_once(Receipt(target, asked), describe, make, overwrite=overwrite)
+        receipt = Receipt(target, asked)
+        once = receipt.renew(make) if in_place else None
+        result, new = once or make_once(receipt, describe, make, overwrite=overwrite)
     if not new:
         printer.note(f"{target} is already there, made by the same command: nothing to do")
-    _show(printer, result, heat, unit_name(sampled))
+    _show(printer, result, sampled)
 
 
-def _show(printer: Output, result: dict[str, Any], heat: float, unit: str) -> None:
-    """Print control variates and the warnings of their certificate."""
-    from streammc.likelihood.unit_words import in_units
+def _before(
+    update: str | None, target: str, dataset: Any, model: Any, order: int
+) -> tuple[Any, bool]:
+    """Return the control variates to bring up to date, or ``None``, and whether in their place.
 
+    Raises
+    ------
+    IdentityError
+        If those of ``--update`` are not of an earlier generation, or of another order or model.
+    """
+    from streammc.cli.earlier import of_earlier_generation
+
+    found = of_earlier_generation(update or target, dataset, model)
+    there = update is None or os.path.realpath(update) == os.path.realpath(target)
+    if found is not None and found.order == order:
+        return found, there
+    if not there:
+        raise IdentityError(
+            f"expected control variates of order {order} and an earlier generation of "
+            f"{dataset.address!r} at {update!r}, found others: leave out --update"
+        )
+    return None, False
+
+
+def _show(printer: Output, result: dict[str, Any], dataset: Any) -> None:
+    """Print control variates of a data set and the warnings of their certificate."""
+    from streammc.likelihood.tempered import split_fingerprint
+    from streammc.likelihood.unit_words import in_units, unit_name
+
+    heat, unit = split_fingerprint(dataset.fingerprint)[1], unit_name(dataset)
     certificate = result["certificate"]
     if not certificate["converged"]:
         printer.warn(

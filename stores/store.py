@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from threading import Lock
@@ -14,12 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.docstrings import documented
-from streammc.errors import StoreError
+from streammc.errors import BusyError, StoreError
 from streammc.group_table import GroupTable
 from streammc.protocols import Index, PassTask, Vector
 from streammc.stores.cloud.address import Root, split_arrays, store_root
 from streammc.stores.format.codes import read_columns
 from streammc.stores.format.consistency import check_keys, has_design, is_foreign
+from streammc.stores.format.generations import earlier_attributes
 from streammc.stores.format.layout import (
     ROW_GROUP,
     ROW_ID,
@@ -32,6 +35,7 @@ from streammc.stores.format.object_access import (
     require_store,
 )
 from streammc.stores.format.schema import check_features, read_schema
+from streammc.stores.full_pass.later_rows import later_blocks
 from streammc.stores.full_pass.row_blocks import Block, store_blocks
 from streammc.stores.rows.member_values import read_values
 from streammc.stores.shown_store import ShownStore
@@ -69,13 +73,14 @@ class Store(ShownStore):
         self.address = str(root) if foreign is None else foreign.address
         self.attributes: Mapping[str, Any] = MappingProxyType(attributes)
         self.feature_names: tuple[str, ...] = tuple(attributes["features"])
-        self.fingerprint = manifest.fingerprint
+        self.fingerprint = self._found = manifest.fingerprint
         self.foreign = foreign
         self.layout = layout
         self.manifest = manifest
         self.n_features = len(self.feature_names)
         self.n_rows = layout.n_rows
         self.response: str | None = attributes["response"]
+        self._first_row = 0
         self._lock = Lock()
         self._root = root
         self._rows: MappedRows | CachedRows | None = None
@@ -92,7 +97,9 @@ class Store(ShownStore):
         Raises
         ------
         StoreError
-            If a chunk file contradicts the manifest, or the store was replaced after it was opened.
+            If a chunk file contradicts the manifest.
+        BusyError
+            If the store was replaced, or rows were appended, after it was opened.
         OutOfMemoryError
             If the system allows no further mapping.
         """
@@ -108,11 +115,7 @@ class Store(ShownStore):
             return self.foreign.rows()
         coded = read_columns(self.attributes)
         rows = open_rows(self._root, self.layout, self.manifest, coded)
-        if read_manifest(self._root).fingerprint != self.fingerprint:
-            raise StoreError(
-                f"expected store {self.address!r} as it was opened, found another in its place: "
-                "open it again"
-            )
+        self._refuse_another()
         return rows
 
     def block_rows(self) -> int:
@@ -169,7 +172,8 @@ class Store(ShownStore):
         if self.foreign is not None:
             return self.foreign.blocks(self.block_rows())
         shapes = (self.block_rows(), read_columns(self.attributes))
-        return store_blocks(self._root, self.layout, self.manifest, *shapes)
+        blocks = store_blocks(self._root, self.layout, self.manifest, *shapes)
+        return later_blocks(blocks, self._first_row) if self._first_row else blocks
 
     def reduce(
         self,
@@ -184,10 +188,38 @@ class Store(ShownStore):
         ------
         StoreError
             If a chunk is missing or fails its checksum; the message names it.
+        BusyError
+            If the store was replaced, or rows were appended, after it was opened.
         """
         from streammc.stores.full_pass.reduction import run
 
-        return run(task, self.blocks(), scheduler=scheduler, progress=progress)
+        try:
+            return run(task, self.blocks(), scheduler=scheduler, progress=progress)
+        except StoreError:
+            self._refuse_another()
+            raise
+
+    def earlier(self, fingerprint: str) -> Store | None:
+        """Return the store as it was before rows were appended, read from its present files."""
+        kept = earlier_attributes(self.attributes, fingerprint)
+        if kept is None:
+            return None
+        layout = replace(self.layout, n_rows=kept["n_rows"])
+        before = Store(self._root, kept, layout, self.manifest)
+        before.fingerprint = fingerprint
+        return before
+
+    def rows_after(self, first_row: int) -> Store:
+        """Return a store whose passes read the rows from ``first_row`` on, under their numbers."""
+        later = Store(self._root, dict(self.attributes), self.layout, self.manifest)
+        later._first_row = first_row
+        return later
+
+    def worker_tasks(self, scheduler: Any, folder: Path) -> AbstractContextManager[Any]:
+        """Return the workers of a cluster for tasks on this store; see ``cluster.tasks``."""
+        from streammc.stores.cluster.tasks import worker_tasks
+
+        return worker_tasks(self, scheduler, folder)
 
     def stamps(self) -> Index:
         """Return size, modification time in ns and inode (objects, 3), by sorted key.
@@ -197,7 +229,7 @@ class Store(ShownStore):
         StoreError
             If an object is missing.
         """
-        return object_stamps(self._root, self.manifest.entries)
+        return object_stamps(self._root, self._keys())
 
     def recheck(self, stamps: Index) -> None:
         """Check the objects that changed since ``stamps`` against the manifest.
@@ -207,25 +239,39 @@ class Store(ShownStore):
         StoreError
             If an object fails its checksum, or the stamps are of another store.
         """
-        now = self.stamps()
-        if stamps.shape != now.shape:
+        keys = self._keys()
+        if stamps.shape != (len(keys), 3):
             raise StoreError(
-                f"expected stamps of {now.shape[0]} objects of store {self.address!r}, "
+                f"expected stamps of {len(keys)} objects of store {self.address!r}, "
                 f"found {stamps.shape[0]}: they belong to another store; open the store again"
             )
         if self.foreign is not None:
             self.foreign.require_unchanged()
             return
-        changed = np.any(now != stamps, axis=1)
-        for position, (key, entry) in enumerate(self.manifest.entries.items()):
-            if changed[position]:
-                check_object(self._root, key, entry)
+        for position in np.flatnonzero(np.any(self.stamps() != stamps, axis=1)):
+            check_object(self._root, keys[position], self.manifest.entries[keys[position]])
+
+    def _keys(self) -> list[str]:
+        """Return the keys of the objects of this store, sorted."""
+        if self.foreign is not None:
+            return sorted(self.manifest.entries)
+        return sorted([*self.layout.metadata_keys(), *self.layout.chunk_sizes()])
+
+    def _refuse_another(self) -> None:
+        """Raise BusyError if the store was replaced or extended after it was opened."""
+        if self.foreign is None and read_manifest(self._root).fingerprint != self._found:
+            raise BusyError(
+                f"expected store {self.address!r} as it was opened, found another in its place: "
+                "open it again, or give the same command again"
+            )
 
 
 @lru_cache(maxsize=4)
 def _opened_again(address: str, fingerprint: str) -> Store:
     """Return the store at ``address`` in another process; raise StoreError if it has changed."""
     store = open_store(address)
+    if store.fingerprint != fingerprint and (before := store.earlier(fingerprint)) is not None:
+        return before
     if store.fingerprint != fingerprint:
         raise StoreError(
             f"expected the store {address!r} as it was (fingerprint {fingerprint[:12]}), found "

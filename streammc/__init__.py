@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from streammc.prediction.predict import predict
     from streammc.runs.interactive import sample
     from streammc.runs.notebook_bar import notebook_bar
+    from streammc.stores.ingest.append import append
     from streammc.stores.ingest.from_dask import from_dask
     from streammc.stores.ingest.from_xarray import from_xarray
     from streammc.stores.ingest.ingestion import from_table, ingest
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __version__: Final = "0.1.0"
 
 _LAZY: Final[dict[str, str]] = {
+    "append": "streammc.stores.ingest.append:append",
     "control_variates": "streammc.control_variates",
     "diagnostics": "streammc.diagnostics",
     "effect_draws": "streammc.prediction.effect_draws:effect_draws",
@@ -49,6 +51,7 @@ _LAZY: Final[dict[str, str]] = {
 }
 
 __all__ = [
+    "append",
     "control_variates",
     "diagnostics",
     "effect_draws",

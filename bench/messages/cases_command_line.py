@@ -47,6 +47,10 @@ streammc sample flights.zarr -o new --model logistic --scheduler banana
 streammc sample flights.zarr -o new --model logistic --scheduler -1
 streammc sample flights.zarr -o new --model logistic --scheduler tcp://localhost:1
 streammc sample flights.zarr -o new --model logistic --scheduler tcp://localhost
+streammc sample flights.zarr -o new --model logistic --scheduler tcp://192.0.2.1:8786
+streammc sample flights.zarr -o new --model logistic --scheduler nothing.json
+streammc sample flights.zarr -o new --model logistic --scheduler wrong.json
+streammc sample flights.zarr -o new --model logistic --chains-on workers
 streammc sample flights.zarr -o new --model logistic --check speed=3
 streammc sample flights.zarr -o new --model logistic --check rhat
 streammc sample flights.zarr -o new --model logistic --check rhat=1.01 --check ess=400

@@ -52,4 +52,10 @@ streammc.control_variates.resolved(logistic, None)
 streammc.control_variates.resolved(None, store)
 streammc.control_variates(store, models.poisson(), theta_star=[1e300, 1e300, 1e300])
 import own; streammc.control_variates(store, own.wrong_start())
+streammc summarize flights.zarr --model logistic -o new-cv.zarr --update cv.zarr
+streammc sample flights.zarr -o new-run --model logistic --start-from run --control-variates cv.zarr
+streammc sample flights.zarr -o new-run --model logistic --start-from mh-run
+streammc.control_variates.update(streammc.control_variates(store, logistic), store, logistic)
+streammc.ingest(frame, "grown.zarr", response="late", features=["hour"]); streammc.sample(streammc.open_store("grown.zarr"), logistic, draws=20, warmup=20, chains=1, path="grown-run"); streammc.append(frame, "grown.zarr"); streammc.sample(streammc.open_store("grown.zarr"), logistic, draws=20, warmup=20, chains=1, path="grown-run")
+streammc summarize flights.zarr --model logistic -o new-cv.zarr --update cv.zarr --passes 1
 """

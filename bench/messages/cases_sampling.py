@@ -69,4 +69,7 @@ streammc.sample(store, logistic, sampler=samplers.hmc_ecs(unit_rows=300))
 streammc.sample(streammc.from_arrays(np.arange(-2.0, 3.0)[:, None], np.arange(5.0) > 2), models.logistic(priors.student_t(1, scale=5)), sampler=samplers.laplace(), seed=1)
 streammc.sample(streammc.from_arrays(np.ones((20, 1)), np.repeat([-20.0, 20.0], 10) + np.arange(20) / 10), models.student_t(df=1, prior={"*": priors.normal(scale=100), "sigma": priors.lognormal(0.0, 0.1)}), sampler=samplers.laplace(), seed=1)
 streammc.sample(streammc.from_arrays(X, 2 * X[:, 0]), models.gaussian(), sampler=samplers.sgld(), draws=10)
+streammc.sample(store, logistic, chains_on="cluster")
+streammc.sample(data, logistic, chains_on="workers", scheduler="local:1")
+streammc.sample(grouped, logistic, chains_on="workers", scheduler="local:1")
 """

@@ -146,4 +146,18 @@ streammc.from_table(frame.assign(hour=frame.hour.where(frame.delays == 2)), resp
 streammc simulate mixture new.zarr --rows 10 --dim 2 --seed 1 --groups 3
 streammc simulate logistic new.zarr --rows 10 --dim 2 --seed 1 --groups 11
 streammc simulate logistic new.zarr --rows 10 --dim 2 --seed 1 --groups 1
+streammc ingest --append flights.csv flights.zarr --response late
+streammc ingest --append missing.csv flights.zarr
+streammc ingest --append labels.csv nowhere.zarr
+streammc ingest --append flights.csv groups.zarr
+streammc ingest --append flights.zarr flights.zarr
+streammc ingest --append no-hour.csv flights.zarr
+streammc.append(frame.assign(late=300), "flights.zarr")
+streammc.append(frame.drop(columns="late"), "flights.zarr")
+streammc.append(frame.assign(carrier="new"), "formula.zarr")
+streammc.ingest(frame, "ids.zarr", response="late", features=["hour"], row_id="carrier"); streammc.append(frame.assign(carrier="a name that is longer than any other"), "ids.zarr")
+streammc.ingest(frame, "ids.zarr", response="late", features=["hour"], row_id="carrier"); streammc.append(frame.drop(columns="carrier"), "ids.zarr")
+streammc.ingest(frame, "order.zarr", response="late", features=["hour"], shuffle=False); streammc.append(frame, "order.zarr", shuffle=True)
+streammc.ingest(frame, "order.zarr", response="late", features=["hour"], shuffle=False); streammc.append(frame.assign(hour=frame.hour.where(frame.hour > 5)), "order.zarr", drop_missing=True)
+streammc.ingest(frame, "old.zarr", response="late", features=["hour"]); old = streammc.open_store("old.zarr"); streammc.append(frame, "old.zarr"); old.rows()
 """

@@ -68,6 +68,9 @@ def make_inputs() -> None:
     command("ingest flights.csv groups.zarr --formula 'late ~ hour + (1 | carrier)' --quiet")
     for name, more in (("run", ""), ("warm", "--temperature 2")):
         command(f"sample groups.zarr -o groups-{name} --model logistic --sampler hmc {more} {FEW}")
+    command(
+        f"sample flights.zarr -o mh-run --model logistic --sampler mh --option control_variate=none --option covariance=identity {FEW}"
+    )
     shutil.copytree("flights.zarr", "gone.zarr")
     command(f"sample gone.zarr -o gone-run --model logistic --sampler hmc {FEW}")
     shutil.rmtree("gone.zarr")

@@ -109,6 +109,7 @@ def write_tables(rows: int) -> None:
         "half.parquet": Path("flights.parquet").read_bytes()[:900],
         "notes.txt": b"late,hour\n1,2\n",
         "table.xlsx": b"PK\x03\x04" + bytes(100),
+        "wrong.json": b"[]",
         "wrong.toml": b"draws = = 2\n",
         "unknown.toml": b"drawz = 2\n",
         "value.toml": b"sample = 2\n",

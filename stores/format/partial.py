@@ -146,7 +146,7 @@ class PartialDirectory:
             finally:
                 os.close(descriptor)
         except OSError as error:
-            raise self._write_error(error) from error
+            raise self.write_error(error) from error
 
     def commit(self, keys: Iterable[str], last_key: str, last: bytes) -> None:
         """Sync the files ``keys``, write ``last`` as ``last_key``, sync it, then rename.
@@ -177,7 +177,7 @@ class PartialDirectory:
                 raise
             if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
                 refuse_existing(self._path)
-            raise self._write_error(error) from error
+            raise self.write_error(error) from error
         self._release()
 
     def discard(self) -> None:
@@ -190,7 +190,8 @@ class PartialDirectory:
         os.close(self._lock)
         self._lock = -1
 
-    def _write_error(self, error: OSError) -> StorageIOError:
+    def write_error(self, error: OSError) -> StorageIOError:
+        """Return the streammc error for an ``error`` of the operating system in writing."""
         reason = error.strerror or str(error)
         return StorageIOError(
             f"cannot write store {str(self._path)!r}: {reason}; "

@@ -23,6 +23,7 @@ from streammc.stores.format.documents import (
     group_document,
 )
 from streammc.stores.format.group_arrays import good_groups
+from streammc.stores.format.generations import good_generations
 from streammc.stores.format.layout import (
     CODES,
     FEATURE_KEY,
@@ -140,6 +141,8 @@ def check_attributes(attributes: dict[str, Any], what: str) -> None:
         from streammc.stores.formula.fitted import check_document
 
         check_document(formula, what)
+    if "generations" in attributes:
+        require("generations", good_generations(attributes), "generations that add up to n_rows")
     if "factors" in attributes:
         from streammc.stores.formula.factor_columns import good_factors
 

@@ -10,14 +10,13 @@ neighbours.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, reduce
-from importlib.util import find_spec
 from threading import Lock
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 from uuid import uuid4
 
 import dask
@@ -27,15 +26,21 @@ from dask.delayed import delayed
 from dask.local import get_sync
 from threadpoolctl import threadpool_limits
 
-from streammc.errors import ConfigError, UnavailableError
+from streammc.errors import ConfigError
 from streammc.numerics.coded_matrix import expanded_pieces
 from streammc.numerics.threads import available_threads
 from streammc.protocols import PassTask, PieceTask
-from streammc.stores.full_pass.row_blocks import Block
+from streammc.stores.cluster.connection import connected, is_cluster
+from streammc.stores.cluster.waiting import results
+from streammc.stores.cluster.workers import Need, require_workers, same_versions, versions
+from streammc.stores.full_pass.later_rows import LaterBlock
+from streammc.stores.full_pass.row_blocks import Block, StoreBlock
 
-_WORKER_SECONDS = 30.0
-"""Seconds that a cluster may have no worker."""
-_POLL_SECONDS = 5.0
+_BEGUN: Final = "begun"
+_DONE: Final = "done"
+"""Events that workers report of a block."""
+_VECTOR_BYTES: Final = 24
+"""Bytes a row of response, offset and weight as a kernel takes them."""
 
 T = TypeVar("T")
 Progress = Callable[[int, int], None]
@@ -50,16 +55,23 @@ class _Map(Generic[T]):
     """Topic to which a worker of a cluster reports the block; ``None`` within this process."""
     home: int = 0
     """Id of the process that made the task; in another one the task first pins BLAS."""
+    versions: tuple[tuple[str, str], ...] = ()
+    """Versions of that process, which a worker that came later must have, too."""
 
     def __call__(self, task: PassTask[T]) -> T:
         if self.topic is not None and os.getpid() != self.home:
+            same_versions(self.versions)
             _pin_blas()
+        self._log(_BEGUN)
         result = _reduce(task, self.block)
+        self._log(_DONE)
+        return result
+
+    def _log(self, what: str) -> None:
         if self.topic is not None:
             from distributed import get_worker
 
-            get_worker().log_event(self.topic, self.block.index)
-        return result
+            get_worker().log_event(self.topic, (what, self.block.index))
 
 
 def _reduce(task: PassTask[T], block: Block) -> T:
@@ -97,21 +109,25 @@ def run(
     ConfigError
         If ``scheduler`` is not of an accepted kind.
     UnavailableError
-        If there is no scheduler at the address.
+        If there is no scheduler at the address, or no worker.
+    BusyError
+        If the scheduler goes away, or a worker does not answer.
+    IdentityError, StoreError
+        If a worker has other versions, or does not see the store.
+    OutOfMemoryError
+        If a worker has too little memory for the chunks of the store.
     """
     if scheduler is None:
         scheduler = available_threads()
     if scheduler == "sync" or (type(scheduler) is int and scheduler >= 1):
         return _run_in_process(task, blocks, scheduler, progress)
-    if isinstance(scheduler, str) and scheduler.startswith(("tcp://", "tls://")):
-        with _connect(scheduler) as client:
+    if is_cluster(scheduler):
+        with connected(scheduler) as client:
             return _run_on_cluster(task, blocks, client, progress)
-    # A Client, without an import of distributed.
-    if hasattr(scheduler, "compute") and hasattr(scheduler, "subscribe_topic"):
-        return _run_on_cluster(task, blocks, scheduler, progress)
     raise ConfigError(
-        "expected a scheduler None, 'sync', a positive number of threads, 'tcp://HOST:PORT' or a "
-        f"distributed.Client, found {repr(scheduler)[:100]}: give one of them"
+        "expected a scheduler None, 'sync', a positive number of threads, 'tcp://HOST:PORT', "
+        "'tls://HOST:PORT', 'FILE.json', 'local:N' or a distributed.Client, found "
+        f"{repr(scheduler)[:100]}: give one of them"
     )
 
 
@@ -120,8 +136,10 @@ def _graph(task: PassTask[T], blocks: Sequence[Block], name: str, topic: str | N
     options = {"pure": False, "traverse": False}
     shared = delayed(task, name=f"{name}-task", **options)
     combine = delayed(_combine, name=f"{name}-combine", **options)
+    ours = () if topic is None else tuple(versions().items())
+    asked = (topic, os.getpid(), ours)
     level = [
-        delayed(_Map(block, topic, os.getpid()), name=f"{name}-read-{block.index}", **options)(
+        delayed(_Map(block, *asked), name=f"{name}-read-{block.index}", **options)(
             shared, dask_key_name=f"{name}-map-{block.index}"
         )
         for block in blocks
@@ -168,85 +186,61 @@ def _run_on_cluster(
     task: PassTask[T], blocks: Sequence[Block], client: Any, progress: Progress | None
 ) -> T:
     name = f"streammc-{uuid4().hex[:8]}"
+    begun: Counter[int] = Counter()
     seen: set[int] = set()
     lock = Lock()
 
-    def count(event: tuple[float, int]) -> None:
+    def count(event: tuple[float, tuple[str, int]]) -> None:
+        what, block = event[1]
         with lock:
-            if event[1] not in seen:  # a task may run twice
-                seen.add(event[1])
+            if what == _BEGUN:
+                begun[block] += 1
+            elif block not in seen:  # a task may run twice
+                seen.add(block)
                 if progress is not None:
                     progress(len(seen), len(blocks))
 
-    _require_workers(client)
+    def describe(key: str) -> str:
+        """Name the block that began most often and never ended: others wait at its workers."""
+        with lock:
+            tried = [(times, block) for block, times in begun.items() if block not in seen]
+        worst = max(tried, default=(0, 0))
+        return _work_of(f"{name}-map-{worst[1]}" if worst[0] > 1 else key, blocks)
+
+    need = _need_of(blocks)
+    require_workers(client, need)
     client.subscribe_topic(name, count)
     try:
         future = client.compute(_graph(task, blocks, name, name), optimize_graph=False)
-        return _result(future, client)  # type: ignore[no-any-return]
+        found = results([future], client, describe, need)
+        assert found is not None
+        return found[0]  # type: ignore[no-any-return]
     finally:
-        client.unsubscribe_topic(name)
+        if client.status == "running":
+            client.unsubscribe_topic(name)
 
 
-def _require_workers(client: Any) -> None:
-    """Refuse a cluster without workers, or with a worker that lacks streammc."""
-    try:
-        client.wait_for_workers(1, timeout=_WORKER_SECONDS)
-    except TimeoutError:
-        raise _no_worker(client) from None
-    found = client.run(find_spec, "streammc")
-    without = [worker for worker, spec in found.items() if spec is None]
-    if without:
-        address = client.scheduler.address
-        raise UnavailableError(
-            f"expected streammc on every worker of {address}, found {len(without)} of {len(found)} "
-            f"without it ({without[0]}): install the same version there"
-        )
+def _need_of(blocks: Sequence[Block]) -> Need:
+    """Return what a worker needs for the blocks: the store, and memory for its chunks."""
+    block = blocks[0]
+    while isinstance(block, LaterBlock):
+        block = block.block
+    if not isinstance(block, StoreBlock):
+        return Need()
+    row_bytes = sum(member.row_bytes for member in block.members) + _VECTOR_BYTES
+    return Need(block.root, block.fingerprint, block.chunk_rows * row_bytes)
 
 
-def _result(future: Any, client: Any) -> Any:
-    """Wait for a result; raise if the cluster has no worker for ``_WORKER_SECONDS``."""
-    idle_seconds = 0.0
-    while True:
-        try:
-            return future.result(timeout=_POLL_SECONDS)
-        except TimeoutError:
-            if future.done():  # the task raised it
-                raise
-        idle_seconds = 0.0 if client.scheduler_info()["workers"] else idle_seconds + _POLL_SECONDS
-        if idle_seconds >= _WORKER_SECONDS:
-            future.cancel()
-            raise _no_worker(client)
-
-
-def _no_worker(client: Any) -> UnavailableError:
-    address = client.scheduler.address
-    return UnavailableError(
-        f"expected a worker at the scheduler {address}, found none for {_WORKER_SECONDS:g} s: "
-        f"start one with 'dask worker {address}', or omit --scheduler"
-    )
-
-
-@contextmanager
-def _connect(address: str) -> Iterator[Any]:
-    """Connect to the existing cluster at ``address``; never start one."""
-    try:
-        from distributed import Client
-    except ImportError as error:
-        raise ConfigError(
-            "a scheduler address needs the package distributed: pip install distributed"
-        ) from error
-    try:
-        client = Client(address, timeout="10s", set_as_default=False)
-    except (OSError, ValueError) as error:
-        raise UnavailableError(
-            f"expected a dask scheduler at {address!r}, found none: start one, or omit --scheduler"
-        ) from error
-    except Exception as error:  # any type: an answer in another protocol is misread
-        raise UnavailableError(
-            f"expected a dask scheduler at {address!r}, found something else that answers there "
-            f"({type(error).__name__}): check the port; that of the dashboard is another"
-        ) from error
-    try:
-        yield client
-    finally:
-        client.close()
+def _work_of(key: str, blocks: Sequence[Block]) -> str:
+    """Return in words what the task with a key does, with the files that it reads."""
+    _, found, number = key.rpartition("-map-")
+    if not found:
+        return f"the task {key!r}"
+    block = blocks[int(number)]
+    while isinstance(block, LaterBlock):
+        block = block.block
+    if not isinstance(block, StoreBlock):
+        return f"block {number} of a pass"
+    last = block.first_chunk + len(block.checksums[0]) - 1
+    first, end = (block.members[0].key(chunk) for chunk in (block.first_chunk, last))
+    return f"block {number} of a pass, {first!r} to {end!r} of store {block.root!r},"

@@ -82,6 +82,8 @@ class StoreBlock:
     def coded(self) -> bool:
         """Whether the design has codes."""
         return self.columns is not None
+    fingerprint: str = ""
+    """Fingerprint of the store, for workers that read it elsewhere."""
 
     def pieces(self) -> Iterator[RowBlock]:
         """Yield the rows chunk by chunk; each file is read once, checked and not copied.
@@ -194,6 +196,7 @@ def store_blocks(
                 start >= kept,
                 layout.shards,
                 columns,
+                manifest.fingerprint,
             )
         )
     return blocks

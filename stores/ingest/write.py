@@ -45,7 +45,7 @@ def make_store(
     """Make a store from a table; return the report of ``ingest``."""
     started = monotonic()
     target = store_root(path)
-    _check_output(target, sources)
+    check_output(target, sources)
     refuse_output(target, overwrite=overwrite)
     table = open_table(sources)
     with scratch_for(target) as folder:
@@ -149,7 +149,7 @@ def _warn(messages: list[str]) -> None:
         warnings.warn(message, stacklevel=4)
 
 
-def _check_output(target: Root, sources: Any) -> None:
+def check_output(target: Root, sources: Any) -> None:
     """Refuse an output that is an input or inside one."""
     for source in sources if isinstance(sources, (list, tuple)) else [sources]:
         if not isinstance(source, (str, os.PathLike)):

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from streammc.control_variates.appended import update
     from streammc.control_variates.certify import compute
     from streammc.control_variates.default_priors import resolved
     from streammc.control_variates.expansion import ControlVariates
@@ -21,9 +22,10 @@ _LAZY: Final[dict[str, str]] = {
     "compute": "certify",
     "ControlVariates": "expansion",
     "resolved": "default_priors",
+    "update": "appended",
 }
 
-__all__ = ["ControlVariates", "compute", "resolved"]
+__all__ = ["ControlVariates", "compute", "resolved", "update"]
 
 
 class _CallableModule(ModuleType):

@@ -40,6 +40,8 @@ class Certificate(Record):
         Sizes and work of the first stage of a recalibration.
     nodes
         Quadrature nodes per effect of a mixed model.
+    update
+        Use of control variates of an earlier generation of the store, see ``appended.Update``.
     """
 
     term_bound: float | None = None
@@ -56,6 +58,7 @@ class Certificate(Record):
     logarithms: tuple[str, ...]
     recalibration: Mapping[str, Any] | None = None
     nodes: int | None = None
+    update: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry ``certificate`` of saved control variates."""
@@ -87,6 +90,7 @@ class Certificate(Record):
             logarithms=tuple(written.get("logarithms", ())),
             recalibration=written.get("recalibration"),
             nodes=written.get("nodes"),
+            update=written.get("update"),
         )
 
     def plus(self, **work: float) -> Certificate:

@@ -199,6 +199,7 @@ def _certified(request: PassRequest, found: FoundMode, started: float) -> Contro
         chunk_summaries=dict(zip(SUMMARY_COLUMNS, sums.summaries.T.copy(), strict=True)),
         row_order=row_order(sums, tile_rows(dataset.n_features)),
         row_order_rows=tile_rows(dataset.n_features),
+        order_terms=np.vstack([sums.terms, np.full((1, sums.terms.shape[1]), sums.tiles)]),
         stamps=dataset.stamps(),
     )
 

@@ -45,8 +45,7 @@ class ControlVariates(ShownExpansion):
     log_lik, log_lik_remainder
         Sum of l_i at ``theta_star``, and the part of it that rounding to float64 lost.
     gradient, hessian
-        (d,) gradient and (d, d) Hessian of the log-likelihood at ``theta_star``, without the
-        prior.
+        (d,) and (d, d) derivatives of the log-likelihood at ``theta_star``, without the prior.
     order
         0, 1 or 2: the order of the control variates that the sampler uses.
     noise
@@ -63,15 +62,16 @@ class ControlVariates(ShownExpansion):
     score_draws
         (S, d) shifts from ``theta_star`` at which rows were scored.
     candidates, scores
-        (c,) indices of the rows with the highest scores, and the scores, highest first.
+        (c,) rows with the highest scores, and the scores, highest first.
     histogram
         Power sums of the remainders by score.
     chunk_summaries
         Arrays by column name, with one entry per block of the pass.
+    order_terms
+        (5, S) sums behind ``row_order``, for updates; (5, 0) in earlier files.
     row_order
-        Variance of the second-order terms summed over runs of ``row_order_rows``
-        neighbours, relative to rows in random order: 1 when shuffled, NaN where the runs
-        are too few.
+        Variance of second-order terms summed over runs of ``row_order_rows`` neighbours,
+        relative to rows in random order: 1 when shuffled, NaN where the runs are too few.
     """
 
     theta_star: Vector
@@ -96,6 +96,7 @@ class ControlVariates(ShownExpansion):
     row_order_rows: int
     stamps: Index = field(repr=False)
     noise: Vector = field(default_factory=lambda: np.zeros(0))
+    order_terms: Matrix = field(default_factory=lambda: np.zeros((5, 0)), repr=False)
 
     @property
     def dim(self) -> int:
@@ -113,10 +114,9 @@ class ControlVariates(ShownExpansion):
 
     def other_modes(self) -> Matrix | None:
         """Return (M, d) the other modes, as whitened ``S^-1 (theta - theta_star)``, or None."""
-        modes = self.certificate.modes
-        if not modes:
+        if not self.certificate.modes:
             return None
-        shifts = np.array(modes, dtype=np.float64) - self.theta_star
+        shifts = np.array(self.certificate.modes, dtype=np.float64) - self.theta_star
         return np.asarray(np.linalg.solve(self.factor, shifts.T).T, dtype=np.float64)
 
     def to_arrays(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
@@ -135,6 +135,7 @@ class ControlVariates(ShownExpansion):
             "histogram_maxima": self.histogram.maxima,
             "chunk_summaries": np.stack([self.chunk_summaries[c] for c in SUMMARY_COLUMNS]),
             "stamps": self.stamps,
+            "order_terms": self.order_terms,
         }
         meta = {
             "kind": "control-variates",
@@ -200,6 +201,7 @@ class ControlVariates(ShownExpansion):
                 row_order_rows=int(meta["row_order_rows"]),
                 stamps=np.asarray(arrays["stamps"], np.int64),
                 noise=np.array(meta.get("noise", []), np.float64),
+                order_terms=np.asarray(arrays.get("order_terms", np.zeros((5, 0))), np.float64),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise StoreError(
@@ -209,8 +211,7 @@ class ControlVariates(ShownExpansion):
         d = result.dim
         fits = (
             result.hessian.shape == result.factor.shape == (d, d)
-            and result.gradient.shape == result.newton_step.shape == (d,)
-            and len(result.labels) == d
+            and result.gradient.shape == result.newton_step.shape == (len(result.labels),) == (d,)
             and len(result.candidates) == len(result.scores)
             and int(result.histogram.counts.sum()) == result.n_rows
         )
@@ -223,11 +224,10 @@ class ControlVariates(ShownExpansion):
 
     def digest(self) -> str:
         """Return the SHA-256 of the expansion that samplers use, without the certificate."""
-        parts = [self.theta_star, self.gradient, self.hessian, self.factor, self.score_draws]
-        parts.append(self.noise)
+        parts = self.theta_star, self.gradient, self.hessian, self.factor, self.score_draws
         text = f"{self.fingerprint} {self.model_digest} {self.order} {self.log_lik!r}"
         joined = hashlib.sha256(text.encode())
-        for part in parts:
+        for part in (*parts, self.noise):
             joined.update(np.ascontiguousarray(part).tobytes())
         return joined.hexdigest()
 

@@ -14,7 +14,8 @@ Parameters
 ----------
 scheduler : None, 'sync', int, str or distributed.Client
     Where full passes run: ``None``, on all cores; ``"sync"``, in this thread; a number of
-    threads; the address ``"tcp://host:port"`` of a Dask scheduler, or a client of one.
+    threads; a Dask cluster by its address, ``"tls://host:port"``, ``"tcp://host:port"`` on this
+    machine or the scheduler's ``"FILE.json"``, or by a client; ``"local:N"``, N processes.
 progress : Callable[[int, int], None] | None
     Called as ``progress(done, total)`` after every block of a full pass, in blocks; ``done``
     starts again with every pass.

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from streammc import registry
-from streammc.errors import ConfigError, StoreError
+from streammc.errors import ConfigError, IdentityError, StoreError
 from streammc.likelihood.temperature import Schedule
 from streammc.likelihood.tempered import split_fingerprint, tempered
 from streammc.models.factor_model import factor_blocks
@@ -72,6 +72,22 @@ def completed(stored: Mapping[str, Any]) -> dict[str, Any]:
     except (KeyError, TypeError, ConfigError):  # auto, or of another version
         return dict(stored)
     return {**stored, "sampler": described}
+
+
+def refuse_earlier(stored: Mapping[str, Any], dataset: Any) -> None:
+    """Raise IdentityError if a run is of the store before rows were appended."""
+    table = getattr(dataset, "dataset", dataset)
+    fingerprint = stored.get("store")
+    if not hasattr(table, "earlier") or fingerprint == table.fingerprint:
+        return
+    before = table.earlier(fingerprint)
+    if before is not None:
+        raise IdentityError(
+            f"expected a run of all {table.n_rows:,} rows of store {table.address!r}, found one of "
+            f"its first {before.n_rows:,}, before others were appended: choose another output and "
+            "give that run as --start-from, continue it with 'streammc resume', or replace it with "
+            "--overwrite (in Python overwrite=True)"
+        )
 
 
 def asked_schedule(temperature: Any, sampler: Sampler | None) -> Schedule:

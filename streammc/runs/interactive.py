@@ -44,6 +44,7 @@ def sample(
     audit: bool | str = "auto",
     progress: Progress | None = None,
     scheduler: Any = None,
+    chains_on: str = "here",
     temperature: float | str = 1.0,
     overwrite: bool = False,
     stop: str | Mapping[str, Any] | None = None,
@@ -86,6 +87,9 @@ def sample(
         ``pass`` after every block of a full pass, in blocks. With total ``None``: ``forecast``
         before work of over a minute, ``newton`` and ``plan`` after the steps of phases of over
         a second, and ``stop`` after a check of the stopping rule.
+    chains_on : {'here', 'workers'}
+        ``"workers"``: chains are tasks on the cluster of ``scheduler``, whose workers see ``path``
+        and the store; draws are the same, bit for bit.
     temperature
         T: the target is ``prior x likelihood^(1/T)``; 1 is the posterior. Samplers with an
         acceptance test also take ``"T:sqrt"``, max(1, T / sqrt(i + 1)) at iteration i, and
@@ -166,6 +170,7 @@ def sample(
                 progress=progress,
                 stop=interrupted.is_set,
                 scheduler=scheduler,
+                chains_on=chains_on,
                 temperature=temperature,
                 overwrite=overwrite,
                 stopping=rule,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -13,12 +14,20 @@ from streammc.control_variates.mode.quadrature import as_found
 from streammc.diagnostics.stopping import StopRule
 from streammc.errors import ConfigError, RefusedError
 from streammc.likelihood.grouped import by_group
-from streammc.runs.identity import asked_schedule, check_counts, completed, heated, identity
+from streammc.runs.identity import (
+    asked_schedule,
+    check_counts,
+    completed,
+    heated,
+    identity,
+    refuse_earlier,
+)
 from streammc.runs.prior_texts import texts_of_description
 from streammc.runs.setup import contents, decide, follow_store, instead, load
 from streammc.runs.table_scale import recorded
 from streammc.runs.watch import Watch
-from streammc.samplers.common.chain import StoppedError
+from streammc.runs.worker_chains import HERE, WorkerChains, check_request, store_of
+from streammc.samplers.common.chain import SharedProblem, StoppedError
 from streammc.samplers.common.chains import Chains
 from streammc.samplers.common.request import RunRequest, Setup
 from streammc.samplers.common.sampler import Sampler
@@ -60,6 +69,7 @@ def run_job(request: RunRequest) -> RunReport:
     BusyError
         If another process is writing to the path.
     """
+    check_request(request)
     request, key, old, existing = _settled(request)
     folder = Path(request.path or "")
     if existing is not None:
@@ -139,6 +149,7 @@ def _settled(
     if existing is not None:
         labels = tuple(request.model.labels(dataset.feature_names))
         texts = texts_of_description(request.model, labels)
+        refuse_earlier(existing.identity, dataset)
         check_identity(completed(existing.identity), key, texts)
     return request, key, old, existing
 
@@ -208,18 +219,14 @@ def _attempt(request: RunRequest, setup: Setup, key: dict[str, Any]) -> RunRepor
     folder = Path(request.path or "")
     stopping = {STOPPING: {"rule": rule.describe(), "draws": request.draws} if rule else None}
     kept = {**recorded(request.model, dataset), **request.attributes, **(stopping if rule else {})}
-    with RunDirectory.hold(folder, identity=key, **contents(request, setup, kept)) as run:
+    made = contents(request, setup, kept)
+    with ExitStack() as stack:
+        run = stack.enter_context(RunDirectory.hold(folder, identity=key, **made))
         problem = setup.sampler.problem(request, setup)
         _plan(run, request)
         if run.attributes.get(STOPPING) != stopping[STOPPING]:
             run.set_attributes(stopping)
-        team = Chains(
-            problem,
-            seed=request.stream_seed,
-            chains=request.chains,
-            threads=request.threads,
-            batch_iterations=request.batch_iterations,
-        )
+        team = stack.enter_context(_team(problem, request, folder))
         try:
             saved = run.checkpoint()
             if saved is None:
@@ -233,8 +240,6 @@ def _attempt(request: RunRequest, setup: Setup, key: dict[str, Any]) -> RunRepor
             if request.sampler is None and setup.plan is not None:
                 run.discard()
             raise
-        finally:
-            team.close()
         # Imported only after the last draw: the summary and the audit.
         from streammc.runs.audit_due import audit_due
         from streammc.runs.report import finish_report
@@ -251,6 +256,27 @@ def _refuse_stop(sampler: Sampler | None, rule: StopRule | None) -> None:
             f"expected no stopping rule for {sampler.name}, which makes all draws together, "
             f"found {rule.text()}: leave out stop, or use another sampler"
         )
+@contextmanager
+def _team(problem: SharedProblem, request: RunRequest, folder: Path) -> Iterator[Chains]:
+    """Yield the chains of a run: threads of this process, or tasks on the workers of a cluster."""
+    with ExitStack() as stack:
+        team: Chains
+        if request.chains_on == HERE:
+            team = Chains(
+                problem,
+                seed=request.stream_seed,
+                chains=request.chains,
+                threads=request.threads,
+                batch_iterations=request.batch_iterations,
+            )
+        else:
+            store = store_of(request.dataset)
+            tasks = stack.enter_context(store.worker_tasks(request.scheduler, folder))
+            team = WorkerChains(problem, request, folder, tasks)
+        try:
+            yield team
+        finally:
+            team.close()
 
 
 def _drive(run: RunDirectory, team: Chains, setup: Setup, request: RunRequest) -> None:

@@ -49,8 +49,8 @@ def write_arrays(
 ) -> None:
     """Write arrays and JSON as a zarr v3 group at ``path``; replace an earlier such group.
 
-    The group is built beside ``path``, fsynced and renamed. A reader finds the old group,
-    the new group or, for an instant during the replacement, none.
+    The group is built beside ``path``, fsynced and renamed. A reader finds the old group or
+    the new one; see ``durable.swap``.
 
     Parameters
     ----------

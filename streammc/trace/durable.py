@@ -8,6 +8,8 @@ kernel may have dropped the pages, and a second call would succeed without writi
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import fcntl
 import os
 import shutil
@@ -33,6 +35,9 @@ _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLO
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 _THREADS: Final = 16
+_AT_FDCWD: Final = -100
+_RENAME_EXCHANGE: Final = 2
+"""Flag of ``renameat2``: both names exist before and after."""
 
 
 @contextmanager
@@ -117,15 +122,32 @@ def sync_directory(path: Path) -> None:
 def swap(partial: Path, target: Path) -> None:
     """Replace the directory ``target`` by ``partial``, and delete the old directory.
 
-    Readers keep the old files that they have open. For an instant ``target`` does not exist.
+    Readers keep the old files that they have open. The names are exchanged in one step where the
+    system and the file system can (Linux); elsewhere ``target`` does not exist for an instant.
     """
-    old = partial.with_name(f"{partial.name}.old")
+    old = partial
     with reporting("replace", target):
-        if target.exists():
-            os.rename(target, old)
-        os.rename(partial, target)
+        if not (target.exists() and _exchange(partial, target)):
+            old = partial.with_name(f"{partial.name}.old")
+            if target.exists():
+                os.rename(target, old)
+            os.rename(partial, target)
     sync_directory(target.parent)
     shutil.rmtree(old, ignore_errors=True)
+
+
+def _exchange(first: Path, second: Path) -> bool:
+    """Exchange the names of two directories in one step; return False where that is not known."""
+    call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if call is None:
+        return False
+    names = os.fsencode(first), os.fsencode(second)
+    if call(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP):
+        return False
+    raise OSError(code, os.strerror(code))
 
 
 def read_file(path: Path, *, limit: int) -> bytes:

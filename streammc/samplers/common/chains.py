@@ -96,15 +96,7 @@ class Chains:
             If ``stop()`` became true; these intervals are lost, the last commit is not.
         """
         begun = time.perf_counter()
-        futures = [
-            self._pool.submit(kernel.advance, n, phase == "warmup", stop) for kernel in self.kernels
-        ]
-        # Wait for every chain before an error is raised: no chain may keep running.
-        errors = [future.exception() for future in futures]
-        for error in errors:
-            if error is not None:
-                raise error
-        results = [future.result() for future in futures]
+        results = self._advanced(n, phase == "warmup", stop)
         seconds = time.perf_counter() - begun
         self.clock[phase] += seconds
         self._seconds_per_iteration = seconds / n
@@ -113,6 +105,18 @@ class Chains:
             theta = self.problem.constrain(merged.pop("theta"))
         trace.append(phase, theta, merged, self.checkpoint())
         return merged
+
+    def _advanced(
+        self, n: int, warmup: bool, stop: Callable[[], bool]
+    ) -> list[dict[str, NDArray[Any]]]:
+        """Run an interval of every chain in threads; return draws and statistics."""
+        futures = [self._pool.submit(kernel.advance, n, warmup, stop) for kernel in self.kernels]
+        # Wait for every chain before an error is raised: no chain may keep running.
+        errors = [future.exception() for future in futures]
+        for error in errors:
+            if error is not None:
+                raise error
+        return [future.result() for future in futures]
 
 
 __all__ = ["Chains", "StoppedError"]

@@ -49,6 +49,8 @@ class RunRequest:
     stop: Callable[[], bool] = never
     """Polled several times a second; true ends the run after the last commit."""
     scheduler: Any = None
+    chains_on: str = "here"
+    """``here``, or ``workers`` of the cluster that ``scheduler`` names."""
     threads: int | None = None
     """Threads of the chains; ``None``: one per core. No bit of the draws depends on it."""
     batch_iterations: int = 4096

@@ -16,7 +16,7 @@ import pytest
 from streammc.errors import ConfigError, StoreError, UnavailableError
 from streammc.protocols import RowBlock
 from streammc.stores import from_arrays, open_store
-from streammc.stores.full_pass import reduction as full_pass
+from streammc.stores.cluster import waiting, workers
 from streammc.stores.full_pass.reduction import run
 from streammc.stores.full_pass.row_blocks import MemoryBlock
 
@@ -246,8 +246,8 @@ class Leaving(Sums):
 
 def test_a_cluster_that_cannot_work_is_unavailable(table, monkeypatch: pytest.MonkeyPatch) -> None:
     distributed = pytest.importorskip("distributed")
-    monkeypatch.setattr(full_pass, "_WORKER_SECONDS", 1.0)
-    monkeypatch.setattr(full_pass, "_POLL_SECONDS", 0.25)
+    monkeypatch.setattr(workers, "WORKER_SECONDS", 1.0)
+    monkeypatch.setattr(waiting, "POLL_SECONDS", 0.25)
     store = open_store(table.path)
     options = {"threads_per_worker": 1, "processes": False, "dashboard_address": None}
     with (
@@ -259,11 +259,12 @@ def test_a_cluster_that_cannot_work_is_unavailable(table, monkeypatch: pytest.Mo
         cluster.scale(1)
         client.wait_for_workers(1)
         with monkeypatch.context() as patch:
-            patch.setattr(client, "run", lambda *_: {"tcp://a:1": None, "tcp://b:1": "there"})
+            answers = {"tcp://a:1": None, "tcp://b:1": "there"}
+            patch.setattr(workers, "ask", lambda *_, **__: answers)
             with pytest.raises(UnavailableError, match=r"found 1 of 2 without it \(tcp://a:1\)"):
                 store.reduce(Sums(), scheduler=client)
         with monkeypatch.context() as patch:
-            patch.setattr(client, "scheduler_info", lambda: {"workers": {}})
+            patch.setattr(client, "scheduler_info", lambda **_: {"workers": {}})
             with pytest.raises(UnavailableError, match="expected a worker at"):
                 store.reduce(Leaving(), scheduler=client)
 

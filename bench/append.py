@@ -1,0 +1,147 @@
+"""Cost of 1 % more rows: append, update the control variates, sample again.
+
+Run as ``python bench/append.py [--rows 10000000] [--write]``. The first job ingests a Parquet file
+of a response, eight numbers and a factor of twelve levels, and samples (logistic, hmc-ecs). The
+second appends 1 % of new rows and samples again from the posterior of the first. Every step is a
+command of ``streammc``; both jobs also run on 20,000 rows, first to compile and then to see what
+does not grow with the table. Seconds are those of processors, of all threads. The reference is a
+run on a store of all rows made anew, on the scale of the first (``--like``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from page import machine, publish, short
+
+COMMAND = str(Path(sys.executable).with_name("streammc"))
+MODEL = ["--model", "logistic", "--prior-scale", "10"]
+SAMPLE = [*MODEL, "--sampler", "hmc-ecs", "--draws", "1000", "--seed", "1", "--no-audit"]
+BATCH = 500_000
+FORMULA = "y ~ " + " + ".join(f"x{j}" for j in range(8)) + " + C(g)"
+SMALL = 20_000
+GOAL = 0.05
+
+Steps = dict[str, tuple[float, float]]
+"""Wall and processor seconds by the name of a step."""
+
+
+def write_table(path: Path, rows: int, seed: int) -> None:
+    """Write a Parquet file of simulated rows."""
+    rng = np.random.default_rng(seed)
+    beta = np.array([0.5, -0.4, 0.3, -0.2, 0.2, 0.1, -0.1, 0.05])
+    writer = None
+    for first in range(0, rows, BATCH):
+        m = min(BATCH, rows - first)
+        x = rng.normal(size=(m, 8))
+        level = rng.integers(0, 12, m)
+        y = rng.uniform(size=m) < 1 / (1 + np.exp(1.0 - x @ beta - 0.1 * level))
+        columns = {"y": y.astype(np.int8), **{f"x{j}": x[:, j] for j in range(8)}}
+        part = pa.table(columns | {"g": pa.array([f"level {k}" for k in range(12)]).take(level)})
+        writer = writer or pq.ParquetWriter(path, part.schema)
+        writer.write_table(part)
+    if writer is not None:
+        writer.close()
+
+
+def run(steps: Steps, name: str, *words: object) -> dict[str, Any]:
+    """Run a command, add its seconds under ``name``, and return its JSON."""
+    before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    done = subprocess.run(
+        [COMMAND, *map(str, words), "--json", "--quiet"], stdout=subprocess.PIPE, check=True
+    )
+    wall, after = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
+    processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    steps[name] = wall, processor
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def both_jobs(folder: Path, rows: int) -> tuple[Steps, Steps, dict[str, Any]]:
+    """Return the seconds of the first and of the second job, and the summary of the second."""
+    first: Steps = {}
+    second: Steps = {}
+    more = max(rows // 100, 100)
+    write_table(folder / "a.parquet", rows, 1)
+    write_table(folder / "b.parquet", more, 2)
+    store = folder / "s.zarr"
+    run(first, "ingest", "ingest", folder / "a.parquet", store, "--formula", FORMULA)
+    run(first, "sample", "sample", store, "-o", folder / "first", *SAMPLE, "--warmup", 1000)
+    run(second, "append", "ingest", "--append", folder / "b.parquet", store)
+    start = ["--start-from", folder / "first", "--warmup", 300]
+    summary = run(second, "sample", "sample", store, "-o", folder / "second", *SAMPLE, *start)
+    return first, second, summary
+
+
+def largest_z(ours: dict[str, Any], theirs: dict[str, Any]) -> float:
+    """Return the largest difference of means and of standard deviations in standard errors."""
+    zs = []
+    for label, found in ours.items():
+        other = theirs[label]
+        error = np.hypot(found["mcse_mean"], other["mcse_mean"])
+        zs.append(abs(found["mean"] - other["mean"]) / error)
+        spread = [each["sd"] / np.sqrt(2 * each["ess_bulk"]) for each in (found, other)]
+        zs.append(abs(found["sd"] - other["sd"]) / np.hypot(*spread))
+    return float(max(zs))
+
+
+def main() -> None:
+    """Measure, print and, if asked, publish."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--write", action="store_true")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as name:
+        folder = Path(name)
+        for part in ("compiles", "small", "large"):
+            (folder / part).mkdir()
+        both_jobs(folder / "compiles", SMALL)
+        small = both_jobs(folder / "small", SMALL)
+        folder = folder / "large"
+        *large, summary = both_jobs(folder, asked.rows)
+        whole: Steps = {}
+        tables = folder / "a.parquet", folder / "b.parquet"
+        like = ["--like", folder / "s.zarr", "--shuffle"]
+        run(whole, "ingest", "ingest", *tables, folder / "w.zarr", *like)
+        words = ["sample", folder / "w.zarr", "-o", folder / "w", *SAMPLE, "--warmup", 1000]
+        reference = run(whole, "sample", *words)
+    z = largest_z(summary["parameters"], reference["parameters"])
+    lines = [f"| step | wall, s | processor, s | of {SMALL:,} rows |", "|---|---|---|---|"]
+    totals, fixed = [], []
+    for job, steps, before in zip(("first", "second"), large, small[:2], strict=True):
+        totals.append(sum(cpu for _, cpu in steps.values()))
+        fixed.append(sum(cpu for _, cpu in before.values()))
+        for step, (wall, cpu) in steps.items():
+            least = short(before[step][1])
+            lines.append(f"| {job}: {step} | {short(wall)} | {short(cpu)} | {least} |")
+    share = totals[1] / totals[0]
+    growing = (totals[1] - fixed[1]) / (totals[0] - fixed[0])
+    verdict = "met" if share < GOAL else "missed"
+    lines += [
+        "",
+        f"{asked.rows:,} rows, then {asked.rows // 100:,} more: the second job takes "
+        f"{100 * share:.2g} % of the processor time of the first (goal {100 * GOAL:g} %: "
+        f"{verdict}); of what each takes above {SMALL:,} rows, {100 * growing:.2g} %. Largest z "
+        f"against a run on all rows {short(z)} (limit 4.5). {machine()}.",
+    ]
+    print("\n".join(lines))
+    if z >= 4.5:
+        raise SystemExit("the posterior is not that of all rows")
+    if asked.write:
+        publish("appended-rows.md", "append", lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""A full pass on two workers of a Dask cluster against one.
+
+Run as ``python bench/cluster.py [--rows 60000000] [--repeats 3] [--write]``. A scheduler and worker
+processes of one thread run on the loopback interface; both numbers of workers are timed in turn.
+The pass is that of ``summarize`` (logistic, 8 columns, 8 score draws). Wall seconds: the machine has
+to be idle, and have at least two cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from page import machine, publish, short
+
+import streammc
+from streammc.control_variates.full_pass.block_pass import ExpansionPass
+from streammc.stores.simulate.simulation import simulate
+
+DIM = 8
+DRAWS = 8
+GOAL = 1.7
+CALL = "import sys; from distributed.cli.{0} import main; sys.exit(main())"
+
+
+def start(name: str, *words: str) -> subprocess.Popen[bytes]:
+    """Start a program of Dask."""
+    command = [sys.executable, "-c", CALL.format(name), *words]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def clusters(folder: Path, processes: list[subprocess.Popen[bytes]]) -> dict[int, Any]:
+    """Start a cluster of one worker and one of two; return a client of each."""
+    from distributed import Client
+
+    found = {}
+    for workers in (1, 2):
+        file = folder / f"{workers}.json"
+        listen = ("--host", "127.0.0.1", "--port", "0", "--dashboard-address", "127.0.0.1:0")
+        processes.append(start("dask_scheduler", *listen, "--scheduler-file", str(file)))
+        for number in range(workers):
+            local = ("--local-directory", str(folder / f"worker-{workers}-{number}"))
+            words = ("--scheduler-file", str(file), "--nthreads", "1", "--no-nanny", *local)
+            processes.append(start("dask_worker", *words, "--no-dashboard"))
+        while not file.exists():
+            time.sleep(0.1)
+        found[workers] = Client(scheduler_file=str(file), timeout="60s", set_as_default=False)
+        found[workers].wait_for_workers(workers)
+    return found
+
+
+def main() -> None:
+    """Measure, print and, if asked, publish."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=60_000_000)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--write", action="store_true")
+    asked = parser.parse_args()
+    processes: list[subprocess.Popen[bytes]] = []
+    seconds: dict[int, list[float]] = {1: [], 2: []}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        simulate("logistic", folder / "s.zarr", rows=asked.rows, dim=DIM, seed=1)
+        store = streammc.open_store(folder / "s.zarr")
+        model = streammc.models.logistic(prior=streammc.priors.normal(scale=10.0))
+        shifts = np.random.default_rng(1).normal(0.0, 1e-3, (DRAWS, DIM))
+        task = ExpansionPass(model, np.zeros(DIM), shifts, 2, 20_000, False)
+        digests = set()
+        try:
+            clients = clusters(folder, processes)
+            for repeat in range(asked.repeats + 1):  # the first loads the kernels and the pages
+                for workers, client in clients.items():
+                    begun = time.perf_counter()
+                    sums = store.reduce(task, scheduler=client)
+                    spent = time.perf_counter() - begun
+                    digests.add(sums.totals.tobytes() + sums.histogram.moments.tobytes())
+                    if repeat:
+                        seconds[workers].append(spent)
+                        print(workers, round(spent, 2), flush=True)
+            for client in clients.values():
+                client.close()
+        finally:
+            for process in processes:
+                process.kill()
+                process.wait()
+    if len(digests) != 1:
+        raise SystemExit("the bits of the sums depend on the number of workers")
+    one, two = (median(seconds[workers]) for workers in (1, 2))
+    verdict = "met" if one / two >= GOAL else "missed"
+    lines = [
+        "| workers | seconds of a pass |",
+        "|---|---|",
+        f"| 1 | {short(one)} |",
+        f"| 2 | {short(two)} |",
+        "",
+        f"{asked.rows:,} rows of {DIM} columns, medians of {asked.repeats}: two workers are "
+        f"{short(one / two)} times as fast as one (goal {GOAL}: {verdict}). {machine()}.",
+    ]
+    print("\n".join(lines))
+    if asked.write:
+        publish("cluster.md", "cluster", lines)
+
+
+if __name__ == "__main__":
+    main()

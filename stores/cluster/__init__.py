@@ -1,0 +1,1 @@
+"""Work on a Dask cluster: its address, its workers, and what is done when they fail."""

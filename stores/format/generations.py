@@ -1,0 +1,74 @@
+"""Generations of a store: the rows of its ingestion, then those that were appended, each time.
+
+Appended rows follow the earlier ones, which keep their numbers. The store as it was is therefore a
+first part of the store as it is, and can still be read: a run that was sampled from it can be
+audited, resumed and used for predictions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+GENERATIONS: Final = "generations"
+"""Attribute of a store: a mapping for each generation, if rows were appended."""
+
+
+def generations(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the generations of a store, at least one.
+
+    Each has ``n_rows``, the number of its own rows, ``n_dropped``, ``shuffle_seed``, ``sources``,
+    ``inputs`` (path, size and time of its files, or null), and ``fingerprint``, that of the store
+    when it was the last generation; null in the last.
+    """
+    kept = attributes.get(GENERATIONS)
+    if kept is not None:
+        return list(kept)
+    return [
+        {
+            "n_rows": attributes["n_rows"],
+            "n_dropped": attributes.get("n_dropped", 0),
+            "shuffle_seed": attributes["shuffle_seed"],
+            "sources": list(attributes["sources"]),
+            "inputs": None,
+            "fingerprint": None,
+        }
+    ]
+
+
+def good_generations(attributes: Mapping[str, Any]) -> bool:
+    """Return whether the attribute ``generations`` fits the rows of the store."""
+    kept = attributes[GENERATIONS]
+    if not isinstance(kept, list) or not kept or not all(isinstance(each, dict) for each in kept):
+        return False
+    rows = [each.get("n_rows") for each in kept]
+    texts = [each.get("fingerprint") for each in kept]
+    return (
+        all(type(count) is int and count > 0 for count in rows)
+        and sum(rows) == attributes["n_rows"]
+        and all(isinstance(text, str) for text in texts[:-1])
+        and texts[-1] is None
+    )
+
+
+def earlier_attributes(attributes: Mapping[str, Any], fingerprint: str) -> dict[str, Any] | None:
+    """Return the attributes of a store as they were when it had this fingerprint, or ``None``."""
+    every = generations(attributes)
+    for number, each in enumerate(every[:-1], 1):
+        if each["fingerprint"] == fingerprint:
+            kept = [*every[: number - 1], {**each, "fingerprint": None}]
+            before = dict(attributes) | described(kept)
+            if number == 1:
+                del before[GENERATIONS]
+            return before
+    return None
+
+
+def described(kept: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the attributes of a store that follow from its generations."""
+    return {
+        "n_rows": sum(int(each["n_rows"]) for each in kept),
+        "n_dropped": sum(int(each["n_dropped"] or 0) for each in kept),
+        "sources": [name for each in kept for name in each["sources"]],
+        GENERATIONS: kept,
+    }

@@ -1,0 +1,266 @@
+"""Rows appended to a store: a new generation, in the columns and on the scale of the first."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from time import monotonic
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.docstrings import documented
+from streammc.errors import DataError, IdentityError
+from streammc.stores.format.extension import ExtendingWriter
+from streammc.stores.format.generations import described, generations
+from streammc.stores.format.layout import ROW_GROUP, ROW_ID, Member
+from streammc.stores.format.partial import scratch
+from streammc.stores.ingest.exact_values import LIMIT
+from streammc.stores.ingest.ingest_options import IngestOptions, as_in
+from streammc.stores.ingest.ingestion import ingest
+from streammc.stores.ingest.prepare import Prepared, Progress
+from streammc.stores.ingest.write import check_output
+from streammc.stores.sources.tables import Table, open_table
+from streammc.stores.store import Store, open_store
+from streammc.trace.file_stamp import file_stamp
+
+_FITS: Final = {
+    "uint8": ("uint8",),
+    "int32": ("uint8", "int32"),
+    "int64": ("uint8", "int32", "int64"),
+    "float32": ("uint8", "float32"),
+    "float64": ("uint8", "int32", "int64", "float32", "float64"),
+}
+"""Dtypes of a response that each dtype of ``y`` holds exactly; whole numbers by their size."""
+_EXACT: Final = {"float32": 2.0**24, "float64": LIMIT}
+
+
+@documented(ingest)
+def append(
+    sources: Any,
+    path: str | os.PathLike[str],
+    *,
+    shuffle: bool | None = None,
+    seed: int = 0,
+    drop_missing: bool = False,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Append the rows of a table to a store, as a new generation.
+
+    The columns, the levels and knots of a formula, the scale and the dtypes are those of the store;
+    means and standard deviations are not computed again. The rows are shuffled among themselves and
+    follow the earlier ones. Readers find the store as it was or with all new rows, and a process
+    that is killed leaves it as it was. A file that was appended before, with the same size and
+    modification time, is not appended again.
+
+    Parameters
+    ----------
+    path
+        Path of the store.
+    shuffle
+        Put the new rows into a uniformly random order. ``None``: as the rows of the store were.
+
+    Returns
+    -------
+    dict
+        JSON, as of :func:`ingest`; and ``generation``, its number from 1 on, ``appended_rows``,
+        and ``new``: false if the same files were appended before.
+
+    Raises
+    ------
+    ConfigError
+        If an option is wrong, or the store would have too many chunks.
+    IdentityError
+        If the store has groups, whose rows are stored together, or keeps no ids for rows in another
+        order.
+    DataError
+        If the table does not fit the store: a column is missing, a level of a factor is new, a
+        value is outside the range of a spline or not exact in the dtype of the response.
+    BusyError
+        If another process is writing the store.
+
+    Notes
+    -----
+    After any error, and after Ctrl-C, the store is as it was.
+    """
+    started = monotonic()
+    store = open_store(path)
+    _refuse_kind(store)
+    check_output(Path(store.address), sources)
+    inputs = describe_sources(sources)
+    kept = generations(store.attributes)
+    for number, each in enumerate(kept, 1):
+        if inputs is not None and each["inputs"] == inputs:
+            return _report(store, number, False, [], started)
+    options = _options(store, shuffle=shuffle, seed=seed, drop_missing=drop_missing)
+    table = open_table(sources)
+    _require_response(store, table, options)
+    with scratch(Path(store.address)) as folder:
+        prepared = Prepared(table, options, folder, progress)
+        _check_fit(store, prepared, table)
+        with ExtendingWriter(store, store.n_rows + prepared.found.n_rows) as writer:
+            _write(store, prepared, writer)
+            entry = {
+                "n_rows": prepared.found.n_rows,
+                "n_dropped": prepared.found.n_dropped,
+                "shuffle_seed": int(seed) if options.shuffle else False,
+                "sources": table.paths,
+                "inputs": inputs,
+                "fingerprint": None,
+            }
+            before = {**kept[-1], "fingerprint": store.fingerprint}
+            writer.commit(_attributes(store, [*kept[:-1], before, entry]))
+    warnings = prepared.warnings
+    return _report(open_store(path), len(kept) + 1, True, warnings, started)
+
+
+def describe_sources(sources: Any) -> list[dict[str, Any]] | None:
+    """Return path, bytes and modification time of every file, or ``None`` for tables in memory."""
+    found = []
+    for source in sources if isinstance(sources, (list, tuple)) else [sources]:
+        if not isinstance(source, (str, os.PathLike)) or not os.path.isfile(source):
+            return None
+        stamp = file_stamp(source)
+        path = os.path.abspath(source)
+        found.append({"path": path, "bytes": stamp.size, "modified_ns": stamp.modified_ns})
+    return found
+
+
+def _refuse_kind(store: Store) -> None:
+    """Raise IdentityError for a store whose rows have an order that new rows would break."""
+    column = (store.attributes.get("groups") or {}).get("column")
+    column = column or store.attributes.get(ROW_GROUP)
+    if column is not None:
+        raise IdentityError(
+            f"expected a store without groups to append to, found {store.address!r} with the "
+            f"groups of {column!r}, whose rows are stored together: make it again from all tables"
+        )
+
+
+def _options(store: Store, *, shuffle: bool | None, seed: int, drop_missing: bool) -> IngestOptions:
+    """Return the options that encode a table as the store did; refuse an order without ids."""
+    moved = store.attributes["shuffle_seed"] is not False
+    wanted = moved if shuffle is None else shuffle
+    if wanted and store.layout.member(ROW_ID) is None:
+        raise IdentityError(
+            f"expected a store with row ids to shuffle new rows, found {store.address!r}, whose "
+            "ids are positions: use --no-shuffle, or make it again from all tables"
+        )
+    options = IngestOptions(
+        response=None,
+        features=None,
+        offset=None,
+        weight=None,
+        trials=None,
+        shuffle=wanted,
+        seed=seed,
+        dtype=str(store.attributes["dtype"]),
+        standardize=True,
+        intercept=True,
+        drop_missing=drop_missing,
+    )
+    return as_in(options, store)
+
+
+def _require_response(store: Store, table: Table, options: IngestOptions) -> None:
+    """Raise DataError if the table lacks the response or the row ids of the store."""
+    from streammc.stores.ingest.ingest_options import unscored
+
+    label = table.sources[0].label
+    if store.response is not None and unscored(options, table) is not None:
+        raise DataError(
+            f"expected the response {store.response!r} of store {store.address!r} in {label}, "
+            "found none: give rows to sample from, with all columns"
+        )
+    name = store.attributes.get(ROW_ID)
+    if name is not None and name not in table:
+        raise DataError(
+            f"expected the row ids of store {store.address!r} in column {name!r} of {label}, found "
+            "none: give a table with that column"
+        )
+
+
+def _check_fit(store: Store, prepared: Prepared, table: Table) -> None:
+    """Raise DataError if the responses or the row ids do not fit the dtypes of the store."""
+    label, y = table.sources[0].label, store.layout.member("y")
+    given = prepared.found.y_dtype
+    if y is not None and given is not None:
+        index = prepared.columns.index(prepared.columns.response)
+        assert index is not None
+        low, high = prepared.found.minimum[index], prepared.found.maximum[index]
+        whole = given not in ("float32", "float64")
+        size = max(-low, high)
+        exact = y.dtype in _EXACT and whole and size <= _EXACT[y.dtype]
+        if given not in _FITS[y.dtype] and not exact:
+            raise DataError(
+                f"expected responses in column {prepared.columns.response!r} of {label} that "
+                f"{y.dtype} holds exactly, as store {store.address!r} has them, found "
+                f"{'whole' if whole else 'fractional'} numbers from {low:g} to {high:g}: make it "
+                "again from all tables"
+            )
+    member, ids = store.layout.member(ROW_ID), prepared.encoding.id_dtype
+    if member is None and prepared.found.n_dropped:
+        raise DataError(
+            f"expected no missing values in {label}, since the row ids of store {store.address!r} "
+            f"are positions, found {prepared.found.n_dropped} rows with some: give values for them"
+        )
+    if member is not None and ids is not None and not _holds(member, ids):
+        width = f"texts of at most {member.columns} bytes"
+        expected = "integers" if member.columns is None else width
+        found = "integers" if ids == "int64" else f"texts of up to {ids[1:]} bytes"
+        raise DataError(
+            f"expected {expected} as row ids in {label}, as store {store.address!r} has them, "
+            f"found {found}: make it again from all tables"
+        )
+
+
+def _holds(member: Member, dtype: str) -> bool:
+    """Return whether an array of row ids holds ids of a dtype."""
+    if member.columns is None:
+        return dtype == "int64"
+    return dtype.startswith("S") and int(dtype[1:]) <= member.columns
+
+
+def _write(store: Store, prepared: Prepared, writer: ExtendingWriter) -> None:
+    """Write the rows of the table behind those of the store."""
+    named = store.attributes.get(ROW_ID) is not None
+    first = store.n_rows + int(store.attributes.get("n_dropped") or 0)
+    done = 0
+    for records in prepared.records():
+        fields = {name: records[name] for name in records.dtype.names or ()}
+        if store.layout.member(ROW_ID) is None:
+            fields.pop(ROW_ID, None)
+        elif not named:
+            place: NDArray[Any] = np.arange(done, done + records.size)
+            fields[ROW_ID] = first + fields.get(ROW_ID, place)
+        done += records.size
+        writer.append(fields.pop("X"), fields.pop("y", None), **fields)
+
+
+def _attributes(store: Store, kept: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the attributes of the store with these generations."""
+    known = ("format", "features", "dtype")  # by the writer
+    given = {key: value for key, value in store.attributes.items() if key not in known}
+    return {**given, **described(kept)}
+
+
+def _report(
+    store: Store, number: int, new: bool, warnings: list[str], started: float
+) -> dict[str, Any]:
+    """Return the JSON of :func:`append`."""
+    y = store.layout.member("y")
+    return {
+        "path": store.address,
+        **store.attributes,
+        "y_dtype": None if y is None else y.dtype,
+        "chunk_rows": store.layout.chunk_rows,
+        "row_bytes": store.layout.row_bytes,
+        "bytes": store.manifest.total_bytes,
+        "fingerprint": store.fingerprint,
+        "generation": number,
+        "appended_rows": generations(store.attributes)[number - 1]["n_rows"],
+        "new": new,
+        "warnings": warnings,
+        "seconds": monotonic() - started,
+    }

@@ -1,0 +1,116 @@
+"""A Dask scheduler and workers as processes on the loopback interface."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from streammc.protocols import RowBlock
+
+PROGRAM = [
+    sys.executable,
+    "-c",
+    "import sys; from distributed.cli.{0} import main; sys.exit(main())",
+]
+SECONDS = 90.0
+TLS = "DASK_DISTRIBUTED__COMM__TLS__"
+
+
+class Cluster:
+    """A scheduler, and worker processes that can be killed."""
+
+    def __init__(self, folder: Path, env: dict[str, str], protocol: str) -> None:
+        path = str(Path(__file__).parent)
+        self.folder, self.env = folder, {**os.environ, "PYTHONPATH": path, **env}
+        self.file = folder / "scheduler.json"
+        self.workers: list[subprocess.Popen[bytes]] = []
+        self._log = open(folder / "log", "wb")  # noqa: SIM115
+        words = ["--port", "0", "--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0"]
+        words += ["--protocol", protocol, "--scheduler-file", str(self.file)]
+        self.scheduler = self._start("dask_scheduler", words)
+        self.address = str(self._document()["address"])
+
+    def _start(self, name: str, words: Sequence[str]) -> subprocess.Popen[bytes]:
+        command = [*PROGRAM[:2], PROGRAM[2].format(name), *words]
+        return subprocess.Popen(
+            command, env=self.env, stdout=self._log, stderr=self._log, start_new_session=True
+        )
+
+    def _document(self) -> Any:
+        until = time.monotonic() + SECONDS
+        while time.monotonic() < until:
+            try:
+                return json.loads(self.file.read_text())
+            except (OSError, ValueError):
+                time.sleep(0.1)
+        raise TimeoutError((self.folder / "log").read_text())
+
+    def add(self, *words: str, nanny: bool = False, env: dict[str, str] | None = None) -> None:
+        """Start a worker of one thread."""
+        for name, text in (env or {}).items():
+            self.env[name] = f"{text}:{self.env[name]}" if name == "PYTHONPATH" else text
+        words = ("--nthreads", "1", "--no-dashboard", *words)
+        local = ["--local-directory", str(self.folder / f"worker-{len(self.workers)}")]
+        kind = "--nanny" if nanny else "--no-nanny"
+        self.workers.append(self._start("dask_worker", [self.address, kind, *local, *words]))
+
+    def close(self) -> None:
+        """End all processes, also those that are stopped."""
+        for process in (*self.workers, self.scheduler):
+            if process.poll() is None:
+                os.killpg(process.pid, 9)
+            process.wait()
+        self._log.close()
+
+    def log(self) -> str:
+        return (self.folder / "log").read_text()
+
+
+class Slow:
+    """Sums of rows, a tenth of a second a block; one block kills its worker, if it is told to."""
+
+    def __init__(self, folder: Path, kills: int | None = None) -> None:
+        self.folder, self.kills = folder, kills
+
+    def map(self, block: RowBlock) -> np.ndarray:
+        (self.folder / f"{block.index}-{os.getpid()}").touch()
+        time.sleep(0.1)
+        if block.index == self.kills:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return np.array([len(block.y), block.X.sum(dtype=np.float64), block.y.sum()])
+
+    def combine(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        return left + right
+
+
+def begun(folder: Path) -> None:
+    """Wait until a block has begun."""
+    until = time.monotonic() + 60
+    while not any(folder.iterdir()):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+@contextmanager
+def cluster(
+    folder: Path, workers: int = 2, env: dict[str, str] | None = None, protocol: str = "tcp"
+) -> Iterator[Cluster]:
+    """Start a cluster; end it when the block ends."""
+    folder.mkdir(parents=True, exist_ok=True)
+    made = Cluster(folder, env or {}, protocol)
+    try:
+        for _ in range(workers):
+            made.add()
+        yield made
+    finally:
+        made.close()
