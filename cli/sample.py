@@ -29,6 +29,7 @@ from streammc.cli.values import KeyValue, Limits, LocalPath, PositiveNumber, Who
 
 if TYPE_CHECKING:
     from streammc.cli.execute import Job
+    from streammc.cli.signals import Interruption
     from streammc.diagnostics.stopping import StopRule
 
 
@@ -93,7 +94,6 @@ def sample(
     from streammc.cli.build import NODES, make_model, split_options
     from streammc.cli.execute import Job
     from streammc.cli.priors import announced_priors
-    from streammc.cli.receipt import require_apart
     from streammc.likelihood.grouped import by_group
     from streammc.stores.cloud.address import absolute
     from streammc.stores.store import open_store

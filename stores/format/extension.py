@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -28,6 +29,7 @@ from streammc.stores.format.layout import (
 )
 from streammc.stores.format.manifest import check_object, read_manifest
 from streammc.stores.format.objects import read_object
+from streammc.stores.format.partial import PartialDirectory
 from streammc.stores.format.writer import StoreWriter
 
 if TYPE_CHECKING:
@@ -109,30 +111,41 @@ class ExtendingWriter(StoreWriter):
         for member in layout.members:
             key = member.key(whole)
             old = np.empty(member.shape(layout.chunk_rows), member.dtype)
-            read_object(self.path, key, old.reshape(-1).view(np.uint8), entries[key].crc)
+            read_object(self._old, key, old.reshape(-1).view(np.uint8), entries[key].crc)
             self._buffers[member.name][:rest] = old[:rest]
         self.n_rows += rest
         self._filled = rest
         if rest == self.chunk_rows:
             self._flush()
 
+    @property
+    def _directory(self) -> PartialDirectory:
+        """The new generation as it is written: beside the store, which is on a local disk."""
+        assert isinstance(self._partial, PartialDirectory)
+        return self._partial
+
+    @property
+    def _old(self) -> Path:
+        assert isinstance(self.path, Path)
+        return self.path
+
     def _link(self, key: str, size: int, store: Store) -> None:
         """Give a file of the old generation a name in the new one, or copy and check it."""
-        old, new = self.path / key, self._partial.root / key
+        old, new = self._old / key, self._directory.root / key
         try:
             os.link(old, new, follow_symlinks=False)
         except OSError as error:
             if error.errno not in _NO_LINKS:
-                raise self._partial.write_error(error) from error
+                raise self._directory.write_error(error) from error
             try:
                 shutil.copyfile(old, new, follow_symlinks=False)
             except OSError as failed:
-                raise self._partial.write_error(failed) from failed
-            check_object(self._partial.root, key, store.manifest.entries[key])
+                raise self._directory.write_error(failed) from failed
+            check_object(self._directory.root, key, store.manifest.entries[key])
             return
         found = os.stat(new, follow_symlinks=False)
         if found.st_size != size:
-            check_object(self._partial.root, key, store.manifest.entries[key])
+            check_object(self._directory.root, key, store.manifest.entries[key])
 
 
 def extended_chunk_rows(layout: Layout, n_rows: int) -> int:

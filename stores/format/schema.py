@@ -22,8 +22,8 @@ from streammc.stores.format.documents import (
     feature_document,
     group_document,
 )
-from streammc.stores.format.group_arrays import good_groups
 from streammc.stores.format.generations import good_generations
+from streammc.stores.format.group_arrays import good_groups
 from streammc.stores.format.layout import (
     CODES,
     FEATURE_KEY,

@@ -16,7 +16,7 @@ def later_blocks(blocks: Sequence[StoreBlock], first_row: int) -> list[Block]:
     """
     found: list[Block] = []
     for block in blocks:
-        n_chunks = len(block.checksums[0])
+        n_chunks = len(block.entries[0])
         left_out = min(max((first_row - block.start) // block.chunk_rows, 0), n_chunks)
         if left_out == n_chunks:
             continue
@@ -27,7 +27,7 @@ def later_blocks(blocks: Sequence[StoreBlock], first_row: int) -> list[Block]:
             start=block.start + rows,
             rows=block.rows - rows,
             first_chunk=block.first_chunk + left_out,
-            checksums=tuple(each[left_out:] for each in block.checksums),
+            entries=tuple(each[left_out:] for each in block.entries),
         )
         found.append(LaterBlock(part, first_row))
     return found
@@ -44,6 +44,11 @@ class LaterBlock:
     def index(self) -> int:
         """Position among the leaves of the fixed reduction tree."""
         return self.block.index
+
+    @property
+    def coded(self) -> bool:
+        """Whether the design has codes."""
+        return self.block.coded
 
     def pieces(self) -> Iterator[RowBlock]:
         """Yield the rows piece by piece, without those before the first."""

@@ -241,6 +241,6 @@ def _work_of(key: str, blocks: Sequence[Block]) -> str:
         block = block.block
     if not isinstance(block, StoreBlock):
         return f"block {number} of a pass"
-    last = block.first_chunk + len(block.checksums[0]) - 1
+    last = block.first_chunk + len(block.entries[0]) - 1
     first, end = (block.members[0].key(chunk) for chunk in (block.first_chunk, last))
     return f"block {number} of a pass, {first!r} to {end!r} of store {block.root!r},"

@@ -82,6 +82,7 @@ class StoreBlock:
     def coded(self) -> bool:
         """Whether the design has codes."""
         return self.columns is not None
+
     fingerprint: str = ""
     """Fingerprint of the store, for workers that read it elsewhere."""
 

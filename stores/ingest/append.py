@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from streammc.docstrings import documented
 from streammc.errors import DataError, IdentityError
+from streammc.stores.cloud.address import is_address
 from streammc.stores.format.extension import ExtendingWriter
 from streammc.stores.format.generations import described, generations
-from streammc.stores.format.layout import ROW_GROUP, ROW_ID, Member
+from streammc.stores.format.layout import CODES, ROW_GROUP, ROW_ID, Member
 from streammc.stores.format.partial import scratch
 from streammc.stores.ingest.exact_values import LIMIT
 from streammc.stores.ingest.ingest_options import IngestOptions, as_in
@@ -129,6 +130,16 @@ def describe_sources(sources: Any) -> list[dict[str, Any]] | None:
 
 def _refuse_kind(store: Store) -> None:
     """Raise IdentityError for a store whose rows have an order that new rows would break."""
+    if store.foreign is not None or store.layout.shards is not None or is_address(store.address):
+        raise IdentityError(
+            f"expected a store of mapped chunks on a local disk to append to, found "
+            f"{store.address!r}: append to the local one, or make it again from all tables"
+        )
+    if coded := [each["column"] for each in store.attributes.get(CODES, ())]:
+        raise IdentityError(
+            f"expected a store with all columns to append to, found {store.address!r} with "
+            f"{coded[0]} as codes: make it again from all tables, or once with --codes-above 4096"
+        )
     column = (store.attributes.get("groups") or {}).get("column")
     column = column or store.attributes.get(ROW_GROUP)
     if column is not None:

@@ -256,6 +256,8 @@ def _refuse_stop(sampler: Sampler | None, rule: StopRule | None) -> None:
             f"expected no stopping rule for {sampler.name}, which makes all draws together, "
             f"found {rule.text()}: leave out stop, or use another sampler"
         )
+
+
 @contextmanager
 def _team(problem: SharedProblem, request: RunRequest, folder: Path) -> Iterator[Chains]:
     """Yield the chains of a run: threads of this process, or tasks on the workers of a cluster."""
