@@ -61,7 +61,8 @@ def open_run(path: str | os.PathLike[str], *, verify: bool = True) -> xr.DataTre
     store: Any = LocalStore(run.path, read_only=True)
     tree: xr.DataTree = xr.open_datatree(store, engine="zarr", consolidated=True, chunks=None)
     summary = run.attributes.get("summary")
-    if summary is not None and summary["sampling"]["draws"] == run.committed_draws:
+    counted = (summary or {}).get("sampling", {}).get("draws")
+    if summary and counted == run.committed_draws:
         tree.attrs["verdict"] = verdict(summary).sentence
     for node in tree.subtree:
         node.attrs = _portable(node.attrs)
