@@ -85,7 +85,6 @@ def sample(
     from streammc.cli.receipt import require_apart
     from streammc.cli.report import run_document, show_run
     from streammc.likelihood.grouped import by_group
-    from streammc.stores.cloud.address import absolute
     from streammc.stores.store import open_store
     from streammc.trace.run_directory import RunDirectory
 
@@ -105,7 +104,7 @@ def sample(
     shape: dict[str, Any] = {"draws": draws, "warmup": warmup, "chains": chains}
     shape |= {"seed": seed, "temperature": temperature}
     settings = {
-        "store": absolute(store),
+        "store": dataset.address,
         "model": model,
         "prior": dict(prior),
         "prior_scale": prior_scale,

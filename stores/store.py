@@ -33,7 +33,7 @@ from streammc.stores.format.object_access import (
 from streammc.stores.format.schema import check_features, read_schema
 from streammc.stores.full_pass.row_blocks import Block, store_blocks
 from streammc.stores.rows.member_values import read_values
-from streammc.trace.kinds import FOREIGN, FOREIGN_V2, STORE, refuse_other_kind
+from streammc.trace.kinds import STORE, ZARR_GROUPS, refuse_other_kind
 
 if TYPE_CHECKING:
     from streammc.stores.foreign.foreign_table import ForeignTable
@@ -265,7 +265,7 @@ def open_store(path: str | os.PathLike[str]) -> Store:
     place, arrays = split_arrays(path)
     root = store_root(place)
     if not arrays and isinstance(root, Path):
-        refuse_other_kind(root, STORE, *((FOREIGN, FOREIGN_V2) if has_design(root) else ()))
+        refuse_other_kind(root, STORE, *(ZARR_GROUPS if has_design(root) else ()))
     require_store(root)
     if arrays or is_foreign(root):
         from streammc.stores.foreign.foreign_table import open_foreign
