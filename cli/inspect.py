@@ -88,25 +88,18 @@ def kind_of(path: str) -> str:
     from streammc.errors import MissingError
     from streammc.stores.cloud.address import is_address, split_arrays
     from streammc.stores.format.consistency import has_design
-    from streammc.trace.kinds import (
-        FOREIGN,
-        FOREIGN_V2,
-        OURS,
-        STORE,
-        found_at,
-        listed,
-        refuse_other_kind,
-    )
+    from streammc.trace import kinds
 
     if is_address(path) or split_arrays(path)[1]:
-        return STORE
+        return kinds.STORE
     if not os.path.lexists(path):
-        raise MissingError(f"expected {listed(OURS)} at {path!r}, found nothing: check the path")
-    found = found_at(path)
-    if found is not None and found.kind in (FOREIGN, FOREIGN_V2) and has_design(Path(path)):
-        return STORE
-    refuse_other_kind(path, *OURS)
-    return (STORE if found is None else found.kind).replace(" ", "-")
+        wanted = kinds.listed(kinds.OURS)
+        raise MissingError(f"expected {wanted} at {path!r}, found nothing: check the path")
+    found = kinds.found_at(path)
+    if found is not None and found.kind in kinds.ZARR_GROUPS and has_design(Path(path)):
+        return kinds.STORE
+    kinds.refuse_other_kind(path, *kinds.OURS)
+    return (kinds.STORE if found is None else found.kind).replace(" ", "-")
 
 
 def model_text(described: Mapping[str, Any]) -> str | None:

@@ -95,7 +95,6 @@ def sample(
     from streammc.cli.execute import Job
     from streammc.cli.priors import announced_priors
     from streammc.likelihood.grouped import by_group
-    from streammc.stores.cloud.address import absolute
     from streammc.stores.store import open_store
     from streammc.trace.run_directory import RunDirectory
 
@@ -112,7 +111,7 @@ def sample(
     seed = _new_seed(printer) if seed is None and new_run and not dry_run else seed
     shape: dict[str, Any] = {"draws": draws, "warmup": warmup, "chains": chains, "seed": seed}
     settings = {
-        "store": absolute(store),
+        "store": dataset.address,
         "model": model,
         "prior": dict(prior),
         "prior_scale": prior_scale,

@@ -39,7 +39,7 @@ from streammc.stores.full_pass.later_rows import later_blocks
 from streammc.stores.full_pass.row_blocks import Block, store_blocks
 from streammc.stores.rows.member_values import read_values
 from streammc.stores.shown_store import ShownStore
-from streammc.trace.kinds import FOREIGN, FOREIGN_V2, STORE, refuse_other_kind
+from streammc.trace.kinds import STORE, ZARR_GROUPS, refuse_other_kind
 
 if TYPE_CHECKING:
     from streammc.stores.foreign.foreign_table import ForeignTable
@@ -311,7 +311,7 @@ def open_store(path: str | os.PathLike[str]) -> Store:
     place, arrays = split_arrays(path)
     root = store_root(place)
     if not arrays and isinstance(root, Path):
-        refuse_other_kind(root, STORE, *((FOREIGN, FOREIGN_V2) if has_design(root) else ()))
+        refuse_other_kind(root, STORE, *(ZARR_GROUPS if has_design(root) else ()))
     require_store(root)
     if arrays or is_foreign(root):
         from streammc.stores.foreign.foreign_table import open_foreign

@@ -135,8 +135,3 @@ def split_arrays(path: Any) -> tuple[Any, dict[str, str]]:
             )
         arrays[name] = value
     return found.group(1), arrays
-
-
-def absolute(path: str) -> str:
-    """Return ``path`` as a command records it: an address as it is, a path made absolute."""
-    return path if is_address(path) else os.path.abspath(path)

@@ -12,14 +12,14 @@ from streammc.stores.format.layout import MANIFEST, METADATA, Layout
 from streammc.stores.format.manifest import Manifest
 from streammc.stores.format.object_access import exists, list_files, read_small
 from streammc.stores.format.objects import parse_json
-from streammc.trace.kinds import FOREIGN, FOREIGN_V2, found_at
+from streammc.trace.kinds import ZARR_GROUPS, found_at
 
 
 def is_foreign(root: Root) -> bool:
     """Return whether there is a zarr group of another program."""
     if isinstance(root, Path):
         found = found_at(root)
-        return found is not None and found.kind in (FOREIGN, FOREIGN_V2)
+        return found is not None and found.kind in ZARR_GROUPS
     if exists(root, MANIFEST):
         return False
     if not exists(root, METADATA):

@@ -30,6 +30,7 @@ FILE: Final = "file"
 EMPTY: Final = "empty folder"
 FOREIGN: Final = "zarr group of another program"
 FOREIGN_V2: Final = "zarr group of version 2"
+ZARR_GROUPS: Final = (FOREIGN, FOREIGN_V2)
 FOREIGN_ARRAY: Final = "zarr array"
 FOLDER: Final = "folder without zarr.json"
 
@@ -131,7 +132,7 @@ def _remedy(wanted: tuple[str, ...], found: Found, place: str) -> str:
             return f"give the store of the rows that were predicted (it was {found.store!r})"
         if found.kind in OURS:
             return "give the store that was used"
-        if found.kind in (FOREIGN, FOREIGN_V2):
+        if found.kind in ZARR_GROUPS:
             ingest = f"not a streammc store; {_REMEDIES[STORE]}"
             return f"{ingest}, or name its arrays, as '{place}#X=NAME&y=NAME'"
     elif kind == RUN:

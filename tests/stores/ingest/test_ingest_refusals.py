@@ -203,7 +203,8 @@ def test_complex_numbers_are_refused(place: Path) -> None:
         ({"seed": 2**64}, 2, "seed"),
         ({"seed": 1.5}, 2, "seed"),
         ({"dtype": "float16"}, 2, "float16"),
-        ({"layout": "cloud"}, 2, "cloud"),
+        ({"layout": "shards"}, 2, "shards"),
+        ({"compression": "zstd"}, 2, "zstd"),
         ({"chunk_rows": 0}, 2, "chunk"),
     ],
 )
