@@ -94,7 +94,7 @@ def sample(
     from streammc.stores.store import open_store
     from streammc.trace.run_directory import RunDirectory
 
-    printer, where = ctx.obj, parse_scheduler(scheduler)
+    printer, where, interruption = ctx.obj, parse_scheduler(scheduler), ctx.find_root().obj
     require_apart(output, [store])
     of_model, of_sampler = split_options(model, option, allow_code)
     built = make_model(model, prior_scale, of_model, prior, allow_code)
@@ -136,7 +136,6 @@ def sample(
         overwrite=overwrite,
         **shape,
     )
-    interruption = ctx.find_root().obj
     job = _settled(printer, interruption, job, unscaled, source)
     if dry_run:
         return _dry_run(printer, interruption, job)
