@@ -98,7 +98,7 @@ def sample(
     from streammc.stores.store import open_store
     from streammc.trace.run_directory import RunDirectory
 
-    printer, where = ctx.obj, parse_scheduler(scheduler)
+    printer, where, interruption = ctx.obj, parse_scheduler(scheduler), ctx.find_root().obj
     require_apart(output, [store])
     of_model, of_sampler = split_options(model, option, allow_code)
     built = make_model(model, prior_scale, of_model, prior, allow_code)

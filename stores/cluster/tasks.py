@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from streammc.stores.cluster.connection import connected
 from streammc.stores.cluster.waiting import results
-from streammc.stores.cluster.workers import Need, require_workers, same_versions, versions
+from streammc.stores.cluster.worker_checks import Need, require_workers, same_versions, versions
 
 
 class WorkerTasks:
@@ -88,7 +88,7 @@ def worker_tasks(store: Any, scheduler: Any, folder: Path) -> Iterator[WorkerTas
     Raises
     ------
     StoreError, IdentityError, UnavailableError, BusyError, OutOfMemoryError
-        If a worker cannot do the tasks; see ``workers.require_workers``.
+        If a worker cannot do the tasks; see ``worker_checks.require_workers``.
     """
     mark = folder / f".shared-{uuid4().hex}"
     need = Need(store.address, store.manifest.fingerprint, 0, str(mark))

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from streammc.errors import BusyError, OutOfMemoryError, StreammcError
-from streammc.stores.cluster import workers
-from streammc.stores.cluster.workers import Need, needed_bytes, no_worker
+from streammc.stores.cluster import worker_checks
+from streammc.stores.cluster.worker_checks import Need, needed_bytes, no_worker
 
 POLL_SECONDS = 0.5
 
@@ -84,7 +84,7 @@ def _watch(client: Any, idle_since: float | None) -> float | None:
     if client.scheduler_info()["workers"]:
         return None
     now = time.monotonic()
-    if idle_since is not None and now - idle_since >= workers.WORKER_SECONDS:
+    if idle_since is not None and now - idle_since >= worker_checks.WORKER_SECONDS:
         raise no_worker(client)
     return now if idle_since is None else idle_since
 

@@ -32,7 +32,7 @@ from streammc.numerics.threads import available_threads
 from streammc.protocols import PassTask, PieceTask
 from streammc.stores.cluster.connection import connected, is_cluster
 from streammc.stores.cluster.waiting import results
-from streammc.stores.cluster.workers import Need, require_workers, same_versions, versions
+from streammc.stores.cluster.worker_checks import Need, require_workers, same_versions, versions
 from streammc.stores.full_pass.later_rows import LaterBlock
 from streammc.stores.full_pass.row_blocks import Block, StoreBlock
 

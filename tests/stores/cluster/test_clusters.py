@@ -19,7 +19,7 @@ import streammc as package
 from streammc.errors import BusyError, StreammcError, UnavailableError
 from streammc.models import logistic
 from streammc.priors import normal
-from streammc.stores.cluster import workers as checks
+from streammc.stores.cluster import worker_checks as checks
 from streammc.stores.store import open_store
 
 pytest.importorskip("distributed")
@@ -40,6 +40,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_every_command_gives_the_bits_of_one_machine(store: Path, tmp_path: Path) -> None:
     def job(folder: Path, *where: str) -> list[str]:
         folder.mkdir()

@@ -16,7 +16,7 @@ import pytest
 from streammc.errors import ConfigError, StoreError, UnavailableError
 from streammc.protocols import RowBlock
 from streammc.stores import from_arrays, open_store
-from streammc.stores.cluster import waiting, workers
+from streammc.stores.cluster import waiting, worker_checks
 from streammc.stores.full_pass.reduction import run
 from streammc.stores.full_pass.row_blocks import MemoryBlock
 
@@ -246,7 +246,7 @@ class Leaving(Sums):
 
 def test_a_cluster_that_cannot_work_is_unavailable(table, monkeypatch: pytest.MonkeyPatch) -> None:
     distributed = pytest.importorskip("distributed")
-    monkeypatch.setattr(workers, "WORKER_SECONDS", 1.0)
+    monkeypatch.setattr(worker_checks, "WORKER_SECONDS", 1.0)
     monkeypatch.setattr(waiting, "POLL_SECONDS", 0.25)
     store = open_store(table.path)
     options = {"threads_per_worker": 1, "processes": False, "dashboard_address": None}
@@ -260,7 +260,7 @@ def test_a_cluster_that_cannot_work_is_unavailable(table, monkeypatch: pytest.Mo
         client.wait_for_workers(1)
         with monkeypatch.context() as patch:
             answers = {"tcp://a:1": None, "tcp://b:1": "there"}
-            patch.setattr(workers, "ask", lambda *_, **__: answers)
+            patch.setattr(worker_checks, "ask", lambda *_, **__: answers)
             with pytest.raises(UnavailableError, match=r"found 1 of 2 without it \(tcp://a:1\)"):
                 store.reduce(Sums(), scheduler=client)
         with monkeypatch.context() as patch:

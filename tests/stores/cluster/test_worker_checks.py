@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from streammc.errors import BusyError, IdentityError, OutOfMemoryError, StoreError
-from streammc.stores.cluster import waiting, workers
-from streammc.stores.cluster.workers import Need, describe_worker, require_workers, versions
+from streammc.stores.cluster import waiting, worker_checks
+from streammc.stores.cluster.worker_checks import Need, describe_worker, require_workers, versions
 
 
 class Client:
@@ -26,7 +26,7 @@ class Client:
         return {"workers": dict.fromkeys(self.answers)}
 
     def _run(self):
-        raise NotImplementedError
+        """Stand for what asks the workers: ``sync`` is given it."""
 
     def sync(self, run, function, *arguments, workers, on_error, callback_timeout):
         self.asked += 1
@@ -99,9 +99,9 @@ def test_workers_are_asked_once_and_new_ones_when_they_come():
 
 
 def test_a_worker_that_comes_during_a_pass_compares_versions_itself():
-    workers.same_versions(tuple(versions().items()))
+    worker_checks.same_versions(tuple(versions().items()))
     with pytest.raises(IdentityError, match=r"found numpy \S+ on "):
-        workers.same_versions((("numpy", "0.0"),))
+        worker_checks.same_versions((("numpy", "0.0"),))
 
 
 def test_a_worker_that_hangs_is_not_waited_for():
