@@ -7,14 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streammc import registry
-from streammc.cli.options import (
-    code_option,
-    command,
-    parse_scheduler,
-    path_argument,
-    scheduler_option,
-)
+from streammc.cli.options import code_option, command, path_argument
 from streammc.cli.output import Output, table
+from streammc.cli.scheduler_options import parse_scheduler, scheduler_option
 from streammc.cli.signals import Interruption
 
 if TYPE_CHECKING:

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import click
 
-from streammc.cli.options import (
-    code_option,
-    command,
-    parse_scheduler,
-    path_argument,
-    scheduler_option,
-)
+from streammc.cli.options import code_option, command, path_argument
 from streammc.cli.output import Output
+from streammc.cli.scheduler_options import parse_scheduler, scheduler_option
 
 
 @command("check", short_help="Check a job file, and forecast what it takes.")

@@ -9,14 +9,13 @@ import click
 from streammc.cli.options import (
     command,
     overwrite_option,
-    parse_scheduler,
     path_argument,
-    scheduler_option,
     setting,
 )
 from streammc.cli.output import Output, fields, number
 from streammc.cli.progress import Progress
 from streammc.cli.receipt import Receipt, make_once, require_apart
+from streammc.cli.scheduler_options import parse_scheduler, scheduler_option
 from streammc.cli.signals import Interruption
 from streammc.cli.values import LocalPath, Share, StorePath, WholeNumber
 from streammc.errors import ConfigError

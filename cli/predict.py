@@ -10,15 +10,14 @@ from streammc.cli.options import (
     code_option,
     command,
     overwrite_option,
-    parse_scheduler,
     path_argument,
-    scheduler_option,
     setting,
     store_argument,
 )
 from streammc.cli.output import Output, fields, number
 from streammc.cli.progress import Progress
 from streammc.cli.receipt import Receipt, make_once, require_apart
+from streammc.cli.scheduler_options import parse_scheduler, scheduler_option
 from streammc.cli.signals import Interruption
 from streammc.cli.values import LocalPath, Share, StorePath, WholeNumber
 

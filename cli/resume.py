@@ -7,15 +7,13 @@ from dataclasses import replace
 import click
 
 from streammc.cli.options import (
-    chains_option,
     code_option,
     command,
-    parse_scheduler,
     path_argument,
-    scheduler_option,
     setting,
 )
 from streammc.cli.output import Output
+from streammc.cli.scheduler_options import chains_option, parse_scheduler, scheduler_option
 from streammc.cli.values import Limits, WholeNumber
 
 

@@ -6,14 +6,9 @@ from contextlib import suppress
 
 import click
 
-from streammc.cli.options import (
-    code_option,
-    command,
-    parse_scheduler,
-    scheduler_option,
-    setting,
-)
+from streammc.cli.options import code_option, command, setting
 from streammc.cli.output import Output
+from streammc.cli.scheduler_options import parse_scheduler, scheduler_option
 from streammc.cli.values import LocalPath
 
 

@@ -12,12 +12,9 @@ import click
 from streammc.cli.options import (
     SEED,
     STAGE,
-    chains_option,
     command,
     model_options,
     overwrite_option,
-    parse_scheduler,
-    scheduler_option,
     setting,
     stop_option,
     store_argument,
@@ -25,6 +22,7 @@ from streammc.cli.options import (
 )
 from streammc.cli.output import Output, fields
 from streammc.cli.receipt import require_apart
+from streammc.cli.scheduler_options import chains_option, parse_scheduler, scheduler_option
 from streammc.cli.values import KeyValue, Limits, LocalPath, PositiveNumber, WholeNumber
 
 if TYPE_CHECKING:
@@ -98,7 +96,7 @@ def sample(
     from streammc.stores.store import open_store
     from streammc.trace.run_directory import RunDirectory
 
-    printer, where, interruption = ctx.obj, parse_scheduler(scheduler), ctx.find_root().obj
+    printer, where = ctx.obj, parse_scheduler(scheduler)
     require_apart(output, [store])
     of_model, of_sampler = split_options(model, option, allow_code)
     built = make_model(model, prior_scale, of_model, prior, allow_code)

@@ -11,8 +11,6 @@ from streammc.cli.options import (
     command,
     model_options,
     overwrite_option,
-    parse_scheduler,
-    scheduler_option,
     setting,
     store_argument,
     temperature_option,
@@ -20,6 +18,7 @@ from streammc.cli.options import (
 from streammc.cli.output import Output, fields, number, table
 from streammc.cli.progress import Progress
 from streammc.cli.receipt import Receipt, make_once, require_apart
+from streammc.cli.scheduler_options import parse_scheduler, scheduler_option
 from streammc.cli.signals import Interruption
 from streammc.cli.values import KeyValue, LocalPath, WholeNumber
 from streammc.errors import IdentityError
@@ -82,19 +81,12 @@ def summarize(
     from streammc.likelihood.grouped import by_group
     from streammc.likelihood.temperature import Schedule
     from streammc.likelihood.tempered import tempered
-    from streammc.stores.cloud.address import is_address, split_arrays
     from streammc.stores.store import open_store
 
     printer: Output = ctx.obj
     interruption: Interruption = ctx.find_root().obj
     where = parse_scheduler(scheduler)
-    if output is None and is_address(store):
-        raise click.UsageError(
-            "expected --output with a store at an address, found none: results are kept on a local "
-            "disk, give a path"
-        )
-    beside = split_arrays(store)[0].rstrip(os.sep).removesuffix(".zarr")
-    target = output if output is not None else f"{beside}.cv.zarr"
+    target = _beside(store) if output is None else output
     require_apart(target, [store])
     built = make_model(model, prior_scale, dict(option), prior, allow_code)
     dataset, built = by_group(open_store(store), built, dict(option).get(NODES))
@@ -144,6 +136,18 @@ def summarize(
     if not new:
         printer.note(f"{target} is already there, made by the same command: nothing to do")
     _show(printer, result, sampled)
+
+
+def _beside(store: str) -> str:
+    """Return where the control variates of a store go if no path is given."""
+    from streammc.stores.cloud.address import is_address, split_arrays
+
+    if is_address(store):
+        raise click.UsageError(
+            "expected --output with a store at an address, found none: results are kept on a local "
+            "disk, give a path"
+        )
+    return f"{split_arrays(store)[0].rstrip(os.sep).removesuffix('.zarr')}.cv.zarr"
 
 
 def _before(

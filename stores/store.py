@@ -1,4 +1,8 @@
-"""A store on disk, opened for reading."""
+"""A store on disk, opened for reading.
+
+Over 300 lines: a store as it is, as it was before rows were appended, and those rows share
+their files and their checks.
+"""
 
 from __future__ import annotations
 

@@ -52,8 +52,8 @@ WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
     ),
     "needs another process, or workers of a cluster": (
         "cli/jobs/job_record.py job_lock: expected the job '{}' to be free, found it carried out by another process: wait until that",
-        "stores/cluster/connection.py _connect: expected a dask scheduler at '{}', found something else that answers there ({}): check the",
-        "stores/cluster/connection.py _connect: a scheduler address needs the package distributed: pip install distributed",
+        "stores/cluster/scheduler_connection.py _connect: expected a dask scheduler at '{}', found something else that answers there ({}): check the",
+        "stores/cluster/scheduler_connection.py _connect: a scheduler address needs the package distributed: pip install distributed",
         "stores/cluster/waiting.py _watch: _gone(client)",
         "stores/cluster/waiting.py _watch: no_worker(client)",
         "stores/cluster/waiting.py _gone: expected the scheduler {} until the end, found it gone: start it again, then give the same",

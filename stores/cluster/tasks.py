@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from streammc.stores.cluster.connection import connected
+from streammc.stores.cluster.scheduler_connection import connected
 from streammc.stores.cluster.waiting import results
 from streammc.stores.cluster.worker_checks import Need, require_workers, same_versions, versions
 

@@ -30,7 +30,7 @@ from streammc.errors import ConfigError
 from streammc.numerics.coded_matrix import expanded_pieces
 from streammc.numerics.threads import available_threads
 from streammc.protocols import PassTask, PieceTask
-from streammc.stores.cluster.connection import connected, is_cluster
+from streammc.stores.cluster.scheduler_connection import connected, is_cluster
 from streammc.stores.cluster.waiting import results
 from streammc.stores.cluster.worker_checks import Need, require_workers, same_versions, versions
 from streammc.stores.full_pass.later_rows import LaterBlock

@@ -1,4 +1,7 @@
-"""A run: start or resume it, draw, audit, summarise."""
+"""A run: start or resume it, draw, audit, summarise.
+
+Over 300 lines: a run is begun, resumed, extended and stopped by the same few facts.
+"""
 
 from __future__ import annotations
 

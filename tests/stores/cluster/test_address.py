@@ -7,7 +7,7 @@ import json
 import pytest
 
 from streammc.errors import ConfigError, MissingError
-from streammc.stores.cluster.address import (
+from streammc.stores.cluster.scheduler_address import (
     ClusterAddress,
     is_loopback,
     names_cluster,

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from streammc.errors import ConfigError, UnavailableError
-from streammc.stores.cluster.address import ClusterAddress, names_cluster, scheduler_url
+from streammc.stores.cluster.scheduler_address import ClusterAddress, names_cluster, scheduler_url
 
 _open: dict[ClusterAddress, Any] = {}
 """Clients that are kept until :func:`close_all`, by address."""
