@@ -113,7 +113,7 @@ def first_rows(path: str, job: JobFile, options: Mapping[str, Any]) -> FirstRows
     n_rows = seen if whole else source.n_rows
     if n_rows is None:
         n_rows = _estimated(files, seen, 0 if head is None else head.nbytes)
-    names = ("like", "layout")
+    names = ("like", "layout", "compression")
     used = {name: value for name, value in options.items() if name not in names}
     fault = None
     dataset = None

@@ -248,6 +248,8 @@ class _Variables:
             store = open_store(self._source)
         except StreammcError:
             return None
+        if store.foreign is not None:
+            return None
         arrays = dict(zip(("X", "y", "offset", "weight"), store.rows().arrays, strict=True))
         present = {name for name, array in arrays.items() if array.size}
         codes = getattr(store.rows(), "codes", None)

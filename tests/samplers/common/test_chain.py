@@ -5,7 +5,7 @@ from problems import Small, kernel_problem
 
 from streammc.numerics.jit import f8, jit
 from streammc.numerics.lazy_dispatcher import LazyDispatcher
-from streammc.samplers.hamiltonian import kernel
+from streammc.samplers.hamiltonian import kernel, transition
 
 
 @jit(f8(f8))
@@ -14,7 +14,7 @@ def loop(x):  # type: ignore[no-untyped-def]
 
 
 def test_a_chain_is_compiled_when_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel, "run", loop)
+    monkeypatch.setattr(transition, "run", loop)
     assert isinstance(loop, LazyDispatcher)
     kernel.HamiltonianKernel(kernel_problem(Small()), seed=1, chain=0)
     assert not isinstance(loop, LazyDispatcher)
