@@ -4,7 +4,7 @@ A million rows, 29 columns, logistic (``peer_data.py``): NumPyro's HMCECS, Black
 SGHMC with control variates, and NUTS on all rows by nutpie. Every side is a process of its own,
 gets the mode and the Hessian there, and takes its turn in every round; medians over rounds.
 
-    PEERS=path/to/python python bench/peers.py [PEER ...] [--rounds 5] [--write]
+    PEERS=path/to/python python bench/peers.py [PEER ...] [--rounds 5] [--only TABLE ...] [--write]
 
 ``PEERS`` is a Python with ``bench/requirements.txt`` and streammc's dependencies. ``--search``
 tries the settings of ``peer_search.py`` once each and prints them instead; ``--rows 10500000
@@ -43,6 +43,7 @@ PAGE = "against-peers.md"
 TITLES = {
     "same": "the same settings: order 2, m = 1300, 6 steps of 0.2",
     "best": "each at its best",
+    "ten": "ten rows on both sides",
 }
 
 # name -> (script, options); the best of each is what --search found
@@ -70,6 +71,15 @@ EQUAL: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     "numpyro": ("numpyro", {**NUMPYRO, **SIX_STEPS, "inner": "hmc", "warmup": 0, "draws": 1000}),
+}
+TEN_ROWS = {"subsample_size": 10}
+TEN: dict[str, tuple[str, dict[str, Any]]] = {
+    "streammc": (
+        "streammc",
+        {**BEST["streammc"][1], "sampler": {**TEN_ROWS, "certainty": False}},
+    ),
+    "numpyro": ("numpyro", {**BEST["numpyro"][1], **TEN_ROWS}),
+    "numpyro-hmc": ("numpyro", {**BEST["numpyro-hmc"][1], **TEN_ROWS}),
 }
 
 
@@ -207,6 +217,7 @@ def main() -> None:
     parser.add_argument("peers", nargs="*", metavar="PEER", help=", ".join(MODULES))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--only", nargs="+", default=list(TITLES), choices=list(TITLES))
     parser.add_argument("--search", action="store_true")
     parser.add_argument("--write", action="store_true", help="renew the page and the JSON")
     options = parser.parse_args()
@@ -225,25 +236,32 @@ def main() -> None:
             if options.write:
                 publish(PAGE, "search", [*lines, "", f"{document['machine']}."])
             return
-        if "numpyro" in peers and options.rows == 1_000_000:
-            document["same"] = compare(EQUAL, folder, options.rounds)
-        sides = {name: BEST[name] for name in dict.fromkeys(["streammc", *peers])}
-        document["best"] = compare(sides, folder, options.rounds)
-        document["best"]["streammc"]["compile_seconds"] = compiling(sides["streammc"], folder)
+        of_numpyro = "numpyro" in peers and options.rows == 1_000_000
+        for name, sides in (("same", EQUAL), ("ten", TEN)):
+            if of_numpyro and name in options.only:
+                document[name] = compare(sides, folder, options.rounds)
+        if "best" in options.only:
+            sides = {name: BEST[name] for name in dict.fromkeys(["streammc", *peers])}
+            document["best"] = compare(sides, folder, options.rounds)
+            document["best"]["streammc"]["compile_seconds"] = compiling(sides["streammc"], folder)
     for name, title in TITLES.items():
         if name in document:
             print("\n".join([f"\n{title}\n", *table(document[name])]))
     print(json.dumps({"peers": document}))
     if options.write:
         name = RESULTS.name if options.rows == 1_000_000 else f"peers_{options.rows}.json"
-        RESULTS.with_name(name).write_text(json.dumps(document, indent=1) + "\n")
+        path = RESULTS.with_name(name)
+        kept = json.loads(path.read_text()) if path.exists() else {}
+        path.write_text(json.dumps({**kept, **document}, indent=1) + "\n")
     if options.write and options.rows == 1_000_000:
-        versions = "; ".join(dict.fromkeys(run["version"] for run in document["best"].values()))
-        about = f"{document['machine']}; rounds: {options.rounds}; {versions}."
         for name in TITLES:
-            if name in document:
-                publish(PAGE, name, [*table(document[name]), "", about])
-        publish("performance.md", "peers", [*summary(document["best"]), "", about])
+            if name not in document:
+                continue
+            versions = "; ".join(dict.fromkeys(run["version"] for run in document[name].values()))
+            about = f"{document['machine']}; rounds: {options.rounds}; {versions}."
+            publish(PAGE, name, [*table(document[name]), "", about])
+            if name == "best":
+                publish("performance.md", "peers", [*summary(document[name]), "", about])
 
 
 if __name__ == "__main__":
