@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
@@ -242,13 +243,10 @@ class _Variables:
 
     def same_store(self) -> Store | None:
         """Return the store that the dataset was opened from, if it has the same values."""
-        if not isinstance(self._source, str):
-            return None
-        try:
-            store = open_store(self._source)
-        except StreammcError:
-            return None
-        if store.foreign is not None:
+        store = None
+        with suppress(StreammcError):
+            store = open_store(self._source) if isinstance(self._source, str) else None
+        if store is None or store.foreign is not None:
             return None
         arrays = dict(zip(("X", "y", "offset", "weight"), store.rows().arrays, strict=True))
         present = {name for name, array in arrays.items() if array.size}

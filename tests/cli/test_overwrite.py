@@ -11,7 +11,7 @@ import xarray as xr
 from command_line import snapshot, streammc
 
 import streammc as package
-from streammc.errors import BusyError, ConfigError, DataError, IdentityError, StoreError
+from streammc.errors import BusyError, ConfigError, DataError, IdentityError
 from streammc.prediction.predict import predict
 from streammc.runs.interactive import sample
 from streammc.stores import Store, StoreWriter, open_store
@@ -119,7 +119,7 @@ def test_an_open_store_that_was_replaced_is_not_read(tmp_path: Path) -> None:
     kept = np.array(mapped.arrays[0][:200])
     from_table(table(5.0), response="y", path=tmp_path / "s", seed=9, overwrite=True)
     assert np.array_equal(kept, np.array(mapped.arrays[0][:200]))  # it goes on with the old files
-    with pytest.raises(StoreError, match="another in its place: open it again"):
+    with pytest.raises(BusyError, match="another in its place: open it again"):
         old.rows()
 
 
