@@ -109,12 +109,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
     parts = list(sys.argv[1:] if arguments is None else arguments)
     prepare_streams()
     try:
-        with interruptible() as interruption:
+        with interruptible(at_end=arguments is None) as interruption:
             context = application.make_context("streammc", list(parts), obj=interruption)
             with context:
                 result = application.invoke(context)
+            sys.stdout.flush()
         code = result if isinstance(result, int) else 0
-        sys.stdout.flush()
     except BaseException as error:
         from streammc.cli.run_errors import report
 

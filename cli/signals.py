@@ -80,8 +80,12 @@ class Interruption:
 
 
 @contextmanager
-def interruptible() -> Iterator[Interruption]:
-    """Install the signal handlers while the block runs; no effect outside the main thread."""
+def interruptible(*, at_end: bool = False) -> Iterator[Interruption]:
+    """Install the signal handlers while the block runs; no effect outside the main thread.
+
+    ``at_end``: the process ends with the block. A signal that comes after it is ignored, so that
+    the exit code is that of the work.
+    """
     interruption = Interruption(GRACE)
     if threading.current_thread() is not threading.main_thread():
         yield interruption
@@ -97,4 +101,4 @@ def interruptible() -> Iterator[Interruption]:
     finally:
         interruption.end()
         for signum, handler in before.items():
-            signal.signal(signum, handler)
+            signal.signal(signum, signal.SIG_IGN if at_end else handler)

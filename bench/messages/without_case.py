@@ -9,8 +9,8 @@ from typing import Final
 
 WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
     "the machine refuses: a full disk, no memory, a permission that root has, a pipe": (
-        "stores/format/extension.py ExtendingWriter._link: self._partial.write_error(error)",
-        "stores/format/extension.py ExtendingWriter._link: self._partial.write_error(failed)",
+        "stores/format/extension.py ExtendingWriter._link: self._directory.write_error(error)",
+        "stores/format/extension.py ExtendingWriter._link: self._directory.write_error(failed)",
         "streammc/trace/durable.py _exchange: OSError(code, os.strerror(code))",
         "cli/execute.py check_place: expected to create '{}', found no permission to write in '{}': change its permissions, or ",
         "streammc/report/html_page.py check_place: expected to create '{}', found no permission to write in '{}': change its permissions, or ",

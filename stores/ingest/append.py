@@ -133,7 +133,7 @@ def _refuse_kind(store: Store) -> None:
     if store.foreign is not None or store.layout.shards is not None or is_address(store.address):
         raise IdentityError(
             f"expected a store of mapped chunks on a local disk to append to, found "
-            f"{store.address!r}: append to the local one, or make it again from all tables"
+            f"{store.address!r}: make it again, or append to the store it is a copy of"
         )
     if coded := [each["column"] for each in store.attributes.get(CODES, ())]:
         raise IdentityError(

@@ -166,7 +166,7 @@ def test_samplers_take_their_options(store: Path, sampler: str) -> None:
     words = (*SAMPLE, "--draws", "20", "--warmup", "20", "--sampler", sampler, "--json")
     done = streammc(*words, "--step-size", "0.2", "--option", "jitter=0.1")
     assert (0, sampler) == (done.code, done.json["sampler"])
-    assert 0.2 >= done.json["sampling"]["step_size"]
+    assert 0.18 <= done.json["sampling"]["step_size"] <= 0.22  # jitter: up to a tenth
 
 
 def test_hmc_ecs_is_refused_by_name_and_replaced_by_auto(store: Path) -> None:

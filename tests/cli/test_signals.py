@@ -98,6 +98,19 @@ def test_the_deadline_ends_with_the_work(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [143] == ended
 
 
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGUSR1])
+@pytest.mark.parametrize("at_end", [True, False])
+def test_a_signal_after_the_work_of_a_process_does_not_change_its_code(
+    signum: signal.Signals, at_end: bool
+) -> None:
+    code = (
+        "import signal; from streammc.cli.signals import interruptible\n"
+        f"with interruptible(at_end={at_end}):\n    pass\nsignal.raise_signal({int(signum)})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], preexec_fn=listen, check=False)
+    assert done.returncode == (0 if at_end else -signum)
+
+
 def test_a_signal_that_the_parent_ignores_stays_ignored() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
