@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import xarray
 import zarr
-from coded_tables import made, table
+from coded_tables import FORMULA, made, table
 
 import streammc
 from streammc.errors import ConfigError, StoreError
@@ -133,3 +133,39 @@ def test_dataset_of_a_store_with_codes_is_the_store_or_refused(path):
         for given in (some, some.drop_vars("codes"), some["X"]):
             with pytest.raises(ConfigError, match="a store without its factors"):
                 from_xarray(given, response=None)
+
+
+class EveryRow:
+    """Task of a pass: the rows with every column, in order."""
+
+    def map(self, block: RowBlock) -> list[np.ndarray]:
+        return [np.column_stack([block.X, block.y])]
+
+    def combine(self, left: list[np.ndarray], right: list[np.ndarray]) -> list[np.ndarray]:
+        return left + right
+
+
+@pytest.mark.parametrize("compression", [None, "zstd"])
+def test_rows_of_shards_with_codes_are_those_of_the_mapped_store(path, tmp_path, compression):
+    options = {"layout": "cloud", "compression": compression, "formula": FORMULA}
+    streammc.ingest(table(), tmp_path / "shards.zarr", **options)
+    mapped, shards = open_store(path), open_store(tmp_path / "shards.zarr")
+    assert mapped.attributes["codes"] == shards.attributes["codes"]
+    starts = np.random.default_rng(2).integers(-1, 3000, 400)
+    found = [allocate_rows(800, mapped.n_features) for _ in range(2)]
+    for store, rows in zip((mapped, shards), found, strict=True):
+        store.rows().gather(starts, 2, rows)
+    assert found[0].X[:, 3:].any()
+    for one, other in zip(*found, strict=True):
+        assert np.array_equal(one, other)
+    passed = [np.concatenate(store.reduce(EveryRow())) for store in (mapped, shards)]
+    assert np.array_equal(*passed)
+
+
+def test_a_wrong_code_in_a_shard_is_refused(tmp_path):
+    streammc.ingest(table(), tmp_path / "s.zarr", layout="cloud", formula=FORMULA)
+    store = open_store(tmp_path / "s.zarr")
+    reader = store.rows()._reader
+    reader._coded = reader._coded._replace(width=np.zeros_like(reader._coded.width))
+    with pytest.raises(StoreError, match="expected codes of 0 to 0"):
+        store.rows().gather(np.arange(10), 1, allocate_rows(10, store.n_features))
