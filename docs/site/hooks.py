@@ -1,0 +1,44 @@
+"""Events of MkDocs: which pages are added to the site, and what is changed in those of the folder."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+from site_api import api_pages, overview_links
+from site_commands import with_options
+from site_sections import navigation, section_indexes
+from site_sources import linked_sources, rewritten_links, source_page, unescaped_pipes
+
+from streammc.cli.jobs.job_schema import job_schema
+
+SCHEMA = "reference/job.schema.json"
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add indexes of sections, the Python reference, linked source files and the job schema."""
+    pages = {file.src_uri: file.content_string for file in files.documentation_pages()}
+    made = api_pages() | section_indexes(pages)
+    made |= {source_page(path): text for path, text in linked_sources(pages).items()}
+    made[SCHEMA] = json.dumps(job_schema(), indent=2) + "\n"
+    for uri, text in made.items():
+        files.append(File.generated(config, uri, content=text))
+    config.nav = navigation({**pages, **made})
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Return a page as the site shows it: generated parts filled in, links to sources rewritten."""
+    uri = page.file.src_uri
+    if uri == "reference/command-line.md":
+        markdown = with_options(markdown)
+    elif uri == "reference/python.md":
+        markdown += overview_links()
+    elif uri == "reference/job.md":
+        markdown += "\nAs a file: [job.schema.json](job.schema.json).\n"
+    return unescaped_pipes(rewritten_links(markdown, uri))
+
+

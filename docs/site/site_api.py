@@ -1,0 +1,77 @@
+"""Pages of the Python reference: the docstring of every public name, through mkdocstrings."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable
+from types import ModuleType
+from typing import Final
+
+import streammc
+
+MODULES: Final = {
+    "models": "Models",
+    "priors": "Priors",
+    "samplers": "Samplers",
+    "diagnostics": "Diagnostics",
+    "plots": "Plots",
+}
+"""Public modules: each has a page with all its names."""
+FOLDER: Final = "reference/api"
+
+
+def identifiers() -> dict[str, list[str]]:
+    """Return the public names by page, as ``module.name`` of the place that defines them."""
+    functions = [_defined(streammc, name) for name in streammc.__all__ if name not in MODULES]
+    modules = {
+        module: [_defined(found, name) for name in found.__all__]
+        for module in MODULES
+        for found in [getattr(streammc, module)]
+    }
+    functions.append("streammc.stores.encode_rows")
+    return {"functions": functions, **modules, "errors": _errors()}
+
+
+def _defined(module: ModuleType, name: str) -> str:
+    """Return where a public name is defined: packages import many on first use."""
+    found = getattr(module, name)
+    if isinstance(found, ModuleType):  # a module that is called as its function
+        return f"{found.__name__}.certify.compute"
+    if "<locals>" in getattr(found, "__qualname__", ""):  # built from a class
+        return f"{found.__module__}.{name}"
+    return f"{module.__name__}.{name}"
+
+
+def _errors() -> list[str]:
+    module = importlib.import_module("streammc.errors")
+    classes = [each for each in vars(module).values() if isinstance(each, type)]
+    own = [each.__name__ for each in classes if each.__module__ == module.__name__]
+    return [f"streammc.errors.{name}" for name in own]
+
+
+def api_pages() -> dict[str, str]:
+    """Return the pages, by address."""
+    titles = {"functions": "Functions of streammc", **MODULES, "errors": "Errors"}
+    found = identifiers()
+    pages = {
+        f"{FOLDER}/{page}.md": _page(titles[page], page, names) for page, names in found.items()
+    }
+    links = "\n".join(f"- [{titles[page]}]({page}.md): {len(found[page])} names" for page in found)
+    pages[f"{FOLDER}/index.md"] = (
+        "# Python names\n\nEvery public name with its parameters, from its docstring. "
+        f"[The overview](../python.md) says which one to use.\n\n{links}\n"
+    )
+    return pages
+
+
+def _page(title: str, page: str, names: Iterable[str]) -> str:
+    where = "streammc" if page == "functions" else f"streammc.{page}"
+    parts = [f"# {title}\n\nNames of `{where}`.\n"]
+    parts += [f"\n::: {name}\n" for name in names]
+    return "".join(parts)
+
+
+def overview_links() -> str:
+    """Return what the site adds to the overview: links to the pages of this reference."""
+    links = ", ".join(f"[{page}](api/{page}.md)" for page in identifiers())
+    return f"\n## Every name\n\nDocstrings with parameters, types and errors: {links}.\n"

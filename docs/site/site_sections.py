@@ -1,0 +1,85 @@
+"""Sections of the site: the navigation, and an index page for each folder of ``docs/``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+SECTIONS: Final = {
+    "tutorial": "Tutorial",
+    "how-to": "How to",
+    "explanation": "Explanation",
+    "reference": "Reference",
+    "reproductions": "Papers reproduced",
+    "decisions": "Decisions",
+}
+"""Folders of pages in the order of the navigation, with their titles."""
+INTRODUCTIONS: Final = {
+    "tutorial": "Start here: every step once, with the data that travel with the package.",
+    "how-to": "One task a page.",
+    "explanation": "Why the results can be trusted, what they cost, and how both were measured.",
+    "reference": "Every command, option, name, format and message.",
+    "reproductions": "Tables and figures of the papers behind the samplers, computed again.",
+    "decisions": "Decision records: context, decision, alternatives with evidence, consequences. "
+    "A later record may replace an earlier one.",
+}
+LATER: Final = ("reference/messages/", "reference/api/")
+"""Folders inside a section: listed after its own pages."""
+
+
+def title(text: str) -> str:
+    """Return the first heading of a page, without Markdown."""
+    found = re.search(r"^# (.+)$", text, re.M)
+    if found is None:
+        raise ValueError("expected a first heading in every page of the docs, found none")
+    return found.group(1).replace("`", "")
+
+
+def pages_of(folder: str, pages: Mapping[str, str]) -> list[str]:
+    """Return the addresses of a section's pages: decisions by number, others by title."""
+    found = [uri for uri in pages if uri.startswith(f"{folder}/") and uri.endswith(".md")]
+    found = [uri for uri in found if uri != f"{folder}/index.md"]
+    if folder == "decisions":
+        return sorted(found)
+    return sorted(found, key=lambda uri: (uri.startswith(LATER), title(pages[uri]).lower()))
+
+
+def section_indexes(pages: Mapping[str, str]) -> dict[str, str]:
+    """Return an index page for every folder of ``docs/``."""
+    strange = {uri.split("/")[0] for uri in pages if "/" in uri} - set(SECTIONS)
+    if strange:
+        raise ValueError(
+            f"expected pages in {', '.join(SECTIONS)}, found {', '.join(sorted(strange))}: "
+            "add the folder to SECTIONS in docs/site/site_sections.py"
+        )
+    made: dict[str, str] = {}
+    for folder, heading in SECTIONS.items():
+        lines = [f"# {heading}", "", INTRODUCTIONS[folder], ""]
+        for uri in pages_of(folder, pages):
+            if not uri.startswith(LATER) or uri.endswith("/index.md"):
+                lines.append(f"- [{title(pages[uri])}]({uri.removeprefix(f'{folder}/')})")
+        made[f"{folder}/index.md"] = "\n".join(lines) + "\n"
+    return made
+
+
+def navigation(pages: Mapping[str, str]) -> list[Any]:
+    """Return the navigation: the landing page, then every section with its index first."""
+    nav: list[Any] = [{"streammc": "index.md"}]
+    for folder, heading in SECTIONS.items():
+        inside = pages_of(folder, pages)
+        own = [uri for uri in inside if not uri.startswith(LATER)]
+        parts: list[Any] = [f"{folder}/index.md", *own]
+        parts += [_subsection(later, inside, pages) for later in LATER if _below(later, inside)]
+        nav.append({heading: parts})
+    return nav
+
+
+def _below(folder: str, uris: Sequence[str]) -> list[str]:
+    return [uri for uri in uris if uri.startswith(folder)]
+
+
+def _subsection(folder: str, uris: Sequence[str], pages: Mapping[str, str]) -> dict[str, list[str]]:
+    index = f"{folder}index.md"
+    inside = [uri for uri in _below(folder, uris) if uri != index]
+    return {title(pages[index]): [index, *inside]}
