@@ -102,7 +102,9 @@ sync-notebooks: $(VENV)/.installed-dev
 		$(BIN)/jupytext --quiet --update --to ipynb --output $${script%.py}.ipynb $$script || exit 1; \
 	done
 
-docs: doctest notebook
+# The site, in build/site: warnings are errors, and so are links and anchors that lead nowhere.
+docs: $(VENV)/.installed-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 dist: $(VENV)/.installed-dev
 	$(BIN)/python -m build --outdir dist .
@@ -123,7 +125,8 @@ $(VENV)/.compiled: $(VENV)/.installed-run
 $(VENV)/.installed-run: EXTRAS :=
 $(VENV)/.installed-test: EXTRAS := [test]
 $(VENV)/.installed-dev: EXTRAS := [dev]
-$(VENV)/.installed-run $(VENV)/.installed-test $(VENV)/.installed-dev: pyproject.toml
+$(VENV)/.installed-docs: EXTRAS := [docs]
+$(VENV)/.installed-run $(VENV)/.installed-test $(VENV)/.installed-dev $(VENV)/.installed-docs: pyproject.toml
 	@test -n "$(PYTHON)" || { echo "make: expected Python 3.11 or later, found none; \
 install it or name it: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)

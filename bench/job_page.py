@@ -1,4 +1,4 @@
-"""The page ``docs/reference/job.md``: keys and JSON Schema of ``job.toml``, from its dataclasses.
+"""The page ``docs/reference/job.md``: the keys of ``job.toml``, from its dataclasses.
 
 ``python -m bench.job_page --write`` renews it.
 """
@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -37,10 +36,9 @@ def page_text() -> str:
         if "properties" in table:
             parts.append("\n| key | type | meaning |\n|---|---|---|\n")
             parts += _rows(table)
-    shown = json.dumps(schema, indent=2)
     parts.append(
         "\n## JSON Schema\n\n`streammc run --schema` prints it, for editors and for checks before "
-        f"a job is submitted.\n\n```json\n{shown}\n```\n"
+        "a job is submitted.\n"
     )
     return "".join(parts)
 

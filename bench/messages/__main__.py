@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from bench.messages.check import run_areas, uncovered
-from bench.messages.page import PAGE, page_text
+from bench.messages.page import write
 
 
 def _slow_case(case: str, seconds: float) -> None:
@@ -17,7 +17,7 @@ def _slow_case(case: str, seconds: float) -> None:
 def main(words: list[str] | None = None) -> int:
     """Run the cases and return 1 if a message or a site fails the check."""
     parser = argparse.ArgumentParser(prog="python -m bench.messages", description=__doc__)
-    parser.add_argument("--write", action="store_true", help="renew docs/reference/messages.md")
+    parser.add_argument("--write", action="store_true", help="renew docs/reference/messages.md and messages/")
     parser.add_argument("--only", nargs="*", help="areas to run; sites are then not checked")
     parser.add_argument("--verbose", action="store_true", help="print every message")
     asked = parser.parse_args(words)
@@ -39,7 +39,7 @@ def main(words: list[str] | None = None) -> int:
         print(line)
     print(f"{len(left)} errors without a case or a reason")
     if asked.write:
-        PAGE.write_text(page_text(areas))
+        write(areas)
     return bool(failed or left)
 
 

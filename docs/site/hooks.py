@@ -8,7 +8,7 @@ from typing import Any
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
-from site_api import api_pages, overview_links
+from site_api import api_pages, overview_links, without_roles
 from site_commands import with_options
 from site_sections import navigation, section_indexes
 from site_sources import linked_sources, rewritten_links, source_page, unescaped_pipes
@@ -42,3 +42,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     return unescaped_pipes(rewritten_links(markdown, uri))
 
 
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Return the HTML of a page of docstrings without the marks of another generator."""
+    return without_roles(html) if page.file.src_uri.startswith("reference/api/") else html

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
+import re
 from collections.abc import Iterable
 from types import ModuleType
 from typing import Final
 
 import streammc
+from streammc import errors
 
 MODULES: Final = {
     "models": "Models",
@@ -37,16 +38,22 @@ def _defined(module: ModuleType, name: str) -> str:
     found = getattr(module, name)
     if isinstance(found, ModuleType):  # a module that is called as its function
         return f"{found.__name__}.certify.compute"
+    if hasattr(found, "__wrapped__"):  # a builder: its own help, not that of its class
+        del found.__wrapped__
     if "<locals>" in getattr(found, "__qualname__", ""):  # built from a class
         return f"{found.__module__}.{name}"
     return f"{module.__name__}.{name}"
 
 
 def _errors() -> list[str]:
-    module = importlib.import_module("streammc.errors")
-    classes = [each for each in vars(module).values() if isinstance(each, type)]
-    own = [each.__name__ for each in classes if each.__module__ == module.__name__]
-    return [f"streammc.errors.{name}" for name in own]
+    names = [name for name, each in vars(errors).items() if isinstance(each, type)]
+    own = [name for name in names if vars(errors)[name].__module__ == errors.__name__]
+    return [f"{errors.__name__}.{name}" for name in own]
+
+
+def without_roles(html: str) -> str:
+    """Return a page without the roles of Sphinx, which docstrings put before names."""
+    return re.sub(r":(?:attr|class|func|meth|mod):(?=<code>)", "", html)
 
 
 def api_pages() -> dict[str, str]:
@@ -56,10 +63,10 @@ def api_pages() -> dict[str, str]:
     pages = {
         f"{FOLDER}/{page}.md": _page(titles[page], page, names) for page, names in found.items()
     }
-    links = "\n".join(f"- [{titles[page]}]({page}.md): {len(found[page])} names" for page in found)
-    pages[f"{FOLDER}/index.md"] = (
+    links = "\n".join(f"- [{titles[page]}](api/{page}.md): {len(found[page])} names" for page in found)
+    pages[f"{FOLDER}.md"] = (
         "# Python names\n\nEvery public name with its parameters, from its docstring. "
-        f"[The overview](../python.md) says which one to use.\n\n{links}\n"
+        f"[The overview](python.md) says which one to use.\n\n{links}\n"
     )
     return pages
 
@@ -67,7 +74,11 @@ def api_pages() -> dict[str, str]:
 def _page(title: str, page: str, names: Iterable[str]) -> str:
     where = "streammc" if page == "functions" else f"streammc.{page}"
     parts = [f"# {title}\n\nNames of `{where}`.\n"]
-    parts += [f"\n::: {name}\n" for name in names]
+    for name in names:
+        parts.append(f"\n::: {name}\n")
+        code = getattr(vars(errors).get(name.rpartition(".")[2]), "exit_code", None)
+        if page == "errors" and code is not None:
+            parts.append(f"\n[Exit code](../exit-codes.md) {code}.\n")
     return "".join(parts)
 
 

@@ -25,7 +25,7 @@ INTRODUCTIONS: Final = {
     "A later record may replace an earlier one.",
 }
 LATER: Final = ("reference/messages/", "reference/api/")
-"""Folders inside a section: listed after its own pages."""
+"""Folders inside a section, each with a page of its name beside it: listed after the others."""
 
 
 def title(text: str) -> str:
@@ -57,7 +57,7 @@ def section_indexes(pages: Mapping[str, str]) -> dict[str, str]:
     for folder, heading in SECTIONS.items():
         lines = [f"# {heading}", "", INTRODUCTIONS[folder], ""]
         for uri in pages_of(folder, pages):
-            if not uri.startswith(LATER) or uri.endswith("/index.md"):
+            if not uri.startswith(LATER):
                 lines.append(f"- [{title(pages[uri])}]({uri.removeprefix(f'{folder}/')})")
         made[f"{folder}/index.md"] = "\n".join(lines) + "\n"
     return made
@@ -68,7 +68,8 @@ def navigation(pages: Mapping[str, str]) -> list[Any]:
     nav: list[Any] = [{"streammc": "index.md"}]
     for folder, heading in SECTIONS.items():
         inside = pages_of(folder, pages)
-        own = [uri for uri in inside if not uri.startswith(LATER)]
+        beside = [f"{later.rstrip('/')}.md" for later in LATER]
+        own = [uri for uri in inside if not uri.startswith(LATER) and uri not in beside]
         parts: list[Any] = [f"{folder}/index.md", *own]
         parts += [_subsection(later, inside, pages) for later in LATER if _below(later, inside)]
         nav.append({heading: parts})
@@ -80,6 +81,5 @@ def _below(folder: str, uris: Sequence[str]) -> list[str]:
 
 
 def _subsection(folder: str, uris: Sequence[str], pages: Mapping[str, str]) -> dict[str, list[str]]:
-    index = f"{folder}index.md"
-    inside = [uri for uri in _below(folder, uris) if uri != index]
-    return {title(pages[index]): [index, *inside]}
+    index = f"{folder.rstrip('/')}.md"
+    return {title(pages[index]): [index, *_below(folder, uris)]}

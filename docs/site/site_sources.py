@@ -10,6 +10,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 LINK: Final = re.compile(r"\]\(((?:\.\./)+[^)\s#]+|[a-z-]+/)(#[^)\s]*)?\)")
+CODE: Final = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)")
 LANGUAGES: Final = {".py": "python", ".md": "markdown", ".toml": "toml", ".json": "json"}
 
 
@@ -74,5 +75,5 @@ def unescaped_pipes(markdown: str) -> str:
     lines = markdown.split("\n")
     for i, line in enumerate(lines):
         if line.startswith("|") and "\\|" in line:
-            lines[i] = re.sub(r"`[^`]*`", lambda code: code.group(0).replace("\\|", "|"), line)
+            lines[i] = CODE.sub(lambda code: code.group(0).replace("\\|", "|"), line)
     return "\n".join(lines)

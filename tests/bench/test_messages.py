@@ -51,11 +51,23 @@ def test_cases_of_priors_and_samplers_are_right(bench):
     assert [] == [(each.case, each.faults, each.message) for each in found if each.faults]
 
 
-def test_the_page_lists_every_case(bench):
-    page = bench.page.PAGE.read_text()
-    cases = [case for area in bench.check.AREAS for case in bench.check.cases_of(area)]
-    assert len(cases) > 900
-    assert [] == [case for case in cases if f"\n    {case}\n" not in page]
+def test_the_tables_list_every_case_of_their_area(bench):
+    listed = {path: path.read_text() for path in bench.page.FOLDER.glob("*.md")}
+    cases = {area: list(bench.check.cases_of(area)) for area in bench.check.AREAS}
+    assert sum(map(len, cases.values())) > 900
+    assert set(listed) == set(bench.page.pages(dict.fromkeys(cases, []))) - {bench.page.PAGE}
+    for area, found in cases.items():
+        table = listed[bench.page.FOLDER / f"{area.replace('_', '-')}.md"]
+        rows = [f"\n| {bench.page.cell(case)} | " for case in found]
+        assert [] == [row for row in rows if row not in table], area
+
+
+def test_a_table_has_one_line_for_an_input(bench):
+    outcome = bench.outcome.Outcome("a | b\nc `d`", "65", "expected | or *x*,\nfound", frozenset(), ())
+    pages = bench.page.pages({"some_area": [outcome]})
+    table = pages[bench.page.FOLDER / "some-area.md"].splitlines()
+    assert "| `` a \\| b c `d` `` | exit 65: expected \\| or \\*x\\*, found |" == table[-1]
+    assert "(messages/some-area.md) | 1 |" in pages[bench.page.PAGE]
 
 
 MESSAGES = {
