@@ -2,7 +2,7 @@
 
 Run as ``python bench/acceptance_errors.py [--write] [DECISIONS]`` from a checkout; 400,000
 decisions for a line by default, six minutes. ``--write`` puts the tables into
-``docs/explanation/acceptance-tests.md``.
+``docs/explanation/barker-tests.md``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from streammc.samplers.metropolis.acceptance.correction import PAPER, correction
 from streammc.samplers.metropolis.acceptance.deconvolution import ridge, worst
 from streammc.samplers.metropolis.acceptance.spread import spread_errors
 
-PAGE = "acceptance-tests.md"
+PAGE = "barker-tests.md"
 KINDS = ("normal", "skewed", "t3", "heavy", "rare")
 
 

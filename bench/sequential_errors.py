@@ -2,7 +2,7 @@
 
 Run as ``python bench/sequential_errors.py [--write] [DECISIONS]`` from a checkout; 200,000
 decisions by default, two minutes. ``--write`` puts the tables into
-``docs/explanation/acceptance-tests.md``.
+``docs/explanation/sequential-tests.md``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from streammc.samplers.metropolis.mh_austere import decide as decide_austere
 from streammc.samplers.metropolis.mh_sublhd import INEQUALITIES
 from streammc.samplers.metropolis.mh_sublhd import decide as decide_sublhd
 
-PAGE = "acceptance-tests.md"
+PAGE = "sequential-tests.md"
 SIZE = 2000
 KINDS = ("normal", "skewed", "heavy", "rare")
 

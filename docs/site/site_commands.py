@@ -39,6 +39,8 @@ def options_table(command: click.Command) -> str:
     context = click.Context(command, info_name=f"streammc {command.name}")
     usage = " ".join(command.collect_usage_pieces(context))
     lines = [f"    streammc {command.name} {usage}", ""]
+    for paragraph in (command.help or "").split("\n\n"):
+        lines += [_text(paragraph), ""]
     if rows := list(_rows(command, context)):
         lines += ["| option | meaning |", "|---|---|", *rows]
     return "\n".join(lines)

@@ -9,6 +9,7 @@ HEAD = """
 
 Dang, Quiroz, Kohn, Tran and Villani 2019, *Hamiltonian Monte Carlo with Energy Conserving
 Subsampling*, JMLR 20(100): sections 6.5 to 6.8 with the settings of the paper.
+All of them stand on this one page, which is long so that a search finds any table.
 
 `python -m bench.papers.hmc_ecs WORK --write` wrote this page, its pictures and
 `bench/results/papers-hmc-ecs.json`. {machine}, shared with other work; no time is measured here,

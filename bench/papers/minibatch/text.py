@@ -12,6 +12,7 @@ HEAD = """
 
 Seita, Pan, Chen and Canny 2017, *An Efficient Minibatch Acceptance Test for Metropolis-Hastings*:
 every table, and figures 1 to 6, with the settings of the paper.
+All of them stand on this one page, which is long so that a search finds any table.
 
 `python -m bench.papers.minibatch WORK --write` wrote this page, its pictures and
 `bench/results/papers-mhminibatch.json`. {machine}, shared with other work; rows are counted, no

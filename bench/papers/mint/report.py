@@ -114,7 +114,8 @@ def page(results: dict[str, Any]) -> str:
         "",
         "Li and Wong 2017, *Mini-batch Tempered MCMC*, beside what "
         "[`mint`](../explanation/mint.md) gives. `python -m bench.papers.mint WORK --write` wrote "
-        "this page, its pictures and `bench/results/papers-mint.json`.",
+        "this page, its pictures and `bench/results/papers-mint.json`. It is long so that a search "
+        "finds any figure.",
         "",
         measured,
         "",

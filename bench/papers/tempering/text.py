@@ -9,6 +9,7 @@ HEAD = """
 
 van de Meent, Paige and Wood 2014, *Tempering by Subsampling*: tables 1 and 2, figures 1 to 3 and
 the run times of section 4.4, with the settings of the paper, and once more with ours.
+All of them stand on this one page, which is long so that a search finds any table.
 
 `python -m bench.papers.tempering WORK --write` wrote this page, its pictures and
 `bench/results/papers-tempering-by-subsampling.json`. {machine}; processor seconds,
