@@ -30,7 +30,7 @@ STEP, HOT_STEP = 0.84, 0.19
 """2.38 / sqrt(8) posterior sd, where there are too few decisions to adapt."""
 INFORMATION = 100
 """Rows that the likelihood counts as, where there are no control variates."""
-PAGE = "../how-to/choose-a-sampler.md"
+PAGE = "acceptance-tests.md"
 
 
 class Case(NamedTuple):

@@ -1,7 +1,7 @@
 """Time per iteration against rows, streammc beside its peers, from the recorded measurements.
 
 ``python bench/peers_figure.py --write`` draws ``docs/explanation/time-against-peers.png`` from
-``results/scale.json``, ``peers.json`` and ``peers_10500000.json``; without it the points are printed.
+``results/scale.json``, ``peers.json`` and ``peers_10500000.json``, and prints the points.
 """
 
 from __future__ import annotations

@@ -17,7 +17,9 @@ def _slow_case(case: str, seconds: float) -> None:
 def main(words: list[str] | None = None) -> int:
     """Run the cases and return 1 if a message or a site fails the check."""
     parser = argparse.ArgumentParser(prog="python -m bench.messages", description=__doc__)
-    parser.add_argument("--write", action="store_true", help="renew docs/reference/messages.md and messages/")
+    parser.add_argument(
+        "--write", action="store_true", help="renew docs/reference/messages.md and messages/"
+    )
     parser.add_argument("--only", nargs="*", help="areas to run; sites are then not checked")
     parser.add_argument("--verbose", action="store_true", help="print every message")
     asked = parser.parse_args(words)

@@ -62,7 +62,14 @@ def _name(area: str) -> str:
 
 
 def _table(title: str, outcomes: Sequence[Outcome]) -> str:
-    lines = [f"# {title}", "", "[All areas](../messages.md).", "", "| input | message |", "|---|---|"]
+    lines = [
+        f"# {title}",
+        "",
+        "[All areas](../messages.md).",
+        "",
+        "| input | message |",
+        "|---|---|",
+    ]
     for each in outcomes:
         kind = f"exit {each.kind}" if each.kind.isdigit() else each.kind
         lines.append(f"| {cell(each.case)} | {kind}: {_escaped(each.message)} |")

@@ -1,9 +1,8 @@
-"""Events of MkDocs: which pages are added to the site, and what is changed in those of the folder."""
+"""Events of MkDocs: pages that are added to the site, and what is changed in the others."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -40,8 +39,6 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     elif uri == "reference/job.md":
         markdown += "\nAs a file: [job.schema.json](job.schema.json).\n"
     return unescaped_pipes(rewritten_links(markdown, uri))
-
-
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:

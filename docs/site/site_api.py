@@ -63,7 +63,9 @@ def api_pages() -> dict[str, str]:
     pages = {
         f"{FOLDER}/{page}.md": _page(titles[page], page, names) for page, names in found.items()
     }
-    links = "\n".join(f"- [{titles[page]}](api/{page}.md): {len(found[page])} names" for page in found)
+    links = "\n".join(
+        f"- [{titles[page]}](api/{page}.md): {len(names)}" for page, names in found.items()
+    )
     pages[f"{FOLDER}.md"] = (
         "# Python names\n\nEvery public name with its parameters, from its docstring. "
         f"[The overview](python.md) says which one to use.\n\n{links}\n"

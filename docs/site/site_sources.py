@@ -1,4 +1,4 @@
-"""Links from pages to files of the repository outside ``docs/``, and what Markdown dialects differ in."""
+"""Links from pages to files outside ``docs/``, and what dialects of Markdown differ in."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def rewritten_links(markdown: str, uri: str) -> str:
 
 
 def unescaped_pipes(markdown: str) -> str:
-    r"""Return tables without ``\|`` in code: GitHub needs the backslash, Python-Markdown shows it."""
+    r"""Return tables without ``\|`` in code: GitHub needs the backslash, MkDocs would show it."""
     lines = markdown.split("\n")
     for i, line in enumerate(lines):
         if line.startswith("|") and "\\|" in line:

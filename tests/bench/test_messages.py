@@ -55,7 +55,7 @@ def test_the_tables_list_every_case_of_their_area(bench):
     listed = {path: path.read_text() for path in bench.page.FOLDER.glob("*.md")}
     cases = {area: list(bench.check.cases_of(area)) for area in bench.check.AREAS}
     assert sum(map(len, cases.values())) > 900
-    assert set(listed) == set(bench.page.pages(dict.fromkeys(cases, []))) - {bench.page.PAGE}
+    assert set(listed) == set(bench.page.pages(dict.fromkeys(cases, ()))) - {bench.page.PAGE}
     for area, found in cases.items():
         table = listed[bench.page.FOLDER / f"{area.replace('_', '-')}.md"]
         rows = [f"\n| {bench.page.cell(case)} | " for case in found]
@@ -63,7 +63,8 @@ def test_the_tables_list_every_case_of_their_area(bench):
 
 
 def test_a_table_has_one_line_for_an_input(bench):
-    outcome = bench.outcome.Outcome("a | b\nc `d`", "65", "expected | or *x*,\nfound", frozenset(), ())
+    message = "expected | or *x*,\nfound"
+    outcome = bench.outcome.Outcome("a | b\nc `d`", "65", message, frozenset(), ())
     pages = bench.page.pages({"some_area": [outcome]})
     table = pages[bench.page.FOLDER / "some-area.md"].splitlines()
     assert "| `` a \\| b c `d` `` | exit 65: expected \\| or \\*x\\*, found |" == table[-1]

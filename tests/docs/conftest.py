@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ SITE = Path(__file__).resolve().parents[2] / "docs" / "site"
 
 
 @pytest.fixture(autouse=True)
-def site_modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def site_modules(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the modules of the site importable by their names."""
     monkeypatch.syspath_prepend(str(SITE))
-    yield

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 import pytest
-from docs.shown_output import blocks, commands, missing, printed
+from shown_output import blocks, commands, missing, printed
 
 from streammc.cli.app import COMMANDS, application
 

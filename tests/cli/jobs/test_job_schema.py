@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -78,15 +77,6 @@ def test_examples_keep_the_schema() -> None:
     assert jobs
     for path in jobs:
         assert valid(tomllib.loads(path.read_text())), path
-
-
-def test_the_page_lists_every_key_of_the_schema() -> None:
-    page = (ROOT / "docs" / "reference" / "job.md").read_text(encoding="utf-8")
-    tables = re.split(r"^## `\[", page, flags=re.M)[1:]
-    listed = {table.split("]")[0]: re.findall(r"^\| `(\w+)` \|", table, re.M) for table in tables}
-    schema = job_schema()["properties"]
-    expected = {name: list(table.get("properties", {})) for name, table in schema.items()}
-    assert expected == listed, "python -m bench.job_page --write renews the page"
 
 
 def test_keys_of_a_stage_are_options_of_its_command() -> None:
