@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 NUMBER = re.compile(r"-?\d[\d,]*\.?\d*(?:e-?\d+)?")
@@ -26,13 +28,26 @@ def commands(block: str) -> list[tuple[str, list[str]]]:
     return found
 
 
-def printed(lines: list[str], folder: Path, path: str) -> list[list[str]]:
-    """Run commands in one shell; return what each wrote on stdout."""
+def shell_commands(text: str) -> Iterator[str]:
+    """Yield the lines of a page that call streammc, continued lines joined."""
+    indented = re.findall(r"(?:^    .*\n)+", text, re.M)
+    fenced = [block for name in ("bash", "console", "sh") for block in blocks(text, name)]
+    for block in [re.sub(r"^    ", "", each, flags=re.M) for each in indented] + fenced:
+        for line in block.replace("\\\n", " ").splitlines():
+            line = line.removeprefix("$ ")
+            if re.match(r"streammc [a-z]", line):
+                yield line
+
+
+def printed(
+    lines: list[str], folder: Path, path: str, more: dict[str, str] | None = None
+) -> list[list[str]]:
+    """Run commands in one shell, ``more`` in its environment; return the stdout of each."""
     script = "".join(f"{line} || exit 1\necho '{MARK}'\n" for line in lines)
     finished = subprocess.run(
         ["bash", "-c", f"set -o pipefail\n{script}"],
         cwd=folder,
-        env={"PATH": path, "HOME": str(folder)},
+        env={**os.environ, "PATH": path, **(more or {})},
         capture_output=True,
         text=True,
         timeout=400,

@@ -5,16 +5,14 @@ from __future__ import annotations
 import ast
 import itertools
 import os
-import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
-from shown_output import blocks, commands, missing, printed
+from shown_output import blocks, commands, missing, printed, shell_commands
 
 from streammc.cli.app import COMMANDS, application
 
@@ -59,17 +57,6 @@ def test_other_words_numbers_and_lines_would_be_found() -> None:
 
 def test_readme_is_short() -> None:
     assert len(readme().splitlines()) <= 90
-
-
-def shell_commands(text: str) -> Iterator[str]:
-    """Yield the lines of a page that call streammc, continued lines joined."""
-    indented = re.findall(r"(?:^    .*\n)+", text, re.M)
-    fenced = [block for name in ("bash", "console", "sh") for block in blocks(text, name)]
-    for block in [re.sub(r"^    ", "", each, flags=re.M) for each in indented] + fenced:
-        for line in block.replace("\\\n", " ").splitlines():
-            line = line.removeprefix("$ ")
-            if re.match(r"streammc [a-z]", line):
-                yield line
 
 
 def wrong_options(line: str) -> str:

@@ -1,0 +1,87 @@
+"""Commands of the how-to pages, run in their order on tables with the columns that they name."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+from shown_output import printed, shell_commands
+
+ROOT = Path(__file__).resolve().parents[2]
+PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+QUICK = {"STREAMMC_WARMUP": "200", "STREAMMC_CHAINS": "2"}
+ELSEWHERE = re.compile(r"/new/place/|run-hmc run-ecs|--sampler sghmc")
+"""Commands on places and runs that the page does not make, or of ten thousands of draws."""
+
+
+def flights(rows: int, seed: int) -> pa.Table:
+    rng = np.random.default_rng(seed)
+    distance = rng.gamma(2.0, 400.0, rows).round(1)
+    carrier = rng.choice(["AA", "DL", *(f"C{i}" for i in range(10))], rows)
+    effect = 0.5 * (carrier == "AA") - 0.5 * (carrier == "DL")
+    late = rng.uniform(size=rows) < 1.0 / (1.0 + np.exp(1.0 - 3e-4 * distance - effect))
+    return pa.table(
+        {
+            "late": late.astype(np.int8),
+            "distance": distance,
+            "hour": rng.uniform(5.0, 23.0, rows).round(2),
+            "time": rng.uniform(0.0, 24.0, rows).round(2),
+            "origin": rng.choice(["ATL", "JFK", "ORD"], rows),
+            "month": rng.choice(["jan", "jun", "sep"], rows),
+            "carrier": carrier,
+            "flight": [f"F{i}" for i in range(rows)],
+        }
+    )
+
+
+def tables(folder: Path) -> None:
+    """Write the tables that the pages name."""
+    for i, name in enumerate(("flights", "train", "test", "new-flights", "next-week")):
+        table = flights(2_000, 1 if name == "flights" else 10 + i)
+        pa_csv.write_csv(table, folder / f"{name}.csv")
+    pq.write_table(flights(2_000, 1), folder / "flights.parquet")
+
+
+STORE = "streammc ingest flights.csv flights.zarr --formula 'late ~ distance + C(origin)' --seed 1"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("page", "before"),
+    [
+        ("how-to/choose-a-sampler.md", [STORE]),
+        ("how-to/group-effects.md", []),
+        ("how-to/mixed-models.md", []),
+        ("how-to/predict.md", []),
+        ("how-to/report.md", [STORE]),
+        ("how-to/set-priors.md", [STORE]),
+        ("how-to/use-a-formula.md", []),
+    ],
+)
+def test_commands_of_the_page_run(page: str, before: list[str], tmp_path: Path) -> None:
+    tables(tmp_path)
+    shown = shell_commands((ROOT / "docs" / page).read_text(encoding="utf-8"))
+    lines = [line for line in shown if not ELSEWHERE.search(line)]
+    assert lines
+    outputs = printed([*before, *lines], tmp_path, PATH, QUICK)
+    assert len(before) + len(lines) == sum(map(bool, outputs))
+
+
+@pytest.mark.slow
+def test_commands_of_the_tutorial_run(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "tutorial" / "first-posterior.md").read_text(encoding="utf-8")
+    block = next(each for each in re.findall(r"(?:^    .*\n)+", text, re.M) if "data=" in each)
+    lines = [line.strip() for line in block.splitlines()]
+    assert "10,984" in "\n".join(printed(lines, tmp_path, PATH)[-1])
+
+
+def test_a_command_that_fails_would_be_seen(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="not found"):
+        printed(["no-such-command"], tmp_path, PATH)
