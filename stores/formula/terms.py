@@ -166,6 +166,12 @@ def _words(text: object, nodes: dict[Node, str]) -> list[str]:
         kind, word, position = tokens[index]
         end = index + 1
         if kind in ("name", "column"):
+            if pieces and pieces[-1] in nodes.values():
+                advice, last = "write an operator such as + before it", tokens[index - 1]
+                if kind == last.kind == "name":
+                    name = f"`{last.text} {word}`"
+                    advice += f", or one column whose name has spaces in backquotes: {name}"
+                raise refused(repr(word), position, advice)
             if kind == "name" and end < len(tokens) and tokens[end].text == "(":
                 end = _closing(tokens, end) + 1
             node = parse_expression(tokens[index:end])
