@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
@@ -45,6 +45,7 @@ from streammc.stores.format.layout import (
 from streammc.stores.format.manifest import Entry, make_manifest
 from streammc.stores.format.schema import check_attributes, encode_features
 from streammc.stores.format.shards import Shards, choose_piece_rows, encode_shard
+from streammc.stores.number_checks import check_finite
 
 
 class StoreWriter:
@@ -194,16 +195,53 @@ class StoreWriter:
             row_id=row_id,
             row_group=row_group,
         )
+
+        def fill(done: int, parts: Mapping[str, NDArray[Any]]) -> None:
+            for name, part in parts.items():
+                values = given[name][done : done + len(part)]
+                convert(values, part, self._columns(name), self.n_rows)
+
+        self._fill(X.shape[0], fill)
+
+    def append_with(
+        self, rows: int, write: Callable[[int, Mapping[str, NDArray[Any]]], None]
+    ) -> None:
+        """Append rows that the caller writes into the arrays of a chunk, without a copy.
+
+        Parameters
+        ----------
+        rows
+            Number of rows.
+        write
+            Called as ``write(start, arrays)`` to write the rows from ``start`` on, as many as
+            the arrays have; each is of the store's dtype. Whole numbers are not checked.
+
+        Raises
+        ------
+        DataError, StorageIOError
+            As :meth:`append`.
+        """
+
+        def fill(done: int, parts: Mapping[str, NDArray[Any]]) -> None:
+            write(done, parts)
+            given = check_given(self._members, parts, self.n_rows, f"store {str(self.path)!r}")
+            for name, part in given.items():
+                if part.dtype.kind == "f":
+                    check_finite(part.reshape(len(part), -1), self._columns(name), self.n_rows)
+
+        self._fill(rows, fill)
+
+    def _fill(self, rows: int, fill: Callable[[int, Mapping[str, NDArray[Any]]], None]) -> None:
+        """Fill the chunk buffers with rows, and write those that are full."""
         if not self._buffers:
             self._buffers = {
                 member.name: page_aligned(member.shape(self.chunk_rows), member.dtype)
                 for member in self._members
             }
-        count, done = X.shape[0], 0
-        while step := min(count - done, self.chunk_rows - self._filled):
-            for name, buffer in self._buffers.items():
-                part = buffer[self._filled : self._filled + step]
-                convert(given[name][done : done + step], part, self._columns(name), self.n_rows)
+        done = 0
+        while step := min(rows - done, self.chunk_rows - self._filled):
+            chosen = slice(self._filled, self._filled + step)
+            fill(done, {name: buffer[chosen] for name, buffer in self._buffers.items()})
             done += step
             self.n_rows += step
             self._filled += step

@@ -13,7 +13,7 @@ import numpy as np
 from streammc.errors import ConfigError, DataError
 from streammc.protocols import Matrix
 from streammc.stores.format.group_arrays import one_group
-from streammc.stores.formula.coded_factors import CODED_ABOVE, coded_factors, stated_factors
+from streammc.stores.formula.coded_factors import CODED_ABOVE, coded_factors, lone_factors, stated_factors
 from streammc.stores.formula.factor_columns import factor_node
 from streammc.stores.formula.fit import Distinct, Fitter, TextLevels, fitter
 from streammc.stores.formula.fitted import FACTORS, Design, is_factor, read_design, remembering
@@ -130,6 +130,7 @@ class FormulaBlocks:
             self._pass(True, [], {})
             self.design = read_design(fitted, "the store")
             self._rows.check_kinds(self.design)
+        self.factors = lone_factors(self.design)
         if options.like is not None:
             self.coded = stated_factors(self.design, options.like)
         else:
@@ -144,15 +145,15 @@ class FormulaBlocks:
             others.get("weight"),
             others.get("trials"),
         )
-        dense = [features[j] for j in LevelCounts(self.coded, len(features)).dense]
-        codes = [label(factor.node) for factor in self.coded]
+        dense = [features[j] for j in LevelCounts(self.factors, len(features)).dense]
+        codes = [label(factor.node) for factor in self.factors]
         self.block_columns = replace(self.columns, features=(*dense, *codes))
 
     def first(self, faults: Faults) -> Iterator[tuple[int, Matrix]]:
         """Yield ``(first row, block)``, block (columns, m) float64 with NaN in omitted rows.
 
-        Its columns are ``block_columns``: the last features are one column of codes for each coded
-        factor. Values that the formula cannot compute are recorded in ``faults``.
+        Its columns are ``block_columns``: the last features are one column of codes for each of
+        :attr:`factors`. Values that the formula cannot compute are recorded in ``faults``.
         """
         # As many rows as of dense columns: means and scales then have the same bits.
         step = block_rows(max(len(self.columns.names), len(self._rows.names)))
@@ -170,8 +171,8 @@ class FormulaBlocks:
     def _encode(self, start: int, raw: Matrix, faults: Faults) -> Matrix:
         keep, values = self._rows.kept(raw)
         report = RowReport(faults, start, keep)
-        coded = [(factor.node, factor.range) for factor in self.coded]
-        others: list[Any] = [factor.encode(self.design, values, report) for factor in self.coded]
+        coded = [(factor.node, factor.range) for factor in self.factors]
+        others: list[Any] = [factor.encode(self.design, values, report) for factor in self.factors]
         if self._scored:
             others.append(self.design.response(values, report))
         if self.design.terms.offsets:

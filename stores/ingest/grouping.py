@@ -79,10 +79,11 @@ def grouped(
     key: Hashes,
     *,
     leaf_bytes: int = LEAF_BYTES,
+    slice_rows: int = 1 << 16,
     progress: Callable[[int], None] | None = None,
     used_bits: int = 0,
 ) -> Iterator[Records]:
-    """Yield the records of ``blocks`` group by group, about ``leaf_bytes`` at a time.
+    """Yield the records of ``blocks`` group by group, a slice of a leaf at a time.
 
     Peak memory is a few leaves (buckets sorted in memory) and one block; the files have the size
     of the records once, those of a bucket that is cut further twice. The order depends on the
@@ -101,6 +102,8 @@ def grouped(
         (2,) key of the hash.
     leaf_bytes
         Largest number of bytes that are sorted in memory at once.
+    slice_rows
+        Records of one array.
     progress
         Called with the number of records scattered to buckets so far.
     used_bits
@@ -114,7 +117,9 @@ def grouped(
             filled += block.size
         if filled != n_rows:
             raise ValueError(f"expected {n_rows} records, found {filled}")
-        yield take(rows, group_order(rows[GROUP], key))
+        order = group_order(rows[GROUP], key)
+        for start in range(0, n_rows, slice_rows):
+            yield take(rows, order[start : start + slice_rows])
         return
     # Buckets of half a leaf on average, since groups differ in size.
     wanted = 2 * n_rows * dtype.itemsize // leaf_bytes
@@ -137,6 +142,7 @@ def grouped(
                 inner,
                 key,
                 leaf_bytes=leaf_bytes,
+                slice_rows=slice_rows,
                 used_bits=used_bits + bits,
             )
             inner.rmdir()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from streammc.stores.formula.coded_factors import described
 from streammc.stores.formula.encoded_blocks import FormulaBlocks, doubtful_levels
 from streammc.stores.ingest.columns import INTERCEPT, Columns, choose_columns, text_columns
 from streammc.stores.ingest.encoding import Encoding
+from streammc.stores.ingest.expansion import Expansion
 from streammc.stores.ingest.faults import Faults
 from streammc.stores.ingest.group_choice import chosen_groups
 from streammc.stores.ingest.grouping import group_key, grouped
@@ -38,8 +39,6 @@ from streammc.stores.sources.csv_source import NotANumberError
 from streammc.stores.sources.tables import Table
 
 Progress = Callable[[int, "int | None", str], None]
-
-_SLICE_BYTES: Final = 8 << 20
 
 
 class Prepared:
@@ -97,7 +96,8 @@ class Prepared:
             if text:
                 raise self._text(text, "text")
         self.codes = [] if self._formula is None else self._formula.coded
-        levels = LevelCounts(self.codes, len(self.columns.features))
+        factors = [] if self._formula is None else self._formula.factors
+        levels = LevelCounts(factors, len(self.columns.features))
         self.found = levels.widened(self._scan(block_columns, levels))
         if self.groups is not None and self._labels is not None:
             check_groups(self.groups, self._labels.several, self.columns.features)
@@ -114,7 +114,6 @@ class Prepared:
         mean, scale = self._mean, self._scale = self._standardization(n_features)
         self.encoding = Encoding(
             block_columns,
-            self._options.intercept,
             options.dtype,
             self.found.y_dtype,
             mean[levels.dense],
@@ -122,7 +121,16 @@ class Prepared:
             self._id_dtype,
             None if self._labels is None else self._labels.dtype,
             GROUP if self.groups is not None else ROW_GROUP,
-            len(self.codes),
+            len(factors),
+        )
+        self.expansion = Expansion(
+            self.encoding.dtype,
+            self._options.intercept,
+            options.dtype,
+            factors,
+            self.codes,
+            mean,
+            scale,
         )
 
     def _standardization(self, n_features: int) -> tuple[Vector, Vector]:
@@ -154,11 +162,11 @@ class Prepared:
         return [INTERCEPT] * self._options.intercept + list(self.columns.features)
 
     def records(self) -> Iterator[NDArray[Any]]:
-        """Make the second pass: yield the rows as records, a few megabytes at a time."""
+        """Make the second pass: yield the rows as records, a slice of the expansion at a time."""
         rows = self.found.n_rows
-        dtype = self.encoding.dtype
+        dtype, step = self.encoding.dtype, self.expansion.slice_rows
         parts: Iterator[NDArray[Any]] = ahead(self._encoded())
-        in_memory = rows * dtype.itemsize <= LEAF_BYTES
+        in_memory = rows * self.expansion.row_bytes <= LEAF_BYTES
         report = None if in_memory else lambda done: self._report(done, rows, "shuffle")
         if self.groups is not None:
             (self._folder / "buckets").mkdir()
@@ -169,6 +177,7 @@ class Prepared:
                 self._folder / "buckets",
                 group_key(int(self._options.seed)),
                 leaf_bytes=LEAF_BYTES,
+                slice_rows=step,
                 progress=report,
             )
         elif self._options.shuffle:
@@ -180,9 +189,10 @@ class Prepared:
                 self._folder / "buckets",
                 stream(int(self._options.seed), 0, Role.SHUFFLE),
                 leaf_bytes=LEAF_BYTES,
+                row_bytes=self.expansion.row_bytes,
+                slice_rows=step,
                 progress=report,
             )
-        step = max(1, _SLICE_BYTES // dtype.itemsize)
         done = 0
         try:
             for part in parts:

@@ -31,11 +31,13 @@ def shuffled(
     rng: np.random.Generator,
     *,
     leaf_bytes: int = LEAF_BYTES,
+    row_bytes: int | None = None,
+    slice_rows: int = 1 << 16,
     progress: Callable[[int], None] | None = None,
 ) -> Iterator[Records]:
-    """Yield the records of ``blocks`` in random order, about ``leaf_bytes`` at a time.
+    """Yield the records of ``blocks`` in random order, at most ``slice_rows`` at a time.
 
-    Peak memory is two leaves (buckets permuted in memory) and one block; the files have the
+    Peak memory is one leaf (a bucket permuted in memory) and one block; the files have the
     size of the records once. The order depends on the generator, the number of rows and the
     lengths of the blocks.
 
@@ -51,10 +53,16 @@ def shuffled(
         Random generator; drawn from until the last record is yielded.
     leaf_bytes
         Largest number of bytes that are permuted in memory at once.
+    row_bytes
+        Bytes that a record counts for in ``leaf_bytes``, on which the order depends; ``None``:
+        those of ``dtype``.
+    slice_rows
+        Records of one array.
     progress
         Called with the number of records scattered to buckets so far.
     """
-    if n_rows * dtype.itemsize <= leaf_bytes or n_rows < 2:
+    size_of_row = dtype.itemsize if row_bytes is None else row_bytes
+    if n_rows * size_of_row <= leaf_bytes or n_rows < 2:
         rows = np.empty(n_rows, dtype)
         filled = 0
         for block in blocks:
@@ -62,10 +70,12 @@ def shuffled(
             filled += block.size
         if filled != n_rows:
             raise ValueError(f"expected {n_rows} records, found {filled}")
-        yield take(rows, rng.permutation(n_rows))
+        order = rng.permutation(n_rows)
+        for start in range(0, n_rows, slice_rows):
+            yield take(rows, order[start : start + slice_rows])
         return
     # Buckets of 90 % of a leaf, so that by chance hardly any exceeds a leaf.
-    n_buckets = max(2, min(_MAX_BUCKETS, -(-n_rows * dtype.itemsize * 10 // (leaf_bytes * 9))))
+    n_buckets = max(2, min(_MAX_BUCKETS, -(-n_rows * size_of_row * 10 // (leaf_bytes * 9))))
     sizes = _scatter(blocks, n_buckets, folder, rng, progress)
     if sizes.sum() != n_rows:
         raise ValueError(f"expected {n_rows} records, found {sizes.sum()}")
@@ -76,12 +86,14 @@ def shuffled(
         inner = folder / f"{bucket}.d"
         inner.mkdir()
         yield from shuffled(
-            read(path, dtype, leaf_bytes // 4),
+            read(path, dtype, max(1, leaf_bytes // 4 // size_of_row) * dtype.itemsize),
             int(size),
             dtype,
             inner,
             rng,
             leaf_bytes=leaf_bytes,
+            row_bytes=row_bytes,
+            slice_rows=slice_rows,
         )
         path.unlink()
         inner.rmdir()
