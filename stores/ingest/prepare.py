@@ -27,7 +27,8 @@ from streammc.stores.ingest.group_choice import chosen_groups
 from streammc.stores.ingest.grouping import group_key, grouped
 from streammc.stores.ingest.ingest_options import IngestOptions, unscored, without_codes
 from streammc.stores.ingest.level_counts import LevelCounts
-from streammc.stores.ingest.scan import Scan, kept_rows, scan
+from streammc.stores.ingest.missing import kept_rows
+from streammc.stores.ingest.scan import Scan, scan
 from streammc.stores.ingest.shuffle import LEAF_BYTES, shuffled
 from streammc.stores.ingest.table_blocks import TableBlocks
 from streammc.stores.ingest.value_checks import check_groups, check_values, row_warnings
@@ -296,13 +297,19 @@ class Prepared:
 
     def _scan(self, columns: Columns, levels: LevelCounts) -> Scan:
         options, faults = self._options, Faults()
+        rounding = options.dtype == "float32" and not self._centred
+        early = None
+        if self._formula is not None and not rounding:
+            early = self._formula.early_scan(levels)
+        if early is not None:
+            return early
         try:
             found = scan(
                 self._blocks.first(faults),
                 columns,
                 faults,
                 drop_missing=options.drop_missing,
-                rounding=options.dtype == "float32" and not self._centred,
+                rounding=rounding,
                 progress=lambda done: self._report(done, self._table.n_rows, "scan"),
                 count=levels.add,
             )

@@ -102,23 +102,33 @@ class ParquetSource(_ArrowSchema):
             self.n_rows: int | None = file.metadata.num_rows
 
     @contextmanager
-    def _file(self) -> Iterator[Any]:
+    def _file(self, as_codes: Sequence[str] = ()) -> Iterator[Any]:
         # Buffered reads of single pages: pre_buffer would load whole row groups.
         with (
             translated(self.label, "a Parquet file"),
             open(self.path or "", "rb") as raw,
-            pq.ParquetFile(raw, pre_buffer=False, buffer_size=1 << 20) as file,
+            pq.ParquetFile(
+                raw, pre_buffer=False, buffer_size=1 << 20, read_dictionary=list(as_codes)
+            ) as file,
         ):
             yield file
 
     def batches(
-        self, columns: Sequence[str], rows: int, *, text: bool | frozenset[str] = False
+        self,
+        columns: Sequence[str],
+        rows: int,
+        *,
+        text: bool | frozenset[str] = False,
+        levels: frozenset[str] = frozenset(),
     ) -> Iterator[Any]:
         """Yield record batches of at most ``rows`` rows; a thread decodes the next."""
-        yield from ahead(self._decoded(list(columns), rows))
+        types = dict(zip(self.names, self.types, strict=True))
+        plain = (pa.string(), pa.large_string())
+        as_codes = sorted(name for name in levels if types[name] in plain)
+        yield from ahead(self._decoded(list(columns), rows, as_codes))
 
-    def _decoded(self, columns: list[str], rows: int) -> Generator[Any]:
-        with self._file() as file:
+    def _decoded(self, columns: list[str], rows: int, as_codes: list[str]) -> Generator[Any]:
+        with self._file(as_codes) as file:
             for batch in file.iter_batches(rows, columns=columns):
                 # The reader takes "a" to mean the column "a.b" as well.
                 yield _plain(batch.select(columns))
@@ -151,7 +161,12 @@ class IpcSource(_ArrowSchema):
                 yield pa.ipc.open_stream(buffer), mapped
 
     def batches(
-        self, columns: Sequence[str], rows: int, *, text: bool | frozenset[str] = False
+        self,
+        columns: Sequence[str],
+        rows: int,
+        *,
+        text: bool | frozenset[str] = False,
+        levels: frozenset[str] = frozenset(),
     ) -> Iterator[Any]:
         """Yield record batches of at most ``rows`` rows, each valid until the next one."""
         with self._reader() as (reader, mapped):
@@ -222,7 +237,12 @@ class MemorySource(_ArrowSchema):
         self._use(reader.schema)
 
     def batches(
-        self, columns: Sequence[str], rows: int, *, text: bool | frozenset[str] = False
+        self,
+        columns: Sequence[str],
+        rows: int,
+        *,
+        text: bool | frozenset[str] = False,
+        levels: frozenset[str] = frozenset(),
     ) -> Iterator[Any]:
         """Yield record batches of at most ``rows`` rows."""
         with translated(self.label, "a readable stream"):

@@ -78,7 +78,12 @@ class Table:
         return name in self._types[0]
 
     def batches(
-        self, columns: Sequence[str], rows: int, *, text: bool | frozenset[str] = False
+        self,
+        columns: Sequence[str],
+        rows: int,
+        *,
+        text: bool | frozenset[str] = False,
+        levels: frozenset[str] = frozenset(),
     ) -> Iterator[Any]:
         """Yield record batches of every source in turn."""
         self._starts = []
@@ -86,7 +91,7 @@ class Table:
         for source in self.sources:
             self._starts.append(done)
             try:
-                for batch in source.batches(columns, rows, text=text):
+                for batch in source.batches(columns, rows, text=text, levels=levels):
                     done += batch.num_rows
                     yield batch
             except OSError as error:
