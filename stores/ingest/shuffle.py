@@ -70,19 +70,23 @@ def shuffled(
             filled += block.size
         if filled != n_rows:
             raise ValueError(f"expected {n_rows} records, found {filled}")
-        order = rng.permutation(n_rows)
-        for start in range(0, n_rows, slice_rows):
-            yield take(rows, order[start : start + slice_rows])
+        yield from _permuted(rows, rng, slice_rows)
         return
     # Buckets of 90 % of a leaf, so that by chance hardly any exceeds a leaf.
     n_buckets = max(2, min(_MAX_BUCKETS, -(-n_rows * size_of_row * 10 // (leaf_bytes * 9))))
     sizes = _scatter(blocks, n_buckets, folder, rng, progress)
     if sizes.sum() != n_rows:
         raise ValueError(f"expected {n_rows} records, found {sizes.sum()}")
+    leaf_rows = leaf_bytes // size_of_row
+    leaf = np.empty(min(leaf_rows, int(sizes.max())), dtype)
     for bucket, size in enumerate(sizes):
         if size == 0:
             continue
         path = folder / str(bucket)
+        if size <= leaf_rows:
+            yield from _permuted(read_whole(path, leaf[:size]), rng, slice_rows)
+            path.unlink()
+            continue
         inner = folder / f"{bucket}.d"
         inner.mkdir()
         yield from shuffled(
@@ -97,6 +101,13 @@ def shuffled(
         )
         path.unlink()
         inner.rmdir()
+
+
+def _permuted(rows: Records, rng: np.random.Generator, slice_rows: int) -> Iterator[Records]:
+    """Yield records in random order, ``slice_rows`` at a time."""
+    order = rng.permutation(rows.size)
+    for start in range(0, rows.size, slice_rows):
+        yield take(rows, order[start : start + slice_rows])
 
 
 def _scatter(
@@ -139,6 +150,18 @@ def append(path: Path, records: Records) -> None:
             view = view[os.write(descriptor, view) :]
     finally:
         os.close(descriptor)
+
+
+def read_whole(path: Path, into: Records) -> Records:
+    """Fill an array with the records of a file, and return it."""
+    raw: Any = into.view(np.uint8)
+    view, done = memoryview(raw), 0
+    with open(path, "rb", buffering=0) as file:
+        while count := file.readinto(view[done:]):
+            done += count
+    if done != len(view):
+        raise ValueError(f"expected {len(view)} bytes of records, found {done}")
+    return into
 
 
 def read(path: Path, dtype: np.dtype[Any], block_bytes: int) -> Iterator[Records]:
