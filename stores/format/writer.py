@@ -26,7 +26,13 @@ from streammc.errors import ConfigError, DataError
 from streammc.numerics.coded_matrix import CODE_DTYPE
 from streammc.stores.cloud.address import store_root
 from streammc.stores.format.codes import dense_names
-from streammc.stores.format.conversion import check_given, convert, page_aligned, whole
+from streammc.stores.format.conversion import (
+    check_chunks,
+    check_given,
+    convert,
+    page_aligned,
+    whole,
+)
 from streammc.stores.format.destination import new_output, refuse_output
 from streammc.stores.format.documents import encode_document, store_attributes, store_documents
 from streammc.stores.format.group_arrays import GroupArrays
@@ -206,7 +212,7 @@ class StoreWriter:
     def append_with(
         self, rows: int, write: Callable[[int, Mapping[str, NDArray[Any]]], None]
     ) -> None:
-        """Append rows that the caller writes into the arrays of a chunk, without a copy.
+        """Append rows that the caller writes into the arrays of a chunk; errors: :meth:`append`.
 
         Parameters
         ----------
@@ -215,11 +221,6 @@ class StoreWriter:
         write
             Called as ``write(start, arrays)`` to write the rows from ``start`` on, as many as
             the arrays have; each is of the store's dtype. Whole numbers are not checked.
-
-        Raises
-        ------
-        DataError, StorageIOError
-            As :meth:`append`.
         """
 
         def fill(done: int, parts: Mapping[str, NDArray[Any]]) -> None:
@@ -355,15 +356,8 @@ class StoreWriter:
         return check_given(self._members, given, start, f"store {str(self.path)!r}")
 
     def _check_chunks(self) -> None:
-        last = len(self._written) - 1
-        for chunk in range(last + 1):
-            rows = self._written.get(chunk, 0)
-            if rows == 0 or (chunk < last and rows < self.chunk_rows):
-                raise ConfigError(
-                    f"expected {self.chunk_rows} rows in chunk {chunk} of {str(self.path)!r}, "
-                    f"found {rows}: put every chunk once, all but the last whole"
-                )
-        if last == 0:
+        check_chunks(self._written, self.chunk_rows, str(self.path))
+        if len(self._written) == 1:
             self.chunk_rows, self._shards = self._single(self.n_rows)
 
     def _single(self, rows: int) -> tuple[int, Shards | None]:

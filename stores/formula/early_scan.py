@@ -17,7 +17,7 @@ from streammc.stores.formula.fit import fitted_parts
 from streammc.stores.formula.fitted import Design, is_factor
 from streammc.stores.formula.nodes import Call, Column, Node, label
 from streammc.stores.formula.terms import Term, Terms
-from streammc.stores.formula.values import Codes, Report, Values, finite
+from streammc.stores.formula.values import Codes, Values, finite
 from streammc.stores.ingest.columns import Columns
 from streammc.stores.ingest.exact_values import Coder
 from streammc.stores.ingest.faults import Faults
@@ -110,9 +110,11 @@ class EarlyScan:
         if self._scored:
             next(lines)[:] = finite(self._terms.response, values, {}, report)
         if self._terms.offsets:
-            next(lines)[:] = _total(self._terms.offsets, values, report)
+            next(lines)[:] = sum(finite(node, values, {}, report) for node in self._terms.offsets)
         for name in self._others:
-            next(lines)[:] = values[name]
+            column = values[name]
+            assert not isinstance(column, Codes)
+            next(lines)[:] = column
         return block
 
     def finish(
@@ -184,10 +186,3 @@ def _column(node: Node) -> str:
     inner = node.argument if isinstance(node, Call) else node
     assert isinstance(inner, Column)
     return inner.name
-
-
-def _total(nodes: Sequence[Node], values: Values, report: Report) -> object:
-    total: object = 0.0
-    for node in nodes:
-        total = total + finite(node, values, {}, report)  # type: ignore[operator]
-    return total

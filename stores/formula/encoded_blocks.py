@@ -13,7 +13,12 @@ import numpy as np
 from streammc.errors import ConfigError, DataError
 from streammc.protocols import Matrix
 from streammc.stores.format.group_arrays import one_group
-from streammc.stores.formula.coded_factors import CODED_ABOVE, coded_factors, lone_factors, stated_factors
+from streammc.stores.formula.coded_factors import (
+    CODED_ABOVE,
+    coded_factors,
+    lone_factors,
+    stated_factors,
+)
 from streammc.stores.formula.early_scan import EarlyScan, can_scan_early
 from streammc.stores.formula.factor_columns import factor_node
 from streammc.stores.formula.fit import Distinct, Fitter, TextLevels, fitter
@@ -159,7 +164,9 @@ class FormulaBlocks:
 
         ``None`` if the fit could not make it: the blocks have to be read.
         """
-        return self._early and self._early.finish(self.design, self.factors, levels)
+        if self._early is None:
+            return None
+        return self._early.finish(self.design, self.factors, levels)
 
     def first(self, faults: Faults) -> Iterator[tuple[int, Matrix]]:
         """Yield ``(first row, block)``, block (columns, m) float64 with NaN in omitted rows.

@@ -76,8 +76,8 @@ class Expansion:
         """Dtype of a row of each array, with the shape of the row."""
         if stored:
             self.dtypes[CODES] = np.dtype((CODE_DTYPE, (len(stored),)))
-        fields = records.fields or {}
-        self.dtypes |= {name: fields[name][0] for name in fields if name not in ("X", CODES)}
+        others = [name for name in records.names or () if name not in ("X", CODES)]
+        self.dtypes |= {name: records[name] for name in others}
         self.row_bytes = sum(
             prod(dtype.shape) * dtype.base.itemsize for dtype in self.dtypes.values()
         )

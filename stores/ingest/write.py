@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.errors import ConfigError
-from streammc.stores.cloud.address import Root, store_root
+from streammc.stores.cloud.address import Root, is_address, store_root
 from streammc.stores.format.codes import read_columns, with_codes
 from streammc.stores.format.destination import refuse_output, scratch_for
 from streammc.stores.format.layout import (
@@ -164,7 +164,7 @@ def check_output(target: Root, sources: Any) -> None:
     for source in sources if isinstance(sources, (list, tuple)) else [sources]:
         if not isinstance(source, (str, os.PathLike)):
             continue
-        if not isinstance(target, Path):
+        if not isinstance(target, Path) or is_address(source):
             continue
         given = os.path.realpath(local_path(source))
         real = os.path.realpath(target)

@@ -6,13 +6,18 @@ import json
 import mmap
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streammc.errors import DataError, OutOfMemoryError
+from streammc.errors import DataError, OutOfMemoryError, StreammcError
+from streammc.stores.cloud.address import is_address
 from streammc.stores.sources.ahead import ahead
+from streammc.stores.sources.input_files import open_input
+
+_REMOTE_BUFFER: Final = 4 << 20
+"""Bytes of one request for a column of a Parquet file at an address."""
 
 
 @contextmanager
@@ -20,6 +25,8 @@ def translated(label: str, what: str) -> Iterator[None]:
     """Turn Arrow's errors about the content of ``label`` into streammc errors."""
     try:
         yield
+    except StreammcError:
+        raise
     except OSError as error:
         if error.errno is not None:
             raise
@@ -106,9 +113,12 @@ class ParquetSource(_ArrowSchema):
         # Buffered reads of single pages: pre_buffer would load whole row groups.
         with (
             translated(self.label, "a Parquet file"),
-            open(self.path or "", "rb") as raw,
+            open_input(self.path or "") as raw,
             pq.ParquetFile(
-                raw, pre_buffer=False, buffer_size=1 << 20, read_dictionary=list(as_codes)
+                raw,
+                pre_buffer=False,
+                buffer_size=_REMOTE_BUFFER if is_address(self.path) else 1 << 20,
+                read_dictionary=list(as_codes),
             ) as file,
         ):
             yield file
@@ -138,7 +148,7 @@ class IpcSource(_ArrowSchema):
     """One Arrow IPC file (Feather version 2) or stream: a ``sources.source.Source``.
 
     The file is memory-mapped, so that a record batch of any size can be read slice by
-    slice; only a compressed batch must fit into memory.
+    slice; only a compressed batch, or one at an address, must fit into memory.
     """
 
     n_rows: int | None = None
@@ -150,15 +160,16 @@ class IpcSource(_ArrowSchema):
             self._use(reader.schema)
 
     @contextmanager
-    def _reader(self) -> Iterator[tuple[Any, mmap.mmap]]:
+    def _reader(self) -> Iterator[tuple[Any, mmap.mmap | None]]:
         # Without included_fields: with it Arrow copies the arrays instead of mapping them.
-        with translated(self.label, "an Arrow file"), open(self.path or "", "rb") as file:
-            mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
-            buffer = pa.py_buffer(mapped)
-            if mapped[:6] == b"ARROW1":
-                yield pa.ipc.open_file(buffer), mapped
-            else:
-                yield pa.ipc.open_stream(buffer), mapped
+        with translated(self.label, "an Arrow file"), open_input(self.path or "") as file:
+            mapped, source = None, file
+            whole = file.read(6) == b"ARROW1"
+            file.seek(0)
+            if not is_address(self.path):
+                mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+                source = pa.py_buffer(mapped)
+            yield (pa.ipc.open_file if whole else pa.ipc.open_stream)(source), mapped
 
     def batches(
         self,
@@ -176,7 +187,8 @@ class IpcSource(_ArrowSchema):
                 for start in range(0, batch.num_rows, rows):
                     yield _plain(chosen.slice(start, rows))
                     # Otherwise the pages that were read stay resident.
-                    mapped.madvise(mmap.MADV_DONTNEED)
+                    if mapped is not None:
+                        mapped.madvise(mmap.MADV_DONTNEED)
 
 
 def _record_batches(reader: Any) -> Iterator[Any]:
