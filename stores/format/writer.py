@@ -191,16 +191,8 @@ class StoreWriter:
         StorageIOError
             If the disk is full or refuses.
         """
-        given = self._given(
-            self.n_rows,
-            X=X,
-            y=y,
-            offset=offset,
-            weight=weight,
-            codes=codes,
-            row_id=row_id,
-            row_group=row_group,
-        )
+        others = {"offset": offset, "weight": weight, "codes": codes}
+        given = self._given(self.n_rows, X=X, y=y, row_id=row_id, row_group=row_group, **others)
 
         def fill(done: int, parts: Mapping[str, NDArray[Any]]) -> None:
             for name, part in parts.items():

@@ -20,8 +20,8 @@ class Encoding:
     """Encoder of table blocks as records.
 
     A record has, if there are any, the fields ``X`` of dense columns without the intercept, and
-    ``codes`` (K,), ``y``, ``offset`` and ``weight``; ``expansion.Expansion`` makes the arrays of a
-    store of it. With trials ``y`` is the proportion of successes, and
+    ``codes`` (K,), ``y``, ``offset`` and ``weight``; ``record_expansion.Expansion`` makes the
+    arrays of a store of it. With trials ``y`` is the proportion of successes, and
     ``weight`` is multiplied by the trials. The last fields are ``row_id`` and ``group`` or
     ``row_group``, if there are row ids or labels of groups.
     """

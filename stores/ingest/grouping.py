@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from streammc.rng import Role, stream
 from streammc.stores.format.layout import GROUP
-from streammc.stores.ingest.shuffle import LEAF_BYTES, Records, append, read, take
+from streammc.stores.ingest.shuffle import LEAF_BYTES, Records, append, permuted, read, take
 
 Hashes = NDArray[np.uint64]
 
@@ -79,7 +79,6 @@ def grouped(
     key: Hashes,
     *,
     leaf_bytes: int = LEAF_BYTES,
-    slice_rows: int = 1 << 16,
     progress: Callable[[int], None] | None = None,
     used_bits: int = 0,
 ) -> Iterator[Records]:
@@ -102,8 +101,6 @@ def grouped(
         (2,) key of the hash.
     leaf_bytes
         Largest number of bytes that are sorted in memory at once.
-    slice_rows
-        Records of one array.
     progress
         Called with the number of records scattered to buckets so far.
     used_bits
@@ -117,9 +114,7 @@ def grouped(
             filled += block.size
         if filled != n_rows:
             raise ValueError(f"expected {n_rows} records, found {filled}")
-        order = group_order(rows[GROUP], key)
-        for start in range(0, n_rows, slice_rows):
-            yield take(rows, order[start : start + slice_rows])
+        yield from permuted(rows, group_order(rows[GROUP], key))
         return
     # Buckets of half a leaf on average, since groups differ in size.
     wanted = 2 * n_rows * dtype.itemsize // leaf_bytes
@@ -142,7 +137,6 @@ def grouped(
                 inner,
                 key,
                 leaf_bytes=leaf_bytes,
-                slice_rows=slice_rows,
                 used_bits=used_bits + bits,
             )
             inner.rmdir()

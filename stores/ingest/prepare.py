@@ -21,13 +21,13 @@ from streammc.stores.formula.coded_factors import described
 from streammc.stores.formula.encoded_blocks import FormulaBlocks, doubtful_levels
 from streammc.stores.ingest.columns import INTERCEPT, Columns, choose_columns, text_columns
 from streammc.stores.ingest.encoding import Encoding
-from streammc.stores.ingest.expansion import Expansion
 from streammc.stores.ingest.faults import Faults
 from streammc.stores.ingest.group_choice import chosen_groups
 from streammc.stores.ingest.grouping import group_key, grouped
 from streammc.stores.ingest.ingest_options import IngestOptions, unscored, without_codes
 from streammc.stores.ingest.level_counts import LevelCounts
 from streammc.stores.ingest.missing import kept_rows
+from streammc.stores.ingest.record_expansion import Expansion
 from streammc.stores.ingest.scan import Scan, scan
 from streammc.stores.ingest.shuffle import LEAF_BYTES, shuffled
 from streammc.stores.ingest.table_blocks import TableBlocks
@@ -178,7 +178,6 @@ class Prepared:
                 self._folder / "buckets",
                 group_key(int(self._options.seed)),
                 leaf_bytes=LEAF_BYTES,
-                slice_rows=step,
                 progress=report,
             )
         elif self._options.shuffle:
@@ -191,7 +190,6 @@ class Prepared:
                 stream(int(self._options.seed), 0, Role.SHUFFLE),
                 leaf_bytes=LEAF_BYTES,
                 row_bytes=self.expansion.row_bytes,
-                slice_rows=step,
                 progress=report,
             )
         done = 0

@@ -20,6 +20,8 @@ Records = NDArray[Any]
 
 LEAF_BYTES: Final = 64 << 20
 _MAX_BUCKETS: Final = 256
+_SLICE_BYTES: Final = 1 << 19
+"""Bytes of the records that are gathered at once: a part of the second-level cache."""
 _FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 
 
@@ -32,10 +34,9 @@ def shuffled(
     *,
     leaf_bytes: int = LEAF_BYTES,
     row_bytes: int | None = None,
-    slice_rows: int = 1 << 16,
     progress: Callable[[int], None] | None = None,
 ) -> Iterator[Records]:
-    """Yield the records of ``blocks`` in random order, at most ``slice_rows`` at a time.
+    """Yield the records of ``blocks`` in random order, a slice of a leaf at a time.
 
     Peak memory is one leaf (a bucket permuted in memory) and one block; the files have the
     size of the records once. The order depends on the generator, the number of rows and the
@@ -56,8 +57,6 @@ def shuffled(
     row_bytes
         Bytes that a record counts for in ``leaf_bytes``, on which the order depends; ``None``:
         those of ``dtype``.
-    slice_rows
-        Records of one array.
     progress
         Called with the number of records scattered to buckets so far.
     """
@@ -70,7 +69,7 @@ def shuffled(
             filled += block.size
         if filled != n_rows:
             raise ValueError(f"expected {n_rows} records, found {filled}")
-        yield from _permuted(rows, rng, slice_rows)
+        yield from permuted(rows, rng.permutation(n_rows))
         return
     # Buckets of 90 % of a leaf, so that by chance hardly any exceeds a leaf.
     n_buckets = max(2, min(_MAX_BUCKETS, -(-n_rows * size_of_row * 10 // (leaf_bytes * 9))))
@@ -84,7 +83,7 @@ def shuffled(
             continue
         path = folder / str(bucket)
         if size <= leaf_rows:
-            yield from _permuted(read_whole(path, leaf[:size]), rng, slice_rows)
+            yield from permuted(read_whole(path, leaf[:size]), rng.permutation(size))
             path.unlink()
             continue
         inner = folder / f"{bucket}.d"
@@ -97,17 +96,16 @@ def shuffled(
             rng,
             leaf_bytes=leaf_bytes,
             row_bytes=row_bytes,
-            slice_rows=slice_rows,
         )
         path.unlink()
         inner.rmdir()
 
 
-def _permuted(rows: Records, rng: np.random.Generator, slice_rows: int) -> Iterator[Records]:
-    """Yield records in random order, ``slice_rows`` at a time."""
-    order = rng.permutation(rows.size)
-    for start in range(0, rows.size, slice_rows):
-        yield take(rows, order[start : start + slice_rows])
+def permuted(rows: Records, order: NDArray[np.int64]) -> Iterator[Records]:
+    """Yield the records at the positions ``order``, a slice at a time."""
+    step = max(1, _SLICE_BYTES // rows.itemsize)
+    for start in range(0, order.size, step):
+        yield take(rows, order[start : start + step])
 
 
 def _scatter(

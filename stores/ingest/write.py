@@ -29,9 +29,9 @@ from streammc.stores.format.layout import (
 )
 from streammc.stores.format.objects import local_path
 from streammc.stores.format.writer import StoreWriter
-from streammc.stores.ingest.expansion import Expansion
 from streammc.stores.ingest.ingest_options import IngestOptions
 from streammc.stores.ingest.prepare import Prepared, Progress
+from streammc.stores.ingest.record_expansion import Expansion
 from streammc.stores.memory import MemoryStore
 from streammc.stores.rows.group_labels import table_of
 from streammc.stores.sources.tables import open_table

@@ -246,6 +246,7 @@ class MemorySource(_ArrowSchema):
                 reader = reader.read_all()
                 self.n_rows = reader.num_rows
         self._table = reader
+        self._read = False
         self._use(reader.schema)
 
     def batches(
@@ -257,6 +258,13 @@ class MemorySource(_ArrowSchema):
         levels: frozenset[str] = frozenset(),
     ) -> Iterator[Any]:
         """Yield record batches of at most ``rows`` rows."""
+        if self.spool and self._read:
+            raise DataError(
+                "expected a table in memory where several factors (1 | g) are counted before it "
+                "is read, found a stream that can be read once: make a table of it first, "
+                "pyarrow.table(stream)"
+            )
+        self._read = True
         with translated(self.label, "a readable stream"):
             chunks = self._table if self.spool else self._table.to_batches(max_chunksize=rows)
             for batch in chunks:
