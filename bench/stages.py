@@ -5,7 +5,8 @@ response, eight numbers and a factor of twelve levels) as Parquet and CSV in a t
 ingests it by a formula, and runs ``summarize``, ``sample``, ``diagnose`` and ``predict``, once to
 compile and load, then timed. The stages inside ``sample`` are timed by wrapping the functions that
 begin them: each second belongs to the innermost. Beside an ingest stands its limit: Arrow's
-decoding of the same columns, and a sequential write of the bytes of the store.
+decoding of the same columns, and a sequential write of the bytes of the store; then the share of
+the limit in the ingest, as a whole and without what the ingest of 1,000 rows takes.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -30,6 +32,7 @@ FORMULA = "y ~ " + " + ".join(f"x{i}" for i in range(8)) + " + C(g)"
 MODEL = ["--model", "logistic", "--prior-scale", "10"]
 SAMPLE = [*MODEL, "--seed", "1", "--draws", "1000", "--warmup", "1000"]
 BATCH = 500_000
+FEW = 1000
 
 Seconds = tuple[float, float]
 """Wall and processor time."""
@@ -126,7 +129,7 @@ def seconds_of(*command: str) -> Seconds:
     return after.elapsed - before.elapsed, spent
 
 
-def make_tables(rows: int) -> None:
+def make_tables(rows: int, name: str = "t") -> None:
     """Write the table as ``t.parquet`` and ``t.csv``."""
     import numpy as np
     import pyarrow as pa
@@ -143,8 +146,8 @@ def make_tables(rows: int) -> None:
         columns = {f"x{i}": x[:, i] for i in range(8)}
         y = (rng.random(n) < 1.0 / (1.0 + np.exp(-eta))).astype(np.int64)
         part = pa.table({**columns, "g": names[g], "y": y})
-        parquet = parquet or pa.parquet.ParquetWriter("t.parquet", part.schema)
-        csv = csv or pa.csv.CSVWriter("t.csv", part.schema)
+        parquet = parquet or pa.parquet.ParquetWriter(f"{name}.parquet", part.schema)
+        csv = csv or pa.csv.CSVWriter(f"{name}.csv", part.schema)
         parquet.write_table(part)
         csv.write_table(part)
     for writer in (parquet, csv):
@@ -185,15 +188,33 @@ def staged(*words: str) -> dict[str, list[float]]:
     return found
 
 
+def ingest_and_limit(kind: str) -> list[tuple[str, Seconds]]:
+    """Return the seconds of an ingest, of its limit and of its start, and the shares in percent."""
+    store, options = f"{kind}.zarr", ["--formula", FORMULA, "--seed", "1"]
+    starts = [seconds_of(COMMAND, "ingest", f"few.{kind}", f"few-{k}.zarr", *options) for k in "ab"]
+    start = starts[1]
+    for made in ("few-a.zarr", "few-b.zarr"):
+        shutil.rmtree(made)
+    whole = seconds_of(COMMAND, "ingest", f"t.{kind}", store, *options)
+    bound = limit(f"t.{kind}", store)
+    share = tuple(100.0 * bound[k] / whole[k] for k in (0, 1))
+    rest = tuple(100.0 * bound[k] / max(whole[k] - start[k], 1e-9) for k in (0, 1))
+    return [
+        (f"`ingest` of {kind}", whole),
+        (f"… of {FEW:,} rows", start),
+        (f"limit: decode {kind}, write", bound),
+        ("… in % of the ingest", (share[0], share[1])),
+        (f"… in % of it less that of {FEW:,} rows", (rest[0], rest[1])),
+    ]
+
+
 def measure(rows: int) -> list[tuple[str, Seconds]]:
     """Return the seconds of every stage, in the order of a job."""
     make_tables(rows)
+    make_tables(FEW, "few")
     found: list[tuple[str, Seconds]] = []
     for kind in ("parquet", "csv"):
-        store = f"{kind}.zarr"
-        words = ["ingest", f"t.{kind}", store, "--formula", FORMULA, "--seed", "1"]
-        found.append((f"`ingest` of {kind}", seconds_of(COMMAND, *words)))
-        found.append((f"limit: decode {kind}, write", limit(f"t.{kind}", store)))
+        found += ingest_and_limit(kind)
     given = ["--control-variates", "cv.zarr"]
     seconds_of(COMMAND, "summarize", "csv.zarr", "-o", "first-cv.zarr", *MODEL)  # compiles
     seconds_of(COMMAND, "sample", "csv.zarr", "-o", "first", *SAMPLE)

@@ -12,7 +12,6 @@ from streammc.cli.options import (
     SEED,
     command,
     overwrite_option,
-    path_argument,
     setting,
     store_argument,
 )
@@ -26,7 +25,7 @@ _OF_APPEND: Final = {"sources", "store", "append", "shuffle", "seed", "drop_miss
 
 
 @command("ingest", configurable=True, short_help="Make a store from CSV, Parquet or Arrow files.")
-@path_argument("sources", nargs=-1)
+@click.argument("sources", nargs=-1, type=StorePath())
 @store_argument("store")
 @setting("--formula", metavar="TEXT", help="'y ~ x + C(g)': response and features in one.")
 @setting("--like", type=StorePath(), help="A store whose columns, formula and scale to use.")
@@ -81,6 +80,9 @@ def ingest(
     **options: Any,
 ) -> None:
     """Make STORE from the files SOURCE..., read twice, in constant memory.
+
+    A source is a file, a folder with folders name=value, a pattern in quotes ('t/*.parquet'), or
+    an address of one of these (s3://bucket/t).
 
     With --append STORE exists and gets the rows as a new generation.
     """

@@ -13,7 +13,14 @@ from typing import Any, Final
 
 from streammc.cli.configuration import write_json
 from streammc.cli.output import plain
-from streammc.errors import AccessError, ConfigError, IdentityError, OutputError, StorageIOError
+from streammc.errors import (
+    AccessError,
+    ConfigError,
+    IdentityError,
+    OutputError,
+    StorageIOError,
+    StreammcError,
+)
 from streammc.trace.file_stamp import FileStamp, file_stamp, stamp_difference, utc_text
 from streammc.trace.kinds import CONTROL_VARIATES, GROUP_EFFECTS, PREDICTIONS, STORE, found_at
 
@@ -35,6 +42,8 @@ def require_apart(output: str, inputs: Sequence[str]) -> None:
         return
     target = os.path.realpath(output)
     for name in inputs:
+        if is_address(name):
+            continue
         source = os.path.realpath(split_arrays(name)[0])
         if target == source or target.startswith(source.rstrip(os.sep) + os.sep):
             raise ConfigError(
@@ -44,23 +53,26 @@ def require_apart(output: str, inputs: Sequence[str]) -> None:
 
 
 def describe_inputs(paths: Sequence[str]) -> list[dict[str, Any]]:
-    """Return path, size and modification time of every input.
+    """Return path, size and modification time of every input of ``ingest``.
 
-    For a directory: the total size of its files, and the latest time of it and its files. An
-    input that does not exist has only its path.
+    For a directory or a pattern: the total size of its files, and the latest time of it and its
+    files. An input that does not exist has only its path.
     """
+    from streammc.stores.cloud.address import is_address
+    from streammc.stores.sources.input_files import input_files, input_stamp
+
     found = []
     for path in paths:
-        entry: dict[str, Any] = {"path": os.path.abspath(path)}
-        with suppress(OSError):  # the reader of the input reports the error
-            stamp = file_stamp(path)
+        address = is_address(path)
+        entry: dict[str, Any] = {"path": path if address else os.path.abspath(path)}
+        with suppress(OSError, StreammcError):  # the reader of the input reports the error
             if os.path.isdir(path):
-                files = [file_stamp(each) for each in sorted(Path(path).iterdir())]
-                stamp = stamp._replace(
-                    size=sum(each.size for each in files),
-                    modified_ns=max(each.modified_ns for each in (stamp, *files)),
-                )
-            entry |= {"bytes": stamp.size, "modified_ns": stamp.modified_ns}
+                stamps = [file_stamp(path)]
+                files = [file_stamp(each) for each in sorted(Path(path).rglob("*"))]
+            else:
+                stamps, files = [], [input_stamp(each.path) for each in input_files(path)]
+            entry["bytes"] = sum(each.size for each in files)
+            entry["modified_ns"] = max(each.modified_ns for each in (*stamps, *files))
         found.append(entry)
     return found
 
@@ -223,7 +235,7 @@ def _differences(before: Any, now: Mapping[str, Any]) -> tuple[str, str]:
         return "other " + (", ".join(repr(name) for name in names[:4]) or "settings"), ""
     path, old, new = source
     found = f"its source {path!r} with {stamp_difference(old, new)}"
-    if old.size != new.size or os.path.isdir(path):
+    if old.size != new.size or not os.path.isfile(path):
         return found, ""
     command = f"touch -d {utc_text(old.modified_ns)} {shlex.quote(path)}"
     return found, f"if its content is the same, give it its time again ({command}); otherwise "

@@ -156,7 +156,7 @@ def head(folder: CloudFolder, key: str) -> ObjectStatus | None:
         )
     except StoreError:
         return None
-    return _status(found)
+    return status_of(found)
 
 
 def list_objects(folder: CloudFolder) -> dict[str, ObjectStatus]:
@@ -168,7 +168,7 @@ def list_objects(folder: CloudFolder) -> dict[str, ObjectStatus]:
         prefix = f"{folder.prefix}/" if folder.prefix else ""
         for batch in obstore.list(_store(folder), folder.prefix or None):
             for each in batch:
-                found[str(each["path"])[len(prefix) :]] = _status(each)
+                found[str(each["path"])[len(prefix) :]] = status_of(each)
         return found
 
     return attempt(f"the objects of {str(folder)!r}", collect)
@@ -246,7 +246,8 @@ def _store(folder: CloudFolder) -> Any:
     return connect(folder.scheme, folder.bucket)
 
 
-def _status(found: Any) -> ObjectStatus:
+def status_of(found: Any) -> ObjectStatus:
+    """Return the status of an object as the service describes it."""
     tag = found.get("e_tag") or found.get("version")
     digest = crc32(str(tag).encode())
     modified = int(found["last_modified"].timestamp()) * 10**9

@@ -66,6 +66,21 @@ def check_given(
     return found
 
 
+def check_chunks(written: Mapping[int, int], chunk_rows: int, path: str) -> None:
+    """Raise ConfigError unless all chunks were written, all but the last whole.
+
+    ``written`` has the rows of each chunk.
+    """
+    last = len(written) - 1
+    for chunk in range(last + 1):
+        rows = written.get(chunk, 0)
+        if rows == 0 or (chunk < last and rows < chunk_rows):
+            raise ConfigError(
+                f"expected {chunk_rows} rows in chunk {chunk} of {path!r}, "
+                f"found {rows}: put every chunk once, all but the last whole"
+            )
+
+
 def label_bytes(texts: NDArray[Any], member: Member) -> NDArray[np.uint8]:
     """Return texts (m,), such as row ids, as the (m, width) bytes of the stored array.
 

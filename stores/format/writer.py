@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
@@ -26,7 +26,13 @@ from streammc.errors import ConfigError, DataError
 from streammc.numerics.coded_matrix import CODE_DTYPE
 from streammc.stores.cloud.address import store_root
 from streammc.stores.format.codes import dense_names
-from streammc.stores.format.conversion import check_given, convert, page_aligned, whole
+from streammc.stores.format.conversion import (
+    check_chunks,
+    check_given,
+    convert,
+    page_aligned,
+    whole,
+)
 from streammc.stores.format.destination import new_output, refuse_output
 from streammc.stores.format.documents import encode_document, store_attributes, store_documents
 from streammc.stores.format.group_arrays import GroupArrays
@@ -45,6 +51,7 @@ from streammc.stores.format.layout import (
 from streammc.stores.format.manifest import Entry, make_manifest
 from streammc.stores.format.schema import check_attributes, encode_features
 from streammc.stores.format.shards import Shards, choose_piece_rows, encode_shard
+from streammc.stores.number_checks import check_finite
 
 
 class StoreWriter:
@@ -184,26 +191,50 @@ class StoreWriter:
         StorageIOError
             If the disk is full or refuses.
         """
-        given = self._given(
-            self.n_rows,
-            X=X,
-            y=y,
-            offset=offset,
-            weight=weight,
-            codes=codes,
-            row_id=row_id,
-            row_group=row_group,
-        )
+        others = {"offset": offset, "weight": weight, "codes": codes}
+        given = self._given(self.n_rows, X=X, y=y, row_id=row_id, row_group=row_group, **others)
+
+        def fill(done: int, parts: Mapping[str, NDArray[Any]]) -> None:
+            for name, part in parts.items():
+                values = given[name][done : done + len(part)]
+                convert(values, part, self._columns(name), self.n_rows)
+
+        self._fill(X.shape[0], fill)
+
+    def append_with(
+        self, rows: int, write: Callable[[int, Mapping[str, NDArray[Any]]], None]
+    ) -> None:
+        """Append rows that the caller writes into the arrays of a chunk; errors: :meth:`append`.
+
+        Parameters
+        ----------
+        rows
+            Number of rows.
+        write
+            Called as ``write(start, arrays)`` to write the rows from ``start`` on, as many as
+            the arrays have; each is of the store's dtype. Whole numbers are not checked.
+        """
+
+        def fill(done: int, parts: Mapping[str, NDArray[Any]]) -> None:
+            write(done, parts)
+            given = check_given(self._members, parts, self.n_rows, f"store {str(self.path)!r}")
+            for name, part in given.items():
+                if part.dtype.kind == "f":
+                    check_finite(part.reshape(len(part), -1), self._columns(name), self.n_rows)
+
+        self._fill(rows, fill)
+
+    def _fill(self, rows: int, fill: Callable[[int, Mapping[str, NDArray[Any]]], None]) -> None:
+        """Fill the chunk buffers with rows, and write those that are full."""
         if not self._buffers:
             self._buffers = {
                 member.name: page_aligned(member.shape(self.chunk_rows), member.dtype)
                 for member in self._members
             }
-        count, done = X.shape[0], 0
-        while step := min(count - done, self.chunk_rows - self._filled):
-            for name, buffer in self._buffers.items():
-                part = buffer[self._filled : self._filled + step]
-                convert(given[name][done : done + step], part, self._columns(name), self.n_rows)
+        done = 0
+        while step := min(rows - done, self.chunk_rows - self._filled):
+            chosen = slice(self._filled, self._filled + step)
+            fill(done, {name: buffer[chosen] for name, buffer in self._buffers.items()})
             done += step
             self.n_rows += step
             self._filled += step
@@ -317,15 +348,8 @@ class StoreWriter:
         return check_given(self._members, given, start, f"store {str(self.path)!r}")
 
     def _check_chunks(self) -> None:
-        last = len(self._written) - 1
-        for chunk in range(last + 1):
-            rows = self._written.get(chunk, 0)
-            if rows == 0 or (chunk < last and rows < self.chunk_rows):
-                raise ConfigError(
-                    f"expected {self.chunk_rows} rows in chunk {chunk} of {str(self.path)!r}, "
-                    f"found {rows}: put every chunk once, all but the last whole"
-                )
-        if last == 0:
+        check_chunks(self._written, self.chunk_rows, str(self.path))
+        if len(self._written) == 1:
             self.chunk_rows, self._shards = self._single(self.n_rows)
 
     def _single(self, rows: int) -> tuple[int, Shards | None]:

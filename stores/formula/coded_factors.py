@@ -53,7 +53,7 @@ def coded_factors(design: Design, above: int) -> list[CodedFactor]:
 
     The one of fewest columns stays as it is if the design would have no other column.
     """
-    found = [each for each in _candidates(design) if each.columns > above]
+    found = [each for each in lone_factors(design) if each.columns > above]
     coded = sum(each.columns for each in found)
     if found and coded == len(design.names) and not design.terms.intercept:
         found.remove(min(found, key=lambda each: each.columns))
@@ -63,7 +63,7 @@ def coded_factors(design: Design, above: int) -> list[CodedFactor]:
 def stated_factors(design: Design, attributes: Mapping[str, Any]) -> list[CodedFactor]:
     """Return the factors that a store has as codes."""
     stated = {each["first"] - design.terms.intercept for each in attributes.get(CODES, ())}
-    return [each for each in _candidates(design) if each.first in stated]
+    return [each for each in lone_factors(design) if each.first in stated]
 
 
 def described(factors: Sequence[CodedFactor], design: Design) -> list[dict[str, Any]]:
@@ -72,8 +72,8 @@ def described(factors: Sequence[CodedFactor], design: Design) -> list[dict[str, 
     return [described_codes(label(each.node), each.first + shift, each.columns) for each in factors]
 
 
-def _candidates(design: Design) -> list[CodedFactor]:
-    """Return every factor whose indicators stand alone, one after the other."""
+def lone_factors(design: Design) -> list[CodedFactor]:
+    """Return every factor whose indicators stand alone, one after the other, with its codes."""
     columns = [column for column in design.columns if column.fields]
     found, at = [], 0
     while at < len(columns):

@@ -13,7 +13,13 @@ import numpy as np
 from streammc.errors import ConfigError, DataError
 from streammc.protocols import Matrix
 from streammc.stores.format.group_arrays import one_group
-from streammc.stores.formula.coded_factors import CODED_ABOVE, coded_factors, stated_factors
+from streammc.stores.formula.coded_factors import (
+    CODED_ABOVE,
+    coded_factors,
+    lone_factors,
+    stated_factors,
+)
+from streammc.stores.formula.early_scan import EarlyScan, can_scan_early
 from streammc.stores.formula.factor_columns import factor_node
 from streammc.stores.formula.fit import Distinct, Fitter, TextLevels, fitter
 from streammc.stores.formula.fitted import FACTORS, Design, is_factor, read_design, remembering
@@ -26,6 +32,7 @@ from streammc.stores.ingest.exact_values import DECIMAL_COMMA, ISO_DATE
 from streammc.stores.ingest.faults import Faults
 from streammc.stores.ingest.ingest_options import IngestOptions
 from streammc.stores.ingest.level_counts import LevelCounts
+from streammc.stores.ingest.scan import Scan
 from streammc.stores.ingest.table_blocks import block_rows
 from streammc.stores.rows.row_ids import IdColumn
 from streammc.stores.sources.tables import Table
@@ -122,6 +129,9 @@ class FormulaBlocks:
         roles = {name: role for role, name in others.items() if name is not None}
         roles |= {name: "response" for node in own for name in columns_of(node)}
         self._rows = FormulaRows(table, used, self._others, spool, labels, roles)
+        self._early: EarlyScan | None = None
+        if fitted is None and not factors and can_scan_early(terms, self._rows.kinds):
+            self._early = EarlyScan(terms, self._rows.kinds, self._rows.coders, scored, others)
         levels = [factor_node(name) for name in factors]
         self._rows.check_text([*terms.factors, *levels, *terms.offsets, *own], terms.response)
         if fitted is None:
@@ -130,6 +140,7 @@ class FormulaBlocks:
             self._pass(True, [], {})
             self.design = read_design(fitted, "the store")
             self._rows.check_kinds(self.design)
+        self.factors = lone_factors(self.design)
         if options.like is not None:
             self.coded = stated_factors(self.design, options.like)
         else:
@@ -144,15 +155,24 @@ class FormulaBlocks:
             others.get("weight"),
             others.get("trials"),
         )
-        dense = [features[j] for j in LevelCounts(self.coded, len(features)).dense]
-        codes = [label(factor.node) for factor in self.coded]
+        dense = [features[j] for j in LevelCounts(self.factors, len(features)).dense]
+        codes = [label(factor.node) for factor in self.factors]
         self.block_columns = replace(self.columns, features=(*dense, *codes))
+
+    def early_scan(self, levels: LevelCounts) -> Scan | None:
+        """Return the scan of the design from the fit, and add its counts to ``levels``.
+
+        ``None`` if the fit could not make it: the blocks have to be read.
+        """
+        if self._early is None:
+            return None
+        return self._early.finish(self.design, self.factors, levels)
 
     def first(self, faults: Faults) -> Iterator[tuple[int, Matrix]]:
         """Yield ``(first row, block)``, block (columns, m) float64 with NaN in omitted rows.
 
-        Its columns are ``block_columns``: the last features are one column of codes for each coded
-        factor. Values that the formula cannot compute are recorded in ``faults``.
+        Its columns are ``block_columns``: the last features are one column of codes for each of
+        :attr:`factors`. Values that the formula cannot compute are recorded in ``faults``.
         """
         # As many rows as of dense columns: means and scales then have the same bits.
         step = block_rows(max(len(self.columns.names), len(self._rows.names)))
@@ -170,8 +190,8 @@ class FormulaBlocks:
     def _encode(self, start: int, raw: Matrix, faults: Faults) -> Matrix:
         keep, values = self._rows.kept(raw)
         report = RowReport(faults, start, keep)
-        coded = [(factor.node, factor.range) for factor in self.coded]
-        others: list[Any] = [factor.encode(self.design, values, report) for factor in self.coded]
+        coded = [(factor.node, factor.range) for factor in self.factors]
+        others: list[Any] = [factor.encode(self.design, values, report) for factor in self.factors]
         if self._scored:
             others.append(self.design.response(values, report))
         if self.design.terms.offsets:
@@ -230,6 +250,8 @@ class FormulaBlocks:
                     fit.add(text.codes)
                 else:
                     fit.add(finite(inner, values, states, report, label(node)))
+            if first and self._early is not None and not faults:
+                self._early.add(raw.shape[1], keep.size, values)
             self._progress(seen)
         faults.refuse(rows.table.locate)
         if first and not kept:

@@ -18,6 +18,7 @@ from streammc.stores.formula.values import Codes, Values
 from streammc.stores.ingest.columns import check_types, require_column
 from streammc.stores.ingest.exact_values import Coder, kind
 from streammc.stores.ingest.faults import Faults
+from streammc.stores.ingest.missing import kept_rows
 from streammc.stores.ingest.table_blocks import TableBlocks
 from streammc.stores.rows.row_ids import IdColumn
 from streammc.stores.sources.csv_source import NotANumberError
@@ -102,7 +103,7 @@ class FormulaRows:
 
     def kept(self, raw: Matrix) -> tuple[NDArray[np.intp], Values]:
         """Return the indices of the rows without missing values, and their values by column."""
-        keep = np.flatnonzero(~np.isnan(raw).any(axis=0))
+        keep = kept_rows(raw)
         chosen = raw if keep.size == raw.shape[1] else raw[:, keep]
         values: dict[str, Vector | Codes] = {}
         for name, column in zip(self.names, chosen, strict=True):

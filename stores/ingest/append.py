@@ -239,7 +239,8 @@ def _write(store: Store, prepared: Prepared, writer: ExtendingWriter) -> None:
     first = store.n_rows + int(store.attributes.get("n_dropped") or 0)
     done = 0
     for records in prepared.records():
-        fields = {name: records[name] for name in records.dtype.names or ()}
+        fields = prepared.expansion.empty(records.size)
+        prepared.expansion.write(records, fields)
         if store.layout.member(ROW_ID) is None:
             fields.pop(ROW_ID, None)
         elif not named:

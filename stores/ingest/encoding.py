@@ -19,14 +19,14 @@ from streammc.stores.rows.row_weights import proportions
 class Encoding:
     """Encoder of table blocks as records.
 
-    A record has the field ``X`` of dense columns and, if the table has such columns, ``codes``
-    (K,), ``y``, ``offset`` and ``weight``. With trials ``y`` is the proportion of successes, and
+    A record has, if there are any, the fields ``X`` of dense columns without the intercept, and
+    ``codes`` (K,), ``y``, ``offset`` and ``weight``; ``record_expansion.Expansion`` makes the
+    arrays of a store of it. With trials ``y`` is the proportion of successes, and
     ``weight`` is multiplied by the trials. The last fields are ``row_id`` and ``group`` or
     ``row_group``, if there are row ids or labels of groups.
     """
 
     columns: Columns
-    intercept: bool
     x_dtype: str
     y_dtype: str | None
     mean: Vector
@@ -45,8 +45,9 @@ class Encoding:
     @property
     def dtype(self) -> np.dtype[Any]:
         """Structured dtype of a record."""
-        width = len(self.mean) + self.intercept
-        fields: list[tuple[Any, ...]] = [("X", self.x_dtype, (width,))]
+        fields: list[tuple[Any, ...]] = []
+        if len(self.mean):
+            fields.append(("X", self.x_dtype, (len(self.mean),)))
         if self.n_codes:
             fields.append((CODES, CODE_DTYPE, (self.n_codes,)))
         for name, column, dtype in (
@@ -72,12 +73,9 @@ class Encoding:
         ``ids`` (m,) are the row ids and ``labels`` (m,) those of the groups, if there are any.
         """
         records = np.empty(values.shape[1], self.dtype)
-        X = records["X"]
-        if self.intercept:
-            X[:, 0] = 1
         dense = len(self.mean)
         for index in range(dense):
-            X[:, index + self.intercept] = (values[index] - self.mean[index]) / self.scale[index]
+            records["X"][:, index] = (values[index] - self.mean[index]) / self.scale[index]
         if self.n_codes:
             records[CODES] = values[dense : dense + self.n_codes].T
         for name, column in (

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from streammc.rng import Role, stream
 from streammc.stores.format.layout import GROUP
-from streammc.stores.ingest.shuffle import LEAF_BYTES, Records, append, read, take
+from streammc.stores.ingest.shuffle import LEAF_BYTES, Records, append, permuted, read, take
 
 Hashes = NDArray[np.uint64]
 
@@ -82,7 +82,7 @@ def grouped(
     progress: Callable[[int], None] | None = None,
     used_bits: int = 0,
 ) -> Iterator[Records]:
-    """Yield the records of ``blocks`` group by group, about ``leaf_bytes`` at a time.
+    """Yield the records of ``blocks`` group by group, a slice of a leaf at a time.
 
     Peak memory is a few leaves (buckets sorted in memory) and one block; the files have the size
     of the records once, those of a bucket that is cut further twice. The order depends on the
@@ -114,7 +114,7 @@ def grouped(
             filled += block.size
         if filled != n_rows:
             raise ValueError(f"expected {n_rows} records, found {filled}")
-        yield take(rows, group_order(rows[GROUP], key))
+        yield from permuted(rows, group_order(rows[GROUP], key))
         return
     # Buckets of half a leaf on average, since groups differ in size.
     wanted = 2 * n_rows * dtype.itemsize // leaf_bytes

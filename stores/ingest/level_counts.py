@@ -37,6 +37,10 @@ class LevelCounts:
         for index, count in enumerate(self._counts, len(self.dense)):
             count += np.bincount(values[index].astype(np.int64), minlength=len(count))
 
+    def add_counts(self, factor: int, rows: Index) -> None:
+        """Add the number of rows by code (columns + 1,) of the factor number ``factor``."""
+        self._counts[factor][: len(rows)] += rows
+
     def widened(self, found: Scan) -> Scan:
         """Return the scan with an entry for every column of the design, and for all others.
 

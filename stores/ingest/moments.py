@@ -41,7 +41,8 @@ class Moments:
         m = values.shape[1]
         if m == 0:
             return
-        low, high = values.min(axis=1), values.max(axis=1)
+        # One column after the other, each within the second-level cache.
+        low, high = (np.array([f(row) for row in values]) for f in (np.min, np.max))
         np.minimum(self.minimum, low, out=self.minimum)
         np.maximum(self.maximum, high, out=self.maximum)
         size = np.maximum(np.abs(low), np.abs(high))
@@ -49,9 +50,12 @@ class Moments:
         exponent[(size < 2.0**-480) & (size > 0)] = -_SHIFT
         if exponent.any():
             values = np.ldexp(values, -exponent[:, np.newaxis])
-        mean = values.mean(axis=1)
-        deviation = values - mean[:, np.newaxis]
-        rest = deviation.sum(axis=1) / m
+        mean, rest = np.empty((2, len(values)))
+        deviation = np.empty_like(values)
+        for column, row in enumerate(values):
+            mean[column] = row.mean()
+            np.subtract(row, mean[column], out=deviation[column])
+            rest[column] = deviation[column].sum() / m
         square = np.einsum("ij,ij->i", deviation, deviation) - m * rest * rest
         self.count += m
         self._blocks.append((m, np.stack([mean, rest, np.maximum(square, 0.0), exponent])))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,9 @@ from streammc.stores.ingest.group_choice import chosen_groups
 from streammc.stores.ingest.grouping import group_key, grouped
 from streammc.stores.ingest.ingest_options import IngestOptions, unscored, without_codes
 from streammc.stores.ingest.level_counts import LevelCounts
-from streammc.stores.ingest.scan import Scan, kept_rows, scan
+from streammc.stores.ingest.missing import kept_rows
+from streammc.stores.ingest.record_expansion import Expansion
+from streammc.stores.ingest.scan import Scan, scan
 from streammc.stores.ingest.shuffle import LEAF_BYTES, shuffled
 from streammc.stores.ingest.table_blocks import TableBlocks
 from streammc.stores.ingest.value_checks import check_groups, check_values, row_warnings
@@ -38,8 +40,6 @@ from streammc.stores.sources.csv_source import NotANumberError
 from streammc.stores.sources.tables import Table
 
 Progress = Callable[[int, "int | None", str], None]
-
-_SLICE_BYTES: Final = 8 << 20
 
 
 class Prepared:
@@ -97,7 +97,8 @@ class Prepared:
             if text:
                 raise self._text(text, "text")
         self.codes = [] if self._formula is None else self._formula.coded
-        levels = LevelCounts(self.codes, len(self.columns.features))
+        factors = [] if self._formula is None else self._formula.factors
+        levels = LevelCounts(factors, len(self.columns.features))
         self.found = levels.widened(self._scan(block_columns, levels))
         if self.groups is not None and self._labels is not None:
             check_groups(self.groups, self._labels.several, self.columns.features)
@@ -114,7 +115,6 @@ class Prepared:
         mean, scale = self._mean, self._scale = self._standardization(n_features)
         self.encoding = Encoding(
             block_columns,
-            self._options.intercept,
             options.dtype,
             self.found.y_dtype,
             mean[levels.dense],
@@ -122,7 +122,16 @@ class Prepared:
             self._id_dtype,
             None if self._labels is None else self._labels.dtype,
             GROUP if self.groups is not None else ROW_GROUP,
-            len(self.codes),
+            len(factors),
+        )
+        self.expansion = Expansion(
+            self.encoding.dtype,
+            self._options.intercept,
+            options.dtype,
+            factors,
+            self.codes,
+            mean,
+            scale,
         )
 
     def _standardization(self, n_features: int) -> tuple[Vector, Vector]:
@@ -154,11 +163,11 @@ class Prepared:
         return [INTERCEPT] * self._options.intercept + list(self.columns.features)
 
     def records(self) -> Iterator[NDArray[Any]]:
-        """Make the second pass: yield the rows as records, a few megabytes at a time."""
+        """Make the second pass: yield the rows as records, a slice of the expansion at a time."""
         rows = self.found.n_rows
-        dtype = self.encoding.dtype
+        dtype, step = self.encoding.dtype, self.expansion.slice_rows
         parts: Iterator[NDArray[Any]] = ahead(self._encoded())
-        in_memory = rows * dtype.itemsize <= LEAF_BYTES
+        in_memory = rows * self.expansion.row_bytes <= LEAF_BYTES
         report = None if in_memory else lambda done: self._report(done, rows, "shuffle")
         if self.groups is not None:
             (self._folder / "buckets").mkdir()
@@ -180,9 +189,9 @@ class Prepared:
                 self._folder / "buckets",
                 stream(int(self._options.seed), 0, Role.SHUFFLE),
                 leaf_bytes=LEAF_BYTES,
+                row_bytes=self.expansion.row_bytes,
                 progress=report,
             )
-        step = max(1, _SLICE_BYTES // dtype.itemsize)
         done = 0
         try:
             for part in parts:
@@ -286,13 +295,19 @@ class Prepared:
 
     def _scan(self, columns: Columns, levels: LevelCounts) -> Scan:
         options, faults = self._options, Faults()
+        rounding = options.dtype == "float32" and not self._centred
+        early = None
+        if self._formula is not None and not rounding:
+            early = self._formula.early_scan(levels)
+        if early is not None:
+            return early
         try:
             found = scan(
                 self._blocks.first(faults),
                 columns,
                 faults,
                 drop_missing=options.drop_missing,
-                rounding=options.dtype == "float32" and not self._centred,
+                rounding=rounding,
                 progress=lambda done: self._report(done, self._table.n_rows, "scan"),
                 count=levels.add,
             )

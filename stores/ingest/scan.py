@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from streammc.protocols import Matrix, Vector
 from streammc.stores.ingest.columns import Columns
 from streammc.stores.ingest.exact_values import LIMIT
 from streammc.stores.ingest.faults import Faults
+from streammc.stores.ingest.missing import drop_missing_rows, row_sums
 from streammc.stores.ingest.moments import Moments
 from streammc.stores.rows.row_weights import find_trial_faults, find_weight_faults
 
@@ -64,47 +64,80 @@ def scan(
     count
         Called with the rows of every block that are kept.
     """
-    names = columns.names
-    moments = Moments(len(names))
-    response = columns.index(columns.response)
-    checked = range(len(names)) if rounding else [] if response is None else [response]
-    lost_squares = np.zeros(len(names))
-    whole, single, seen = True, True, 0
+    scanner = Scanner(columns, faults, drop_missing=drop_missing, rounding=rounding, count=count)
     for start, values in blocks:
-        m = values.shape[1]
-        seen += m
-        _check_weights(start, values, columns, faults)
-        values = _clean(start, values, names, faults, drop_missing)
-        moments.add(values)
-        if count is not None:
-            count(values)
-        for index in checked:
+        scanner.add(start, values)
+        if progress is not None:
+            progress(scanner.seen)
+    return scanner.finish()
+
+
+class Scanner:
+    """Accumulator of a :func:`scan`, with its parameters."""
+
+    def __init__(
+        self,
+        columns: Columns,
+        faults: Faults,
+        *,
+        drop_missing: bool,
+        rounding: bool,
+        count: Callable[[Matrix], None] | None = None,
+    ) -> None:
+        self._columns = columns
+        self._faults = faults
+        self._drop_missing = drop_missing
+        self._count = count
+        names = columns.names
+        self._moments = Moments(len(names))
+        self._response = columns.index(columns.response)
+        own = [] if self._response is None else [self._response]
+        self._checked = range(len(names)) if rounding else own
+        self._lost_squares = np.zeros(len(names))
+        self._whole, self._single = True, True
+        self.seen = 0
+        """Number of rows read so far."""
+
+    def add(self, start: int, values: Matrix) -> None:
+        """Add a block (c, m), of which ``start`` is the number of the first row."""
+        self.seen += values.shape[1]
+        _check_weights(start, values, self._columns, self._faults)
+        values = _clean(start, values, self._columns.names, self._faults, self._drop_missing)
+        self._moments.add(values)
+        if self._count is not None:
+            self._count(values)
+        for index in self._checked:
             with np.errstate(over="ignore"):
                 lost = values[index].astype(np.float32) - values[index]
-                lost_squares[index] += np.dot(lost, lost)
-            if index == response:
-                single = single and not lost.any()
-                whole = whole and bool(np.array_equal(values[index], np.rint(values[index])))
-        if progress is not None:
-            progress(seen)
-    if moments.count:
-        mean, sd = moments.finish()
-    else:
-        mean = sd = np.zeros(len(names))
-    y_dtype = None
-    if response is not None:
-        bounds = moments.minimum[response], moments.maximum[response]
-        y_dtype = "float64" if columns.trials else response_dtype(*bounds, whole, single)
-    return Scan(
-        moments.count,
-        seen - moments.count if drop_missing else 0,
-        mean,
-        sd,
-        moments.minimum,
-        moments.maximum,
-        np.sqrt(lost_squares / max(1, moments.count)),
-        y_dtype,
-    )
+                # Not np.dot, whose threads wait for work in busy loops.
+                self._lost_squares[index] += np.einsum("i,i->", lost, lost)
+            if index == self._response:
+                exact = np.array_equal(values[index], np.rint(values[index]))
+                self._single = self._single and not lost.any()
+                self._whole = self._whole and exact
+
+    def finish(self) -> Scan:
+        """Return the result."""
+        moments, response = self._moments, self._response
+        if moments.count:
+            mean, sd = moments.finish()
+        else:
+            mean = sd = np.zeros(len(self._columns.names))
+        y_dtype = None
+        if response is not None:
+            bounds = moments.minimum[response], moments.maximum[response]
+            y_dtype = response_dtype(*bounds, self._whole, self._single)
+            y_dtype = "float64" if self._columns.trials else y_dtype
+        return Scan(
+            moments.count,
+            self.seen - moments.count if self._drop_missing else 0,
+            mean,
+            sd,
+            moments.minimum,
+            moments.maximum,
+            np.sqrt(self._lost_squares / max(1, moments.count)),
+            y_dtype,
+        )
 
 
 def response_dtype(low: float, high: float, whole: bool, single: bool) -> str:
@@ -118,17 +151,6 @@ def response_dtype(low: float, high: float, whole: bool, single: bool) -> str:
             return "uint8"
         return "int32" if low >= -(2**31) and high < 2**31 else "int64"
     return "float32" if single else "float64"
-
-
-def drop_missing_rows(values: Matrix) -> Matrix:
-    """Return the rows of a block (c, m) that have no missing value."""
-    kept = kept_rows(values)
-    return values[:, kept] if kept.size < values.shape[1] else values
-
-
-def kept_rows(values: Matrix) -> NDArray[np.intp]:
-    """Return the indices of the rows of a block (c, m) without a missing value."""
-    return np.flatnonzero(~np.isnan(values).any(axis=0))
 
 
 def _check_weights(start: int, values: Matrix, columns: Columns, faults: Faults) -> None:
@@ -148,8 +170,7 @@ def _clean(
     start: int, values: Matrix, names: tuple[str, ...], faults: Faults, drop_missing: bool
 ) -> Matrix:
     """Record missing and infinite values; return the block with 0 in their place."""
-    with np.errstate(invalid="ignore", over="ignore"):
-        sums = values.sum(axis=1)  # a finite sum has only finite terms
+    sums = row_sums(values)
     if np.isfinite(sums).all():
         return values
     missing = np.isnan(values)

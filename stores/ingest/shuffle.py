@@ -20,6 +20,8 @@ Records = NDArray[Any]
 
 LEAF_BYTES: Final = 64 << 20
 _MAX_BUCKETS: Final = 256
+_SLICE_BYTES: Final = 1 << 19
+"""Bytes of the records that are gathered at once: a part of the second-level cache."""
 _FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 
 
@@ -31,11 +33,12 @@ def shuffled(
     rng: np.random.Generator,
     *,
     leaf_bytes: int = LEAF_BYTES,
+    row_bytes: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Iterator[Records]:
-    """Yield the records of ``blocks`` in random order, about ``leaf_bytes`` at a time.
+    """Yield the records of ``blocks`` in random order, a slice of a leaf at a time.
 
-    Peak memory is two leaves (buckets permuted in memory) and one block; the files have the
+    Peak memory is one leaf (a bucket permuted in memory) and one block; the files have the
     size of the records once. The order depends on the generator, the number of rows and the
     lengths of the blocks.
 
@@ -51,10 +54,14 @@ def shuffled(
         Random generator; drawn from until the last record is yielded.
     leaf_bytes
         Largest number of bytes that are permuted in memory at once.
+    row_bytes
+        Bytes that a record counts for in ``leaf_bytes``, on which the order depends; ``None``:
+        those of ``dtype``.
     progress
         Called with the number of records scattered to buckets so far.
     """
-    if n_rows * dtype.itemsize <= leaf_bytes or n_rows < 2:
+    size_of_row = dtype.itemsize if row_bytes is None else row_bytes
+    if n_rows * size_of_row <= leaf_bytes or n_rows < 2:
         rows = np.empty(n_rows, dtype)
         filled = 0
         for block in blocks:
@@ -62,29 +69,43 @@ def shuffled(
             filled += block.size
         if filled != n_rows:
             raise ValueError(f"expected {n_rows} records, found {filled}")
-        yield take(rows, rng.permutation(n_rows))
+        yield from permuted(rows, rng.permutation(n_rows))
         return
     # Buckets of 90 % of a leaf, so that by chance hardly any exceeds a leaf.
-    n_buckets = max(2, min(_MAX_BUCKETS, -(-n_rows * dtype.itemsize * 10 // (leaf_bytes * 9))))
+    n_buckets = max(2, min(_MAX_BUCKETS, -(-n_rows * size_of_row * 10 // (leaf_bytes * 9))))
     sizes = _scatter(blocks, n_buckets, folder, rng, progress)
     if sizes.sum() != n_rows:
         raise ValueError(f"expected {n_rows} records, found {sizes.sum()}")
+    leaf_rows = leaf_bytes // size_of_row
+    leaf = np.empty(min(leaf_rows, int(sizes.max())), dtype)
     for bucket, size in enumerate(sizes):
         if size == 0:
             continue
         path = folder / str(bucket)
+        if size <= leaf_rows:
+            yield from permuted(read_whole(path, leaf[:size]), rng.permutation(size))
+            path.unlink()
+            continue
         inner = folder / f"{bucket}.d"
         inner.mkdir()
         yield from shuffled(
-            read(path, dtype, leaf_bytes // 4),
+            read(path, dtype, max(1, leaf_bytes // 4 // size_of_row) * dtype.itemsize),
             int(size),
             dtype,
             inner,
             rng,
             leaf_bytes=leaf_bytes,
+            row_bytes=row_bytes,
         )
         path.unlink()
         inner.rmdir()
+
+
+def permuted(rows: Records, order: NDArray[np.int64]) -> Iterator[Records]:
+    """Yield the records at the positions ``order``, a slice at a time."""
+    step = max(1, _SLICE_BYTES // rows.itemsize)
+    for start in range(0, order.size, step):
+        yield take(rows, order[start : start + step])
 
 
 def _scatter(
@@ -127,6 +148,18 @@ def append(path: Path, records: Records) -> None:
             view = view[os.write(descriptor, view) :]
     finally:
         os.close(descriptor)
+
+
+def read_whole(path: Path, into: Records) -> Records:
+    """Fill an array with the records of a file, and return it."""
+    raw: Any = into.view(np.uint8)
+    view, done = memoryview(raw), 0
+    with open(path, "rb", buffering=0) as file:
+        while count := file.readinto(view[done:]):
+            done += count
+    if done != len(view):
+        raise ValueError(f"expected {len(view)} bytes of records, found {done}")
+    return into
 
 
 def read(path: Path, dtype: np.dtype[Any], block_bytes: int) -> Iterator[Records]:

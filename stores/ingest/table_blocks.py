@@ -105,8 +105,9 @@ class TableBlocks:
         buffer = np.empty((len(self._names), self._rows))
         start, filled = 0, 0
         others = [column.column for column in labels]
-        names, as_text = [*self._names, *others], frozenset([*self._coders, *others])
-        for batch in self._table.batches(names, self._rows, text=as_text):
+        names, levels = [*self._names, *others], frozenset(self._coders)
+        as_text = levels | frozenset(others)
+        for batch in self._table.batches(names, self._rows, text=as_text, levels=levels):
             done = 0
             for column, index in zip(labels, range(len(self._names), len(names)), strict=True):
                 column.add(batch.column(index), start + filled, faults)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import tempfile
 import warnings
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streammc.errors import ConfigError
-from streammc.stores.cloud.address import Root, store_root
+from streammc.stores.cloud.address import Root, is_address, store_root
 from streammc.stores.format.codes import read_columns, with_codes
 from streammc.stores.format.destination import refuse_output, scratch_for
 from streammc.stores.format.layout import (
@@ -28,6 +31,7 @@ from streammc.stores.format.objects import local_path
 from streammc.stores.format.writer import StoreWriter
 from streammc.stores.ingest.ingest_options import IngestOptions
 from streammc.stores.ingest.prepare import Prepared, Progress
+from streammc.stores.ingest.record_expansion import Expansion
 from streammc.stores.memory import MemoryStore
 from streammc.stores.rows.group_labels import table_of
 from streammc.stores.sources.tables import open_table
@@ -66,10 +70,9 @@ def make_store(
             cloud=options.cloud,
         ) as writer:
             for records in prepared.records():
-                fields = {name: records[name] for name in records.dtype.names or ()}
                 if writer.groups is not None:
-                    writer.groups.add_rows(fields.pop(GROUP))
-                writer.append(fields.pop("X"), fields.pop("y", None), **fields)
+                    writer.groups.add_rows(records[GROUP])
+                writer.append_with(len(records), partial(_expand, prepared.expansion, records))
             writer.commit(prepared.attributes())
     store = open_store(str(target))
     return {
@@ -107,15 +110,22 @@ def make_data_set(
     return store
 
 
+def _expand(
+    expansion: Expansion, records: NDArray[Any], start: int, into: Mapping[str, NDArray[Any]]
+) -> None:
+    """Write as many records, from ``start`` on, as the arrays have rows."""
+    expansion.write(records[start : start + len(into["X"])], into)
+
+
 def _in_memory(prepared: Prepared, chunk_rows: int | None) -> MemoryStore:
-    rows, dtype = prepared.found.n_rows, prepared.encoding.dtype
-    assert dtype.fields is not None
-    arrays = {name: np.empty(rows, field[0]) for name, field in dtype.fields.items()}
+    rows = prepared.found.n_rows
+    arrays = prepared.expansion.empty(rows)
     done = 0
     for records in prepared.records():
-        for name, array in arrays.items():
-            array[done : done + records.size] = records[name]
-        done += records.size
+        end = done + records.size
+        parts = {name: array[done:end] for name, array in arrays.items()}
+        prepared.expansion.write(records, parts)
+        done = end
     X = arrays.pop("X")
     empty = np.empty(0)
     stated = prepared.described_codes()
@@ -154,7 +164,7 @@ def check_output(target: Root, sources: Any) -> None:
     for source in sources if isinstance(sources, (list, tuple)) else [sources]:
         if not isinstance(source, (str, os.PathLike)):
             continue
-        if not isinstance(target, Path):
+        if not isinstance(target, Path) or is_address(source):
             continue
         given = os.path.realpath(local_path(source))
         real = os.path.realpath(target)

@@ -10,7 +10,8 @@ from numba.core import types
 from numpy.typing import NDArray
 
 from streammc.errors import ConfigError, StoreError
-from streammc.numerics.coded_matrix import CodedMatrix, expand_runs
+from streammc.numerics.coded_matrix import CodedMatrix
+from streammc.numerics.expand_runs import expand_runs
 from streammc.numerics.jit import jit
 from streammc.protocols import Index, Rows
 

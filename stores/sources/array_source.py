@@ -83,7 +83,12 @@ class ArraySource:
         self.types = (*[types[0]] * self._width, *types[1:])
 
     def batches(
-        self, columns: Sequence[str], rows: int, *, text: bool | frozenset[str] = False
+        self,
+        columns: Sequence[str],
+        rows: int,
+        *,
+        text: bool | frozenset[str] = False,
+        levels: frozenset[str] = frozenset(),
     ) -> Iterator[Any]:
         """Yield record batches of at most ``rows`` rows, each within one block."""
         for start, stop in pairwise(self._edges):

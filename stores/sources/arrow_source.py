@@ -6,13 +6,18 @@ import json
 import mmap
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streammc.errors import DataError, OutOfMemoryError
+from streammc.errors import DataError, OutOfMemoryError, StreammcError
+from streammc.stores.cloud.address import is_address
 from streammc.stores.sources.ahead import ahead
+from streammc.stores.sources.input_files import open_input
+
+_REMOTE_BUFFER: Final = 4 << 20
+"""Bytes of one request for a column of a Parquet file at an address."""
 
 
 @contextmanager
@@ -20,6 +25,8 @@ def translated(label: str, what: str) -> Iterator[None]:
     """Turn Arrow's errors about the content of ``label`` into streammc errors."""
     try:
         yield
+    except StreammcError:
+        raise
     except OSError as error:
         if error.errno is not None:
             raise
@@ -102,23 +109,36 @@ class ParquetSource(_ArrowSchema):
             self.n_rows: int | None = file.metadata.num_rows
 
     @contextmanager
-    def _file(self) -> Iterator[Any]:
+    def _file(self, as_codes: Sequence[str] = ()) -> Iterator[Any]:
         # Buffered reads of single pages: pre_buffer would load whole row groups.
         with (
             translated(self.label, "a Parquet file"),
-            open(self.path or "", "rb") as raw,
-            pq.ParquetFile(raw, pre_buffer=False, buffer_size=1 << 20) as file,
+            open_input(self.path or "") as raw,
+            pq.ParquetFile(
+                raw,
+                pre_buffer=False,
+                buffer_size=_REMOTE_BUFFER if is_address(self.path) else 1 << 20,
+                read_dictionary=list(as_codes),
+            ) as file,
         ):
             yield file
 
     def batches(
-        self, columns: Sequence[str], rows: int, *, text: bool | frozenset[str] = False
+        self,
+        columns: Sequence[str],
+        rows: int,
+        *,
+        text: bool | frozenset[str] = False,
+        levels: frozenset[str] = frozenset(),
     ) -> Iterator[Any]:
         """Yield record batches of at most ``rows`` rows; a thread decodes the next."""
-        yield from ahead(self._decoded(list(columns), rows))
+        types = dict(zip(self.names, self.types, strict=True))
+        plain = (pa.string(), pa.large_string())
+        as_codes = sorted(name for name in levels if types[name] in plain)
+        yield from ahead(self._decoded(list(columns), rows, as_codes))
 
-    def _decoded(self, columns: list[str], rows: int) -> Generator[Any]:
-        with self._file() as file:
+    def _decoded(self, columns: list[str], rows: int, as_codes: list[str]) -> Generator[Any]:
+        with self._file(as_codes) as file:
             for batch in file.iter_batches(rows, columns=columns):
                 # The reader takes "a" to mean the column "a.b" as well.
                 yield _plain(batch.select(columns))
@@ -128,7 +148,7 @@ class IpcSource(_ArrowSchema):
     """One Arrow IPC file (Feather version 2) or stream: a ``sources.source.Source``.
 
     The file is memory-mapped, so that a record batch of any size can be read slice by
-    slice; only a compressed batch must fit into memory.
+    slice; only a compressed batch, or one at an address, must fit into memory.
     """
 
     n_rows: int | None = None
@@ -140,18 +160,24 @@ class IpcSource(_ArrowSchema):
             self._use(reader.schema)
 
     @contextmanager
-    def _reader(self) -> Iterator[tuple[Any, mmap.mmap]]:
+    def _reader(self) -> Iterator[tuple[Any, mmap.mmap | None]]:
         # Without included_fields: with it Arrow copies the arrays instead of mapping them.
-        with translated(self.label, "an Arrow file"), open(self.path or "", "rb") as file:
-            mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
-            buffer = pa.py_buffer(mapped)
-            if mapped[:6] == b"ARROW1":
-                yield pa.ipc.open_file(buffer), mapped
-            else:
-                yield pa.ipc.open_stream(buffer), mapped
+        with translated(self.label, "an Arrow file"), open_input(self.path or "") as file:
+            mapped, source = None, file
+            whole = file.read(6) == b"ARROW1"
+            file.seek(0)
+            if not is_address(self.path):
+                mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+                source = pa.py_buffer(mapped)
+            yield (pa.ipc.open_file if whole else pa.ipc.open_stream)(source), mapped
 
     def batches(
-        self, columns: Sequence[str], rows: int, *, text: bool | frozenset[str] = False
+        self,
+        columns: Sequence[str],
+        rows: int,
+        *,
+        text: bool | frozenset[str] = False,
+        levels: frozenset[str] = frozenset(),
     ) -> Iterator[Any]:
         """Yield record batches of at most ``rows`` rows, each valid until the next one."""
         with self._reader() as (reader, mapped):
@@ -161,7 +187,8 @@ class IpcSource(_ArrowSchema):
                 for start in range(0, batch.num_rows, rows):
                     yield _plain(chosen.slice(start, rows))
                     # Otherwise the pages that were read stay resident.
-                    mapped.madvise(mmap.MADV_DONTNEED)
+                    if mapped is not None:
+                        mapped.madvise(mmap.MADV_DONTNEED)
 
 
 def _record_batches(reader: Any) -> Iterator[Any]:
@@ -219,12 +246,25 @@ class MemorySource(_ArrowSchema):
                 reader = reader.read_all()
                 self.n_rows = reader.num_rows
         self._table = reader
+        self._read = False
         self._use(reader.schema)
 
     def batches(
-        self, columns: Sequence[str], rows: int, *, text: bool | frozenset[str] = False
+        self,
+        columns: Sequence[str],
+        rows: int,
+        *,
+        text: bool | frozenset[str] = False,
+        levels: frozenset[str] = frozenset(),
     ) -> Iterator[Any]:
         """Yield record batches of at most ``rows`` rows."""
+        if self.spool and self._read:
+            raise DataError(
+                "expected a table in memory where several factors (1 | g) are counted before it "
+                "is read, found a stream that can be read once: make a table of it first, "
+                "pyarrow.table(stream)"
+            )
+        self._read = True
         with translated(self.label, "a readable stream"):
             chunks = self._table if self.spool else self._table.to_batches(max_chunksize=rows)
             for batch in chunks:

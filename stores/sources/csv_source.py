@@ -17,7 +17,8 @@ from typing import Any, Final
 import pyarrow as pa
 from pyarrow import csv
 
-from streammc.errors import DataError
+from streammc.errors import DataError, StreammcError
+from streammc.stores.sources.input_files import open_input
 
 _COMPRESSION: Final[dict[bytes, Any]] = {
     b"\x1f\x8b": "gzip",
@@ -82,7 +83,12 @@ class CsvSource:
             raise self._wrong("a first line with the names of the columns", found)
 
     def batches(
-        self, columns: Sequence[str], rows: int, *, text: bool | frozenset[str] = False
+        self,
+        columns: Sequence[str],
+        rows: int,
+        *,
+        text: bool | frozenset[str] = False,
+        levels: frozenset[str] = frozenset(),
     ) -> Iterator[Any]:
         """Yield record batches of ``columns``: numbers as float64, or everything as text.
 
@@ -120,7 +126,7 @@ class CsvSource:
     @contextmanager
     def _open(self) -> Iterator[Any]:
         """Open the decompressed bytes as an Arrow stream."""
-        with open(self.path or "", "rb") as file:
+        with open_input(self.path or "", stream=True) as file:
             start = file.read(4)
             file.seek(0)
             stream: Any = pa.PythonFile(file, mode="r")
@@ -175,6 +181,8 @@ class CsvSource:
         """Turn Arrow's errors into streammc errors; leave those of the operating system."""
         try:
             yield
+        except StreammcError:
+            raise
         except pa.ArrowInvalid as error:
             text = " ".join(str(error).split())
             if re.search(r"Expected \d+ columns, got \d+", text):

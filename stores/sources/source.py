@@ -28,9 +28,15 @@ class Source(Protocol):
     """Whether to keep a copy on disk, because a second read is slow or impossible."""
 
     def batches(
-        self, columns: Sequence[str], rows: int, *, text: bool | frozenset[str] = False
+        self,
+        columns: Sequence[str],
+        rows: int,
+        *,
+        text: bool | frozenset[str] = False,
+        levels: frozenset[str] = frozenset(),
     ) -> Iterator[Any]:
         """Yield record batches with ``columns`` in this order, of about ``rows`` rows.
 
-        With ``text`` all columns, or those of these names, are returned as text.
+        With ``text`` all columns, or those of these names, are returned as text; those of
+        ``levels`` too, or as dictionaries of text where that is faster.
         """

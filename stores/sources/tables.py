@@ -6,7 +6,6 @@ import errno
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 from streammc.errors import (
@@ -17,10 +16,11 @@ from streammc.errors import (
     StorageIOError,
     StreammcError,
 )
-from streammc.stores.format.objects import local_path
+from streammc.stores.cloud.address import is_address
+from streammc.stores.sources.input_files import InputFile, input_files, input_stamp, open_input
+from streammc.stores.sources.partitions import with_partitions
 from streammc.stores.sources.source import Source
-from streammc.trace.file_stamp import FileStamp, file_stamp, stamp_difference
-from streammc.trace.kinds import STORE, found_at, with_article
+from streammc.trace.file_stamp import FileStamp, stamp_difference
 
 _FOREIGN: Final = {
     b"PK\x03\x04": "a zip archive or spreadsheet",
@@ -78,7 +78,12 @@ class Table:
         return name in self._types[0]
 
     def batches(
-        self, columns: Sequence[str], rows: int, *, text: bool | frozenset[str] = False
+        self,
+        columns: Sequence[str],
+        rows: int,
+        *,
+        text: bool | frozenset[str] = False,
+        levels: frozenset[str] = frozenset(),
     ) -> Iterator[Any]:
         """Yield record batches of every source in turn."""
         self._starts = []
@@ -86,7 +91,7 @@ class Table:
         for source in self.sources:
             self._starts.append(done)
             try:
-                for batch in source.batches(columns, rows, text=text):
+                for batch in source.batches(columns, rows, text=text, levels=levels):
                     done += batch.num_rows
                     yield batch
             except OSError as error:
@@ -118,7 +123,7 @@ class Table:
         stamps: list[FileStamp | None] = []
         for source in self.sources:
             try:
-                stamps.append(None if source.path is None else file_stamp(source.path))
+                stamps.append(None if source.path is None else input_stamp(source.path))
             except OSError as error:
                 raise translate_input(error, source.label) from error
         return stamps
@@ -130,14 +135,14 @@ def open_table(sources: Any) -> Table:
     Parameters
     ----------
     sources
-        Paths of CSV (also .gz, .zst, .bz2), Parquet, Feather or Arrow IPC files, or of a
-        directory of them; or tables in memory, see ``arrow_source.MemorySource``. The
-        content of a file decides its format.
+        Paths, patterns or addresses of CSV (also .gz, .zst, .bz2), Parquet, Feather or Arrow IPC
+        files, or of directories of them, see ``input_files``; or tables in memory, see
+        ``arrow_source.MemorySource``. The content of a file decides its format.
 
     Raises
     ------
     ConfigError
-        If there is no source, or one is a URL or not a table.
+        If there is no source, or one is not a table or no address of an object store.
     MissingError, AccessError, StorageIOError
         If a file does not exist or cannot be read.
     DataError
@@ -147,18 +152,22 @@ def open_table(sources: Any) -> Table:
     if not given:
         raise ConfigError("expected at least one file or table to ingest, found none: name one")
     opened: list[Source] = []
+    files: list[InputFile] = []
     for item in given:
         if isinstance(item, (str, os.PathLike)):
-            opened += [_open_file(path) for path in _expand(os.fspath(item))]
+            named = _named_files(item)
+            files += named
+            opened += [_open_file(file.path) for file in named]
         else:
             opened.append(_open_object(item))
+            files.append(InputFile(opened[-1].label))
     different = [source for source in opened if type(source) is not type(opened[0])]
     if different:
         raise DataError(
             f"expected sources of one format, found {_format(opened[0])} in {opened[0].label} "
             f"and {_format(different[0])} in {different[0].label}: ingest one format at a time"
         )
-    return Table(opened)
+    return Table(with_partitions(opened, files))
 
 
 def translate_input(error: OSError, label: str) -> StreammcError:
@@ -209,39 +218,13 @@ def _open_object(item: Any) -> Source:
     return MemorySource(item)
 
 
-def _expand(path: str | bytes) -> list[str]:
-    """Return the files of a directory, sorted, or the path itself."""
-    text = os.fsdecode(path)
-    local_path(text)
+def _named_files(item: Any) -> list[InputFile]:
+    """Return the files that a path names, with the errors of the system translated."""
+    path = os.fspath(item)
     try:
-        mode = os.stat(text).st_mode
-        if stat.S_ISREG(mode):
-            return [text]
-        if not stat.S_ISDIR(mode):
-            raise DataError(
-                f"expected a regular file at {text!r}, found a pipe or device: "
-                "it is read more than once, save it as a file"
-            )
-        if os.path.lexists(os.path.join(text, "zarr.json")):
-            found = found_at(text)
-            if found is None or found.kind == STORE:
-                what = "a zarr store: it needs no ingesting, use it as it is"
-            else:
-                what = f"{with_article(found.kind)}: give CSV, Parquet or Arrow files"
-            raise DataError(f"expected a table in {text!r}, found {what}")
-        entries = sorted(Path(text).iterdir())
+        return input_files(path)
     except OSError as error:
-        raise translate_input(error, repr(text)) from error
-    files = [str(entry) for entry in entries if entry.name[0] not in "._"]
-    if not files:
-        raise DataError(f"expected files in the directory {text!r}, found none: check the path")
-    folder = next((file for file in files if os.path.isdir(file)), None)
-    if folder is not None:
-        raise DataError(
-            f"expected a directory of files at {text!r}, found the directory {folder!r} in it: "
-            "name the files"
-        )
-    return files
+        raise translate_input(error, repr(os.fsdecode(path))) from error
 
 
 def _open_file(path: str) -> Source:
@@ -249,11 +232,11 @@ def _open_file(path: str) -> Source:
     from streammc.stores.sources.csv_source import CsvSource
 
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
+        if not is_address(path) and not stat.S_ISREG(os.stat(path).st_mode):
             raise DataError(
                 f"expected a regular file at {path!r}, found a pipe or device: save it as a file"
             )
-        with open(path, "rb") as file:
+        with open_input(path) as file:
             magic = file.read(8)
         if magic[:4] == b"PAR1":
             return ParquetSource(path)

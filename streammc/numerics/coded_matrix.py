@@ -11,11 +11,8 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
-from numba.core import types
 from numpy.typing import NDArray
 
-from streammc.numerics.jit import i8, index_vector, jit, matrix
-from streammc.numerics.records import record_type
 from streammc.protocols import Index, Matrix, RowBlock, Vector
 
 CODE_DTYPE: Final = "uint16"
@@ -24,8 +21,6 @@ MOST_COLUMNS: Final = 2**16 - 1
 _EXPANDED_BYTES: Final = 8 << 20
 _ROW_MULTIPLE: Final = 512
 """Pieces are multiples of the tile of a full pass, so that its tiles begin at the same rows."""
-
-codes_type: Any = types.Array(types.uint16, 2, "C", readonly=True)
 
 
 class CodedColumns(NamedTuple):
@@ -128,41 +123,6 @@ def expanded_pieces(pieces: Iterator[RowBlock]) -> Iterator[RowBlock]:
             here = slice(start, start + step)
             sides = (side[here] for side in (piece.y, piece.offset, piece.weight))
             yield RowBlock(piece.index, piece.start + start, piece.X[here].expanded(), *sides)
-
-
-@jit(
-    i8(matrix, codes_type, index_vector, i8, i8, record_type(CodedColumns), matrix),
-    borrow=True,
-)
-def expand_runs(dense, codes, starts, unit_rows, n_rows, columns, out):  # type: ignore[no-untyped-def]
-    """Write runs of rows with all columns into ``out`` (m, q); return the number of wrong codes.
-
-    ``dense`` (m, dense) are the gathered dense columns, ``codes`` (>= n_rows, K) those of all rows.
-    Rows outside of the table become zeros.
-    """
-    wrong = 0
-    on, off = columns.on, columns.off
-    q = off.shape[0]
-    for unit in range(starts.shape[0]):
-        for step in range(unit_rows):
-            row = starts[unit] + step
-            to = unit * unit_rows + step
-            if not 0 <= row < n_rows:
-                for j in range(q):
-                    out[to, j] = 0.0
-                continue
-            for j in range(q):  # all columns: a loop from 0 is vectorised
-                out[to, j] = off[j]
-            for j in range(columns.place.shape[0]):
-                out[to, columns.place[j]] = dense[to, j]
-            for k in range(columns.first.shape[0]):
-                code = np.int64(codes[row, k])
-                if code > columns.width[k]:
-                    wrong += 1
-                elif code > 0:
-                    at = columns.first[k] + code - 1
-                    out[to, at] = on[at]
-    return wrong
 
 
 def compressed(X: Matrix, columns: CodedColumns) -> CodedMatrix:

@@ -7,10 +7,10 @@ from streammc.numerics.coded_matrix import (
     CodedMatrix,
     coded_columns,
     compressed,
-    expand_runs,
     expanded_pieces,
     expanded_rows,
 )
+from streammc.numerics.expand_runs import expand_runs
 from streammc.protocols import RowBlock
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from numba import types
 
-from streammc.numerics.coded_matrix import codes_type
+from streammc.numerics.expand_runs import codes_type
 from streammc.numerics.jit import i8, index_vector, jit, matrix, vector
 from streammc.numerics.summation import two_sum
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, NamedTuple
 
 from numba import types
 
-from streammc.numerics.coded_matrix import codes_type
+from streammc.numerics.expand_runs import codes_type
 from streammc.protocols import Index, Matrix, Vector
 
 

@@ -1,0 +1,257 @@
+"""Files that a path, a pattern, a folder or an address names, and the columns in their folders.
+
+A folder is read with its folders ``name=value`` (hive partitions): each ``name`` is a column of the
+table. Files are in the order of the parts of their paths, compared as text.
+"""
+
+from __future__ import annotations
+
+import errno
+import glob
+import io
+import os
+import re
+import stat
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote
+
+from streammc.errors import ConfigError, DataError, MissingError
+from streammc.stores.cloud.address import CloudFolder, is_address, store_root
+from streammc.stores.format.objects import local_path
+from streammc.trace.file_stamp import FileStamp, file_stamp
+from streammc.trace.kinds import STORE, found_at, with_article
+
+_PATTERN: Final = re.compile(r"[*?\[]")
+_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+_STREAM_BYTES: Final = 4 << 20
+
+
+class InputFile(NamedTuple):
+    """One file of a table."""
+
+    path: str
+    """Path or address."""
+    partitions: tuple[tuple[str, str | None], ...] = ()
+    """Name and value of each folder ``name=value`` below what was named; ``None``: missing."""
+
+
+def input_files(path: str | bytes) -> list[InputFile]:
+    """Return the files that a path, a pattern, a folder or an address names, in order.
+
+    Raises
+    ------
+    ConfigError
+        If it is no path, or a pattern on a web server.
+    MissingError
+        If there is no file.
+    DataError
+        If it is a store, a pipe or device, or a folder with other folders than ``name=value``.
+    AccessError, UnavailableError
+        If the service of an address refuses.
+    OSError
+        If the system refuses.
+    """
+    text = os.fsdecode(path)
+    if is_address(text):
+        place = store_root(text)
+        return _of_service(place) if isinstance(place, CloudFolder) else input_files(str(place))
+    local_path(text)
+    try:
+        mode = os.stat(text).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        if not _PATTERN.search(text):
+            raise
+        return _matching(text)
+    if stat.S_ISREG(mode):
+        return [InputFile(text)]
+    if not stat.S_ISDIR(mode):
+        raise DataError(
+            f"expected a regular file at {text!r}, found a pipe or device: "
+            "it is read more than once, save it as a file"
+        )
+    found = _in_folder(text)
+    if not found:
+        raise DataError(f"expected files in the directory {text!r}, found none: check the path")
+    return found
+
+
+def open_input(path: str, *, stream: bool = False) -> Any:
+    """Open a file of a table, as binary.
+
+    Parameters
+    ----------
+    path
+        Path or address.
+    stream
+        Whether it is read from the start to the end: an object then comes in larger parts.
+
+    Raises
+    ------
+    OSError, MissingError, AccessError, UnavailableError
+        If it cannot be read.
+    """
+    if not is_address(path):
+        return open(path, "rb")
+    from streammc.stores.cloud.input_object import InputObject
+
+    place = store_root(path)
+    assert isinstance(place, CloudFolder)
+    raw = InputObject(place)
+    return io.BufferedReader(raw, _STREAM_BYTES) if stream else raw
+
+
+def input_stamp(path: str) -> FileStamp:
+    """Return the stamp of a file of a table.
+
+    Raises
+    ------
+    OSError, AccessError, UnavailableError
+        If its status cannot be read.
+    """
+    if not is_address(path):
+        return file_stamp(path)
+    from streammc.stores.cloud.input_object import object_stamp
+
+    place = store_root(path)
+    assert isinstance(place, CloudFolder)
+    found = object_stamp(place)
+    if found is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    return found
+
+
+def _matching(pattern: str) -> list[InputFile]:
+    """Return the files that match a pattern, and those in folders that match."""
+    parts = Path(pattern).parts
+    fixed = next(k for k, part in enumerate(parts) if _PATTERN.search(part))
+    base = Path(*parts[:fixed])
+    found: list[InputFile] = []
+    for match in glob.glob(pattern, recursive=True):
+        below = Path(match).relative_to(base)
+        if any(map(_hidden, below.parts)):
+            continue
+        if not os.path.isdir(match):
+            found.append(InputFile(match, _partitions(below.parts[:-1])))
+        elif "**" not in parts:
+            own = _partitions(below.parts)
+            found += [InputFile(each.path, (*own, *each.partitions)) for each in _in_folder(match)]
+    if not found:
+        raise MissingError(f"expected files that match {pattern!r}, found none: check the pattern")
+    return _in_order(found)
+
+
+def _in_folder(folder: str) -> list[InputFile]:
+    """Return the files of a folder and of its folders ``name=value``."""
+    if os.path.lexists(os.path.join(folder, "zarr.json")):
+        kind = found_at(folder)
+        raise _not_a_table(folder, None if kind is None or kind.kind == STORE else kind.kind)
+    found: list[InputFile] = []
+    for entry in sorted(Path(folder).iterdir()):
+        if _hidden(entry.name):
+            continue
+        if not entry.is_dir():
+            found.append(InputFile(str(entry)))
+            continue
+        own = _partitions([entry.name])
+        if not own:
+            raise _other_folder(folder, str(entry))
+        found += [InputFile(each.path, (*own, *each.partitions)) for each in _in_folder(str(entry))]
+    return _in_order(found)
+
+
+def _of_service(place: CloudFolder) -> list[InputFile]:
+    """Return the objects that the address of an object, a pattern or a folder names."""
+    parts = PurePosixPath(place.prefix).parts
+    fixed = next((k for k, part in enumerate(parts) if _PATTERN.search(part)), len(parts))
+    if not place.listable:
+        if fixed < len(parts):
+            raise ConfigError(
+                f"expected the address of one file of a web server, which lists none, found the "
+                f"pattern {str(place)!r}: name every file"
+            )
+        return [InputFile(str(place))]
+    from streammc.stores.cloud.input_object import object_stamp
+    from streammc.stores.cloud.requests import list_objects
+
+    if fixed == len(parts) > 0 and object_stamp(place) is not None:
+        return [InputFile(str(place))]
+    base = CloudFolder(place.scheme, place.bucket, "/".join(parts[:fixed]))
+    pattern, found = parts[fixed:], []
+    for key in sorted(list_objects(base), key=lambda key: key.split("/")):
+        below = key.split("/")
+        if not key or any(map(_hidden, below)):
+            continue
+        if not pattern:
+            if key == "zarr.json":
+                raise _not_a_table(str(place), None)
+            _check_folders(str(place), below[:-1])
+        elif not _matches_whole(below, pattern):
+            continue
+        found.append(InputFile(str(base / key), _partitions(below[:-1])))
+    if not found:
+        what = "files that match" if pattern else "a file or files at"
+        raise MissingError(f"expected {what} {str(place)!r}, found none: check the address")
+    return _in_order(found)
+
+
+def _matches_whole(parts: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Return whether a pattern names an object, or without ``**`` a folder that holds it."""
+    if "**" in pattern:
+        return _matches(parts, pattern)
+    own = parts[: len(pattern)]
+    if not _matches(own, pattern):
+        return False
+    _check_folders("/".join(own), parts[len(pattern) : -1])
+    return True
+
+
+def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Return whether the parts of a key match those of a pattern; ``**`` is any number."""
+    if not pattern:
+        return not parts
+    if pattern[0] == "**":
+        return any(_matches(parts[k:], pattern[1:]) for k in range(len(parts) + 1))
+    return bool(parts) and fnmatchcase(parts[0], pattern[0]) and _matches(parts[1:], pattern[1:])
+
+
+def _partitions(folders: Sequence[str]) -> tuple[tuple[str, str | None], ...]:
+    """Return name and value of the folders ``name=value``, without escapes such as ``%20``."""
+    found = []
+    for folder in folders:
+        name, mark, value = folder.partition("=")
+        if mark and name:
+            found.append((unquote(name), None if value == _NULL else unquote(value)))
+    return tuple(found)
+
+
+def _hidden(name: str) -> bool:
+    return name.startswith((".", "_"))
+
+
+def _in_order(found: list[InputFile]) -> list[InputFile]:
+    return sorted(found, key=lambda each: PurePosixPath(each.path).parts)
+
+
+def _not_a_table(place: str, kind: str | None) -> DataError:
+    if kind is None:
+        what = "a zarr store: it needs no ingesting, use it as it is"
+    else:
+        what = f"{with_article(kind)}: give CSV, Parquet or Arrow files"
+    return DataError(f"expected a table in {place!r}, found {what}")
+
+
+def _check_folders(place: str, folders: Sequence[str]) -> None:
+    """Raise DataError for a folder that is not ``name=value``."""
+    other = next((name for name in folders if not _partitions([name])), None)
+    if other is not None:
+        raise _other_folder(place, other)
+
+
+def _other_folder(place: str, folder: str) -> DataError:
+    return DataError(
+        f"expected files and folders name=value in {place!r}, found the folder {folder!r}: name "
+        "the files, or give a pattern such as '*/*.parquet'"
+    )
