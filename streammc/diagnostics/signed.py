@@ -71,15 +71,15 @@ def signed_statistics(
         found["sd"] = np.sqrt(square) if square > 0.0 else None
         if draws.shape[1] >= _FEWEST_DRAWS and draws.min() < draws.max():
             with np.errstate(all="ignore"):
-                error = mcse_mean(terms)
+                error = float(mcse_mean(terms))
                 found["mcse_mean"] = error
                 found["ess_bulk"] = square / error**2 if square > 0.0 else None
                 tails = []
                 for p, edge in zip(TAIL, (q5, q95), strict=True):
                     below = (draws <= edge).astype(np.float64)
                     _, below_terms = ratio_terms(below, sign)  # of variance p (1 - p)
-                    tails.append(p * (1 - p) / mcse_mean(below_terms) ** 2)
+                    tails.append(p * (1 - p) / float(mcse_mean(below_terms)) ** 2)
                 found["ess_tail"] = min(tails)
                 # R-hat of the sampled draws, and of the terms of their signed mean.
-                found["r_hat"] = max(r_hat(draws), r_hat(terms))
+                found["r_hat"] = max(float(r_hat(draws)), float(r_hat(terms)))
     return found

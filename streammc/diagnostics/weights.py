@@ -172,4 +172,4 @@ def _error(terms: NDArray[np.float64]) -> float:
     if terms.shape[1] < _FEWEST_DRAWS:
         return float(terms.std(ddof=1) / np.sqrt(terms.size))
     with np.errstate(all="ignore"):
-        return mcse_mean(terms)
+        return float(mcse_mean(terms))

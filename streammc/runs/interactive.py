@@ -77,7 +77,8 @@ def sample(
         Seed of all random numbers, in ``[0, 2**63)``. ``None``: the seed of the run in
         ``path``, or a new one.
     path
-        Directory of the run. ``None``: a temporary directory, removed when the process ends.
+        Directory of the run. ``None``: a temporary directory, removed when the process ends; a
+        run of less than 16 MB stays in memory, and is written there once it is opened again.
     audit : bool or 'auto'
         Whether to measure the error of subsampling, in one more pass; ``"auto"``: if that
         takes less time than the sampling did. Only ``hmc-ecs`` has an audit.
@@ -140,7 +141,7 @@ def sample(
     import signal
     import threading
 
-    from streammc.trace.datatree import open_run
+    from streammc.trace.datatree import open_run, tree_in_memory
 
     check_kinds(store, model, sampler=sampler)
     check_control_variates(control_variates)
@@ -179,9 +180,12 @@ def sample(
     finally:
         if main:
             signal.signal(signal.SIGINT, before)
-    if not RunDirectory.exists(report.path):
+    if report.finished and report.in_memory is not None:
+        tree = tree_in_memory(report.in_memory)
+    elif RunDirectory.exists(report.path):
+        tree = open_run(report.path, verify=not report.changed)  # written by this process just now
+    else:
         raise KeyboardInterrupt
-    tree = open_run(report.path, verify=not report.changed)  # written by this process just now
     lines = report.warnings
     if not report.finished:
         part = _part_summary(RunDirectory.open(report.path), tree)

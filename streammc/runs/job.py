@@ -34,9 +34,11 @@ from streammc.samplers.common.chain import SharedProblem, StoppedError
 from streammc.samplers.common.chains import Chains
 from streammc.samplers.common.request import RunRequest, Setup
 from streammc.samplers.common.sampler import Sampler
+from streammc.trace.layout import Layout
 from streammc.trace.local_path import given_path
+from streammc.trace.memory_run import MemoryRun, fits_in_memory
 from streammc.trace.run_directory import RunDirectory, check_identity
-from streammc.trace.temporary import temporary_folder
+from streammc.trace.temporary import is_temporary_folder, temporary_folder
 
 STOPPING: Final = "stopping"
 """Attribute of a run with its stopping rule and the draws of its first check; null without one."""
@@ -53,6 +55,8 @@ class RunReport:
     changed: bool
     """Whether anything was drawn or written."""
     warnings: list[str] = field(default_factory=list)
+    in_memory: MemoryRun | None = None
+    """The run, if its files are not written before its path is opened."""
 
 
 def run_job(request: RunRequest) -> RunReport:
@@ -224,7 +228,8 @@ def _attempt(request: RunRequest, setup: Setup, key: dict[str, Any]) -> RunRepor
     kept = {**recorded(request.model, dataset), **request.attributes, **(stopping if rule else {})}
     made = contents(request, setup, kept)
     with ExitStack() as stack:
-        run = stack.enter_context(RunDirectory.hold(folder, identity=key, **made))
+        kind = MemoryRun if _stays_in_memory(request, made["layout"]) else RunDirectory
+        run = stack.enter_context(kind.hold(folder, identity=key, **made))
         problem = setup.sampler.problem(request, setup)
         _plan(run, request)
         if run.attributes.get(STOPPING) != stopping[STOPPING]:
@@ -249,7 +254,20 @@ def _attempt(request: RunRequest, setup: Setup, key: dict[str, Any]) -> RunRepor
 
         due = audit_due(request, run, setup, team)
         summary = finish_report(run, request, setup, team, *due)
-    return RunReport(folder, summary, True, True, summary["warnings"])
+    held = run if isinstance(run, MemoryRun) else None
+    return RunReport(folder, summary, True, True, summary["warnings"], held)
+
+
+def _stays_in_memory(request: RunRequest, layout: Layout) -> bool:
+    """Return whether a new run without a path is small, and of a known number of draws."""
+    folder = Path(request.path or "")
+    return (
+        request.stopping is None
+        and request.chains_on == HERE
+        and is_temporary_folder(folder)
+        and fits_in_memory(layout, request.warmup + request.draws)
+        and not RunDirectory.exists(folder)
+    )
 
 
 def _refuse_stop(sampler: Sampler | None, rule: StopRule | None) -> None:

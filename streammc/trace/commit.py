@@ -76,6 +76,11 @@ def write_documents(path: Path, state: RunState) -> None:
         replace_files(stale, path / FOLDER)
 
 
+def fixed_spec(dims: Sequence[str], values: NDArray[Any]) -> ArraySpec:
+    """Return the spec of an array that is written once, as one chunk."""
+    return ArraySpec(values.shape, values.shape, dtype_name(values.dtype), tuple(dims))
+
+
 def write_fixed(
     path: Path, arrays: Mapping[str, tuple[Sequence[str], NDArray[Any]]]
 ) -> dict[str, FixedArray]:
@@ -83,7 +88,7 @@ def write_fixed(
     files: Files = {}
     entries = {}
     for key, (dims, values) in arrays.items():
-        spec = ArraySpec(values.shape, values.shape, dtype_name(values.dtype), tuple(dims))
+        spec = fixed_spec(dims, values)
         data = encode(values, spec.dtype)
         with reporting("create", path / key):
             (path / key).mkdir(parents=True, exist_ok=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -169,17 +169,18 @@ def read_theta(path: Path, state: RunState, phase: str) -> NDArray[np.float64]:
     return theta
 
 
-def digest(path: Path, state: RunState) -> str:
+def digest(state: RunState, read: Callable[[str], dict[str, NDArray[Any]]]) -> str:
     """Return the SHA-256 over (key, dtype, shape, decoded bytes) of all draws and statistics.
 
-    It does not depend on attributes, constant data or the size of the intervals: two runs
-    have the same digest exactly if their draws are the same bit for bit.
+    ``read`` returns the arrays of a group by name. The digest does not depend on attributes,
+    constant data or the size of the intervals: two runs have the same digest exactly if their
+    draws are the same bit for bit.
     """
     total = hashlib.sha256()
     for group in sorted(SAMPLES):
         if group not in state.groups():
             continue
-        for name, values in sorted(read_group(path, state, group).items()):
+        for name, values in sorted(read(group).items()):
             text = name.encode() if values.dtype.kind != "U" else name.encode() + b"*"
             total.update(repr((group, text, values.dtype.str, values.shape)).encode())
             total.update(np.ascontiguousarray(values).tobytes())

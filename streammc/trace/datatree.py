@@ -8,13 +8,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 from zarr.storage import LocalStore
 
 from streammc.docstrings import documented
 from streammc.errors import ConfigError
+from streammc.trace.memory_run import MemoryRun
 from streammc.trace.row_reading import ROWS, RowKind, read_meta
 from streammc.trace.run_directory import RunDirectory
+from streammc.trace.state import own_entries
 from streammc.verdict import verdict
 
 _JSON_WORDS: Final = ("null", "true", "false")
@@ -60,6 +64,32 @@ def open_run(path: str | os.PathLike[str], *, verify: bool = True) -> xr.DataTre
     # Given a path, xarray would take "~" for the home folder and "s3::x" for an address.
     store: Any = LocalStore(run.path, read_only=True)
     tree: xr.DataTree = xr.open_datatree(store, engine="zarr", consolidated=True, chunks=None)
+    return _described(tree, run)
+
+
+def tree_in_memory(run: MemoryRun) -> xr.DataTree:
+    """Return a run in memory as the tree that :func:`open_run` would return, with copied values."""
+    groups = {}
+    for group in run.groups():
+        arrays = {
+            name: xr.Variable(dims, _as_read(values), fastpath=True)
+            for name, (dims, values) in sorted(run.dimensioned(group).items())
+        }
+        indexes = {name: array for name, array in arrays.items() if array.dims == (name,)}
+        data = {name: array for name, array in arrays.items() if name not in indexes}
+        groups[f"/{group}"] = xr.Dataset(data, indexes)
+    tree: xr.DataTree = xr.DataTree.from_dict(groups)
+    tree.attrs = {"streammc": own_entries(run.state), **run.attributes}
+    return _described(tree, run)
+
+
+def _as_read(values: NDArray[Any]) -> NDArray[Any]:
+    """Return values in the dtype with which zarr reads them: text of variable length."""
+    return values.astype(np.dtypes.StringDType()) if values.dtype.kind == "U" else values
+
+
+def _described(tree: xr.DataTree, run: RunDirectory) -> xr.DataTree:
+    """Return the tree of a run with portable attributes, its verdict and its path."""
     summary = run.attributes.get("summary")
     counted = (summary or {}).get("sampling", {}).get("draws")
     if summary and counted == run.committed_draws:

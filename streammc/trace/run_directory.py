@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,7 +64,7 @@ class RunDirectory(RunView):
         attributes: Mapping[str, Any] | None = None,
         constant_data: Mapping[str, Any] | None = None,
         prepare: Callable[[Path], None] | None = None,
-    ) -> RunDirectory:
+    ) -> Self:
         """Start a run at ``path``, with nothing committed.
 
         Parameters
@@ -102,8 +102,7 @@ class RunDirectory(RunView):
             )
         state = new_state(layout, identity, warmup, draws)
         run = cls(where, state, _user_attributes(attributes or {}))
-        with nullcontext() if is_locked_here(where) else run_lock(where):
-            run._start(constant_data or {}, prepare)
+        run._start(constant_data or {}, prepare)
         return run
 
     def _start(
@@ -111,13 +110,14 @@ class RunDirectory(RunView):
     ) -> None:
         """Write all files of a new run, the root document last."""
         path, state = self.path, self._state
-        if self.exists(path):
-            raise OutputError(f"expected no run at {path} yet, found one: open it instead")
-        commit.make_folders(path, state)
-        if prepare is not None:
-            prepare(path)
-        arrays = initial_arrays(state.layout, state.phases(), constant_data)
-        self._commit(self._with_fixed(arrays))
+        with nullcontext() if is_locked_here(path) else run_lock(path):
+            if self.exists(path):
+                raise OutputError(f"expected no run at {path} yet, found one: open it instead")
+            commit.make_folders(path, state)
+            if prepare is not None:
+                prepare(path)
+            arrays = initial_arrays(state.layout, state.phases(), constant_data)
+            self._commit(self._with_fixed(arrays))
 
     @contextmanager
     def lock(self) -> Iterator[RunDirectory]:
@@ -208,26 +208,8 @@ class RunDirectory(RunView):
         BusyError
             If another process has committed in spite of the lock.
         """
+        start, length, stats = self._checked(phase, theta, stats)
         state = self._state
-        start, length = self.next_start, self.next_length
-        whole = [n * self.interval for n in range(1, self.next_whole + 1)]
-        if theta.shape[1:2] and theta.shape[1] in whole:
-            length = theta.shape[1]
-        shape = (self.chains, length, len(self.labels))
-        if phase != self.phase or theta.shape != shape or not length:
-            raise StreammcError(
-                f"expected an interval of {self.phase} of shape {shape}, found {phase} "
-                f"{theta.shape}: report it, with what was run"
-            )
-        wrong = set(state.layout.stats) - set(stats)
-        stats = {name: stats[name] for name in state.layout.stats if name in stats}
-        wrong |= {name for name in stats if np.shape(stats[name]) != shape[:2]}
-        if wrong:
-            raise StreammcError(
-                f"expected statistics of shape {shape[:2]}, found {sorted(wrong)}"
-                ": report it, with what was run"
-            )
-        require_finite(theta, self.labels, phase, start)
         new, files, again = state, commit.Files(), commit.Files()
         with self._writing():
             for first in range(0, length, self.interval):
@@ -247,6 +229,31 @@ class RunDirectory(RunView):
                 durable.replace_files(again, self.path / FOLDER)
         self._commit(new)
         commit.remove_old_checkpoints(self.path, new)
+
+    def _checked(
+        self, phase: str, theta: NDArray[np.float64], stats: Mapping[str, NDArray[Any]]
+    ) -> tuple[int, int, dict[str, NDArray[Any]]]:
+        """Return first draw, length and kept statistics of an interval that is appended."""
+        start, length = self.next_start, self.next_length
+        whole = [n * self.interval for n in range(1, self.next_whole + 1)]
+        if theta.shape[1:2] and theta.shape[1] in whole:
+            length = theta.shape[1]
+        shape = (self.chains, length, len(self.labels))
+        if phase != self.phase or theta.shape != shape or not length:
+            raise StreammcError(
+                f"expected an interval of {self.phase} of shape {shape}, found {phase} "
+                f"{theta.shape}: report it, with what was run"
+            )
+        wrong = set(self._state.layout.stats) - set(stats)
+        stats = {name: stats[name] for name in self._state.layout.stats if name in stats}
+        wrong |= {name for name in stats if np.shape(stats[name]) != shape[:2]}
+        if wrong:
+            raise StreammcError(
+                f"expected statistics of shape {shape[:2]}, found {sorted(wrong)}"
+                ": report it, with what was run"
+            )
+        require_finite(theta, self.labels, phase, start)
+        return start, length, stats
 
     def extend(self, draws: int) -> None:
         """Change the number of planned draws; atomic.

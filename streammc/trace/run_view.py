@@ -17,6 +17,7 @@ from streammc.trace.kinds import RUN, refuse_other_kind
 from streammc.trace.local_path import given_path
 from streammc.trace.sealed import DOCUMENT_LIMIT, unseal
 from streammc.trace.state import RunState, state_from_json
+from streammc.trace.temporary import write_now
 
 
 class RunView:
@@ -30,6 +31,7 @@ class RunView:
     @staticmethod
     def exists(path: str | os.PathLike[str]) -> bool:
         """Return whether a run was started at ``path``."""
+        write_now(Path(path))
         return (Path(path) / commit.ROOT).exists()
 
     @classmethod
@@ -51,6 +53,7 @@ class RunView:
             If it is not a run, or damaged; the message names the file.
         """
         where = given_path(path)
+        write_now(where)
         if not where.exists():
             raise MissingError(f"expected a run at {where}, found nothing: check the path")
         refuse_other_kind(where, RUN)
@@ -169,7 +172,7 @@ class RunView:
 
     def digest(self) -> str:
         """Return the SHA-256 of all committed draws and statistics, warm-up included."""
-        return contents.digest(self.path, self._state)
+        return contents.digest(self._state, self.read_group)
 
     def constant_data(self, name: str) -> NDArray[Any]:
         """Return one array of the group ``constant_data``.

@@ -116,7 +116,12 @@ def root_document(state: RunState, attributes: Mapping[str, Any]) -> bytes:
     group = {"zarr_format": 3, "node_type": "group", "attributes": {}}
     metadata: dict[str, Any] = dict.fromkeys(state.groups(), group)
     metadata |= {key: document(spec) for key, spec in sorted(state.specs().items())}
-    own = {
+    return seal(attributes, own_entries(state), consolidated(metadata))
+
+
+def own_entries(state: RunState) -> dict[str, Any]:
+    """Return a state as JSON, for :func:`state_from_json`."""
+    return {
         "format": FORMAT,
         "kind": KIND,
         "generation": state.generation,
@@ -138,7 +143,6 @@ def root_document(state: RunState, attributes: Mapping[str, Any]) -> bytes:
             for key, array in state.fixed.items()
         },
     }
-    return seal(attributes, own, consolidated(metadata))
 
 
 def state_from_json(own: Mapping[str, Any], where: Any) -> RunState:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import subprocess
@@ -165,7 +166,7 @@ def test_installed_package_adds_a_model_by_entry_point(monkeypatch):
         assert group == "streammc.models"
         return [Entry()] if name == "extra" else []
 
-    monkeypatch.setattr(registry, "entry_points", found)
+    monkeypatch.setattr(importlib.metadata, "entry_points", found)
     assert registry.model("extra")() == "built"
     with pytest.raises(ConfigError, match="unknown model 'extrra'"):
         registry.model("extrra")

@@ -64,3 +64,18 @@ print(run.encoding["source"], streammc.predict(run, store).sizes["row"])
     assert rows == "500"
     assert Path(path).is_absolute()
     assert not Path(path).exists()
+
+
+def test_a_run_without_a_path_is_that_at_a_path(tmp_path):
+    x = np.random.default_rng(1).normal(size=(400, 2))
+    store = streammc.from_arrays(x, (x[:, 0] > 0.3).astype(float))
+    model = streammc.models.logistic()
+    options = {"chains": 2, "draws": 60, "warmup": 60, "audit": False, "seed": 1}
+    held = streammc.sample(store, model, **options)
+    assert [] == list(Path(held.encoding["source"]).iterdir())
+    written = streammc.sample(store, model, path=tmp_path / "run", **options)
+    assert written.equals(held)
+    prediction = streammc.predict(held, store, seed=1)  # opens the run by its path
+    assert any(Path(held.encoding["source"]).iterdir())
+    assert streammc.predict(written, store, seed=1).equals(prediction)
+    assert streammc.open_run(held.encoding["source"]).equals(held)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 
+import pytest
+
+from streammc.errors import StorageIOError
+from streammc.trace import temporary
 from streammc.trace.run_directory import RunDirectory
-from streammc.trace.temporary import is_temporary, temporary_folder
+from streammc.trace.temporary import is_temporary, temporary_folder, write_later, write_now
 
 
 def count_syncs(monkeypatch):
@@ -39,3 +43,25 @@ def test_only_temporary_folders_and_what_is_in_them_are_temporary(tmp_path):
     assert is_temporary(folder / "posterior" / "beta")
     assert not is_temporary(folder.parent)
     assert not is_temporary(tmp_path)
+
+
+def test_a_result_that_cannot_be_written_stays_in_memory(monkeypatch):
+    monkeypatch.setattr(temporary, "_unwritten", {})
+    monkeypatch.setattr(temporary, "KEPT_BYTES", 1)
+    folders = [temporary_folder("streammc-test-") for _ in range(2)]
+    full, tried = [True], []
+
+    def write():
+        tried.append(full[0])
+        if full[0]:
+            raise StorageIOError("expected space, found none: make some")
+
+    write_later(folders[0], 10, write)
+    write_later(folders[1], 10, lambda: None)  # whose own result is not lost
+    assert [True] == tried
+    with pytest.raises(StorageIOError):
+        write_now(folders[0])
+    full[0] = False
+    write_now(folders[0])
+    write_now(folders[0])
+    assert [True, True, False] == tried
