@@ -94,7 +94,8 @@ def _stages(job: JobFile, code: list[str], where: list[str]) -> Iterator[Stage]:
     if outputs.report is not None:
         shown = [] if outputs.predictions is None else [f"--predictions={outputs.predictions}"]
         words = [f"--output={outputs.report}", *shown, "--", outputs.run]
-        yield _made("report", "report", words, outputs.report, {"output": "outputs.report"})
+        made = _made("report", "report", words, outputs.report, {"output": "outputs.report"})
+        yield replace(made, changed="renewed")
 
 
 def _appended(job: JobFile, store: str, new: Sequence[str]) -> Stage:
@@ -208,6 +209,14 @@ def job_faults(job: JobFile) -> list[Problem]:
             StopRule.parse(stop_text(job.stop))
         except ConfigError as error:
             faults.append(Problem("stop", str(error)))
+    if outputs.report is not None:
+        from streammc.errors import ConfigError
+        from streammc.plots.axes import require_packages
+
+        try:
+            require_packages("a report", "jinja2", "matplotlib")
+        except ConfigError as error:
+            faults.append(Problem("outputs.report", str(error), error.exit_code, error.code))
     return [*faults, *_append_faults(job), *_same_places(job)]
 
 
