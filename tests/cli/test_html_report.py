@@ -129,6 +129,15 @@ def test_a_page_names_the_versions_that_made_the_draws(run: Path) -> None:
     assert "not recorded" in streammc("info", run).out
 
 
+def test_a_page_says_that_the_audit_was_turned_off(run: Path, store: Path) -> None:
+    few = ("--seed", "1", "--draws", "40", "--warmup", "40", "--chains", "2", "--quiet")
+    words = ("--model", "logistic", "--sampler", "hmc-ecs", "--no-audit")
+    assert 0 == streammc("sample", store, "-o", "unaudited", *words, *few).code
+    page = written("unaudited")
+    assert "not made, because it was turned off" in page.text
+    assert "what subsampling changed was not measured" in page.text
+
+
 def test_names_from_the_data_are_escaped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(1)
