@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -43,17 +43,27 @@ def report(
 ) -> None:
     """Write one self-contained HTML page about RUN: question, results, trust, cost.
 
+    The same command again leaves a page that is up to date, and renews one that is not.
+
     STORE is the store of the run, if it has moved. Numbers are those of diagnose and info;
     a page without the store lacks the description of the data.
     """
     from streammc.cli.diagnose import diagnosis
+    from streammc.cli.page_receipt import made_from, page_fingerprint, page_receipt, renewable
     from streammc.cli.report import run_document
+    from streammc.trace.run_directory import RunDirectory
+
+    receipt = page_receipt(output, run, predictions)
+    kept = None if overwrite else renewable(receipt)
+    if kept is not None and kept.get("made_from") == made_from(run, store, predictions):
+        printer.note(f"{output} is already there, and up to date: nothing to do")
+        _show(printer, output, kept)
+        return
     from streammc.report.html_page import check_place, page, write_page
     from streammc.report.report_request import ReportRequest
-    from streammc.trace.run_directory import RunDirectory
     from streammc.verdict import verdict
 
-    check_place(output, overwrite=overwrite)
+    check_place(output, overwrite=overwrite or kept is not None)
     opened = RunDirectory.open(run, verify=False)  # the diagnosis checks every byte
     described = store_document(opened, store)
     shown = {path: _predictions(opened, path) for path in predictions}
@@ -67,8 +77,9 @@ def report(
         versions=_versions(),
         predictions=shown,
     )
-    size = write_page(page(request), output)
-    found = verdict(document)
+    found, text = verdict(document), page(request)
+    receipt.write(None)
+    size = write_page(text, output)
     result: dict[str, Any] = {
         "report": os.path.abspath(output),
         "run": document["run"],
@@ -76,11 +87,17 @@ def report(
         "sentence": found.sentence,
         "reasons": list(found.reasons),
         "bytes": size,
+        "fingerprint": page_fingerprint(output),
+        "made_from": made_from(run, store, predictions),
     }
-    printer.result(
-        result,
-        fields({"report": output, "kilobytes": size / 1e3, "verdict": found.sentence}),
-    )
+    receipt.write(result)
+    _show(printer, output, result)
+
+
+def _show(printer: Output, output: str, result: Mapping[str, Any]) -> None:
+    """Print what there is of a page."""
+    facts = {"report": output, "kilobytes": result["bytes"] / 1e3, "verdict": result["sentence"]}
+    printer.result({name: result[name] for name in result if name != "made_from"}, fields(facts))
 
 
 def store_document(run: RunDirectory, path: str | None) -> dict[str, Any] | None:

@@ -43,7 +43,10 @@ def info(output: Output, path: str) -> None:
     if kind == "store" and document["formula"] is not None:
         shown["formula"] = document["formula"]["text"]
     if kind == "run":
+        from streammc.runs.versions import versions_text
+
         shown["model"] = model_text(document["identity"].get("model", {}))
+        shown["versions"] = versions_text(document) or "not recorded"
     human = fields(shown)
     if kind == "store":
         shown["groups"] = groups_text(document.get("groups"))
@@ -133,6 +136,7 @@ def describe_store(path: str) -> dict[str, Any]:
 
 def describe_run(path: str) -> dict[str, Any]:
     """Return the description of a run, from its root document only."""
+    from streammc.runs.versions import recorded_versions
     from streammc.trace.run_directory import RunDirectory
 
     run = RunDirectory.open(path, verify=False)
@@ -153,6 +157,7 @@ def describe_run(path: str) -> dict[str, Any]:
         "parameters": list(run.labels),
         "identity": run.identity,
         "plan": attributes.get("plan"),
+        "versions": recorded_versions(attributes),
     }
 
 

@@ -208,7 +208,8 @@ class Store(ShownStore):
         kept = earlier_attributes(self.attributes, fingerprint)
         if kept is None:
             return None
-        layout = replace(self.layout, n_rows=kept["n_rows"])
+        n_rows = kept["n_rows"]
+        layout = replace(self.layout, n_rows=n_rows, later_rows=self.n_rows - n_rows)
         before = Store(self._root, kept, layout, self.manifest)
         before.fingerprint = fingerprint
         return before

@@ -60,8 +60,9 @@ def verdict(summary: Mapping[str, Any]) -> Verdict:
         reasons = (_COMPARISONS[target], *warnings)
     elif sampling.get("temperature", 1.0) not in (1, 1.0):
         reasons = (_COMPARISONS["tempered"], *warnings)
-    elif not warnings and target not in _UNBIASED and audit is None:
-        reasons = (_NOT_AUDITED,)
+    elif target not in _UNBIASED and audit is None:
+        said = any(line.startswith("not audited") for line in warnings)
+        reasons = warnings if said else (*warnings, _NOT_AUDITED)
     elif not warnings and not _mixing(parameters):
         reasons = (_UNKNOWN,)
     if reasons:
@@ -74,17 +75,13 @@ def verdict(summary: Mapping[str, Any]) -> Verdict:
 
 
 def _mixing(parameters: Mapping[str, Mapping[str, float | None]]) -> list[str]:
-    """Return the worst R-hat and effective sample size in words; nothing if they are unknown."""
-    r_hats = [entry["r_hat"] for entry in parameters.values() if entry.get("r_hat") is not None]
-    sizes = [
-        entry[name]
-        for entry in parameters.values()
-        for name in ("ess_bulk", "ess_tail")
-        if entry.get(name) is not None
-    ]
-    if not r_hats or not sizes:
+    """Return the worst R-hat and effective sample size in words; nothing if one is unknown."""
+    r_hats = [entry.get("r_hat") for entry in parameters.values()]
+    sizes = [entry.get(name) for entry in parameters.values() for name in ("ess_bulk", "ess_tail")]
+    known = [value for value in (*r_hats, *sizes) if value is not None]
+    if not parameters or len(known) < len(r_hats) + len(sizes):
         return []
-    worst, least = max(filter(None, r_hats)), min(filter(None, sizes))
+    worst, least = max(known[: len(r_hats)]), min(known[len(r_hats) :])
     one = len(parameters) == 1
     of = "the only parameter" if one else f"all {len(parameters)} parameters"
     return [

@@ -76,3 +76,19 @@ def test_a_perturbed_run_without_an_audit_is_not_trusted() -> None:
     found = verdict(summary(sampling={"target": "perturbed"}, audit=None))
     assert found.level == CARE
     assert "what subsampling changed was not measured." in found.sentence
+
+
+def test_one_unknown_parameter_is_enough_not_to_trust_all() -> None:
+    for name in ENTRY:
+        found = verdict(summary(parameters={"a": ENTRY, "b": {**ENTRY, name: None}}))
+        assert found.level == CARE
+        assert "unknown" in found.sentence
+
+
+def test_an_audit_that_was_turned_off_is_a_reason_beside_every_warning() -> None:
+    perturbed = {"sampling": {"target": "perturbed"}, "audit": None}
+    found = verdict(summary(warnings=["smallest ess is 9 (a), below 400: more"], **perturbed))
+    assert 2 == len(found.reasons)
+    assert "what subsampling changed was not measured" in found.reasons[-1]
+    late = "not audited: it would take 900 s, the sampling took 10 s; `streammc audit run`"
+    assert (late,) == verdict(summary(warnings=[late], **perturbed)).reasons

@@ -53,6 +53,12 @@ class Source:
         path=True,
     )
     store: str | None = key("A store that exists, in place of files.", option=None, path=True)
+    append: tuple[str, ...] | None = key(
+        "Files of new rows, or patterns that may find none yet: those that the store does not have "
+        "are appended as its next generation. Outputs then have {generation} in their paths.",
+        option=None,
+        path=True,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +81,10 @@ class Ingest:
     standardize: bool | None = key()
     intercept: bool | None = key()
     drop_missing: bool | None = key()
+    codes_above: int | None = key(minimum=0)
     chunk_rows: int | None = key(minimum=1)
+    layout: Literal["local", "cloud"] | None = key()
+    compression: Literal["zstd"] | None = key()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,6 +164,7 @@ class Outputs:
     )
     rows: str | None = key("The store made of predict.files.", option=None, path=True)
     predictions: str | None = key("Predictions; none without this key.", option=None, path=True)
+    report: str | None = key("A page about the run, HTML; none without.", option=None, path=True)
     summary: str = field(
         default="summary.json",
         metadata=_metadata("JSON file with the end of the job.", None, True, {}),

@@ -126,6 +126,9 @@ def _state(ctx: click.Context, output: Output, stage: Stage) -> str:
     IdentityError
         If it was made from other settings or inputs.
     """
+    if stage.name == "append":
+        n = len(stage.words) - stage.words.index("--") - 2
+        return f"to do, {n} file{'s' * (n != 1)}"
     if not os.path.lexists(stage.output):
         return "to do"
     if stage.name == "ingest":

@@ -62,7 +62,7 @@ def run_stages(
             record.add({**entry, "outcome": "not finished"})
             raise
         now = _stamp(stage.mark)
-        outcome = "made" if before is None else "kept" if before == now else "resumed"
+        outcome = "made" if before is None else "kept" if before == now else stage.changed
         seconds = round(time.monotonic() - began, 1)
         record.add({**entry, "outcome": outcome, "seconds": seconds})
         _keep(record, stage, result)
@@ -101,6 +101,8 @@ def carry_out(
     """
     job, stages = settled(ctx, output, path, **options)
     with job_lock(path):
+        if job.source.append is not None:  # another process may have appended in the meantime
+            job, stages = settled(ctx, output, path, **options)
         identity = job_id(job)
         output.context["job"] = identity
         record.begin(job, identity)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import glob
 import json
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from streammc.cli.configuration import option_text, quoted
-from streammc.cli.jobs.job_file import JobFile, Sampler, Stop
+from streammc.cli.jobs.growing import growth_faults, growth_of, of_generation
+from streammc.cli.jobs.job_file import Ingest, JobFile, Sampler, Stop
 from streammc.cli.jobs.job_schema import option_of
 from streammc.cli.jobs.problems import Problem
 from streammc.errors import MissingError
@@ -21,7 +22,8 @@ class Stage:
     """One command of a job."""
 
     name: str
-    """What the stage makes: ``ingest``, ``summarize``, ``sample``, ``rows`` or ``predict``."""
+    """What the stage makes: ``ingest``, ``append``, ``summarize``, ``sample``, ``rows``,
+    ``predict`` or ``report``."""
     command: str
     words: list[str]
     output: str
@@ -29,12 +31,20 @@ class Stage:
     """File that changes with every change of the output."""
     keys: dict[str, str] = field(default_factory=dict)
     """Name of a parameter of the command -> path of the key in the file."""
+    changed: str = "resumed"
+    """What became of an output that was there, and changed."""
 
 
 def stages_of(
     job: JobFile, *, allow_code: bool = False, scheduler: str | None = None
 ) -> list[Stage]:
-    """Return the stages of a job in their order."""
+    """Return the stages of a job in their order.
+
+    Raises
+    ------
+    IdentityError
+        If a file was changed after it was appended.
+    """
     return list(_stages(job, ["--allow-code"] if allow_code else [], _words_of(scheduler)))
 
 
@@ -50,6 +60,14 @@ def _stages(job: JobFile, code: list[str], where: list[str]) -> Iterator[Stage]:
         keys |= {"sources": "source.files", "store": "outputs.store"}
         files = [path for path, _ in expanded(job.source.files or (), "")]
         yield _made("ingest", "ingest", [*words, "--", *files, store], store, keys)
+    if job.source.append is not None:
+        files = [path for path, _ in expanded(job.source.files or (), "")]
+        more = [path for path, fault in expanded(job.source.append, "") if fault is None]
+        growth = growth_of(job, more, files)
+        job = of_generation(job, growth.generation)
+        outputs = job.outputs
+        if growth.new:
+            yield _appended(job, store, growth.new)
     model, of_model = _options("model", job.model)
     priors = [f"--prior={name}={text}" for name, text in (job.priors or {}).items()]
     model += [*priors, *code]
@@ -61,7 +79,8 @@ def _stages(job: JobFile, code: list[str], where: list[str]) -> Iterator[Stage]:
         words = [*model, *([] if heat is None else [f"--temperature={option_text(heat)}"]), *where]
         words += [f"--output={variates}", "--", store]
         keys = {**of_model, "output": "outputs.control_variates"}
-        yield _made("summarize", "summarize", words, variates, keys)
+        made = _made("summarize", "summarize", words, variates, keys)
+        yield replace(made, changed="updated")
     stop = [] if job.stop is None else [f"--stop={stop_text(job.stop)}"]
     kept = [] if variates is None else [f"--control-variates={variates}"]
     words = [*model, *sampler, *stop, *kept, *where, f"--output={outputs.run}", "--", store]
@@ -72,6 +91,25 @@ def _stages(job: JobFile, code: list[str], where: list[str]) -> Iterator[Stage]:
     yield Stage("sample", "sample", words, outputs.run, mark, keys)
     if outputs.predictions is not None:
         yield from _predictions(job, store, code, where)
+    if outputs.report is not None:
+        shown = [] if outputs.predictions is None else [f"--predictions={outputs.predictions}"]
+        words = [f"--output={outputs.report}", *shown, "--", outputs.run]
+        made = _made("report", "report", words, outputs.report, {"output": "outputs.report"})
+        yield replace(made, changed="renewed")
+
+
+def _appended(job: JobFile, store: str, new: Sequence[str]) -> Stage:
+    """Return the stage that appends files to the store."""
+    from streammc.trace.kinds import STORE_MANIFEST
+
+    asked = job.ingest and Ingest(
+        shuffle=job.ingest.shuffle, seed=job.ingest.seed, drop_missing=job.ingest.drop_missing
+    )
+    words, keys = _options("ingest", asked)
+    keys |= {"sources": "source.append", "store": "outputs.store"}
+    mark = os.path.join(store, STORE_MANIFEST)
+    words = ["--append", *words, "--", *new, store]
+    return Stage("append", "ingest", words, store, mark, keys, "appended")
 
 
 def _predictions(job: JobFile, store: str, code: list[str], where: list[str]) -> Iterator[Stage]:
@@ -171,7 +209,22 @@ def job_faults(job: JobFile) -> list[Problem]:
             StopRule.parse(stop_text(job.stop))
         except ConfigError as error:
             faults.append(Problem("stop", str(error)))
-    return faults + _same_places(job)
+    if outputs.report is not None:
+        from streammc.errors import ConfigError
+        from streammc.plots.axes import require_packages
+
+        try:
+            require_packages("a report", "jinja2", "matplotlib")
+        except ConfigError as error:
+            faults.append(Problem("outputs.report", str(error), error.exit_code, error.code))
+    return [*faults, *_append_faults(job), *_same_places(job)]
+
+
+def _append_faults(job: JobFile) -> Iterator[Problem]:
+    """Yield what is wrong with ``source.append``; a pattern may find nothing yet."""
+    plain = tuple(path for path in job.source.append or () if not glob.has_magic(path))
+    yield from (fault for _, fault in expanded(plain, "source.append") if fault is not None)
+    yield from growth_faults(job)
 
 
 def _one_of(table: str, section: Any, output: str, place: str | None) -> Iterator[Problem]:

@@ -48,7 +48,7 @@ def read_chunk(
     into
         Array of the shape of a chunk.
     rows
-        Rows of the table in this chunk; the rest is padding.
+        Rows in this chunk; the rest is padding.
     shards
         How the chunk is cut into pieces, if it is.
     forget
@@ -75,5 +75,6 @@ def read_chunk(
 
 
 def rows_of_chunk(layout: Layout, chunk: int) -> int:
-    """Return the rows of the table in chunk number ``chunk``."""
-    return min(layout.chunk_rows, layout.n_rows - chunk * layout.chunk_rows)
+    """Return the rows in the file of chunk number ``chunk``, with those of later generations."""
+    held = layout.n_rows + layout.later_rows
+    return min(layout.chunk_rows, held - chunk * layout.chunk_rows)

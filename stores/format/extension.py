@@ -2,8 +2,8 @@
 
 The new store is written beside the old one and takes its place in one step, so that a reader finds
 either generation, whole. Chunk files that stay as they are become further names of the same files
-(hard links; copies where the file system has no links); the last chunk, which is filled up, and the
-documents are new files. A reader that has mapped the old files keeps them.
+(hard links; copies where the file system has no links); the last chunk or shard, which is filled
+up, and the documents are new files. A reader that has mapped the old files keeps them.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from streammc.errors import BusyError, ConfigError
+from streammc.stores.format.chunk_reading import read_chunk
 from streammc.stores.format.conversion import page_aligned
 from streammc.stores.format.layout import (
+    CODES,
     MAX_CHUNKS,
     ROW_GROUP,
     ROW_ID,
     Layout,
     Member,
-    round_chunk_rows,
     settle_chunk_rows,
 )
 from streammc.stores.format.manifest import check_object, read_manifest
-from streammc.stores.format.objects import read_object
 from streammc.stores.format.partial import PartialDirectory
 from streammc.stores.format.writer import StoreWriter
 
@@ -44,7 +44,7 @@ class ExtendingWriter(StoreWriter):
     Parameters
     ----------
     store
-        The open store; it must not have groups.
+        The open store, on a local disk; it must not have groups.
     n_rows
         Rows that it will have.
 
@@ -62,7 +62,7 @@ class ExtendingWriter(StoreWriter):
 
     def __init__(self, store: Store, n_rows: int) -> None:
         layout = store.layout
-        chunk_rows = extended_chunk_rows(layout, n_rows)
+        shards = layout.shards
         dtypes: dict[str, Any] = {
             name: _dtype(layout.member(name)) for name in ("y", ROW_ID, ROW_GROUP)
         }
@@ -75,11 +75,20 @@ class ExtendingWriter(StoreWriter):
             weight=layout.member("weight") is not None,
             row_id=dtypes[ROW_ID],
             row_group=dtypes[ROW_GROUP],
-            chunk_rows=chunk_rows,
+            chunk_rows=None if layout.n_chunks == 1 else layout.chunk_rows,
             n_rows=n_rows,
+            codes=store.attributes.get(CODES, ()),
             overwrite=True,
+            cloud=None if shards is None else "zstd" if shards.zstd else "raw",
         )
         try:
+            if layout.n_chunks == 1:
+                # Written again, unless the default has the same length.
+                rows = max(self.chunk_rows, layout.n_rows)
+                self.chunk_rows = settle_chunk_rows(self._members, rows, None, 0, self._shards)
+            else:
+                self.chunk_rows, self._shards = layout.chunk_rows, shards
+            _refuse_many(layout, self.chunk_rows, n_rows)
             if read_manifest(self.path).fingerprint != store.fingerprint:
                 raise BusyError(
                     f"expected store {store.address!r} as it was opened, found another in its "
@@ -111,7 +120,7 @@ class ExtendingWriter(StoreWriter):
         for member in layout.members:
             key = member.key(whole)
             old = np.empty(member.shape(layout.chunk_rows), member.dtype)
-            read_object(self._old, key, old.reshape(-1).view(np.uint8), entries[key].crc)
+            read_chunk((self._old, member, whole), entries[key], old, rest, layout.shards)
             self._buffers[member.name][:rest] = old[:rest]
         self.n_rows += rest
         self._filled = rest
@@ -148,28 +157,14 @@ class ExtendingWriter(StoreWriter):
             check_object(self._directory.root, key, store.manifest.entries[key])
 
 
-def extended_chunk_rows(layout: Layout, n_rows: int) -> int:
-    """Return the rows per chunk of a store that will have ``n_rows`` rows.
-
-    They stay as they are, unless there is a single chunk: that has the length of its rows, and is
-    written again with rows of the default number.
-
-    Raises
-    ------
-    ConfigError
-        If the store would have more chunk files than a reader can map.
-    """
-    chunk_rows = layout.chunk_rows
-    if layout.n_chunks == 1:
-        default = settle_chunk_rows(layout.members, None, n_rows)
-        chunk_rows = max(default, round_chunk_rows(layout.n_rows))
+def _refuse_many(layout: Layout, chunk_rows: int, n_rows: int) -> None:
+    """Raise ConfigError if a store would have more chunk files than a reader can map."""
     files = -(-n_rows // chunk_rows) * len(layout.members)
-    if files > MAX_CHUNKS:
+    if files > MAX_CHUNKS and layout.shards is None:
         raise ConfigError(
             f"expected at most {MAX_CHUNKS} chunk files, found {files} of {chunk_rows} rows each: "
             "make the store again from all tables, with a larger --chunk-rows"
         )
-    return chunk_rows
 
 
 def _dtype(member: Member | None) -> str | None:

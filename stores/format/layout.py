@@ -132,6 +132,8 @@ class Layout:
     """The layouts of ``group_offset`` and ``group``, one array each, if there are groups."""
     shards: Shards | None = None
     """How chunks are cut into pieces; ``None`` for raw chunks, which can be mapped."""
+    later_rows: int = 0
+    """Rows in the files behind ``n_rows``: those appended since, of an earlier generation."""
 
     @property
     def all_members(self) -> tuple[tuple[Member, Layout], ...]:

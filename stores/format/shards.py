@@ -4,11 +4,16 @@ The bytes are those of zarr's codec ``sharding_indexed``: the pieces one after t
 the end offset and length of each piece (little-endian uint64) with a crc32c. A piece is the raw
 block, compressed with zstd where the store says so, followed by its crc32c. Pieces past the last
 row are absent.
+
+The crc32c of data that are followed by their own crc32c does not depend on the data. Before the
+index, where the format allows a gap, stands a digest of the checksums of the pieces: with it the
+crc32c of the whole shard in the manifest, and so the fingerprint, tell shards of one length apart.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any, Final
 
 import google_crc32c
@@ -26,6 +31,7 @@ SHARD_BYTES: Final = 64 << 20
 ZSTD_LEVEL: Final = 3
 _ABSENT: Final = 2**64 - 1
 _CRC: Final = 4
+_DIGEST: Final = 8
 _FRAME: Final = b"\x28\xb5\x2f\xfd"
 
 
@@ -92,6 +98,7 @@ def encode_shard(raw: Bytes, used: int, piece_bytes: int, zstd: bool) -> Bytes:
         parts += [content, _crc(content)]
         index[piece] = place, len(content) + _CRC
         place += len(content) + _CRC
+    parts.append(blake2b(b"".join(parts[1::2]), digest_size=_DIGEST).digest())
     end = index.tobytes()
     return np.frombuffer(b"".join([*parts, end, _crc(end)]), np.uint8)
 

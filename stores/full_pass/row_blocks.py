@@ -20,7 +20,7 @@ from streammc.errors import StoreError
 from streammc.numerics.coded_matrix import CodedColumns, CodedMatrix, expanded_pieces
 from streammc.protocols import RowBlock, Vector
 from streammc.stores.cloud.address import Root, store_root
-from streammc.stores.format.chunk_reading import Scratch, read_chunk
+from streammc.stores.format.chunk_reading import Scratch, read_chunk, rows_of_chunk
 from streammc.stores.format.codes import checked_codes
 from streammc.stores.format.layout import CODES, Layout, Member
 from streammc.stores.format.manifest import Entry, Manifest
@@ -85,6 +85,8 @@ class StoreBlock:
 
     fingerprint: str = ""
     """Fingerprint of the store, for workers that read it elsewhere."""
+    last_chunk_rows: int = 0
+    """Rows in the file of the last chunk, with those of later generations."""
 
     def pieces(self) -> Iterator[RowBlock]:
         """Yield the rows chunk by chunk; each file is read once, checked and not copied.
@@ -143,7 +145,8 @@ class StoreBlock:
             for member in self.members:
                 will_read(root, member.key(chunk + 1))
         found = {}
-        rows = min(self.chunk_rows, self.rows - position * self.chunk_rows)
+        last = position + 1 == len(self.entries[0])
+        rows = self.last_chunk_rows if last else self.chunk_rows
         for member, buffer, entries in zip(self.members, into, self.entries, strict=True):
             entry = entries[position]
             place = root, member, chunk
@@ -198,6 +201,7 @@ def store_blocks(
                 layout.shards,
                 columns,
                 manifest.fingerprint,
+                rows_of_chunk(layout, chunks[-1]),
             )
         )
     return blocks

@@ -15,7 +15,7 @@ from streammc.errors import DataError, IdentityError
 from streammc.stores.cloud.address import is_address
 from streammc.stores.format.extension import ExtendingWriter
 from streammc.stores.format.generations import described, generations
-from streammc.stores.format.layout import CODES, ROW_GROUP, ROW_ID, Member
+from streammc.stores.format.layout import ROW_GROUP, ROW_ID, Member
 from streammc.stores.format.partial import scratch
 from streammc.stores.ingest.exact_values import LIMIT
 from streammc.stores.ingest.ingest_options import IngestOptions, as_in
@@ -130,22 +130,23 @@ def describe_sources(sources: Any) -> list[dict[str, Any]] | None:
 
 def _refuse_kind(store: Store) -> None:
     """Raise IdentityError for a store whose rows have an order that new rows would break."""
-    if store.foreign is not None or store.layout.shards is not None or is_address(store.address):
+    if store.foreign is not None:
         raise IdentityError(
-            f"expected a store of mapped chunks on a local disk to append to, found "
-            f"{store.address!r}: make it again, or append to the store it is a copy of"
+            f"expected a store of streammc to append to, found arrays of another program at "
+            f"{store.address!r}: append with that program, or make a store of them"
         )
-    if coded := [each["column"] for each in store.attributes.get(CODES, ())]:
+    if is_address(store.address):
         raise IdentityError(
-            f"expected a store with all columns to append to, found {store.address!r} with "
-            f"{coded[0]} as codes: make it again from all tables, or once with --codes-above 4096"
+            f"expected a store on a local disk to append to, found {store.address!r}: append to "
+            "the store it is a copy of and copy that again, or make it again from all tables"
         )
     column = (store.attributes.get("groups") or {}).get("column")
     column = column or store.attributes.get(ROW_GROUP)
     if column is not None:
         raise IdentityError(
             f"expected a store without groups to append to, found {store.address!r} with the "
-            f"groups of {column!r}, whose rows are stored together: make it again from all tables"
+            f"groups of {column!r}: the rows of a group are neighbours, and new ones would move "
+            "all rows behind them; make it again from all tables"
         )
 
 

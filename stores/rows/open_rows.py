@@ -17,7 +17,7 @@ from streammc.stores.format.manifest import Manifest
 from streammc.stores.format.object_access import statuses
 from streammc.stores.rows.mapping import map_member
 from streammc.stores.rows.piece_cache import CachedRows
-from streammc.stores.rows.piece_reading import StorePieces
+from streammc.stores.rows.piece_reading import StorePieces, stamp_tag
 from streammc.stores.rows.row_source import MappedRows
 
 
@@ -37,8 +37,10 @@ def open_rows(
     """
     if isinstance(root, Path) and layout.shards is None:
         return _mapped(root, layout, coded)
-    tags: dict[str, str | None] = {}
-    if not isinstance(root, Path):
+    tags: dict[str, str | None]
+    if isinstance(root, Path):
+        tags = {key: stamp_tag(root / key) for key in layout.chunk_sizes()}
+    else:
         found = statuses(root, layout.chunk_sizes())
         tags = {key: status.tag for key, status in found.items()}
     return CachedRows(StorePieces(root, layout, manifest, tags, coded))

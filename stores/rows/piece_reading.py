@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from streammc.errors import BusyError, StoreError
 from streammc.numerics.coded_matrix import CodedColumns, CodedMatrix
 from streammc.stores.cloud.address import Root
 from streammc.stores.format.chunk_reading import rows_of_chunk
 from streammc.stores.format.codes import checked_codes
 from streammc.stores.format.layout import CODES, Layout, Member
-from streammc.stores.format.manifest import Manifest
+from streammc.stores.format.manifest import Manifest, read_manifest
 from streammc.stores.format.object_access import at_once, read_range
 from streammc.stores.format.shards import decode_piece, index_bytes, read_index
 from streammc.stores.rows.piece_cache import Pieces
@@ -41,7 +44,8 @@ class StorePieces:
     root, layout, manifest
         The store.
     tags
-        Tag of each object when the store was opened, by key, where the service has such.
+        Tag of each object when the store was opened, by key, where the service has such; of files
+        :func:`stamp_tag`.
     coded
         The columns of a design with codes, which are expanded as they are decoded.
     """
@@ -54,7 +58,8 @@ class StorePieces:
         tags: Mapping[str, str | None],
         coded: CodedColumns | None = None,
     ) -> None:
-        self._root, self._layout, self._manifest, self._tags = root, layout, manifest, tags
+        self._root, self._layout, self._manifest = root, layout, manifest
+        self._tags = dict(tags)
         X = layout.members[0]
         y = layout.member("y")
         self.n_rows, self.where, self._coded = layout.n_rows, str(root), coded
@@ -80,9 +85,19 @@ class StorePieces:
         ------
         StoreError
             If an object is missing, damaged or no longer the one that was opened.
+        BusyError
+            If the store was replaced, or rows were appended, after it was opened.
         AccessError, UnavailableError
             If the object store refuses.
         """
+        try:
+            return self._read(pieces)
+        except StoreError:
+            self._refuse_another()
+            raise
+
+    def _read(self, pieces: Sequence[int]) -> list[Pieces]:
+        """Return some pieces; the store may be another by now."""
         layout = self._layout
         chunks: dict[int, list[int]] = {}
         for piece in pieces:
@@ -118,7 +133,7 @@ class StorePieces:
         def read() -> None:
             first = run[0].start
             length = run[-1].start + run[-1].length - first
-            content = read_range(self._root, key, first, length, self._tags.get(key))
+            content = self._range(key, first, length)
             for span in run:
                 part = content[span.start - first : span.start - first + span.length]
                 if shards is None:
@@ -133,6 +148,26 @@ class StorePieces:
                 into[span.piece] = values
 
         return read
+
+    def _range(self, key: str, start: int, length: int) -> NDArray[np.uint8]:
+        """Return bytes of an object, which must be the one that was opened."""
+        tag = self._tags.get(key)
+        found = read_range(self._root, key, start, length, tag)
+        # After the read: what stands at the path now is what was read, or the read was earlier.
+        if isinstance(self._root, Path) and (now := stamp_tag(self._root / key)) != tag:
+            self._refuse_another()
+            self._tags[key] = now  # copied or touched
+        return found
+
+    def _refuse_another(self) -> None:
+        """Raise BusyError if another store is in the place of the one that was opened."""
+        if not isinstance(self._root, Path):
+            return
+        if read_manifest(self._root).fingerprint != self._manifest.fingerprint:
+            raise BusyError(
+                f"expected store {self.where!r} as it was opened, found another in its place: "
+                "open it again, or give the same command again"
+            )
 
     def _span(self, member: Member, chunk: int, piece: int) -> _Span:
         number = piece - chunk * self._per_chunk
@@ -152,7 +187,7 @@ class StorePieces:
         def index(key: str, chunk: int) -> None:
             size = self._manifest.entries[key].size
             start = max(size - length, 0)
-            end = read_range(self._root, key, start, size - start, self._tags.get(key))
+            end = self._range(key, start, size - start)
             used = -(-rows_of_chunk(self._layout, chunk) // shards.piece_rows)
             what = f"{key!r} of store {str(self._root)!r}"
             self._indices[key] = read_index(end, self._per_chunk, used, size, what)
@@ -167,6 +202,15 @@ class StorePieces:
             self._root,
             [lambda key=key, chunk=chunk: index(key, chunk) for key, chunk in wanted],  # type: ignore[misc]
         )
+
+
+def stamp_tag(path: Path) -> str:
+    """Return the tag of a file: inode, size and modification time; empty without one."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return ""
+    return f"{found.st_ino}-{found.st_size}-{found.st_mtime_ns}"
 
 
 def _runs(spans: list[_Span]) -> list[list[_Span]]:

@@ -40,7 +40,7 @@ from streammc.likelihood.pass_cost import CANDIDATE_ROWS
 from streammc.likelihood.tempered import split_fingerprint, tempered
 from streammc.numerics.blas import single_threaded
 from streammc.numerics.summation import merge_compensated
-from streammc.protocols import Dataset, Matrix, Model
+from streammc.protocols import Dataset, Matrix, Model, Vector
 
 FARTHEST: Final = 0.3
 """Largest decrement at which ``theta_star`` is kept, in posterior sd per root of the dimension."""
@@ -199,17 +199,19 @@ def _new_sums(
     earlier: ControlVariates, dataset: Dataset, model: Model, scheduler: Any, progress: Any
 ) -> BlockSums:
     """Return the sums of all rows, from a pass over those that the earlier ones do not have."""
-    positive = int(earlier.histogram.counts[1:].sum())
-    complete = len(earlier.candidates) >= positive
+    complete = len(earlier.candidates) >= int(earlier.histogram.counts[1:].sum())
     fit = max(CANDIDATE_ROWS, len(earlier.candidates)) if complete else len(earlier.candidates)
     task = ExpansionPass(
         model, earlier.theta_star, earlier.score_draws, earlier.order, fit, check_response=True
     )
-    heat = split_fingerprint(dataset.fingerprint)[1]
-    later = tempered(_table(dataset).rows_after(earlier.n_rows), heat)
+    later = tempered(_table(dataset).rows_after(earlier.n_rows), earlier.temperature)
     new: BlockSums = later.reduce(task, scheduler=scheduler, progress=progress)
     if new.fault is not None:
         raise_fault(new.fault, model, dataset)
+    before = earlier.log_lik, earlier.gradient, earlier.hessian
+    totals = new.totals
+    if new.columns is not None:  # sums by level
+        totals = _totals(new.expansion(earlier.dim), new.log_lik_remainder())
     rows, squares = top(
         np.concatenate([earlier.candidates, new.rows]),
         np.concatenate([earlier.scores**2, new.squares]),
@@ -217,7 +219,7 @@ def _new_sums(
     )
     return BlockSums(
         n_rows=earlier.n_rows + new.n_rows,
-        totals=merge_compensated(_totals(earlier), new.totals),
+        totals=merge_compensated(_totals(before, earlier.log_lik_remainder), totals),
         histogram=earlier.histogram + new.histogram,
         rows=rows,
         squares=squares,
@@ -230,11 +232,12 @@ def _new_sums(
     )
 
 
-def _totals(cv: ControlVariates) -> Matrix:
-    """Return the sums of an expansion as compensated totals (2, 1 + d + d^2)."""
-    totals = np.zeros((2, 1 + cv.dim + cv.dim**2))
-    totals[0] = np.concatenate([[cv.log_lik], cv.gradient, np.triu(cv.hessian).ravel()])
-    totals[1, 0] = cv.log_lik_remainder
+def _totals(expansion: tuple[float, Vector, Matrix], remainder: float) -> Matrix:
+    """Return an expansion as compensated totals (2, 1 + d + d^2), those of dense columns."""
+    log_lik, gradient, hessian = expansion
+    totals = np.zeros((2, 1 + gradient.size + hessian.size))
+    totals[0] = np.concatenate([[log_lik], gradient, np.triu(hessian).ravel()])
+    totals[1, 0] = remainder
     return totals
 
 

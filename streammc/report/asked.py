@@ -8,6 +8,7 @@ from typing import Any, Final
 from streammc.diagnostics.text import number
 from streammc.html_repr import value_text
 from streammc.report.report_request import ReportRequest
+from streammc.runs.versions import recorded_versions
 from streammc.samplers.common.targets import TARGETS
 
 _MEGABYTE: Final = 1e6
@@ -63,6 +64,19 @@ def run_facts(request: ReportRequest) -> dict[str, str]:
         "seed": str(document["seed"]),
     }
     return {name: value_text(value) for name, value in facts.items() if value not in (None, "")}
+
+
+def draw_versions(request: ReportRequest) -> dict[str, str]:
+    """Return versions and processor that made the draws: name -> text."""
+    kept = recorded_versions(request.run.attributes)
+    if not kept:
+        return {"unknown": "the run is of a version of streammc that did not record them"}
+    found: dict[str, str] = {}
+    for each in kept:
+        first = each["iteration"]
+        since = f", from iteration {first:,} on" if first else ""
+        found |= {f"{name}{since}": str(x) for name, x in each.items() if name != "iteration"}
+    return found
 
 
 def prior_rows(request: ReportRequest) -> list[list[str]]:

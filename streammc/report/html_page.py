@@ -10,7 +10,14 @@ from typing import Any, Final
 
 from streammc.errors import AccessError, IdentityError, OutputError
 from streammc.plots.axes import require_packages
-from streammc.report.asked import cost_facts, cost_rows, data_facts, prior_rows, run_facts
+from streammc.report.asked import (
+    cost_facts,
+    cost_rows,
+    data_facts,
+    draw_versions,
+    prior_rows,
+    run_facts,
+)
 from streammc.report.parameter_tables import Table
 from streammc.report.predicted import predicted
 from streammc.report.report_request import ReportRequest
@@ -110,6 +117,7 @@ def contents(request: ReportRequest) -> Mapping[str, Any]:
         "cost": cost_facts(request),
         "commands": request.commands,
         "digests": {"draws (SHA-256)": run.digest(), "store (fingerprint)": run.identity["store"]},
+        "draw_versions": draw_versions(request),
         "versions": request.versions,
     }
 

@@ -120,6 +120,8 @@ def _audit(document: Mapping[str, Any]) -> list[Evidence]:
     written = document.get("audit")
     if not written:
         why = document.get("not_audited")
+        if not why and document["sampling"].get("target") == "perturbed":
+            why = "not made, because it was turned off; 'streammc audit' on the run makes it"
         meaning = "Weighs draws against the exact posterior, in one more pass over all rows."
         return [Evidence(check="audit", found=why, meaning=meaning)] if why else []
     audit = Audit.from_json(written)

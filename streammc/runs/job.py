@@ -28,6 +28,7 @@ from streammc.runs.identity import (
 from streammc.runs.prior_texts import texts_of_description
 from streammc.runs.setup import contents, decide, follow_store, instead, load
 from streammc.runs.table_scale import recorded
+from streammc.runs.versions import record_versions
 from streammc.runs.watch import Watch
 from streammc.runs.worker_chains import HERE, WorkerChains, check_request, store_of
 from streammc.samplers.common.chain import SharedProblem, StoppedError
@@ -318,6 +319,7 @@ def _drive(run: RunDirectory, team: Chains, setup: Setup, request: RunRequest) -
 
 def _draw(run: RunDirectory, team: Chains, watch: Watch, request: RunRequest) -> None:
     """Run the intervals that are planned, until the time of the stopping rule is up."""
+    record_versions(run)
     while n := run.next_length:
         phase, length = run.phase, n
         if request.progress is None:  # a listener hears of every interval

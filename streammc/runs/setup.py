@@ -16,6 +16,7 @@ from streammc.likelihood.unit_words import in_units, unit_name
 from streammc.protocols import Dataset, Model
 from streammc.registry import sampler as builder
 from streammc.runs import design
+from streammc.runs.versions import VERSIONS, versions
 from streammc.samplers.common.planning import control_variates
 from streammc.samplers.common.request import RunRequest, Setup
 from streammc.samplers.common.sampler import Sampler
@@ -149,6 +150,7 @@ def contents(request: RunRequest, setup: Setup, attributes: dict[str, Any]) -> d
             "design": design.describe(dataset.attributes),
             "sampler": setup.sampler.describe(),
             "sampler_reason": setup.reason,
+            VERSIONS: [{"iteration": 0, **versions()}],
             "plan": setup.plan.describe() if setup.plan is not None else None,
             **({IMPLIED: heat} if heat != 1.0 else {}),
         },

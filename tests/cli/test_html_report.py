@@ -11,6 +11,7 @@ from quick import quick
 from report_page import Page
 
 from streammc import registry
+from streammc.trace.run_directory import RunDirectory
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
@@ -81,6 +82,60 @@ def test_report_twice_is_the_same_page(run: Path) -> None:
     first = Path("report.html").read_bytes()
     assert streammc("report", run, "-o", "report.html", "--overwrite", "--quiet").code == 0
     assert first == Path("report.html").read_bytes()
+
+
+def test_the_same_command_leaves_the_page_and_renews_an_outdated_one(run: Path) -> None:
+    words = ("report", run, "-o", "report.html", "--json")
+    assert 0 == streammc(*words).code
+    before = Path("report.html").stat()
+    again = streammc(*words)
+    assert (0, before) == (again.code, Path("report.html").stat())
+    assert "up to date: nothing to do" in again.err
+    with RunDirectory.open(run).lock() as opened:
+        opened.set_attributes(
+            {"summary": {**opened.attributes["summary"], "warnings": ["new one"]}}
+        )
+    done = streammc(*words)
+    assert (0, True) == (done.code, before != Path("report.html").stat())
+    assert "new one" in Path("report.html").read_text(encoding="utf-8")
+
+
+def test_a_page_that_was_edited_or_is_of_another_run_is_refused(run: Path) -> None:
+    written(run)
+    shutil.copytree(run, "other")
+    done = streammc("report", "other", "-o", "report.html")
+    assert 78 == done.code
+    assert "'run'" in done.err
+    with open("report.html", "a") as file:
+        file.write("<!-- a note -->")
+    done = streammc("report", run, "-o", "report.html")
+    assert 78 == done.code
+    assert "another fingerprint" in done.err
+    assert 0 == streammc("report", run, "-o", "report.html", "--overwrite").code
+
+
+def test_a_page_names_the_versions_that_made_the_draws(run: Path) -> None:
+    with RunDirectory.open(run).lock() as opened:
+        first = {**opened.attributes["versions"][0], "numba": "0.0.1"}
+        later = {**first, "iteration": 60, "numba": "0.0.2"}
+        opened.set_attributes({"versions": [first, later]})
+    text = written(run).text
+    assert "0.0.1" in text
+    assert "numba, from iteration 60 on" in text
+    assert "from iteration 60 on: " in streammc("info", run).out
+    with RunDirectory.open(run).lock() as opened:
+        opened.set_attributes({"versions": None})
+    assert "did not record them" in written(run).text
+    assert "not recorded" in streammc("info", run).out
+
+
+def test_a_page_says_that_the_audit_was_turned_off(run: Path, store: Path) -> None:
+    few = ("--seed", "1", "--draws", "40", "--warmup", "40", "--chains", "2", "--quiet")
+    words = ("--model", "logistic", "--sampler", "hmc-ecs", "--no-audit")
+    assert 0 == streammc("sample", store, "-o", "unaudited", *words, *few).code
+    page = written("unaudited")
+    assert "not made, because it was turned off" in page.text
+    assert "what subsampling changed was not measured" in page.text
 
 
 def test_names_from_the_data_are_escaped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -183,6 +183,37 @@ def test_control_variates_are_a_stage_of_their_own(made: Path) -> None:
     assert before == snapshot(made)
 
 
+def test_a_report_is_a_stage_that_is_left_or_renewed(made: Path) -> None:
+    pytest.importorskip("matplotlib")
+    path = write_job(made, predictions='"work/predictions.zarr"\nreport = "work/report.html"')
+    done = streammc("run", path, "--json")
+    assert 0 == done.code, done.err
+    assert {"predict": "kept", "report": "made"}.items() <= outcomes(done.json).items()
+    page = Path("work/report.html").read_text()
+    assert "predictions.zarr" in page
+    before = snapshot(made)
+    assert 0 == streammc("run", path).code
+    assert before == snapshot(made)
+    with RunDirectory.open("work/run").lock() as run:
+        run.set_attributes({"summary": {**run.attributes["summary"], "warnings": ["another"]}})
+    done = streammc("run", path, "--json")
+    assert {"sample": "kept", "predict": "kept", "report": "renewed"}.items() <= outcomes(
+        done.json
+    ).items()
+    assert page != Path("work/report.html").read_text()
+
+
+def test_a_report_without_its_packages_is_a_fault_of_the_file(
+    job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streammc.plots.axes.find_spec", lambda name: None)
+    path = write_job(job.parent, predictions='"p.zarr"\nreport = "report.html"')
+    done = streammc("run", path)
+    assert 2 == done.code
+    assert "outputs.report: expected the package jinja2 for a report" in done.err
+    assert not Path("work").exists()
+
+
 def test_a_store_that_exists_needs_no_ingest(made: Path) -> None:
     text = Path("job.toml").read_text()
     text = text.replace('files = ["flights.parquet"]', 'store = "work/flights.zarr"')

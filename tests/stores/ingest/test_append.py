@@ -194,7 +194,9 @@ def test_whole_responses_fit_fractional_ones(tmp_path: Path, y_dtype: str) -> No
 def test_stores_with_groups_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "s.zarr"
     ingest(frame(300, 1), path, formula="y ~ x + (1 | g)")
-    with pytest.raises(IdentityError, match="with the groups of 'g', whose rows are stored"):
+    with pytest.raises(
+        IdentityError, match="the groups of 'g': the rows of a group are neighbours"
+    ):
         append(frame(50, 2), path)
 
 

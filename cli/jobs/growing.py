@@ -1,0 +1,131 @@
+"""A job whose table grows: files that its store does not have, and the generation they make.
+
+Nothing is written here. Files are known by path, size and modification time: those of the store's
+generations are in its attributes, those it was made of are ``source.files``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final
+
+from streammc.cli.jobs.job_file import JobFile, Outputs
+from streammc.cli.jobs.problems import Problem
+from streammc.errors import IdentityError
+
+GENERATION: Final = "{generation}"
+"""Word in the paths of outputs, replaced by the number of the store's generation."""
+_OF_GENERATION: Final = ("run", "rows", "predictions", "report")
+"""Outputs that are made anew for every generation."""
+
+
+@dataclass(frozen=True)
+class Growth:
+    """The next generation of the store of a job."""
+
+    generation: int
+    """Its number; that of the store as it is if there is no new file."""
+    new: tuple[str, ...]
+    """Files to append."""
+
+
+def growth_faults(job: JobFile) -> Iterator[Problem]:
+    """Yield what is wrong between ``source.append`` and the outputs."""
+    outputs, grows = job.outputs, job.source.append is not None
+    for name in _OF_GENERATION:
+        path = getattr(outputs, name)
+        if path is None or (GENERATION in path) == grows:
+            continue
+        text = (
+            f"expected {GENERATION} in this path, since source.append makes a new one of every "
+            f"generation of the store, found {path!r}: write 'work/{name}-{GENERATION}'"
+            if grows
+            else f"expected source.append for a path with {GENERATION}, found none: add it, or "
+            "leave the word out"
+        )
+        yield Problem(f"outputs.{name}", text)
+    for name in ("store", "control_variates"):
+        if GENERATION in (getattr(outputs, name) or ""):
+            text = (
+                f"expected one path for all generations, found {getattr(outputs, name)!r}: leave "
+                f"{GENERATION} out, since this output grows"
+            )
+            yield Problem(f"outputs.{name}", text)
+    if grows and outputs.control_variates is None:
+        text = (
+            "expected a path for the control variates, which appended rows bring up to date, found "
+            "nothing: add it"
+        )
+        yield Problem("outputs.control_variates", text)
+
+
+def growth_of(job: JobFile, append: list[str], first: list[str]) -> Growth:
+    """Return the generation that a job makes or finds.
+
+    Parameters
+    ----------
+    job
+        A job with ``source.append``.
+    append
+        The files that ``source.append`` finds.
+    first
+        Those of ``source.files``, which are in the store from the start.
+
+    Raises
+    ------
+    IdentityError
+        If a file was changed after it was appended, or is a folder.
+    StoreError
+        If the store cannot be opened.
+    """
+    place = str(job.source.store or job.outputs.store)
+    number = 0
+    inputs: dict[str, Any] = {os.path.realpath(each): {} for each in first}
+    if os.path.lexists(place):
+        from streammc.stores.format.generations import generations
+        from streammc.stores.store import open_store
+
+        kept = generations(open_store(place).attributes)
+        number = len(kept)
+        for name in kept[0]["sources"]:
+            inputs.setdefault(os.path.realpath(name), {})
+        for each in kept:
+            inputs |= {os.path.realpath(file["path"]): file for file in each["inputs"] or ()}
+    new = tuple(each for each in append if _is_new(each, inputs, place))
+    return Growth(max(number, 1) + bool(new), new)
+
+
+def _is_new(path: str, inputs: dict[str, Any], place: str) -> bool:
+    """Return whether the store at ``place`` lacks a file; refuse one that has changed."""
+    from streammc.trace.file_stamp import FileStamp, file_stamp, stamp_difference
+
+    if os.path.isdir(path):
+        raise IdentityError(
+            f"expected files in source.append, found the folder {path!r}: write "
+            f"{os.path.join(path, '*.parquet')!r}"
+        )
+    before = inputs.get(os.path.realpath(path))
+    if not before:
+        return before is None
+    now = file_stamp(path)
+    then = FileStamp(before["bytes"], before["modified_ns"], now.inode)
+    if now != then:
+        raise IdentityError(
+            f"expected {path!r} as it was when it was appended to {place!r}, found it with "
+            f"{stamp_difference(then, now)}: give new rows a file of their own, or make the store "
+            "again from all tables"
+        )
+    return False
+
+
+def of_generation(job: JobFile, number: int) -> JobFile:
+    """Return a job with the number of a generation in the paths of its outputs."""
+    known = {each.name: getattr(job.outputs, each.name) for each in fields(Outputs)}
+    paths = {
+        name: path.replace(GENERATION, str(number))
+        for name, path in known.items()
+        if isinstance(path, str)
+    }
+    return replace(job, outputs=replace(job.outputs, **paths))
