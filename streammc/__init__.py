@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from streammc import diagnostics, models, plots, priors, samplers
+    from streammc.checks.posterior_predictive import posterior_predictive
     from streammc.control_variates import compute as control_variates
     from streammc.prediction.effect_draws import effect_draws
     from streammc.prediction.group_summaries import effects
@@ -44,6 +45,7 @@ _LAZY: Final[dict[str, str]] = {
     "open_run": "streammc.trace:open_run",
     "open_store": "streammc.stores.store:open_store",
     "plots": "streammc.plots",
+    "posterior_predictive": "streammc.checks.posterior_predictive:posterior_predictive",
     "predict": "streammc.prediction.predict:predict",
     "priors": "streammc.priors",
     "sample": "streammc.runs.interactive:sample",
@@ -67,6 +69,7 @@ __all__ = [
     "open_run",
     "open_store",
     "plots",
+    "posterior_predictive",
     "predict",
     "priors",
     "sample",
