@@ -14,9 +14,9 @@
 # %% [markdown]
 # # A posterior with xarray and ArviZ
 #
-# A run is an `xarray.DataTree`: draws have names in place of numbers of columns. This notebook selects,
-# groups and contrasts coefficients, turns them into odds ratios, looks at the chains with ArviZ, and
-# compares predictions with what was observed.
+# A run is an `xarray.DataTree`: draws have names in place of numbers of columns. This notebook
+# selects, groups and contrasts coefficients, turns them into odds ratios, looks at the chains with
+# ArviZ, and compares predictions with what was observed.
 
 # %%
 import arviz_plots as azp
@@ -50,8 +50,8 @@ assert run.attrs["verdict"].startswith("These draws can be trusted")
 # %% [markdown]
 # ## Selection
 #
-# The group `posterior` is on the scale of the standardised columns, `posterior_original` on the scale
-# of the table. Both have the dimensions `chain`, `draw` and `feature`.
+# The group `posterior` is on the scale of the standardised columns, `posterior_original` on the
+# scale of the table. Both have the dimensions `chain`, `draw` and `feature`.
 
 # %%
 scaled = run["posterior"]["beta"]
@@ -61,9 +61,9 @@ beta.sel(feature=["m_bb", "m_wwbb"]).quantile([0.05, 0.5, 0.95], dim=("chain", "
 # %% [markdown]
 # ## Odds ratios
 #
-# The exponential of a coefficient is the ratio of the odds at one unit more; of a standardised column
-# that is one standard deviation more. Quantiles of a ratio are exponentials of quantiles; the mean is
-# not, so that the exponential is taken of every draw.
+# The exponential of a coefficient is the ratio of the odds at one unit more; of a standardised
+# column that is one standard deviation more. Quantiles of a ratio are exponentials of quantiles;
+# the mean is not, so that the exponential is taken of every draw.
 
 # %%
 ratio = np.exp(scaled.sel(feature=["m_jj", "m_jlv", "m_bb", "m_wwbb"]))
@@ -82,8 +82,8 @@ odds.round(3)
 # %% [markdown]
 # ## Contrasts
 #
-# The formula compares each level with `loose`. The difference of two other levels is a difference of
-# draws: their correlation is in it.
+# The formula compares each level with `loose`. The difference of two other levels is a difference
+# of draws: their correlation is in it.
 
 # %%
 none, tight = beta.sel(feature="C(mark)[T.none]"), beta.sel(feature="C(mark)[T.tight]")
@@ -97,8 +97,8 @@ assert contrast.std() < 0.9 * apart
 # %% [markdown]
 # ## Groups of coefficients
 #
-# A coordinate beside `feature` says what a column is, and `groupby` does the rest: the mean size of a
-# standardised coefficient by kind of column.
+# A coordinate beside `feature` says what a column is, and `groupby` does the rest: the mean size
+# of a standardised coefficient by kind of column.
 
 # %%
 kinds = {"m_jj": "mass", "m_jlv": "mass", "m_bb": "mass", "m_wwbb": "mass"}
@@ -151,15 +151,15 @@ print(f"correlation of m_bb and m_wwbb: {correlation:.2f}")
 # %% [markdown]
 # ## Predictions against observations
 #
-# Predicted and realised share of signal in twenty groups of `m_bb` and of `m_wwbb`. Signal has a peak in
-# both masses, which a linear predictor cannot follow. The coefficients above are sampled well; the
-# model is wrong.
+# Predicted and realised share of signal in twenty groups of `m_bb` and of `m_wwbb`. Signal has a
+# peak in both masses, which a linear predictor cannot follow. The coefficients above are sampled
+# well; the model is wrong.
 
 
 # %%
 def plot_masses(run, store):
     """Plot predictions by two masses; return the largest gap to what was observed."""
-    fig, axes = plt.subplots(1, 2, figsize=(10, 4), sharey=True, layout="constrained")
+    _, axes = plt.subplots(1, 2, figsize=(10, 4), sharey=True, layout="constrained")
     gaps = []
     for ax, column in zip(axes, ("m_bb", "m_wwbb"), strict=True):
         predictions = streammc.predict(run, store, by=column, bins=20)
@@ -175,8 +175,8 @@ def plot_masses(run, store):
 linear = plot_masses(run, store)
 
 # %% [markdown]
-# With a spline of each mass the predictions follow. `hmc` uses all rows: `hmc-ecs` warns here, since the
-# few rows beyond the outer knots leave a wide tail.
+# With a spline of each mass the predictions follow. `hmc` uses all rows: `hmc-ecs` warns here,
+# since the few rows beyond the outer knots leave a wide tail.
 
 # %%
 formula = "signal ~ C(mark) + lepton_pT + missing_energy_magnitude + m_jj + m_jlv"
@@ -192,9 +192,10 @@ assert spline < 0.5 * linear
 # %% [markdown]
 # ## Replicated responses
 #
-# `posterior_predictive` draws responses of some rows, in the groups that ArviZ expects. A quantity of
-# replicated responses, here the share of signal among rows near the peak, is compared with the same of
-# the observed ones: a share of replicates near 0 or 1 above it says that the model misses it.
+# `posterior_predictive` draws responses of some rows, in the groups that ArviZ expects. A quantity
+# of replicated responses, here the share of signal among rows near the peak, is compared with the
+# same of the observed ones: a share of replicates near 0 or 1 above it says that the model misses
+# it.
 
 
 # %%
@@ -226,8 +227,8 @@ assert tail["linear"] == 0.0
 assert 0.005 < tail["spline"] < 0.995
 
 # %% [markdown]
-# The calibration of the spline model by ArviZ: predicted probability against the share of signal,
-# with the band that a calibrated model would have.
+# The calibration of the spline model by ArviZ: predicted probability against the share of signal
+# (CEP, the conditional event probability), with the band that a calibrated model would have.
 
 # %%
 azp.plot_ppc_pava(checks["spline"], figure_kwargs={"figsize": (5, 4.5)})

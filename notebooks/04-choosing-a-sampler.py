@@ -14,8 +14,9 @@
 # %% [markdown]
 # # Choosing and checking a sampler
 #
-# `hmc-ecs` evaluates a few rows in place of all. This notebook shows what it predicts before the first
-# draw, what it measures afterwards, and what it says where its centre or its subsample is wrong.
+# `hmc-ecs` evaluates a few rows in place of all. This notebook shows what it predicts before the
+# first draw, what it measures afterwards, and what it says where its centre or its subsample is
+# wrong.
 
 # %%
 import tempfile
@@ -60,8 +61,8 @@ assert sampling["sampler"] == "hmc-ecs"
 # %% [markdown]
 # ## The variance of the estimate
 #
-# Predicted at draws of the Laplace approximation, and measured at every draw of the chains. Above 1 the
-# sampled density is no longer close to the posterior; the plan aims at 0.1 or less.
+# Predicted at draws of the Laplace approximation, and measured at every draw of the chains. Above
+# 1 the sampled density is no longer close to the posterior; the plan aims at 0.1 or less.
 
 # %%
 measured, predicted = sampling["log_lik_variance_mean"], sampling["predicted_variance"]
@@ -75,8 +76,8 @@ plt.show()
 # %% [markdown]
 # ## The audit
 #
-# One more pass over all rows weighs the draws. The weights on the right are close to 1: no mean moves
-# by a hundredth of its standard deviation. `hmc` on all rows says the same.
+# One more pass over all rows weighs the draws. The weights on the right are close to 1: no mean
+# moves by a hundredth of its standard deviation. `hmc` on all rows says the same.
 
 # %%
 audit = streammc.facts(run)["summary"]["audit"]
@@ -110,8 +111,8 @@ both.round(4)
 # %% [markdown]
 # ## A control variate of order 1
 #
-# Without the second derivatives the remainders are larger: the plan asks for more rows, and the audit
-# measures a larger correction. Given too few, the run warns.
+# Without the second derivatives the remainders are larger: the plan asks for more rows, and the
+# audit measures a larger correction. Given too few, the run warns.
 
 # %%
 first_order = streammc.control_variates(store, model, order=1)
@@ -155,9 +156,9 @@ orders
 # %% [markdown]
 # ## A wrong centre, on purpose
 #
-# `theta_star` is moved away from the mode, and `passes=1` forbids the program to move it back. Nearby, the
-# plan takes more rows, the run warns, and the audit shows that the draws are right all the same. Far away
-# no small subsample is right, and the run is refused.
+# `theta_star` is moved away from the mode, and `passes=1` forbids the program to move it back.
+# Nearby, the plan takes more rows, the run warns, and the audit shows that the draws are right all
+# the same. Far away no small subsample is right, and the run is refused.
 
 # %%
 wrong = {}
@@ -182,9 +183,9 @@ assert mended.certificate.converged
 # %% [markdown]
 # ## Runs of rows
 #
-# On a disk, neighbours are read faster than single rows. If neighbours are alike, a run of them says
-# less than as many single rows: the design effect `deff` is the factor on the variance. Stores are
-# shuffled, which keeps it near 1; a store in the order of a column is not.
+# On a disk, neighbours are read faster than single rows. If neighbours are alike, a run of them
+# says less than as many single rows: the design effect `deff` is the factor on the variance.
+# Stores are shuffled, which keeps it near 1; a store in the order of a column is not.
 
 # %%
 rng = np.random.default_rng(3)

@@ -14,9 +14,10 @@
 # %% [markdown]
 # # A posterior with several modes
 #
-# A mixture of two Gaussians whose components are nearly exchangeable: the posterior has two modes, twenty
-# standard deviations apart. A sampler of one mode agrees with itself and is wrong; this notebook shows what
-# streammc says then, and how parallel tempering finds both modes with their masses.
+# A mixture of two Gaussians whose components are nearly exchangeable: the posterior has two modes,
+# twenty standard deviations apart. A sampler of one mode agrees with itself and is wrong; this
+# notebook shows what streammc says then, and how parallel tempering finds both modes with their
+# masses.
 
 # %%
 import warnings
@@ -72,7 +73,8 @@ def sampled(sampler, **words):
 # %% [markdown]
 # ## What a sampler of one mode says
 #
-# One chain of `hmc` stays where it starts. Its effective size is high, and R-hat of its two halves is 1.
+# One chain of `hmc` stays where it starts. Its effective size is high, and R-hat of its two halves
+# is 1.
 
 # %%
 alone, said = sampled(samplers.hmc(), chains=1)
@@ -82,8 +84,8 @@ assert found["r_hat"] < 1.01
 assert share(alone) in (0.0, 1.0)
 
 # %% [markdown]
-# streammc warns all the same: the search for the mode starts from several points, and found another mode
-# of comparable evidence.
+# streammc warns all the same: the search for the mode starts from several points, and found
+# another mode of comparable evidence.
 
 # %%
 print("\n".join(said))
@@ -91,8 +93,8 @@ assert any("another mode" in line for line in said)
 alone.attrs["verdict"]
 
 # %% [markdown]
-# Four chains start in different modes, and R-hat shows it. `hmc-ecs` starts every chain at the mode of its
-# control variates, so that R-hat is silent; the warning is not.
+# Four chains start in different modes, and R-hat shows it. `hmc-ecs` starts every chain at the
+# mode of its control variates, so that R-hat is silent; the warning is not.
 
 # %%
 four, said_four = sampled(samplers.hmc())
@@ -106,8 +108,8 @@ for name, run, lines in (("hmc", four, said_four), ("hmc-ecs", local, said_local
 # %% [markdown]
 # ## Parallel tempering
 #
-# `pt` runs a ladder of temperature levels from the posterior to the prior, and exchanges states between
-# them. The number of levels is found by a pilot run.
+# `pt` runs a ladder of temperature levels from the posterior to the prior, and exchanges states
+# between them. The number of levels is found by a pilot run.
 
 # %%
 tempered, said = sampled(samplers.pt())
@@ -122,7 +124,8 @@ assert abs(mass - truth) < 4.5 * error < abs(share(alone)[0] - truth)
 print(tempered.attrs["verdict"])
 
 # %% [markdown]
-# The levels, and how often neighbours exchange their states: the adapted ladder makes all rates alike.
+# The levels, and how often neighbours exchange their states: the adapted ladder makes all rates
+# alike.
 
 # %%
 fig, axes = plt.subplots(2, 1, figsize=(6, 5), sharex=True, layout="constrained")
@@ -152,7 +155,8 @@ plt.show()
 # %% [markdown]
 # ## The evidence
 #
-# A ladder that ends at the prior estimates log p(x) too; the grid has it with the error of its spacing.
+# A ladder that ends at the prior estimates log p(x) too; the grid has it with the error of its
+# spacing.
 
 # %%
 step = grid[1] - grid[0]
