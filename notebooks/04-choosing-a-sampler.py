@@ -30,7 +30,6 @@ import pandas as pd
 import streammc
 from streammc import samplers
 from streammc.errors import RefusedError
-from streammc.stores.simulate.simulation import simulate
 
 folder = Path(tempfile.mkdtemp(prefix="choosing-"))
 
@@ -40,7 +39,7 @@ folder = Path(tempfile.mkdtemp(prefix="choosing-"))
 # The simulation `logistic`, as `streammc simulate logistic` writes it: 100,000 rows, 8 columns.
 
 # %%
-simulate("logistic", folder / "rows.zarr", 100_000, 8, 1)
+streammc.simulate("logistic", folder / "rows.zarr", 100_000, 8, 1)
 store = streammc.open_store(folder / "rows.zarr")
 model = streammc.models.logistic(prior=streammc.priors.normal(scale=10.0))
 cv = streammc.control_variates(store, model)

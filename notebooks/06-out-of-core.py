@@ -14,8 +14,8 @@
 # %% [markdown]
 # # Out of core: a table larger than the memory
 #
-# A store of 1.3 GB is sampled by a process that may have 1 GB of memory of its own, and uses a
-# third of it. The limit is one of the operating system (`RLIMIT_DATA`, on Linux), so that a
+# A store of 1.2 GB is sampled by a process that may have 1 GB of memory of its own, and uses less
+# than half of it. The limit is one of the operating system (`RLIMIT_DATA`, on Linux), so that a
 # program that loads the table ends with a MemoryError. Pages of the store that the process maps
 # are not its own: the system drops them when others need the memory.
 
@@ -33,7 +33,6 @@ import matplotlib.pyplot as plt
 import pandas as pd
 
 import streammc
-from streammc.stores.simulate.simulation import simulate
 
 folder = Path(tempfile.mkdtemp(prefix="out-of-core-"))
 LIMIT = 1_000_000_000
@@ -45,7 +44,7 @@ ROWS, COLUMNS = 15_000_000, 20
 # The simulation `logistic`: chunks of rows are drawn, checked, and written in turn.
 
 # %%
-simulate("logistic", folder / "rows.zarr", ROWS, COLUMNS, seed=1)
+streammc.simulate("logistic", folder / "rows.zarr", ROWS, COLUMNS, seed=1)
 store = streammc.open_store(folder / "rows.zarr")
 size = sum(path.stat().st_size for path in (folder / "rows.zarr").rglob("*") if path.is_file())
 print(f"{store.n_rows:,} rows, {size / 1e9:.2f} GB; the limit is {LIMIT / 1e9:.2f} GB")

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from streammc.stores.ingest.from_xarray import from_xarray
     from streammc.stores.ingest.ingestion import from_table, ingest
     from streammc.stores.memory import from_arrays
+    from streammc.stores.simulate.simulation import simulate
     from streammc.stores.store import open_store
     from streammc.trace import facts, open_run
 
@@ -50,6 +51,7 @@ _LAZY: Final[dict[str, str]] = {
     "priors": "streammc.priors",
     "sample": "streammc.runs.interactive:sample",
     "samplers": "streammc.samplers",
+    "simulate": "streammc.stores.simulate.simulation:simulate",
 }
 
 __all__ = [
@@ -74,6 +76,7 @@ __all__ = [
     "priors",
     "sample",
     "samplers",
+    "simulate",
 ]
 
 
