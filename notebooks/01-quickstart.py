@@ -60,6 +60,13 @@ model = streammc.models.logistic(prior=streammc.priors.normal(scale=10.0))
 run = streammc.sample(store, model, chains=4, seed=1, audit=True)
 run
 
+# %% [markdown]
+# Whether the draws can be trusted, in one sentence.
+
+# %%
+assert run.attrs["verdict"].startswith("These draws can be trusted")
+run.attrs["verdict"]
+
 # %%
 arviz_stats.summary(run)
 
@@ -77,9 +84,25 @@ axes[0].set_title("four chains of one coefficient")
 axes[1].set_title("coefficients of standardised features")
 plt.show()
 
+# %% [markdown]
+# The audit weighs draws against all rows: what subsampling changed, in posterior standard
+# deviations.
+
 # %%
 summary = streammc.facts(run)["summary"]
+assert summary["audit"]["largest_correction"] < 0.1
 pd.DataFrame(summary["audit"]["parameters"]).T
+
+# %% [markdown]
+# Predictions of every row, with a band; the ROC curve has one too.
+
+# %%
+predictions = streammc.predict(run, store)
+streammc.plots.plot_roc(predictions)
+plt.show()
+auc = streammc.facts(predictions)["auc"]["mean"]
+print(f"area under the curve {auc:.3f}")
+assert auc > 0.6
 
 # %%
 {name: summary["sampling"][name] for name in ("certainty_rows", "subsample_size", "rows_read")}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from streammc import diagnostics, models, plots, priors, samplers
+    from streammc.checks.posterior_predictive import posterior_predictive
     from streammc.control_variates import compute as control_variates
     from streammc.prediction.effect_draws import effect_draws
     from streammc.prediction.group_summaries import effects
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from streammc.stores.ingest.from_xarray import from_xarray
     from streammc.stores.ingest.ingestion import from_table, ingest
     from streammc.stores.memory import from_arrays
+    from streammc.stores.simulate.simulation import simulate
     from streammc.stores.store import open_store
     from streammc.trace import facts, open_run
 
@@ -44,10 +46,12 @@ _LAZY: Final[dict[str, str]] = {
     "open_run": "streammc.trace:open_run",
     "open_store": "streammc.stores.store:open_store",
     "plots": "streammc.plots",
+    "posterior_predictive": "streammc.checks.posterior_predictive:posterior_predictive",
     "predict": "streammc.prediction.predict:predict",
     "priors": "streammc.priors",
     "sample": "streammc.runs.interactive:sample",
     "samplers": "streammc.samplers",
+    "simulate": "streammc.stores.simulate.simulation:simulate",
 }
 
 __all__ = [
@@ -67,10 +71,12 @@ __all__ = [
     "open_run",
     "open_store",
     "plots",
+    "posterior_predictive",
     "predict",
     "priors",
     "sample",
     "samplers",
+    "simulate",
 ]
 
 

@@ -27,6 +27,7 @@ class Role(IntEnum):
     RECALIBRATE = 8
     PRIOR = 9
     LADDER = 10
+    CHECK = 11
 
 
 def stream(seed: int, chain: int, role: Role, *part: int) -> np.random.Generator:

@@ -362,3 +362,12 @@ def test_a_cycle_would_be_found_at_the_top_and_inside_a_function() -> None:
     assert {"p.a", "p.b"} == {*cycle(top)}
     top, _ = graphs({**sources, "p.b": "if TYPE_CHECKING:\n    import p.a"})
     assert [] == cycle(top)
+
+
+def test_every_notebook_is_listed_and_asserts_its_claims() -> None:
+    page = (ROOT / "docs" / "tutorial" / "notebooks.md").read_text(encoding="utf-8")
+    listed = re.findall(r"/notebooks/([\w-]+)[.]ipynb", page)
+    scripts = sorted((ROOT / "notebooks").glob("*.py"))
+    assert [script.stem for script in scripts] == listed
+    silent = [path.name for path in scripts if "\nassert " not in path.read_text(encoding="utf-8")]
+    assert [] == silent

@@ -22,7 +22,7 @@ from bench.messages.without_case import REASONS
 
 AREAS: Final = (
     "command_line", "tables", "formulas", "stores", "addresses", "arrays", "priors", "models",
-    "samplers", "control_variates", "sampling", "runs", "predictions", "jobs", "reports",
+    "samplers", "control_variates", "sampling", "runs", "predictions", "checks", "jobs", "reports",
 )  # fmt: skip
 
 

@@ -227,7 +227,7 @@ WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
         "streammc/samplers/hamiltonian/kernel.py HamiltonianKernel.initialise: expected a finite log density at a start drawn around theta_star, found none in 100 tries;",
         "streammc/samplers/stochastic_gradient/kernel.py StochasticGradientKernel.initialise: expected a finite log density at a start drawn around theta_star, found none in 100 tries;",
         "streammc/prediction/effects_pass.py EffectsTask.map: expected a finite likelihood of every group at the draws of the run, found none of group {",
-        "streammc/prediction/effect_draws.py _draws_of: expected a finite likelihood of every group at the draws of the run, found none of group {",
+        "streammc/prediction/effect_draws.py draws_of_group: expected a finite likelihood of every group at the draws of the run, found none of group {",
         "streammc/prediction/row_effects.py RowEffects._nodes_of: expected a finite likelihood of every group at the draws of the run, found none of group {",
         "streammc/prediction/group_density.py _inverse: expected a finite density of the effects of a group, found none near their mean: check the",
         "streammc/prediction/predictive.py PredictTask._refuse: expected finite mean responses in {}, found {} in row {}: its columns are far outside thos",

@@ -38,6 +38,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from streammc.docstrings import documented
 from streammc.errors import ConfigError
 from streammc.numerics.threads import available_threads
 from streammc.protocols import Matrix, Vector
@@ -56,6 +57,7 @@ _BUFFER_BYTES: Final = 512 << 20
 """Largest size of the buffers of all threads, unless one thread needs more."""
 
 
+@documented()
 def simulate(
     kind: str,
     path: str | os.PathLike[str],
@@ -71,13 +73,17 @@ def simulate(
     threads: int | None = None,
     overwrite: bool = False,
 ) -> dict[str, Any]:
-    """Write a simulated store; return its ``simulation`` attribute.
+    """Write a store of simulated rows with known parameters; return its ``simulation`` attribute.
+
+    The columns are an intercept and independent standard normals. Row i depends on the kind,
+    ``dim``, the seed and the intercept alone; with groups also on the numbers of rows and groups.
 
     Parameters
     ----------
     kind
         ``logistic``, ``probit``, ``poisson``, ``negative-binomial``, ``gaussian``,
-        ``student-t``, ``network``, ``gaussian-process``, ``mixture`` or ``mixture-tied``.
+        ``student-t``, ``network``, ``gaussian-process``, ``mixture`` or ``mixture-tied``;
+        ``mixture`` and ``gaussian-process`` have no intercept.
     path
         Path of the new store.
     rows, dim
@@ -113,6 +119,15 @@ def simulate(
         If an argument is out of range.
     IdentityError, OutputError, StorageIOError
         As :class:`streammc.stores.StoreWriter`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import streammc
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     made = streammc.simulate("poisson", f"{folder}/counts.zarr", rows=1000, dim=3, seed=1)
+    >>> made["kind"], len(made["theta"])
+    ('poisson', 3)
     """
     if kind not in KINDS:
         raise ConfigError(f"unknown kind {kind!r}: choose one of {', '.join(sorted(KINDS))}")

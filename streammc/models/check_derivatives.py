@@ -100,7 +100,7 @@ def derivatives(model: Model, at: Place, floor: float = 0.0) -> tuple[Finding, F
             allowed = DOUBT * doubt + NOISE * found[a].noise[row] + floor * scale
             excess = np.abs(out[row] - slope) - allowed
             unknown = DOUBT * doubt > UNKNOWN * np.maximum(size, scale)
-            result = np.where(excess > 0.0, excess / size, 0.0 * excess)
+            result = np.where(excess > 0.0, excess / size, 0.0 * np.abs(excess))
         return np.where(unknown, np.inf, result)
 
     first = [error(1 + a, a, 0) for a in range(p)]

@@ -86,7 +86,7 @@ def write_effect_draws(
     with RowArrays(path, columns, len(numbers), 1, kind, request.overwrite, GROUPS) as writer:
         for place, number in enumerate(numbers.tolist()):
             writer.write_ids(place, grouped.row_ids(number, number + 1))
-            drawn = np.stack(list(_draws_of(bound, number, kept.theta, moved, request.seed)))
+            drawn = np.stack(list(draws_of_group(bound, number, kept.theta, moved, request.seed)))
             sizes = np.diff(table.groups.offset[number : number + 2])
             whole = drawn.reshape(1, *shape, len(bound.effects))
             writer.target.write(place, {"u": whole, "rows": sizes})
@@ -154,7 +154,7 @@ def _near_labels(groups: Any, label: str) -> list[str]:
     return near[:_CANDIDATES]
 
 
-def _draws_of(
+def draws_of_group(
     bound: TableModel, number: int, theta: Matrix, moved: tuple[float, float], seed: int
 ) -> Iterator[Vector]:
     """Yield a draw (effects,) of the effects of a group at every draw of theta."""

@@ -103,6 +103,12 @@ class Binomial(LinearModel):
         y: Vector = (rng.logistic(size=eta.shape[1]) < eta[0]).astype(np.float64)
         return y
 
+    def simulate_trials(self, eta: Matrix, trials: Vector, rng: np.random.Generator) -> Vector:
+        """Draw the share of successes of ``trials`` (m,), rounded, per column of ``eta`` (1, m)."""
+        count = np.maximum(np.rint(trials), 1.0)
+        y: Vector = rng.binomial(count.astype(np.int64), self.mean(eta)) / count
+        return y
+
 
 def binomial(prior: PriorOption | None = None) -> Binomial:
     """Return binomial regression of proportions with the trials as weights.

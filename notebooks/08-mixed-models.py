@@ -199,4 +199,5 @@ inside = (effects["q5"].values < truth[effects["group"].values]) & (
     truth[effects["group"].values] < effects["q95"].values
 )
 print(f"{inside.mean():.1%} of the 90 % intervals hold the true effect")
+assert abs(inside.mean() - 0.9) < 0.02
 effects.isel(group=slice(0, 3))

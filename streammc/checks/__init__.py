@@ -1,0 +1,1 @@
+"""Checks of a fitted model on the rows it was fitted to: scores and replicated responses."""

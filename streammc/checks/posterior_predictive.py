@@ -1,0 +1,188 @@
+"""Replicated responses of a thinned set of rows, as ArviZ expects them."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.checks.drawn_effects import parts_of_groups
+from streammc.checks.row_densities import RowDensities, tile_rows
+from streammc.checks.run_draws import RunDraws, model_of, rows_of_run, run_draws
+from streammc.control_variates.kinds import check_kinds
+from streammc.docstrings import documented
+from streammc.errors import ConfigError, ModelError
+from streammc.likelihood.blocks import allocate_rows
+from streammc.likelihood.grouped import by_group
+from streammc.models.mixed.mixed_model import MixedModel
+from streammc.models.mixtures.columns_model import ColumnsModel
+from streammc.prediction import designs
+from streammc.prediction.mean_responses import Coefficients
+from streammc.prediction.predict import opened_run
+from streammc.prediction.prediction_request import PredictionRequest
+from streammc.protocols import Dataset, Index, Matrix, Model, Rows, Vector
+from streammc.rng import Role, stream
+from streammc.runs import design
+from streammc.trace.run_directory import RunDirectory
+
+if TYPE_CHECKING:
+    import xarray
+
+ROWS: Final = 1000
+DRAWS: Final = 1000
+GROUP_DRAWS: Final = 200
+"""Default number of draws of a mixed model, each with effects of every group."""
+_PART_ROWS, _PART_RESPONSES = 0, 1
+"""Parts of the random stream of a check."""
+
+
+def sampled_rows(n_rows: int, wanted: int, seed: int) -> Index:
+    """Return the sorted numbers of ``wanted`` rows, drawn without replacement; or of all."""
+    if wanted >= n_rows:
+        return np.arange(n_rows)
+    rng = stream(seed, 0, Role.CHECK, _PART_ROWS)
+    return np.sort(rng.choice(n_rows, wanted, replace=False)).astype(np.int64)
+
+
+def replicated(model: Model, eta: NDArray[np.float64], weight: Vector, rng: Any) -> Matrix:
+    """Return one response (S, m) for each draw and row at predictors ``eta`` (p, m, S)."""
+    p, m, draws = eta.shape
+    flat = np.ascontiguousarray(eta).reshape(p, m * draws)
+    trials = getattr(model, "simulate_trials", None)
+    y = model.simulate(flat, rng) if trials is None else trials(flat, weight.repeat(draws), rng)
+    return np.ascontiguousarray(np.asarray(y, dtype=np.float64).reshape(m, draws).T)
+
+
+def _gathered(table: Dataset, wanted: int, seed: int) -> tuple[Index, Rows]:
+    """Return rows of weight above 0 by their numbers, of ``wanted`` that are drawn."""
+    at = sampled_rows(table.n_rows, wanted, seed)
+    rows = allocate_rows(len(at), table.n_features)
+    table.rows().gather(at, 1, rows)
+    used = np.flatnonzero(rows.weight > 0.0)
+    return at[used], Rows(*(part[used] for part in rows))
+
+
+@documented()
+def posterior_predictive(
+    run: str | os.PathLike[str] | xarray.DataTree,
+    store: Dataset,
+    *,
+    rows: int = ROWS,
+    draws: int | None = None,
+    seed: int = 0,
+    model: Model | None = None,
+) -> xarray.DataTree:
+    """Draw responses of some rows from the posterior predictive distribution, for ArviZ.
+
+    For row i and draw s, ``y_rep ~ p(y | x_i, theta_s)``. The groups have the names that
+    ``arviz_plots.plot_ppc_dist``, ``arviz_stats.loo`` and ``arviz_stats.loo_pit`` expect. Of a
+    mixed model the responses are conditional: ``y_rep ~ p(y | x_i, theta_s, u_s)`` with effects
+    ``u_s`` of the groups drawn from their exact posterior given ``theta_s``.
+
+    Parameters
+    ----------
+    run : path or xarray.DataTree
+        Directory of a finished run, or the run opened from it.
+    store
+        The store of the run; or another table with its columns, made with ``like`` that store,
+        except for a mixed model.
+    rows
+        Number of rows, drawn by their number without replacement; a smaller table is taken
+        whole. Rows of weight 0 are left out.
+    draws
+        Number of draws, thinned from all chains together; at least 2. ``None``: 1,000, or 200 of
+        a mixed model.
+    seed
+        Seed of the rows and of the responses.
+    model
+        The model of the run; needed for a model of your own.
+
+    Returns
+    -------
+    xarray.DataTree
+        In memory: ``posterior`` (chain, draw, ...), the thinned draws; ``posterior_predictive``
+        (chain, draw, row); ``observed_data`` (row), where the table has a response; and
+        ``log_likelihood`` (chain, draw, row), the logarithm of the density of each response
+        times the weight of its row, where ``store`` is that of the run. The variable has the name
+        of the response, and ``row`` is the number of the row in the store, from 0.
+
+    Raises
+    ------
+    ConfigError
+        If an option is out of range, or ``model`` is not that of the run.
+    IdentityError
+        If the features of the table differ from those of the run, or the table of a mixed model
+        is not that of the run.
+    DataError
+        If the run is unfinished, or a log-likelihood is not finite.
+    ModelError
+        If the model has no response that can be simulated.
+    RefusedError
+        If the run has signs, or a temperature other than 1.
+    """
+    from streammc.trace.predictive_tree import predictive_tree
+
+    check_kinds(store, *(() if model is None else (model,)))
+    if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
+        raise ConfigError(f"expected at least 1 row, found rows={rows!r}: give a whole number")
+    opened = opened_run(run)
+    built = model_of(opened, model)
+    if draws is None:
+        draws = GROUP_DRAWS if isinstance(built, MixedModel) else DRAWS
+    PredictionRequest(draws=draws, seed=seed)
+    kept = run_draws(opened, built, draws)
+    if isinstance(built, ColumnsModel):
+        raise ModelError(
+            f"expected a model of a response, found {built.name!r}, whose observations are the "
+            "columns: nothing is predicted; check its draws with arviz_stats"
+        )
+    table, own = store, store.fingerprint == opened.identity["store"]
+    if isinstance(built, MixedModel):
+        table, own = rows_of_run(opened, store), True
+    at, some = _gathered(table, rows, seed)
+    arrays = _arrays(opened, built, table, (at, some), kept, seed)
+    if table.response is None:
+        del arrays["observed_data"]
+    if table.response is None or not own:
+        del arrays["log_likelihood"]
+    name = table.response or "y"
+    name = f"{name}_response" if name in ("chain", "draw", "row") else name
+    return predictive_tree(opened, kept.kept, name, at, arrays)
+
+
+def _arrays(
+    run: RunDirectory,
+    model: Model,
+    table: Any,
+    sample: tuple[Index, Rows],
+    kept: RunDraws,
+    seed: int,
+) -> dict[str, NDArray[np.float64]]:
+    """Return responses (S, m), observed (m,) and log-likelihoods (S, m) of some rows."""
+    at, rows = sample
+    described = design.describe(table.attributes)
+    designs.check(kept.design, described)
+    regression, theta, part = model, kept.theta, None
+    if isinstance(model, MixedModel):
+        _, bound = by_group(table, model)
+        part = parts_of_groups(bound, table, at, rows, theta, seed)
+        regression, theta = model.inner, theta[:, : -len(model.group_parameters)]
+    coefficients: Coefficients = designs.on_table(regression, theta, None, kept.design, described)
+    where = f"store {table.address!r} (rows counted from 1)"
+    densities = RowDensities(regression, coefficients, where)
+    shape = (coefficients.draws, len(at))
+    found = {"posterior_predictive": np.empty(shape), "log_likelihood": np.empty(shape)}
+    step = tile_rows(densities.predictors, coefficients.draws)
+    rng = stream(seed, 0, Role.CHECK, _PART_RESPONSES)
+    for low in range(0, len(at), step):
+        here = slice(low, low + step)
+        tile = Rows(*(each[here] for each in rows))
+        eta = coefficients.predictors(tile.X, tile.offset)
+        if part is not None:
+            eta[0] += part[here]
+        found["posterior_predictive"][:, here] = replicated(regression, eta, tile.weight, rng)
+        if table.response is not None:
+            found["log_likelihood"][:, here] = densities.of_predictors(eta, tile, int(at[low]))
+    return {**found, "observed_data": rows.y}

@@ -1,0 +1,1 @@
+from small_job_fixtures import *  # noqa: F403
