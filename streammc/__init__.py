@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from streammc import diagnostics, models, plots, priors, samplers
     from streammc.checks.posterior_predictive import posterior_predictive
+    from streammc.checks.scored_run import score
     from streammc.control_variates import compute as control_variates
     from streammc.prediction.effect_draws import effect_draws
     from streammc.prediction.group_summaries import effects
@@ -50,6 +51,7 @@ _LAZY: Final[dict[str, str]] = {
     "priors": "streammc.priors",
     "sample": "streammc.runs.interactive:sample",
     "samplers": "streammc.samplers",
+    "score": "streammc.checks.scored_run:score",
 }
 
 __all__ = [
@@ -74,6 +76,7 @@ __all__ = [
     "priors",
     "sample",
     "samplers",
+    "score",
 ]
 
 
