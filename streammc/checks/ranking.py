@@ -7,14 +7,13 @@ both leaves the standard error of the difference.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
-from streammc.checks.difference_estimate import Estimate, difference_total, paired_total
+from streammc.checks.difference_estimate import Estimate, paired_difference
 from streammc.checks.response_digest import response_digest
 from streammc.checks.run_draws import rows_of_run
-from streammc.checks.score_request import FEWEST_ROWS, ScoreRequest
-from streammc.checks.scored_run import Scored, score_run, unit_cost
+from streammc.checks.score_request import ScoreRequest
+from streammc.checks.scored_run import Scored, Scoring, score_together
 from streammc.errors import IdentityError, ModelError
 from streammc.likelihood.grouped import by_group
 from streammc.likelihood.unit_words import unit_name
@@ -52,13 +51,8 @@ def ranked(candidates: Sequence[Candidate], request: ScoreRequest) -> list[dict[
         If log-likelihoods of the models are not comparable.
     """
     require_same_rows(candidates, request.scheduler)
-    fewest = None
-    for each in candidates:
-        units, bound = by_group(rows_of_run(each.run, each.store), each.model)
-        wanted = request.evaluated(units.n_rows, unit_cost(units, bound))
-        fewest = wanted if fewest is None else min(fewest, wanted)
-    same = replace(request, rows=None if fewest is None else max(fewest, FEWEST_ROWS))
-    found = [(each, score_run(each.run, each.model, each.store, same)) for each in candidates]
+    scorings = [Scoring(each.run, each.model, each.store, request) for each in candidates]
+    found = list(zip(candidates, score_together(scorings, request), strict=True))
     found.sort(key=lambda pair: -pair[1].facts["elpd_loo"]["estimate"])
     best = found[0][1]
     return [
@@ -69,17 +63,14 @@ def ranked(candidates: Sequence[Candidate], request: ScoreRequest) -> list[dict[
 
 def difference(scored: Scored, best: Scored) -> Estimate:
     """Return ``elpd_loo`` of a run less that of another, evaluated in the same rows."""
-    terms, other = scored.terms, best.terms
-    away = terms.elpd - other.elpd
-    n = int(scored.facts["n"])
-    total = Estimate(float(away.sum()), 0.0, 0.0)
+    away = scored.terms.elpd - best.terms.elpd
+    surrogate, whole = None, 0.0
     if scored.surrogate is not None and best.surrogate is not None:
         assert scored.sums is not None
         assert best.sums is not None
         surrogate = scored.surrogate[:, 0] - best.surrogate[:, 0]
         whole = float(scored.sums.total[0] - best.sums.total[0])
-        total = difference_total(away, surrogate, whole, 0.0, n, scored.sums.rows)
-    return paired_total(away, total, n, terms.used)
+    return paired_difference(away, surrogate, whole, scored.terms.used, scored.sample)
 
 
 def require_same_rows(candidates: Sequence[Candidate], scheduler: Any = None) -> None:

@@ -13,8 +13,8 @@ FEWEST_DRAWS: Final = 100
 """Fewest draws: the tail of importance weights has a fifth of them."""
 FEWEST_ROWS: Final = 100
 SAMPLED_ROWS: Final = 10_000
-EVALUATIONS: Final = 1e8
-"""Log-likelihoods of rows, draws and nodes up to which every row is evaluated: some 20 s."""
+EVALUATIONS: Final = 2e8
+"""Log-likelihoods of rows, draws and nodes up to which every row is evaluated: 10 s or so."""
 MOST_EXACT: Final = 2**24
 """Most rows that are evaluated, at 40 bytes of memory each."""
 

@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streammc.checks.difference_estimate import Estimate, difference_total, exact_total
+from streammc.checks.difference_estimate import (
+    Estimate,
+    Sample,
+    difference_total,
+    exact_total,
+)
 from streammc.checks.leave_one_out import LeaveOneOut, RowTerms, joined
 from streammc.checks.posterior_predictive import sampled_rows
 from streammc.checks.row_densities import RowDensities
@@ -41,66 +46,128 @@ class Scored:
 
     facts: dict[str, Any]
     """JSON; see :func:`score`."""
-    rows: Index
-    """(m,) numbers of the rows, or groups, that were evaluated."""
+    sample: Sample
     terms: RowTerms
     surrogate: Matrix | None
-    """(m, 3) their surrogates; ``None`` where all rows were evaluated."""
+    """(m, 3) surrogates of these rows; ``None`` where all rows were evaluated."""
     sums: SurrogateSums | None
 
     def pointwise(self) -> dict[str, Any]:
         """Return the terms by row as JSON."""
         kept = {"elpd_loo": self.terms.elpd, "lpd": self.terms.lpd, "pareto_k": self.terms.shape}
-        return {"row": self.rows.tolist(), **{name: each.tolist() for name, each in kept.items()}}
+        found: dict[str, Any] = {name: each.tolist() for name, each in kept.items()}
+        if self.surrogate is not None:
+            found["always"] = self.sample.always.tolist()
+            found["surrogate"] = self.surrogate[:, 0].tolist()
+        return {"row": self.sample.rows.tolist(), **found}
+
+
+class Scoring:
+    """The scoring of a run in two steps: the pass over surrogates, and the rows evaluated.
+
+    Parameters
+    ----------
+    run, model, store
+        A finished run, its model, and its store.
+    request
+        Settings.
+    """
+
+    def __init__(self, run: RunDirectory, model: Model, store: Any, request: ScoreRequest) -> None:
+        self._began = time.perf_counter()
+        self._run, self._model, self._request = run, model, request
+        self._table = rows_of_run(run, store)
+        self._draws = run_draws(run, model, request.draws)
+        if len(self._draws.theta) < FEWEST_DRAWS:
+            raise DataError(
+                f"expected at least {FEWEST_DRAWS} draws in {str(run.path)!r}, found "
+                f"{len(self._draws.theta)}: sample more; importance weights need a tail"
+            )
+        self.units, self._bound = by_group(self._table, model)
+        self.unit = unit_name(self.units)
+        self.evaluated = request.evaluated(self.units.n_rows, unit_cost(self.units, self._bound))
+        self._where = (
+            f"store {self._table.address!r} ({self.unit}s counted from 1 in its own order)"
+        )
+        self._surrogate: Surrogate | None = None
+        self._sums: SurrogateSums | None = None
+
+    def sum_surrogates(self, always: int) -> Index:
+        """Sum the surrogates of all rows; return the ``always`` most influential rows."""
+        mean, covariance = _moments(self._draws.theta)
+        self._surrogate = Surrogate(self._bound, mean, covariance, self._where, always)
+        self._sums = self.units.reduce(
+            self._surrogate, scheduler=self._request.scheduler, progress=self._request.progress
+        )
+        return self._sums.place
+
+    def scored(self, sample: Sample) -> Scored:
+        """Return the scores from the rows of a sample, or from all."""
+        relative = relative_size(self._run, self._draws)
+        draws, request = self._draws, self._request
+        coefficients = designs.on_table(self._bound, draws.theta, None, draws.design, draws.design)
+        task = LeaveOneOut(RowDensities(self._bound, coefficients, self._where), relative)
+        surrogate = None
+        if self._surrogate is None:
+            terms = self.units.reduce(task, scheduler=request.scheduler, progress=request.progress)
+        else:
+            terms, surrogate = sampled_terms(self.units, sample.rows, task, self._surrogate)
+        found = totals(terms, surrogate, self._sums, sample)
+        facts = {
+            **self._facts(sample, relative),
+            **{name: each.to_json() for name, each in found.items()},
+            "pareto_k": pareto_facts(terms, sample.rows, len(draws.theta)),
+        }
+        facts["warnings"] = score_warnings(facts, terms)
+        facts["seconds"] = time.perf_counter() - self._began
+        return Scored(facts, sample, terms, surrogate, self._sums)
+
+    def _facts(self, sample: Sample, relative: float) -> dict[str, Any]:
+        model = self._model
+        mixed = isinstance(model, MixedModel)
+        return {
+            "run": os.path.abspath(self._run.path),
+            "store": self._table.address,
+            "store_fingerprint": self._run.identity["store"],
+            "left_out": self.unit,
+            "group": model.column if isinstance(model, MixedModel) else None,
+            "model": model.inner.name if isinstance(model, MixedModel) else model.name,
+            "mixed": mixed,
+            "n": sample.n,
+            "evaluated": len(sample.rows),
+            "always_evaluated": 0 if sample.exact else int(sample.always.sum()),
+            "share": len(sample.rows) / sample.n,
+            "method": "exact" if sample.exact else "subsampled",
+            "seed": self._request.seed,
+            "draws": len(self._draws.theta),
+            "relative_effective_size": relative,
+        }
+
+
+def score_together(scorings: list[Scoring], request: ScoreRequest) -> list[Scored]:
+    """Return the scores of runs on rows of the same number, evaluated in the same rows."""
+    n = int(scorings[0].units.n_rows)
+    m = min(each.evaluated for each in scorings)
+    if m == n:
+        everything = Sample(np.arange(n), np.ones(n, np.bool_), n)
+        return [each.scored(everything) for each in scorings]
+    always = m // ALWAYS
+    chosen = np.unique(np.concatenate([each.sum_surrogates(always) for each in scorings]))
+    drawn = sampled_rows(n - len(chosen), m - always, request.seed)
+    # The rank of a row among those that are not chosen, turned into its number.
+    others = drawn + np.searchsorted(chosen - np.arange(len(chosen)), drawn, side="right")
+    rows = np.sort(np.concatenate([chosen, others]))
+    sample = Sample(rows, np.isin(rows, chosen), n)
+    return [each.scored(sample) for each in scorings]
+
+
+ALWAYS = 5
+"""One in so many of the rows that are evaluated is one of the most influential."""
 
 
 def score_run(run: RunDirectory, model: Model, store: Any, request: ScoreRequest) -> Scored:
     """Return the scores of a run on its rows; see :func:`score`."""
-    began = time.perf_counter()
-    table = rows_of_run(run, store)
-    draws = run_draws(run, model, request.draws)
-    if len(draws.theta) < FEWEST_DRAWS:
-        raise DataError(
-            f"expected at least {FEWEST_DRAWS} draws in {str(run.path)!r}, found "
-            f"{len(draws.theta)}: sample more; importance weights need a tail"
-        )
-    units, bound = by_group(table, model)
-    m = request.evaluated(units.n_rows, unit_cost(units, bound))
-    relative = relative_size(run, draws)
-    where = f"store {table.address!r} ({unit_name(units)}s counted from 1 in its own order)"
-    coefficients = designs.on_table(bound, draws.theta, None, draws.design, draws.design)
-    task = LeaveOneOut(RowDensities(bound, coefficients, where), relative)
-    passes: dict[str, Any] = {"scheduler": request.scheduler, "progress": request.progress}
-    surrogate = sums = None
-    if m == units.n_rows:
-        at, terms = np.arange(m), units.reduce(task, **passes)
-    else:
-        made = Surrogate(bound, *_moments(draws.theta), where)
-        sums = units.reduce(made, **passes)
-        at = sampled_rows(units.n_rows, m, request.seed)
-        terms, surrogate = sampled_terms(units, at, task, made)
-    found = totals(terms, surrogate, sums, units.n_rows)
-    unit = unit_name(units)
-    facts: dict[str, Any] = {
-        "run": os.path.abspath(run.path),
-        "store": table.address,
-        "store_fingerprint": run.identity["store"],
-        "left_out": unit,
-        "group": model.column if isinstance(model, MixedModel) else None,
-        "model": model.name if not isinstance(model, MixedModel) else model.inner.name,
-        "n": units.n_rows,
-        "evaluated": m,
-        "share": m / units.n_rows,
-        "method": "exact" if sums is None else "subsampled",
-        "seed": request.seed,
-        "draws": len(draws.theta),
-        "relative_effective_size": relative,
-        **{name: each.to_json() for name, each in found.items()},
-        "pareto_k": pareto_facts(terms, at, len(draws.theta)),
-    }
-    facts["warnings"] = score_warnings(facts, terms)
-    facts["seconds"] = time.perf_counter() - began
-    return Scored(facts, at, terms, surrogate, sums)
+    return score_together([Scoring(run, model, store, request)], request)[0]
 
 
 def unit_cost(units: Any, model: Any) -> float:
@@ -141,7 +208,7 @@ def sampled_terms(
 
 
 def totals(
-    terms: RowTerms, surrogate: Matrix | None, sums: SurrogateSums | None, n: int
+    terms: RowTerms, surrogate: Matrix | None, sums: SurrogateSums | None, sample: Sample
 ) -> dict[str, Estimate]:
     """Return the totals by name: ``elpd_loo``, ``p_loo``, ``elpd_waic``, ``p_waic`` and ``lpd``."""
     values = {
@@ -155,7 +222,10 @@ def totals(
         return {name: exact_total(each, terms.used) for name, (each, _) in values.items()}
     return {
         name: difference_total(
-            each, surrogate[:, of], float(sums.total[of]), float(sums.square[of]), n, sums.rows
+            each,
+            surrogate[:, of],
+            (float(sums.total[of]), float(sums.square[of]), sums.rows),
+            sample,
         )
         for name, (each, of) in values.items()
     }
@@ -184,9 +254,10 @@ def score(
 ) -> dict[str, Any]:
     """Score a model on the rows it was fitted to: leave-one-out, WAIC and in-sample.
 
-    Every row is evaluated at every draw where that is at most 1e8 evaluations. Of a larger table
-    a sample of rows is, in memory that does not grow with the table, and one pass over all rows
-    sums a surrogate, from which the sample measures the difference (Magnusson et al. 2020).
+    Every row is evaluated at every draw where that is at most 2e8 evaluations. Of a larger table
+    a sample of rows is, and the rows that one pass over all finds most influential; the pass sums
+    a surrogate of every row, from which the evaluated rows measure the difference (Magnusson et
+    al. 2020). Memory then does not grow with the table.
 
     Of a mixed model a group is left out, with the density of all its rows together, its effects
     integrated out: the score is of rows of new groups.
@@ -199,7 +270,7 @@ def score(
         The store of the run.
     rows
         Number of rows, or groups, to evaluate at every draw; those of a larger table are drawn by
-        their number. ``None``: all, or 10,000 of a table of more than 1e8 / draws rows.
+        their number. ``None``: all, or 10,000 of a table of more than 2e8 / draws rows.
     draws
         Number of draws, thinned from all chains together; at least 100.
     seed

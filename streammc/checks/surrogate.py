@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.errors import DataError
-from streammc.protocols import Matrix, Model, PassTask, RowBlock, Rows, Vector
+from streammc.protocols import Index, Matrix, Model, PassTask, RowBlock, Rows, Vector
 
 COLUMNS: Final = 3
 """Columns of surrogates: of elpd, of lpd, and of their difference, lpd - elpd."""
@@ -41,6 +41,10 @@ class SurrogateSums(NamedTuple):
     """(COLUMNS,) sums of the surrogates."""
     square: Vector
     """(COLUMNS,) sums of their squares."""
+    size: Vector
+    """(k,) sizes ``|lpd - elpd|`` of the most influential rows, in falling order."""
+    place: Index
+    """(k,) numbers of these rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,18 +58,33 @@ class Surrogate(PassTask[SurrogateSums]):
     """(d, d) covariance of the draws."""
     where: str
     """The table, for messages."""
+    largest: int = 0
+    """Number of the most influential rows to find."""
 
     def map(self, block: RowBlock) -> SurrogateSums:
         """Return the sums over the rows of a block."""
         found = self.of_rows(Rows(*block[2:]), block.start)
         count = float((block.weight > 0.0).sum())
-        return SurrogateSums(count, found.sum(axis=0), (found * found).sum(axis=0))
+        size, place = self._cut(np.abs(found[:, 2]), block.start + np.arange(len(found)))
+        return SurrogateSums(count, found.sum(axis=0), (found * found).sum(axis=0), size, place)
 
     def combine(self, left: SurrogateSums, right: SurrogateSums) -> SurrogateSums:
         """Return the sums over two neighbouring blocks."""
-        return SurrogateSums(
-            left.rows + right.rows, left.total + right.total, left.square + right.square
+        size, place = self._cut(
+            np.concatenate([left.size, right.size]), np.concatenate([left.place, right.place])
         )
+        return SurrogateSums(
+            left.rows + right.rows,
+            left.total + right.total,
+            left.square + right.square,
+            size,
+            place,
+        )
+
+    def _cut(self, size: Vector, place: Index) -> tuple[Vector, Index]:
+        """Return the largest sizes and their places; the earlier of two that are equal."""
+        order = np.lexsort((place, -size))[: self.largest]
+        return size[order], place[order]
 
     def of_rows(self, rows: Rows, first: int) -> Matrix:
         """Return the surrogates (m, COLUMNS) of rows; 0 for rows of weight 0.
