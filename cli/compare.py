@@ -13,7 +13,7 @@ from streammc.cli.scheduler_options import parse_scheduler, scheduler_option
 from streammc.cli.score import opened_candidate, score_options
 
 
-@command("compare", configurable=True, short_help="Compare runs by their cost, or by their score.")
+@command("compare", configurable=True, short_help="Compare runs by cost, or models by score.")
 @path_argument("runs", nargs=-1, required=True)
 @click.option("--loo", is_flag=True, help="Rank models of the same rows by leave-one-out.")
 @score_options
