@@ -1,0 +1,1 @@
+from object_store_fixtures import *  # noqa: F403
