@@ -1,9 +1,9 @@
 """The checks of faults, clusters, jobs and secrets, by number; prints the tests of each.
 
-A test carries the numbers that it meets as ``@pytest.mark.trust(28)``, and stands where its
-subject is tested; tests/trust has those that need several parts of streammc. ``pytest -m trust``
-runs all, ``python tests/checks_of_trust.py`` lists them. Numbers below 28 and those that are missing
-belong to statistics, files and bad input, which the folders of these subjects test.
+A test carries the number that it meets as ``@pytest.mark.trust(28)``, and stands where its subject
+is tested; tests/trust has those that need several parts of streammc. ``pytest -m trust`` runs all,
+``python tests/checks_of_trust.py`` lists them. Numbers below 28 and those that are missing belong
+to statistics, files and bad input, which the folders of these subjects test.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ CHECKS: Final = {
     55: "listening sockets",
     56: "TLS",
 }
+JOB: Final = ("--model", "logistic", "--seed", "1", "--chains", "2", "--warmup", "60", "--quiet")
+"""Options of the job of these checks, but for its draws."""
 TESTS: Final = Path(__file__).resolve().parent
 
 

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -201,7 +202,7 @@ def mixed(place: str) -> bool:
 def test_of_writers_that_race_for_an_address_one_commits(bucket: Bucket) -> None:
     for number in range(rounds(10, 100)):
         place = f"{bucket.address}/{number}"
-        errors = race([lambda w=w: put_store(place, w) for w in (b"one", b"another", b"third")])
+        errors = race([partial(put_store, place, each) for each in (b"one", b"another", b"third")])
         assert 2 == len(errors)
         assert {type(error) for error in errors} <= {BusyError, IdentityError}
         assert not mixed(place)
@@ -256,7 +257,7 @@ def test_writers_without_a_conditional_put_mix_their_objects(
         put(folder, key, content)
 
     monkeypatch.setattr(requests, "write", later_object)
-    assert [] == race([lambda w=w: put_store(place, w) for w in (b"one", b"another")])
+    assert [] == race([partial(put_store, place, each) for each in (b"one", b"another")])
     assert mixed(place)
 
 
@@ -268,7 +269,7 @@ def test_of_ingests_that_race_for_one_place_one_commits_and_its_rows_verify(
     for number in range(rounds(2, 50)):
         base = str(tmp_path) if where == "disk" else bucket.address
         place = f"{base}/{number}.zarr"
-        errors = race([lambda seed=seed: write(table, place, seed) for seed in (1, 2)])
+        errors = race([partial(write, table, place, seed) for seed in (1, 2)])
         assert [True] == [isinstance(each, BusyError | IdentityError) for each in errors], errors
         assert {each.exit_code for each in errors} <= {75, 78}
         assert verify(place)["ok"]
