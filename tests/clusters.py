@@ -29,19 +29,21 @@ TLS = "DASK_DISTRIBUTED__COMM__TLS__"
 class Cluster:
     """A scheduler, and worker processes that can be killed."""
 
-    def __init__(self, folder: Path, env: dict[str, str], protocol: str) -> None:
+    def __init__(self, folder: Path, env: dict[str, str], protocol: str, host: str) -> None:
         path = str(Path(__file__).parent)
         self.folder, self.env = folder, {**os.environ, "PYTHONPATH": path, **env}
         self.file = folder / "scheduler.json"
         self.workers: list[subprocess.Popen[bytes]] = []
         self._log = open(folder / "log", "wb")  # noqa: SIM115
-        words = ["--port", "0", "--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0"]
+        words = ["--port", "0", "--host", host, "--dashboard-address", "127.0.0.1:0"]
         words += ["--protocol", protocol, "--scheduler-file", str(self.file)]
         self.scheduler = self._start("dask_scheduler", words)
         self.address = str(self._document()["address"])
 
-    def _start(self, name: str, words: Sequence[str]) -> subprocess.Popen[bytes]:
-        command = [*PROGRAM[:2], PROGRAM[2].format(name), *words]
+    def _start(
+        self, name: str, words: Sequence[str], before: Sequence[str] = ()
+    ) -> subprocess.Popen[bytes]:
+        command = [*before, *PROGRAM[:2], PROGRAM[2].format(name), *words]
         return subprocess.Popen(
             command, env=self.env, stdout=self._log, stderr=self._log, start_new_session=True
         )
@@ -55,14 +57,23 @@ class Cluster:
                 time.sleep(0.1)
         raise TimeoutError((self.folder / "log").read_text())
 
-    def add(self, *words: str, nanny: bool = False, env: dict[str, str] | None = None) -> None:
-        """Start a worker of one thread."""
+    def add(
+        self,
+        *words: str,
+        nanny: bool = False,
+        env: dict[str, str] | None = None,
+        within: str = "",
+    ) -> None:
+        """Start a worker of one thread; ``within`` names a network of its own."""
         for name, text in (env or {}).items():
             self.env[name] = f"{text}:{self.env[name]}" if name == "PYTHONPATH" else text
         words = ("--nthreads", "1", "--no-dashboard", *words)
         local = ["--local-directory", str(self.folder / f"worker-{len(self.workers)}")]
         kind = "--nanny" if nanny else "--no-nanny"
-        self.workers.append(self._start("dask_worker", [self.address, kind, *local, *words]))
+        before = ["ip", "netns", "exec", within] if within else []
+        self.workers.append(
+            self._start("dask_worker", [self.address, kind, *local, *words], before)
+        )
 
     def close(self) -> None:
         """End all processes, also those that are stopped."""
@@ -93,6 +104,27 @@ class Slow:
         return left + right
 
 
+class Poison(Slow):
+    """Sums of rows; block 3 kills its worker while a file says so."""
+
+    def map(self, block: RowBlock) -> np.ndarray:
+        if block.index == 3 and (self.folder.parent / "poison").exists():
+            time.sleep(1.0)  # the others are done before
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().map(block)
+
+
+class Hungry(Slow):
+    """Sums of rows; one block fills the memory of its worker, slowly enough to be seen."""
+
+    def map(self, block: RowBlock) -> np.ndarray:
+        kept = []
+        while block.index == 3:
+            kept.append(np.ones(4 << 20))
+            time.sleep(0.02)
+        return super().map(block)
+
+
 def begun(folder: Path) -> None:
     """Wait until a block has begun."""
     until = time.monotonic() + 60
@@ -103,11 +135,15 @@ def begun(folder: Path) -> None:
 
 @contextmanager
 def cluster(
-    folder: Path, workers: int = 2, env: dict[str, str] | None = None, protocol: str = "tcp"
+    folder: Path,
+    workers: int = 2,
+    env: dict[str, str] | None = None,
+    protocol: str = "tcp",
+    host: str = "127.0.0.1",
 ) -> Iterator[Cluster]:
     """Start a cluster; end it when the block ends."""
     folder.mkdir(parents=True, exist_ok=True)
-    made = Cluster(folder, env or {}, protocol)
+    made = Cluster(folder, env or {}, protocol, host)
     try:
         for _ in range(workers):
             made.add()

@@ -21,12 +21,16 @@ class FaultProxy:
     """Forwards to ``backend``; ``choose(method, path)`` names the fault of a request, or ``None``.
 
     ``status`` answers 503 at once, ``reset`` breaks the connection before an answer,
-    ``truncated`` within the body, ``stall`` answers 0.3 s late, ``lost`` forwards and
+    ``truncated`` within the body, ``stall`` answers ``stall_seconds`` late, ``lost`` forwards and
     then breaks the connection, ``forbidden`` answers 403 and ``gone`` 404.
     """
 
     def __init__(
-        self, backend: str, choose: Callable[[str, str], str | None], secret: str = ""
+        self,
+        backend: str,
+        choose: Callable[[str, str], str | None],
+        secret: str = "",
+        stall_seconds: float = 0.3,
     ) -> None:
         self.faults: Counter[str] = Counter()
         self.requests: list[tuple[str, str, str | None]] = []
@@ -49,7 +53,7 @@ class FaultProxy:
                     if fault is not None:
                         proxy.faults[fault] += 1
                 if fault == "stall":
-                    time.sleep(0.3)
+                    time.sleep(stall_seconds)
                 if fault == "reset":
                     self.cut()
                     return

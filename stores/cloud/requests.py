@@ -197,11 +197,19 @@ def write(
         attempt(what, lambda: obstore.put(_store(folder), folder.key(key), data, mode="create"))
     except IdentityError:
         # The answer to an earlier try may have been lost: then the object is ours.
-        there = head(folder, key)
-        if there is None or there.st_size != len(data):
+        if not _holds(folder, key, data):
             raise
-        if bytes(read_range(folder, key, 0, len(data))) != data:
-            raise
+
+
+def _holds(folder: CloudFolder, key: str, data: bytes) -> bool:
+    """Return whether an object has this content; one deleted meanwhile has not."""
+    there = head(folder, key)
+    if there is None or there.st_size != len(data):
+        return False
+    try:
+        return bytes(read_range(folder, key, 0, len(data))) == data
+    except StoreError:
+        return False
 
 
 def delete(folder: CloudFolder, keys: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from typing import Final
 from uuid import uuid4
@@ -53,6 +53,10 @@ def refuse_occupied(folder: CloudFolder, *, overwrite: bool = False) -> None:
     found = requests.list_objects(folder)
     if CLAIM in found and MANIFEST not in found:
         raise _claimed(folder)
+    _refuse_objects(folder, found)
+
+
+def _refuse_objects(folder: CloudFolder, found: Collection[str]) -> None:
     if found:
         raise IdentityError(
             f"expected nothing at {str(folder)!r}, found {len(found)} objects: choose another "
@@ -67,6 +71,8 @@ class Upload:
     ------
     BusyError
         If another process has claimed it.
+    IdentityError
+        If another process has written there since it was found empty.
     """
 
     def __init__(self, folder: CloudFolder) -> None:
@@ -79,6 +85,12 @@ class Upload:
             requests.write(folder, CLAIM, json.dumps(claim).encode(), new=True)
         except IdentityError:
             raise _claimed(folder) from None
+        try:
+            # Another writer may have ended, and given up its claim, since the folder was listed.
+            _refuse_objects(folder, requests.list_objects(folder).keys() - {CLAIM})
+        except BaseException:
+            self.discard()
+            raise
 
     def write(self, key: str, content: bytes | NDArray[np.uint8], *, cached: bool = True) -> None:
         """Put one object."""
@@ -93,7 +105,13 @@ class Upload:
         IdentityError
             If another process has made a store there.
         """
-        requests.write(self._folder, last_key, last, new=True)
+        try:
+            requests.write(self._folder, last_key, last, new=True)
+        except IdentityError:
+            raise
+        except StreammcError:
+            self._keys.append(last_key)  # it may be there: only the answer is missing
+            raise
         self._open = False
         with suppress(StreammcError):  # the store is complete; the claim is ignored beside it
             requests.delete(self._folder, [CLAIM])

@@ -5,16 +5,18 @@ from __future__ import annotations
 import atexit
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, Final
 
 from streammc.errors import ConfigError, UnavailableError
 from streammc.stores.cluster.scheduler_address import ClusterAddress, names_cluster, scheduler_url
 
 _open: dict[ClusterAddress, Any] = {}
 """Clients that are kept until :func:`close_all`, by address."""
-_started: dict[ClusterAddress, Any] = {}
-"""Clusters of ``local:N`` that this process has started."""
+_started: dict[ClusterAddress, tuple[Any, TemporaryDirectory[str]]] = {}
+"""Clusters of ``local:N`` that this process has started, with their temporary folders."""
 _keeping = False
+_START_SECONDS: Final = 60.0
 
 
 def is_cluster(scheduler: Any) -> bool:
@@ -74,29 +76,23 @@ def close_all() -> None:
 
 def _close(address: ClusterAddress, client: Any) -> None:
     client.close()
-    cluster = _started.pop(address, None)
-    if cluster is not None:
-        cluster.close()
+    if address in _started:
+        cluster, scratch = _started.pop(address)
+        try:
+            cluster.close()
+        finally:
+            scratch.cleanup()
 
 
 def _connect(address: ClusterAddress) -> Any:
     try:
-        from distributed import Client, LocalCluster
+        from distributed import Client
     except ImportError as error:
         raise ConfigError(
             "a scheduler address needs the package distributed: pip install distributed"
         ) from error
     if address.local_workers:
-        cluster = LocalCluster(
-            n_workers=address.local_workers,
-            threads_per_worker=1,
-            processes=True,
-            host="127.0.0.1",
-            dashboard_address="127.0.0.1:0",  # None would listen on the port 8787
-            silence_logs=50,
-        )
-        _started[address] = cluster
-        return Client(cluster, set_as_default=False)
+        return _start_workers(address)
     url = scheduler_url(address)
     try:
         return Client(url, timeout="10s", set_as_default=False)
@@ -110,3 +106,32 @@ def _connect(address: ClusterAddress) -> Any:
             f"expected a dask scheduler at {url!r}, found something else that answers there "
             f"({type(error).__name__}): check the port; that of the dashboard is another"
         ) from error
+
+
+def _start_workers(address: ClusterAddress) -> Any:
+    """Start the workers of ``local:N``; return a client of theirs."""
+    import dask
+    from distributed import Client, LocalCluster
+
+    # In dask's own folder a lock and an empty folder would stay behind.
+    scratch = TemporaryDirectory(prefix="streammc-workers-", ignore_cleanup_errors=True)
+    with dask.config.set({"temporary-directory": scratch.name}):
+        cluster = LocalCluster(
+            n_workers=0,  # none before close_all() knows of them: a signal may come at any time
+            threads_per_worker=1,
+            processes=True,
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",  # None would listen on the port 8787
+            silence_logs=50,
+        )
+        _started[address] = cluster, scratch
+        client = Client(cluster, set_as_default=False)
+        try:
+            cluster.scale(address.local_workers)
+            client.wait_for_workers(address.local_workers, timeout=_START_SECONDS)
+        except TimeoutError:
+            pass  # those that are there do the work, and none is an error of the pass
+        except BaseException:
+            _close(address, client)
+            raise
+    return client

@@ -111,21 +111,32 @@ def _translated(
     from distributed.scheduler import KilledWorker
 
     if isinstance(error, KilledWorker):
-        return _killed(error, describe, need)
+        return _killed(error, describe, need, filled=_filled_its_memory(client, error.last_worker))
     lost = (CommClosedError, asyncio.CancelledError, ConnectionError)
     if isinstance(error, lost) or type(error).__name__ == "FutureCancelledError":
         return _gone(client)
     return None
 
 
-def _killed(error: Any, describe: Callable[[str], str], need: Need) -> StreammcError:
-    """Return the error for a task of which several workers have died."""
+def _filled_its_memory(client: Any, worker: Any) -> bool:
+    """Return whether a worker was ended at its memory limit, as its nanny told the scheduler."""
+    events = client.get_events("worker-restart-memory") or ()
+    return any(event["worker"] == worker.address for _, event in events)
+
+
+def _killed(
+    error: Any, describe: Callable[[str], str], need: Need, *, filled: bool = False
+) -> StreammcError:
+    """Return the error for a task of which several workers have died.
+
+    ``filled``: whether the last one was ended at its memory limit.
+    """
     worker = error.last_worker
     limit, threads = worker.memory_limit, worker.nthreads
     least = needed_bytes(need, threads)
     work = describe(str(error.task))
     died = f"{error.allowed_failures + 1} workers died of it (the last {worker.address})"
-    if limit and limit < 2 * least:
+    if limit and (filled or limit < 2 * least):
         return OutOfMemoryError(
             f"expected {work} to fit into a worker, of which {threads} threads need about "
             f"{least / 1e9:.2g} GB, found a limit of {limit / 1e9:.2g} GB; {died}: use workers "

@@ -20,6 +20,7 @@ from streammc.errors import (
     StreammcError,
     UnavailableError,
 )
+from streammc.stores.cloud.address import store_root
 from streammc.stores.format.manifest import read_manifest
 
 WORKER_SECONDS = 30.0
@@ -35,7 +36,7 @@ class Need(NamedTuple):
     """What tasks need of a worker, beside the versions of this process."""
 
     store: str | None = None
-    """Path of a store that it must see."""
+    """Path or address of a store that it must see."""
     fingerprint: str | None = None
     """Fingerprint of that store."""
     chunk_bytes: int = 0
@@ -156,7 +157,7 @@ def describe_worker(need: Need, dask_worker: Any = None) -> dict[str, Any]:
     fault = None
     if need.store is not None:
         try:
-            seen = read_manifest(Path(need.store)).fingerprint
+            seen = read_manifest(store_root(need.store)).fingerprint
             if need.fingerprint != seen:
                 fault = f"another store there (fingerprint {seen[:12]})"
         except StreammcError as error:

@@ -1,20 +1,18 @@
 """A reduction over all rows with Dask, in a fixed tree.
 
-The results of blocks are combined in a binary tree over block indices (neighbours pairwise,
-level by level; an odd last one moves up), so that any number of threads or workers, finishing
-in any order, gives the same bits. Dask starts a map task only when a thread is free and
-combines depth first: memory holds only the blocks in work and the results that wait for their
-neighbours.
+The results of blocks are combined in the tree of ``reduction_tree``: any number of threads or
+workers, finishing in any order, gives the same bits. Dask starts a map task only when a thread is
+free and combines depth first: memory holds only the blocks in work and the results that wait for
+their neighbours.
 """
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import cache, reduce
+from functools import cache, partial, reduce
 from threading import Lock
 from typing import Any, Final, Generic, TypeVar
 from uuid import uuid4
@@ -27,7 +25,20 @@ from streammc.numerics.threads import available_threads
 from streammc.protocols import PassTask, PieceTask
 from streammc.stores.cluster.scheduler_connection import connected, is_cluster
 from streammc.stores.cluster.worker_checks import Need, require_workers, same_versions, versions
+from streammc.stores.full_pass.kept_results import (
+    forget_results,
+    keep_results,
+    kept_results,
+    pass_token,
+)
 from streammc.stores.full_pass.later_rows import LaterBlock
+from streammc.stores.full_pass.reduction_tree import (
+    block_key,
+    block_of,
+    leaves,
+    reduction_tree,
+    wanted_nodes,
+)
 from streammc.stores.full_pass.row_blocks import Block, StoreBlock
 
 _BEGUN: Final = "begun"
@@ -40,21 +51,29 @@ T = TypeVar("T")
 Progress = Callable[[int, int], None]
 
 
-@dataclass(frozen=True, eq=False)
 class _Map(Generic[T]):
-    """One map task; safe to run twice."""
+    """One map task; safe to run twice. No dataclass: dask would look for collections in it.
 
-    block: Block
-    topic: str | None = None
-    """Topic to which a worker of a cluster reports the block; ``None`` within this process."""
-    home: int = 0
-    """Id of the process that made the task; in another one the task first pins BLAS."""
-    versions: tuple[tuple[str, str], ...] = ()
-    """Versions of that process, which a worker that came later must have, too."""
+    Parameters
+    ----------
+    block
+        Its rows.
+    topic
+        Topic to which a worker of a cluster reports the block; ``None`` within this process.
+    home
+        Id of the process that made the task; in another one the task first pins BLAS.
+    pinned
+        Versions of that process, which a worker that came later must have, too.
+    """
+
+    def __init__(
+        self, block: Block, topic: str | None, home: int, pinned: tuple[tuple[str, str], ...]
+    ) -> None:
+        self.block, self.topic, self.home, self.pinned = block, topic, home, pinned
 
     def __call__(self, task: PassTask[T]) -> T:
         if self.topic is not None and os.getpid() != self.home:
-            same_versions(self.versions)
+            same_versions(self.pinned)
             _pin_blas()
         self._log(_BEGUN)
         result = _reduce(task, self.block)
@@ -77,6 +96,10 @@ def _reduce(task: PassTask[T], block: Block) -> T:
         result: T = task.map_pieces(pieces)
         return result
     return reduce(task.combine, map(task.map, pieces))
+
+
+def _apply(task: PassTask[T], work: _Map[T]) -> T:
+    return work(task)
 
 
 def _combine(task: PassTask[T], left: T, right: T) -> T:
@@ -125,38 +148,44 @@ def run(
     )
 
 
-def _graph(task: PassTask[T], blocks: Sequence[Block], name: str, topic: str | None) -> Any:
-    """Return the root of the reduction tree as a ``Delayed``; its keys begin with ``name``."""
+def _graph(
+    task: PassTask[T],
+    blocks: Sequence[Block],
+    token: str,
+    topic: str | None,
+    kept: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return the reduction tree as ``Delayed`` objects by key; the root is last.
+
+    What ``kept`` has a future of is not made again, nor are its parts.
+    """
     from dask.delayed import delayed
 
+    kept = kept or {}
     options = {"pure": False, "traverse": False}
-    shared = delayed(task, name=f"{name}-task", **options)
-    combine = delayed(_combine, name=f"{name}-combine", **options)
-    ours = () if topic is None else tuple(versions().items())
-    asked = (topic, os.getpid(), ours)
-    level = [
-        delayed(_Map(block, *asked), name=f"{name}-read-{block.index}", **options)(
-            shared, dask_key_name=f"{name}-map-{block.index}"
-        )
-        for block in blocks
-    ]
-    height = 0
-    while len(level) > 1:
-        height += 1
-        pairs = [
-            combine(shared, left, right, dask_key_name=f"{name}-level{height}-{position}")
-            for position, (left, right) in enumerate(zip(level[::2], level[1::2], strict=False))
-        ]
-        level = pairs + level[len(pairs) * 2 :]
-    return level[0]
+    shared = delayed(task, name=f"streammc-task-{token}", **options)
+    read = delayed(_apply, name=f"streammc-apply-{token}", **options)
+    combine = delayed(_combine, name=f"streammc-join-{token}", **options)
+    asked = (topic, os.getpid(), () if topic is None else tuple(versions().items()))
+    nodes = reduction_tree(token, len(blocks))
+    made: dict[str, Any] = {}
+    for key in wanted_nodes(nodes, kept):
+        block = block_of(key)
+        if block is not None:
+            made[key] = read(shared, _Map(blocks[block], *asked), dask_key_name=key)
+        else:
+            left, right = (kept[each] if each in kept else made[each] for each in nodes[key])
+            made[key] = combine(shared, left, right, dask_key_name=key)
+    return made
 
 
 def _run_in_process(
     task: PassTask[T], blocks: Sequence[Block], scheduler: Any, progress: Progress | None
 ) -> T:
     if len(blocks) == 1:  # without the import of Dask, 0.08 s
+        work: _Map[T] = _Map(blocks[0], None, 0, ())
         with threadpool_limits(limits=1):
-            only: T = _Map(blocks[0])(task)
+            only = work(task)
         if progress is not None:
             progress(1, 1)
         return only
@@ -165,13 +194,12 @@ def _run_in_process(
     from dask.callbacks import Callback
     from dask.local import get_sync
 
-    name = f"streammc-{uuid4().hex[:8]}"
-    root = _graph(task, blocks, name, None)
+    root = list(_graph(task, blocks, uuid4().hex[:8], None).values())[-1]
     done = 0
 
     def count(key: Any, *_: Any) -> None:
         nonlocal done
-        if isinstance(key, str) and key.startswith(f"{name}-map-"):
+        if isinstance(key, str) and block_of(key) is not None:
             done += 1
             if progress is not None:
                 progress(done, len(blocks))
@@ -192,7 +220,8 @@ def _run_in_process(
 def _run_on_cluster(
     task: PassTask[T], blocks: Sequence[Block], client: Any, progress: Progress | None
 ) -> T:
-    name = f"streammc-{uuid4().hex[:8]}"
+    pinned = pass_token(task, blocks)
+    token, topic = pinned or uuid4().hex, f"streammc-{uuid4().hex[:8]}"
     begun: Counter[int] = Counter()
     seen: set[int] = set()
     lock = Lock()
@@ -212,21 +241,47 @@ def _run_on_cluster(
         with lock:
             tried = [(times, block) for block, times in begun.items() if block not in seen]
         worst = max(tried, default=(0, 0))
-        return _work_of(f"{name}-map-{worst[1]}" if worst[0] > 1 else key, blocks)
+        return _work_of(block_key(token, worst[1]) if worst[0] > 1 else key, blocks)
 
     need = _need_of(blocks)
     require_workers(client, need)
-    client.subscribe_topic(name, count)
+    nodes = reduction_tree(token, len(blocks))
+    kept = kept_results(client, pinned)
+    for number in {block_of(each) for node in kept for each in leaves(nodes, node)}:
+        assert number is not None
+        count((0.0, (_DONE, number)))
+    client.subscribe_topic(topic, count)
+    futures: dict[str, Any] = dict(kept)
+    asked: Sequence[Any] = ()
     try:
-        future = client.compute(_graph(task, blocks, name, name), optimize_graph=False)
         from streammc.stores.cluster.waiting import results  # it imports asyncio
 
-        found = results([future], client, describe, need)
+        root = next(reversed(nodes))
+        if root not in kept:
+            made = _graph(task, blocks, token, topic, kept)
+            asked = client.compute(list(made.values()), optimize_graph=False)
+            futures |= dict(zip(made, asked, strict=True))
+            for key in made:  # a result is kept until what it is a part of is done
+                futures[key].add_done_callback(partial(_drop_parts, futures, nodes[key]))
+        found = results([futures[root]], client, describe, need)
         assert found is not None
-        return found[0]  # type: ignore[no-any-return]
+    except BaseException:
+        keep_results(client, pinned, dict(futures))
+        for future in asked:  # else a task that failed would fail at once when asked for again
+            future.release()
+        raise
     finally:
         if client.status == "running":
-            client.unsubscribe_topic(name)
+            client.unsubscribe_topic(topic)
+    forget_results(client, pinned)
+    return found[0]  # type: ignore[no-any-return]
+
+
+def _drop_parts(futures: dict[str, Any], parts: Sequence[str], done: Any) -> None:
+    """Give up the results of which one that is done was made."""
+    if done.status == "finished":
+        for part in parts:
+            futures.pop(part, None)
 
 
 def _need_of(blocks: Sequence[Block]) -> Need:
@@ -242,10 +297,10 @@ def _need_of(blocks: Sequence[Block]) -> Need:
 
 def _work_of(key: str, blocks: Sequence[Block]) -> str:
     """Return in words what the task with a key does, with the files that it reads."""
-    _, found, number = key.rpartition("-map-")
-    if not found:
+    number = block_of(key)
+    if number is None:
         return f"the task {key!r}"
-    block = blocks[int(number)]
+    block = blocks[number]
     while isinstance(block, LaterBlock):
         block = block.block
     if not isinstance(block, StoreBlock):

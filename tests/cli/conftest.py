@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from command_line import streammc
+from object_store_fixtures import *  # noqa: F403
 
 SAMPLE = ("--model", "logistic", "--seed", "1", "--draws", "60", "--warmup", "60", "--chains", "2")
 

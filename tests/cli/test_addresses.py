@@ -9,29 +9,12 @@ from pathlib import Path
 
 import fault_proxy
 import numpy as np
-import object_store
 import pytest
 from command_line import Result, streammc
 from object_store import KEY_ID, SECRET, Bucket, forget_connections
 
 CANARIES = (SECRET, KEY_ID, "canary")
 SHORT = ("--draws", "40", "--warmup", "40", "--chains", "2", "--seed", "1", "--quiet", "--json")
-
-
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    with object_store.s3_server() as url:
-        yield url
-
-
-@pytest.fixture
-def bucket(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
-    for name, value in object_store.variables(endpoint).items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.delenv("AWS_PROFILE", raising=False)
-    forget_connections()
-    yield object_store.new_bucket(endpoint)
-    forget_connections()
 
 
 @pytest.fixture
@@ -156,6 +139,7 @@ def failures(bucket: Bucket, folder: Path) -> Iterator[tuple[str | None, tuple[s
         yield None, ("ingest", str(folder / "t.csv"), address, "--response", "late")
 
 
+@pytest.mark.trust(54)
 def test_secrets_appear_in_no_output_of_failing_commands(
     bucket: Bucket, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,6 +168,7 @@ def test_secrets_appear_in_no_output_of_failing_commands(
     assert os.environ["AWS_SECRET_ACCESS_KEY"] == SECRET
 
 
+@pytest.mark.trust(54)
 def test_error_of_the_service_itself_does_hold_what_must_not_be_shown(
     bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:

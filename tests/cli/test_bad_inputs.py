@@ -140,6 +140,7 @@ def split(words: str) -> list[str]:
     return ["" if word == "''" else word for word in words.split()]
 
 
+@pytest.mark.trust(44)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.code}: {case.words}")
 def test_bad_input_exits_with_one_line_that_names_the_culprit(case: Case, here: Path) -> None:
     before = snapshot(here)
@@ -154,6 +155,7 @@ def test_bad_input_exits_with_one_line_that_names_the_culprit(case: Case, here: 
     assert before == snapshot(here)
 
 
+@pytest.mark.trust(48)
 @pytest.mark.parametrize("case", CASES[::4], ids=lambda case: f"{case.code}: {case.words}")
 def test_bad_input_under_json_prints_an_error_object(case: Case, here: Path) -> None:
     done = streammc(*split(case.words), "--quiet", "--json")

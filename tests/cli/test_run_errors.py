@@ -15,11 +15,13 @@ def every_class(root: type[errors.StreammcError]) -> list[type[errors.StreammcEr
     return [root, *(found for child in root.__subclasses__() for found in every_class(child))]
 
 
+@pytest.mark.trust(44)
 @pytest.mark.parametrize("kind", every_class(errors.StreammcError), ids=lambda kind: kind.__name__)
 def test_our_errors_keep_their_exit_code(kind: type[errors.StreammcError]) -> None:
     assert (kind.exit_code, kind.code, "what was wrong") == classify(kind("what was wrong"))
 
 
+@pytest.mark.trust(44)
 @pytest.mark.parametrize(
     ("error", "code"),
     [
@@ -61,6 +63,7 @@ def test_debug_shows_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Traceback" in capsys.readouterr().err
 
 
+@pytest.mark.trust(48)
 def test_json_errors_are_one_object_on_stdout(capsys: pytest.CaptureFixture[str]) -> None:
     assert 66 == report(errors.MissingError("expected x"), ["info", "--json"])
     body = json.loads(capsys.readouterr().out)

@@ -87,6 +87,7 @@ def test_settings_are_written_into_the_run(run: Path) -> None:
     assert Path(kept["store"]).is_absolute()
 
 
+@pytest.mark.trust(43)
 @pytest.mark.parametrize("extend", ["sample", "resume"])
 def test_more_draws_extend_with_the_same_prefix(run: Path, extend: str) -> None:
     from streammc.trace.run_directory import RunDirectory
@@ -101,6 +102,7 @@ def test_more_draws_extend_with_the_same_prefix(run: Path, extend: str) -> None:
     assert 100 == json.loads((run / "config.json").read_text())["draws"]
 
 
+@pytest.mark.trust(43)
 @pytest.mark.parametrize(
     "change",
     [

@@ -37,6 +37,7 @@ def test_signal_is_left_to_code_that_polls() -> None:
             interruption.check()
 
 
+@pytest.mark.trust(39)
 def test_a_second_signal_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[int] = []
     monkeypatch.setattr(signals.os, "_exit", ended.append)
@@ -69,6 +70,7 @@ with signals.interruptible() as interruption:
 """
 
 
+@pytest.mark.trust(39)
 def test_a_signal_ends_a_process_that_does_not_react() -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", STUCK], stdout=subprocess.PIPE, text=True, preexec_fn=listen
@@ -145,6 +147,7 @@ def wait_for(draws: int, process: subprocess.Popen[str]) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.trust(39)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGUSR1, 143), (signal.SIGINT, 130)]
@@ -211,6 +214,7 @@ def test_closed_pipe_of_the_reader_is_no_error(made: Path) -> None:
     assert process.returncode in (0, 141)
 
 
+@pytest.mark.trust(47)
 @pytest.mark.parametrize("closed", [1, 2])
 def test_closed_streams_are_no_error(made: Path, closed: int) -> None:
     words = " ".join([*PROGRAM, "info", str(made / "run")])
@@ -219,6 +223,7 @@ def test_closed_streams_are_no_error(made: Path, closed: int) -> None:
     assert b"Traceback" not in done.stderr
 
 
+@pytest.mark.trust(47)
 def test_a_plain_locale_and_no_home_are_no_error(made: Path) -> None:
     bare = {"LC_ALL": "C", "PYTHONUTF8": "0", "HOME": "/nonexistent"}
     assert 0 == program("info", made / "run", env=bare).code

@@ -184,6 +184,7 @@ def test_a_store_without_manifest_is_refused(sample) -> None:
         open_store(sample.path)
 
 
+@pytest.mark.trust(53)
 def test_a_manifest_that_escapes_is_refused(sample) -> None:
     document = json.loads((sample.path / MANIFEST).read_text())
     document["objects"]["../../etc/passwd"] = [1, 1]

@@ -268,6 +268,7 @@ def test_draws_that_are_not_finite_are_refused_by_name(job, tmp_path, value):
     assert ModelError.exit_code == 65
 
 
+@pytest.mark.trust(42)
 def test_a_writer_that_lost_the_run_to_another_cannot_commit(job, tmp_path):
     run = job.create(tmp_path / "run")
     with run.lock():

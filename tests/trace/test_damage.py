@@ -79,6 +79,7 @@ def test_a_file_of_another_length_is_found(job, finished, name):
         assert str(where) in str(caught.value)
 
 
+@pytest.mark.trust(53)
 @pytest.mark.parametrize("name", [*CHUNKS, "zarr.json", "checkpoint/6.npz"])
 @pytest.mark.parametrize("kind", ["missing", "directory", "link", "fifo"])
 def test_directory_link_or_pipe_in_place_of_a_file_is_found(job, finished, name, kind):

@@ -38,6 +38,7 @@ def test_a_second_process_is_turned_away(job, tmp_path, holder):
     assert time.monotonic() - begun < 2.0
 
 
+@pytest.mark.trust(42)
 def test_the_lock_dies_with_its_process(job, tmp_path, holder):
     os.kill(holder.pid, signal.SIGKILL)
     holder.wait()
@@ -45,6 +46,7 @@ def test_the_lock_dies_with_its_process(job, tmp_path, holder):
     job.check_prefix(run)
 
 
+@pytest.mark.trust(42)
 def test_a_copy_of_a_held_run_is_free(job, tmp_path, holder):
     shutil.copytree(tmp_path / "run", tmp_path / "copy")
     with RunDirectory.open(tmp_path / "copy").lock():

@@ -7,24 +7,8 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import object_store
 import pytest
-
-
-@pytest.fixture(scope="session")
-def s3_endpoint() -> Iterator[str]:
-    with object_store.s3_server() as endpoint:
-        yield endpoint
-
-
-@pytest.fixture
-def bucket(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[object_store.Bucket]:
-    for name, value in object_store.variables(s3_endpoint).items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.delenv("AWS_PROFILE", raising=False)
-    object_store.forget_connections()
-    yield object_store.new_bucket(s3_endpoint)
-    object_store.forget_connections()
+from object_store_fixtures import *  # noqa: F403
 
 
 class _RangeHandler(SimpleHTTPRequestHandler):

@@ -20,6 +20,7 @@ def test_file_address_is_a_local_path(tmp_path: Path) -> None:
     assert tmp_path / "a b" == store_root(f"file://{tmp_path}/a%20b")
 
 
+@pytest.mark.trust(53)
 @pytest.mark.parametrize(
     "address",
     [

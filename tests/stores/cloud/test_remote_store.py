@@ -100,6 +100,7 @@ def test_predictions_from_an_object_store_are_those_of_the_local_store(
     np.testing.assert_array_equal(found[0].hessian, found[1].hessian)
 
 
+@pytest.mark.trust(28)
 def test_flaky_service_changes_no_row(
     table: dict[str, Any], bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,6 +117,7 @@ def test_flaky_service_changes_no_row(
         assert set(proxy.faults) == {*fault_proxy.FAULTS, "lost"}, proxy.faults
 
 
+@pytest.mark.trust(28)
 def test_dead_service_ends_within_the_budget_and_without_its_words(
     table: dict[str, Any], bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,6 +212,7 @@ def test_object_replaced_while_the_store_is_open_is_refused(
     assert [each["key"] for each in verify(remote)["faults"]] == ["X/c.0.0"]
 
 
+@pytest.mark.trust(29)
 def test_second_writer_is_refused_before_it_writes(table: dict[str, Any], bucket: Bucket) -> None:
     remote = f"{bucket.address}/t.zarr"
     folder = folder_of(remote)
@@ -245,6 +248,7 @@ def test_claim_is_gone_and_ignored_after_the_commit(table: dict[str, Any], bucke
         obstore.head(plain, folder.key(CLAIM))
 
 
+@pytest.mark.trust(54)
 def test_store_pickles_to_its_address_without_credentials(
     table: dict[str, Any], bucket: Bucket
 ) -> None:

@@ -24,6 +24,7 @@ def test_loopback_and_tls_are_taken(text):
     assert names_cluster(text)
 
 
+@pytest.mark.trust(55)
 @pytest.mark.parametrize(
     "host", ["10.0.0.1", "far.example", "0.0.0.0", "[2001:db8::1]", "127.0.0.1.far.example"]
 )

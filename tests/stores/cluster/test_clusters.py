@@ -75,6 +75,7 @@ def test_every_command_gives_the_bits_of_one_machine(store: Path, tmp_path: Path
     assert runs[0]["digest"] == runs[1]["digest"]
 
 
+@pytest.mark.trust(30)
 def test_a_worker_that_dies_costs_no_bit(store: Path, tmp_path: Path) -> None:
     dataset = open_store(store)
     (tmp_path / "seen").mkdir()
@@ -98,6 +99,7 @@ def test_a_worker_that_dies_costs_no_bit(store: Path, tmp_path: Path) -> None:
     assert len(list(task.folder.glob(f"{killed[0]}-*"))) == 2  # made again by the other worker
 
 
+@pytest.mark.trust(33)
 @pytest.mark.slow
 def test_a_scheduler_that_dies_is_try_again(store: Path, tmp_path: Path) -> None:
     (tmp_path / "seen").mkdir()
@@ -118,6 +120,7 @@ def test_a_scheduler_that_dies_is_try_again(store: Path, tmp_path: Path) -> None
         assert time.monotonic() - started < 60
 
 
+@pytest.mark.trust(31)
 @pytest.mark.slow
 def test_a_block_that_kills_workers_is_named(store: Path, tmp_path: Path) -> None:
     (tmp_path / "seen").mkdir()
@@ -129,6 +132,7 @@ def test_a_block_that_kills_workers_is_named(store: Path, tmp_path: Path) -> Non
         assert "4 workers died" in str(e.value)
 
 
+@pytest.mark.trust(34)
 @pytest.mark.slow
 def test_a_worker_that_hangs_is_given_up(store: Path, tmp_path: Path) -> None:
     (tmp_path / "seen").mkdir()
@@ -153,6 +157,7 @@ def test_a_worker_that_hangs_is_given_up(store: Path, tmp_path: Path) -> None:
         assert time.monotonic() - started < 60
 
 
+@pytest.mark.trust(34)
 @pytest.mark.slow
 def test_a_stopped_worker_before_the_first_task_is_try_again(
     store: Path, tmp_path: Path, monkeypatch
@@ -166,6 +171,7 @@ def test_a_stopped_worker_before_the_first_task_is_try_again(
             package.control_variates(open_store(store), model, scheduler=made.address)
 
 
+@pytest.mark.trust(35)
 @pytest.mark.slow
 def test_other_versions_of_a_worker_exit_with_78(store: Path, tmp_path: Path) -> None:
     broken = tmp_path / "broken"
@@ -179,6 +185,7 @@ def test_other_versions_of_a_worker_exit_with_78(store: Path, tmp_path: Path) ->
     assert not (tmp_path / "cv").exists()
 
 
+@pytest.mark.trust(32)
 @pytest.mark.slow
 def test_too_little_memory_exits_with_71_before_any_task(store: Path, tmp_path: Path) -> None:
     with cluster(tmp_path / "cluster", workers=0) as made:
@@ -188,6 +195,7 @@ def test_too_little_memory_exits_with_71_before_any_task(store: Path, tmp_path: 
     assert "found a limit of 0.2 GB" in done.err
 
 
+@pytest.mark.trust(38)
 @pytest.mark.slow
 def test_local_processes_give_the_same_bits_and_are_gone_afterwards(
     store: Path, tmp_path: Path
@@ -207,6 +215,7 @@ def test_local_processes_give_the_same_bits_and_are_gone_afterwards(
     assert not any(str(tmp_path).encode() in text for text in texts)
 
 
+@pytest.mark.trust(33)
 @pytest.mark.slow
 def test_chains_of_killed_workers_and_a_killed_client_go_on(store: Path, tmp_path: Path) -> None:
     words = ("sample", store, *MODEL, *FEW, "--sampler", "hmc-ecs", "--no-audit", "-o")
@@ -267,6 +276,7 @@ def certificates(folder: Path, name: str) -> dict[str, str]:
     return found
 
 
+@pytest.mark.trust(56)
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make certificates")
 def test_tls_takes_the_right_certificate_alone(store: Path, tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ def answer(**changes):
     }
 
 
+@pytest.mark.trust(35)
 @pytest.mark.parametrize("name", ["python", "numpy", "numba", "zarr", "streammc"])
 def test_each_other_version_is_refused_with_the_worker_that_has_it(name):
     other = answer(versions=versions() | {name: "0.0"})
@@ -115,6 +116,7 @@ def test_a_worker_that_hangs_is_not_waited_for():
         require_workers(client, Need())
 
 
+@pytest.mark.trust(32)
 @pytest.mark.parametrize(
     ("memory", "expected"), [(8 << 30, "check these files"), (500 << 20, "found a limit of")]
 )
