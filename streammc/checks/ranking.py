@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from streammc.checks.difference_estimate import Estimate, paired_difference
 from streammc.checks.response_digest import response_digest
 from streammc.checks.run_draws import rows_of_run
@@ -96,11 +98,6 @@ def require_same_rows(candidates: Sequence[Candidate], scheduler: Any = None) ->
         _require_constants(base, (first, each))
         if table.fingerprint == base.fingerprint:
             continue
-        if own is not table:
-            raise IdentityError(
-                f"expected mixed models on one store, found another {pair[0]} than {pair[1]}: "
-                "groups of two stores may be in another order; compare runs of one store"
-            )
         for what, ours, theirs in (
             ("rows", table.n_rows, base.n_rows),
             ("response", table.response, base.response),
@@ -110,6 +107,11 @@ def require_same_rows(candidates: Sequence[Candidate], scheduler: Any = None) ->
                     f"expected runs on the same {what}, found {ours!r} {pair[0]} and {theirs!r} "
                     f"{pair[1]}: {_INSTEAD}"
                 )
+        if own is not table and not np.array_equal(own.table.offset, units.table.offset):
+            raise IdentityError(
+                f"expected the same groups in the same order, found others {pair[0]} than "
+                f"{pair[1]}: {_INSTEAD}"
+            )
         digest = response_digest(base, scheduler) if digest is None else digest
         if response_digest(table, scheduler) != digest:
             raise IdentityError(
