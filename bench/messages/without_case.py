@@ -271,8 +271,8 @@ WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
         "streammc/trace/sealed.py unseal: expected JSON written by streammc in {}: {}; restore the file from a copy",
     ),
     "needs a run of its own; tests/checks provoke them": (
-        "streammc/checks/ranking.py require_same_rows: expected the same groups in the same order, found others {} than {}: {}",
-        "streammc/checks/ranking.py require_same_rows: expected the same responses and weights in the same order, found others {} than {}: {}; in",
+        "streammc/checks/ranking.py require_same_rows: expected the same groups in the same order, found others {} than {}: compare runs on the s",
+        "streammc/checks/ranking.py require_same_rows: expected the same responses and weights in the same order, found others {} than {}: compar",
         "streammc/checks/ranking.py _require_constants: expected one family for shares of trials, found {} in '{}' and '{}': binomial leaves out t",
         "streammc/checks/row_densities.py RowDensities.of_predictors: expected finite log-likelihoods at every draw in {}, found {} in row {}: check its columns",
         "streammc/checks/run_draws.py run_draws: expected a likelihood that is a product over rows, found the model '{}', of which no row h",

@@ -22,8 +22,6 @@ from streammc.likelihood.unit_words import unit_name
 from streammc.protocols import Model
 from streammc.trace.run_directory import RunDirectory
 
-_INSTEAD = "compare runs on the same rows"
-
 
 class Candidate(NamedTuple):
     """A run with its model and store."""
@@ -105,18 +103,19 @@ def require_same_rows(candidates: Sequence[Candidate], scheduler: Any = None) ->
             if ours != theirs:
                 raise IdentityError(
                     f"expected runs on the same {what}, found {ours!r} {pair[0]} and {theirs!r} "
-                    f"{pair[1]}: {_INSTEAD}"
+                    f"{pair[1]}: compare runs on the same rows"
                 )
         if own is not table and not np.array_equal(own.table.offset, units.table.offset):
             raise IdentityError(
                 f"expected the same groups in the same order, found others {pair[0]} than "
-                f"{pair[1]}: {_INSTEAD}"
+                f"{pair[1]}: compare runs on the same rows"
             )
         digest = response_digest(base, scheduler) if digest is None else digest
         if response_digest(table, scheduler) != digest:
             raise IdentityError(
-                f"expected the same responses and weights in the same order, found others "
-                f"{pair[0]} than {pair[1]}: {_INSTEAD}; ingest one file with the same seed"
+                "expected the same responses and weights in the same order, found others "
+                f"{pair[0]} than {pair[1]}: compare runs on the same rows, such as those of one "
+                "file ingested with the same seed"
             )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streammc import registry
 from streammc.checks.difference_estimate import (
     Estimate,
     Sample,
@@ -77,7 +78,7 @@ class Scoring:
         self._began = time.perf_counter()
         self._run, self._model, self._request = run, model, request
         self._table = rows_of_run(run, store)
-        self._draws = run_draws(run, model, request.draws)
+        self._draws = run_draws(run, model, request.draws, self._table)
         if len(self._draws.theta) < FEWEST_DRAWS:
             raise DataError(
                 f"expected at least {FEWEST_DRAWS} draws in {str(run.path)!r}, found "
@@ -124,7 +125,6 @@ class Scoring:
 
     def _facts(self, sample: Sample, relative: float) -> dict[str, Any]:
         model = self._model
-        mixed = isinstance(model, MixedModel)
         return {
             "run": os.path.abspath(self._run.path),
             "store": self._table.address,
@@ -132,7 +132,7 @@ class Scoring:
             "left_out": self.unit,
             "group": model.column if isinstance(model, MixedModel) else None,
             "model": model.inner.name if isinstance(model, MixedModel) else model.name,
-            "mixed": mixed,
+            "target": target_of_run(self._run),
             "n": sample.n,
             "evaluated": len(sample.rows),
             "always_evaluated": 0 if sample.exact else int(sample.always.sum()),
@@ -168,6 +168,12 @@ ALWAYS = 5
 def score_run(run: RunDirectory, model: Model, store: Any, request: ScoreRequest) -> Scored:
     """Return the scores of a run on its rows; see :func:`score`."""
     return score_together([Scoring(run, model, store, request)], request)[0]
+
+
+def target_of_run(run: RunDirectory) -> str | None:
+    """Return what the sampler of a run targets; ``None`` if it is not recorded."""
+    name = run.attributes.get("sampler", {}).get("name")
+    return str(registry.sampler(name)().target) if name in registry.SAMPLERS else None
 
 
 def unit_cost(units: Any, model: Any) -> float:
