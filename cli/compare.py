@@ -10,7 +10,7 @@ from streammc.cli.options import code_option, command, path_argument
 from streammc.cli.output import Output, number, table
 from streammc.cli.progress import Progress
 from streammc.cli.scheduler_options import parse_scheduler, scheduler_option
-from streammc.cli.score import opened_candidate, score_options
+from streammc.cli.score import estimate_texts, opened_candidate, score_options
 
 
 @command("compare", configurable=True, short_help="Compare runs by cost, or models by score.")
@@ -44,7 +44,7 @@ def compare(
     from streammc.checks.score_request import ScoreRequest
 
     where = parse_scheduler(scheduler)
-    candidates = [opened_candidate(run, None, allow_code) for run in runs]
+    candidates = [opened_candidate(run, allow_code) for run in runs]
     with Progress(output, ctx.find_root().obj) as progress:
         request = ScoreRequest(
             draws=score_draws,
@@ -163,9 +163,9 @@ def human_ranking(found: list[dict[str, Any]]) -> str:
     rows = []
     for each in found:
         away, pareto = each["difference"], each["pareto_k"]
-        numbers = (each["elpd_loo"]["estimate"], *away.values(), each["p_loo"]["estimate"])
+        elpd, p_loo = (f"{each[name]['estimate']:.2f}" for name in ("elpd_loo", "p_loo"))
         counts = f"{pareto['bad'] + pareto['very_bad']:,}"
-        rows.append([each["run"], each["model"], *(f"{x:.2f}" for x in numbers), counts])
+        rows.append([each["run"], each["model"], elpd, *estimate_texts(away), p_loo, counts])
     first = found[0]
     unit, evaluated = first["left_out"], f"all {first['n']:,} {first['left_out']}s"
     if first["method"] != "exact":

@@ -65,7 +65,7 @@ def score(
     large table a sample of rows is evaluated at every draw, and one pass supplies the rest.
     """
     from streammc.checks.score_request import ScoreRequest
-    from streammc.checks.scored_run import score_run
+    from streammc.checks.scoring import score_run
     from streammc.cli.configuration import write_json
 
     printer: Output = ctx.obj
@@ -73,7 +73,7 @@ def score(
     where = parse_scheduler(scheduler)
     if output is not None:
         check_new_file(output)
-    candidate = opened_candidate(run, store, allow_code)
+    candidate = opened_candidate(run, allow_code, store, "STORE")
     with Progress(printer, interruption) as progress:
         request = ScoreRequest(
             draws=score_draws,
@@ -91,8 +91,13 @@ def score(
     printer.result(found.facts, human(found.facts, output))
 
 
-def opened_candidate(path: str, store: str | None, allow_code: bool) -> Any:
-    """Return a run with its model and store, as ``streammc.checks.ranking.Candidate``."""
+def opened_candidate(
+    path: str, allow_code: bool, store: str | None = None, option: str | None = None
+) -> Any:
+    """Return a run with its model and store, as ``streammc.checks.ranking.Candidate``.
+
+    ``option`` is the argument of the command that takes the store's new place, for messages.
+    """
     from streammc.checks.ranking import Candidate
     from streammc.cli.build import model_of_run
     from streammc.cli.recorded import store_of_run
@@ -101,7 +106,7 @@ def opened_candidate(path: str, store: str | None, allow_code: bool) -> Any:
 
     opened = RunDirectory.open(path)
     model = model_of_run(opened.identity, opened.attributes.get("settings"), allow_code)
-    data = store_of_run(opened, "STORE") if store is None else open_store(store)
+    data = store_of_run(opened, option) if store is None else open_store(store)
     return Candidate(path, opened, model, data)
 
 
@@ -131,6 +136,12 @@ def save(path: Path, document: dict[str, Any], write: Any) -> None:
             f"expected to write {str(path)!r}, found {error.strerror or error}: check the folder's "
             "permissions and free space"
         ) from None
+
+
+def estimate_texts(found: dict[str, float]) -> list[str]:
+    """Return estimate, standard error and sampling standard error as text."""
+    sampling = number(found["sampling_se"], 2) if found["sampling_se"] else "-"
+    return [f"{found['estimate']:.2f}", f"{found['se']:.2f}", sampling]
 
 
 def human(result: dict[str, Any], output: str | None = None) -> str:
@@ -163,9 +174,5 @@ def human(result: dict[str, Any], output: str | None = None) -> str:
         "p_waic": "p_waic",
         "lpd": "lpd (in-sample)",
     }
-    columns = ("estimate", "se", "sampling_se")
-    rows = [
-        [text, *(f"{result[name][column]:.2f}" for column in columns)]
-        for name, text in names.items()
-    ]
+    rows = [[text, *estimate_texts(result[name])] for name, text in names.items()]
     return f"{table(['', 'estimate', 'se', 'sampling se'], rows)}\n\n{fields(facts)}"

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from streammc.checks.difference_estimate import Estimate, paired_difference
 from streammc.checks.response_digest import response_digest
 from streammc.checks.run_draws import rows_of_run
 from streammc.checks.score_request import ScoreRequest
-from streammc.checks.scored_run import Scored, Scoring, score_together
+from streammc.checks.scoring import Scored, Scoring, score_together
 from streammc.errors import IdentityError, ModelError
 from streammc.likelihood.grouped import by_group
 from streammc.likelihood.unit_words import unit_name
 from streammc.protocols import Model
 from streammc.trace.run_directory import RunDirectory
-
-_INSTEAD = "compare runs on the same rows"
 
 
 class Candidate(NamedTuple):
@@ -96,11 +96,6 @@ def require_same_rows(candidates: Sequence[Candidate], scheduler: Any = None) ->
         _require_constants(base, (first, each))
         if table.fingerprint == base.fingerprint:
             continue
-        if own is not table:
-            raise IdentityError(
-                f"expected mixed models on one store, found another {pair[0]} than {pair[1]}: "
-                "groups of two stores may be in another order; compare runs of one store"
-            )
         for what, ours, theirs in (
             ("rows", table.n_rows, base.n_rows),
             ("response", table.response, base.response),
@@ -108,13 +103,19 @@ def require_same_rows(candidates: Sequence[Candidate], scheduler: Any = None) ->
             if ours != theirs:
                 raise IdentityError(
                     f"expected runs on the same {what}, found {ours!r} {pair[0]} and {theirs!r} "
-                    f"{pair[1]}: {_INSTEAD}"
+                    f"{pair[1]}: compare runs on the same rows"
                 )
+        if own is not table and not np.array_equal(own.table.offset, units.table.offset):
+            raise IdentityError(
+                f"expected the same groups in the same order, found others {pair[0]} than "
+                f"{pair[1]}: compare runs on the same rows"
+            )
         digest = response_digest(base, scheduler) if digest is None else digest
         if response_digest(table, scheduler) != digest:
             raise IdentityError(
-                f"expected the same responses and weights in the same order, found others "
-                f"{pair[0]} than {pair[1]}: {_INSTEAD}; ingest one file with the same seed"
+                "expected the same responses and weights in the same order, found others "
+                f"{pair[0]} than {pair[1]}: compare runs on the same rows, such as those of one "
+                "file ingested with the same seed"
             )
 
 

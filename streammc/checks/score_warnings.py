@@ -14,6 +14,7 @@ _WORST: Final = 10
 _MOST_VARIANCE: Final = 0.4
 """Variance of a row's log-likelihood above which WAIC is not accurate (Vehtari et al. 2017)."""
 _MOST_SAMPLING: Final = 0.5
+_NOT_THE_POSTERIOR: Final = ("approximate", "biased", "tempered")
 
 
 def good_shape(draws: int) -> float:
@@ -41,6 +42,11 @@ def score_warnings(facts: Mapping[str, Any], terms: RowTerms) -> list[str]:
     """Return the warnings about a score, each a sentence with its remedy."""
     found = []
     unit, pareto = facts["left_out"], facts["pareto_k"]
+    if facts["target"] in _NOT_THE_POSTERIOR:
+        found.append(
+            f"the draws of this run are {facts['target']}, not those of the posterior, and so are "
+            "its scores; sample with hmc or hmc-ecs"
+        )
     wrong = pareto["bad"] + pareto["very_bad"]
     if wrong:
         found.append(

@@ -82,7 +82,10 @@ class Surrogate(PassTask[SurrogateSums]):
         )
 
     def _cut(self, size: Vector, place: Index) -> tuple[Vector, Index]:
-        """Return the largest sizes and their places; the earlier of two that are equal."""
+        """Return the largest sizes and their places, in falling order."""
+        if len(size) > 2 * self.largest:  # sorting all costs as much as the link
+            kept = np.argpartition(-size, self.largest)[: self.largest]
+            size, place = size[kept], place[kept]
         order = np.lexsort((place, -size))[: self.largest]
         return size[order], place[order]
 

@@ -109,6 +109,21 @@ def test_units_and_constants_that_differ_are_refused(tmp_path):
         ranked([one, two], REQUEST)
 
 
+def test_mixed_models_are_compared_where_their_groups_are_the_same(tmp_path):
+    rng = np.random.default_rng(3)
+    X, y = np.c_[np.ones(60), rng.normal(size=60)], rng.normal(size=60)
+    theta = np.zeros((2, 60, 4)) + 0.05 * rng.normal(size=(2, 60, 4))
+    three, five = np.repeat(np.arange(20), 3), np.repeat(np.arange(12), 5)
+    found = []
+    for name, columns, g in (("large", 2, three), ("small", 1, three), ("other", 1, five)):
+        table = from_arrays(X[:, :columns], y, feature_names=NAMES[:columns], groups=g)
+        draws = theta if columns == 2 else theta[..., 1:]
+        found.append(candidate(name, tmp_path, table, models.gaussian(), draws))
+    assert 2 == len(ranked(found[:2], ScoreRequest(draws=120)))
+    with pytest.raises(IdentityError, match="the same groups in the same order"):
+        ranked(found[1:], ScoreRequest(draws=120))
+
+
 def test_the_digest_knows_positions_responses_and_weights():
     X, y = np.ones((5000, 1)), np.random.default_rng(1).integers(0, 2, 5000)
     tables = [

@@ -108,3 +108,19 @@ def test_the_comparison_of_cost_points_to_the_ranking(two):
     done = streammc("compare", "one", "both")
     assert done.code == 78
     assert "rank models of the same rows with --loo" in done.err
+
+
+def test_a_run_is_scored_on_its_own_rows_after_others_were_appended(two_made, tmp_path):
+    store = tmp_path / "one.zarr"
+    words = ("--formula", "late ~ x", "--quiet")
+    assert streammc("ingest", two_made / "t.csv", store, *words).code == 0
+    run = tmp_path / "run"
+    assert streammc("sample", store, "-o", run, *SAMPLE).code == 0
+    before = streammc("score", run, "--json", "--quiet").json
+    lines = (two_made / "t.csv").read_text().splitlines()[:101]
+    (tmp_path / "more.csv").write_text("\n".join(lines) + "\n")
+    assert streammc("ingest", "--append", tmp_path / "more.csv", store, "--quiet").code == 0
+    after = streammc("score", run, "--json", "--quiet").json
+    given = streammc("score", run, store, "--json", "--quiet").json
+    assert 2000 == before["n"]
+    assert before["elpd_loo"] == after["elpd_loo"] == given["elpd_loo"]

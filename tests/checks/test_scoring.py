@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -11,9 +12,9 @@ from mixed_runs import make_run
 
 import streammc
 from streammc import from_arrays, models
-from streammc.checks import score_request
+from streammc.checks import score_request, scoring
 from streammc.checks.score_request import ScoreRequest
-from streammc.checks.scored_run import Scored, score_run, totals
+from streammc.checks.scoring import Scored, score_run, totals
 from streammc.errors import ConfigError, DataError, IdentityError, ModelError, RefusedError
 from streammc.trace.run_directory import RunDirectory
 
@@ -87,6 +88,7 @@ def test_terms_by_row_are_those_of_the_full_computation(case, full):
     table, model, run = case
     found = score_run(run, model, table, ScoreRequest(draws=400, rows=300))
     np.testing.assert_allclose(found.terms.elpd, full.terms.elpd[found.sample.rows], rtol=1e-12)
+    assert (np.diff(found.sample.rows) > 0).all()
     kept = found.pointwise()
     assert {"row", "elpd_loo", "lpd", "pareto_k", "always", "surrogate"} == set(kept)
     assert {300} == {len(each) for each in kept.values()}
@@ -145,6 +147,27 @@ def test_claims_from_a_twentieth_of_the_rows_are_those_of_all(data_folder, tmp_p
     moved = np.roll(found.surrogate, 1, axis=0)
     wrong = totals(found.terms, moved, found.sums, found.sample)["elpd_loo"]
     assert wrong.error > 100 * found.facts["elpd_loo"]["sampling_se"]
+
+
+def test_memory_does_not_grow_with_the_table(tmp_path):
+    peaks = []
+    for n in (40_000, 400_000):
+        table, model, run = poisson_case(tmp_path / str(n), n=n, draws=60, chunk_rows=8192)
+        request = ScoreRequest(draws=120, rows=500, scheduler="sync")
+        score_run(run, model, table, request)  # what is imported and kept
+        tracemalloc.start()
+        score_run(run, model, table, request)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.2 * peaks[0]
+    assert peaks[1] < 400_000 * 8 * 3  # bytes of the table
+
+
+def test_draws_that_are_not_of_the_posterior_are_a_warning(case, monkeypatch):
+    table, model, run = case
+    monkeypatch.setattr(scoring, "target_of_run", lambda run: "biased")
+    found = score_run(run, model, table, ScoreRequest(draws=400))
+    assert ["the draws of this run are biased"] == [line[:32] for line in found.facts["warnings"]]
 
 
 def test_influential_rows_are_a_warning(tmp_path):
