@@ -28,8 +28,9 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "resume": ("streammc.cli.resume:resume", "Continue an interrupted run."),
     "diagnose": ("streammc.cli.diagnose:diagnose", "Summarise the draws of a run."),
     "report": ("streammc.cli.html_report:report", "Write a page about a run."),
-    "compare": ("streammc.cli.compare:compare", "Compare the cost of runs of one posterior."),
+    "compare": ("streammc.cli.compare:compare", "Compare runs by cost, or models by score."),
     "predict": ("streammc.cli.predict:predict", "Predict the rows of a store from a run."),
+    "score": ("streammc.cli.score:score", "Score a run on its own rows, each left out."),
     "effects": (
         "streammc.cli.effects:effects",
         "Write the effects of the groups of a mixed model.",

@@ -1,4 +1,4 @@
-"""``streammc compare``: the cost of an independent draw in several runs of one posterior."""
+"""``streammc compare``: several runs of one posterior by cost, several models by score."""
 
 from __future__ import annotations
 
@@ -6,17 +6,58 @@ from typing import Any
 
 import click
 
-from streammc.cli.options import command, path_argument
+from streammc.cli.options import code_option, command, path_argument
 from streammc.cli.output import Output, number, table
+from streammc.cli.progress import Progress
+from streammc.cli.scheduler_options import parse_scheduler, scheduler_option
+from streammc.cli.score import estimate_texts, opened_candidate, score_options
 
 
-@command("compare", short_help="Compare the cost of runs of one posterior.")
+@command("compare", configurable=True, short_help="Compare runs by cost, or models by score.")
 @path_argument("runs", nargs=-1, required=True)
-@click.pass_obj
-def compare(output: Output, runs: tuple[str, ...]) -> None:
-    """Print the cost of an independent draw in each of RUNS, relative to the first."""
-    document = comparison(runs)
-    output.result(document, human(document))
+@click.option("--loo", is_flag=True, help="Rank models of the same rows by leave-one-out.")
+@score_options
+@scheduler_option
+@code_option
+@click.pass_context
+def compare(
+    ctx: click.Context,
+    runs: tuple[str, ...],
+    loo: bool,
+    score_draws: int,
+    score_rows: int | None,
+    score_seed: int,
+    scheduler: str | None,
+    allow_code: bool,
+) -> None:
+    """Print the cost of an independent draw in each of RUNS, relative to the first.
+
+    With --loo: rank the models of RUNS, on the same rows, by their leave-one-out scores, with
+    standard errors of the differences.
+    """
+    output: Output = ctx.obj
+    if not loo:
+        document = comparison(runs)
+        output.result(document, human(document))
+        return
+    from streammc.checks.ranking import ranked
+    from streammc.checks.score_request import ScoreRequest
+
+    where = parse_scheduler(scheduler)
+    candidates = [opened_candidate(run, allow_code) for run in runs]
+    with Progress(output, ctx.find_root().obj) as progress:
+        request = ScoreRequest(
+            draws=score_draws,
+            rows=score_rows,
+            seed=score_seed,
+            scheduler=where,
+            progress=progress.of("score"),
+        )
+        found = ranked(candidates, request)
+    for each in found:
+        for line in each["warnings"]:
+            output.warn(f"{each['run']}: {line}")
+    output.result({"best": found[0]["run"], "runs": found}, human_ranking(found))
 
 
 def comparison(paths: tuple[str, ...]) -> dict[str, Any]:
@@ -45,7 +86,8 @@ def comparison(paths: tuple[str, ...]) -> dict[str, Any]:
             if run.identity[key] != first.identity[key]:
                 raise IdentityError(
                     f"expected runs of one store and model, found another {key} in {path!r} than "
-                    f"in {paths[0]!r}: compare runs of the same posterior"
+                    f"in {paths[0]!r}: compare runs of the same posterior, or rank models of the "
+                    "same rows with --loo"
                 )
         base, other = (temperature_of(each.identity, each.attributes) for each in (first, run))
         if base != other:
@@ -112,4 +154,23 @@ def human(document: dict[str, Any]) -> str:
     return (
         f"{table(header, rows)}\n\nRCT: evaluations of {unit}s per independent draw, passes and "
         f"warm-up included, relative to {base}"
+    )
+
+
+def human_ranking(found: list[dict[str, Any]]) -> str:
+    """Return models ranked by their scores as text, one line per run."""
+    header = ["run", "model", "elpd_loo", "difference", "se", "sampling se", "p_loo", "bad k"]
+    rows = []
+    for each in found:
+        away, pareto = each["difference"], each["pareto_k"]
+        elpd, p_loo = (f"{each[name]['estimate']:.2f}" for name in ("elpd_loo", "p_loo"))
+        counts = f"{pareto['bad'] + pareto['very_bad']:,}"
+        rows.append([each["run"], each["model"], elpd, *estimate_texts(away), p_loo, counts])
+    first = found[0]
+    unit, evaluated = first["left_out"], f"all {first['n']:,} {first['left_out']}s"
+    if first["method"] != "exact":
+        evaluated = f"the same {first['evaluated']:,} of {first['n']:,} {unit}s"
+    return (
+        f"{table(header, rows)}\n\ndifference: elpd_loo less that of the best, one {unit} left "
+        f"out, with its standard error over new {unit}s, from {evaluated}"
     )

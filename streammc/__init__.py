@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from streammc import diagnostics, models, plots, priors, samplers
     from streammc.checks.posterior_predictive import posterior_predictive
+    from streammc.checks.scored_run import score
     from streammc.control_variates import compute as control_variates
     from streammc.prediction.effect_draws import effect_draws
     from streammc.prediction.group_summaries import effects
@@ -51,6 +52,7 @@ _LAZY: Final[dict[str, str]] = {
     "priors": "streammc.priors",
     "sample": "streammc.runs.interactive:sample",
     "samplers": "streammc.samplers",
+    "score": "streammc.checks.scored_run:score",
     "simulate": "streammc.stores.simulate.simulation:simulate",
 }
 
@@ -76,6 +78,7 @@ __all__ = [
     "priors",
     "sample",
     "samplers",
+    "score",
     "simulate",
 ]
 

@@ -49,6 +49,7 @@ WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
         "streammc/trace/durable.py reporting: expected to {} {}, found {}: check the disk and its free space, then run the same command ",
         "streammc/trace/lock.py make_run_folder: kind(f'expected to create {str(path)!r}, found {error.strerror}: choose another path')",
         "streammc/trace/row_arrays.py RowArrays.__init__: kind(f'cannot create {str(self.path)!r}: {error.strerror or error}; give a path in an exis",
+        "cli/score.py save: expected to write '{}', found {}: check the folder's permissions and free space",
     ),
     "needs another process, or workers of a cluster": (
         "cli/jobs/job_record.py job_lock: expected the job '{}' to be free, found it carried out by another process: wait until that",
@@ -269,7 +270,17 @@ WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
         "streammc/trace/row_reading.py read_meta: expected a zarr group at {}, found no zarr.json: choose another path",
         "streammc/trace/sealed.py unseal: expected JSON written by streammc in {}: {}; restore the file from a copy",
     ),
+    "needs a run of its own; tests/checks provoke them": (
+        "streammc/checks/ranking.py require_same_rows: expected the same groups in the same order, found others {} than {}: compare runs on the s",
+        "streammc/checks/ranking.py require_same_rows: expected the same responses and weights in the same order, found others {} than {}: compar",
+        "streammc/checks/ranking.py _require_constants: expected one family for shares of trials, found {} in '{}' and '{}': binomial leaves out t",
+        "streammc/checks/row_densities.py RowDensities.of_predictors: expected finite log-likelihoods at every draw in {}, found {} in row {}: check its columns",
+        "streammc/checks/run_draws.py run_draws: expected a likelihood that is a product over rows, found the model '{}', of which no row h",
+        "streammc/checks/run_draws.py run_draws: expected draws that count the same, found a run with signs: a check of its model needs equ",
+        "streammc/checks/surrogate.py Surrogate.of_rows: expected a finite log-likelihood at the mean of the draws in {}, found none in row {}: che",
+    ),
     "needs data too large for a list of examples": (
+        "streammc/checks/score_request.py ScoreRequest.evaluated: expected at most {} rows to evaluate at every draw, found {}: give fewer; the others are e",
         "stores/format/extension.py extended_chunk_rows: expected at most {} chunk files, found {} of {} rows each: make the store again from all t",
         "streammc/prediction/group_summaries.py require_equal_draws: expected draws that count the same, found a run with signs: effects have no signed quantil",
         "cli/execute.py check_job: expected --n-blocks of at most {} units, found {}: give fewer blocks",

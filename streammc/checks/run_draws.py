@@ -27,8 +27,12 @@ class RunDraws(NamedTuple):
     design: dict[str, Any]
 
 
-def run_draws(run: RunDirectory, model: Model, wanted: int) -> RunDraws:
+def run_draws(
+    run: RunDirectory, model: Model, wanted: int, trained_on: Dataset | None = None
+) -> RunDraws:
     """Return evenly spaced draws of a finished run, about ``wanted`` of all chains together.
+
+    ``trained_on``: the data set of the run, which one of an earlier version does not describe.
 
     Raises
     ------
@@ -50,7 +54,7 @@ def run_draws(run: RunDirectory, model: Model, wanted: int) -> RunDraws:
             f"expected a run at temperature 1, found {heat:g}: at others the draws are not those "
             "of the posterior; sample at temperature 1"
         )
-    found = load_draws(run, model, wanted)
+    found = load_draws(run, model, wanted, trained_on)
     if found.weights is not None:
         raise RefusedError(
             "expected draws that count the same, found a run with signs: a check of its model "

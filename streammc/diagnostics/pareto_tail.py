@@ -12,15 +12,22 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.protocols import Vector
+from streammc.protocols import Matrix, Vector
 
 _SMALL_SAMPLE = 225
 """Up to here the tail has n / 5 draws, above 3 sqrt(n)."""
+_ENTRIES = 2**18
+"""Terms of the fits of a tile of rows: 2 MB."""
 
 
-def tail_count(n: int) -> int:
-    """Return the number of weights of the tail, of ``n`` weights."""
-    return n // 5 if n <= _SMALL_SAMPLE else int(3.0 * np.sqrt(n))
+def tail_count(n: int, relative_size: float = 1.0) -> int:
+    """Return the number of weights of the tail, of ``n`` weights.
+
+    ``relative_size``: effective sample size of the draws over their number.
+    """
+    if n * relative_size <= _SMALL_SAMPLE:
+        return n // 5
+    return int(3.0 * np.sqrt(n / relative_size))
 
 
 def smoothed(log_weight: NDArray[np.float64]) -> tuple[Vector, float]:
@@ -38,48 +45,81 @@ def smoothed(log_weight: NDArray[np.float64]) -> tuple[Vector, float]:
         The logarithms (n,) of weights with the sum 1, and ``k``; where ``k`` is not finite,
         nothing is smoothed.
     """
+    found, k = smoothed_rows(log_weight[None, :])
+    return found[0], float(k[0])
+
+
+def smoothed_rows(
+    log_weight: NDArray[np.float64], relative_size: float = 1.0
+) -> tuple[Matrix, Vector]:
+    """Return the smoothed logarithms of the weights of each row, and the shapes ``k``.
+
+    Parameters
+    ----------
+    log_weight
+        (m, n) logarithms of the weights, up to a constant in each row; n at least 25.
+    relative_size
+        Effective sample size of the draws over their number; see :func:`tail_count`.
+
+    Returns
+    -------
+    tuple
+        Logarithms (m, n) of weights whose sum is 1 in each row, and ``k`` (m,); a row whose
+        ``k`` is not finite, such as one with a tail of equal weights, is not smoothed.
+    """
+    m, n = log_weight.shape
+    count = min(tail_count(n, relative_size), n - 1)
+    out, shape = np.empty((m, n)), np.empty(m)
+    step = max(_ENTRIES // (count * (30 + int(count**0.5))), 1)
+    for low in range(0, m, step):
+        here = slice(low, low + step)
+        out[here], shape[here] = _smoothed_tile(log_weight[here], count)
+    return out, shape
+
+
+def _smoothed_tile(log_weight: NDArray[np.float64], count: int) -> tuple[Matrix, Vector]:
     from scipy.special import logsumexp
 
-    relative: Vector = log_weight - np.max(log_weight)
-    count = tail_count(len(relative))
-    order = np.argsort(relative)
-    largest = relative[order[-count:]]
-    cutoff = np.exp(relative[order[-count - 1]])
+    relative: Matrix = log_weight - log_weight.max(axis=1, keepdims=True)
+    last = np.argpartition(relative, relative.shape[1] - count - 1, axis=1)[:, -count - 1 :]
+    values = np.take_along_axis(relative, last, axis=1)
+    order = np.argsort(values[:, 1:], axis=1, kind="stable")
+    place = np.take_along_axis(last[:, 1:], order, axis=1)
+    largest = np.take_along_axis(values[:, 1:], order, axis=1)
+    cutoff = np.exp(values[:, :1])
     k, sigma = _fit(np.exp(largest) - cutoff)
-    if np.isfinite(k):
-        share = np.arange(0.5, count) / count
-        with np.errstate(all="ignore"):
-            tail = np.log(cutoff + _quantile(share, k, sigma))
-        tail[tail > largest[-1]] = largest[-1]
-        relative[order[-count:]] = tail
-    return relative - logsumexp(relative), k
+    share = np.arange(0.5, count) / count
+    with np.errstate(all="ignore"):
+        tail = np.log(cutoff + _quantile(share, k[:, None], sigma[:, None]))
+        tail = np.where(tail > largest[:, -1:], largest[:, -1:], tail)
+    kept = np.where(np.isfinite(k)[:, None], tail, largest)
+    np.put_along_axis(relative, place, kept, axis=1)
+    return relative - logsumexp(relative, axis=1, keepdims=True), k
 
 
-def _fit(excess: Vector) -> tuple[float, float]:
-    """Return shape and scale of a generalised Pareto density for sorted values (M,)."""
+def _fit(excess: Matrix) -> tuple[Vector, Vector]:
+    """Return shapes and scales of generalised Pareto densities for sorted values (m, M)."""
     from scipy.special import logsumexp
 
-    count = len(excess)
+    count = excess.shape[1]
     n_points = 30 + int(count**0.5)
     with np.errstate(all="ignore"):
-        points = 1 - np.sqrt(n_points / (np.arange(1, n_points + 1, dtype=np.float64) - 0.5))
-        points /= 3 * excess[int(count / 4 + 0.5) - 1]
-        points += 1 / excess[-1]
-        shapes = np.mean(np.log1p(-points[:, None] * excess), axis=1)
+        grid = 1 - np.sqrt(n_points / (np.arange(1, n_points + 1, dtype=np.float64) - 0.5))
+        points = grid / (3 * excess[:, [int(count / 4 + 0.5) - 1]]) + 1 / excess[:, -1:]
+        shapes = np.mean(np.log1p(-points[:, :, None] * excess[:, None, :]), axis=2)
         log_profile = count * (np.log(-points / shapes) - shapes - 1)
-        weight = np.exp(log_profile - logsumexp(log_profile))
+        weight = np.exp(log_profile - logsumexp(log_profile, axis=1, keepdims=True))
         kept = weight >= 10 * np.finfo(np.float64).eps
-        weight, points = weight[kept], points[kept]
-        weight /= weight.sum()
-        point = np.sum(points * weight)
-        k = np.mean(np.log1p(-point * excess))
+        weight, points = np.where(kept, weight, 0.0), np.where(kept, points, 0.0)
+        point = np.sum(points * weight, axis=1) / np.sum(weight, axis=1)
+        k = np.mean(np.log1p(-point[:, None] * excess), axis=1)
         sigma = -k / point
-    return float((count * k + 5.0) / (count + 10)), float(sigma)
+        return (count * k + 5.0) / (count + 10), sigma
 
 
-def _quantile(share: Vector, k: float, sigma: float) -> Vector:
-    """Return quantiles of the generalised Pareto density, NaN without a positive scale."""
-    if sigma <= 0:
-        return np.full_like(share, np.nan)
-    found = -np.log1p(-share) if k == 0 else np.expm1(-k * np.log1p(-share)) / k
-    return np.asarray(sigma * found)
+def _quantile(share: Vector, k: NDArray[np.float64], sigma: NDArray[np.float64]) -> Matrix:
+    """Return quantiles (m, M) of generalised Pareto densities, NaN without a positive scale."""
+    steps = -np.log1p(-share)
+    with np.errstate(all="ignore"):
+        found = np.where(k == 0, steps, np.expm1(k * steps) / k)
+    return np.where(sigma > 0, sigma * found, np.nan)

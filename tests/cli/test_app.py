@@ -9,8 +9,8 @@ from streammc.cli.app import COMMANDS, application
 
 ALL = [
     *("demo", "simulate", "ingest", "pull", "info", "verify", "summarize", "sample", "run"),
-    *("check", "resume", "diagnose", "report", "compare", "predict", "effects", "audit"),
-    *("models", "samplers"),
+    *("check", "resume", "diagnose", "report", "compare", "predict", "score", "effects"),
+    *("audit", "models", "samplers"),
 ]
 
 

@@ -30,6 +30,8 @@ COMMANDS = {
     "resume": (RUN, ("resume", "AT")),
     "diagnose": (RUN, ("diagnose", "AT")),
     "audit": (RUN, ("audit", "AT")),
+    "score": (RUN, ("score", "AT")),
+    "score run": (STORE, ("score", "run", "AT")),
     "compare": (RUN, ("compare", "AT", "run")),
     "compare run": (RUN, ("compare", "run", "AT")),
     "sample --control-variates": (

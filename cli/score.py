@@ -1,0 +1,178 @@
+"""``streammc score``: leave-one-out and in-sample scores of a run on its own rows."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from streammc.cli.options import F, code_option, command, path_argument, setting
+from streammc.cli.output import Output, fields, number, table
+from streammc.cli.progress import Progress
+from streammc.cli.scheduler_options import parse_scheduler, scheduler_option
+from streammc.cli.signals import Interruption
+from streammc.cli.values import LocalPath, StorePath, WholeNumber
+
+
+def score_options(function: F) -> F:
+    """Add ``--score-draws``, ``--score-rows`` and ``--score-seed``."""
+    draws = setting(
+        "--score-draws",
+        type=WholeNumber(100),
+        default=1000,
+        show_default=True,
+        help="Number of draws, thinned from all chains.",
+    )
+    rows = setting(
+        "--score-rows",
+        type=WholeNumber(100),
+        help="Rows to evaluate at every draw; by default all, or 10,000 of a large table.",
+    )
+    seed = setting(
+        "--score-seed",
+        type=WholeNumber(0),
+        default=0,
+        show_default=True,
+        help="Seed of the sample of rows.",
+    )
+    return draws(rows(seed(function)))
+
+
+@command("score", configurable=True, short_help="Score a run on its own rows, each left out.")
+@path_argument("run")
+@click.argument("store", type=StorePath(), required=False)
+@setting("--output", "-o", type=LocalPath(), help="JSON file to make, with the terms by row.")
+@score_options
+@scheduler_option
+@code_option
+@click.pass_context
+def score(
+    ctx: click.Context,
+    run: str,
+    store: str | None,
+    output: str | None,
+    score_draws: int,
+    score_rows: int | None,
+    score_seed: int,
+    scheduler: str | None,
+    allow_code: bool,
+) -> None:
+    """Score the model of RUN on the rows it was fitted to: leave-one-out, WAIC, in-sample.
+
+    STORE is the store of the run, if it has moved. Of a mixed model a group is left out. Of a
+    large table a sample of rows is evaluated at every draw, and one pass supplies the rest.
+    """
+    from streammc.checks.score_request import ScoreRequest
+    from streammc.checks.scored_run import score_run
+    from streammc.cli.configuration import write_json
+
+    printer: Output = ctx.obj
+    interruption: Interruption = ctx.find_root().obj
+    where = parse_scheduler(scheduler)
+    if output is not None:
+        check_new_file(output)
+    candidate = opened_candidate(run, allow_code, store, "STORE")
+    with Progress(printer, interruption) as progress:
+        request = ScoreRequest(
+            draws=score_draws,
+            rows=score_rows,
+            seed=score_seed,
+            scheduler=where,
+            progress=progress.of("score"),
+        )
+        found = score_run(candidate.run, candidate.model, candidate.store, request)
+    for line in found.facts["warnings"]:
+        printer.warn(line)
+    if output is not None:
+        written = {**found.facts, "terms": found.pointwise()}
+        save(Path(output), written, write_json)
+    printer.result(found.facts, human(found.facts, output))
+
+
+def opened_candidate(
+    path: str, allow_code: bool, store: str | None = None, option: str | None = None
+) -> Any:
+    """Return a run with its model and store, as ``streammc.checks.ranking.Candidate``.
+
+    ``option`` is the argument of the command that takes the store's new place, for messages.
+    """
+    from streammc.checks.ranking import Candidate
+    from streammc.cli.build import model_of_run
+    from streammc.cli.recorded import store_of_run
+    from streammc.stores.store import open_store
+    from streammc.trace.run_directory import RunDirectory
+
+    opened = RunDirectory.open(path)
+    model = model_of_run(opened.identity, opened.attributes.get("settings"), allow_code)
+    data = store_of_run(opened, option) if store is None else open_store(store)
+    return Candidate(path, opened, model, data)
+
+
+def check_new_file(path: str) -> None:
+    """Refuse a path at which no file can be made, before any work."""
+    from streammc.errors import IdentityError, OutputError
+
+    folder = Path(os.path.abspath(path)).parent
+    if not folder.is_dir():
+        raise OutputError(
+            f"expected an existing folder for {path!r}, found none: make {str(folder)!r}"
+        )
+    if os.path.lexists(path):
+        raise IdentityError(
+            f"expected nothing at {path!r}, but it exists: choose another path or delete it"
+        )
+
+
+def save(path: Path, document: dict[str, Any], write: Any) -> None:
+    """Write a JSON file; report what the file system refuses."""
+    from streammc.errors import OutputError
+
+    try:
+        write(path, document)
+    except OSError as error:
+        raise OutputError(
+            f"expected to write {str(path)!r}, found {error.strerror or error}: check the folder's "
+            "permissions and free space"
+        ) from None
+
+
+def estimate_texts(found: dict[str, float]) -> list[str]:
+    """Return estimate, standard error and sampling standard error as text."""
+    sampling = number(found["sampling_se"], 2) if found["sampling_se"] else "-"
+    return [f"{found['estimate']:.2f}", f"{found['se']:.2f}", sampling]
+
+
+def human(result: dict[str, Any], output: str | None = None) -> str:
+    """Return a score as text."""
+    unit = result["left_out"]
+    left_out = f"one {unit}"
+    if result["group"] is not None:
+        left_out = f"one {unit} of {result['group']} with all its rows, its effects integrated out"
+    evaluated = f"all {result['n']:,} {unit}s"
+    if result["method"] != "exact":
+        evaluated = (
+            f"{result['evaluated']:,} of {result['n']:,} {unit}s ({100 * result['share']:.2g} %), "
+            "the others by a surrogate in one pass"
+        )
+    pareto = result["pareto_k"]
+    facts = {
+        "left out": left_out,
+        "evaluated": evaluated,
+        "draws": result["draws"],
+        f"per {unit}": f"{number(result['elpd_loo']['estimate'] / result['n'])} (elpd_loo / n)",
+        "Pareto k": f"{pareto['good']:,} good (up to {pareto['good_below']:.2f}), "
+        f"{pareto['bad']:,} bad, {pareto['very_bad']:,} very bad (above 1)",
+        "written": output,
+        "seconds": result["seconds"],
+    }
+    names = {
+        "elpd_loo": "elpd_loo",
+        "p_loo": "p_loo",
+        "elpd_waic": "elpd_waic",
+        "p_waic": "p_waic",
+        "lpd": "lpd (in-sample)",
+    }
+    rows = [[text, *estimate_texts(result[name])] for name, text in names.items()]
+    return f"{table(['', 'estimate', 'se', 'sampling se'], rows)}\n\n{fields(facts)}"

@@ -1,0 +1,118 @@
+"""Totals over rows from exact values of some rows and a surrogate of every row.
+
+The difference estimator of Magnusson et al. 2020 (eqs. 7-10), with rows C that are always
+evaluated: with values ``v_i`` of these and of a sample S of m of the other N rows, drawn without
+replacement, and surrogates ``a_i`` of all,
+
+    total   = sum_i a_i + sum_C (v_i - a_i) + (N / m) sum_S (v_i - a_i)
+    error^2 = N^2 (1 - m / N) var_S(v - a) / m
+
+``error`` is the standard error from the sampling of rows. ``se``, the standard error of the total
+as an estimate for new rows, is ``sqrt(n var(v))`` over the n rows that count, with
+``sum v^2`` estimated in the same way.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.protocols import Index, Vector
+
+
+class Estimate(NamedTuple):
+    """A total over rows."""
+
+    total: float
+    se: float
+    """Standard error as an estimate for new rows."""
+    error: float
+    """Standard error from the sampling of rows; 0 where all were evaluated."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the estimate as JSON."""
+        return {"estimate": self.total, "se": self.se, "sampling_se": self.error}
+
+
+class Sample(NamedTuple):
+    """The rows that are evaluated, some always and others as a sample of the rest."""
+
+    rows: Index
+    """(m,) sorted numbers of the rows."""
+    always: NDArray[np.bool_]
+    """(m,) where a row is evaluated always."""
+    n: int
+    """Number of rows of the table."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether every row is evaluated."""
+        return len(self.rows) == self.n
+
+    def total(self, values: Vector) -> float:
+        """Return the estimated sum of some values (m,) over all rows."""
+        own, others = values[self.always], values[~self.always]
+        rest = self.n - len(own)
+        return float(own.sum()) + (rest * float(others.mean()) if len(others) else 0.0)
+
+    def variance(self, values: Vector) -> float:
+        """Return the variance of :meth:`total` from the sampling of rows."""
+        others = values[~self.always]
+        rest, m = self.n - int(self.always.sum()), len(others)
+        if m < 2:
+            return 0.0
+        return rest * (rest - m) * float(others.var(ddof=1)) / m
+
+
+def exact_total(values: Vector, used: Vector) -> Estimate:
+    """Return the total of the values (n,) of all rows, of which ``used`` (n,) count."""
+    kept = values[used > 0.0]
+    return Estimate(float(kept.sum()), math.sqrt(len(kept) * float(kept.var())), 0.0)
+
+
+def difference_total(
+    values: Vector, surrogate: Vector, sums: tuple[float, float, float], sample: Sample
+) -> Estimate:
+    """Return the total from values of some rows.
+
+    Parameters
+    ----------
+    values, surrogate
+        (m,) exact values and surrogates of the rows of the sample.
+    sums
+        Sums over all rows of the surrogates and of their squares, and the number of rows that
+        count: those of a weight above 0.
+    """
+    whole, square, count = sums
+    found = whole + sample.total(values - surrogate)
+    variance = sample.variance(values - surrogate)
+    squares = square + sample.total(values * values - surrogate * surrogate)
+    spread = squares - (found * found - variance) / count
+    return Estimate(found, math.sqrt(max(spread, 0.0)), math.sqrt(variance))
+
+
+def paired_difference(
+    values: Vector, surrogate: Vector | None, whole: float, used: Vector, sample: Sample
+) -> Estimate:
+    """Return the difference of the totals of two models, evaluated in the same rows.
+
+    Parameters
+    ----------
+    values, surrogate
+        (m,) differences of their values and of their surrogates; ``None`` where every row is
+        evaluated.
+    whole
+        Difference of the sums of their surrogates over all rows.
+    used
+        (m,) 1 where a row counts, else 0.
+    """
+    if surrogate is None:
+        return exact_total(values, used)
+    found = whole + sample.total(values - surrogate)
+    count = sample.total(used)
+    spread = sample.total(values * values) - sample.total(values) ** 2 / count
+    error = math.sqrt(sample.variance(values - surrogate))
+    return Estimate(found, math.sqrt(max(spread, 0.0)), error)

@@ -1,0 +1,130 @@
+"""Models ranked by their leave-one-out scores, with paired standard errors of differences.
+
+Differences between two models are taken row by row, in the same rows: what makes a row hard for
+both leaves the standard error of the difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from streammc.checks.difference_estimate import Estimate, paired_difference
+from streammc.checks.response_digest import response_digest
+from streammc.checks.run_draws import rows_of_run
+from streammc.checks.score_request import ScoreRequest
+from streammc.checks.scored_run import Scored, Scoring, score_together
+from streammc.errors import IdentityError, ModelError
+from streammc.likelihood.grouped import by_group
+from streammc.likelihood.unit_words import unit_name
+from streammc.protocols import Model
+from streammc.trace.run_directory import RunDirectory
+
+
+class Candidate(NamedTuple):
+    """A run with its model and store."""
+
+    path: str
+    run: RunDirectory
+    model: Model
+    store: Any
+
+
+def ranked(candidates: Sequence[Candidate], request: ScoreRequest) -> list[dict[str, Any]]:
+    """Return the scores of runs, the best first, with differences from it.
+
+    Where one run is too large to evaluate every row, the same sample of rows is evaluated for all.
+
+    Returns
+    -------
+    list of dict
+        JSON: the facts of ``streammc.score``, ``run`` as given, and ``difference``: an estimate
+        of ``elpd_loo`` less that of the best, with paired ``se`` and ``sampling_se``.
+
+    Raises
+    ------
+    IdentityError
+        If the runs are of other rows, or leave out other units.
+    ModelError
+        If log-likelihoods of the models are not comparable.
+    """
+    require_same_rows(candidates, request.scheduler)
+    scorings = [Scoring(each.run, each.model, each.store, request) for each in candidates]
+    found = list(zip(candidates, score_together(scorings, request), strict=True))
+    found.sort(key=lambda pair: -pair[1].facts["elpd_loo"]["estimate"])
+    best = found[0][1]
+    return [
+        {**scored.facts, "run": each.path, "difference": difference(scored, best).to_json()}
+        for each, scored in found
+    ]
+
+
+def difference(scored: Scored, best: Scored) -> Estimate:
+    """Return ``elpd_loo`` of a run less that of another, evaluated in the same rows."""
+    away = scored.terms.elpd - best.terms.elpd
+    surrogate, whole = None, 0.0
+    if scored.surrogate is not None and best.surrogate is not None:
+        assert scored.sums is not None
+        assert best.sums is not None
+        surrogate = scored.surrogate[:, 0] - best.surrogate[:, 0]
+        whole = float(scored.sums.total[0] - best.sums.total[0])
+    return paired_difference(away, surrogate, whole, scored.terms.used, scored.sample)
+
+
+def require_same_rows(candidates: Sequence[Candidate], scheduler: Any = None) -> None:
+    """Refuse runs whose rows, responses or units differ, or whose densities have other constants.
+
+    Stores of one table with different formulas may be compared: the responses and weights of
+    all rows are read, and must agree at every position.
+    """
+    first = candidates[0]
+    base = rows_of_run(first.run, first.store)
+    units = by_group(base, first.model)[0]
+    digest = None
+    for each in candidates[1:]:
+        table = rows_of_run(each.run, each.store)
+        own = by_group(table, each.model)[0]
+        pair = f"in {each.path!r}", f"in {first.path!r}"
+        if unit_name(own) != unit_name(units):
+            raise IdentityError(
+                f"expected runs that leave out the same unit, found a {unit_name(own)} {pair[0]} "
+                f"and a {unit_name(units)} {pair[1]}: compare mixed models of the same groups, or "
+                "models without groups"
+            )
+        _require_constants(base, (first, each))
+        if table.fingerprint == base.fingerprint:
+            continue
+        for what, ours, theirs in (
+            ("rows", table.n_rows, base.n_rows),
+            ("response", table.response, base.response),
+        ):
+            if ours != theirs:
+                raise IdentityError(
+                    f"expected runs on the same {what}, found {ours!r} {pair[0]} and {theirs!r} "
+                    f"{pair[1]}: compare runs on the same rows"
+                )
+        if own is not table and not np.array_equal(own.table.offset, units.table.offset):
+            raise IdentityError(
+                f"expected the same groups in the same order, found others {pair[0]} than "
+                f"{pair[1]}: compare runs on the same rows"
+            )
+        digest = response_digest(base, scheduler) if digest is None else digest
+        if response_digest(table, scheduler) != digest:
+            raise IdentityError(
+                "expected the same responses and weights in the same order, found others "
+                f"{pair[0]} than {pair[1]}: compare runs on the same rows, such as those of one "
+                "file ingested with the same seed"
+            )
+
+
+def _require_constants(table: Any, pair: tuple[Candidate, Candidate]) -> None:
+    """Refuse binomial responses of several trials in two families: one leaves a constant out."""
+    names = {getattr(each.model, "inner", each.model).name for each in pair}
+    if table.attributes.get("trials") and len(names) > 1 and "binomial" in names:
+        raise ModelError(
+            f"expected one family for shares of trials, found {' and '.join(sorted(names))} in "
+            f"{pair[0].path!r} and {pair[1].path!r}: binomial leaves out the number of ways to "
+            "order trials, so that their densities cannot be compared; compare runs of one family"
+        )

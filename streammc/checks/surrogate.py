@@ -1,0 +1,187 @@
+"""Surrogates of leave-one-out terms: what a Gaussian posterior makes of a row's expansion.
+
+With the draws' mean and covariance, the predictors of row i move by ``s ~ Normal(0, V)``, and its
+log-likelihood is expanded to second order, ``l(s) ~ l + g's + s'Hs/2``. The terms are then in
+closed form (the Laplace approximation of Magnusson et al. 2020, with its second-order term):
+
+    elpd = -log E exp(-l(s)) ~ l - b' (I + M)^-1 b / 2 + log det(I + M) / 2
+    lpd  =  log E exp(l(s))  ~ l + b' (I - M)^-1 b / 2 - log det(I - M) / 2
+
+with ``b = R g`` and ``M = R H R``, R the symmetric root of V. Exact for a Gaussian response of
+known scale and a Gaussian posterior; elsewhere the difference estimator corrects what is left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streammc.errors import DataError
+from streammc.protocols import Index, Matrix, Model, PassTask, RowBlock, Rows, Vector
+
+COLUMNS: Final = 3
+"""Columns of surrogates: of elpd, of lpd, and of their difference, lpd - elpd."""
+_TILE_ENTRIES: Final = 2**18
+_LEAST: Final = 0.05
+"""Least eigenvalue of ``I + M`` and ``I - M``: beyond it a row is not Gaussian at all."""
+_MOST_FEATURES: Final = 512
+"""Above it, and above ``_MOST_PREDICTORS``, the surrogate is the log-likelihood at the mean."""
+_MOST_PREDICTORS: Final = 16
+
+
+class SurrogateSums(NamedTuple):
+    """Sums over rows."""
+
+    rows: float
+    """Number of rows with a weight above 0."""
+    total: Vector
+    """(COLUMNS,) sums of the surrogates."""
+    square: Vector
+    """(COLUMNS,) sums of their squares."""
+    size: Vector
+    """(k,) sizes ``|lpd - elpd|`` of the most influential rows, in falling order."""
+    place: Index
+    """(k,) numbers of these rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Surrogate(PassTask[SurrogateSums]):
+    """Surrogates of the terms of rows, and the ``PassTask`` that sums them over all rows."""
+
+    model: Model
+    mean: Vector
+    """(d,) mean of the draws."""
+    covariance: Matrix
+    """(d, d) covariance of the draws."""
+    where: str
+    """The table, for messages."""
+    largest: int = 0
+    """Number of the most influential rows to find."""
+
+    def map(self, block: RowBlock) -> SurrogateSums:
+        """Return the sums over the rows of a block."""
+        found = self.of_rows(Rows(*block[2:]), block.start)
+        count = float((block.weight > 0.0).sum())
+        size, place = self._cut(np.abs(found[:, 2]), block.start + np.arange(len(found)))
+        return SurrogateSums(count, found.sum(axis=0), (found * found).sum(axis=0), size, place)
+
+    def combine(self, left: SurrogateSums, right: SurrogateSums) -> SurrogateSums:
+        """Return the sums over two neighbouring blocks."""
+        size, place = self._cut(
+            np.concatenate([left.size, right.size]), np.concatenate([left.place, right.place])
+        )
+        return SurrogateSums(
+            left.rows + right.rows,
+            left.total + right.total,
+            left.square + right.square,
+            size,
+            place,
+        )
+
+    def _cut(self, size: Vector, place: Index) -> tuple[Vector, Index]:
+        """Return the largest sizes and their places, in falling order."""
+        if len(size) > 2 * self.largest:  # sorting all costs as much as the link
+            kept = np.argpartition(-size, self.largest)[: self.largest]
+            size, place = size[kept], place[kept]
+        order = np.lexsort((place, -size))[: self.largest]
+        return size[order], place[order]
+
+    def of_rows(self, rows: Rows, first: int) -> Matrix:
+        """Return the surrogates (m, COLUMNS) of rows; 0 for rows of weight 0.
+
+        ``first`` is the number of the first row, for the message.
+
+        Raises
+        ------
+        DataError
+            If one is not finite.
+        """
+        m, q = rows.X.shape
+        p = self.model.n_linear + self.model.n_scalar
+        step = max(_TILE_ENTRIES // max(q, p * p, 1), 1)
+        found = np.empty((m, COLUMNS))
+        for low in range(0, m, step):
+            here = slice(low, low + step)
+            tile = Rows(*(np.ascontiguousarray(each[here], np.float64) for each in rows))
+            found[here] = self._of_tile(tile)
+        wrong = np.flatnonzero(~np.isfinite(found).all(axis=1))
+        if len(wrong):
+            raise DataError(
+                f"expected a finite log-likelihood at the mean of the draws in {self.where}, found "
+                f"none in row {first + int(wrong[0]) + 1}: check its columns and its response"
+            )
+        return found
+
+    def _of_tile(self, rows: Rows) -> Matrix:
+        m, q = rows.X.shape
+        n, p = self.model.n_linear, self.model.n_linear + self.model.n_scalar
+        curved = p <= _MOST_PREDICTORS and q <= _MOST_FEATURES if n else True
+        eta = np.empty((p, m))
+        for a in range(n):
+            eta[a] = rows.X @ self.mean[a * q : (a + 1) * q]
+        if n:
+            eta[0] += rows.offset
+        eta[n:] = self.mean[n * q :, None]
+        out = np.empty((1 + p + p * (p + 1) // 2, m))
+        order = 2 if curved else 0
+        self.model.link(eta, rows.X.T, rows.y, self.model.constants, order, out)
+        used = rows.weight > 0.0
+        with np.errstate(invalid="ignore"):
+            out = np.where(used, out * rows.weight, 0.0)
+        value = out[0]
+        if not curved:
+            return np.stack([value, value, np.zeros(m)], axis=1)
+        b, spread = self._reduced(rows.X, out, p)
+        elpd = value - 0.5 * _penalty(b, np.maximum(1.0 + spread, _LEAST))
+        lpd = value + 0.5 * _penalty(b, np.maximum(1.0 - spread, _LEAST))
+        return np.stack([elpd, lpd, lpd - elpd], axis=1)
+
+    def _reduced(self, X: Matrix, out: Matrix, p: int) -> tuple[Matrix, Matrix]:
+        """Return ``b`` in the eigenvectors of M (m, p), and the eigenvalues (m, p)."""
+        m, n = len(X), self.model.n_linear
+        if p == 1 and n == 1:
+            variance = np.einsum("ij,ij->i", X @ self.covariance, X)
+            return (np.sqrt(variance) * out[1])[:, None], (variance * out[2])[:, None]
+        gradient, hessian = out[1 : 1 + p].T, np.empty((m, p, p))
+        upper = np.triu_indices(p)
+        hessian[:, upper[0], upper[1]] = out[1 + p :].T
+        hessian[:, upper[1], upper[0]] = out[1 + p :].T
+        root = _root(self._variances(X, p))
+        values, vectors = np.linalg.eigh(root @ hessian @ root)
+        b = np.einsum("iab,ia->ib", vectors, np.einsum("...ab,...b->...a", root, gradient))
+        return b, values
+
+    def _variances(self, X: Matrix, p: int) -> NDArray[np.float64]:
+        """Return the covariances of the predictors, (m, p, p), or (p, p) without a linear one."""
+        m, q = X.shape
+        n = self.model.n_linear
+        if not n:
+            return self.covariance
+        found = np.empty((m, p, p))
+        shared = self.covariance[n * q :]
+        found[:, n:, n:] = shared[:, n * q :]
+        for a in range(n):
+            own = slice(a * q, (a + 1) * q)
+            found[:, a, n:] = X @ shared[:, own].T
+            found[:, n:, a] = found[:, a, n:]
+            for b in range(a, n):
+                cross = X @ self.covariance[own, b * q : (b + 1) * q]
+                found[:, a, b] = found[:, b, a] = np.einsum("ij,ij->i", cross, X)
+        return found
+
+
+def _root(covariance: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the symmetric roots of covariances (..., p, p)."""
+    values, vectors = np.linalg.eigh(covariance)
+    scaled = vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
+    found: NDArray[np.float64] = scaled @ np.swapaxes(vectors, -1, -2)
+    return found
+
+
+def _penalty(b: Matrix, values: Matrix) -> Vector:
+    """Return ``sum b^2 / values - log values`` (m,)."""
+    found: Vector = (b * b / values - np.log(values)).sum(axis=1)
+    return found
