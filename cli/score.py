@@ -65,7 +65,7 @@ def score(
     large table a sample of rows is evaluated at every draw, and one pass supplies the rest.
     """
     from streammc.checks.score_request import ScoreRequest
-    from streammc.checks.scored_run import score_run
+    from streammc.checks.scoring import score_run
     from streammc.cli.configuration import write_json
 
     printer: Output = ctx.obj

@@ -15,7 +15,7 @@ from streammc.checks.difference_estimate import Estimate, paired_difference
 from streammc.checks.response_digest import response_digest
 from streammc.checks.run_draws import rows_of_run
 from streammc.checks.score_request import ScoreRequest
-from streammc.checks.scored_run import Scored, Scoring, score_together
+from streammc.checks.scoring import Scored, Scoring, score_together
 from streammc.errors import IdentityError, ModelError
 from streammc.likelihood.grouped import by_group
 from streammc.likelihood.unit_words import unit_name

@@ -12,9 +12,9 @@ from mixed_runs import make_run
 
 import streammc
 from streammc import from_arrays, models
-from streammc.checks import score_request, scored_run
+from streammc.checks import score_request, scoring
 from streammc.checks.score_request import ScoreRequest
-from streammc.checks.scored_run import Scored, score_run, totals
+from streammc.checks.scoring import Scored, score_run, totals
 from streammc.errors import ConfigError, DataError, IdentityError, ModelError, RefusedError
 from streammc.trace.run_directory import RunDirectory
 
@@ -165,7 +165,7 @@ def test_memory_does_not_grow_with_the_table(tmp_path):
 
 def test_draws_that_are_not_of_the_posterior_are_a_warning(case, monkeypatch):
     table, model, run = case
-    monkeypatch.setattr(scored_run, "target_of_run", lambda run: "biased")
+    monkeypatch.setattr(scoring, "target_of_run", lambda run: "biased")
     found = score_run(run, model, table, ScoreRequest(draws=400))
     assert ["the draws of this run are biased"] == [line[:32] for line in found.facts["warnings"]]
 
