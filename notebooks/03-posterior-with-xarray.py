@@ -175,8 +175,8 @@ def plot_masses(run, store):
 linear = plot_masses(run, store)
 
 # %% [markdown]
-# With a spline of each mass the predictions follow. `hmc` uses all rows: `hmc-ecs` warns here,
-# since the few rows beyond the outer knots leave a wide tail.
+# With a spline of each mass the predictions follow. `hmc` uses all rows; on this design `hmc-ecs`
+# warns that the posterior may be wider than the region on which it samples.
 
 # %%
 formula = "signal ~ C(mark) + lepton_pT + missing_energy_magnitude + m_jj + m_jlv"
@@ -194,8 +194,7 @@ assert spline < 0.5 * linear
 #
 # `posterior_predictive` draws responses of some rows, in the groups that ArviZ expects. A quantity
 # of replicated responses, here the share of signal among rows near the peak, is compared with the
-# same of the observed ones: a share of replicates near 0 or 1 above it says that the model misses
-# it.
+# same of the observed ones. Where all replicates are above it, or all below, the model misses it.
 
 
 # %%

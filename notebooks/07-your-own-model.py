@@ -14,10 +14,10 @@
 # %% [markdown]
 # # A model of your own
 #
-# The magnitude of a sum of two independent normal numbers is Weibull with shape 2. Missing energy
-# of a collision is such a magnitude, roughly. This notebook states a Weibull regression in NumPy,
-# checks its derivatives, shows what a wrong one provokes, compiles it, and looks at its
-# predictions.
+# The length of a vector of two independent normal numbers of one variance is Weibull with shape 2.
+# The missing energy of a collision is such a length, roughly. This notebook states a Weibull
+# regression in NumPy, checks its derivatives, shows what a wrong one provokes, compiles it, and
+# looks at its predictions.
 
 # %%
 import tempfile
@@ -141,7 +141,7 @@ else:
 # ## The same, compiled
 #
 # A link kernel writes value, gradient and Hessian (upper triangle, by rows) of every row into
-# `out`. It has no cost of a call of Python, and chains run side by side.
+# `out`. It avoids the cost of a Python call, and chains run side by side.
 
 
 # %%

@@ -83,6 +83,11 @@ prior = {
 }
 run = streammc.sample(store, gaussian(prior=prior), path=work / "study", draws=4000, seed=1)
 found = streammc.facts(run)["summary"]["parameters_original"]
+far = {
+    name: abs(found[name]["mean"] - value) / found[name]["sd"] for name, value in published.items()
+}
+print(f"largest distance from the published fit: {max(far.values()):.1f} sd")
+assert max(far.values()) < 3.0, far
 pd.DataFrame(
     {
         "published": published,
@@ -159,6 +164,12 @@ use = streammc.from_table(
 prior = {"beta[*]": normal(scale=5.0), "tau[*]": half_normal(1.0)}
 use_run = streammc.sample(use, logistic(prior=prior), path=work / "use", draws=2000, seed=1)
 found = streammc.facts(use_run)["summary"]["parameters_original"]
+far = {
+    name: abs(found[name]["mean"] - value) / found[name]["sd"]
+    for name, value in published_use.items()
+}
+print(f"largest distance from the published fit: {max(far.values()):.1f} sd")
+assert max(far.values()) < 3.0, far
 pd.DataFrame(
     {
         "published": published_use,
