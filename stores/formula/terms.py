@@ -161,7 +161,8 @@ def _words(text: object, nodes: dict[Node, str]) -> list[str]:
         raise ConfigError(
             "expected a formula 'response ~ terms', found an empty one: write one such as 'y ~ x'"
         )
-    pieces, index = [], 0
+    pieces: list[str] = []
+    index = 0
     while index < len(tokens):
         kind, word, position = tokens[index]
         end = index + 1
