@@ -85,7 +85,7 @@ contracts: $(VENV)/.installed-dev
 	$(BIN)/lint-imports
 
 doctest: $(VENV)/.installed-test
-	$(BIN)/python -m pytest --doctest-modules --doctest-glob='*.md' streammc docs
+	$(BIN)/python -m pytest --doctest-modules --doctest-glob='*.md' --ignore=docs/site streammc docs
 
 # Executed in a copy, so that the committed notebooks keep no outputs.
 notebook: $(VENV)/.installed-dev

@@ -20,6 +20,7 @@ from streammc.cli.output import Output
 from streammc.cli.values import (
     Limits,
     LocalPath,
+    ModelName,
     NamedPrior,
     Names,
     PositiveNumber,
@@ -130,6 +131,7 @@ def model_options(function: F) -> F:
 
     model = setting(
         "--model",
+        type=ModelName(),
         required=True,
         metavar="NAME",
         help=f"Likelihood: {', '.join(MODELS)}, or your own: package.module:build.",

@@ -112,6 +112,17 @@ class Number(ParamType):
         return found
 
 
+class ModelName(click.types.StringParamType):
+    """The name of a model; without one the message says which models fit which response."""
+
+    def get_missing_message(self, param: Any, ctx: Any) -> str:
+        """Return what to write."""
+        return (
+            "Take logistic for a response of 0 and 1, poisson for counts, gaussian for numbers; "
+            "streammc models lists all"
+        )
+
+
 class LocalPath(ParamType):
     """A path on this machine; a URL is refused without repeating its credentials."""
 

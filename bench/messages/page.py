@@ -78,6 +78,8 @@ def _table(title: str, outcomes: Sequence[Outcome]) -> str:
 
 def _escaped(message: str) -> str:
     """Return a message as the cell of a table shows it."""
-    for mark in ("\\", "`", "*", "_", "<", "[", "~", "|"):
+    for mark in ("\\", "`", "*", "_", "[", "|"):
         message = message.replace(mark, "\\" + mark)
+    for mark, entity in (("&", "&amp;"), ("<", "&lt;"), ("~", "&#126;")):
+        message = message.replace(mark, entity)  # Markdown dialects differ in whether these escape
     return " ".join(message.split("\n"))

@@ -65,6 +65,7 @@ def _text(text: str) -> str:
     """Return a help text as the cell of a table shows it; code between backticks stays code."""
     parts = re.split(r"(`[^`]*`)", " ".join(text.split()))
     for i in range(0, len(parts), 2):
-        for mark in ("\\", "*", "_", "<", "[", "|"):
+        for mark in ("\\", "*", "_", "[", "|"):
             parts[i] = parts[i].replace(mark, "\\" + mark)
+        parts[i] = parts[i].replace("<", "&lt;")
     return "".join(parts)

@@ -63,11 +63,12 @@ def test_the_tables_list_every_case_of_their_area(bench):
 
 
 def test_a_table_has_one_line_for_an_input(bench):
-    message = "expected | or *x*,\nfound"
+    message = "expected | or *x*,\nfound <~"
     outcome = bench.outcome.Outcome("a | b\nc `d`", "65", message, frozenset(), ())
     pages = bench.page.pages({"some_area": [outcome]})
     table = pages[bench.page.FOLDER / "some-area.md"].splitlines()
-    assert "| `` a \\| b c `d` `` | exit 65: expected \\| or \\*x\\*, found |" == table[-1]
+    row = "| `` a \\| b c `d` `` | exit 65: expected \\| or \\*x\\*, found &lt;&#126; |"
+    assert row == table[-1]
     assert "(messages/some-area.md) | 1 |" in pages[bench.page.PAGE]
 
 

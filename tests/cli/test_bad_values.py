@@ -281,3 +281,9 @@ def test_missing_rows_are_dropped_and_counted_where_allowed(here: Path) -> None:
     done = streammc("ingest", "t.parquet", "s", "--response", "y", "--drop-missing", "--json")
     assert (ROWS - 3, 3) == (done.json["n_rows"], done.json["n_dropped"])
     assert "left out: 3" in done.err
+
+
+def test_a_missing_model_is_named_by_the_kind_of_response() -> None:
+    result = streammc("sample", "flights.zarr", "-o", "run")
+    assert result.code == 2
+    assert "logistic for a response of 0 and 1" in result.err
