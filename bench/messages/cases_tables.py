@@ -162,4 +162,11 @@ streammc.ingest(frame, "ids.zarr", response="late", features=["hour"], row_id="c
 streammc.ingest(frame, "order.zarr", response="late", features=["hour"], shuffle=False); streammc.append(frame, "order.zarr", shuffle=True)
 streammc.ingest(frame, "order.zarr", response="late", features=["hour"], shuffle=False); streammc.append(frame.assign(hour=frame.hour.where(frame.hour > 5)), "order.zarr", drop_missing=True)
 streammc.ingest(frame, "old.zarr", response="late", features=["hour"]); old = streammc.open_store("old.zarr"); streammc.append(frame, "old.zarr"); old.rows()
+streammc ingest 'none-*.csv' new.zarr --response late
+streammc ingest years new.zarr --response late
+streammc ingest roles new.zarr --response late
+streammc ingest 'https://host/t/*.csv' new.zarr --response late
+streammc ingest ftp://key:secret@host/t.csv new.zarr --response late
+streammc ingest s3://key:secret@bucket/t.csv new.zarr --response late
+streammc.from_table(pyarrow.table({"y": [0, 1], "a": ["u", "v"], "b": ["u", "v"]}).to_reader(), formula="y ~ (1 | a) + (1 | b)")
 """

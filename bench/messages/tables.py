@@ -126,6 +126,9 @@ def write_tables(rows: int) -> None:
     )
     Path("folder").mkdir()
     Path("folder/inner").mkdir()
+    for name in ("years/year=2024", "years/month=1", "roles/late=1"):
+        Path(name).mkdir(parents=True)
+        flights.to_csv(f"{name}/part.csv", index=False)
     Path("full").mkdir()
     Path("full/letter.txt").write_text("dear")
     Path("nothing").mkdir()

@@ -35,7 +35,9 @@ class InputObject(io.RawIOBase):
         self._place = place
         found = _head(place)
         if found is None:
-            raise MissingError(f"expected a file at {str(place)!r}, found nothing: check it")
+            raise MissingError(
+                f"expected a file at {str(place)!r}, found nothing: check the address"
+            )
         self._size = int(found["size"])
         self._tag = found.get("e_tag")
         self._at = 0

@@ -50,9 +50,10 @@ def ingest(
     Parameters
     ----------
     sources : path, table, or list of them
-        Files (CSV, also compressed, Parquet, Feather or Arrow IPC), directories of them, or
+        Files (CSV, also compressed, Parquet, Feather or Arrow IPC), patterns and directories of
+        them, also at ``s3://``, ``gs://`` or ``az://``, folders ``name=value`` being columns; or
         tables in memory (pandas or polars data frames, Arrow tables, mappings from names to
-        arrays).
+        arrays, objects with ``__arrow_c_stream__``).
     path
         Path of the new store, or its address: ``s3://``, ``gs://`` or ``az://``. Temporary files
         go beside it, those of an address into the system's folder for such: at most the size of
@@ -124,8 +125,8 @@ def ingest(
         exist. Data sets that are open continue to read the old store.
     progress : Callable[[int, int | None, str], None] | None
         Called as ``progress(rows done, rows in all or None, phase)``; the phases are
-        ``formula`` (each pass of its fit), ``scan``, ``shuffle`` (only if rows are shuffled
-        on disk) and ``write``.
+        ``formula`` (each pass of its fit), ``scan`` (unless the fit has seen enough),
+        ``shuffle`` (only if rows are shuffled on disk) and ``write``.
 
     Returns
     -------
@@ -224,9 +225,10 @@ def from_table(
     Parameters
     ----------
     table : path, table, or list of them
-        Files (CSV, also compressed, Parquet, Feather or Arrow IPC), directories of them, or
+        Files (CSV, also compressed, Parquet, Feather or Arrow IPC), patterns and directories of
+        them, also at ``s3://``, ``gs://`` or ``az://``, folders ``name=value`` being columns; or
         tables in memory (pandas or polars data frames, Arrow tables, mappings from names to
-        arrays).
+        arrays, objects with ``__arrow_c_stream__``).
     path
         Path of the new store. ``None``: the rows stay in memory.
 

@@ -180,13 +180,14 @@ def _of_service(place: CloudFolder) -> list[InputFile]:
         return [InputFile(str(place))]
     base = CloudFolder(place.scheme, place.bucket, "/".join(parts[:fixed]))
     pattern, found = parts[fixed:], []
-    for key in sorted(list_objects(base), key=lambda key: key.split("/")):
+    keys = list_objects(base)
+    if not pattern and "zarr.json" in keys:
+        raise _not_a_table(str(place), None)
+    for key in sorted(keys, key=lambda key: key.split("/")):
         below = key.split("/")
         if not key or any(map(_hidden, below)):
             continue
         if not pattern:
-            if key == "zarr.json":
-                raise _not_a_table(str(place), None)
             _check_folders(str(place), below[:-1])
         elif not _matches_whole(below, pattern):
             continue

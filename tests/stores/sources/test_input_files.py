@@ -1,0 +1,181 @@
+"""Patterns, folders and hive partitions as one table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.dataset
+import pyarrow.parquet as pq
+import pytest
+
+from streammc.errors import ConfigError, DataError, MissingError, StreammcError
+from streammc.stores.ingest.ingestion import from_table
+from streammc.stores.sources.tables import open_table
+
+NULL = "__HIVE_DEFAULT_PARTITION__"
+
+
+def part(seed: int) -> pa.Table:
+    rng = np.random.default_rng(seed)
+    return pa.table({"x": rng.normal(size=60), "y": rng.integers(0, 2, 60)})
+
+
+def write(folder: Path, *names: str) -> Path:
+    """Write one Parquet file for each relative name, each with rows of its own."""
+    for seed, name in enumerate(names):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(part(seed), path)
+    return folder
+
+
+def read(given: Any, columns: list[str] | None = None) -> pa.Table:
+    table = open_table(given)
+    return pa.Table.from_batches(list(table.batches(columns or list(table.names), 25)))
+
+
+LAYOUTS = {
+    "numbers and text": ["year=2023/city=a/0.parquet", "year=2024/city=b/0.parquet"],
+    "zeros before numbers": ["month=01/0.parquet", "month=12/0.parquet"],
+    "numbers and a word": ["k=1/0.parquet", "k=x/0.parquet"],
+    "fractions": ["k=1.5/0.parquet", "k=2.5/0.parquet"],
+    "missing numbers": ["k=1/0.parquet", f"k={NULL}/0.parquet"],
+    "missing text": ["k=a/0.parquet", f"k={NULL}/0.parquet"],
+    "escapes": ["k=a%20b/0.parquet", "k=c%2Fd/0.parquet"],
+    "several files": ["k=1/1.parquet", "k=1/0.parquet", "k=2/0.parquet"],
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_partitions_have_the_values_of_pyarrow_dataset(layout: str, tmp_path: Path) -> None:
+    write(tmp_path / "t", *LAYOUTS[layout])
+    (tmp_path / "t" / "_SUCCESS").touch()
+    found = read(tmp_path / "t")
+    dataset = pyarrow.dataset.dataset(tmp_path / "t", partitioning="hive")
+    assert dataset.schema.names == list(found.schema.names)
+    expected = dataset.to_table()
+    keys = [(name, "ascending") for name in found.schema.names]
+    for name in found.schema.names:
+        own = found.sort_by(keys)[name].to_pylist()
+        assert expected.sort_by(keys)[name].to_pylist() == own, name
+
+
+def test_files_come_in_the_order_of_the_parts_of_their_paths(tmp_path: Path) -> None:
+    names = ["k=2/b.parquet", "k=10/a.parquet", "k=1/z.parquet", "k=1/a.parquet"]
+    write(tmp_path, *names)
+    expected = ["k=1/a.parquet", "k=1/z.parquet", "k=10/a.parquet", "k=2/b.parquet"]
+    for given in (tmp_path, tmp_path / "k=*" / "*.parquet", tmp_path / "**" / "*.parquet"):
+        found = [Path(path).relative_to(tmp_path).as_posix() for path in open_table(given).paths]
+        assert expected == found
+
+
+def test_a_pattern_reads_the_files_that_match(tmp_path: Path) -> None:
+    write(tmp_path, "a-1.parquet", "a-2.parquet", "b-1.parquet", ".a-3.parquet")
+    assert pa.concat_tables([part(0), part(1)]).equals(read(str(tmp_path / "a-*.parquet")))
+    assert 60 == read(str(tmp_path / "[b]-?.parquet")).num_rows
+
+
+def test_a_file_whose_name_is_a_pattern_is_that_file(tmp_path: Path) -> None:
+    write(tmp_path, "a[1].parquet", "a1.parquet")
+    assert part(0).equals(read(str(tmp_path / "a[1].parquet")))
+
+
+def test_partitions_are_the_folders_from_the_pattern_on(tmp_path: Path) -> None:
+    write(tmp_path, "year=2023/city=a/0.parquet", "year=2024/city=a/0.parquet")
+    whole = ["x", "y", "year", "city"]
+    assert whole == list(open_table(str(tmp_path / "year=*")).names)
+    assert whole == list(open_table(str(tmp_path / "*" / "city=a" / "*.parquet")).names)
+    assert ["x", "y", "city"] == list(open_table(str(tmp_path / "year=2023")).names)
+    file = tmp_path / "year=2023" / "city=a" / "0.parquet"
+    assert ["x", "y"] == list(open_table(str(file)).names)
+
+
+def test_a_partition_column_alone_has_the_rows_of_its_file(tmp_path: Path) -> None:
+    write(tmp_path, "k=1/0.parquet", "k=2/0.parquet")
+    assert [1] * 60 + [2] * 60 == read(tmp_path, ["k"])["k"].to_pylist()
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_rows_are_those_of_a_table_with_the_columns(kind: str, tmp_path: Path) -> None:
+    cities = ["Bern", "Chur", "Bern"]
+    for k, city in enumerate(cities):
+        folder = tmp_path / f"city={city}" / f"day={k}"
+        folder.mkdir(parents=True)
+        if kind == "csv":
+            pyarrow.csv.write_csv(part(k), folder / "t.csv")
+        else:
+            pq.write_table(part(k), folder / "t.parquet")
+    order = [0, 2, 1]  # Bern/day=0, Bern/day=2, Chur/day=1
+    whole = pa.concat_tables(
+        part(k)
+        .append_column("city", pa.array([cities[k]] * 60))
+        .append_column("day", pa.array([k] * 60))
+        for k in order
+    )
+    options: dict[str, Any] = {"formula": "y ~ x * C(city) + day", "seed": 4}
+    expected, found = (from_table(given, **options) for given in (whole, tmp_path))
+    assert expected.feature_names == found.feature_names
+    assert expected.row_ids().tolist() == found.row_ids().tolist()
+    for one, other in zip(expected.rows().arrays, found.rows().arrays, strict=True):
+        assert one.tobytes() == other.tobytes()
+
+
+def test_missing_partitions_are_missing_values(tmp_path: Path) -> None:
+    write(tmp_path, "k=1/0.parquet", "k=2/0.parquet", f"k={NULL}/0.parquet")
+    with pytest.raises(
+        DataError, match=r"missing values in 60 rows, first in data row 1 of .*HIVE"
+    ):
+        from_table(tmp_path, response="y")
+    with pytest.warns(UserWarning, match="left out: 60"):
+        assert 120 == from_table(tmp_path, response="y", drop_missing=True).n_rows
+
+
+REFUSED: dict[str, tuple[list[str], str, type[StreammcError], str]] = {
+    "nothing matches": (
+        ["a.parquet"],
+        "*.csv",
+        MissingError,
+        r"files that match .*\*\.csv', found",
+    ),
+    "another folder": (
+        ["in/a.parquet"],
+        "",
+        DataError,
+        r"name=value in .*, found the folder .*in'",
+    ),
+    "two layouts": (["a=1/x.parquet", "b=1/x.parquet"], "", DataError, r"found a= above .* b= "),
+    "a file beside": (["a=1/x.parquet", "x.parquet"], "", DataError, r"found a= .* none above"),
+    "one name twice": (["a=1/a=2/x.parquet"], "", DataError, "each name once, found a=, a= above"),
+    "a column in both": (
+        ["y=1/x.parquet"],
+        "",
+        DataError,
+        "column 'y' in the file or in the names",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_layouts_that_are_no_table_are_refused(case: str, tmp_path: Path) -> None:
+    names, given, kind, message = REFUSED[case]
+    write(tmp_path / "t", *names)
+    with pytest.raises(kind, match=message):
+        open_table(str(tmp_path / "t" / given))
+
+
+def test_an_empty_folder_and_a_store_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "k=1").mkdir()
+    with pytest.raises(DataError, match="expected files in the directory"):
+        open_table(tmp_path)
+    from_table(part(0), response="y", path=tmp_path / "k=1" / "s.zarr")
+    with pytest.raises(DataError, match="a zarr store: it needs no ingesting"):
+        open_table(tmp_path / "k=1" / "s.zarr")
+
+
+def test_a_pattern_on_a_web_server_is_refused() -> None:
+    with pytest.raises(ConfigError, match="found the pattern 'https://host/t/"):
+        open_table("https://host/t/*.parquet")
