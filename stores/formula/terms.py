@@ -13,16 +13,16 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streammc.errors import ConfigError
-from streammc.stores.formula.allowed_calls import OUTER, parse_expression
+from streammc.stores.formula.allowed_calls import OUTER
 from streammc.stores.formula.group_terms import GroupTerms, cut_groups
 from streammc.stores.formula.nodes import Call, Column, Node, columns_of, label, walk
-from streammc.stores.formula.tokens import Token, refused, tokenize
+from streammc.stores.formula.placeholders import with_placeholders
+from streammc.stores.formula.tokens import refused, tokenize
 
 if TYPE_CHECKING:
     from formulaic import Formula
 
 _MAX_TERMS: Final = 5000
-_DECIMAL: Final = re.compile(r"[0-9]+(\.[0-9]+)?")
 
 
 class Term(NamedTuple):
@@ -70,7 +70,7 @@ def read_nodes(text: object) -> list[Node]:
         If something is not allowed; the message says what and where.
     """
     nodes: dict[Node, str] = {}
-    _words(text, nodes)
+    with_placeholders(text, nodes)
     return list(nodes)
 
 
@@ -94,7 +94,7 @@ def read_terms(text: object) -> Terms:
         If something is not allowed; the message says what and where.
     """
     nodes: dict[Node, str] = {}
-    pieces = _words(text, nodes)
+    pieces = with_placeholders(text, nodes)
     assert isinstance(text, str)
     if pieces.count("~") != 1 or pieces[0] == "~" or pieces[-1] == "~":
         raise ConfigError(
@@ -153,55 +153,6 @@ def refuse_powers(text: str) -> None:
                 f"a power of a term is the term itself; write I({x} ** {power}) or poly({x}, 2)"
             )
             raise refused(repr(here.text), here.position, advice)
-
-
-def _words(text: object, nodes: dict[Node, str]) -> list[str]:
-    """Return the tokens of a formula with a placeholder for each column and call."""
-    tokens, _ = cut_groups(tokenize(text))
-    if not tokens:
-        raise ConfigError(
-            "expected a formula 'response ~ terms', found an empty one: write one such as 'y ~ x'"
-        )
-    pieces: list[str] = []
-    index = 0
-    while index < len(tokens):
-        kind, word, position = tokens[index]
-        end = index + 1
-        if kind in ("name", "column"):
-            if pieces and pieces[-1] in nodes.values():
-                advice, last = "write an operator such as + before it", tokens[index - 1]
-                if kind == last.kind == "name":
-                    name = f"`{last.text} {word}`"
-                    advice += f", or one column whose name has spaces in backquotes: {name}"
-                raise refused(repr(word), position, advice)
-            if kind == "name" and end < len(tokens) and tokens[end].text == "(":
-                end = _closing(tokens, end) + 1
-            node = parse_expression(tokens[index:end])
-            if isinstance(node, (Column, Call)):
-                word = nodes.setdefault(node, f"v{len(nodes)}_")
-            else:
-                raise refused(repr(word), position, "write a calculation as I(...)")
-        elif kind == "string" or word in (",", "=", "<", ">", "<=", ">=", "==", "!=", "[", "]"):
-            advice = "combine only terms outside of a function"
-            if word == "=" and all(token.text != "~" for token in tokens):
-                advice = "write '~' between the response and the terms"
-            raise refused(repr(word), position, advice)
-        elif kind == "number" and not _DECIMAL.fullmatch(word):
-            raise refused(repr(word), position, "write it without an exponent")
-        pieces.append("**" if word == "^" else word)
-        index = end
-    return pieces
-
-
-def _closing(tokens: list[Token], start: int) -> int:
-    """Return the index of the parenthesis that closes the one at ``start``."""
-    depth = 0
-    for index in range(start, len(tokens)):
-        if tokens[index].kind == "operator":
-            depth += (tokens[index].text in "([") - (tokens[index].text in ")]")
-        if depth == 0:
-            return index
-    raise AssertionError("the tokens were checked")
 
 
 @lru_cache(maxsize=16)
