@@ -100,8 +100,8 @@ def growth_of(job: JobFile, append: list[str], first: list[str]) -> Growth:
     for path in new:
         if os.path.basename(path) in doubtful:
             raise IdentityError(
-                f"expected files that {place!r} was not made of, found {path!r}, whose name is one of "
-                "its tables: leave it out of source.append, or rename it if it is another"
+                f"expected files that {place!r} was not made of, found {path!r}, whose name is one "
+                "of its tables: leave it out of source.append, or rename it if it is another"
             )
     return Growth(max(number, 1) + bool(new), new)
 

@@ -137,8 +137,8 @@ def _refuse_kind(store: Store) -> None:
         )
     if is_address(store.address):
         raise IdentityError(
-            f"expected a store on a local disk to append to, found {store.address!r}: make it again "
-            "from all tables, or copy it to a disk with 'streammc pull' and append there"
+            f"expected a store on a local disk to append to, found {store.address!r}: make it "
+            "again from all tables, or copy it to a disk with 'streammc pull' and append there"
         )
     column = (store.attributes.get("groups") or {}).get("column")
     column = column or store.attributes.get(ROW_GROUP)
