@@ -14,7 +14,7 @@ from streammc.cli.options import (
 )
 from streammc.cli.output import Output, fields, number
 from streammc.cli.progress import Progress
-from streammc.cli.receipt import Receipt, make_once, require_apart
+from streammc.cli.receipt import DRAWS, make_once, of_draws, require_apart
 from streammc.cli.scheduler_options import parse_scheduler, scheduler_option
 from streammc.cli.signals import Interruption
 from streammc.cli.values import LocalPath, Share, StorePath, WholeNumber
@@ -90,6 +90,7 @@ def effects(
         "command": "effects",
         "run": opened.identity,
         "committed draws": opened.committed_draws,
+        DRAWS: opened.digest(),
         "store": table.fingerprint,
         **options,
         "fewer": effect_draws is None,
@@ -111,7 +112,7 @@ def effects(
             fewer = effect_draws is None
             return write_effects(opened, model, table, output, request, fewer=fewer)
 
-        result, new = make_once(Receipt(output, asked), describe, make, overwrite=overwrite)
+        result, new = make_once(of_draws(output, asked), describe, make, overwrite=overwrite)
     if not new:
         printer.note(f"{output} is already there, made by the same command: nothing to do")
     printer.result({"output": output, **result}, human(output, result))

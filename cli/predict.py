@@ -16,7 +16,7 @@ from streammc.cli.options import (
 )
 from streammc.cli.output import Output, fields, number
 from streammc.cli.progress import Progress
-from streammc.cli.receipt import Receipt, make_once, require_apart
+from streammc.cli.receipt import DRAWS, make_once, of_draws, require_apart
 from streammc.cli.scheduler_options import parse_scheduler, scheduler_option
 from streammc.cli.signals import Interruption
 from streammc.cli.values import LocalPath, Share, StorePath, WholeNumber
@@ -107,6 +107,7 @@ def predict(
         "command": "predict",
         "run": opened.identity,
         "committed draws": opened.committed_draws,
+        DRAWS: opened.digest(),
         "store": table.fingerprint,
         **options,
         **({} if new_groups == "integrate" else {"new groups": new_groups}),
@@ -128,7 +129,7 @@ def predict(
             )
             return write_predictions(opened, model, table, output, request)
 
-        result, new = make_once(Receipt(output, asked), describe, make, overwrite=overwrite)
+        result, new = make_once(of_draws(output, asked), describe, make, overwrite=overwrite)
     if not new:
         printer.note(f"{output} is already there, made by the same command: nothing to do")
     for line in result.get("warnings", []):

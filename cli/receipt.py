@@ -24,6 +24,8 @@ from streammc.errors import (
 from streammc.trace.file_stamp import FileStamp, file_stamp, stamp_difference, utc_text
 from streammc.trace.kinds import CONTROL_VARIATES, GROUP_EFFECTS, PREDICTIONS, STORE, found_at
 
+DRAWS: Final = "digest of the draws"
+"""Key of a receipt: a run made again by another version has other draws under the same settings."""
 _REPLACED: Final = {
     "ingest": STORE,
     "simulate": STORE,
@@ -135,6 +137,13 @@ class Receipt:
             )
         return dict(result)
 
+    def lacks(self, name: str) -> bool:
+        """Return whether the receipt that is there, of an earlier version, does not have a key."""
+        try:
+            return name not in json.loads(self.path.read_text(encoding="utf-8"))["asked"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return False
+
     def _or_overwrite(self) -> str:
         """Return the advice to use --overwrite, if the command can replace the output."""
         found = found_at(self._output)
@@ -190,6 +199,14 @@ class Receipt:
         """Delete the receipt, and ignore an error: that of the work is the one to report."""
         with suppress(OSError):
             self.path.unlink()
+
+
+def of_draws(output: str, asked: dict[str, Any]) -> Receipt:
+    """Return the receipt of an output made from draws; those of earlier versions lack a digest."""
+    receipt = Receipt(output, asked)
+    if receipt.lacks(DRAWS):
+        receipt = Receipt(output, {name: each for name, each in asked.items() if name != DRAWS})
+    return receipt
 
 
 def make_once(

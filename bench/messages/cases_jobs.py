@@ -34,6 +34,10 @@ streammc check job-formula.toml --quiet
 streammc check job-syntax.toml --quiet
 streammc check job-text.toml --quiet
 streammc check job-other-store.toml --quiet
+streammc check job-append.toml --quiet
+streammc check job-generation.toml --quiet
+streammc check job-grown-store.toml --quiet
+streammc check job-folder.toml --quiet
 streammc run job-other-run.toml --quiet
 streammc run job-other-store.toml --quiet
 streammc check job-broken.toml

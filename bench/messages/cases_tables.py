@@ -151,8 +151,6 @@ streammc ingest --append missing.csv flights.zarr
 streammc ingest --append labels.csv nowhere.zarr
 streammc ingest --append flights.csv groups.zarr
 streammc ingest --append flights.zarr flights.zarr
-streammc.ingest(frame, "shards.zarr", response="late", features=["hour"], layout="cloud"); streammc.append(frame, "shards.zarr")
-streammc.ingest(frame, "codes.zarr", formula="late ~ hour + C(carrier)", codes_above=0); streammc.append(frame, "codes.zarr")
 streammc ingest --append no-hour.csv flights.zarr
 streammc.append(frame.assign(late=300), "flights.zarr")
 streammc.append(frame.drop(columns="late"), "flights.zarr")

@@ -55,7 +55,20 @@ FAULTS: Final = {
     "text": ("features = ", 'weight = "carrier"\nfeatures = '),
     "other-run": ('run = "of-job"', 'run = "run"'),
     "other-store": ("of-job.zarr", "other.zarr"),
+    "append": ('["flights.csv"]', '["flights.csv"]\nappend = ["new-*.csv"]'),
+    "generation": ('"of-job"', '"of-job-{generation}"'),
+    "grown-store": ('"of-job.zarr"', '"of-{generation}.zarr"'),
 }
+GROWING: Final = """
+[source]
+store = "flights.zarr"
+append = ["other.zarr"]
+[model]
+name = "logistic"
+[outputs]
+control_variates = "of-job.cv.zarr"
+run = "of-job-{generation}"
+"""
 
 
 def write_jobs() -> None:
@@ -65,3 +78,4 @@ def write_jobs() -> None:
             raise RuntimeError(f"job {name}: {old!r} is not in it")
         Path(f"job-{name}.toml").write_text(JOB.replace(old, new, 1))
     Path("job-broken.toml").write_text("[source\n")
+    Path("job-folder.toml").write_text(GROWING)

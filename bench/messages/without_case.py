@@ -79,6 +79,7 @@ WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
         "streammc/trace/row_arrays.py RowArrays.commit: expected chunk {} of '{}' in {}, found none: choose a folder that every worker shares",
     ),
     "needs an object store; tests/stores/cloud provoke them": (
+        "stores/ingest/append.py _refuse_kind: expected a store on a local disk to append to, found '{}': make it again from all tables, ",
         "stores/cloud/connection.py connect: an address {}://... needs the package obstore: pip install 'streammc[cloud]'",
         "stores/cloud/connection.py connect: cannot use the environment for {}://{} ({}): check the variables of this service",
         "stores/cloud/connection.py _profile: the AWS profile of AWS_PROFILE needs the package boto3: pip install boto3, or set AWS_ACCE",
@@ -117,6 +118,7 @@ WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
         "stores/format/object_access.py require_store: expected a store at '{}', found nothing: check the address",
     ),
     "needs a zarr group of another program with one thing wrong; tests/stores/foreign provoke them": (
+        "stores/ingest/append.py _refuse_kind: expected a store of streammc to append to, found arrays of another program at '{}': use th",
         "stores/foreign/foreign_table.py ForeignTable.require_unchanged: expected '{}' as it was, found changed chunks: open it again",
         "stores/foreign/foreign_table.py ForeignTable.read_rows: expected rows {} to {} of {}, found chunks that cannot be decoded ({}): copy or make the g",
         "stores/foreign/foreign_table.py ForeignTable.read_rows: expected weights from 0 to 2**53 in rows {} to {} of '{}', found others: correct them",
@@ -249,6 +251,9 @@ WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
         "streammc/trace/finite.py require_finite: expected finite draws, found {} in '{}' (chain {}, iteration {} of {}): nothing holds '{}'",
     ),
     "an input that changes between two steps of one command, or two commands": (
+        "cli/jobs/growing.py growth_of: expected files that '{}' was not made of, found '{}', whose name is one of its tables: lea",
+        "stores/rows/piece_reading.py StorePieces._refuse_another: expected store '{}' as it was opened, found another in its place: open it again, or give t",
+        "cli/jobs/growing.py _is_new: expected '{}' as it was when it was appended to '{}', found it with {}: give new rows a fi",
         "streammc/samplers/importance/weighing.py kept_draws: expected at most {} draws, for which laplace has weighed its proposals, found {}: start th",
         "cli/build.py model_of_run: expected the model '{}' as it was when the run began, found other code or options: begin a",
         "cli/receipt.py Receipt.kept: expected '{}' as it was made, found another fingerprint: choose another path or delete it{",
@@ -288,7 +293,7 @@ WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
     ),
     "needs data too large for a list of examples": (
         "streammc/checks/score_request.py ScoreRequest.evaluated: expected at most {} rows to evaluate at every draw, found {}: give fewer; the others are e",
-        "stores/format/extension.py extended_chunk_rows: expected at most {} chunk files, found {} of {} rows each: make the store again from all t",
+        "stores/format/extension.py _refuse_many: expected at most {} chunk files, found {} of {} rows each: make the store again from all t",
         "streammc/prediction/group_summaries.py require_equal_draws: expected draws that count the same, found a run with signs: effects have no signed quantil",
         "cli/execute.py check_job: expected --n-blocks of at most {} units, found {}: give fewer blocks",
         "cli/execute.py check_job: expected {} GB of free disk for {} chains of {} draws, found {} GB at '{}': ask for fewer ",

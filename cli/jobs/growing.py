@@ -6,6 +6,7 @@ generations are in its attributes, those it was made of are ``source.files``.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
@@ -81,7 +82,7 @@ def growth_of(job: JobFile, append: list[str], first: list[str]) -> Growth:
         If the store cannot be opened.
     """
     place = str(job.source.store or job.outputs.store)
-    number = 0
+    number, doubtful = 0, set()
     inputs: dict[str, Any] = {os.path.realpath(each): {} for each in first}
     if os.path.lexists(place):
         from streammc.stores.format.generations import generations
@@ -89,12 +90,31 @@ def growth_of(job: JobFile, append: list[str], first: list[str]) -> Growth:
 
         kept = generations(open_store(place).attributes)
         number = len(kept)
-        for name in kept[0]["sources"]:
-            inputs.setdefault(os.path.realpath(name), {})
+        own = _sources_of_receipt(place)
+        inputs |= {os.path.realpath(name): {} for name in own or kept[0]["sources"]}
+        if not own and job.source.store is not None:  # where relative paths began is not known
+            doubtful = {os.path.basename(each) for each in kept[0]["sources"]}
         for each in kept:
             inputs |= {os.path.realpath(file["path"]): file for file in each["inputs"] or ()}
     new = tuple(each for each in append if _is_new(each, inputs, place))
+    for path in new:
+        if os.path.basename(path) in doubtful:
+            raise IdentityError(
+                f"expected files that {place!r} was not made of, found {path!r}, whose name is one "
+                "of its tables: leave it out of source.append, or rename it if it is another"
+            )
     return Growth(max(number, 1) + bool(new), new)
+
+
+def _sources_of_receipt(store: str) -> list[str]:
+    """Return the tables that a store was made of, from the receipt beside it, if there is one."""
+    from streammc.cli.receipt import Receipt
+
+    try:
+        found = json.loads(Receipt(store, {}).path.read_text(encoding="utf-8"))
+        return [str(each["path"]) for each in found["asked"]["sources"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
 
 
 def _is_new(path: str, inputs: dict[str, Any], place: str) -> bool:

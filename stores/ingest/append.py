@@ -133,12 +133,12 @@ def _refuse_kind(store: Store) -> None:
     if store.foreign is not None:
         raise IdentityError(
             f"expected a store of streammc to append to, found arrays of another program at "
-            f"{store.address!r}: append with that program, or make a store of them"
+            f"{store.address!r}: use that program to append, or make a store of them"
         )
     if is_address(store.address):
         raise IdentityError(
-            f"expected a store on a local disk to append to, found {store.address!r}: append to "
-            "the store it is a copy of and copy that again, or make it again from all tables"
+            f"expected a store on a local disk to append to, found {store.address!r}: make it "
+            "again from all tables, or copy it to a disk with 'streammc pull' and append there"
         )
     column = (store.attributes.get("groups") or {}).get("column")
     column = column or store.attributes.get(ROW_GROUP)

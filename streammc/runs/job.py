@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from streammc import registry
 from streammc.control_variates.default_priors import as_recorded, resolved
 from streammc.control_variates.mode.quadrature import as_found
 from streammc.diagnostics.stopping import StopRule
@@ -163,7 +164,13 @@ def _settled(
 
 
 def _all_drawn(run: RunDirectory, request: RunRequest, kept: Mapping[str, Any]) -> bool:
-    """Return whether a run has the draws that are asked for, and its summary is of them."""
+    """Return whether a run has the draws that are asked for, and its summary is of them.
+
+    A summary without an audit is not that of a request that asks for one.
+    """
+    audited = registry.sampler(run.attributes["sampler"]["name"])().audited
+    if request.audit is True and audited and kept.get("audit") is None:
+        return False
     # A run killed after its last draw still has the summary from before it was extended.
     drawn, stop = kept.get("sampling", {}).get("draws", 0), kept.get("stop")
     if (rule := request.stopping) is None:

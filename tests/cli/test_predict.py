@@ -50,6 +50,19 @@ def test_same_command_again_does_nothing(run, other):
     assert "draws" in other.err
 
 
+def test_predictions_of_other_draws_of_the_same_settings_are_refused(run, other, monkeypatch):
+    assert 0 == streammc(*PREDICT, "--quiet").code
+    receipt = run.parent / "p.zarr.config.json"
+    kept = json.loads(receipt.read_text())
+    monkeypatch.setattr("streammc.trace.run_view.RunView.digest", lambda self: "of another version")
+    again = streammc(*PREDICT)
+    assert 78 == again.code
+    assert "digest of the draws" in again.err
+    del kept["asked"]["digest of the draws"]  # as earlier versions wrote it
+    receipt.write_text(json.dumps(kept))
+    assert 0 == streammc(*PREDICT).code
+
+
 def test_predict_prints_less_than_ten_lines_with_the_auc(run, other):
     result = streammc(*PREDICT)
     assert result.code == 0

@@ -15,6 +15,7 @@ from streammc.runs import audit_due
 from streammc.runs.job import run_job
 from streammc.samplers.common.request import RunRequest
 from streammc.stores import from_arrays
+from streammc.trace.run_directory import RunDirectory
 
 SHORT = {"draws": 60, "warmup": 60, "chains": 2, "seed": 1}
 
@@ -81,3 +82,21 @@ def test_later_audit_removes_the_warning_of_the_skipped_one(tmp_path, monkeypatc
     after = command("diagnose", tmp_path / "r", "--json")
     assert "not_audited" not in json.dumps(after.json)
     assert "not audited" not in after.err
+
+
+def test_an_audit_that_is_asked_for_later_is_made_from_the_same_draws(tmp_path):
+    path = tmp_path / "run"
+    data, sampler = table(20_000), streammc.samplers.hmc_ecs()
+    given = {"sampler": sampler, "path": path, **SHORT}
+    before = run_job(RunRequest(data, logistic(), audit=False, **given))
+    digest = RunDirectory.open(path).digest()
+    assert before.summary["audit"] is None
+    for again in (False, "auto"):
+        assert not run_job(RunRequest(data, logistic(), audit=again, **given)).changed
+    found = run_job(RunRequest(data, logistic(), audit=True, **given))
+    assert (True, 120) == (found.changed, found.summary["audit"]["draws"])
+    assert digest == RunDirectory.open(path).digest()
+    assert not run_job(RunRequest(data, logistic(), audit=True, **given)).changed
+    exact = {**given, "sampler": streammc.samplers.hmc(), "path": tmp_path / "exact"}
+    run_job(RunRequest(data, logistic(), **exact))
+    assert not run_job(RunRequest(data, logistic(), audit=True, **exact)).changed

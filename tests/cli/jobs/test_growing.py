@@ -125,6 +125,28 @@ def test_a_pattern_that_finds_the_first_tables_too_appends_the_others_alone(
     assert "run-2" in os.listdir("work")
 
 
+@pytest.mark.parametrize("receipt", [True, False])
+def test_the_table_of_a_store_is_not_appended_to_it_from_another_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, receipt: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_table(tmp_path / "flights.parquet")
+    columns = ("--response", "late", "--features", "distance")
+    assert 0 == streammc("ingest", "flights.parquet", "s.zarr", *columns).code
+    if not receipt:
+        os.unlink("s.zarr.config.json")
+    path = growing(tmp_path, predictions="")
+    text = path.read_text().replace('[ingest]\nformula = "late ~ distance + C(origin)"', "")
+    text = text.replace(f"files = {APPEND}", 'store = "s.zarr"\nappend = ["*.parquet"]')
+    path.write_text(text.replace('store = "work/flights.zarr"', ""))
+    os.mkdir("elsewhere")
+    monkeypatch.chdir("elsewhere")
+    done = streammc("run", path, "--quiet")
+    assert 2000 == library.open_store(tmp_path / "s.zarr").n_rows
+    assert (0 if receipt else 78) == done.code, done.err
+    assert receipt or "whose name is one of its tables" in done.err
+
+
 @pytest.mark.parametrize("change", ["rewritten", "touched", "a folder"])
 def test_a_file_that_changed_after_it_was_appended_is_refused(job: Path, change: str) -> None:
     write_table(job / "new-1.parquet", rows=60, seed=5)

@@ -88,6 +88,14 @@ def test_draws_from_an_object_store_are_those_of_the_local_store(
         assert open_store(local).fingerprint == open_store(remote).fingerprint
 
 
+def test_rows_are_not_appended_at_an_address(table: dict[str, Any], bucket: Bucket) -> None:
+    remote = f"{bucket.address}/t.zarr"
+    write(table, remote, layout="cloud")
+    with pytest.raises(IdentityError, match="expected a store on a local disk to append to"):
+        streammc.append(table, remote)
+    assert TABLE_ROWS == open_store(remote).n_rows
+
+
 def test_predictions_from_an_object_store_are_those_of_the_local_store(
     table: dict[str, Any], bucket: Bucket, tmp_path: Path
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 import zarr
 
 import streammc
-from streammc.errors import SamplingWarning, StoreError, StreammcError
+from streammc.errors import IdentityError, SamplingWarning, StoreError, StreammcError
 from streammc.protocols import Rows
 from streammc.stores.ingest.ingestion import ingest
 from streammc.stores.store import Store, open_store
@@ -79,6 +79,14 @@ def test_arrays_called_X_and_y_need_no_names(tmp_path: Path) -> None:
     store = open_store(tmp_path / "f.zarr")
     assert (N, 3) == (store.n_rows, store.n_features)
     assert "y" == store.response
+
+
+def test_rows_are_not_appended_to_arrays_of_another_program(tmp_path: Path) -> None:
+    address = write(tmp_path / "f.zarr", 3)
+    before = open_store(address).fingerprint
+    with pytest.raises(IdentityError, match="found arrays of another program"):
+        streammc.append({"label": [0.0], "x": [1.0]}, address)
+    assert before == open_store(address).fingerprint
 
 
 @pytest.mark.parametrize("version", [2, 3])
