@@ -156,7 +156,7 @@ def _run_in_process(
 ) -> T:
     if len(blocks) == 1:  # without the import of Dask, 0.08 s
         with threadpool_limits(limits=1):
-            only: T = _Map(blocks[0])(task)
+            only = _reduce(task, blocks[0])
         if progress is not None:
             progress(1, 1)
         return only
