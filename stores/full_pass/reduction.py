@@ -183,9 +183,8 @@ def _run_in_process(
     task: PassTask[T], blocks: Sequence[Block], scheduler: Any, progress: Progress | None
 ) -> T:
     if len(blocks) == 1:  # without the import of Dask, 0.08 s
-        work: _Map[T] = _Map(blocks[0], None, 0, ())
         with threadpool_limits(limits=1):
-            only = work(task)
+            only = _reduce(task, blocks[0])
         if progress is not None:
             progress(1, 1)
         return only

@@ -148,12 +148,17 @@ def read_group(path: Path, state: RunState, group: str) -> dict[str, NDArray[Any
             parts = list(chunks(path, state, key))
             empty = np.empty(spec.shape, spec.dtype)
             found[name] = np.concatenate(parts, axis=draw_axis(spec)) if parts else empty
-    if not found:
+    require_group(path, state, group)
+    return found
+
+
+def require_group(path: Path, state: RunState, group: str) -> None:
+    """Raise MissingError if the run has no group of this name."""
+    if group not in state.groups():
         raise MissingError(
             f"expected a group {group!r} in {path}, found {', '.join(state.groups())}"
             ": choose one of them"
         )
-    return found
 
 
 def read_theta(path: Path, state: RunState, phase: str) -> NDArray[np.float64]:

@@ -13,9 +13,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streammc.errors import MissingError
 from streammc.trace import checkpoint as checkpoints
-from streammc.trace import commit
+from streammc.trace import commit, contents
 from streammc.trace.durable import reporting
 from streammc.trace.layout import GROUPS, Dimensioned, Layout, initial_arrays
 from streammc.trace.local_path import given_path
@@ -122,11 +121,7 @@ class MemoryRun(RunDirectory):
                 )
                 found |= _of_group(name, arrays)
         found |= {key: values.copy() for key, (_, values) in _of_group(name, self._fixed).items()}
-        if not found:
-            raise MissingError(
-                f"expected a group {name!r} in {self.path}, found "
-                f"{', '.join(self._state.groups())}: choose one of them"
-            )
+        contents.require_group(self.path, self._state, name)
         return found
 
     @property
@@ -143,14 +138,9 @@ class MemoryRun(RunDirectory):
         specs = _of_group(group, self._state.specs())
         return {name: (specs[name].dims, a) for name, a in self.read_group(group).items()}
 
-    def constant_data(self, name: str) -> NDArray[Any]:
-        """Return a copy of one array of the group ``constant_data``."""
-        found = _of_group("constant_data", self._fixed)
-        if name not in found:
-            raise MissingError(
-                f"expected constant data {name!r} in {self.path}, found none: choose another name"
-            )
-        return np.array(found[name][1])
+    def _read_fixed(self, key: str) -> NDArray[Any]:
+        """Return a copy of the array ``group/name``."""
+        return np.array(self._fixed[key][1])
 
     def draws_matrix(self, phase: str = "draws") -> NDArray[np.float64]:
         """Return the draws of theta (chain, draw, d), columns as :attr:`labels`."""

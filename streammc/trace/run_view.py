@@ -187,6 +187,10 @@ class RunView:
             raise MissingError(
                 f"expected constant data {name!r} in {self.path}, found none: choose another name"
             )
+        return self._read_fixed(key)
+
+    def _read_fixed(self, key: str) -> NDArray[Any]:
+        """Return the array ``group/name``, which was written once."""
         return contents.read_fixed(self.path, self._state, key)
 
     def draws_matrix(self, phase: str = "draws") -> NDArray[np.float64]:
