@@ -12,6 +12,7 @@ WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
         "stores/format/extension.py ExtendingWriter._link: self._directory.write_error(error)",
         "stores/format/extension.py ExtendingWriter._link: self._directory.write_error(failed)",
         "streammc/trace/durable.py _exchange: OSError(code, os.strerror(code))",
+        "cli/execute.py check_place: expected to create '{}', found a read-only file system at '{}': choose another output",
         "cli/execute.py check_place: expected to create '{}', found no permission to write in '{}': change its permissions, or ",
         "streammc/report/html_page.py check_place: expected to create '{}', found no permission to write in '{}': change its permissions, or ",
         "cli/receipt.py Receipt.write: expected to write '{}': {}; check the permissions",
