@@ -249,7 +249,8 @@ store, folder, address = sys.argv[1:]
 with Client(address, set_as_default=False) as client:
     client.wait_for_workers(2, timeout=60)
 task = Slow(Path(folder))
-print(open_store(store).reduce(task, scheduler=ClusterAddress(address, insecure=True)).tobytes().hex())
+where = ClusterAddress(address, insecure=True)
+print(open_store(store).reduce(task, scheduler=where).tobytes().hex())
 """
 
 
