@@ -3,8 +3,8 @@
 Run as ``python bench/cluster.py [--rows 60000000] [--repeats 3] [--write]``. A scheduler and worker
 processes of one thread run on the loopback interface; both numbers of workers are timed in turn.
 The pass is that of ``summarize`` (logistic, 8 columns, 8 score draws). Wall seconds: the machine
-has to be idle, and have at least two cores. A pass over blocks without rows (``empty_blocks``) shows
-what graph and scheduler take, in threads of this process and on two workers.
+has to be idle, and have at least two cores. A pass over blocks without rows (``empty_blocks``)
+shows what graph and scheduler take, in threads of this process and on two workers.
 """
 
 from __future__ import annotations

@@ -27,6 +27,7 @@ from streammc.errors import StreammcError
 from streammc.protocols import RowBlock
 from streammc.stores.full_pass import kept_results, reduction
 from streammc.stores.store import Store, open_store
+from streammc.trace.run_directory import RunDirectory
 
 pytest.importorskip("distributed")
 
@@ -424,3 +425,22 @@ def test_workers_read_a_store_at_an_address_with_credentials_of_their_own(
     with cluster(tmp_path / "cluster", workers=1) as made:
         found = open_store(far).reduce(task, scheduler=made.address)
     assert expected.tobytes() == found.tobytes()
+
+
+@pytest.mark.trust(33)
+@pytest.mark.slow
+def test_a_stopping_rule_ends_chains_on_workers_at_the_same_draw(
+    store: Path, tmp_path: Path
+) -> None:
+    words = ("sample", store, *MODEL, "--draws", "40", "--warmup", "100", "--chains", "2")
+    words = (*words, "--seed", "1", "--sampler", "hmc-ecs", "--stop", "ess=300", "--json")
+    here = streammc(*words, "--no-audit", "-o", tmp_path / "here")
+    assert 0 == here.code, here.err
+    with cluster(tmp_path / "cluster") as made:
+        on = ("--scheduler", str(made.file), "--chains-on", "workers")
+        there = streammc(*words, "--no-audit", "-o", tmp_path / "there", *on)
+    assert 0 == there.code, there.err
+    draws = [RunDirectory.open(tmp_path / name).committed_draws for name in ("here", "there")]
+    assert draws[0] == draws[1] > 40
+    digests = [streammc("verify", tmp_path / each, "--json").json for each in ("here", "there")]
+    assert digests[0]["digest"] == digests[1]["digest"]
