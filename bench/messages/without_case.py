@@ -101,7 +101,7 @@ WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
         "stores/cloud/staging.py _commit: expected the manifest just written to '{}', found another: check the disk",
         "stores/cloud/staging.py _commit: _refused(error, staging)",
         "stores/cloud/upload.py refuse_occupied: _claimed(folder)",
-        "stores/cloud/upload.py refuse_occupied: expected nothing at '{}', found {} objects: choose another address, or delete them",
+        "stores/cloud/upload.py _refuse_objects: expected nothing at '{}', found {} objects: choose another address, or delete them",
         "stores/cloud/upload.py Upload.__init__: _claimed(folder)",
         "stores/cloud/upload.py _claimed: expected '{}' to be free, found a writer's claim '{}': wait for it, or if that process was",
         "stores/format/object_access.py read_object: damaged(root, key, crc, found)",
