@@ -1,14 +1,16 @@
-"""A full pass on two workers of a Dask cluster against one.
+"""A full pass on two workers of a Dask cluster against one, and what the scheduler costs.
 
 Run as ``python bench/cluster.py [--rows 60000000] [--repeats 3] [--write]``. A scheduler and worker
 processes of one thread run on the loopback interface; both numbers of workers are timed in turn.
 The pass is that of ``summarize`` (logistic, 8 columns, 8 score draws). Wall seconds: the machine
-has to be idle, and have at least two cores.
+has to be idle, and have at least two cores. A pass over blocks without rows (``empty_blocks``)
+shows what graph and scheduler take, in threads of this process and on two workers.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
@@ -18,22 +20,26 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+from empty_blocks import RESULT_NUMBERS, EmptyPass, empty_blocks
 from page import machine, publish, short
 
 import streammc
 from streammc.control_variates.full_pass.block_pass import ExpansionPass
+from streammc.stores.full_pass.reduction import run
 from streammc.stores.simulate.simulation import simulate
 
 DIM = 8
 DRAWS = 8
 GOAL = 1.7
+EMPTY_ROWS = (10**8, 10**9, 10**10)
 CALL = "import sys; from distributed.cli.{0} import main; sys.exit(main())"
 
 
 def start(name: str, *words: str) -> subprocess.Popen[bytes]:
     """Start a program of Dask."""
     command = [sys.executable, "-c", CALL.format(name), *words]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}  # workers import empty_blocks
+    return subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def clusters(folder: Path, processes: list[subprocess.Popen[bytes]]) -> dict[int, Any]:
@@ -48,12 +54,39 @@ def clusters(folder: Path, processes: list[subprocess.Popen[bytes]]) -> dict[int
         for number in range(workers):
             local = ("--local-directory", str(folder / f"worker-{workers}-{number}"))
             words = ("--scheduler-file", str(file), "--nthreads", "1", "--no-nanny", *local)
-            processes.append(start("dask_worker", *words, "--no-dashboard"))
+            dashboard = ("--dashboard-address", "127.0.0.1:0")
+            processes.append(start("dask_worker", *words, *dashboard))
         while not file.exists():
             time.sleep(0.1)
         found[workers] = Client(scheduler_file=str(file), timeout="60s", set_as_default=False)
         found[workers].wait_for_workers(workers)
     return found
+
+
+def scheduler_lines(client: Any) -> list[str]:
+    """Return a table of the seconds of a pass without rows."""
+    lines = [
+        "",
+        f"Without rows ({DIM} columns; each result has {RESULT_NUMBERS:,} numbers), so that graph, "
+        "scheduler and sums are left:",
+        "",
+        "| rows of the table | blocks | threads of one process, s | two workers, s | ms a block |",
+        "|---|---|---|---|---|",
+    ]
+    for rows in EMPTY_ROWS:
+        blocks = empty_blocks(rows, DIM)
+        spent, sums = [], set()
+        for scheduler in (2, client):
+            begun = time.perf_counter()
+            found = run(EmptyPass(), blocks, scheduler=scheduler)
+            spent.append(time.perf_counter() - begun)
+            sums.add(found.tobytes())
+        assert len(sums) == 1
+        a_block = 1000 * spent[1] / len(blocks)
+        shown = (f"{rows:.0e}".replace("+", ""), f"{len(blocks):,}", *map(short, (*spent, a_block)))
+        lines.append(f"| {' | '.join(shown)} |")
+        print(lines[-1], flush=True)
+    return lines
 
 
 def main() -> None:
@@ -84,6 +117,7 @@ def main() -> None:
                     if repeat:
                         seconds[workers].append(spent)
                         print(workers, round(spent, 2), flush=True)
+            empty = scheduler_lines(clients[2])
             for client in clients.values():
                 client.close()
         finally:
@@ -102,6 +136,7 @@ def main() -> None:
         "",
         f"{asked.rows:,} rows of {DIM} columns, medians of {asked.repeats}: two workers are "
         f"{short(one / two)} times as fast as one (goal {GOAL}: {verdict}). {machine()}.",
+        *empty,
     ]
     print("\n".join(lines))
     if asked.write:

@@ -153,6 +153,11 @@ def check_place(path: str) -> None:
                 f"expected to create {path!r}, found a file at {str(folder)!r}"
                 ": choose another output"
             )
+        if os.statvfs(folder).f_flag & os.ST_RDONLY:
+            raise OutputError(
+                f"expected to create {path!r}, found a read-only file system at {str(folder)!r}"
+                ": choose another output"
+            )
         if not os.access(folder, os.W_OK | os.X_OK):
             raise AccessError(
                 f"expected to create {path!r}, found no permission to write in {str(folder)!r}"

@@ -46,6 +46,9 @@ def classify(error: BaseException) -> tuple[int, str, str]:
             return error.exit_code, error.code, str(error)
         case BrokenPipeError():
             return BROKEN_PIPE, "broken_pipe", ""
+        case FileNotFoundError() if error.filename is None and _folder_is_gone():
+            what = "expected the current folder to exist, found it deleted"
+            return 66, "missing", f"{what}: change to another one, then give the command again"
         case FileNotFoundError():
             return 66, "missing", f"expected {_name(error)}, found nothing: check the path"
         case PermissionError():
@@ -60,6 +63,14 @@ def classify(error: BaseException) -> tuple[int, str, str]:
         case _:
             what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             return 70, "internal", f"internal error: {what}; rerun with --debug and report it"
+
+
+def _folder_is_gone() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _name(error: OSError) -> str:

@@ -29,7 +29,9 @@ TLS = "DASK_DISTRIBUTED__COMM__TLS__"
 class Cluster:
     """A scheduler, and worker processes that can be killed."""
 
-    def __init__(self, folder: Path, env: dict[str, str], protocol: str, host: str) -> None:
+    def __init__(
+        self, folder: Path, env: dict[str, str], protocol: str, host: str, within: str
+    ) -> None:
         path = str(Path(__file__).parent)
         self.folder, self.env = folder, {**os.environ, "PYTHONPATH": path, **env}
         self.file = folder / "scheduler.json"
@@ -37,7 +39,7 @@ class Cluster:
         self._log = open(folder / "log", "wb")  # noqa: SIM115
         words = ["--port", "0", "--host", host, "--dashboard-address", "127.0.0.1:0"]
         words += ["--protocol", protocol, "--scheduler-file", str(self.file)]
-        self.scheduler = self._start("dask_scheduler", words)
+        self.scheduler = self._start("dask_scheduler", words, _in_network(within))
         self.address = str(self._document()["address"])
 
     def _start(
@@ -67,10 +69,10 @@ class Cluster:
         """Start a worker of one thread; ``within`` names a network of its own."""
         for name, text in (env or {}).items():
             self.env[name] = f"{text}:{self.env[name]}" if name == "PYTHONPATH" else text
-        words = ("--nthreads", "1", "--no-dashboard", *words)
+        words = ("--nthreads", "1", "--dashboard-address", "127.0.0.1:0", *words)
         local = ["--local-directory", str(self.folder / f"worker-{len(self.workers)}")]
         kind = "--nanny" if nanny else "--no-nanny"
-        before = ["ip", "netns", "exec", within] if within else []
+        before = _in_network(within)
         self.workers.append(
             self._start("dask_worker", [self.address, kind, *local, *words], before)
         )
@@ -85,6 +87,11 @@ class Cluster:
 
     def log(self) -> str:
         return (self.folder / "log").read_text()
+
+
+def _in_network(name: str) -> list[str]:
+    """Return the words before a command that run it in a network namespace; none without one."""
+    return ["ip", "netns", "exec", name] if name else []
 
 
 class Slow:
@@ -140,10 +147,11 @@ def cluster(
     env: dict[str, str] | None = None,
     protocol: str = "tcp",
     host: str = "127.0.0.1",
+    within: str = "",
 ) -> Iterator[Cluster]:
     """Start a cluster; end it when the block ends."""
     folder.mkdir(parents=True, exist_ok=True)
-    made = Cluster(folder, env or {}, protocol, host)
+    made = Cluster(folder, env or {}, protocol, host, within)
     try:
         for _ in range(workers):
             made.add()

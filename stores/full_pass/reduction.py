@@ -167,8 +167,7 @@ def _graph(
     read = delayed(_apply, name=f"streammc-apply-{token}", **options)
     combine = delayed(_combine, name=f"streammc-join-{token}", **options)
     asked = (topic, os.getpid(), () if topic is None else tuple(versions().items()))
-    nodes = reduction_tree(token, len(blocks))
-    made: dict[str, Any] = {}
+    nodes, made = reduction_tree(token, len(blocks)), dict[str, Any]()
     for key in wanted_nodes(nodes, kept):
         block = block_of(key)
         if block is not None:
@@ -250,15 +249,15 @@ def _run_on_cluster(
         assert number is not None
         count((0.0, (_DONE, number)))
     client.subscribe_topic(topic, count)
-    futures: dict[str, Any] = dict(kept)
-    asked: Sequence[Any] = ()
+    futures, asked = dict(kept), tuple[Any, ...]()
     try:
         from streammc.stores.cluster.waiting import results  # it imports asyncio
 
         root = next(reversed(nodes))
         if root not in kept:
             made = _graph(task, blocks, token, topic, kept)
-            asked = client.compute(list(made.values()), optimize_graph=False)
+            # One dictionary: merging graphs takes time of the square of their number.
+            asked = client.get(dict(made[root].dask), list(made), sync=False)
             futures |= dict(zip(made, asked, strict=True))
             for key in made:  # a result is kept until what it is a part of is done
                 futures[key].add_done_callback(partial(_drop_parts, futures, nodes[key]))
@@ -277,7 +276,7 @@ def _run_on_cluster(
 
 
 def _drop_parts(futures: dict[str, Any], parts: Sequence[str], done: Any) -> None:
-    """Give up the results of which one that is done was made."""
+    """Give up the parts of a result that is done."""
     if done.status == "finished":
         for part in parts:
             futures.pop(part, None)

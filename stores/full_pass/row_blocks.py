@@ -181,6 +181,7 @@ def store_blocks(
     members = layout.data_members
     kept = cached_bytes() // sum(member.row_bytes for member in members)
     step = block_rows // layout.chunk_rows
+    fingerprint = manifest.fingerprint  # a digest of all entries: once, and not for every block
     for index, first in enumerate(range(0, layout.n_chunks, step)):
         chunks = range(first, min(first + step, layout.n_chunks))
         start = first * layout.chunk_rows
@@ -200,7 +201,7 @@ def store_blocks(
                 start >= kept,
                 layout.shards,
                 columns,
-                manifest.fingerprint,
+                fingerprint,
                 rows_of_chunk(layout, chunks[-1]),
             )
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
 import threading
 import time
 from pathlib import Path
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 from clusters import Slow, begun, cluster
 from command_line import program, streammc
+from tls import certificates
 
 import streammc as package
 from streammc.errors import BusyError, StreammcError, UnavailableError
@@ -253,27 +253,6 @@ def test_no_scheduler_and_no_cluster_are_said_in_one_line(store: Path, tmp_path:
 def test_nothing_at_the_address_is_unavailable(store: Path) -> None:
     with pytest.raises(UnavailableError, match="found none: start one"):
         open_store(store).reduce(Slow(store.parent), scheduler="tcp://127.0.0.1:9")
-
-
-def certificates(folder: Path, name: str) -> dict[str, str]:
-    """Make an authority and a certificate of it; return the settings of dask that use them."""
-    folder.mkdir(exist_ok=True)
-    ca, key, cert = (folder / f"{name}-{part}.pem" for part in ("ca", "key", "cert"))
-    request, ca_key = folder / f"{name}.csr", folder / f"{name}-ca-key.pem"
-    new = ["-newkey", "rsa:2048", "-nodes", "-subj"]
-    sign = ["x509", "-req", "-CAcreateserial", "-days", "2"]
-    make = ["req", "-x509", *new, "/CN=authority", "-days", "2"]
-    for words in (
-        [*make, "-keyout", ca_key, "-out", ca],
-        ["req", *new, "/CN=streammc", "-keyout", key, "-out", request],
-        [*sign, "-in", request, "-CA", ca, "-CAkey", ca_key, "-out", cert],
-    ):
-        subprocess.run(["openssl", *map(str, words)], check=True, capture_output=True)
-    tls = "DASK_DISTRIBUTED__COMM__TLS__"
-    found = {f"{tls}CA_FILE": str(ca)}
-    for role in ("CLIENT", "SCHEDULER", "WORKER"):
-        found |= {f"{tls}{role}__CERT": str(cert), f"{tls}{role}__KEY": str(key)}
-    return found
 
 
 @pytest.mark.trust(56)

@@ -59,6 +59,16 @@ def test_a_billion_rows_make_a_graph_of_less_than_1000_tasks(columns: int, items
     assert len(list(_graph(None, blocks, "pass", None).values())[-1].dask) < 1000
 
 
+def test_blocks_of_a_table_take_one_digest_of_its_manifest(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    monkeypatch.setattr(Manifest, "fingerprint", property(lambda _: made.append("") or "digest"))
+    layout = Layout(10_000, 1000, (Member("X", "float32", 2), Member("y", "uint8")))
+    manifest = Manifest({key: Entry(0, 0) for key in layout.chunk_sizes()})
+    blocks = store_blocks(Path("store"), layout, manifest, 1000)
+    assert (10, 1) == (len(blocks), len(made))
+    assert {"digest"} == {block.fingerprint for block in blocks}
+
+
 def test_a_small_table_has_a_block_for_every_core() -> None:
     assert chunks_per_block(80_000, 10_000) == 1
     assert chunks_per_block(10**7, 102_400) == 13
