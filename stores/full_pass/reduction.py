@@ -8,23 +8,22 @@ their neighbours.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, partial, reduce
+from functools import partial
 from threading import Lock
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, TypeVar
 from uuid import uuid4
 
 from threadpoolctl import threadpool_limits
 
 from streammc.errors import ConfigError
-from streammc.numerics.coded_matrix import expanded_pieces
 from streammc.numerics.threads import available_threads
-from streammc.protocols import PassTask, PieceTask
+from streammc.protocols import PassTask
 from streammc.stores.cluster.scheduler_connection import connected, is_cluster
-from streammc.stores.cluster.worker_checks import Need, require_workers, same_versions, versions
+from streammc.stores.cluster.worker_checks import Need, require_workers
+from streammc.stores.full_pass.block_tasks import BEGUN, DONE, reduce_block, task_graph
 from streammc.stores.full_pass.kept_results import (
     forget_results,
     keep_results,
@@ -37,79 +36,14 @@ from streammc.stores.full_pass.reduction_tree import (
     block_of,
     leaves,
     reduction_tree,
-    wanted_nodes,
 )
 from streammc.stores.full_pass.row_blocks import Block, StoreBlock
 
-_BEGUN: Final = "begun"
-_DONE: Final = "done"
-"""Events that workers report of a block."""
 _VECTOR_BYTES: Final = 24
 """Bytes a row of response, offset and weight as a kernel takes them."""
 
 T = TypeVar("T")
 Progress = Callable[[int, int], None]
-
-
-class _Map(Generic[T]):
-    """One map task; safe to run twice. No dataclass: dask would look for collections in it.
-
-    Parameters
-    ----------
-    block
-        Its rows.
-    topic
-        Topic to which a worker of a cluster reports the block; ``None`` within this process.
-    home
-        Id of the process that made the task; in another one the task first pins BLAS.
-    pinned
-        Versions of that process, which a worker that came later must have, too.
-    """
-
-    def __init__(
-        self, block: Block, topic: str | None, home: int, pinned: tuple[tuple[str, str], ...]
-    ) -> None:
-        self.block, self.topic, self.home, self.pinned = block, topic, home, pinned
-
-    def __call__(self, task: PassTask[T]) -> T:
-        if self.topic is not None and os.getpid() != self.home:
-            same_versions(self.pinned)
-            _pin_blas()
-        self._log(_BEGUN)
-        result = _reduce(task, self.block)
-        self._log(_DONE)
-        return result
-
-    def _log(self, what: str) -> None:
-        if self.topic is not None:
-            from distributed import get_worker
-
-            get_worker().log_event(self.topic, (what, self.block.index))
-
-
-def _reduce(task: PassTask[T], block: Block) -> T:
-    """Return the result of the task for the pieces of ``block``, in order."""
-    pieces = block.pieces()
-    if getattr(block, "coded", False) and not getattr(task, "takes_codes", False):
-        pieces = expanded_pieces(pieces)
-    if isinstance(task, PieceTask):
-        result: T = task.map_pieces(pieces)
-        return result
-    return reduce(task.combine, map(task.map, pieces))
-
-
-def _apply(task: PassTask[T], work: _Map[T]) -> T:
-    return work(task)
-
-
-def _combine(task: PassTask[T], left: T, right: T) -> T:
-    return task.combine(left, right)
-
-
-@cache
-def _pin_blas() -> Any:
-    # Once per worker, and not as a context, whose end would restore the old limit.
-    return threadpool_limits(limits=1)
 
 
 def run(
@@ -148,42 +82,12 @@ def run(
     )
 
 
-def _graph(
-    task: PassTask[T],
-    blocks: Sequence[Block],
-    token: str,
-    topic: str | None,
-    kept: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    """Return the reduction tree as ``Delayed`` objects by key; the root is last.
-
-    What ``kept`` has a future of is not made again, nor are its parts.
-    """
-    from dask.delayed import delayed
-
-    kept = kept or {}
-    options = {"pure": False, "traverse": False}
-    shared = delayed(task, name=f"streammc-task-{token}", **options)
-    read = delayed(_apply, name=f"streammc-apply-{token}", **options)
-    combine = delayed(_combine, name=f"streammc-join-{token}", **options)
-    asked = (topic, os.getpid(), () if topic is None else tuple(versions().items()))
-    nodes, made = reduction_tree(token, len(blocks)), dict[str, Any]()
-    for key in wanted_nodes(nodes, kept):
-        block = block_of(key)
-        if block is not None:
-            made[key] = read(shared, _Map(blocks[block], *asked), dask_key_name=key)
-        else:
-            left, right = (kept[each] if each in kept else made[each] for each in nodes[key])
-            made[key] = combine(shared, left, right, dask_key_name=key)
-    return made
-
-
 def _run_in_process(
     task: PassTask[T], blocks: Sequence[Block], scheduler: Any, progress: Progress | None
 ) -> T:
     if len(blocks) == 1:  # without the import of Dask, 0.08 s
         with threadpool_limits(limits=1):
-            only = _reduce(task, blocks[0])
+            only = reduce_block(task, blocks[0])
         if progress is not None:
             progress(1, 1)
         return only
@@ -192,7 +96,7 @@ def _run_in_process(
     from dask.callbacks import Callback
     from dask.local import get_sync
 
-    root = list(_graph(task, blocks, uuid4().hex[:8], None).values())[-1]
+    root = list(task_graph(task, blocks, uuid4().hex[:8], None).values())[-1]
     done = 0
 
     def count(key: Any, *_: Any) -> None:
@@ -227,7 +131,7 @@ def _run_on_cluster(
     def count(event: tuple[float, tuple[str, int]]) -> None:
         what, block = event[1]
         with lock:
-            if what == _BEGUN:
+            if what == BEGUN:
                 begun[block] += 1
             elif block not in seen:  # a task may run twice
                 seen.add(block)
@@ -247,7 +151,7 @@ def _run_on_cluster(
     kept = kept_results(client, pinned)
     for number in {block_of(each) for node in kept for each in leaves(nodes, node)}:
         assert number is not None
-        count((0.0, (_DONE, number)))
+        count((0.0, (DONE, number)))
     client.subscribe_topic(topic, count)
     futures, asked = dict(kept), tuple[Any, ...]()
     try:
@@ -255,7 +159,7 @@ def _run_on_cluster(
 
         root = next(reversed(nodes))
         if root not in kept:
-            made = _graph(task, blocks, token, topic, kept)
+            made = task_graph(task, blocks, token, topic, kept)
             # One dictionary: merging graphs takes time of the square of their number.
             asked = client.get(dict(made[root].dask), list(made), sync=False)
             futures |= dict(zip(made, asked, strict=True))

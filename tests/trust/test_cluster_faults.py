@@ -25,7 +25,7 @@ from object_store import Bucket
 import streammc as package
 from streammc.errors import StreammcError
 from streammc.protocols import RowBlock
-from streammc.stores.full_pass import kept_results, reduction
+from streammc.stores.full_pass import block_tasks, kept_results
 from streammc.stores.store import Store, open_store
 from streammc.trace.run_directory import RunDirectory
 
@@ -80,7 +80,7 @@ def test_tasks_that_run_twice_are_counted_once(
     dataset = open_store(store)
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
     task, expected = sums(tmp_path / "seen", dataset)
-    once, generator, repeated = reduction._reduce, random.Random(1), [0]
+    once, generator, repeated = block_tasks.reduce_block, random.Random(1), [0]
 
     def often(task: Any, block: Any) -> Any:
         if generator.random() < 0.3:
@@ -89,7 +89,7 @@ def test_tasks_that_run_twice_are_counted_once(
         return once(task, block)
 
     alone = dataset.reduce(Counting(), scheduler="sync")
-    monkeypatch.setattr(reduction, "_reduce", often)
+    monkeypatch.setattr(block_tasks, "reduce_block", often)
     for threads in range(1, rounds(5, 100) + 1):
         found = dataset.reduce(task, scheduler=1 + threads % 3)
         assert expected.tobytes() == found.tobytes()

@@ -16,7 +16,7 @@ from streammc.stores.format.layout import (
     round_chunk_rows,
 )
 from streammc.stores.format.manifest import Entry, Manifest
-from streammc.stores.full_pass.reduction import _graph
+from streammc.stores.full_pass.block_tasks import task_graph
 from streammc.stores.full_pass.row_blocks import store_blocks
 
 
@@ -56,7 +56,7 @@ def test_a_billion_rows_make_a_graph_of_less_than_1000_tasks(columns: int, items
     blocks = store_blocks(Path("store"), layout, manifest, block_rows)
     assert 10**6 < block_rows < 4 * 10**6
     assert rows == sum(block.rows for block in blocks)
-    assert len(list(_graph(None, blocks, "pass", None).values())[-1].dask) < 1000
+    assert len(list(task_graph(None, blocks, "pass", None).values())[-1].dask) < 1000
 
 
 def test_blocks_of_a_table_take_one_digest_of_its_manifest(monkeypatch: pytest.MonkeyPatch) -> None:
