@@ -19,7 +19,7 @@ import numpy as np
 
 from streammc.checks.row_densities import RowDensities
 from streammc.diagnostics.pareto_tail import smoothed_rows
-from streammc.protocols import Matrix, PassTask, RowBlock, Rows, Vector
+from streammc.protocols import Index, Matrix, PassTask, RowBlock, Rows, Vector
 
 
 class RowTerms(NamedTuple):
@@ -78,20 +78,20 @@ class LeaveOneOut(PassTask[RowTerms]):
 
     def map(self, block: RowBlock) -> RowTerms:
         """Return the terms of the rows of a block."""
-        return self.of_rows(Rows(*block[2:]), block.start)
+        return self.of_rows(Rows(*block[2:]), block.start + np.arange(len(block.y)))
 
     def combine(self, left: RowTerms, right: RowTerms) -> RowTerms:
         """Return the terms of two neighbouring blocks."""
         return joined([left, right])
 
-    def of_rows(self, rows: Rows, first: int) -> RowTerms:
-        """Return the terms of rows, evaluated in tiles; ``first`` is the number of the first."""
+    def of_rows(self, rows: Rows, numbers: Index) -> RowTerms:
+        """Return the terms of rows, evaluated in tiles; ``numbers`` (m,) are for messages."""
         step = self.densities.tile_rows()
         parts = []
         for low in range(0, len(rows.y), step):
             tile = Rows(
                 *(np.ascontiguousarray(each[low : low + step], np.float64) for each in rows)
             )
-            values = self.densities.of_rows(tile, first + low)
+            values = self.densities.of_rows(tile, numbers[low : low + step])
             parts.append(row_terms(values, tile.weight, self.relative_size))
         return joined(parts)

@@ -184,5 +184,5 @@ def _arrays(
             eta[0] += part[here]
         found["posterior_predictive"][:, here] = replicated(regression, eta, tile.weight, rng)
         if table.response is not None:
-            found["log_likelihood"][:, here] = densities.of_predictors(eta, tile, int(at[low]))
+            found["log_likelihood"][:, here] = densities.of_predictors(eta, tile, at[here])
     return {**found, "observed_data": rows.y}

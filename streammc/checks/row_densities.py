@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from streammc.errors import DataError
 from streammc.prediction.log_scores import log_densities
 from streammc.prediction.mean_responses import Coefficients
-from streammc.protocols import Matrix, Model, Rows
+from streammc.protocols import Index, Matrix, Model, Rows
 
 _ENTRIES: Final = 2**18
 """Predictors of a tile: 2 MB."""
@@ -40,19 +40,19 @@ class RowDensities:
         """Return the rows that are evaluated at once."""
         return tile_rows(self.predictors, self.coefficients.draws)
 
-    def of_rows(self, rows: Rows, first: int) -> Matrix:
+    def of_rows(self, rows: Rows, numbers: Index) -> Matrix:
         """Return the log-likelihoods (S, m) of some rows; 0 for rows of weight 0.
 
-        ``first`` is the number of the first row, for the message.
+        ``numbers`` (m,) are those of the rows in the table, for the message.
 
         Raises
         ------
         DataError
             If one is not finite.
         """
-        return self.of_predictors(self.coefficients.predictors(rows.X, rows.offset), rows, first)
+        return self.of_predictors(self.coefficients.predictors(rows.X, rows.offset), rows, numbers)
 
-    def of_predictors(self, eta: NDArray[np.float64], rows: Rows, first: int) -> Matrix:
+    def of_predictors(self, eta: NDArray[np.float64], rows: Rows, numbers: Index) -> Matrix:
         """Return the log-likelihoods (S, m) of rows at predictors ``eta`` (p, m, S)."""
         p, m, draws = eta.shape
         values = np.empty((draws, m))
@@ -74,7 +74,7 @@ class RowDensities:
             at = wrong[0]
             raise DataError(
                 f"expected finite log-likelihoods at every draw in {self.where}, found "
-                f"{values[:, at].min()} in row {first + int(at) + 1}: check its columns and "
+                f"{values[:, at].min()} in row {int(numbers[at]) + 1}: check its columns and "
                 "its response"
             )
         return values

@@ -201,8 +201,8 @@ def sampled_terms(
         some = at[low : low + step]
         rows: Rows = allocate_rows(len(some), source.n_features)
         source.gather(some, 1, rows)
-        parts.append(task.of_rows(rows, int(some[0])))
-        made.append(surrogate.of_rows(rows, int(some[0])))
+        parts.append(task.of_rows(rows, some))
+        made.append(surrogate.of_rows(rows, some))
     return joined(parts), np.concatenate(made)
 
 

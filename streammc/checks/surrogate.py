@@ -63,9 +63,10 @@ class Surrogate(PassTask[SurrogateSums]):
 
     def map(self, block: RowBlock) -> SurrogateSums:
         """Return the sums over the rows of a block."""
-        found = self.of_rows(Rows(*block[2:]), block.start)
+        numbers = block.start + np.arange(len(block.y))
+        found = self.of_rows(Rows(*block[2:]), numbers)
         count = float((block.weight > 0.0).sum())
-        size, place = self._cut(np.abs(found[:, 2]), block.start + np.arange(len(found)))
+        size, place = self._cut(np.abs(found[:, 2]), numbers)
         return SurrogateSums(count, found.sum(axis=0), (found * found).sum(axis=0), size, place)
 
     def combine(self, left: SurrogateSums, right: SurrogateSums) -> SurrogateSums:
@@ -89,10 +90,10 @@ class Surrogate(PassTask[SurrogateSums]):
         order = np.lexsort((place, -size))[: self.largest]
         return size[order], place[order]
 
-    def of_rows(self, rows: Rows, first: int) -> Matrix:
+    def of_rows(self, rows: Rows, numbers: Index) -> Matrix:
         """Return the surrogates (m, COLUMNS) of rows; 0 for rows of weight 0.
 
-        ``first`` is the number of the first row, for the message.
+        ``numbers`` (m,) are those of the rows in the table, for the message.
 
         Raises
         ------
@@ -111,7 +112,7 @@ class Surrogate(PassTask[SurrogateSums]):
         if len(wrong):
             raise DataError(
                 f"expected a finite log-likelihood at the mean of the draws in {self.where}, found "
-                f"none in row {first + int(wrong[0]) + 1}: check its columns and its response"
+                f"none in row {int(numbers[wrong[0]]) + 1}: check its columns and its response"
             )
         return found
 
