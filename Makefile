@@ -24,7 +24,7 @@ TESTS := tests
 
 NOTEBOOKS := $(wildcard notebooks/*.py)
 
-.PHONY: demo test test-covered test-others test-slow test-all test-odd edges lint format types contracts doctest notebook sync-notebooks docs dist clean
+.PHONY: demo test test-covered test-others test-slow test-all test-odd edges lint format types contracts doctest notebook sync-notebooks docs browser dist clean
 
 demo: $(VENV)/.compiled
 	$(BIN)/streammc demo
@@ -105,6 +105,11 @@ sync-notebooks: $(VENV)/.installed-dev
 # The site, in build/site: warnings are errors, and so are links and anchors that lead nowhere.
 docs: $(VENV)/.installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+# The report and the site in a headless Chromium, with axe-core: skipped where they cannot be had.
+browser: $(VENV)/.installed-docs $(VENV)/.installed-test
+	$(BIN)/python .ci/browser.py
+	$(BIN)/python -m pytest -rs tests/bench/test_report_page.py tests/docs/test_site.py
 
 dist: $(VENV)/.installed-dev
 	$(BIN)/python -m build --outdir dist .

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-AXE = "STREAMMC_AXE"
-"""Environment variable: path of axe.min.js, from the npm package axe-core."""
+AXE = Path(sys.prefix) / "axe.min.js"
+"""axe-core, which ``make browser`` fetches."""
 POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy"[^>]*>')
 
 
@@ -24,9 +24,8 @@ def browser() -> str | None:
 
 
 def axe_source() -> str | None:
-    """Return the source of axe-core, or ``None`` where ``STREAMMC_AXE`` does not name it."""
-    path = os.environ.get(AXE)
-    return Path(path).read_text(encoding="utf-8") if path else None
+    """Return the source of axe-core, or ``None`` where it was not fetched."""
+    return AXE.read_text(encoding="utf-8") if AXE.exists() else None
 
 
 def opened(page: Path, *options: str, dark: bool = False) -> subprocess.CompletedProcess[str]:
