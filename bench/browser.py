@@ -59,6 +59,21 @@ def picture(page: Path, target: Path, width: int, height: int, *, dark: bool = F
     opened(page, f"--window-size={width},{height}", f"--screenshot={target}", dark=dark)
 
 
+def printed(page: Path, target: Path) -> None:
+    """Write a PNG of the first two sheets of a page on paper, side by side."""
+    import numpy as np
+    import pypdfium2
+    from PIL import Image
+
+    with tempfile.TemporaryDirectory() as folder:
+        sheets = Path(folder) / "page.pdf"
+        opened(page, "--no-pdf-header-footer", f"--print-to-pdf={sheets}")
+        document = pypdfium2.PdfDocument(sheets)
+        both = [np.asarray(document[k].render(scale=1.0).to_pil().convert("RGB")) for k in (0, 1)]
+    gap = np.full((both[0].shape[0], 12, 3), 128, np.uint8)
+    Image.fromarray(np.concatenate([both[0], gap, both[1]], axis=1)).save(target)
+
+
 def messages_and_requests(page: Path) -> tuple[list[str], list[str]]:
     """Return the messages of the console, and the addresses that were asked for but the page."""
     with tempfile.TemporaryDirectory() as folder:

@@ -1,9 +1,9 @@
-"""Pictures of a report of the demonstration data, as a reader sees it: light, dark and narrow.
+"""Pictures of a report of the demonstration data: light, dark, narrow and printed.
 
     python -m bench.report_page --write
 
 samples the data set that ships with the package, predicts its rows, writes the report and takes the
-pictures of docs/how-to/report with a headless Chromium.
+pictures of docs/how-to/report with a headless Chromium; the printed one needs pypdfium2.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from bench.browser import browser, picture
+from bench.browser import browser, picture, printed
 from streammc import demo_data
 from streammc.cli import main as streammc
 
@@ -53,6 +53,7 @@ def main() -> None:
             picture(page, FOLDER / "light.png", 1100, 1500)
             picture(page, FOLDER / "dark.png", 1100, 1500, dark=True)
             picture(page, FOLDER / "narrow.png", 400, 1500)
+            printed(page, FOLDER / "print.png")
 
 
 if __name__ == "__main__":

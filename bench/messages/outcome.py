@@ -117,7 +117,9 @@ def _lines(error: BaseException, made: dict[int, tuple[str, int]]) -> frozenset[
     """Return where an error, and each error of ours that it was made from, came from."""
     found = set()
     seen: BaseException | None = error
-    while seen is not None:
+    passed: set[int] = set()
+    while seen is not None and id(seen) not in passed:  # a context may lead back to its error
+        passed.add(id(seen))
         if id(seen) in made:
             found.add(made[id(seen)])
         trace = seen.__traceback__

@@ -94,6 +94,8 @@ class Table:
                 for batch in source.batches(columns, rows, text=text, levels=levels):
                     done += batch.num_rows
                     yield batch
+            except StreammcError:
+                raise
             except OSError as error:
                 raise translate_input(error, source.label) from error
 
@@ -124,6 +126,8 @@ class Table:
         for source in self.sources:
             try:
                 stamps.append(None if source.path is None else input_stamp(source.path))
+            except StreammcError:
+                raise
             except OSError as error:
                 raise translate_input(error, source.label) from error
         return stamps
@@ -172,8 +176,6 @@ def open_table(sources: Any) -> Table:
 
 def translate_input(error: OSError, label: str) -> StreammcError:
     """Return the streammc error for an operating-system ``error`` about the input ``label``."""
-    if isinstance(error, StreammcError):
-        return error
     reason = error.strerror or str(error)
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         return MissingError(f"expected a file at {label}, found nothing: check the path")
@@ -223,6 +225,8 @@ def _named_files(item: Any) -> list[InputFile]:
     path = os.fspath(item)
     try:
         return input_files(path)
+    except StreammcError:
+        raise
     except OSError as error:
         raise translate_input(error, repr(os.fsdecode(path))) from error
 
@@ -248,6 +252,8 @@ def _open_file(path: str) -> Source:
                     f"expected CSV, Parquet or Arrow in {path!r}, found {what}: convert it"
                 )
         return CsvSource(path)
+    except StreammcError:
+        raise
     except OSError as error:
         raise translate_input(error, repr(path)) from error
 
