@@ -77,7 +77,7 @@ def growth_of(job: JobFile, append: list[str], first: list[str]) -> Growth:
     Raises
     ------
     IdentityError
-        If a file was changed after it was appended, or is a folder.
+        If a file was changed, moved or renamed after it was appended, or is a folder.
     StoreError
         If the store cannot be opened.
     """
@@ -96,7 +96,11 @@ def growth_of(job: JobFile, append: list[str], first: list[str]) -> Growth:
             doubtful = {os.path.basename(each) for each in kept[0]["sources"]}
         for each in kept:
             inputs |= {os.path.realpath(file["path"]): file for file in each["inputs"] or ()}
-    new = tuple(each for each in append if _is_new(each, inputs, place))
+    once: dict[str, str] = {}
+    for path in append:  # patterns may overlap
+        once.setdefault(os.path.realpath(path), path)
+    new = tuple(path for path in once.values() if _is_new(path, inputs, place))
+    _refuse_moved(new, inputs, place)
     for path in new:
         if os.path.basename(path) in doubtful:
             raise IdentityError(
@@ -104,6 +108,22 @@ def growth_of(job: JobFile, append: list[str], first: list[str]) -> Growth:
                 "of its tables: leave it out of source.append, or rename it if it is another"
             )
     return Growth(max(number, 1) + bool(new), new)
+
+
+def _refuse_moved(new: tuple[str, ...], inputs: dict[str, Any], place: str) -> None:
+    """Refuse a new file that has the size and the time of one that was appended elsewhere."""
+    from streammc.trace.file_stamp import file_stamp
+
+    known = {(each["bytes"], each["modified_ns"]): name for name, each in inputs.items() if each}
+    for path in new:
+        now = file_stamp(path)
+        before = known.get((now.size, now.modified_ns))
+        if before is not None:
+            raise IdentityError(
+                f"expected files that are not in {place!r} yet, found {path!r}, with the size and "
+                f"the time of {before!r}, which was appended before: move it back, leave it out of "
+                "source.append, or touch it if its rows are new"
+            )
 
 
 def _sources_of_receipt(store: str) -> list[str]:

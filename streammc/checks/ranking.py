@@ -19,6 +19,7 @@ from streammc.checks.scoring import Scored, Scoring, score_together
 from streammc.errors import IdentityError, ModelError
 from streammc.likelihood.grouped import by_group
 from streammc.likelihood.unit_words import unit_name
+from streammc.models.mixtures.columns_model import ColumnsModel
 from streammc.protocols import Model
 from streammc.trace.run_directory import RunDirectory
 
@@ -94,6 +95,7 @@ def require_same_rows(candidates: Sequence[Candidate], scheduler: Any = None) ->
                 "models without groups"
             )
         _require_constants(base, (first, each))
+        _require_one_kind(table, base, (first, each))
         if table.fingerprint == base.fingerprint:
             continue
         for what, ours, theirs in (
@@ -117,6 +119,17 @@ def require_same_rows(candidates: Sequence[Candidate], scheduler: Any = None) ->
                 f"{pair[0]} than {pair[1]}: compare runs on the same rows, such as those of one "
                 "file ingested with the same seed"
             )
+
+
+def _require_one_kind(table: Any, base: Any, pair: tuple[Candidate, Candidate]) -> None:
+    """Refuse models of the columns beside models of a response, or of the columns of two stores."""
+    of_columns = [isinstance(each.model, ColumnsModel) for each in pair]
+    if any(of_columns) and (not all(of_columns) or table.fingerprint != base.fingerprint):
+        raise IdentityError(
+            f"expected models of the same observations, found {pair[0].model.name!r} in "
+            f"{pair[0].path!r} and {pair[1].model.name!r} in {pair[1].path!r}: a model of the "
+            "columns is compared with others of the same store"
+        )
 
 
 def _require_constants(table: Any, pair: tuple[Candidate, Candidate]) -> None:

@@ -40,7 +40,7 @@ from streammc.trace.layout import Layout
 from streammc.trace.local_path import given_path
 from streammc.trace.memory_run import MemoryRun, fits_in_memory
 from streammc.trace.run_directory import RunDirectory, check_identity
-from streammc.trace.temporary import is_temporary_folder, temporary_folder
+from streammc.trace.temporary import is_temporary_folder, temporary_folder, write_now
 
 STOPPING: Final = "stopping"
 """Attribute of a run with its stopping rule and the draws of its first check; null without one."""
@@ -263,6 +263,9 @@ def _attempt(request: RunRequest, setup: Setup, key: dict[str, Any]) -> RunRepor
         due = audit_due(request, run, setup, team)
         summary = finish_report(run, request, setup, team, *due)
     held = run if isinstance(run, MemoryRun) else None
+    if held is not None and due[1] is not None:  # another process is asked to audit it
+        write_now(folder)
+        held = None
     return RunReport(folder, summary, True, True, summary["warnings"], held)
 
 
@@ -274,7 +277,7 @@ def _stays_in_memory(request: RunRequest, layout: Layout) -> bool:
         and request.chains_on == HERE
         and is_temporary_folder(folder)
         and fits_in_memory(layout, request.warmup + request.draws)
-        and not RunDirectory.exists(folder)
+        and not any(folder.iterdir())
     )
 
 

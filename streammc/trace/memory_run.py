@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from streammc.errors import StreammcError
 from streammc.trace import checkpoint as checkpoints
 from streammc.trace import commit, contents
 from streammc.trace.durable import reporting
@@ -23,7 +25,7 @@ from streammc.trace.state import FixedArray, RunState
 from streammc.trace.temporary import temporary_folder, write_later
 
 MOST_BYTES: Final = 16 * 2**20
-"""Largest draws and statistics, in bytes, of a run that is kept in memory."""
+"""Largest draws, statistics and control variates, in bytes, of a run that is kept in memory."""
 
 
 class Commit(NamedTuple):
@@ -73,8 +75,8 @@ class MemoryRun(RunDirectory):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all draws, statistics and checkpoints."""
-        return sum(
+        """Bytes of all draws, statistics and checkpoints, and of the control variates."""
+        return _expansion_bytes(self._state.layout) + sum(
             array.nbytes
             for commits in self._commits.values()
             for theta, stats, (saved, _) in commits
@@ -168,6 +170,8 @@ class MemoryRun(RunDirectory):
         StorageIOError, AccessError
             If the file system refuses.
         """
+        if self._is_written():  # by a fork of this process
+            return
         partial = temporary_folder("streammc-run-")
         plan = {"layout": self._state.layout, "draws": self.draws, "warmup": self.warmup}
         identity, own = self.identity, {"attributes": self.attributes, **self._initial}
@@ -179,8 +183,16 @@ class MemoryRun(RunDirectory):
             added = {key: array for key, array in self._fixed.items() if key not in known}
             for name in sorted({key.partition("/")[0] for key in added}):
                 run.add_group(name, _of_group(name, added))
-        with reporting("create", self.path):
-            os.rename(partial, self.path)
+        try:
+            with reporting("create", self.path):
+                os.rename(partial, self.path)
+        except StreammcError:
+            if not self._is_written():
+                raise
+            shutil.rmtree(partial, ignore_errors=True)
+
+    def _is_written(self) -> bool:
+        return (self.path / commit.ROOT).exists()
 
     def _with_fixed(self, arrays: Mapping[str, Dimensioned]) -> RunState:
         # Copies: the caller keeps its arrays, and the file is written later.
@@ -210,4 +222,10 @@ def _of_group(name: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
 def fits_in_memory(layout: Layout, iterations: int) -> bool:
     """Return whether a run of so many iterations, warm-up included, is kept in memory."""
     columns = len(layout.labels) + len(layout.stats)
-    return layout.chains * iterations * columns * 8 <= MOST_BYTES
+    drawn = layout.chains * iterations * columns * 8
+    return drawn + _expansion_bytes(layout) <= MOST_BYTES
+
+
+def _expansion_bytes(layout: Layout) -> int:
+    """Return about the bytes of the control variates of a run, which are written with it."""
+    return 5 * 8 * len(layout.labels) ** 2

@@ -56,7 +56,7 @@ def write_later(folder: Path, size: int, write: Callable[[], None]) -> None:
     fails stays in memory.
     """
     with _writing:
-        _unwritten[folder] = size, write
+        _unwritten[Path(os.path.realpath(folder))] = size, write
         while len(_unwritten) > 1 and sum(kept for kept, _ in _unwritten.values()) > KEPT_BYTES:
             oldest = next(iter(_unwritten))
             with suppress(StreammcError):
@@ -73,8 +73,9 @@ def write_now(folder: Path) -> None:
     StorageIOError, AccessError
         If the file system refuses; the result stays in memory.
     """
-    if folder not in _unwritten:
+    if not _unwritten:
         return
+    folder = Path(os.path.realpath(folder))
     with _writing:
         if (found := _unwritten.get(folder)) is not None:
             found[1]()
@@ -83,5 +84,5 @@ def write_now(folder: Path) -> None:
 
 def _remove(folder: Path, owner: int) -> None:
     if os.getpid() == owner:
-        _unwritten.pop(folder, None)
+        _unwritten.pop(Path(os.path.realpath(folder)), None)
         shutil.rmtree(folder, ignore_errors=True)

@@ -109,6 +109,19 @@ def test_units_and_constants_that_differ_are_refused(tmp_path):
         ranked([one, two], REQUEST)
 
 
+def test_models_of_the_columns_are_compared_on_one_store_alone(tmp_path):
+    rng = np.random.default_rng(3)
+    tables = [from_arrays(rng.normal(size=(300, 1)), None, feature_names=["x"]) for _ in range(2)]
+    found = []
+    for name, table, scale in (("a", tables[0], 1.0), ("b", tables[0], 2.0), ("c", tables[1], 1.0)):
+        model = models.gaussian_mean(covariance=scale, dim=1)
+        theta = 0.05 * rng.normal(size=(2, 60, 1))
+        found.append(candidate(name, tmp_path, table, model, theta))
+    assert "a" == ranked(found[:2], ScoreRequest(draws=120))[0]["run"]
+    with pytest.raises(IdentityError, match="with others of the same store"):
+        ranked([found[0], found[2]], ScoreRequest(draws=120))
+
+
 def test_mixed_models_are_compared_where_their_groups_are_the_same(tmp_path):
     rng = np.random.default_rng(3)
     X, y = np.c_[np.ones(60), rng.normal(size=60)], rng.normal(size=60)

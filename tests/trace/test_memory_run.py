@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 
@@ -80,10 +82,32 @@ def test_opening_the_path_writes_the_run_once(job, held, tmp_path):
     opened = RunDirectory.open(held.path)
     job.check_prefix(opened)
     assert written.digest() == opened.digest()
+    np.testing.assert_array_equal(
+        written.read_group("audit")["log_weight"], opened.read_group("audit")["log_weight"]
+    )
     assert written.attributes == opened.attributes
     stamp = (held.path / "zarr.json").stat()
     RunDirectory.open(held.path)
     assert stamp == (held.path / "zarr.json").stat()
+
+
+def test_a_run_is_opened_by_another_name_of_its_folder(job, held, tmp_path):
+    (tmp_path / "link").symlink_to(held.path)
+    job.check_prefix(RunDirectory.open(tmp_path / "link"))
+
+
+def test_a_run_that_a_fork_has_written_is_read(held):
+    digest = held.digest()
+    for _ in range(2):
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                code = int(RunDirectory.open(held.path).digest() != digest)
+            finally:
+                os._exit(code)
+        assert 0 == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert digest == RunDirectory.open(held.path).digest()
 
 
 def test_a_written_run_can_be_extended(job, held):

@@ -113,6 +113,31 @@ def test_several_files_are_one_generation_and_each_is_appended_once(job: Path) -
     assert Path("work/run-3").exists()
 
 
+def test_a_file_that_two_patterns_find_is_appended_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_table(tmp_path / "new-1.parquet", rows=60, seed=5)
+    patterns = '["flights.parquet"]\nappend = ["new-*.parquet", "./*-1.parquet"]'
+    done = streammc("run", growing(tmp_path, patterns, predictions=""), "--quiet")
+    assert 0 == done.code, done.err
+    assert 2060 == library.open_store("work/flights.zarr").n_rows
+
+
+def test_a_file_that_was_moved_after_it_was_appended_is_refused(job: Path) -> None:
+    write_table(job / "new-1.parquet", rows=60, seed=5)
+    assert 0 == streammc("run", "job.toml", "--quiet").code
+    before = snapshot(job / "work")
+    os.rename("new-1.parquet", "new-7.parquet")
+    done = streammc("run", "job.toml", "--quiet")
+    assert 78 == done.code
+    assert "which was appended before: move it back" in done.err
+    assert before == snapshot(job / "work")
+    os.utime("new-7.parquet")
+    assert 0 == streammc("run", "job.toml", "--quiet").code
+    assert 2120 == library.open_store("work/flights.zarr").n_rows
+
+
 def test_a_pattern_that_finds_the_first_tables_too_appends_the_others_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
