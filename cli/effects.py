@@ -112,7 +112,9 @@ def effects(
             fewer = effect_draws is None
             return write_effects(opened, model, table, output, request, fewer=fewer)
 
-        result, new = make_once(of_draws(output, asked), describe, make, overwrite=overwrite)
+        result, new = make_once(
+            of_draws(output, asked, overwrite=overwrite), describe, make, overwrite=overwrite
+        )
     if not new:
         printer.note(f"{output} is already there, made by the same command: nothing to do")
     printer.result({"output": output, **result}, human(output, result))

@@ -127,7 +127,7 @@ def store_document(run: RunDirectory, path: str | None) -> dict[str, Any] | None
     raise IdentityError(
         f"expected the store of {str(run.path)!r} at {path!r} (fingerprint "
         f"{run.identity['store'][:12]}), found {found['fingerprint'][:12]}: give the store that "
-        "the run was sampled from, or none"
+        "the run was sampled from, as it was before rows were appended, or none"
     )
 
 

@@ -42,6 +42,18 @@ def page_fingerprint(path: str | os.PathLike[str]) -> str:
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
+def _fingerprint(store: str) -> str | None:
+    """Return the fingerprint of the store at a place; ``None`` if there is none."""
+    from streammc.errors import StreammcError
+    from streammc.stores.cloud.address import store_root
+    from streammc.stores.format.manifest import read_manifest
+
+    try:
+        return read_manifest(store_root(store)).fingerprint
+    except StreammcError:
+        return None
+
+
 def made_from(run: str, store: str | None, predictions: Sequence[str]) -> dict[str, Any]:
     """Return what a page shows: draws, summary, place of the store, predictions, version.
 
@@ -59,6 +71,7 @@ def made_from(run: str, store: str | None, predictions: Sequence[str]) -> dict[s
         "draws": opened.digest(),
         "attributes": hashlib.sha256(attributes.encode()).hexdigest(),
         "store": os.path.abspath(str(place)) if place else None,
+        "found": _fingerprint(str(place)) if place else None,
         "predictions": describe_inputs([os.path.join(path, "zarr.json") for path in predictions]),
         "version": streammc.__version__,
     }

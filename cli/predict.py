@@ -129,7 +129,9 @@ def predict(
             )
             return write_predictions(opened, model, table, output, request)
 
-        result, new = make_once(of_draws(output, asked), describe, make, overwrite=overwrite)
+        result, new = make_once(
+            of_draws(output, asked, overwrite=overwrite), describe, make, overwrite=overwrite
+        )
     if not new:
         printer.note(f"{output} is already there, made by the same command: nothing to do")
     for line in result.get("warnings", []):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import shlex
@@ -57,8 +58,8 @@ def require_apart(output: str, inputs: Sequence[str]) -> None:
 def describe_inputs(paths: Sequence[str]) -> list[dict[str, Any]]:
     """Return path, size and modification time of every input of ``ingest``.
 
-    For a directory or a pattern: the total size of its files, and the latest time of it and its
-    files. An input that does not exist has only its path.
+    For a directory or a pattern: the total size of its files, the latest time of it and its
+    files, and a digest of their names and stamps. An input that does not exist has only its path.
     """
     from streammc.stores.cloud.address import is_address
     from streammc.stores.sources.input_files import input_files, input_stamp
@@ -75,6 +76,10 @@ def describe_inputs(paths: Sequence[str]) -> list[dict[str, Any]]:
                 stamps, files = [], [input_stamp(each.path) for each in input_files(path)]
             entry["bytes"] = sum(each.size for each in files)
             entry["modified_ns"] = max(each.modified_ns for each in (*stamps, *files))
+        if address or not os.path.isfile(path):
+            with suppress(OSError, StreammcError):
+                stamped = [(each.path, *input_stamp(each.path)) for each in input_files(path)]
+                entry["files"] = hashlib.sha256(repr(stamped).encode()).hexdigest()
         found.append(entry)
     return found
 
@@ -201,10 +206,14 @@ class Receipt:
             self.path.unlink()
 
 
-def of_draws(output: str, asked: dict[str, Any]) -> Receipt:
-    """Return the receipt of an output made from draws; those of earlier versions lack a digest."""
+def of_draws(output: str, asked: dict[str, Any], *, overwrite: bool = False) -> Receipt:
+    """Return the receipt of an output made from draws.
+
+    Receipts of earlier versions lack a digest of the draws: it is left out where one of them is
+    compared, and not where the output is made again.
+    """
     receipt = Receipt(output, asked)
-    if receipt.lacks(DRAWS):
+    if not overwrite and os.path.lexists(output) and receipt.lacks(DRAWS):
         receipt = Receipt(output, {name: each for name, each in asked.items() if name != DRAWS})
     return receipt
 

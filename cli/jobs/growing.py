@@ -132,9 +132,10 @@ def _sources_of_receipt(store: str) -> list[str]:
 
     try:
         found = json.loads(Receipt(store, {}).path.read_text(encoding="utf-8"))
-        return [str(each["path"]) for each in found["asked"]["sources"]]
+        paths = [str(each["path"]) for each in found["asked"]["sources"]]
     except (OSError, ValueError, KeyError, TypeError):
         return []
+    return paths if all(map(os.path.isfile, paths)) else []  # not of a pattern or a folder
 
 
 def _is_new(path: str, inputs: dict[str, Any], place: str) -> bool:

@@ -176,7 +176,7 @@ def stop_text(stop: Stop) -> str:
 def expanded(paths: tuple[str, ...], key: str) -> Iterator[tuple[str, Problem | None]]:
     """Yield the files of paths and patterns, each with a fault if it does not exist."""
     for position, path in enumerate(paths):
-        found = sorted(glob.glob(path)) if glob.has_magic(path) else [path]
+        found = sorted(glob.glob(path, recursive=True)) if glob.has_magic(path) else [path]
         if found and all(os.path.lexists(each) for each in found):
             yield from ((each, None) for each in found)
             continue

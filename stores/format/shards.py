@@ -204,6 +204,12 @@ def decode_shard(
     if len(encoded) < length:
         raise _damaged(f"at least {length} bytes", what)
     index = read_index(encoded[-length:], pieces, used, len(encoded), what)
+    ends = index[:used].sum(axis=1)
+    between = encoded[ends.max(initial=0) : -length].tobytes()
+    sums = b"".join(encoded[end - _CRC : end].tobytes() for end in ends)
+    # Shards of earlier versions have nothing there.
+    if between and between != blake2b(sums, digest_size=_DIGEST).digest():
+        raise _damaged("the digest of its pieces", what)
     for piece in range(used):
         start, count = index[piece]
         block = into[piece * piece_bytes : (piece + 1) * piece_bytes]

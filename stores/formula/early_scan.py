@@ -61,7 +61,7 @@ class EarlyScan:
         self._counts = [np.zeros(0, np.int64) for _ in self._nodes]
         self._others = [name for name in others.values() if name is not None]
         offset = "offset" if terms.offsets else others.get("offset")
-        features = tuple(f"term {k}" for k in range(len(self._dense)))
+        features = tuple(f"\0{k}" for k in range(len(self._dense)))  # no column has such a name
         self._columns = Columns(
             label(terms.response) if scored else None,
             features,

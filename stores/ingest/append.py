@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.docstrings import documented
-from streammc.errors import DataError, IdentityError
+from streammc.errors import DataError, IdentityError, StreammcError
 from streammc.stores.cloud.address import is_address
 from streammc.stores.format.extension import ExtendingWriter
 from streammc.stores.format.generations import described, generations
@@ -22,9 +22,9 @@ from streammc.stores.ingest.ingest_options import IngestOptions, as_in
 from streammc.stores.ingest.ingestion import ingest
 from streammc.stores.ingest.prepare import Prepared, Progress
 from streammc.stores.ingest.write import check_output
+from streammc.stores.sources.input_files import input_files, input_stamp
 from streammc.stores.sources.tables import Table, open_table
 from streammc.stores.store import Store, open_store
-from streammc.trace.file_stamp import file_stamp
 
 _FITS: Final = {
     "uint8": ("uint8",),
@@ -94,6 +94,13 @@ def append(
     for number, each in enumerate(kept, 1):
         if inputs is not None and each["inputs"] == inputs:
             return _report(store, number, False, [], started)
+    there = [file for each in kept for file in each["inputs"] or ()]
+    again = next((file for file in inputs or () if file in there), None)
+    if again is not None:
+        raise IdentityError(
+            f"expected files that are not in {store.address!r} yet, found {again['path']!r} among "
+            "others, which was appended before: name the new ones alone"
+        )
     options = _options(store, shuffle=shuffle, seed=seed, drop_missing=drop_missing)
     table = open_table(sources)
     _require_response(store, table, options)
@@ -117,14 +124,21 @@ def append(
 
 
 def describe_sources(sources: Any) -> list[dict[str, Any]] | None:
-    """Return path, bytes and modification time of every file, or ``None`` for tables in memory."""
+    """Return path, bytes and modification time of every file, or ``None`` for tables in memory.
+
+    Also ``None`` where a file cannot be found or read: the reader of the table says so.
+    """
     found = []
     for source in sources if isinstance(sources, (list, tuple)) else [sources]:
-        if not isinstance(source, (str, os.PathLike)) or not os.path.isfile(source):
+        if not isinstance(source, (str, os.PathLike)):
             return None
-        stamp = file_stamp(source)
-        path = os.path.abspath(source)
-        found.append({"path": path, "bytes": stamp.size, "modified_ns": stamp.modified_ns})
+        try:
+            for path, _ in input_files(os.fspath(source)):
+                stamp = input_stamp(path)
+                place = path if is_address(path) else os.path.abspath(path)
+                found.append({"path": place, "bytes": stamp.size, "modified_ns": stamp.modified_ns})
+        except (OSError, StreammcError):
+            return None
     return found
 
 

@@ -7,12 +7,11 @@ table. Files are in the order of the parts of their paths, compared as text.
 from __future__ import annotations
 
 import errno
-import glob
 import io
 import os
 import re
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, NamedTuple
@@ -129,18 +128,41 @@ def _matching(pattern: str) -> list[InputFile]:
     fixed = next(k for k, part in enumerate(parts) if _PATTERN.search(part))
     base = Path(*parts[:fixed])
     found: list[InputFile] = []
-    for match in glob.glob(pattern, recursive=True):
-        below = Path(match).relative_to(base)
-        if any(map(_hidden, below.parts)):
-            continue
-        if not os.path.isdir(match):
-            found.append(InputFile(match, _partitions(below.parts[:-1])))
+    for match in dict.fromkeys(_expanded(base, parts[fixed:]) if base.is_dir() else ()):
+        below = match.relative_to(base)
+        if not match.is_dir():
+            found.append(InputFile(str(match), _partitions(below.parts[:-1])))
         elif "**" not in parts:
-            own = _partitions(below.parts)
-            found += [InputFile(each.path, (*own, *each.partitions)) for each in _in_folder(match)]
+            own, inside = _partitions(below.parts), _in_folder(str(match))
+            found += [InputFile(each.path, (*own, *each.partitions)) for each in inside]
     if not found:
         raise MissingError(f"expected files that match {pattern!r}, found none: check the pattern")
     return _in_order(found)
+
+
+def _expanded(folder: Path, pattern: Sequence[str]) -> Iterator[Path]:
+    """Yield what is not hidden and matches; ``**`` follows no links.
+
+    An error of the system is raised, where ``glob`` leaves out what cannot be read.
+    """
+    first, *rest = pattern
+    if first == "**" and rest:
+        yield from _expanded(folder, rest)
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            below = folder / entry.name
+            if _hidden(entry.name):
+                continue
+            if first == "**":
+                if entry.is_dir(follow_symlinks=False):
+                    yield from _expanded(below, pattern)
+                elif not rest:
+                    yield below
+            elif fnmatchcase(entry.name, first):
+                if not rest:
+                    yield below
+                elif entry.is_dir():
+                    yield from _expanded(below, rest)
 
 
 def _in_folder(folder: str) -> list[InputFile]:
@@ -176,16 +198,18 @@ def _of_service(place: CloudFolder) -> list[InputFile]:
     from streammc.stores.cloud.input_object import object_stamp
     from streammc.stores.cloud.requests import list_objects
 
-    if fixed == len(parts) > 0 and object_stamp(place) is not None:
+    if parts and object_stamp(place) is not None:
         return [InputFile(str(place))]
     base = CloudFolder(place.scheme, place.bucket, "/".join(parts[:fixed]))
     pattern, found = parts[fixed:], []
     keys = list_objects(base)
     if not pattern and "zarr.json" in keys:
         raise _not_a_table(str(place), None)
+    folders = {key.rsplit("/", n)[0] for key in keys for n in range(1, key.count("/") + 1)}
     for key in sorted(keys, key=lambda key: key.split("/")):
         below = key.split("/")
-        if not key or any(map(_hidden, below)):
+        # Some programs put an empty object where a folder would be.
+        if not key or key in folders or any(map(_hidden, below)):
             continue
         if not pattern:
             _check_folders(str(place), below[:-1])

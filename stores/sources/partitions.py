@@ -58,7 +58,7 @@ class PartitionedSource:
         own = [name for name in columns if name not in self._constants]
         inner = own or list(self.inner.names[:1])  # to count the rows
         kept = levels & frozenset(own)
-        for batch in self.inner.batches(inner, rows, text=text, levels=kept):
+        for batch in self.inner.batches(inner, rows, text=text if own else True, levels=kept):
             arrays = []
             for name in columns:
                 if name not in self._constants:

@@ -20,7 +20,8 @@ def data_facts(request: ReportRequest) -> dict[str, str]:
     if store is None:
         return {
             "store": str(address),
-            "note": "the store is not at its place any more, so that this page cannot describe it",
+            "note": "the store is not at its place any more, or has grown since: this page cannot "
+            "describe it",
         }
     groups = store.get("groups")
     response = store.get("response")

@@ -23,7 +23,10 @@ def tables(request: ReportRequest) -> tuple[list[Table], Table | None]:
     blocks = attributes.get("table_scale") or ()
     units = units_of(blocks, request.run.feature_names)
     if original is None:
-        note = "On the store's scale: the store, which knows the table's, is not at its place"
+        note = (
+            "On the store's scale: the store, which knows the table's, is not at its place, or has "
+            "grown since"
+        )
         return [statistics_table(note, own), *_more(document)], None
     first = statistics_table("On the scale of the table's columns", original, units)
     apart = None

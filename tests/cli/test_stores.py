@@ -268,6 +268,18 @@ def test_a_changed_file_of_a_directory_is_another_source(here: Path) -> None:
     assert 78 == streammc(*words).code
 
 
+def test_a_file_in_another_folder_of_a_pattern_is_another_source(here: Path) -> None:
+    for year in ("2023", "2024"):
+        (here / "h" / f"year={year}").mkdir(parents=True)
+        table(here / "h" / f"year={year}" / f"{year}.csv")
+    words = ("ingest", "h/*/*.csv", "h.zarr", "--formula", "late ~ year + hour")
+    assert 0 == streammc(*words).code
+    assert "nothing to do" in streammc(*words).err
+    for a, b in (("2023", "0"), ("2024", "2023"), ("0", "2024")):  # same bytes and times in all
+        os.rename(here / "h" / f"year={a}", here / "h" / f"year={b}")
+    assert 78 == streammc(*words).code
+
+
 def test_info_shows_whether_and_how_the_features_were_standardised(here: Path) -> None:
     table(here / "t.csv")
     for store, option in (("s.zarr", "--standardize"), ("raw.zarr", "--no-standardize")):

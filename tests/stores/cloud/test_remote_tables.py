@@ -115,6 +115,26 @@ def test_an_object_that_changed_between_two_readings_is_refused(bucket: Bucket) 
         table.check_unchanged()
 
 
+def test_an_object_that_changed_at_the_same_size_is_refused(bucket: Bucket) -> None:
+    put(bucket, "t.csv", b"x,y\n1,0\n2,1\n")
+    table = open_table(f"{bucket.address}/t.csv")
+    put(bucket, "t.csv", b"x,y\n2,0\n1,1\n")
+    with pytest.raises(DataError, match="found it changed"):
+        table.check_unchanged()
+
+
+def test_an_object_whose_key_is_a_pattern_is_that_object(bucket: Bucket) -> None:
+    put(bucket, "t/k=[a]/0.parquet", as_bytes(part(1), "parquet"))
+    put(bucket, "t/k=a/0.parquet", as_bytes(part(2), "parquet"))
+    assert rows(part(1)) == rows(f"{bucket.address}/t/k=[a]/0.parquet")
+
+
+def test_empty_objects_in_place_of_folders_are_no_files(bucket: Bucket) -> None:
+    put(bucket, "t/k=1/", b"")
+    put(bucket, "t/k=1/0.parquet", as_bytes(part(1), "parquet"))
+    assert [f"{bucket.address}/t/k=1/0.parquet"] == open_table(f"{bucket.address}/t").paths
+
+
 def test_a_damaged_file_at_an_address_is_named(bucket: Bucket) -> None:
     put(bucket, "t.parquet", as_bytes(part(1), "parquet")[:-4])
     with pytest.raises(DataError, match=r"expected a Parquet file in 's3://.*t\.parquet'"):

@@ -65,6 +65,24 @@ def test_checksum_of_the_shard_tells_contents_apart() -> None:
     assert 1 == len({int(google_crc32c.value(shard)) for shard in bare})
 
 
+@pytest.mark.parametrize("zstd", [False, True])
+def test_pieces_in_another_order_are_damage(zstd: bool) -> None:
+    raw = raw_block()
+    encoded = encode_shard(raw, PIECE * 2 + 100, PIECE, zstd)
+    index = read_index(encoded[-index_bytes(PIECES) :], PIECES, USED, len(encoded), "s")
+    (first, length), (second, other) = index[:2]
+    spoilt = encoded.copy()
+    if length == other:
+        spoilt[first : first + length] = encoded[second : second + other]
+        spoilt[second : second + other] = encoded[first : first + length]
+    else:  # compressed pieces differ in length: their entries in the index are exchanged
+        exchanged = index.copy()
+        exchanged[[0, 1]] = index[[1, 0]]
+        spoilt = with_index(encoded, np.where(exchanged < 0, 2**64 - 1, exchanged).astype("<u8"))
+    with pytest.raises(StoreError, match="the digest of its pieces"):
+        decode_shard(spoilt, np.empty_like(raw), USED, PIECE, zstd, "s")
+
+
 def with_index(encoded: np.ndarray, index: np.ndarray) -> np.ndarray:
     """Replace the index of a shard, with a right checksum."""
     content = index.astype("<u8").tobytes()

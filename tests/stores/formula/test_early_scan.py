@@ -142,3 +142,12 @@ def test_an_ingest_loads_no_compiler(tmp_path: Path) -> None:
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     assert "False True" == done.stdout.strip()
+
+
+def test_columns_may_be_named_as_terms_are_counted(tmp_path: Path) -> None:
+    response = np.random.default_rng(1).gamma(2.0, size=ROWS)
+    binary = np.arange(ROWS) % 2
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"term 0": response, "a": binary}), path)
+    store = stored(tmp_path / "s.zarr", path, formula="`term 0` ~ a", dtype="float64")
+    assert store.rows().arrays[1][:ROWS].mean() == pytest.approx(response.mean(), rel=1e-6)

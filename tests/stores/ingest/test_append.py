@@ -157,6 +157,25 @@ def test_a_file_is_appended_once(tmp_path: Path) -> None:
     assert 200 == open_store(path).n_rows
 
 
+@pytest.mark.parametrize("how", ["pattern", "folder", "list"])
+def test_files_named_together_are_appended_once(tmp_path: Path, how: str) -> None:
+    path, folder = tmp_path / "s.zarr", tmp_path / "more"
+    folder.mkdir()
+    ingest(frame(100, 1), path, response="y", features=["x"])
+    for number in (1, 2):
+        frame(20, number).to_parquet(folder / f"{number}.parquet")
+    files = [folder / "1.parquet", folder / "2.parquet"]
+    given = {"pattern": [str(folder / "*.parquet")], "folder": folder, "list": files}[how]
+    assert append(given, path)["new"]
+    assert not append(given, path)["new"]
+    frame(20, 3).to_parquet(folder / "3.parquet")
+    again = [*files, folder / "3.parquet"] if how == "list" else given
+    with pytest.raises(IdentityError, match="was appended before: name the new ones alone"):
+        append(again, path)
+    assert append(folder / "3.parquet", path)["new"]
+    assert 160 == open_store(path).n_rows
+
+
 @pytest.mark.parametrize(
     ("change", "expected"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 
-from streammc.errors import ConfigError, DataError, MissingError, StreammcError
+from streammc.errors import AccessError, ConfigError, DataError, MissingError, StreammcError
 from streammc.stores.ingest.ingestion import from_table
+from streammc.stores.sources.input_files import input_files
 from streammc.stores.sources.tables import open_table
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -79,6 +81,24 @@ def test_a_pattern_reads_the_files_that_match(tmp_path: Path) -> None:
     assert 60 == read(str(tmp_path / "[b]-?.parquet")).num_rows
 
 
+def test_two_stars_find_each_file_once_whatever_the_links(tmp_path: Path) -> None:
+    write(tmp_path, "a/1.parquet", "a/b/2.parquet", "3.parquet", "_hidden/4.parquet")
+    (tmp_path / "latest").symlink_to(tmp_path / "a")
+    (tmp_path / "a" / "b" / "loop").symlink_to(tmp_path)
+    for pattern in ("**/*.parquet", "**/**/*.parquet", "**"):
+        names = [Path(path).name for path, _ in input_files(str(tmp_path / pattern))]
+        assert ["3.parquet", "1.parquet", "2.parquet"] == names
+    assert ["1.parquet"] == [Path(p).name for p, _ in input_files(f"{tmp_path}/lat*/*.parquet")]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads every folder")
+def test_a_folder_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    write(tmp_path, "a/1.parquet", "b/2.parquet")
+    (tmp_path / "b").chmod(0)
+    with pytest.raises(AccessError):
+        open_table(str(tmp_path / "*" / "*.parquet"))
+
+
 def test_a_file_whose_name_is_a_pattern_is_that_file(tmp_path: Path) -> None:
     write(tmp_path, "a[1].parquet", "a1.parquet")
     assert part(0).equals(read(str(tmp_path / "a[1].parquet")))
@@ -97,6 +117,14 @@ def test_partitions_are_the_folders_from_the_pattern_on(tmp_path: Path) -> None:
 def test_a_partition_column_alone_has_the_rows_of_its_file(tmp_path: Path) -> None:
     write(tmp_path, "k=1/0.parquet", "k=2/0.parquet")
     assert [1] * 60 + [2] * 60 == read(tmp_path, ["k"])["k"].to_pylist()
+
+
+def test_a_partition_column_alone_is_read_beside_a_first_column_of_text(tmp_path: Path) -> None:
+    for k in (1, 2):
+        (tmp_path / f"k={k}").mkdir()
+        (tmp_path / f"k={k}" / "0.csv").write_text("g,y\na,1\nb,0\n")
+    found = open_table(tmp_path).batches(["k"], 25, text=frozenset())
+    assert [1, 1, 2, 2] == pa.Table.from_batches(list(found))["k"].to_pylist()
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv"])
