@@ -166,5 +166,5 @@ streammc ingest roles new.zarr --response late
 streammc ingest 'https://host/t/*.csv' new.zarr --response late
 streammc ingest ftp://key:secret@host/t.csv new.zarr --response late
 streammc ingest s3://key:secret@bucket/t.csv new.zarr --response late
-streammc.from_table(pyarrow.table({"y": [0, 1], "a": ["u", "v"], "b": ["u", "v"]}).to_reader(), formula="y ~ (1 | a) + (1 | b)")
+streammc.from_table(__import__("pyarrow").table({"y": [0, 1], "a": ["u", "v"], "b": ["u", "v"]}).to_reader(), formula="y ~ (1 | a) + (1 | b)")
 """

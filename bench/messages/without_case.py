@@ -153,6 +153,7 @@ WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
         "stores/format/shards.py decode_piece: _damaged(f'a piece of {into.nbytes} bytes', what)",
         "stores/format/shards.py decode_piece: _damaged('a piece compressed with zstd', what)",
         "stores/format/shards.py decode_shard: _damaged(f'at least {length} bytes', what)",
+        "stores/format/shards.py decode_shard: _damaged('the digest of its pieces', what)",
         "stores/format/shards.py _damaged: expected {} in the shard {}, found another: the object is damaged; copy or make the store ",
     ),
     "needs a variable of the environment, or a table larger than a list of examples": (
@@ -215,7 +216,7 @@ WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
         "stores/formula/fitted.py read_design: _wrong(where, 'states that fit the formula', str(error))",
         "stores/formula/used_columns.py FormulaRows.first: self.text_error(str(error))",
         "stores/formula/used_columns.py FormulaRows.text_error: expected numbers in column '{}' of {}, found {}: take it as a factor, C(column)",
-        "stores/formula/terms.py _words: refused(repr(word), position, 'write a calculation as I(...)')",
+        "stores/formula/placeholders.py with_placeholders: refused(repr(word), position, 'write a calculation as I(...)')",
         "stores/ingest/write.py check_output: expected an output outside the input '{}', found '{}': choose another path",
         "stores/ingest/prepare.py Prepared._scan: self._text(self.columns.names, str(error))",
         "stores/ingest/prepare.py Prepared._text: expected numbers in column '{}' of {}, found {}: leave it out with --features, or take it ",
@@ -254,6 +255,8 @@ WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
     "an input that changes between two steps of one command, or two commands": (
         "cli/jobs/growing.py growth_of: expected files that '{}' was not made of, found '{}', whose name is one of its tables: lea",
         "stores/rows/piece_reading.py StorePieces._refuse_another: expected store '{}' as it was opened, found another in its place: open it again, or give t",
+        "cli/jobs/growing.py _refuse_moved: expected files that are not in '{}' yet, found '{}', with the size and the time of '{}', w",
+        "stores/ingest/append.py append: expected files that are not in '{}' yet, found '{}' among others, which was appended befor",
         "cli/jobs/growing.py _is_new: expected '{}' as it was when it was appended to '{}', found it with {}: give new rows a fi",
         "streammc/samplers/importance/weighing.py kept_draws: expected at most {} draws, for which laplace has weighed its proposals, found {}: start th",
         "cli/build.py model_of_run: expected the model '{}' as it was when the run began, found other code or options: begin a",
@@ -284,6 +287,7 @@ WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
         "streammc/trace/sealed.py unseal: expected JSON written by streammc in {}: {}; restore the file from a copy",
     ),
     "needs a run of its own; tests/checks provoke them": (
+        "streammc/checks/ranking.py require_same_rows: expected runs on the same {}, found '{}' {} and '{}' {}: compare runs on the same rows",
         "streammc/checks/ranking.py require_same_rows: expected the same groups in the same order, found others {} than {}: compare runs on the s",
         "streammc/checks/ranking.py require_same_rows: expected the same responses and weights in the same order, found others {} than {}: compar",
         "streammc/checks/ranking.py _require_constants: expected one family for shares of trials, found {} in '{}' and '{}': binomial leaves out t",

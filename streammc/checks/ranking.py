@@ -127,8 +127,8 @@ def _require_one_kind(table: Any, base: Any, pair: tuple[Candidate, Candidate]) 
     if any(of_columns) and (not all(of_columns) or table.fingerprint != base.fingerprint):
         raise IdentityError(
             f"expected models of the same observations, found {pair[0].model.name!r} in "
-            f"{pair[0].path!r} and {pair[1].model.name!r} in {pair[1].path!r}: a model of the "
-            "columns is compared with others of the same store"
+            f"{pair[0].path!r} and {pair[1].model.name!r} in {pair[1].path!r}: compare models of "
+            "the columns with others of the same store"
         )
 
 

@@ -118,7 +118,7 @@ def test_models_of_the_columns_are_compared_on_one_store_alone(tmp_path):
         theta = 0.05 * rng.normal(size=(2, 60, 1))
         found.append(candidate(name, tmp_path, table, model, theta))
     assert "a" == ranked(found[:2], ScoreRequest(draws=120))[0]["run"]
-    with pytest.raises(IdentityError, match="with others of the same store"):
+    with pytest.raises(IdentityError, match="of the columns with others of the same store"):
         ranked([found[0], found[2]], ScoreRequest(draws=120))
 
 

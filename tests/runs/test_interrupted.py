@@ -79,3 +79,8 @@ def test_a_run_without_a_path_is_that_at_a_path(tmp_path):
     assert any(Path(held.encoding["source"]).iterdir())
     assert streammc.predict(written, store, seed=1).equals(prediction)
     assert streammc.open_run(held.encoding["source"]).equals(held)
+    again = streammc.sample(
+        store, model, path=held.encoding["source"], overwrite=True, **{**options, "seed": 2}
+    )
+    assert streammc.open_run(again.encoding["source"]).equals(again)
+    assert not again.equals(held)
