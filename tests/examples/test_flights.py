@@ -118,8 +118,11 @@ def test_killed_at_twenty_instants_it_ends_with_the_same_draws(new_job, whole: P
 def test_a_signal_ends_it_in_time_and_the_same_command_goes_on(
     new_job, whole: Path, signum: signal.Signals
 ) -> None:
-    codes = []
-    for share in (0.25, 0.4, 0.6, 0.8):
+    codes: list[int] = []
+    # Earlier ones follow where the job is faster than it was before, and ends first.
+    for share in (0.25, 0.4, 0.6, 0.8, 0.1, 0.15, 0.2, 0.05):
+        if len(codes) >= 4 and codes.count(143) >= 2:
+            break
         folder = new_job()
         seconds = 1.0 + share * sum(stage["seconds"] for stage in summary(whole)["stages"])
         command = [*PROGRAM, "run", "job.toml", "--json"]
