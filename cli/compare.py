@@ -37,6 +37,14 @@ def compare(
     """
     output: Output = ctx.obj
     if not loo:
+        scored = ("score_draws", "score_rows", "score_seed")
+        typed = click.core.ParameterSource.COMMANDLINE
+        given = [name for name in scored if ctx.get_parameter_source(name) is typed]
+        if given:
+            raise click.UsageError(
+                f"expected --loo beside --{given[0].replace('_', '-')}, found none: add it, or "
+                "leave that out"
+            )
         document = comparison(runs)
         output.result(document, human(document))
         return

@@ -33,6 +33,7 @@ streammc score gone-run
 streammc compare run other-run
 streammc compare --loo
 streammc compare --loo run nowhere
+streammc compare run --score-rows 500
 streammc compare --loo run groups-run
 streammc compare --loo run mean-run
 streammc compare --loo run gone-run

@@ -91,3 +91,9 @@ def test_runs_of_other_posteriors_are_refused(run, words, code, culprit):
     assert result.code == code, result.err
     assert result.err.count("\n") == 1
     assert culprit in result.err
+
+
+def test_options_of_scores_without_loo_are_refused(run):
+    done = streammc("compare", "run", "--score-rows", "500")
+    assert 2 == done.code
+    assert "expected --loo beside --score-rows, found none" in done.err
