@@ -170,8 +170,6 @@ class MemoryRun(RunDirectory):
         StorageIOError, AccessError
             If the file system refuses.
         """
-        if self._is_written():  # by a fork of this process
-            return
         partial = temporary_folder("streammc-run-")
         plan = {"layout": self._state.layout, "draws": self.draws, "warmup": self.warmup}
         identity, own = self.identity, {"attributes": self.attributes, **self._initial}
@@ -187,12 +185,9 @@ class MemoryRun(RunDirectory):
             with reporting("create", self.path):
                 os.rename(partial, self.path)
         except StreammcError:
-            if not self._is_written():
+            if not (self.path / commit.ROOT).exists():  # else a fork of this process has written it
                 raise
             shutil.rmtree(partial, ignore_errors=True)
-
-    def _is_written(self) -> bool:
-        return (self.path / commit.ROOT).exists()
 
     def _with_fixed(self, arrays: Mapping[str, Dimensioned]) -> RunState:
         # Copies: the caller keeps its arrays, and the file is written later.
