@@ -24,7 +24,7 @@ TESTS := tests
 
 NOTEBOOKS := $(wildcard notebooks/*.py)
 
-.PHONY: demo test test-covered test-others test-slow test-all test-odd edges lint format types contracts doctest notebook sync-notebooks docs browser dist clean
+.PHONY: demo test test-covered test-others test-slow test-all test-odd trust edges lint format types contracts doctest notebook sync-notebooks docs browser dist clean
 
 demo: $(VENV)/.compiled
 	$(BIN)/streammc demo
@@ -65,6 +65,12 @@ test-all: test test-slow
 test-odd: $(VENV)/.installed-test
 	NUMBA_CPU_NAME=generic OPENBLAS_CORETYPE=Haswell STREAMMC_TEST_DATA=absent $(ONE_CORE) \
 		$(BIN)/python -m pytest -m "not slow" $(PYTEST_OPTIONS) $(DRAWING)
+
+# Every check of docs/explanation/trust.md at its full counts, one after another, and its table:
+# make trust, or make trust CHECKS="17 20".
+trust: $(VENV)/.installed-test
+	$(LOAD)
+	$(BIN)/python bench/trust.py --write $(if $(CHECKS),--checks $(CHECKS))
 
 # Statistical assertions near their bound, over three seeds: make edges TESTS=tests/samplers.
 edges: $(VENV)/.installed-test

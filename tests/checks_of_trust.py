@@ -1,9 +1,11 @@
-"""The checks of faults, clusters, jobs and secrets, by number; prints the tests of each.
+"""The checks that streammc's promises rest on, by number: the battery of docs/explanation/trust.md.
 
 A test carries the number that it meets as ``@pytest.mark.trust(28)``, and stands where its subject
-is tested; tests/trust has those that need several parts of streammc. ``pytest -m trust`` runs all,
-``python tests/checks_of_trust.py`` lists them. Numbers below 28 and those that are missing belong
-to statistics, files and bad input, which the folders of these subjects test.
+is tested; tests/trust has those that need several parts of streammc. A test states its figure with
+pytest's ``record_property("figure", "50 of 50 kills resumed with the same digest")``, and a
+negative control the fault that was caught: ``record_property("caught", "one flipped bit")``.
+``pytest -m trust`` runs all at small counts; ``make trust`` at full counts, and writes the page.
+``python tests/checks_of_trust.py`` lists the tests.
 """
 
 from __future__ import annotations
@@ -15,6 +17,33 @@ from pathlib import Path
 from typing import Final
 
 CHECKS: Final = {
+    1: "exact posteriors of conjugate models are hit",
+    2: "every sampler leaves the target that it states invariant",
+    3: "prior, simulator and likelihood of the models agree",
+    4: "simulation-based calibration, end to end",
+    5: "the pseudo-marginal kernel is exact",
+    6: "the block-Poisson estimator is unbiased",
+    7: "negative estimates carry their sign",
+    8: "the target is right at any noise of the estimate",
+    9: "a chain on subsamples has the posterior of all rows",
+    10: "densities and derivatives are right",
+    11: "sums of one pass are exact, in any order",
+    12: "threads, processes and schedulers change no bit",
+    13: "random streams do not depend on other chains, and go on after a checkpoint",
+    14: "R-hat, ESS and verdicts are honest",
+    15: "posteriors agree with those of other programs",
+    16: "seeded bugs are caught",
+    17: "SIGKILL at any instant",
+    18: "SIGKILL at every call that changes the disk",
+    19: "power loss",
+    20: "flipped bits and cut files",
+    21: "missing and swapped objects",
+    22: "debris of other programs",
+    23: "readers see committed states alone",
+    24: "any history of operations",
+    25: "full disk",
+    26: "input and output errors",
+    27: "formats of the past and of the future",
     28: "object store that fails, stalls, cuts bodies and loses answers",
     29: "two writers of one store",
     30: "worker that dies, task that runs twice",
@@ -27,6 +56,8 @@ CHECKS: Final = {
     37: "network with delay and loss",
     38: "processes, ports and files left behind",
     39: "SIGTERM at any instant",
+    40: "other signals",
+    41: "the same command again, and many copies at once",
     42: "stale lock, copied run, file system without locks",
     43: "resume with a changed job",
     44: "exit codes",
@@ -34,11 +65,59 @@ CHECKS: Final = {
     46: "clock that jumps",
     47: "mean environments",
     48: "JSON of every failure",
+    49: "a hundred thousand commits",
+    50: "bad input",
+    51: "data never run as code",
+    52: "files that ask for too much memory",
     53: "names that lead out of a store",
     54: "secrets",
     55: "listening sockets",
     56: "TLS",
+    57: "cache of compiled code",
+    58: "broken models, and modules beside the data",
+    59: "packages that streammc is installed with",
 }
+WITHOUT_TEST: Final = {
+    1: "no test carries its number",
+    2: "no test carries its number",
+    3: "no test carries its number",
+    4: "no test carries its number",
+    5: "no test carries its number",
+    6: "no test carries its number",
+    7: "no test carries its number",
+    8: "no test carries its number",
+    9: "no test carries its number",
+    10: "no test carries its number",
+    11: "no test carries its number",
+    12: "no test carries its number",
+    13: "no test carries its number",
+    14: "no test carries its number",
+    15: "no test carries its number",
+    16: "no test carries its number",
+    17: "no test carries its number",
+    18: "no test carries its number",
+    19: "no test carries its number",
+    20: "no test carries its number",
+    21: "no test carries its number",
+    22: "no test carries its number",
+    23: "no test carries its number",
+    24: "no test carries its number",
+    25: "no test carries its number",
+    26: "no test carries its number",
+    27: "no test carries its number",
+    40: "no test carries its number",
+    41: "no test carries its number",
+    49: "no test carries its number",
+    50: "no test carries its number",
+    51: "no test carries its number",
+    52: "no test carries its number",
+    57: "no test carries its number",
+    58: "no test carries its number",
+    59: "no test carries its number",
+}
+"""Checks that no test meets, with the reason, which the page states."""
+MOST_IMPORTANT: Final = frozenset({1, 2, 5, 6, 11, 16, 17, 19, 20, 21, 30, 39, 41, 50, 51})
+"""Each of these has a negative control: a test that states what it caught."""
 JOB: Final = ("--model", "logistic", "--seed", "1", "--chains", "2", "--warmup", "60", "--quiet")
 """Options of the job of these checks, but for its draws."""
 TESTS: Final = Path(__file__).resolve().parent

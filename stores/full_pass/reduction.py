@@ -169,10 +169,12 @@ def _run_on_cluster(
         assert found is not None
     except BaseException:
         keep_results(client, pinned, dict(futures))
-        for future in asked:  # else a task that failed would fail at once when asked for again
-            future.release()
         raise
     finally:
+        # Else a task that failed would fail at once when asked for again, and the sums would stay
+        # in the memory of the workers for as long as the callbacks keep their futures.
+        for future in asked:
+            future.release()
         if client.status == "running":
             client.unsubscribe_topic(topic)
     forget_results(client, pinned)

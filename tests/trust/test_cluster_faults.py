@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +75,10 @@ class Counting:
 
 @pytest.mark.trust(30)
 def test_tasks_that_run_twice_are_counted_once(
-    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    record_property: Callable[[str, object], None],
 ) -> None:
     dataset = open_store(store)
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
@@ -94,17 +97,21 @@ def test_tasks_that_run_twice_are_counted_once(
         found = dataset.reduce(task, scheduler=1 + threads % 3)
         assert expected.tobytes() == found.tobytes()
     assert repeated[0] > 0
+    record_property("figure", f"{threads} of {threads} passes with repeated tasks: the same bits")
     assert alone.tobytes() != dataset.reduce(Counting(), scheduler="sync").tobytes()
+    record_property("caught", "a task that counts a block twice when it runs twice")
 
 
 @pytest.mark.trust(30)
 @pytest.mark.slow
-def test_workers_killed_at_many_instants_cost_no_bit(store: Path, tmp_path: Path) -> None:
+def test_workers_killed_at_many_instants_cost_no_bit(
+    store: Path, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
     dataset = open_store(store)
     task, expected = sums(tmp_path / "seen", dataset)
     generator, repeated = random.Random(2), 0
     with cluster(tmp_path / "cluster") as made:
-        for _ in range(rounds(3, 50)):
+        for _ in range(kills := rounds(3, 50)):
             victim = made.workers[-2]
             timer = threading.Timer(generator.random(), os.killpg, (victim.pid, signal.SIGKILL))
             timer.start()
@@ -118,6 +125,7 @@ def test_workers_killed_at_many_instants_cost_no_bit(store: Path, tmp_path: Path
             for path in task.folder.iterdir():
                 path.unlink()
     assert repeated
+    record_property("figure", f"{kills} of {kills} passes with a killed worker: the same bits")
 
 
 @pytest.mark.trust(31)

@@ -67,7 +67,10 @@ def listen() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("twice", [False, True])
 def test_a_job_stopped_at_random_instants_ends_with_its_draws(
-    twice: bool, finished: Path, tmp_path: Path
+    twice: bool,
+    finished: Path,
+    tmp_path: Path,
+    record_property: Callable[[str, object], None],
 ) -> None:
     words = ["sample", str(finished / "store.zarr"), *JOB, "--draws", "3000", "--sampler", "hmc"]
     whole = tmp_path / "whole"
@@ -75,7 +78,7 @@ def test_a_job_stopped_at_random_instants_ends_with_its_draws(
     assert 0 == program(*words, "-o", whole).code
     seconds = time.monotonic() - started
     generator, stopped = random.Random(1), 0
-    for number in range(rounds(2, 25)):
+    for number in range(tried := rounds(2, 25)):
         run = tmp_path / f"run-{number}"
         process = subprocess.Popen(
             [*PROGRAM, *words, "-o", str(run)], stderr=subprocess.PIPE, preexec_fn=listen, text=True
@@ -94,6 +97,8 @@ def test_a_job_stopped_at_random_instants_ends_with_its_draws(
         assert 0 == streammc(*words, "-o", run).code
         assert digest(whole) == digest(run)
     assert stopped
+    signals = "two SIGTERM" if twice else "SIGTERM"
+    record_property("figure", f"{signals}: {tried} of {tried} jobs ended with the same draws")
 
 
 def plan(draws: int) -> dict[str, Any]:
