@@ -1,28 +1,50 @@
 """A read-only S3 server of the files of a folder, on loopback, so that no side waits for it.
 
-    python bench/s3_files.py FOLDER
+    python bench/s3_files.py FOLDER [GBIT MS]
 
-The folders in FOLDER are the buckets. Objects are sent by ``sendfile``; GET with ranges, HEAD and
-ListObjectsV2 are answered, and credentials are not looked at. Prints its port.
+With GBIT and MS the answers share a link of so many gigabits a second, and begin so many
+milliseconds after the request. The folders in FOLDER are the buckets. Objects are sent by
+``sendfile``; GET with ranges, HEAD and ListObjectsV2 are answered, and credentials are not looked
+at. Prints its port.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Lock
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
+SLICE = 256 << 10
+
+
+class Link:
+    """A link that all answers share: who sends waits until what was sent before is through."""
+
+    def __init__(self, gbit: float, milliseconds: float) -> None:
+        self.seconds_per_byte, self.latency = 8e-9 / gbit, milliseconds / 1000
+        self._free, self._lock = 0.0, Lock()
+
+    def send(self, size: int) -> None:
+        """Return when ``size`` bytes more are through."""
+        with self._lock:
+            self._free = max(self._free, time.monotonic()) + size * self.seconds_per_byte
+            until = self._free
+        time.sleep(max(until - time.monotonic(), 0.0))
+
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers from the files of ``root``."""
+    """Answers from the files of ``root``, over ``link``."""
 
     protocol_version = "HTTP/1.1"
     root = Path()
+    link: Link | None = None
 
     def log_message(self, *_: Any) -> None:
         """Print nothing."""
@@ -60,6 +82,8 @@ class Handler(BaseHTTPRequestHandler):
                 start, _, end = asked.removeprefix("bytes=").partition("-")
                 first = int(start) if start else found.st_size - int(end)
                 last = min(int(end), last) if start and end else last
+            if self.link is not None:
+                time.sleep(self.link.latency)
             self.send_response_only(206 if asked else 200)
             if asked:
                 self.send_header("Content-Range", f"bytes {first}-{last}/{found.st_size}")
@@ -71,9 +95,11 @@ class Handler(BaseHTTPRequestHandler):
                 return
             self.wfile.flush()
             while first <= last:
-                first += os.sendfile(
-                    self.connection.fileno(), file.fileno(), first, last + 1 - first
-                )
+                size = last + 1 - first
+                if self.link is not None:
+                    size = min(size, SLICE)
+                    self.link.send(size)
+                first += os.sendfile(self.connection.fileno(), file.fileno(), first, size)
 
     def _list(self, bucket: Path, prefix: str) -> None:
         entries = []
@@ -102,6 +128,8 @@ class Server(ThreadingHTTPServer):
 
 if __name__ == "__main__":
     Handler.root = Path(sys.argv[1])
+    if sys.argv[2:]:
+        Handler.link = Link(float(sys.argv[2]), float(sys.argv[3]))
     with Server(("127.0.0.1", 0), Handler) as server:
         print(server.server_port, flush=True)
         server.serve_forever()

@@ -69,7 +69,9 @@ def run(
         If a worker has too little memory for the chunks of the store.
     """
     if scheduler is None:
-        scheduler = available_threads()
+        # At an address a thread waits for its first rows while another computes: over 5 Gbit/s and
+        # 15 ms two cores read 0.84 of what the link carries with two threads, 0.98 with four.
+        scheduler = available_threads() * (2 if _at_an_address(blocks) else 1)
     if scheduler == "sync" or (type(scheduler) is int and scheduler >= 1):
         return _run_in_process(task, blocks, scheduler, progress)
     if is_cluster(scheduler):
@@ -188,11 +190,21 @@ def _drop_parts(futures: dict[str, Any], parts: Sequence[str], done: Any) -> Non
             futures.pop(part, None)
 
 
-def _need_of(blocks: Sequence[Block]) -> Need:
-    """Return what a worker needs for the blocks: the store, and memory for its chunks."""
-    block = blocks[0]
+def _read_from(block: Block) -> Block:
+    """Return the block that reads the rows of a block."""
     while isinstance(block, LaterBlock):
         block = block.block
+    return block
+
+
+def _at_an_address(blocks: Sequence[Block]) -> bool:
+    block = _read_from(blocks[0])
+    return isinstance(block, StoreBlock) and block.at_an_address
+
+
+def _need_of(blocks: Sequence[Block]) -> Need:
+    """Return what a worker needs for the blocks: the store, and memory for its chunks."""
+    block = _read_from(blocks[0])
     if not isinstance(block, StoreBlock):
         return Need()
     row_bytes = sum(member.row_bytes for member in block.members) + _VECTOR_BYTES
@@ -204,9 +216,7 @@ def _work_of(key: str, blocks: Sequence[Block]) -> str:
     number = block_of(key)
     if number is None:
         return f"the task {key!r}"
-    block = blocks[number]
-    while isinstance(block, LaterBlock):
-        block = block.block
+    block = _read_from(blocks[number])
     if not isinstance(block, StoreBlock):
         return f"block {number} of a pass"
     last = block.first_chunk + len(block.entries[0]) - 1

@@ -2,14 +2,17 @@
 
 A block is read piece by piece, a chunk at a time, into the same buffers: fresh memory
 costs a page fault every 4 kB. While the task works on one piece, a thread reads and checks
-the next.
+the next; of a store at an address, several threads read some megabytes ahead, since a request
+takes its time whatever its size.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from threading import local
 from typing import Any, Protocol
 
@@ -29,20 +32,26 @@ from streammc.stores.format.objects import cached_bytes
 from streammc.stores.format.shards import Shards
 
 _EXACT = 2**53
+_AHEAD_BYTES, _AHEAD_CHUNKS = 32 << 20, 8
+"""Most bytes and chunks that a block of a store at an address reads ahead."""
+
+
+class _Slot:
+    """Memory for one chunk of every array."""
+
+    def __init__(self, chunk_rows: int, members: tuple[Member, ...]) -> None:
+        self.members = [np.empty(member.shape(chunk_rows), member.dtype) for member in members]
+        self.scratch = Scratch()
 
 
 class _Buffers:
-    """Buffers for two chunks of every array, reused by a thread from block to block."""
+    """Slots for the chunk that is used and those read ahead, kept by a thread between blocks."""
 
-    def __init__(self, chunk_rows: int, members: tuple[Member, ...]) -> None:
-        self.shapes = (chunk_rows, members)
-        self.members = [
-            [np.empty(member.shape(chunk_rows), member.dtype) for member in members]
-            for _ in range(2)
-        ]
+    def __init__(self, chunk_rows: int, members: tuple[Member, ...], ahead: int) -> None:
+        self.shapes = (chunk_rows, members, ahead)
+        self.slots = [_Slot(chunk_rows, members) for _ in range(1 + ahead)]
         self.response, self.zeros = np.empty(chunk_rows), np.zeros(chunk_rows)
         self.ones = np.ones(chunk_rows)
-        self.scratch = Scratch()
 
 
 _thread = local()
@@ -88,6 +97,11 @@ class StoreBlock:
     last_chunk_rows: int = 0
     """Rows in the file of the last chunk, with those of later generations."""
 
+    @property
+    def at_an_address(self) -> bool:
+        """Whether the store is not a folder of this machine."""
+        return not isinstance(store_root(self.root), Path)
+
     def pieces(self) -> Iterator[RowBlock]:
         """Yield the rows chunk by chunk; each file is read once, checked and not copied.
 
@@ -96,7 +110,7 @@ class StoreBlock:
         StoreError
             If a chunk is missing or damaged; the message names it.
         """
-        shapes = (self.chunk_rows, self.members)
+        shapes = (self.chunk_rows, self.members, self._ahead())
         # Removed while in use, so that two blocks read in turn by one thread share no buffer.
         cached = vars(_thread).pop("buffers", None)
         buffers = cached if cached is not None and cached.shapes == shapes else _Buffers(*shapes)
@@ -105,18 +119,25 @@ class StoreBlock:
         finally:
             _thread.buffers = buffers
 
+    def _ahead(self) -> int:
+        """Return how many chunks are read while one is used."""
+        if not self.at_an_address:
+            return 1
+        chunk_bytes = self.chunk_rows * sum(member.row_bytes for member in self.members)
+        ahead = min(_AHEAD_BYTES // chunk_bytes, _AHEAD_CHUNKS, len(self.entries[0]) - 1)
+        return max(ahead, 1)
+
     def _chunks(self, buffers: _Buffers) -> Iterator[RowBlock]:
         zeros, ones, response = buffers.zeros, buffers.ones, buffers.response
-        n_chunks = len(self.entries[0])
-        with ThreadPoolExecutor(1, "streammc-read") as reader:
-            reading = reader.submit(self._read, 0, buffers.members[0], buffers.scratch)
+        n_chunks, slots = len(self.entries[0]), buffers.slots
+        ahead = len(slots) - 1
+        with ThreadPoolExecutor(ahead, "streammc-read") as reader:
+            first = range(min(ahead, n_chunks))
+            reading = deque(reader.submit(self._read, each, slots[each]) for each in first)
             for position in range(n_chunks):
-                found = reading.result()
-                after = position + 1
-                if after < n_chunks:
-                    reading = reader.submit(
-                        self._read, after, buffers.members[after % 2], buffers.scratch
-                    )
+                found = reading.popleft().result()
+                if (after := position + ahead) < n_chunks:
+                    reading.append(reader.submit(self._read, after, slots[after % len(slots)]))
                 m = min(self.chunk_rows, self.rows - position * self.chunk_rows)
                 y = response[:m]
                 y[:] = self._exact(found["y"][:m]) if "y" in found else 0.0
@@ -136,9 +157,7 @@ class StoreBlock:
         design = CodedMatrix(found["X"][:m], found[CODES][:m], self.columns)
         return checked_codes(design, start, self.root)
 
-    def _read(
-        self, position: int, into: list[NDArray[Any]], scratch: Scratch
-    ) -> dict[str, NDArray[Any]]:
+    def _read(self, position: int, slot: _Slot) -> dict[str, NDArray[Any]]:
         """Read and check one chunk of every array; ask the system to read the next one ahead."""
         root, chunk = store_root(self.root), self.first_chunk + position
         if position + 1 < len(self.entries[0]):
@@ -147,10 +166,17 @@ class StoreBlock:
         found = {}
         last = position + 1 == len(self.entries[0])
         rows = self.last_chunk_rows if last else self.chunk_rows
-        for member, buffer, entries in zip(self.members, into, self.entries, strict=True):
-            entry = entries[position]
+        for member, buffer, entries in zip(self.members, slot.members, self.entries, strict=True):
             place = root, member, chunk
-            read_chunk(place, entry, buffer, rows, self.shards, forget=self.forget, scratch=scratch)
+            read_chunk(
+                place,
+                entries[position],
+                buffer,
+                rows,
+                self.shards,
+                forget=self.forget,
+                scratch=slot.scratch,
+            )
             found[member.name] = buffer
         return found
 
