@@ -33,6 +33,7 @@ _SHOWN: Final = 20
 @click.pass_obj
 def info(output: Output, path: str) -> None:
     """Describe the store, run or control variates at PATH without reading the rows."""
+    path = run_or_store(path)
     kind = kind_of(path)
     document = {"kind": kind, **_DESCRIBE[kind](path)}
     shown = {
@@ -63,6 +64,7 @@ def info(output: Output, path: str) -> None:
 @click.pass_obj
 def verify(output: Output, path: str) -> int:
     """Compare every byte at PATH with its checksums; exit 65 if one differs."""
+    path = run_or_store(path)
     kind = kind_of(path)
     with Progress(output) as progress:
         document = {"kind": kind, **_VERIFY[kind](path, progress)}
@@ -76,6 +78,22 @@ def verify(output: Output, path: str) -> int:
         return 0
     output.log("error", f"{path}: {len(document['faults'])} faults; copy or make it again")
     return 65
+
+
+def run_or_store(path: str) -> str:
+    """Return ``path``, or the local folder of a run that is at an address."""
+    from streammc.stores.cloud.address import CloudFolder, split_arrays, store_root
+    from streammc.stores.cloud.requests import head
+    from streammc.stores.cloud.run_pointer import POINTER
+    from streammc.trace.local_path import is_address
+    from streammc.trace.places import run_folder
+
+    if not is_address(path) or split_arrays(path)[1]:
+        return path
+    root = store_root(path)
+    if isinstance(root, CloudFolder) and head(root, POINTER) is not None:
+        return str(run_folder(path))
+    return path
 
 
 def kind_of(path: str) -> str:
