@@ -138,13 +138,14 @@ def test_commit_without_its_pointer_is_seen_by_nobody(job, far, near, monkeypatc
         return put(*arguments)
 
     monkeypatch.setattr(staged_run, "put_pointer", dies)
-    run = None
-    with pytest.raises(Killed), RunDirectory.hold(far, identity=job.IDENTITY, **job.plan()) as run:
+    with (
+        pytest.raises(Killed),
+        RunDirectory.hold(far, identity=job.IDENTITY, **job.plan()) as writer,
+    ):
         while True:
-            job.step(run)
-            places.flush(run.path)
-    assert run is not None
-    assert run.generation == 3
+            job.step(writer)
+            places.flush(writer.path)
+    assert writer.generation == 3
     monkeypatch.setattr(staged_run, "put_pointer", put)
     forget_runs()
     reader = RunDirectory.open(far)
@@ -253,7 +254,7 @@ def test_faults_change_no_byte_of_a_run_at_an_address(
     rate, job, bucket, far, near, monkeypatch, record_property
 ):
     host, faults, runs = bucket.endpoint.removeprefix("http://"), 0, rounds(3, 50)
-    for seed in range(runs):
+    for seed in range(5, 5 + runs):  # of which the first ones meet faults early
         choose = fault_proxy.at_rate(rate, seed, *fault_proxy.FAULTS, "lost")
         with fault_proxy.FaultProxy(host, choose) as proxy:
             through(proxy, monkeypatch)
@@ -264,7 +265,7 @@ def test_faults_change_no_byte_of_a_run_at_an_address(
             forget_runs()
             assert near == RunDirectory.open(f"{far}-{seed}").digest()
         faults += sum(proxy.faults.values())
-    assert faults >= (1 if rate < 0.1 else 10)
+    assert faults >= (2 if rate < 0.1 else 10)
     record_property("figure", f"{runs} runs at an address, {faults} faults: the same digest")
 
 
