@@ -18,6 +18,7 @@ from streammc.cli.design_words import (
 from streammc.cli.options import command, store_argument
 from streammc.cli.output import Output, fields, number, table
 from streammc.cli.progress import Progress
+from streammc.cli.run_or_store import run_or_store
 from streammc.errors import one_line
 from streammc.models.mixed.effect_terms import formula_term
 
@@ -78,22 +79,6 @@ def verify(output: Output, path: str) -> int:
         return 0
     output.log("error", f"{path}: {len(document['faults'])} faults; copy or make it again")
     return 65
-
-
-def run_or_store(path: str) -> str:
-    """Return ``path``, or the local folder of a run that is at an address."""
-    from streammc.stores.cloud.address import CloudFolder, split_arrays, store_root
-    from streammc.stores.cloud.requests import head
-    from streammc.stores.cloud.run_pointer import POINTER
-    from streammc.trace.local_path import is_address
-    from streammc.trace.places import run_folder
-
-    if not is_address(path) or split_arrays(path)[1]:
-        return path
-    root = store_root(path)
-    if isinstance(root, CloudFolder) and head(root, POINTER) is not None:
-        return str(run_folder(path))
-    return path
 
 
 def kind_of(path: str) -> str:

@@ -68,6 +68,7 @@ def killer(number: int, forwarded: bool) -> tuple[Callable[[str, str], str | Non
     return choose, state
 
 
+@pytest.mark.slow
 @pytest.mark.trust(28)
 def test_program_killed_at_any_request_is_resumed_on_another_machine(
     finished: Path, expected: str, bucket: Bucket, record_property: Callable[[str, object], None]
@@ -119,6 +120,7 @@ def test_of_two_programs_that_write_one_run_one_is_busy_and_the_draws_are_whole(
         assert expected == digest(far)
 
 
+@pytest.mark.slow
 def test_sigterm_ends_a_program_within_ten_seconds_with_its_last_commit_durable(
     finished: Path, bucket: Bucket, tmp_path: Path
 ) -> None:
@@ -144,6 +146,7 @@ def test_sigterm_ends_a_program_within_ten_seconds_with_its_last_commit_durable(
     assert digest(near) == digest(far)
 
 
+@pytest.mark.slow
 def test_heartbeat_tells_of_no_draw_that_the_address_has_not(
     finished: Path, bucket: Bucket, tmp_path: Path
 ) -> None:
