@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streammc import registry
-from streammc.cli.options import code_option, command, path_argument
+from streammc.cli.options import code_option, command, run_argument
 from streammc.cli.output import Output, table
 from streammc.cli.scheduler_options import parse_scheduler, scheduler_option
 from streammc.cli.signals import Interruption
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @command("audit", short_help="Measure the effect of subsampling on a run.")
-@path_argument("run")
+@run_argument("run")
 @scheduler_option
 @code_option
 @click.pass_context

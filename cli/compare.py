@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from streammc.cli.options import code_option, command, path_argument
+from streammc.cli.options import code_option, command, run_argument
 from streammc.cli.output import Output, number, table
 from streammc.cli.progress import Progress
 from streammc.cli.scheduler_options import parse_scheduler, scheduler_option
@@ -14,7 +14,7 @@ from streammc.cli.score import estimate_texts, opened_candidate, score_options
 
 
 @command("compare", configurable=True, short_help="Compare runs by cost, or models by score.")
-@path_argument("runs", nargs=-1, required=True)
+@run_argument("runs", nargs=-1, required=True)
 @click.option("--loo", is_flag=True, help="Rank models of the same rows by leave-one-out.")
 @score_options
 @scheduler_option

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streammc.cli.options import command, path_argument, setting
+from streammc.cli.options import command, run_argument, setting
 from streammc.cli.output import Output
 from streammc.cli.values import Limits
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @command("diagnose", short_help="Summarise the draws of a run.")
-@path_argument("run")
+@run_argument("run")
 @setting("--check", type=Limits(), help="rhat=1.01,ess=400: exit 1 if the run misses them.")
 @click.pass_obj
 def diagnose(output: Output, run: str, check: dict[str, float] | None) -> int:

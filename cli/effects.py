@@ -9,7 +9,7 @@ import click
 from streammc.cli.options import (
     command,
     overwrite_option,
-    path_argument,
+    run_argument,
     setting,
 )
 from streammc.cli.output import Output, fields, number
@@ -24,7 +24,7 @@ from streammc.errors import ConfigError
 @command(
     "effects", configurable=True, short_help="Write the effects of the groups of a mixed model."
 )
-@path_argument("run")
+@run_argument("run")
 @setting("--output", "-o", type=LocalPath(), required=True, help="zarr group to make.")
 @setting("--store", type=StorePath(), help="The store of the run, if it has moved.")
 @setting(

@@ -228,4 +228,5 @@ def record_settings(job: Job) -> None:
     if run.attributes.get("settings") is None or job.settings is None:
         return
     settings = settings_of_run(run)
-    write_json(Path(job.path) / CONFIGURATION, settings)
+    with run.copied():
+        write_json(run.path / CONFIGURATION, settings)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from streammc.cli.options import command, overwrite_option, path_argument, setting
+from streammc.cli.options import command, overwrite_option, path_argument, run_argument, setting
 from streammc.cli.output import Output, fields
 from streammc.cli.values import LocalPath
 
@@ -22,7 +22,7 @@ _PACKAGES: Final = ("streammc", "numpy", "scipy", "numba", "zarr", "xarray", "ma
 
 
 @command("report", configurable=True, short_help="Write a page about a run.")
-@path_argument("run")
+@run_argument("run")
 @path_argument("store", required=False)
 @setting("--output", "-o", type=LocalPath(), required=True, help="HTML file to make.")
 @click.option(
@@ -61,6 +61,7 @@ def report(
         return
     from streammc.report.html_page import check_place, page, write_page
     from streammc.report.report_request import ReportRequest
+    from streammc.trace.address_names import named
     from streammc.verdict import verdict
 
     check_place(output, overwrite=overwrite or kept is not None)
@@ -77,7 +78,7 @@ def report(
         versions=_versions(),
         predictions=shown,
     )
-    found, text = verdict(document), page(request)
+    found, text = verdict(document), named(page(request))
     receipt.write(None)
     size = write_page(text, output)
     result: dict[str, Any] = {

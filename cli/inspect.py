@@ -18,6 +18,7 @@ from streammc.cli.design_words import (
 from streammc.cli.options import command, store_argument
 from streammc.cli.output import Output, fields, number, table
 from streammc.cli.progress import Progress
+from streammc.cli.run_or_store import run_or_store
 from streammc.errors import one_line
 from streammc.models.mixed.effect_terms import formula_term
 
@@ -33,6 +34,7 @@ _SHOWN: Final = 20
 @click.pass_obj
 def info(output: Output, path: str) -> None:
     """Describe the store, run or control variates at PATH without reading the rows."""
+    path = run_or_store(path)
     kind = kind_of(path)
     document = {"kind": kind, **_DESCRIBE[kind](path)}
     shown = {
@@ -63,6 +65,7 @@ def info(output: Output, path: str) -> None:
 @click.pass_obj
 def verify(output: Output, path: str) -> int:
     """Compare every byte at PATH with its checksums; exit 65 if one differs."""
+    path = run_or_store(path)
     kind = kind_of(path)
     with Progress(output) as progress:
         document = {"kind": kind, **_VERIFY[kind](path, progress)}

@@ -24,6 +24,7 @@ from streammc.cli.values import (
     NamedPrior,
     Names,
     PositiveNumber,
+    RunPath,
     StoppingRule,
     StorePath,
     Temperature,
@@ -118,6 +119,11 @@ def setting(*declarations: str, **kwargs: Any) -> Callable[[F], F]:
 def path_argument(name: str, **kwargs: Any) -> Callable[[F], F]:
     """Declare a positional argument that is a path."""
     return click.argument(name, type=LocalPath(), **kwargs)
+
+
+def run_argument(name: str, **kwargs: Any) -> Callable[[F], F]:
+    """Declare a positional argument that is the path or the address of a run."""
+    return click.argument(name, type=RunPath(), **kwargs)
 
 
 def store_argument(name: str) -> Callable[[F], F]:

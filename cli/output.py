@@ -15,6 +15,7 @@ from streammc.cli.heartbeat_file import HeartbeatFile, utc_now
 from streammc.diagnostics.text import number as number
 from streammc.errors import one_line
 from streammc.first_use import EVERY
+from streammc.trace.address_names import named
 
 
 def prepare_streams() -> None:
@@ -50,14 +51,17 @@ def plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, PurePath):
-        return str(value)
-    if value is None or isinstance(value, bool | int | str):
+        return named(str(value))
+    if isinstance(value, str):
+        return named(value)
+    if value is None or isinstance(value, bool | int):
         return value
     raise TypeError(f"no JSON for {type(value).__name__}")
 
 
 def write_log(level: str, message: str, *, as_json: bool, **facts: Any) -> None:
     """Write one log line on stderr, as text or JSON."""
+    message = named(message)
     if as_json:
         import json
 
@@ -96,7 +100,7 @@ class Output:
         """Write a line on stderr, above the progress bar if there is one."""
         self.heartbeat.clear()
         if self.live is not None and self.log_format == "text":
-            self.live(("warning: " if level == "warning" else "") + one_line(message))
+            self.live(("warning: " if level == "warning" else "") + one_line(named(message)))
         else:
             facts = {**self.context, **facts}
             write_log(level, one_line(message), as_json=self.log_format == "json", **facts)
@@ -134,12 +138,12 @@ class Output:
 
             human = json.dumps(plain(document), allow_nan=False)
         self.heartbeat.clear()
-        print(human, flush=True)
+        print(named(human), flush=True)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, words: bool = False) -> str:
     """Return a table as text: first column left-aligned, others right, or left with ``words``."""
-    lines = [list(header), *(list(row) for row in rows)]
+    lines = [[named(cell) for cell in line] for line in (header, *rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
     text = []
     for line in lines:

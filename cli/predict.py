@@ -10,7 +10,7 @@ from streammc.cli.options import (
     code_option,
     command,
     overwrite_option,
-    path_argument,
+    run_argument,
     setting,
     store_argument,
 )
@@ -23,7 +23,7 @@ from streammc.cli.values import LocalPath, Share, StorePath, WholeNumber
 
 
 @command("predict", configurable=True, short_help="Predict the rows of a store from a run.")
-@path_argument("run")
+@run_argument("run")
 @store_argument("store")
 @setting("--output", "-o", type=LocalPath(), required=True, help="zarr group to make.")
 @setting(

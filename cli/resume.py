@@ -9,7 +9,7 @@ import click
 from streammc.cli.options import (
     code_option,
     command,
-    path_argument,
+    run_argument,
     setting,
 )
 from streammc.cli.output import Output
@@ -18,7 +18,7 @@ from streammc.cli.values import Limits, WholeNumber
 
 
 @command("resume", short_help="Continue an interrupted run.")
-@path_argument("run")
+@run_argument("run")
 @setting("--draws", type=WholeNumber(1), help="More draws per chain than were asked for.")
 @scheduler_option
 @chains_option

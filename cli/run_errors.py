@@ -16,6 +16,7 @@ from streammc.cli.jobs.problems import RefusedJob
 from streammc.cli.output import write_log
 from streammc.cli.signals import Interrupted
 from streammc.errors import OutputError, StreammcError, one_line
+from streammc.trace.address_names import named
 
 BROKEN_PIPE: Final = 141
 """Exit code that a shell reports for a program killed by SIGPIPE."""
@@ -86,11 +87,11 @@ def report(error: BaseException, words: Sequence[str]) -> int:
     if asked(words, "--debug"):
         traceback.print_exception(error)
     if message:
-        message = one_line(message)
+        message = one_line(named(message))
         body: dict[str, Any] = {"exit_code": code, "code": name, "message": message}
         lines = [message]
         if isinstance(error, RefusedJob):
-            lines = error.lines
+            lines = [named(line) for line in error.lines]
             pairs = zip(error.keys, lines, strict=True)
             body["problems"] = [{"key": key, "message": line} for key, line in pairs]
         try:

@@ -23,7 +23,14 @@ from streammc.cli.options import (
 from streammc.cli.output import Output, fields
 from streammc.cli.receipt import require_apart
 from streammc.cli.scheduler_options import chains_option, parse_scheduler, scheduler_option
-from streammc.cli.values import KeyValue, Limits, LocalPath, PositiveNumber, WholeNumber
+from streammc.cli.values import (
+    KeyValue,
+    Limits,
+    LocalPath,
+    PositiveNumber,
+    RunPath,
+    WholeNumber,
+)
 
 if TYPE_CHECKING:
     from streammc.cli.execute import Job
@@ -33,11 +40,11 @@ if TYPE_CHECKING:
 
 @command("sample", configurable=True, short_help="Sample a posterior, or resume where it stopped.")
 @store_argument("store")
-@setting("--output", "-o", type=LocalPath(), required=True, help="Directory of the run.")
+@setting("--output", "-o", type=RunPath(), required=True, help="Directory or address of the run.")
 @model_options
 @setting("--sampler", default="auto", show_default=True, help="auto or see `streammc samplers`.")
 @setting("--control-variates", type=LocalPath(), help="From `streammc summarize`.")
-@setting("--start-from", type=LocalPath(), help="An earlier run: begin at its posterior.")
+@setting("--start-from", type=RunPath(), help="An earlier run: begin at its posterior.")
 @setting("--draws", type=WholeNumber(1), default=1000, show_default=True, help="Per chain.")
 @setting("--warmup", type=WholeNumber(1), default=1000, show_default=True, help="Per chain.")
 @setting("--chains", type=WholeNumber(1, 1024), default=4, show_default=True, help="Chains.")

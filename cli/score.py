@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from streammc.cli.options import F, code_option, command, path_argument, setting
+from streammc.cli.options import F, code_option, command, run_argument, setting
 from streammc.cli.output import Output, fields, number, table
 from streammc.cli.progress import Progress
 from streammc.cli.scheduler_options import parse_scheduler, scheduler_option
@@ -41,7 +41,7 @@ def score_options(function: F) -> F:
 
 
 @command("score", configurable=True, short_help="Score a run on its own rows, each left out.")
-@path_argument("run")
+@run_argument("run")
 @click.argument("store", type=StorePath(), required=False)
 @setting("--output", "-o", type=LocalPath(), help="JSON file to make, with the terms by row.")
 @score_options

@@ -135,7 +135,7 @@ class LocalPath(ParamType):
         if scheme:
             self.fail(
                 f"expected a path on this machine, found a URL {scheme.group(1)}://...: "
-                "give a local path; only stores can be at an address",
+                "give a local path; only stores and runs can be at an address",
                 param,
                 ctx,
             )
@@ -144,6 +144,25 @@ class LocalPath(ParamType):
         if len(text) > 4095:
             self.fail(f"expected a path of at most 4095 characters, found {len(text)}", param, ctx)
         return text
+
+
+class RunPath(LocalPath):
+    """A path of a run, or its address; becomes the local folder that has its newest commit."""
+
+    name = "path or address"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> str:
+        """Return the path as text."""
+        text = str(value)
+        if not _SCHEME.match(text):
+            return super().convert(value, param, ctx)
+        from streammc.errors import ConfigError
+        from streammc.trace.places import run_folder
+
+        try:
+            return str(run_folder(text))
+        except ConfigError as error:
+            self.fail(str(error), param, ctx)
 
 
 class StorePath(LocalPath):

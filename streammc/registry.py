@@ -123,3 +123,12 @@ def model_at(address: str) -> Callable[..., Any]:
 def sampler(name: str) -> Callable[..., Any]:
     """Return the builder of the sampler ``name``."""
     return resolve(SAMPLERS, "sampler", name)
+
+
+_RUN_AT_ADDRESS: Final = "streammc.stores.cloud.staged_run:run_at"
+
+
+def run_at_address(address: str) -> Any:
+    """Return the run at an address, as ``trace.places`` uses it, or the path of ``file://``."""
+    module, _, attribute = _RUN_AT_ADDRESS.partition(":")
+    return getattr(import_module(module), attribute)(address)

@@ -22,7 +22,8 @@ class FaultProxy:
 
     ``status`` answers 503 at once, ``reset`` breaks the connection before an answer,
     ``truncated`` within the body, ``stall`` answers ``stall_seconds`` late, ``lost`` forwards and
-    then breaks the connection, ``forbidden`` answers 403 and ``gone`` 404.
+    then breaks the connection, ``forbidden`` answers 403 and ``gone`` 404, ``unconditional``
+    forwards without the conditions of a put.
     """
 
     def __init__(
@@ -63,8 +64,12 @@ class FaultProxy:
                     text = f"<Error><Code>Fault</Code><Message>{secret}</Message></Error>".encode()
                     self.answer(status, [], text, self.command != "HEAD")
                     return
+                headers_sent = dict(self.headers)
+                if fault == "unconditional":
+                    for name in [each for each in headers_sent if each.lower().startswith("if-")]:
+                        del headers_sent[name]
                 connection = http.client.HTTPConnection(backend, timeout=30)
-                connection.request(self.command, self.path, body, dict(self.headers))
+                connection.request(self.command, self.path, body, headers_sent)
                 answer = connection.getresponse()
                 content = answer.read()
                 connection.close()

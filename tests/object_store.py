@@ -41,6 +41,13 @@ def forget_connections() -> None:
     connect.cache_clear()
 
 
+def forget_runs() -> None:
+    """Drop the local copies of runs at addresses, as if this were another machine."""
+    from streammc.trace import places
+
+    places._places.clear()
+
+
 @contextmanager
 def s3_server() -> Iterator[str]:
     """Run moto's server in a thread; yield its address."""

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hi
 from streammc.cli.configuration import parse_toml
 from streammc.cli.jobs.job_file import JobFile
 from streammc.cli.jobs.problems import Problem
+from streammc.trace.local_path import is_address
 
 _KINDS: Final = {
     str: ("a text", "'text'"),
@@ -171,13 +172,20 @@ def _unknown(name: str, known: list[str], where: str) -> str:
 
 
 def with_paths(value: Any, change: Callable[[str], str]) -> Any:
-    """Return a dataclass of the file with every path replaced by ``change(path)``."""
+    """Return a dataclass of the file with every path replaced by ``change(path)``.
+
+    Addresses stay as they are.
+    """
     changed: dict[str, Any] = {}
+
+    def moved(path: str) -> str:
+        return path if is_address(path) else change(path)
+
     for each in fields(value):
         found = getattr(value, each.name)
         if is_dataclass(found):
             changed[each.name] = with_paths(found, change)
         elif found is not None and each.metadata.get("path"):
             several = isinstance(found, tuple)
-            changed[each.name] = tuple(map(change, found)) if several else change(found)
+            changed[each.name] = tuple(map(moved, found)) if several else moved(found)
     return replace(value, **changed)

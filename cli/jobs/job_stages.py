@@ -14,7 +14,8 @@ from streammc.cli.jobs.growing import growth_faults, growth_of, of_generation
 from streammc.cli.jobs.job_file import Ingest, JobFile, Sampler, Stop
 from streammc.cli.jobs.job_schema import option_of
 from streammc.cli.jobs.problems import Problem
-from streammc.errors import MissingError
+from streammc.errors import ConfigError, MissingError
+from streammc.trace.local_path import is_address
 
 
 @dataclass
@@ -48,6 +49,13 @@ def stages_of(
     return list(_stages(job, ["--allow-code"] if allow_code else [], _words_of(scheduler)))
 
 
+def _local(run: str) -> str:
+    """Return the path of a run, or of the local folder of one at an address."""
+    from streammc.trace.places import run_folder
+
+    return str(run_folder(run)) if is_address(run) else run
+
+
 def _words_of(scheduler: str | None) -> list[str]:
     return [] if scheduler is None else ["--scheduler", scheduler]
 
@@ -65,9 +73,10 @@ def _stages(job: JobFile, code: list[str], where: list[str]) -> Iterator[Stage]:
         more = [path for path, fault in expanded(job.source.append, "") if fault is None]
         growth = growth_of(job, more, files)
         job = of_generation(job, growth.generation)
-        outputs = job.outputs
         if growth.new:
             yield _appended(job, store, growth.new)
+    job = replace(job, outputs=replace(job.outputs, run=_local(job.outputs.run)))
+    outputs = job.outputs
     model, of_model = _options("model", job.model)
     priors = [f"--prior={name}={text}" for name, text in (job.priors or {}).items()]
     model += [*priors, *code]
@@ -176,8 +185,9 @@ def stop_text(stop: Stop) -> str:
 def expanded(paths: tuple[str, ...], key: str) -> Iterator[tuple[str, Problem | None]]:
     """Yield the files of paths and patterns, each with a fault if it does not exist."""
     for position, path in enumerate(paths):
-        found = sorted(glob.glob(path, recursive=True)) if glob.has_magic(path) else [path]
-        if found and all(os.path.lexists(each) for each in found):
+        magic = glob.has_magic(path) and not is_address(path)
+        found = sorted(glob.glob(path, recursive=True)) if magic else [path]
+        if found and all(is_address(each) or os.path.lexists(each) for each in found):
             yield from ((each, None) for each in found)
             continue
         text = f"expected a file or folder at {path!r}, found nothing: check the path"
@@ -203,21 +213,40 @@ def job_faults(job: JobFile) -> list[Problem]:
         faults.append(Problem("ingest", text))
     if job.stop is not None:
         from streammc.diagnostics.stopping import StopRule
-        from streammc.errors import ConfigError
 
         try:
             StopRule.parse(stop_text(job.stop))
         except ConfigError as error:
             faults.append(Problem("stop", str(error)))
     if outputs.report is not None:
-        from streammc.errors import ConfigError
         from streammc.plots.axes import require_packages
 
         try:
             require_packages("a report", "jinja2", "matplotlib")
         except ConfigError as error:
             faults.append(Problem("outputs.report", str(error), error.exit_code, error.code))
-    return [*faults, *_append_faults(job), *_same_places(job)]
+    return [*faults, *_append_faults(job), *_address_faults(job), *_same_places(job)]
+
+
+def _address_faults(job: JobFile) -> Iterator[Problem]:
+    """Yield what is wrong with outputs at addresses: only a run can be at one."""
+    for each in fields(job.outputs):
+        path = getattr(job.outputs, each.name)
+        if not is_address(path):
+            continue
+        if each.name != "run":
+            text = (
+                f"expected a path on this machine, found {path.partition('://')[0]}://...: only "
+                "the run of a job can be at an address; give a local path"
+            )
+            yield Problem(f"outputs.{each.name}", text)
+            continue
+        from streammc.stores.cloud.address import store_root
+
+        try:
+            store_root(path)
+        except ConfigError as error:
+            yield Problem("outputs.run", str(error))
 
 
 def _append_faults(job: JobFile) -> Iterator[Problem]:
@@ -239,7 +268,7 @@ def _one_of(table: str, section: Any, output: str, place: str | None) -> Iterato
         if place is not None and table == "source":
             text = "expected no store to make beside source.store, found one: remove this key"
             yield Problem(output, text)
-        if not os.path.lexists(store):
+        if not is_address(store) and not os.path.lexists(store):
             text = f"expected a store at {store!r}, found nothing: check the path"
             yield Problem(f"{table}.store", text, MissingError.exit_code, MissingError.code)
         return

@@ -55,7 +55,7 @@ def judge(error: Exception, what: str, tries: int) -> tuple[StreammcError, bool]
             f"expected credentials for {what}, found none in the environment or a profile: set "
             "them (for S3 AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)"
         ), False
-    if status is not None and status < 500 and status not in (408, 425, 429):
+    if status == 501 or (status is not None and status < 500 and status not in (408, 425, 429)):
         return UnavailableError(
             f"cannot reach {what}: {shown}; check address, region and endpoint"
         ), False

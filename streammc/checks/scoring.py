@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -119,7 +118,7 @@ class Scoring:
     def _facts(self, sample: Sample, relative: float) -> dict[str, Any]:
         model = self._model
         return {
-            "run": os.path.abspath(self._run.path),
+            "run": self._run.place,
             "store": self._table.address,
             "store_fingerprint": self._run.identity["store"],
             "left_out": self.unit,

@@ -100,7 +100,7 @@ def write_effect_draws(
             "chains": shape[0],
             "draws": shape[1],
             "seed": request.seed,
-            "run": os.path.abspath(run.path),
+            "run": run.place,
             "store": table.address,
             "store_fingerprint": table.fingerprint,
             "seconds": time.perf_counter() - began,

@@ -114,7 +114,7 @@ def write_effects(
             "interval": request.interval,
             "quantiles": list(request.names),
             "mean_error": float(np.sqrt(totals.mean_error.max())),
-            "run": os.path.abspath(run.path),
+            "run": run.place,
             "store": table.address,
             "store_fingerprint": table.fingerprint,
             "seconds": time.perf_counter() - began,

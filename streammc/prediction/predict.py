@@ -111,7 +111,7 @@ def write_predictions(
             "quantiles": list(request.names),
             "mean_sign": kept.mean_sign,
             **found,
-            "run": os.path.abspath(run.path),
+            "run": run.place,
             "store": table.address,
             "store_fingerprint": table.fingerprint,
             "row_id": None if kind is None else table.attributes.get("row_id", "position"),

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from streammc.protocols import Dataset, Model
 from streammc.runs.audit import audit_draws, audit_seconds, thin
+from streammc.trace.address_names import named
 from streammc.trace.run_directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def audit_due(
         return True, None
     return False, (
         f"not audited: it would take {expected:.0f} s, the sampling took {spent:.0f} s; "
-        f"`streammc audit {run.path}`"
+        f"`streammc audit {named(str(run.path))}`"
     )
 
 

@@ -22,6 +22,7 @@ from streammc.protocols import Dataset, Model
 from streammc.runs.job import run_job
 from streammc.samplers.common.request import Progress, RunRequest
 from streammc.samplers.common.sampler import Sampler
+from streammc.trace.address_names import named
 from streammc.trace.run_directory import RunDirectory
 from streammc.verdict import verdict
 
@@ -217,7 +218,7 @@ def _part_summary(run: RunDirectory, tree: xarray.DataTree) -> dict[str, Any]:
         found = f"{warmed} of {run.warmup} warm-up iterations and no draw"
     line = (
         f"interrupted: each chain has {found}, not audited; sample again with the same arguments "
-        f"and path={str(run.path)!r} to go on from there"
+        f"and path={named(str(run.path))!r} to go on from there"
     )
     return {
         "finished": False,

@@ -18,6 +18,7 @@ from streammc.control_variates.mode.quadrature import as_found
 from streammc.diagnostics.stopping import StopRule
 from streammc.errors import ConfigError, RefusedError
 from streammc.likelihood.grouped import by_group
+from streammc.runs.durable_notices import DurableNotices
 from streammc.runs.identity import (
     asked_schedule,
     check_counts,
@@ -36,8 +37,9 @@ from streammc.samplers.common.chain import SharedProblem, StoppedError
 from streammc.samplers.common.chains import Chains
 from streammc.samplers.common.request import RunRequest, Setup
 from streammc.samplers.common.sampler import Sampler
+from streammc.trace import places
+from streammc.trace.address_names import named_errors
 from streammc.trace.layout import Layout
-from streammc.trace.local_path import given_path
 from streammc.trace.memory_run import MemoryRun, fits_in_memory
 from streammc.trace.run_directory import RunDirectory, check_identity
 from streammc.trace.temporary import is_temporary_folder, temporary_folder, write_now
@@ -61,8 +63,11 @@ class RunReport:
     """The run, if its files are not written before its path is opened."""
 
 
+@named_errors
 def run_job(request: RunRequest) -> RunReport:
     """Start, resume or extend the run in ``request.path``, or return it if it is finished.
+
+    At the end of the call an address has every commit.
 
     Returns
     -------
@@ -76,7 +81,7 @@ def run_job(request: RunRequest) -> RunReport:
     RefusedError
         If subsampling cannot be accurate on these data; the message names the remedy.
     BusyError
-        If another process is writing to the path.
+        If another process is writing to the path, or has committed at the address.
     """
     check_request(request)
     request, key, old, existing = _settled(request)
@@ -86,8 +91,10 @@ def run_job(request: RunRequest) -> RunReport:
         kept = existing.attributes.get("summary") or {}
         if _all_drawn(existing, request, kept):
             return RunReport(folder, kept, True, False, kept["warnings"])
+        places.require_writable(folder)
         setup = load(existing, request.dataset, request.model)
     else:
+        places.require_writable(folder, overwrite=request.overwrite)
         try:
             setup = decide(request)
         except StoppedError:
@@ -136,7 +143,7 @@ def _settled(
     dataset, model = by_group(request.dataset, request.model)
     dataset = heated(dataset, schedule, sampler)
     path = request.path
-    folder = given_path(path) if path is not None else temporary_folder("streammc-run-")
+    folder = places.run_folder(path) if path is not None else temporary_folder("streammc-run-")
     old = RunDirectory.open(folder) if RunDirectory.exists(folder) else None
     existing = None if request.overwrite else old
     seed = request.seed
@@ -210,6 +217,7 @@ def _goes_on(run: RunDirectory, team: Chains, request: RunRequest) -> bool:
         return False
     if done == rule.next_check(interval, draws, done):
         verdict = rule.verdict(statistics_of(run), done, done + 1)
+        places.flush(run.path)
         request.notify("stop", done, None, verdict)
         if verdict["passed"]:
             return False
@@ -315,20 +323,23 @@ def _team(problem: SharedProblem, request: RunRequest, folder: Path) -> Iterator
 
 def _drive(run: RunDirectory, team: Chains, setup: Setup, request: RunRequest) -> None:
     """Run the missing intervals; raise RefusedError if variance or signs are out of limits."""
-    watch = Watch(run, setup.sampler)
+    watch, notices = Watch(run, setup.sampler), DurableNotices(run, request)
     if run.next_length:
         plan = {"chains": run.chains, "warmup": run.warmup, "draws": run.draws}
         made = {"warmup_done": run.committed_warmup, "draws_done": run.committed_draws}
         rule = {"stop": request.stopping.text()} if request.stopping else {}
         facts = {**plan, **made, **rule}
         request.notify("start", run.next_start, run.next_start + run.next_length, facts)
-    _draw(run, team, watch, request)
+    _draw(run, team, watch, notices)
     while _goes_on(run, team, request):
-        _draw(run, team, watch, request)
+        _draw(run, team, watch, notices)
+    places.flush(run.path)
+    notices.durable()
 
 
-def _draw(run: RunDirectory, team: Chains, watch: Watch, request: RunRequest) -> None:
+def _draw(run: RunDirectory, team: Chains, watch: Watch, notices: DurableNotices) -> None:
     """Run the intervals that are planned, until the time of the stopping rule is up."""
+    request = notices.request
     record_versions(run)
     while n := run.next_length:
         phase, length = run.phase, n
@@ -346,7 +357,7 @@ def _draw(run: RunDirectory, team: Chains, watch: Watch, request: RunRequest) ->
                 if name in statistics
             }
             facts["rows"] = int(statistics["n_rows"].sum())
-            request.notify(phase, done, wanted, facts)
+            notices(phase, done, wanted, facts)
         over = request.stopping is not None and request.stopping.out_of_time(team.clock)
         if over and phase == "draws":
             run.extend(run.committed_draws)

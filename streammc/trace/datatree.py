@@ -15,6 +15,7 @@ from zarr.storage import LocalStore
 
 from streammc.docstrings import documented
 from streammc.errors import ConfigError
+from streammc.trace.address_names import named
 from streammc.trace.memory_run import MemoryRun
 from streammc.trace.row_reading import ROWS, RowKind, read_meta
 from streammc.trace.run_directory import RunDirectory
@@ -37,7 +38,8 @@ def open_run(path: str | os.PathLike[str], *, verify: bool = True) -> xr.DataTre
     Parameters
     ----------
     path
-        Directory of the run.
+        Directory of the run, or its address (``s3://bucket/run``), which is fetched into a
+        temporary folder of this process.
     verify
         Check every committed byte first. Otherwise damage raises a ``ValueError`` of zarr
         when the values are read, and a missing file reads as NaN or zeros.
@@ -96,7 +98,7 @@ def _described(tree: xr.DataTree, run: RunDirectory) -> xr.DataTree:
         tree.attrs["verdict"] = verdict(summary).sentence
     for node in tree.subtree:
         node.attrs = _portable(node.attrs)
-    tree.encoding["source"] = str(run.path)
+    tree.encoding["source"] = named(str(run.path))
     return tree
 
 

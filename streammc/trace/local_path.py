@@ -12,6 +12,11 @@ from streammc.errors import ConfigError
 _SCHEME: Final = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
+def is_address(path: object) -> bool:
+    """Return whether ``path`` is text that begins with a scheme, as ``s3://`` does."""
+    return isinstance(path, str) and _SCHEME.match(path) is not None
+
+
 def given_path(path: str | os.PathLike[str]) -> Path:
     """Return ``path`` as a ``Path``, not made absolute.
 
@@ -29,7 +34,7 @@ def given_path(path: str | os.PathLike[str]) -> Path:
     if scheme:
         raise ConfigError(
             f"expected a path on this machine, found a URL {scheme.group(1)}://...: "
-            "give a local path; only stores can be at an address"
+            "give a local path; only stores and runs can be at an address"
         )
     if not text or "\0" in text:
         raise ConfigError(f"expected a path, found {text[:200]!r}: give the path of a store or run")

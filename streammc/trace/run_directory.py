@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -26,12 +26,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.errors import ConfigError, OutputError, StorageIOError, StreammcError
-from streammc.trace import commit, durable
+from streammc.trace import commit, durable, places
 from streammc.trace.codec import check_name
 from streammc.trace.finite import require_finite
 from streammc.trace.identity import check_identity
 from streammc.trace.layout import SAMPLES, Dimensioned, Layout, initial_arrays
-from streammc.trace.local_path import given_path
 from streammc.trace.lock import FOLDER, is_locked_here, run_lock
 from streammc.trace.run_view import RunView, read_root
 from streammc.trace.sealed import plain
@@ -70,7 +69,7 @@ class RunDirectory(RunView):
         Parameters
         ----------
         path
-            Directory that is absent, empty, or left by an interrupted start.
+            Directory that is absent, empty, or left by an interrupted start; or an address.
         identity
             JSON of everything that determines the draws, except their number.
         layout
@@ -95,7 +94,7 @@ class RunDirectory(RunView):
         BusyError
             If another process has locked it.
         """
-        where = given_path(path)
+        where = places.run_folder(path)
         if draws < 0 or warmup < 0:
             raise ConfigError(
                 f"expected draws and warmup >= 0, found {draws} and {warmup}: give 0 or more"
@@ -128,7 +127,7 @@ class RunDirectory(RunView):
         BusyError
             If another process, or another thread of this one, has the lock.
         """
-        with run_lock(self.path):
+        with run_lock(self.path), self.copied():
             self._state, self._attributes = read_root(self.path)
             with self._watched():
                 yield self
@@ -148,10 +147,10 @@ class RunDirectory(RunView):
         IdentityError
             If the run at ``path`` is of another job.
         """
-        where = given_path(path)
+        where = places.run_folder(path)
         if cls.exists(where):
             check_identity(cls.open(where, verify=False).identity, identity)
-        with run_lock(where):
+        with run_lock(where), _copied(where):
             if cls.exists(where):
                 run = cls.open(where)
                 check_identity(run.identity, identity)
@@ -159,6 +158,15 @@ class RunDirectory(RunView):
                 run = cls.create(where, identity=identity, **plan)
             with run._watched():
                 yield run
+
+    def copied(self) -> AbstractContextManager[None]:
+        """Copy what is written in the context to the address of the run, if it has one."""
+        return _copied(self.path)
+
+    @property
+    def durable_generation(self) -> int:
+        """Number of committed intervals that its place has: at an address it can lag behind."""
+        return places.durable_generation(self.path, self.generation)
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
@@ -285,6 +293,7 @@ class RunDirectory(RunView):
         """
         with self._writing():
             commit.remove_run(self.path)
+            places.discarded(self.path)
         self._failed = True
 
     def set_attributes(self, attributes: Mapping[str, Any]) -> None:
@@ -328,6 +337,7 @@ class RunDirectory(RunView):
     def _commit(self, state: RunState) -> None:
         with self._writing():
             self._stamp = commit.commit_root(self.path, state, self._attributes, self._stamp)
+            places.committed(self.path, state)
         self._state = state
 
     @contextmanager
@@ -348,6 +358,10 @@ class RunDirectory(RunView):
         except BaseException:
             self._failed = True
             raise
+
+
+def _copied(path: Path) -> AbstractContextManager[None]:
+    return places.copying(path, lambda: read_root(path)[0])
 
 
 def _user_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 from streammc.errors import MissingError, StoreError
 from streammc.trace import checkpoint as checkpoints
 from streammc.trace import commit, contents
+from streammc.trace.address_names import named, named_errors
 from streammc.trace.durable import read_file
 from streammc.trace.kinds import RUN, refuse_other_kind
-from streammc.trace.local_path import given_path
+from streammc.trace.local_path import is_address
+from streammc.trace.places import run_folder
 from streammc.trace.sealed import DOCUMENT_LIMIT, unseal
 from streammc.trace.state import RunState, state_from_json
 from streammc.trace.temporary import write_now
@@ -31,17 +33,20 @@ class RunView:
     @staticmethod
     def exists(path: str | os.PathLike[str]) -> bool:
         """Return whether a run was started at ``path``."""
-        write_now(Path(path))
-        return (Path(path) / commit.ROOT).exists()
+        where = run_folder(path) if is_address(path) else Path(path)
+        write_now(where)
+        return (where / commit.ROOT).exists()
 
     @classmethod
+    @named_errors
     def open(cls, path: str | os.PathLike[str], *, verify: bool = True) -> Self:
         """Open a run, finished or not.
 
         Parameters
         ----------
         path
-            Directory of the run.
+            Directory of the run, or its address (``s3://bucket/run``): its newest commit is
+            fetched into a local folder, with all checksums.
         verify
             Read and check every committed byte; otherwise only the root document.
 
@@ -52,7 +57,7 @@ class RunView:
         StoreError
             If it is not a run, or damaged; the message names the file.
         """
-        where = given_path(path)
+        where = run_folder(path)
         write_now(where)
         if not where.exists():
             raise MissingError(f"expected a run at {where}, found nothing: check the path")
@@ -61,6 +66,11 @@ class RunView:
         if verify:
             contents.check_contents(where, run._state)
         return run
+
+    @property
+    def place(self) -> str:
+        """Address of the run, or its absolute path."""
+        return named(os.path.abspath(self.path))
 
     @property
     def identity(self) -> dict[str, Any]:

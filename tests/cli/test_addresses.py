@@ -66,13 +66,12 @@ def test_every_command_reads_a_store_at_an_address(
     assert "nothing to copy" in streammc("pull", far, tmp_path / "copy.zarr").err
 
 
-def test_runs_and_results_at_an_address_are_refused_with_the_way_out(
+def test_results_at_an_address_are_refused_with_the_way_out(
     bucket: Bucket, table: Path, tmp_path: Path
 ) -> None:
     near = tmp_path / "t.zarr"
     succeeded(streammc("ingest", table, near, "--response", "late", "--quiet"))
     for words in (
-        ("sample", near, "-o", f"{bucket.address}/run", "--model", "logistic"),
         ("summarize", near, "-o", f"{bucket.address}/cv", "--model", "logistic"),
         ("pull", f"{bucket.address}/t.zarr", f"{bucket.address}/u.zarr"),
     ):

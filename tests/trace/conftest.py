@@ -2,6 +2,7 @@ import importlib.util
 from pathlib import Path
 
 import pytest
+from object_store_fixtures import *  # noqa: F403
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,183 @@
+"""Runs at addresses of object stores: the local folder of each, and the copies of its commits.
+
+A run at an address is read and written in a local folder, by the same code as any run directory.
+What fetches the run into the folder and copies commits back is made by
+:func:`streammc.registry.run_at_address`; this module knows only its interface.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Protocol
+
+from streammc.errors import ConfigError, StreammcError
+from streammc.registry import run_at_address
+from streammc.trace.address_names import name_folder
+from streammc.trace.local_path import given_path, is_address
+from streammc.trace.run_files import Changes, Stamps, changes
+from streammc.trace.state import RunState
+
+
+class Place(Protocol):
+    """A run at an address, and the local folder in which this process reads and writes it."""
+
+    address: str
+    known: Stamps
+    """Stamps of the files of the folder that the address has, or is about to get."""
+
+    @property
+    def durable(self) -> int:
+        """Generation of the last commit that the address is known to have."""
+
+    @property
+    def defeated(self) -> bool:
+        """Whether a commit in the folder could not be copied: the folder is not used again."""
+
+    def refresh(self) -> Path:
+        """Return the folder with the newest commit at the address; absent without a run."""
+
+    def require_writable(self) -> None:
+        """Raise a StreammcError if a run cannot be started or continued at the address."""
+
+    def begin(self) -> None:
+        """Begin to copy commits in the background."""
+
+    def send(self, changed: Changes) -> None:
+        """Copy a commit to the address: in the background after :meth:`begin`, else at once."""
+
+    def flush(self) -> None:
+        """Wait until the address has every commit that was sent."""
+
+    def end(self) -> None:
+        """Wait as :meth:`flush` does, and end the copying."""
+
+    def clear(self) -> None:
+        """Let the next commit start a run without the objects of the present one."""
+
+
+_places: dict[str, Place] = {}
+"""Address -> run that this process has used."""
+_folders: dict[Path, Place] = {}
+"""Local folder -> run that it holds; folders of earlier commits are kept for their readers."""
+
+
+def run_folder(path: str | os.PathLike[str]) -> Path:
+    """Return the local folder of a run: ``path``, or one with the newest commit at an address.
+
+    Raises
+    ------
+    ConfigError
+        If it cannot be a path or an address, or the address may hold credentials.
+    StoreError
+        If an object of the run at the address is missing or damaged.
+    UnavailableError, AccessError
+        If the object store cannot be reached, or refuses.
+    """
+    if not is_address(path):
+        return given_path(path)
+    text = os.fspath(path)
+    if (place := _places.get(text)) is None:
+        made = run_at_address(text)
+        if isinstance(made, Path):
+            return made
+        place = _places.setdefault(made.address, made)
+        _places[text] = place
+    folder = place.refresh()
+    _folders[folder] = place
+    name_folder(folder, place.address)
+    return folder
+
+
+def place_of(folder: Path) -> Place | None:
+    """Return the run at an address that a local folder holds; ``None`` for any other folder."""
+    return _folders.get(folder) if _folders else None
+
+
+def require_writable(folder: Path, *, overwrite: bool = False) -> None:
+    """Refuse an address at which a run cannot be written; a local folder is not checked.
+
+    Raises
+    ------
+    ConfigError
+        With ``overwrite``, or for the address of a web server.
+    OutputError
+        If objects of something else are there.
+    AccessError, UnavailableError
+        If the object store refuses a write, or cannot be reached.
+    """
+    if (place := place_of(folder)) is None:
+        return
+    if overwrite:
+        raise ConfigError(
+            f"expected no --overwrite for {place.address!r}, found it: choose another address, or "
+            "delete the objects there"
+        )
+    place.require_writable()
+
+
+@contextmanager
+def copying(folder: Path, state: Callable[[], RunState]) -> Iterator[None]:
+    """Copy the commits in ``folder`` to its address, if it has one, while the block runs.
+
+    At the end the address has every commit. If the block failed, its error is raised, not that
+    of the last copy.
+
+    Parameters
+    ----------
+    folder
+        Folder of the run.
+    state
+        Returns the state of its last commit; called at the end.
+    """
+    if (place := place_of(folder)) is None or place.defeated:
+        yield
+        return
+    place.begin()
+    try:
+        yield
+    except BaseException:
+        with suppress(StreammcError):
+            place.end()
+        raise
+    try:
+        with suppress(StreammcError):  # a run that was discarded has no state
+            committed(folder, state())
+    finally:
+        place.end()
+
+
+def committed(folder: Path, state: RunState) -> None:
+    """Copy what has changed in the folder of a run since its last copy, after a commit.
+
+    Raises
+    ------
+    BusyError
+        If another writer has committed at the address.
+    StoreError, UnavailableError, AccessError
+        If this or an earlier commit could not be copied.
+    """
+    if (place := place_of(folder)) is not None:
+        changed = changes(folder, state, place.known)
+        if changed:
+            place.send(changed)
+
+
+def durable_generation(folder: Path, generation: int) -> int:
+    """Return the last generation that cannot be lost: ``generation`` for a local folder."""
+    place = place_of(folder)
+    return generation if place is None else place.durable
+
+
+def flush(folder: Path) -> None:
+    """Wait until the address of a folder, if it has one, has all its commits."""
+    if (place := place_of(folder)) is not None:
+        place.flush()
+
+
+def discarded(folder: Path) -> None:
+    """Forget the objects of a discarded run; its address keeps it until the next commit."""
+    if (place := place_of(folder)) is not None:
+        place.clear()
