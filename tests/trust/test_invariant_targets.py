@@ -20,6 +20,7 @@ from streammc import from_arrays, registry
 from streammc.models import poisson
 from streammc.priors import normal
 from streammc.runs.setup import decide
+from streammc.samplers.common.chain import Chain
 from streammc.samplers.common.request import RunRequest
 from streammc.samplers.common.targets import EXACT, PERTURBED, SIGNED, WEIGHTED
 
@@ -69,15 +70,25 @@ def problem_data(power: float) -> tuple[streammc.stores.MemoryStore, object]:
     return data, poisson(prior=normal(SCALE))
 
 
-def draws(name: str, power: float, n: int) -> np.ndarray:
-    """Return ``n`` draws of a chain of the production kernel."""
+def chain(name: str, power: float) -> Chain:
+    """Return a chain of the production kernel after its warm-up."""
     data, model = problem_data(power)
     sampler = registry.sampler(name)(**OPTIONS[name])
     setup = decide(RunRequest(data, model, sampler, None))
     kernel = problem_of(data, model, setup.cv, setup.plan, setup.sampler, warmup=500).kernel(3, 0)
     kernel.initialise()
     kernel.advance(500, True)
-    return kernel.advance(n, False)["theta"][:, 0]
+    return kernel
+
+
+@pytest.mark.trust(2)
+@pytest.mark.parametrize("name", OPTIONS)
+def test_step_sizes_are_frozen_after_warmup(name: str) -> None:
+    """A kernel that goes on learning from its draws has no density that it leaves invariant."""
+    found = chain(name, 1.0)
+    steps = found.advance(300, False)["step_size"]
+    assert np.isfinite(steps).all()
+    assert 1 == len(np.unique(steps))
 
 
 def largest_z(theta: np.ndarray) -> float:
@@ -92,9 +103,9 @@ def test_every_sampler_of_the_posterior_leaves_it_invariant(
     name: str, record_property: Record
 ) -> None:
     n = rounds(30_000, 400_000)
-    z = largest_z(draws(name, 1.0, n))
+    z = largest_z(chain(name, 1.0).advance(n, False)["theta"][:, 0])
     assert z < LIMIT
-    caught = largest_z(draws(name, POWER, n))
+    caught = largest_z(chain(name, POWER).advance(n, False)["theta"][:, 0])
     assert caught > LIMIT
     record_property("figure", f"{name}: z at most {z:.1f} in {n:,} draws")
     record_property("caught", f"likelihood^{POWER} ({name}: z {caught:.0f})")

@@ -58,6 +58,7 @@ def table(write_store: Callable, tmp_path_factory: pytest.TempPathFactory) -> An
     return write_store(tmp_path_factory.mktemp("pass") / "table.zarr", rows=ROWS)
 
 
+@pytest.mark.trust(11)
 def test_every_row_is_seen_once(table) -> None:
     found = open_store(table.path).reduce(Sums())
     factor = table.weight * np.exp(table.y + table.offset)
