@@ -1,9 +1,9 @@
 """Run pytest on streammc with one place of its source changed, and no file on the disk.
 
 ``python tests/planted_bug.py FILE RIGHT WRONG [pytest arguments]`` imports FILE with RIGHT replaced
-by WRONG. Compiled code is known by a digest of the sources that it depends on: the digest is that of
-the changed source, so that no changed code is ever taken for that of the package. With FILE ``-``
-nothing is changed.
+by WRONG. Compiled code is known by a digest of the sources that it depends on: the digest is that
+of the changed source, so that no changed code is ever taken for that of the package. With FILE
+``-`` nothing is changed.
 """
 
 from __future__ import annotations

@@ -186,5 +186,7 @@ def test_two_million_calls_with_the_design_of_the_sampler(factor_units, record_p
     z = (out.mean(axis=0) - np.exp(d)) / error
     assert error[0] / np.exp(d) < 5e-4
     assert abs(z[0]) < 4.5
-    record_property("figure", f"z {abs(z[0]):.1f} in {calls:,} calls of {factor_units}-unit factors")
+    record_property(
+        "figure", f"z {abs(z[0]):.1f} in {calls:,} calls, {factor_units} units a factor"
+    )
     assert abs(z[1]) > 10.0  # the exponential of the mean of the factors' estimates

@@ -59,7 +59,9 @@ def test_resources_change_no_bit(
     options = {"threads": threads, "batch_iterations": batch, "scheduler": scheduler}
     small_job.sample(datasets[kind], tmp_path / "run", **options)
     assert digest(reference) == digest(tmp_path / "run")
-    record_property("figure", f"{len(RESOURCES)} settings of threads, batches and schedulers: one")
+    record_property(
+        "figure", f"{len(RESOURCES)} settings of threads, batches, schedulers: 1 digest"
+    )
 
 
 @pytest.mark.trust(12)
