@@ -67,6 +67,7 @@ class Small:
         prior=None,
         near_mode=False,
         relative=None,
+        power=1.0,
     ):
         rng = np.random.default_rng(seed)
         self.kind = model
@@ -80,7 +81,7 @@ class Small:
         else:
             self.y = rng.random(n) if model == "binomial" else eta + rng.normal(size=n)
         self.offset = rng.normal(size=n) * 0.1
-        self.weight = rng.uniform(0.5, 2.0, size=n)
+        self.weight = power * rng.uniform(0.5, 2.0, size=n)
         self.dim = self.model.dim(d)
         self.p = 1 + self.model.n_scalar
         self.theta_star = rng.normal(size=self.dim) * 0.3

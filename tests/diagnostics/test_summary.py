@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 import xarray as xr
 from arviz_stats import ess, mcse, rhat, summary
+from checks_of_trust import rounds
 from scipy import stats
 
 from streammc.diagnostics.summary import draws_and_labels, summarize, summarize_draws
+from streammc.runs.advice import R_HAT_WARNING
 
 NAMES = ("mean", "sd", "mcse_mean", "ess_bulk", "ess_tail", "r_hat", "q5", "median", "q95")
 
@@ -44,9 +46,10 @@ def tree_of(draws):
     return xr.DataTree.from_dict({"posterior": data})
 
 
+@pytest.mark.trust(14)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("name", ARRAYS)
-def test_summary_equals_arviz(name):
+def test_summary_equals_arviz(name, record_property):
     tree = tree_of(ARRAYS[name])
     found = summarize(tree)["x"]
     table = summary(tree, round_to="none").loc["x"]
@@ -67,8 +70,10 @@ def test_summary_equals_arviz(name):
             assert found[key] is None
         else:
             assert found[key] == pytest.approx(expected[key], rel=1e-10, abs=0)
+    record_property("figure", f"{len(ARRAYS)} arrays: as ArviZ to 1e-10")
 
 
+@pytest.mark.trust(14)
 @pytest.mark.parametrize(
     "draws",
     [
@@ -149,8 +154,29 @@ def test_labels_are_in_the_order_of_theta():
     assert list(summary(tree).index) == labels
 
 
-def test_effective_sample_size_of_a_known_process():
-    rho, total = 0.9, 0.0
-    for seed in range(20):
-        total += summarize(tree_of(ar1(rho, (4, 1000), 100 + seed)))["x"]["ess_bulk"]
-    assert total / 20 == pytest.approx(4000 * (1 - rho) / (1 + rho), rel=0.08)
+@pytest.mark.trust(14)
+def test_effective_sample_size_of_a_known_process(record_property):
+    """Bias of the estimate: 1.3 % at 4,000 draws, 5 % at 1,000."""
+    rho, total, n = 0.9, 0.0, rounds(20, 200)
+    for seed in range(n):
+        draws = ar1(rho, (4, 4000), 100 + seed)[:, :, None]
+        total += summarize_draws(draws, ["x"])["x"]["ess_bulk"]
+    ratio = total / n / (16_000 * (1 - rho) / (1 + rho))
+    assert ratio == pytest.approx(1.0, abs=0.05)
+    record_property("figure", f"ess of an autoregression: {ratio:.3f} of theory in {n} chains")
+
+
+@pytest.mark.trust(14)
+def test_a_chain_one_standard_deviation_away_is_told_and_independent_chains_are_not(
+    record_property,
+):
+    flagged, false, n = 0, 0, rounds(40, 200)
+    for seed in range(n):
+        draws = ar1(0.0, (4, 1000), 1000 + seed)
+        false += summarize_draws(draws[:, :, None], ["x"])["x"]["r_hat"] > R_HAT_WARNING
+        draws[2] += 1.0
+        flagged += summarize_draws(draws[:, :, None], ["x"])["x"]["r_hat"] > R_HAT_WARNING
+    assert flagged == n
+    assert false <= max(1, n // 100)
+    record_property("figure", f"{false} of {n} sets of independent chains told wrongly")
+    record_property("caught", f"one chain of four 1 sd away ({flagged} of {n})")

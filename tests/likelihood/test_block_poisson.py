@@ -81,6 +81,7 @@ CASES = {
 }
 
 
+@pytest.mark.trust(6)
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize(
     ("intensity", "growth"),
@@ -89,7 +90,7 @@ CASES = {
         *(pytest.param(*each, marks=pytest.mark.slow) for each in [(3.0, 0.0), (2.0, 0.1)]),
     ],
 )
-def test_estimate_is_unbiased_though_negative_at_times(case, intensity, growth):
+def test_estimate_is_unbiased_though_negative_at_times(case, intensity, growth, record_property):
     options, factor_units = CASES[case]
     small = Small(order=1, k=2, seed=4, **options)
     theta = far(small) if growth else THETA
@@ -106,17 +107,21 @@ def test_estimate_is_unbiased_though_negative_at_times(case, intensity, growth):
         small, base, lambda p: (estimate(p), p.scalars[SIGN], abs(estimate(p))), theta
     )
     assert mean == pytest.approx(exact, rel=1e-12)
+    record_property("figure", "sum over all outcomes: relative error below 1e-12")
     assert sign < 0.999
     assert size > 1.0001 * exact
 
 
-def test_exponential_of_an_unbiased_logarithm_is_biased():
+@pytest.mark.trust(6)
+def test_exponential_of_an_unbiased_logarithm_is_biased(record_property):
     small = Small(n=3, k=2, order=1, seed=4)
     base = small.product_base(3.0, remainder(small) - 1.2)
     chosen, probability = outcomes(small, 1)
     totals = [small.point_at(THETA, np.array(one), base)[0].totals[0] for one in chosen]
     wrong = probability @ np.exp(small.n_units * np.array(totals))
-    assert abs(wrong / math.exp(remainder(small)) - 1) > 0.01
+    bias = wrong / math.exp(remainder(small)) - 1
+    assert abs(bias) > 0.01
+    record_property("caught", f"exp of the estimated logarithm (bias {bias:.0%})")
 
 
 @pytest.mark.slow
@@ -164,9 +169,10 @@ def many(counts, units, table, scale, intensity, bound, factor_units):
     return out
 
 
+@pytest.mark.trust(6)
 @pytest.mark.slow
 @pytest.mark.parametrize("factor_units", [1, 2])
-def test_two_million_calls_with_the_design_of_the_sampler(factor_units):
+def test_two_million_calls_with_the_design_of_the_sampler(factor_units, record_property):
     calls, intensity = 2_000_000, 6
     small = Small(n=6, k=2, order=1, seed=4)
     table = np.array([small.point_at(THETA, np.array([u]))[0].totals[0] for u in range(6)])
@@ -180,4 +186,7 @@ def test_two_million_calls_with_the_design_of_the_sampler(factor_units):
     z = (out.mean(axis=0) - np.exp(d)) / error
     assert error[0] / np.exp(d) < 5e-4
     assert abs(z[0]) < 4.5
+    record_property(
+        "figure", f"z {abs(z[0]):.1f} in {calls:,} calls, {factor_units} units a factor"
+    )
     assert abs(z[1]) > 10.0  # the exponential of the mean of the factors' estimates

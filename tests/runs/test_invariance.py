@@ -51,15 +51,20 @@ def test_the_job_exercises_what_could_depend_on_resources(small_job, reference, 
     assert stats["log_lik_variance"].mean() > 0.005
 
 
+@pytest.mark.trust(12)
 @pytest.mark.parametrize(("threads", "batch", "kind", "scheduler"), RESOURCES)
 def test_resources_change_no_bit(
-    small_job, datasets, reference, tmp_path, threads, batch, kind, scheduler
+    small_job, datasets, reference, tmp_path, threads, batch, kind, scheduler, record_property
 ):
     options = {"threads": threads, "batch_iterations": batch, "scheduler": scheduler}
     small_job.sample(datasets[kind], tmp_path / "run", **options)
     assert digest(reference) == digest(tmp_path / "run")
+    record_property(
+        "figure", f"{len(RESOURCES)} settings of threads, batches, schedulers: 1 digest"
+    )
 
 
+@pytest.mark.trust(12)
 @pytest.mark.parametrize("kind", ["mapped", "memory"])
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
 def test_full_pass_has_the_same_bits_on_any_scheduler(datasets, kind, scheduler):
@@ -79,22 +84,33 @@ def test_full_data_hmc_has_the_same_bits(small_job, datasets, tmp_path, threads,
     assert digest(tmp_path / "one") == digest(tmp_path / "two")
 
 
-def test_chain_k_of_four_is_chain_k_of_eight(small_job, store, reference, tmp_path):
+@pytest.mark.trust(13)
+def test_chain_k_of_four_is_chain_k_of_eight(
+    small_job, store, reference, tmp_path, record_property
+):
     small_job.sample(store, tmp_path / "run", chains=8)
     for phase in ("warmup", "draws"):
         eight = matrix(tmp_path / "run", phase)
         assert matrix(reference, phase).tobytes() == eight[:4].tobytes()
         assert 8 == len(np.unique(eight[:, -1, 0]))
+    record_property("figure", "4 of 4 chains have the bits of those in a run of 8")
 
 
-def test_another_seed_gives_other_draws(small_job, store, reference, tmp_path):
+@pytest.mark.trust(12)
+def test_another_seed_gives_other_draws(small_job, store, reference, tmp_path, record_property):
     small_job.sample(store, tmp_path / "run", seed=2)
     assert digest(reference) != digest(tmp_path / "run")
     assert not np.isin(matrix(tmp_path / "run"), matrix(reference)).any()
+    short = {"draws": 50, "warmup": 50, "chains": 1}
+    for seed in range(16):
+        small_job.sample(store, tmp_path / str(seed), seed=seed, **short)
+    assert 16 == len({digest(tmp_path / str(seed)) for seed in range(16)})
+    record_property("figure", "16 seeds: 16 different digests")
 
 
+@pytest.mark.trust(12)
 def test_broken_partner_that_discards_what_was_drawn_ahead(
-    small_job, store, reference, tmp_path, monkeypatch
+    small_job, store, reference, tmp_path, monkeypatch, record_property
 ):
     """A stream that loses one number a batch makes the draws depend on the batches."""
     draw = UnitDesign.draw
@@ -108,3 +124,4 @@ def test_broken_partner_that_discards_what_was_drawn_ahead(
     for batch in (7, 13):
         small_job.sample(store, tmp_path / str(batch), batch_iterations=batch)
     assert digest(tmp_path / "7") != digest(tmp_path / "13")
+    record_property("caught", "a stream that loses one number a batch")

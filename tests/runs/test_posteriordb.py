@@ -26,11 +26,12 @@ def folder(data_folder):
     return path
 
 
+@pytest.mark.trust(15)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "kind"), [(name, kind) for name, case in CASES.items() for kind in case.samplers]
 )
-def test_draws_agree_with_the_reference(name, kind, folder, tmp_path):
+def test_draws_agree_with_the_reference(name, kind, folder, tmp_path, record_property):
     found = [sampler for sampler in samplers(name, folder) if sampler.name == kind]
     if not found:
         pytest.skip("too few rows to sample from")
@@ -42,11 +43,14 @@ def test_draws_agree_with_the_reference(name, kind, folder, tmp_path):
         return
     found = z_scores(ours, theirs, labels)
     assert found
-    assert max(abs(z) for pair in found.values() for z in pair) < LIMIT, found
+    largest = max(abs(z) for pair in found.values() for z in pair)
+    assert largest < LIMIT, found
+    record_property("figure", f"{name}, {kind}: z at most {largest:.1f}")
 
 
+@pytest.mark.trust(15)
 @pytest.mark.slow
-def test_a_prior_on_the_logarithm_of_sigma_is_caught(folder, tmp_path):
+def test_a_prior_on_the_logarithm_of_sigma_is_caught(folder, tmp_path, record_property):
     # A flat prior on log sigma instead of sigma: the same draws, weighted by 1 / sigma.
     name = "mesquite-logmesquite"
     labels, ours, _ = draw(name, hmc(), folder, tmp_path / "run")
@@ -56,6 +60,7 @@ def test_a_prior_on_the_logarithm_of_sigma_is_caught(folder, tmp_path):
     at = np.random.default_rng(0).choice(weight.size, size=weight.size, p=weight)
     wrong = ours.reshape(-1, len(labels))[at].reshape(ours.shape)
     assert max(abs(z) for z, _ in z_scores(wrong, theirs, labels).values()) > LIMIT
+    record_property("caught", "a prior on the logarithm of sigma")
 
 
 @pytest.mark.slow

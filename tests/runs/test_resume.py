@@ -43,6 +43,7 @@ def test_killed_at_twenty_instants_the_same_call_ends_with_the_same_bits(
     assert any(0 < draws < small_job.DRAWS for _, draws in landed)
 
 
+@pytest.mark.trust(13)
 def test_stopped_again_and_again_under_other_resources(small_job, store, reference, tmp_path):
     path = tmp_path / "run"
     seen = []

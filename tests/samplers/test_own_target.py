@@ -33,10 +33,10 @@ CASES = {
 """At order 0 little but the prior bounds theta where one row stands for all."""
 
 
-def make(name):
+def make(name, power=1.0):
     """Six rows, two or three of them drawn, an expansion of low order away from the mode."""
     case = CASES[name]
-    small = Small(n=6, d=1, **{**case, "prior": normal(scale=case["prior"])})
+    small = Small(n=6, d=1, power=power, **{**case, "prior": normal(scale=case["prior"])})
     small.prior_sd = case["prior"]
     return small
 
@@ -102,12 +102,26 @@ def test_test_case_has_a_large_estimator_variance(case):
     assert abs(truth["mean"] - truth["posterior_mean"]) > 0.02
 
 
-def test_draws_match_the_perturbed_target(case):
+@pytest.mark.trust(2)
+def test_draws_match_the_perturbed_target(case, record_property):
     _, truth, draws = case
     theta = draws["theta"][:, 0]
-    assert abs(batch_z(theta, truth["mean"])) < 4.5
-    assert abs(batch_z(theta**2, truth["square"])) < 4.5
-    assert abs(batch_z(draws["log_lik_variance"], truth["variance"])) < 4.5
+    z = [
+        batch_z(theta, truth["mean"]),
+        batch_z(theta**2, truth["square"]),
+        batch_z(draws["log_lik_variance"], truth["variance"]),
+    ]
+    assert np.abs(z).max() < 4.5
+    record_property("figure", f"hmc-ecs: z at most {np.abs(z).max():.1f} in {len(theta):,} draws")
+
+
+@pytest.mark.trust(2)
+def test_a_likelihood_to_the_power_1_01_is_caught(record_property):
+    theta = run(make("unequal", 1.01), draws=4 * DRAWS)["theta"][:, 0]
+    truth = exact(make("unequal"))
+    z = np.abs([batch_z(theta, truth["mean"]), batch_z(theta**2, truth["square"])]).max()
+    assert z > 4.5
+    record_property("caught", f"likelihood^1.01 (hmc-ecs: z {z:.0f})")
 
 
 def test_dropping_the_variance_from_the_acceptance_is_caught(case):

@@ -41,6 +41,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.trust(12)
 def test_every_command_gives_the_bits_of_one_machine(store: Path, tmp_path: Path) -> None:
     def job(folder: Path, *where: str) -> list[str]:
         folder.mkdir()

@@ -58,6 +58,7 @@ def table(write_store: Callable, tmp_path_factory: pytest.TempPathFactory) -> An
     return write_store(tmp_path_factory.mktemp("pass") / "table.zarr", rows=ROWS)
 
 
+@pytest.mark.trust(11)
 def test_every_row_is_seen_once(table) -> None:
     found = open_store(table.path).reduce(Sums())
     factor = table.weight * np.exp(table.y + table.offset)
@@ -65,6 +66,32 @@ def test_every_row_is_seen_once(table) -> None:
     np.testing.assert_allclose(expected, found, rtol=1e-12)
 
 
+@pytest.mark.trust(11)
+def test_blocks_that_end_in_any_order_give_the_same_bits(
+    table, record_property: Callable[[str, object], None]
+) -> None:
+    """The partner adds blocks as they end; its last bits depend on the order."""
+    store = open_store(table.path)
+    expected = store.reduce(Sums(), scheduler="sync").tobytes()
+    rng = np.random.default_rng(3)
+    parts = [Sums().map(piece) for block in store.blocks() for piece in block.pieces()]
+    naive = set()
+    for _ in range(tried := 20):
+        pauses = rng.permutation(len(store.blocks()))
+
+        class Shuffled(Sums):
+            def map(self, block: RowBlock, pauses: np.ndarray = pauses) -> np.ndarray:
+                time.sleep(0.002 * pauses[block.index])
+                return super().map(block)
+
+        assert expected == store.reduce(Shuffled(), scheduler=5).tobytes()
+        naive.add(sum(parts[i] for i in rng.permutation(len(parts))).tobytes())
+    assert len(naive) > 1
+    record_property("figure", f"{tried} of {tried} orders of completion: the same bits")
+    record_property("caught", f"sums in order of completion ({len(naive)} different answers)")
+
+
+@pytest.mark.trust(11)
 @pytest.mark.parametrize("scheduler", ["sync", 1, 2, 5, None])
 def test_result_is_the_same_bit_for_bit(table, scheduler: Any) -> None:
     store = open_store(table.path)

@@ -1,0 +1,133 @@
+"""Check 4: simulation-based calibration of whole runs (Talts et al. 2018).
+
+theta from the prior, rows from the model's simulator, a run of ``streammc.sample`` on them, and
+the rank of the first theta among thinned draws: over many such runs every rank is as likely as
+any other. The distribution function of the ranks has to stay in a band that covers all of it at
+once, found by simulation (Säilynoja, Bürkner and Vehtari 2022). The partner gives every row the
+weight 1.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from checks_of_trust import rounds
+from quick import quick
+
+import streammc
+from streammc import registry
+from streammc.priors import half_normal, lognormal, normal
+
+ALARM, RANKS, ROWS, SLOPE = 1e-3, 99, 25, 0.7
+"""False alarms of a family, all quantities together; a rank is a number from 0 to RANKS."""
+LOGARITHMS = {"sigma": (0.0, 0.3), "nu": (1.5, 0.3)}
+"""Mean and standard deviation of the logarithm of a positive parameter."""
+POSITIVE = {"gaussian": ["sigma"], "student-t": ["sigma", "nu"]}
+FAMILIES = ("logistic", "poisson", "gaussian", "student-t")
+GROUPS = 150
+Record = Callable[[str, object], None]
+
+
+def counted(draws: list[np.ndarray], truth: list[float]) -> np.ndarray:
+    """Ranks of the truth among the draws: of every quantity, and of the product of the first two.
+
+    A quantity has ``k RANKS`` draws, of which every k-th is taken.
+    """
+    draws, truth = [*draws, draws[0] * draws[1]], [*truth, truth[0] * truth[1]]
+    kept = [values[:: len(values) // RANKS][:RANKS] for values in draws]
+    return np.array([(values < one).sum() for values, one in zip(kept, truth, strict=True)])
+
+
+def regression(name: str, power: float, seed: int) -> np.ndarray:
+    """Ranks of one table of a regression, sampled by hmc."""
+    rng = np.random.default_rng([seed, 77])
+    names = POSITIVE.get(name, [])
+    X = np.c_[np.ones(ROWS), rng.normal(size=ROWS)]
+    beta = SLOPE * rng.standard_normal(2)
+    logs = [mean + sd * rng.standard_normal() for mean, sd in (LOGARITHMS[each] for each in names)]
+    prior = {"*": normal(SLOPE)} | {each: lognormal(*LOGARITHMS[each]) for each in names}
+    model = registry.model(name)(prior=prior)
+    y = model.simulate(np.vstack([X @ beta, *(np.full((1, ROWS), each) for each in logs)]), rng)
+    store = streammc.from_arrays(X, y, weight=np.full(ROWS, power))
+    options: dict[str, Any] = {"seed": seed, "chains": 1, "warmup": 200, "draws": 8 * RANKS}
+    run = streammc.sample(store, model, sampler=streammc.samplers.hmc(), **options)
+    posterior = run["posterior"]
+    draws = [posterior["beta"].to_numpy()[0, :, j] for j in range(2)]
+    draws += [posterior[each].to_numpy()[0] for each in names]
+    return counted(draws, [*beta, *np.exp(logs)])
+
+
+def mixed(name: str, power: float, seed: int) -> np.ndarray:
+    """Ranks of one table of a logistic model with group effects, sampled by hmc-ecs."""
+    rng = np.random.default_rng([seed, 78])
+    beta, tau = SLOPE * rng.standard_normal(2), abs(rng.standard_normal())
+    group = np.repeat(np.arange(GROUPS), rng.integers(1, 20, GROUPS))
+    X = np.column_stack([np.ones(len(group)), rng.normal(size=len(group))])
+    eta = X @ beta + (tau * rng.normal(size=GROUPS))[group]
+    y = (rng.random(len(eta)) < 1.0 / (1.0 + np.exp(-eta))).astype(float)
+    names = {"beta[Intercept]": normal(SLOPE), "beta[x]": normal(SLOPE)}
+    model = streammc.models.logistic(prior=names | {"tau[group]": half_normal(1.0)})
+    # The partner: every group comes twice or more often.
+    n = int(power)
+    group = np.concatenate([group + GROUPS * i for i in range(n)])
+    X, y = np.tile(X, (n, 1)), np.tile(y, n)
+    data = streammc.from_arrays(X, y, groups=group, feature_names=["Intercept", "x"])
+    options: dict[str, Any] = {"seed": seed, "chains": 1, "warmup": 300, "draws": 10 * RANKS}
+    sampler = streammc.samplers.hmc_ecs()
+    run = streammc.sample(data, model, sampler=sampler, audit=False, **options)
+    posterior = run["posterior"]
+    draws = [posterior["beta"].to_numpy()[0, :, j] for j in range(2)]
+    return counted([*draws, posterior["tau"].to_numpy()[0].ravel()], [*beta, tau])
+
+
+@cache
+def limit(tables: int, quantities: int) -> float:
+    """Largest distance, in standard deviations, of uniform ranks: at this level, by simulation."""
+    counts = np.random.default_rng(1).multinomial(
+        tables, np.full(RANKS + 1, 1 / (RANKS + 1)), 20_000
+    )
+    return float(np.quantile(distance(counts), 1.0 - ALARM / quantities))
+
+
+def distance(counts: np.ndarray) -> np.ndarray:
+    """Largest distance of the distribution function of ranks from that of uniform ones."""
+    n = counts.sum(axis=-1)[..., None]
+    expected = np.arange(1, RANKS + 1) / (RANKS + 1)
+    found = counts.cumsum(axis=-1)[..., :-1] / n
+    return (np.abs(found - expected) / np.sqrt(expected * (1.0 - expected) / n)).max(axis=-1)
+
+
+def furthest(case: Callable[[str, float, int], np.ndarray], name: str, power: float, n: int):
+    """Return the largest distance of a quantity, and the limit on it."""
+    ranks = np.array([case(name, power, seed) for seed in range(n)])
+    counts = np.array([np.bincount(column, minlength=RANKS + 1) for column in ranks.T])
+    return float(distance(counts).max()), limit(n, len(counts))
+
+
+@pytest.mark.trust(4)
+@pytest.mark.parametrize("name", quick(FAMILIES, "logistic"))
+def test_ranks_of_the_truth_are_uniform(name: str, record_property: Record) -> None:
+    tables = rounds(50, 1000)
+    found, most = furthest(regression, name, 1.0, tables)
+    assert found < most
+    power = 1.5 if tables >= 1000 else 6.0
+    caught, _ = furthest(regression, name, power, tables)
+    assert caught > most
+    record_property("figure", f"{name}: {found:.1f} of {most:.1f} allowed sd, {tables:,} tables")
+    record_property("caught", f"likelihood^{power} ({name}: {caught:.0f} sd)")
+
+
+@pytest.mark.trust(4)
+@pytest.mark.slow
+def test_ranks_of_a_mixed_model_sampled_by_hmc_ecs_are_uniform(record_property: Record) -> None:
+    tables = rounds(20, 200)
+    found, most = furthest(mixed, "logistic", 1.0, tables)
+    assert found < most
+    caught, most = furthest(mixed, "logistic", 3.0, rounds(20, 60))
+    assert caught > most
+    record_property("figure", f"mixed model, hmc-ecs: {found:.1f} of {most:.1f}, {tables} tables")
+    record_property("caught", f"groups counted three times ({caught:.0f} sd)")
