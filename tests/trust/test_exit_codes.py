@@ -7,6 +7,7 @@ import os
 import shlex
 import shutil
 import tempfile
+from collections.abc import Callable
 from contextlib import chdir
 from pathlib import Path
 
@@ -20,7 +21,9 @@ FEW = (*JOB, "--draws", "60")
 @pytest.mark.trust(44)
 @pytest.mark.trust(48)
 @pytest.mark.slow
-def test_every_failure_of_the_command_line_is_json_with_the_code_of_the_process() -> None:
+def test_every_failure_of_the_command_line_is_json_with_the_code_of_the_process(
+    record_property: Callable[[str, object], None],
+) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(Path(__file__).resolve().parents[2]))
         from bench.messages.check import AREAS, cases_of
@@ -30,7 +33,7 @@ def test_every_failure_of_the_command_line_is_json_with_the_code_of_the_process(
             patch.delenv(name)
         with tempfile.TemporaryDirectory() as folder, chdir(folder):
             make_inputs()
-            codes = set()
+            codes, count = set(), 0
             for case in [case for area in AREAS for case in cases_of(area)]:
                 words = shlex.split(case)
                 if words[0] != "streammc" or "--" in words:
@@ -45,12 +48,15 @@ def test_every_failure_of_the_command_line_is_json_with_the_code_of_the_process(
                 assert error["code"], case
                 assert error["message"], case
                 codes.add(done.code)
+                count += 1
         assert codes >= {2, 65, 66, 69, 73, 78}, codes
+    said = ", ".join(map(str, sorted(codes)))
+    record_property("figure", f"{count} of {count} failures are JSON with their code, of {said}")
 
 
 @pytest.mark.trust(44)
 def test_a_command_ends_with_0_only_if_its_result_is_there_and_verifies(
-    finished: Path, tmp_path: Path
+    finished: Path, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     run = tmp_path / "run"
     shutil.copytree(finished / "run", run)
@@ -63,3 +69,4 @@ def test_a_command_ends_with_0_only_if_its_result_is_there_and_verifies(
     assert 65 == streammc(*again).code
     chunk.unlink()
     assert 65 == streammc(*again).code
+    record_property("caught", "one flipped bit in a finished run: 65, not 0")

@@ -18,7 +18,10 @@ import pytest
 from checks_of_trust import JOB, rounds
 from command_line import PROGRAM, digest, limited, program, streammc
 
+from streammc.numerics.compile_cache import cache_dir
+
 FEW = (*JOB, "--draws", "60")
+Record = Callable[[str, object], None]
 
 
 def limits_of_memory(name: str, limit: int) -> Iterator[Path]:
@@ -45,7 +48,7 @@ def limits_of_memory(name: str, limit: int) -> Iterator[Path]:
 @pytest.mark.trust(45)
 @pytest.mark.slow
 def test_a_memory_limit_ends_a_job_cleanly_and_the_job_goes_on_without_it(
-    finished: Path, tmp_path: Path
+    finished: Path, tmp_path: Path, record_property: Record
 ) -> None:
     words = ("sample", finished / "store.zarr", *FEW, "--sampler", "hmc")
     codes = {}
@@ -62,6 +65,32 @@ def test_a_memory_limit_ends_a_job_cleanly_and_the_job_goes_on_without_it(
         assert 1 == len({digest(run), digest(tmp_path / f"run-{min(codes)}")})
     assert codes[min(codes)] != 0, codes
     assert codes[max(codes)] == 0, codes
+    ends = ", ".join(f"{megabytes} MB {code}" for megabytes, code in codes.items())
+    record_property("figure", f"memory cgroups: exit codes {ends}; all resumed with the same draws")
+
+
+@pytest.mark.trust(45)
+@pytest.mark.slow
+@pytest.mark.parametrize(("limit", "most"), [("DATA", 900), ("AS", 2400)])
+def test_a_limit_of_the_shell_on_memory_is_exit_code_71_or_no_matter(
+    limit: str, most: int, finished: Path, tmp_path: Path, record_property: Record
+) -> None:
+    words = ("sample", finished / "store.zarr", *FEW, "--sampler", "hmc")
+    codes = {}
+    for megabytes in np.geomspace(30, most, rounds(3, 12)).astype(int):
+        size, run = int(megabytes) << 20, tmp_path / f"run-{megabytes}"
+        kind = getattr(resource, f"RLIMIT_{limit}")
+        prepare = lambda kind=kind, size=size: resource.setrlimit(kind, (size, size))  # noqa: E731
+        done = limited(*words, "-o", run, prepare=prepare)
+        codes[int(megabytes)] = done.code
+        assert done.code in (0, 71), (megabytes, done.err)
+        if done.code:
+            assert 1 == len(done.err.splitlines()), done.err
+        assert 0 == streammc(*words, "-o", run).code
+        assert 1 == len({digest(run), digest(tmp_path / f"run-{min(codes)}")})
+    assert (71, 0) == (codes[min(codes)], codes[max(codes)]), codes
+    refused = max(megabytes for megabytes, code in codes.items() if code)
+    record_property("figure", f"RLIMIT_{limit}: one line and 71 up to {refused} MB, then 0")
 
 
 @pytest.fixture(scope="session")
@@ -103,7 +132,7 @@ def shown_clock(library: Path, clock: Mapping[str, str]) -> float:
     ],
 )
 def test_a_wrong_clock_changes_no_draw_and_no_duration_is_negative(
-    name: str, wrong_clock: Path, finished: Path, tmp_path: Path
+    name: str, wrong_clock: Path, finished: Path, tmp_path: Path, record_property: Record
 ) -> None:
     clock = CLOCKS[name]
     if "SOURCE_DATE_EPOCH" not in clock:  # the library works
@@ -119,6 +148,7 @@ def test_a_wrong_clock_changes_no_draw_and_no_duration_is_negative(
     seconds = {key: s for key, s in whole.json["sampling"].items() if key.endswith("seconds")}
     assert seconds
     assert all(0 <= value < 300 for value in seconds.values() if value is not None), seconds
+    record_property("figure", f"{name}: the same draws")
 
 
 def small_files() -> None:
@@ -144,7 +174,7 @@ ENVIRONMENTS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ENVIRONMENTS)
 def test_a_mean_environment_is_no_matter_or_one_line(
-    name: str, finished: Path, tmp_path: Path
+    name: str, finished: Path, tmp_path: Path, record_property: Record
 ) -> None:
     gone, out = tmp_path / "gone", tmp_path / "out"
     for folder in (gone, out):
@@ -159,7 +189,8 @@ def test_a_mean_environment_is_no_matter_or_one_line(
         "folder deleted": gone.rmdir,
     }
     if name == "no home":
-        env = {"HOME": "/nonexistent"}
+        kept = Path(cache_dir()).parents[1]
+        env = {"HOME": "/nonexistent", "STREAMMC_CACHE_DIR": str(kept)}
     if name == "a plain locale":
         env = {"LC_ALL": "C", "PYTHONUTF8": "0"}
     before: list[str] = []
@@ -189,5 +220,6 @@ def test_a_mean_environment_is_no_matter_or_one_line(
         assert named in done.stderr
     else:
         assert digest(finished / "run") == digest(out / "run")
+    record_property("figure", f"{name}: {done.returncode}")
     if name == "umask 077":
         assert not (out / "run" / "zarr.json").stat().st_mode & 0o077

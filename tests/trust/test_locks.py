@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from command_line import PROGRAM, snapshot, streammc
 from streammc.errors import BusyError
 from streammc.trace.layout import make_layout
 from streammc.trace.run_directory import RunDirectory
+
+Record = Callable[[str, object], None]
 
 
 def plan(draws: int) -> dict[str, Any]:
@@ -50,9 +53,9 @@ def two_writers(path: Path, patch: pytest.MonkeyPatch) -> tuple[int, int]:
 
 @pytest.mark.trust(42)
 def test_where_locks_do_nothing_the_second_writer_cannot_commit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_property: Record
 ) -> None:
-    for number in range(rounds(5, 100)):
+    for number in range(tried := rounds(5, 100)):
         path = tmp_path / f"run-{number}"
         with pytest.MonkeyPatch.context() as patch:
             assert (2, 2) == two_writers(path, patch)
@@ -60,12 +63,14 @@ def test_where_locks_do_nothing_the_second_writer_cannot_commit(
     monkeypatch.setattr("streammc.trace.commit.root_stamp", lambda path: "never another")
     with pytest.MonkeyPatch.context() as patch:
         assert two_writers(tmp_path / "unfenced", patch) != (2, 2)
+    record_property("figure", f"no locks: second commit refused in {tried} of {tried} races")
+    record_property("caught", "a second writer that does not look at the last commit")
 
 
 @pytest.mark.trust(42)
 @pytest.mark.slow
 def test_a_run_whose_holder_was_killed_is_free_within_two_seconds(
-    finished: Path, tmp_path: Path
+    finished: Path, tmp_path: Path, record_property: Record
 ) -> None:
     words = ("sample", finished / "store.zarr", "-o", tmp_path / "run", *JOB, "--sampler", "hmc")
     many = [*PROGRAM, *map(str, words), "--draws", "200000"]
@@ -79,12 +84,13 @@ def test_a_run_whose_holder_was_killed_is_free_within_two_seconds(
     started = time.monotonic()
     with RunDirectory.open(tmp_path / "run").lock():
         assert time.monotonic() - started < 2.0
+    record_property("figure", "killed holder: the run is free within 2 s")
 
 
 @pytest.mark.trust(43)
-@pytest.mark.parametrize("change", ["rows", "version"])
+@pytest.mark.parametrize("change", ["rows", "version of the format"])
 def test_a_run_of_other_rows_or_of_another_version_of_the_format_is_left_alone(
-    change: str, finished: Path, tmp_path: Path
+    change: str, finished: Path, tmp_path: Path, record_property: Record
 ) -> None:
     run, store = tmp_path / "run", tmp_path / "store.zarr"
     shutil.copytree(finished / "run", run)
@@ -106,3 +112,4 @@ def test_a_run_of_other_rows_or_of_another_version_of_the_format_is_left_alone(
     assert (78 if change == "rows" else 65) == done.code, done.err
     assert 1 == len(done.err.splitlines())
     assert before == snapshot(run)
+    record_property("figure", f"other {change}: {done.code}")
