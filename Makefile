@@ -19,12 +19,17 @@ DRAWING := tests/samplers/test_joint_invariance.py tests/samplers/test_own_targe
 	tests/samplers/metropolis/test_metropolis.py tests/samplers/hamiltonian/test_signed.py tests/samplers/metropolis/test_mh.py \
 	tests/likelihood/test_difference_estimator.py tests/samplers/tempering/test_joint_parallel.py \
 	tests/runs/test_invariance.py tests/runs/test_chains.py tests/cli/test_sample.py
+define NEW_VENV
+@test -n "$(PYTHON)" || { echo "make: expected Python 3.11 or later, found none; \
+install it or name it: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+$(PYTHON) -m venv $(VENV)
+endef
 ONE_CORE := $(if $(shell command -v taskset),taskset -c 0)
 TESTS := tests
 
 NOTEBOOKS := $(wildcard notebooks/*.py)
 
-.PHONY: demo test test-covered test-others test-slow test-all test-odd trust edges lint format types contracts doctest notebook sync-notebooks docs browser dist clean
+.PHONY: demo test test-covered test-others test-slow test-all test-odd trust edges lint format types contracts doctest notebook sync-notebooks docs browser dist lock audit sbom clean
 
 demo: $(VENV)/.compiled
 	$(BIN)/streammc demo
@@ -120,6 +125,28 @@ browser: $(VENV)/.installed-docs $(VENV)/.installed-test
 dist: $(VENV)/.installed-dev
 	$(BIN)/python -m build --outdir dist .
 
+# Needs network. lock: pin the newest packages that pyproject.toml allows, with their hashes. audit: those
+# with known weaknesses. sbom: what a release was made with, as CycloneDX.
+RELEASE := $(VENV)/release/bin
+$(VENV)/release: pyproject.toml
+	$(NEW_VENV)
+	$(BIN)/python -m venv $@
+	$@/bin/python -m pip install --quiet --disable-pip-version-check cyclonedx-bom pip-audit uv
+	@touch $@
+
+lock: $(VENV)/release
+	$(RELEASE)/uv pip compile --upgrade --universal --python-version 3.11 --generate-hashes --quiet \
+		--custom-compile-command "make lock" --extra dev --extra docs \
+		pyproject.toml requirements/build.in -o requirements/ci.lock
+
+audit: $(VENV)/release
+	$(RELEASE)/pip-audit --disable-pip --require-hashes -r requirements/ci.lock
+
+sbom: $(VENV)/release
+	mkdir -p dist
+	$(RELEASE)/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible \
+		-o dist/sbom.json requirements/ci.lock
+
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
@@ -132,14 +159,16 @@ $(VENV)/.compiled: $(VENV)/.installed-run
 		streammc.stores.rows.row_source
 	@touch $@
 
-# One stamp for each set of dependencies; a change of pyproject.toml installs again.
-$(VENV)/.installed-run: EXTRAS :=
-$(VENV)/.installed-test: EXTRAS := [test]
-$(VENV)/.installed-dev: EXTRAS := [dev]
-$(VENV)/.installed-docs: EXTRAS := [docs]
-$(VENV)/.installed-run $(VENV)/.installed-test $(VENV)/.installed-dev $(VENV)/.installed-docs: pyproject.toml
-	@test -n "$(PYTHON)" || { echo "make: expected Python 3.11 or later, found none; \
-install it or name it: make PYTHON=/path/to/python3.11" >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.$(EXTRAS)'
+# As a user installs; a change of pyproject.toml installs again.
+$(VENV)/.installed-run: pyproject.toml
+	$(NEW_VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
+
+# The tools and tests of the project, with every package pinned by the hash of its files.
+LOCKED := $(VENV)/.installed-test $(VENV)/.installed-dev $(VENV)/.installed-docs
+$(LOCKED): pyproject.toml requirements/ci.lock
+	$(NEW_VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r requirements/ci.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $(LOCKED)

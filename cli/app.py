@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -13,6 +14,7 @@ import click
 import streammc
 from streammc.cli.output import close_streams, prepare_streams
 from streammc.cli.signals import interruptible
+from streammc.errors import OutOfMemoryError
 
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "demo": ("streammc.cli.demo:demo", "Sample a data set that ships with the package."),
@@ -110,6 +112,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
     parts = list(sys.argv[1:] if arguments is None else arguments)
     prepare_streams()
     try:
+        if not {"-h", "--help", "--version"} & set(parts):
+            from streammc.numerics.memory_limits import check_process_limits
+
+            check_process_limits()
         with interruptible(at_end=arguments is None) as interruption:
             context = application.make_context("streammc", list(parts), obj=interruption)
             with context:
@@ -117,8 +123,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
         code = result if isinstance(result, int) else 0
     except BaseException as error:
-        from streammc.cli.run_errors import report
+        try:
+            from streammc.cli.run_errors import report
 
-        code = report(error, parts)
+            code = report(error, parts)
+        except MemoryError:  # not even for the report
+            os.write(2, b"streammc: out of memory: raise the limits of the process (ulimit -a)\n")
+            code = OutOfMemoryError.exit_code
     close_streams()
     return code

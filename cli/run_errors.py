@@ -55,7 +55,11 @@ def classify(error: BaseException) -> tuple[int, str, str]:
         case PermissionError():
             return 77, "permission", f"{error.strerror}: {_name(error)}; check the permissions"
         case MemoryError():
-            return 71, "out_of_memory", f"out of memory: {error or 'allocation failed'}"
+            what = f"out of memory: {error or 'allocation failed'}"
+            return 71, "out_of_memory", f"{what}; free memory, or raise the limit of the process"
+        case RuntimeError() if "start new thread" in str(error):
+            what = "expected room for another thread, found none"
+            return 71, "out_of_memory", f"{what}: raise the limits of the process (ulimit -a)"
         case OSError() if error.errno in _CANNOT_CREATE:
             where = f"cannot create {_name(error)}: {error.strerror}"
             return OutputError.exit_code, OutputError.code, f"{where}; choose another output"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import threading
@@ -69,7 +70,11 @@ class Interruption:
         if self._grace is not None:
             self._deadline = threading.Timer(self._grace, os._exit, [exit_code(signum)])
             self._deadline.daemon = True
-            self._deadline.start()
+            try:
+                self._deadline.start()
+            except (RuntimeError, MemoryError):  # no room for a thread: the system ends the process
+                signal.signal(signal.SIGALRM, signal.SIG_DFL)
+                signal.alarm(math.ceil(self._grace))
         if time.monotonic() - self._polled > _LISTENING:
             raise Interrupted(signum)
 

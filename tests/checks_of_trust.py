@@ -89,7 +89,6 @@ WITHOUT_TEST: Final = {
     25: "no test carries its number",
     26: "no test carries its number",
     27: "no test carries its number",
-    40: "no test carries its number",
     41: "no test carries its number",
     49: "no test carries its number",
     50: "no test carries its number",

@@ -15,7 +15,9 @@ from typing import Any
 
 import numpy as np
 
+import streammc as package
 from streammc.protocols import RowBlock
+from streammc.stores.store import Store
 
 PROGRAM = [
     sys.executable,
@@ -158,3 +160,29 @@ def cluster(
         yield made
     finally:
         made.close()
+
+
+def write_store(path: Path | str, rows: int = 80_000, chunk_rows: int = 4096) -> Path | str:
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(rows, 3))
+    y = rng.uniform(size=len(x)) < 1.0 / (1.0 + np.exp(-x[:, 0]))
+    table = {f"x{j}": x[:, j] for j in range(3)} | {"y": y.astype(int)}
+    package.ingest(table, path, response="y", chunk_rows=chunk_rows)
+    return path
+
+
+def sums(folder: Path, dataset: Store) -> tuple[Slow, np.ndarray]:
+    """Return a slow task, and its sums by one thread."""
+    folder.mkdir()
+    task = Slow(folder)
+    expected = dataset.reduce(task, scheduler="sync")
+    for path in folder.iterdir():
+        path.unlink()
+    return task, expected
+
+
+def wait_for_workers(address: str, count: int) -> None:
+    from distributed import Client
+
+    with Client(address, set_as_default=False) as client:
+        client.wait_for_workers(count, timeout=60)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -59,3 +60,36 @@ def snapshot(folder: Path) -> dict[str, tuple[int, int]]:
         str(path.relative_to(folder)): (path.lstat().st_size, path.lstat().st_mtime_ns)
         for path in sorted(folder.rglob("*"))
     }
+
+
+def digest(run: Path) -> str:
+    """Return the digest of a run that verifies."""
+    found = streammc("verify", run, "--json")
+    assert 0 == found.code, found.err
+    return str(found.json["digest"])
+
+
+def limited(
+    *words: str | Path,
+    prepare: Callable[[], object] = lambda: None,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> Result:
+    """Run a command as a program, after ``prepare`` in its process."""
+    done = subprocess.run(
+        [*PROGRAM, *map(str, words)],
+        env={**os.environ, **(env or {})},
+        cwd=cwd,
+        preexec_fn=prepare,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    return Result(done.returncode, done.stdout, done.stderr)
+
+
+def listen() -> None:
+    """Undo what a shell does to its background jobs."""
+    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
+        signal.signal(signum, signal.SIG_DFL)

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from streammc.numerics.memory_limits import free_within_limits
+
 LONG_SECONDS: Final = 60.0
 """Work predicted to take longer is announced before it starts."""
 SUBSET_ROWS: Final = 65_536
@@ -220,10 +222,16 @@ def seconds_text(seconds: float) -> str:
 
 
 def available_memory() -> int:
-    """Return the available memory of the system in bytes.
+    """Return the memory in bytes that the system and the limits of this process leave.
 
     Half of the physical memory if the system does not report the available memory.
     """
+    within = free_within_limits()
+    return _system_memory() if within is None else min(within, _system_memory())
+
+
+def _system_memory() -> int:
+    """Return the available memory of the system in bytes."""
     try:
         with open("/proc/meminfo") as lines:
             for line in lines:

@@ -42,13 +42,17 @@ def cache_dir() -> str:
     folder = home / "streammc" / f"numba-{numba.__version__}-{digest}"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        info = folder.stat()
-        private = info.st_uid == os.getuid() and not stat.S_IMODE(info.st_mode) & 0o022
-        if private and os.access(folder, os.W_OK):
+        if _private(folder) and _private(folder.parent) and os.access(folder, os.W_OK):
             return str(folder)
     except (OSError, RuntimeError):
         pass
     return tempfile.mkdtemp(prefix="streammc-numba-")
+
+
+def _private(folder: Path) -> bool:
+    """Return whether a folder is this user's, and nobody else may write to it."""
+    info = folder.stat()
+    return info.st_uid == os.getuid() and not stat.S_IMODE(info.st_mode) & 0o022
 
 
 @cache

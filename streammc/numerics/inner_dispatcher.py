@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba.core.caching import CompileResultCacheImpl, FunctionCache
+from numba.core.caching import CompileResultCacheImpl
 from numba.core.codegen import JITCodeLibrary, ll
 from numba.core.compiler import Compiler, CompileResult
 from numba.core.registry import CPUDispatcher
+
+from streammc.numerics.sealed_cache import SealedCache
 
 
 class InnerLibrary(JITCodeLibrary):  # type: ignore[misc]
@@ -118,7 +120,7 @@ class InnerCacheImpl(CompileResultCacheImpl):  # type: ignore[misc]
         )
 
 
-class InnerCache(FunctionCache):  # type: ignore[misc]
+class InnerCache(SealedCache):
     """Index of the compile results of a function on disk."""
 
     _impl_class = InnerCacheImpl

@@ -11,10 +11,12 @@ from __future__ import annotations
 from typing import Any
 
 import numba.experimental.function_type  # noqa: F401  types of function pointers
-from numba.core.caching import CompileResultCacheImpl, FunctionCache
+from numba.core.caching import CompileResultCacheImpl
 from numba.core.codegen import JITCodeLibrary, ll
 from numba.core.compiler import CompileResult
 from numba.core.runtime import rtsys
+
+from streammc.numerics.sealed_cache import SealedCache
 
 
 class LoadedLibrary(JITCodeLibrary):  # type: ignore[misc]
@@ -87,7 +89,7 @@ class MachineCodeImpl(CompileResultCacheImpl):  # type: ignore[misc]
         )
 
 
-class MachineCodeCache(FunctionCache):  # type: ignore[misc]
+class MachineCodeCache(SealedCache):
     """Index of the machine code of a function on disk."""
 
     _impl_class = MachineCodeImpl

@@ -80,7 +80,8 @@ def test_allowed_model_is_sampled_resumed_and_extended(place):
     assert more.json["draws"] == 90
 
 
-def test_changed_code_is_another_model(place):
+@pytest.mark.trust(43)
+def test_changed_code_is_another_model(place, record_property):
     assert streammc(*SMALL, "--allow-code").code == 0
     path = place / "own_model.py"
     path.write_text(path.read_text().replace("np.logaddexp(0, eta[0])", "np.log1p(np.exp(eta[0]))"))
@@ -91,6 +92,7 @@ def test_changed_code_is_another_model(place):
     changed = streammc("resume", "r", "--draws", "90", "--allow-code")
     assert changed.code == 78, changed.err
     assert "own_model:build" in changed.err
+    record_property("figure", "other source of the model: 78")
 
 
 def test_option_reaches_the_model_in_summarize_and_sample(place):

@@ -30,6 +30,7 @@ def test_our_errors_keep_their_exit_code(kind: type[errors.StreammcError]) -> No
         (FileNotFoundError(errno.ENOENT, "No such file", "a.csv"), 66),
         (PermissionError(errno.EACCES, "Permission denied", "a.csv"), 77),
         (MemoryError(), 71),
+        (RuntimeError("can't start new thread"), 71),
         (OSError(errno.ENOSPC, "No space left on device", "a.csv"), 74),
         (OSError(errno.EIO, "Input/output error"), 74),
         (OSError(errno.EROFS, "Read-only file system", "a.csv"), 73),

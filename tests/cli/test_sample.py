@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -116,12 +117,15 @@ def test_more_draws_extend_with_the_same_prefix(run: Path, extend: str) -> None:
     ],
     ids=lambda change: change[0],
 )
-def test_another_job_does_not_touch_the_run(run: Path, change: tuple[str, str]) -> None:
+def test_another_job_does_not_touch_the_run(
+    run: Path, change: tuple[str, str], record_property: Callable[[str, object], None]
+) -> None:
     before = snapshot(run.parent)
     done = streammc(*MADE, "--draws", "60", "--quiet", *change)
     assert 78 == done.code
     assert 1 == len(done.err.splitlines())
     assert before == snapshot(run.parent)
+    record_property("figure", f"other {change[0].lstrip('-')}: 78")
 
 
 def test_check_decides_the_exit_code(run: Path) -> None:

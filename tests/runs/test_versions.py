@@ -25,7 +25,10 @@ def test_a_run_records_its_versions_once(small_job, store, tmp_path):
     assert 1 == len(of_run(path))
 
 
-def test_draws_of_another_version_are_told_apart(small_job, store, tmp_path, monkeypatch):
+@pytest.mark.trust(43)
+def test_draws_of_another_version_are_told_apart(
+    small_job, store, tmp_path, monkeypatch, record_property
+):
     path = tmp_path / "run"
     small_job.sample(store, path, draws=100)
     other = {**versions(), "numba": "9.9"}
@@ -39,6 +42,7 @@ def test_draws_of_another_version_are_told_apart(small_job, store, tmp_path, mon
     text = versions_text(run.attributes)
     assert "from iteration 500 on: " in text
     assert "numba 9.9" in text
+    record_property("figure", "other version of a library: goes on, and is recorded as such")
 
 
 def test_a_run_without_versions_gets_those_of_the_draws_to_come(

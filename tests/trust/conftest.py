@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from checks_of_trust import JOB
+from clusters import write_store
 from command_line import streammc
 from object_store_fixtures import *  # noqa: F403
 
@@ -17,3 +18,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = streammc("sample", folder / "store.zarr", "-o", folder / "run", *JOB, "--draws", "60")
     assert 0 == done.code, done.err
     return folder
+
+
+@pytest.fixture(scope="session")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a store of 20 chunks."""
+    return Path(write_store(tmp_path_factory.mktemp("cluster") / "s.zarr"))
