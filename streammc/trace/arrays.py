@@ -33,6 +33,7 @@ from streammc.trace.codec import (
     dtype_name,
     encode,
 )
+from streammc.trace.debris import collect_results
 from streammc.trace.durable import read_file, swap, sync_directory, write_files
 from streammc.trace.local_path import given_path
 from streammc.trace.lock import try_lock
@@ -85,6 +86,7 @@ def write_arrays(
     partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
+        collect_results(target)
         partial.mkdir()
     except OSError as error:
         kind = AccessError if isinstance(error, PermissionError) else OutputError

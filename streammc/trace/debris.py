@@ -190,11 +190,21 @@ def collect_debris(path: Path, prefix: str) -> None:
             if not free or (found and found.kept and not found.alone):
                 why = found.kept if found else "another process has locked it"
                 raise BusyError(
-                    f"expected to be alone in writing {str(path)!r}, found {name!r} in use ({why}): "
-                    "wait for the other process"
+                    f"expected to be alone in writing {str(path)!r}, found {name!r} in use ({why})"
+                    ": wait for the other process"
                 )
             if found:  # one that stands alone was never renamed to its path
                 remove(folder)
             elif not any(files for _, _, files in os.walk(folder)):  # killed before its mark
                 for inner, _, _ in os.walk(folder, topdown=False):
                     os.rmdir(inner)
+
+
+def collect_results(path: Path) -> None:
+    """Remove what killed writers of a small result left beside its ``path``; let others live."""
+    for name in os.listdir(path.parent):
+        found = _RESULT.fullmatch(name.removesuffix(".old"))
+        if found is not None and found["target"] == path.name:
+            with judged(path.parent / name) as debris, suppress(OSError):
+                if debris is not None and debris.kept is None:
+                    remove(debris.path)

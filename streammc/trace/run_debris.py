@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from streammc.errors import StreammcError
+from streammc.owner_mark import MARK
 from streammc.trace.commit import ROOT
 from streammc.trace.contents import draw_axis
 from streammc.trace.debris import Debris, size_of
@@ -17,7 +18,9 @@ from streammc.trace.lock import FILE, FOLDER, try_lock
 from streammc.trace.run_view import read_root
 from streammc.trace.state import RunState
 
-_OWN: Final = re.compile(r"zarr\.json|c(\.\d+)*|lock|\d+\.npz|\d+\.partial|config\.json|\.streammc-owner")
+_OWN: Final = re.compile(
+    rf"zarr\.json|c(\.\d+)*|lock|\d+\.npz|\d+\.partial|config\.json|{re.escape(MARK)}"
+)
 """Names of the files of a run."""
 _STAGED: Final = re.compile(r"\d+\.partial")
 _CHECKPOINT: Final = re.compile(r"(\d+)\.npz")
