@@ -38,6 +38,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "Write the effects of the groups of a mixed model.",
     ),
     "audit": ("streammc.cli.audit:audit", "Measure the effect of subsampling on a run."),
+    "gc": ("streammc.cli.collect_debris:gc", "Remove what killed processes left behind."),
     "models": ("streammc.cli.listings:models", "List the models."),
     "samplers": ("streammc.cli.listings:samplers", "List the samplers and what they target."),
 }

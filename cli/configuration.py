@@ -12,6 +12,7 @@ from typing import Any, Final
 import click
 
 from streammc.errors import IdentityError, MissingError
+from streammc.owner_mark import unfinished
 
 _LIMIT: Final = 1 << 20
 
@@ -156,7 +157,7 @@ def write_json(path: Path, document: Mapping[str, Any]) -> None:
             return
     except (OSError, UnicodeDecodeError):
         pass
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = unfinished(path)
     try:
         with open(temporary, "w", encoding="utf-8") as file:
             file.write(text)

@@ -11,6 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
+from streammc.owner_mark import unfinished
+
 SECONDS: Final = 5.0
 """Seconds after which the file is written again without any progress."""
 _LEAST: Final = 0.5
@@ -100,7 +102,7 @@ class HeartbeatFile:
 
 def _replace(path: Path, document: Mapping[str, Any]) -> None:
     """Replace a JSON file at once; nothing is flushed to the disk: only a living process counts."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = unfinished(path)
     try:
         temporary.write_text(json.dumps(document) + "\n", encoding="utf-8")
         os.replace(temporary, path)

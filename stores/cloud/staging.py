@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import shutil
 import threading
@@ -23,6 +22,7 @@ from streammc.errors import (
     StoreError,
     StreammcError,
 )
+from streammc.owner_mark import MARK, mark, unmark
 from streammc.stores.cloud.address import Root, store_root
 from streammc.stores.format.layout import MANIFEST
 from streammc.stores.format.manifest import Entry, Manifest, read_manifest
@@ -32,6 +32,7 @@ from streammc.stores.format.partial import refuse_existing
 from streammc.stores.full_pass.workers import in_threads
 from streammc.stores.store import open_store
 from streammc.trace.durable import sync_directory
+from streammc.trace.lock import try_lock
 
 _THREADS: Final = 4
 _DISK: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
@@ -126,13 +127,13 @@ def _staging(target: Path) -> Iterator[Path]:
             "writable folder"
         ) from error
     try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not try_lock(lock):
             raise BusyError(
                 f"expected {str(staging)!r} to be free, found it locked by another process: wait "
                 "until that has ended, or stop it"
-            ) from None
+            )
+        unmark(staging)
+        mark(staging)
         yield staging
     finally:
         os.close(lock)
@@ -183,6 +184,8 @@ def _drop_others(staging: Path, manifest: Manifest) -> None:
     """Remove what is not of this store: the remains of a copy of another one."""
     for path in sorted(staging.rglob("*"), reverse=True):
         key = path.relative_to(staging).as_posix()
+        if key == MARK:
+            continue
         if path.is_symlink() or (not path.is_dir() and key not in manifest.entries):
             path.unlink()
         elif path.is_dir() and not any(each.startswith(f"{key}/") for each in manifest.entries):
@@ -215,6 +218,7 @@ def _commit(manifest: Manifest, staging: Path, target: Path) -> None:
                 f"expected the manifest just written to {str(staging)!r}, found another: check "
                 "the disk"
             )
+        unmark(staging)
         for path in (*sorted(each for each in staging.iterdir() if each.is_dir()), staging):
             sync_directory(path)
         refuse_existing(target)

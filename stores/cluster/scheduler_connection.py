@@ -5,10 +5,12 @@ from __future__ import annotations
 import atexit
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from streammc.errors import ConfigError, UnavailableError
+from streammc.owner_mark import mark
 from streammc.stores.cluster.scheduler_address import ClusterAddress, names_cluster, scheduler_url
 
 _open: dict[ClusterAddress, Any] = {}
@@ -115,6 +117,7 @@ def _start_workers(address: ClusterAddress) -> Any:
 
     # In dask's own folder a lock and an empty folder would stay behind.
     scratch = TemporaryDirectory(prefix="streammc-workers-", ignore_cleanup_errors=True)
+    mark(Path(scratch.name))
     with dask.config.set({"temporary-directory": scratch.name}):
         cluster = LocalCluster(
             n_workers=0,  # none before close_all() knows of them: a signal may come at any time

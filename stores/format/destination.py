@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from streammc.owner_mark import marked_folder
 from streammc.stores.cloud.address import Root
 from streammc.stores.format.partial import PartialDirectory, refuse_existing, scratch
 
@@ -45,8 +45,8 @@ def scratch_for(root: Root) -> Iterator[Path]:
         with scratch(root) as folder:
             yield folder
         return
-    with tempfile.TemporaryDirectory(prefix="streammc-") as name:
-        yield Path(name)
+    with marked_folder("streammc-") as folder:
+        yield folder
 
 
 def new_output(root: Root, folders: Sequence[str], *, overwrite: bool = False) -> PartialStore:

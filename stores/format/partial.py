@@ -5,9 +5,8 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -22,8 +21,11 @@ from streammc.errors import (
     StorageIOError,
     StreammcError,
 )
+from streammc.owner_mark import mark, remove, unmark
 from streammc.stores.format.layout import MANIFEST
-from streammc.trace.durable import collect_debris, swap
+from streammc.trace.debris import collect_debris
+from streammc.trace.durable import swap
+from streammc.trace.lock import try_lock
 
 _LARGE: Final = 1 << 16
 """Bytes of a file from which its write-back begins right after it is written."""
@@ -93,7 +95,8 @@ class PartialDirectory:
             collect_debris(path, f"{path.name}.partial-")
             self._root.mkdir()
             self._lock = os.open(self._root, os.O_RDONLY | os.O_CLOEXEC)
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try_lock(self._lock)
+            mark(self._root)
             for folder in folders:
                 (self._root / folder).mkdir()
         except OSError as error:
@@ -165,8 +168,9 @@ class PartialDirectory:
                 _sync(self._root / folder)
             self.write(last_key, last)
             _sync(self._root / last_key)
-            _sync(self._root)
             refuse_existing(self._path, overwrite=self._overwrite)
+            unmark(self._root)
+            _sync(self._root)
             if self._overwrite:
                 swap(self._root, self._path)
             else:
@@ -183,7 +187,8 @@ class PartialDirectory:
     def discard(self) -> None:
         """Remove the unfinished directory; do nothing after :meth:`commit`."""
         if self._lock >= 0:
-            shutil.rmtree(self._root, ignore_errors=True)
+            with suppress(OSError):
+                remove(self._root)
             self._release()
 
     def _release(self) -> None:

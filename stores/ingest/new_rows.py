@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from streammc.docstrings import documented
 from streammc.errors import ConfigError, DataError
+from streammc.owner_mark import marked_folder
 from streammc.protocols import Matrix, Vector
 from streammc.stores.formula.fitted import Design, read_design
 from streammc.stores.formula.used_columns import FormulaRows, RowReport
@@ -70,8 +69,8 @@ def encode_rows(attributes: Mapping[str, Any], table: Any) -> Iterator[NewRows]:
         raise DataError(
             "expected a store with features, found the intercept alone: make it with features"
         )
-    with tempfile.TemporaryDirectory(prefix="streammc-") as folder:
-        rows = FormulaRows(open_table(table), used, others, Path(folder) / "table")
+    with marked_folder("streammc-") as folder:
+        rows = FormulaRows(open_table(table), used, others, folder / "table")
         rows.check_kinds(design)
         faults = Faults()
         step = block_rows(max(len(names), len(rows.names)))

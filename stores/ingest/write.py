@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import warnings
 from collections.abc import Mapping
 from functools import partial
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.errors import ConfigError
+from streammc.owner_mark import marked_folder
 from streammc.stores.cloud.address import Root, is_address, store_root
 from streammc.stores.format.codes import read_columns, with_codes
 from streammc.stores.format.destination import refuse_output, scratch_for
@@ -103,8 +103,8 @@ def make_data_set(
         report = make_store(table, path, options, overwrite=overwrite)
         _warn(report["warnings"])
         return open_store(path)
-    with tempfile.TemporaryDirectory(prefix="streammc-") as folder:
-        prepared = Prepared(open_table(table), options, Path(folder), None)
+    with marked_folder("streammc-") as folder:
+        prepared = Prepared(open_table(table), options, folder, None)
         store = _in_memory(prepared, options.chunk_rows)
     _warn(prepared.warnings)
     return store

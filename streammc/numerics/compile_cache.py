@@ -13,16 +13,19 @@ loading a planted pickle would run its code.
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
 import re
 import stat
-import tempfile
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 import numba
 from numba.core.registry import cpu_target
+
+from streammc.owner_mark import new_folder, remove
 
 _ROOT = Path(__file__).resolve().parent.parent
 _FACADE = _ROOT.name
@@ -46,7 +49,16 @@ def cache_dir() -> str:
             return str(folder)
     except (OSError, RuntimeError):
         pass
-    return tempfile.mkdtemp(prefix="streammc-numba-")
+    folder = new_folder("streammc-numba-")
+    atexit.register(_remove, folder, os.getpid())
+    return str(folder)
+
+
+def _remove(folder: Path, owner: int) -> None:
+    """Remove a folder at the exit of the process that made it."""
+    if os.getpid() == owner:
+        with suppress(OSError):
+            remove(folder)
 
 
 def _private(folder: Path) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from streammc.errors import AccessError, IdentityError, OutputError
+from streammc.owner_mark import unfinished
 from streammc.plots.axes import require_packages
 from streammc.report.asked import (
     cost_facts,
@@ -133,7 +134,7 @@ def write_page(text: str, output: str | os.PathLike[str]) -> int:
     from streammc.trace.durable import reporting
 
     path, data = Path(output), text.encode()
-    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    partial = unfinished(path)
     with reporting("write", path):
         try:
             with open(partial, "wb") as file:

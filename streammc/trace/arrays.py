@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from math import prod
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.errors import AccessError, ConfigError, MissingError, OutputError, StoreError
+from streammc.owner_mark import mark, remove, unmark
 from streammc.trace.codec import (
     NUMERIC,
     STRING,
@@ -32,8 +33,10 @@ from streammc.trace.codec import (
     dtype_name,
     encode,
 )
-from streammc.trace.durable import read_file, swap, write_files
+from streammc.trace.debris import collect_results
+from streammc.trace.durable import read_file, swap, sync_directory, write_files
 from streammc.trace.local_path import given_path
+from streammc.trace.lock import try_lock
 from streammc.trace.sealed import DOCUMENT_LIMIT, plain, seal, unseal
 
 KIND: Final = "arrays"
@@ -83,13 +86,18 @@ def write_arrays(
     partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
+        collect_results(target)
         partial.mkdir()
     except OSError as error:
         kind = AccessError if isinstance(error, PermissionError) else OutputError
         raise kind(
             f"expected to create {str(target)!r}, found {error.strerror}: choose another path"
         ) from error
+    lock = -1
     try:
+        lock = os.open(partial, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try_lock(lock)
+        mark(partial)
         files: dict[Path, bytes] = {}
         listed, metadata = {}, {}
         for name, values in sorted(arrays.items()):
@@ -111,9 +119,15 @@ def write_arrays(
         own = {"format": _FORMAT, "kind": KIND, "arrays": listed}
         files[partial / "zarr.json"] = seal(plain(meta), own, consolidated(metadata))
         write_files(files)
+        unmark(partial)
+        sync_directory(partial)
         swap(partial, target)
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        if partial.exists():
+            with suppress(OSError):
+                remove(partial)
+        if lock >= 0:
+            os.close(lock)
 
 
 def read_arrays(

@@ -10,24 +10,22 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import fcntl
 import os
-import shutil
 import stat
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from streammc.errors import (
     AccessError,
-    BusyError,
     MissingError,
     StorageIOError,
     StoreError,
     StreammcError,
 )
+from streammc.owner_mark import remove
 from streammc.trace.temporary import is_temporary
 
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -133,7 +131,9 @@ def swap(partial: Path, target: Path) -> None:
                 os.rename(target, old)
             os.rename(partial, target)
     sync_directory(target.parent)
-    shutil.rmtree(old, ignore_errors=True)
+    if old.exists():
+        with suppress(OSError):
+            remove(old)
 
 
 def _exchange(first: Path, second: Path) -> bool:
@@ -199,39 +199,3 @@ def read_file(path: Path, *, limit: int) -> bytes:
                 f"expected a regular file at {path}, found a link: copy the file itself"
             ) from error
         raise
-
-
-def collect_debris(path: Path, prefix: str) -> None:
-    """Remove the folders of killed writers of ``path``; refuse if a writer is alive.
-
-    Parameters
-    ----------
-    path
-        Final path of the output.
-    prefix
-        Prefix of the names of the writers' folders beside ``path``. A name ends in the
-        process id; a live writer locks its folder with ``flock``.
-
-    Raises
-    ------
-    BusyError
-        If another process is writing ``path``.
-    """
-    for name in os.listdir(path.parent):
-        if not (name.startswith(prefix) and name[len(prefix) :].isdecimal()):
-            continue
-        debris = path.parent / name
-        try:
-            descriptor = os.open(debris, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        except OSError:
-            continue
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(debris)
-        except BlockingIOError as error:
-            raise BusyError(
-                f"expected to be alone in writing {str(path)!r}, found {name!r} in use: wait for "
-                "the other process"
-            ) from error
-        finally:
-            os.close(descriptor)

@@ -18,6 +18,9 @@ FOLDER: Final = "checkpoint"
 FILE: Final = "lock"
 """The lock file of a run is ``FOLDER/FILE`` in its directory."""
 
+NO_LOCKS: Final = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+"""Answers of ``flock`` on a file system without locks, such as NFS without its lock service."""
+
 _locked: set[tuple[int, int]] = set()
 """Device and inode of each run directory that this process has locked."""
 
@@ -49,15 +52,13 @@ def run_lock(path: Path) -> Iterator[None]:
     with reporting("open", where):
         descriptor = os.open(where, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno not in (errno.EAGAIN, errno.EACCES):
-                raise
+        with reporting("lock", where):
+            free = try_lock(descriptor) and _is_at(where, descriptor)
+        if not free:
             raise BusyError(
                 f"expected the run at {path} to be free, found it locked by another process: "
                 "wait until that has ended, or stop it"
-            ) from None
+            )
         info = path.stat()
         key = (info.st_dev, info.st_ino)
         _locked.add(key)
@@ -67,6 +68,30 @@ def run_lock(path: Path) -> Iterator[None]:
             _locked.discard(key)
     finally:
         os.close(descriptor)
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    """Return whether an open file is still the one at its path, and not just removed."""
+    try:
+        return os.path.samestat(path.lstat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def try_lock(descriptor: int) -> bool:
+    """Lock an open file or folder; return whether it was free.
+
+    On a file system without locks everything counts as free. Writers have a second proof there:
+    the stamp of a run's root document (``commit.commit_root``), or the mark of a folder.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            return False
+        if error.errno not in NO_LOCKS:
+            raise
+    return True
 
 
 def make_run_folder(path: Path) -> None:

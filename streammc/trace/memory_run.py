@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,7 +21,7 @@ from streammc.trace.layout import GROUPS, Dimensioned, Layout, initial_arrays
 from streammc.trace.local_path import given_path
 from streammc.trace.run_directory import RunDirectory
 from streammc.trace.state import FixedArray, RunState
-from streammc.trace.temporary import temporary_folder, write_later
+from streammc.trace.temporary import discard_folder, temporary_folder, write_later
 
 MOST_BYTES: Final = 16 * 2**20
 """Largest draws, statistics and control variates, in bytes, of a run that is kept in memory."""
@@ -187,7 +186,8 @@ class MemoryRun(RunDirectory):
         except StreammcError:
             if not (self.path / commit.ROOT).exists():  # else a fork of this process has written it
                 raise
-            shutil.rmtree(partial, ignore_errors=True)
+        finally:
+            discard_folder(partial)
 
     def _with_fixed(self, arrays: Mapping[str, Dimensioned]) -> RunState:
         # Copies: the caller keeps its arrays, and the file is written later.

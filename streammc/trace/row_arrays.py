@@ -6,10 +6,9 @@ arrays. It is built in a hidden directory beside its final path and renamed on c
 
 from __future__ import annotations
 
-import fcntl
 import os
-import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -25,6 +24,7 @@ from streammc.errors import (
     StorageIOError,
     StreammcError,
 )
+from streammc.owner_mark import mark, remove, unmark
 from streammc.trace.codec import (
     STRING,
     ArraySpec,
@@ -36,8 +36,10 @@ from streammc.trace.codec import (
     dtype_name,
     encode,
 )
-from streammc.trace.durable import collect_debris, swap, sync_directory, write_file
+from streammc.trace.debris import collect_debris
+from streammc.trace.durable import swap, sync_directory, write_file
 from streammc.trace.local_path import given_path
+from streammc.trace.lock import try_lock
 from streammc.trace.row_reading import COORDINATES, FORMAT, ROWS, RowKind, read_meta
 from streammc.trace.sealed import plain, seal
 
@@ -109,7 +111,8 @@ class RowArrays:
             collect_debris(self.path, f".{self.path.name}.partial-")
             self.folder.mkdir()
             self._lock = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try_lock(self._lock)
+            mark(self.folder)
             for name in columns:
                 check_name(name)
                 (self.folder / name).mkdir()
@@ -201,8 +204,9 @@ class RowArrays:
         coordinates = {COORDINATES: label} if label in specs and label != dim else {}
         attributes = plain(meta) | coordinates
         write_file(self.folder / "zarr.json", seal(attributes, own, consolidated(listed)))
-        sync_directory(self.folder)
         self._refuse_existing()
+        unmark(self.folder)
+        sync_directory(self.folder)
         swap(self.folder, self.path)
 
     def _refuse_existing(self) -> None:
@@ -223,7 +227,8 @@ class RowArrays:
 
     def _discard(self) -> None:
         if self._lock >= 0:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            with suppress(OSError):
+                remove(self.folder)
             os.close(self._lock)
             self._lock = -1
 

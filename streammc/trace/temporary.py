@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import shutil
-import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from streammc.errors import StreammcError
+from streammc.owner_mark import new_folder, remove
 
 KEPT_BYTES: Final = 64 * 2**20
 """Bytes of unwritten results of a process together; beyond that the oldest are written."""
@@ -42,11 +41,22 @@ def is_temporary_folder(path: Path) -> bool:
 
 
 def temporary_folder(prefix: str) -> Path:
-    """Return a new folder that is removed at the exit of this process, but not of its forks."""
-    folder = Path(tempfile.mkdtemp(prefix=prefix))
+    """Return a new folder that is removed at the exit of this process, but not of its forks.
+
+    The folder around it has the mark of this process, by which ``streammc gc`` knows what a killed
+    process left.
+    """
+    around = new_folder(prefix)
+    folder = around / (prefix.strip("-").rpartition("-")[2] or "result")
+    folder.mkdir()
     _folders.add(folder)
     atexit.register(_remove, folder, os.getpid())
     return folder
+
+
+def discard_folder(folder: Path) -> None:
+    """Remove a temporary folder before the exit of this process."""
+    _remove(folder, os.getpid())
 
 
 def write_later(folder: Path, size: int, write: Callable[[], None]) -> None:
@@ -85,4 +95,6 @@ def write_now(folder: Path) -> None:
 def _remove(folder: Path, owner: int) -> None:
     if os.getpid() == owner:
         _unwritten.pop(Path(os.path.realpath(folder)), None)
-        shutil.rmtree(folder, ignore_errors=True)
+        _folders.discard(folder)
+        with suppress(OSError):
+            remove(folder.parent)

@@ -21,7 +21,7 @@ from streammc.stores.ingest.ingestion import ingest
 from streammc.stores.store import open_store
 from streammc.trace import durable
 
-CALLS = ("write", "fsync", "rename", "mkdir", "link", "unlink", "rmdir")
+CALLS = ("write", "fsync", "rename", "mkdir", "link", "unlink", "rmdir", "symlink")
 
 
 def die_at(n, two_renames):

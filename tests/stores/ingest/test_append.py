@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -320,15 +321,23 @@ def _kills(folder: Path, *words: str) -> dict[str, int]:
     return found
 
 
+@pytest.mark.trust(18)
 @pytest.mark.slow
-def test_a_kill_leaves_the_old_store_or_the_new_one(tmp_path: Path) -> None:
+def test_a_kill_leaves_the_old_store_or_the_new_one(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
     found = _kills(tmp_path)
     assert 0 == found["none"]
     assert found["old"] > 30
     assert found["new"] > 3
     assert found["kills"] == found["old"] + found["new"]
+    record_property("figure", f"append: {found['kills']} of {found['kills']} kills left one store")
 
 
+@pytest.mark.trust(18)
 @pytest.mark.slow
-def test_two_renames_in_place_of_one_exchange_are_caught(tmp_path: Path) -> None:
+def test_two_renames_in_place_of_one_exchange_are_caught(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
     assert _kills(tmp_path, "two-renames")["none"] > 0
+    record_property("caught", "two renames in place of one exchange")

@@ -1,0 +1,210 @@
+"""What killed processes leave behind: found by name, proved by mark or content, and removed.
+
+| name | of | proof |
+|---|---|---|
+| ``NAME.partial-PID``, ``.NAME.partial-PID``, ``.NAME.XXXXXXXX.partial``, ``NAME.pulling`` | an unfinished store, result or copy | mark, or a whole result of streammc |
+| the same, ``.old`` | a result that was being replaced | a whole result of streammc |
+| ``streammc-*`` | a temporary folder | mark |
+| ``.NAME.PID.streammc-tmp`` | a file that was being written | how its text begins |
+| in a run: ``checkpoint/N.partial``, and what lies beyond the last commit | a commit | the root document |
+
+A folder that a process locks, or whose process lives, is left alone; so is one of another machine
+or container, whose processes cannot be seen.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from streammc.errors import BusyError
+from streammc.owner_mark import SUFFIX, is_running, owner_of, remove, state_of
+from streammc.trace import kinds
+from streammc.trace.lock import try_lock
+
+_PARTIAL: Final = re.compile(r"(?P<target>.+)\.partial-(?P<pid>\d+)")
+_RESULT: Final = re.compile(r"\.(?P<target>.+)\.[0-9a-f]{8}\.partial")
+_PULLING: Final = re.compile(r"(?P<target>.+)\.pulling")
+_TEMPORARY: Final = re.compile(r"streammc-[a-z]*-?[a-z0-9_]{8}")
+_FILE: Final = re.compile(rf"\.(?P<target>.+)\.(?P<pid>\d+){re.escape(SUFFIX)}")
+_BEGINNINGS: Final = (b"", b"{", b"<")
+"""First byte of a file that streammc replaces at once: none yet, JSON, HTML."""
+_SECONDS: Final = 60.0
+"""Age of a file in writing from which its process, if it cannot be seen here, is taken for dead."""
+
+
+class Debris(NamedTuple):
+    """A path that a process of streammc left behind."""
+
+    path: Path
+    kind: str
+    """``unfinished result``, ``replaced result``, ``unfinished copy``, ``temporary folder``,
+    ``unfinished file``, ``unfinished commit`` or ``unfinished run``."""
+    size: int
+    """Bytes of its files."""
+    kept: str | None
+    """Why it is left alone; ``None``: it can go."""
+    alone: bool = False
+    """Whether it is a whole result, and nothing is at the path that it was made for."""
+
+
+@contextmanager
+def judged(path: Path) -> Iterator[Debris | None]:
+    """Judge a path by its name and content; a folder that can go stays locked in the block.
+
+    Yields ``None`` for a path that no process of streammc left, as far as can be proved.
+    """
+    kind = _kind(path.name)
+    if kind is None or path.is_symlink():
+        yield None
+    elif kind == "unfinished file":
+        yield _judged_file(path)
+    else:
+        with _locked(path) as free:
+            yield None if free is None else _judged_folder(path, kind, free)
+
+
+def _kind(name: str) -> str | None:
+    """Return what a path of this name could be."""
+    if _FILE.fullmatch(name):
+        return "unfinished file"
+    if _PULLING.fullmatch(name):
+        return "unfinished copy"
+    if _TEMPORARY.fullmatch(name):
+        return "temporary folder"
+    stem = name.removesuffix(".old")
+    if _PARTIAL.fullmatch(stem) or _RESULT.fullmatch(stem):
+        return "unfinished result" if stem == name else "replaced result"
+    return None
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[bool | None]:
+    """Yield whether a folder is free, and lock it if so; ``None`` if it is none that opens."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        yield None
+        return
+    try:
+        yield try_lock(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _judged_file(path: Path) -> Debris | None:
+    info, found = path.lstat(), _FILE.fullmatch(path.name)
+    if not stat.S_ISREG(info.st_mode) or info.st_nlink != 1 or found is None:
+        return None
+    try:
+        with open(path, "rb") as file:
+            begins = file.read(1) in _BEGINNINGS
+    except OSError:
+        return None
+    if not begins:
+        return None
+    kept = None
+    if is_running(int(found["pid"])):
+        kept = f"process {found['pid']} lives"
+    elif time.time() - info.st_mtime < _SECONDS:
+        kept = f"written within {_SECONDS:.0f} s, perhaps by another machine"
+    return Debris(path, "unfinished file", info.st_size, kept)
+
+
+def _judged_folder(path: Path, kind: str, free: bool) -> Debris | None:
+    owner = owner_of(path)
+    whole = owner is None and kind.endswith("result") and _is_ours(path)
+    if owner is None and not whole:
+        return None
+    kept, alone = None, False
+    if not free:
+        kept = "another process has locked it"
+    elif owner is not None and (state := state_of(owner)) != "dead":
+        where = f" on {owner.host!r}" if state == "elsewhere" else ""
+        kept = f"process {owner.pid}{where} " + ("may live" if where else "lives")
+    elif whole and (target := _target(path)) is not None and not os.path.lexists(target):
+        kept, alone = f"nothing is at {target.name!r}: this may be its only copy, rename it", True
+    return Debris(path, kind, size_of(path), kept, alone)
+
+
+def _is_ours(path: Path) -> bool:
+    """Return whether a folder is a whole store or result of streammc."""
+    found = kinds.found_at(path)
+    return found is not None and found.kind in kinds.OURS
+
+
+def _target(path: Path) -> Path | None:
+    """Return the path at which a replaced result was, or ``None`` if its name does not tell."""
+    name = path.name.removesuffix(".old")
+    found = _RESULT.fullmatch(name) or _PARTIAL.fullmatch(name)
+    if found is None:
+        return None
+    named = path.with_name(found["target"])
+    # Results of rows add a dot, which is no part of their name.
+    plain = path.with_name(found["target"].removeprefix("."))
+    return named if os.path.lexists(named) else plain
+
+
+def size_of(path: Path) -> int:
+    """Return the bytes of a file, or of all files below a folder; follow no links."""
+    total = 0
+    for folder, _, files in os.walk(path):
+        for name in files:
+            with suppress(OSError):
+                total += os.lstat(os.path.join(folder, name)).st_size
+    return total if path.is_dir() else path.lstat().st_size
+
+
+def collect_debris(path: Path, prefix: str) -> None:
+    """Remove the folders of killed writers of ``path``; refuse if a writer is alive.
+
+    A folder of such a name that is not of streammc is left alone.
+
+    Parameters
+    ----------
+    path
+        Final path of the output.
+    prefix
+        Prefix of the names of the writers' folders beside ``path``. A name ends in the
+        process id; a live writer locks its folder with ``flock``.
+
+    Raises
+    ------
+    BusyError
+        If another process is writing ``path``, or may be writing it on another machine.
+    """
+    for name in os.listdir(path.parent):
+        if not (name.startswith(prefix) and name[len(prefix) :].isdecimal()):
+            continue
+        folder = path.parent / name
+        with _locked(folder) as free:
+            if free is None:  # no folder
+                continue
+            found = _judged_folder(folder, "unfinished result", free)
+            if not free or (found and found.kept and not found.alone):
+                why = found.kept if found else "another process has locked it"
+                raise BusyError(
+                    f"expected to be alone in writing {str(path)!r}, found {name!r} in use ({why})"
+                    ": wait for the other process"
+                )
+            if found:  # one that stands alone was never renamed to its path
+                remove(folder)
+            elif not any(files for _, _, files in os.walk(folder)):  # killed before its mark
+                for inner, _, _ in os.walk(folder, topdown=False):
+                    os.rmdir(inner)
+
+
+def collect_results(path: Path) -> None:
+    """Remove what killed writers of a small result left beside its ``path``; let others live."""
+    for name in os.listdir(path.parent):
+        found = _RESULT.fullmatch(name.removesuffix(".old"))
+        if found is not None and found["target"] == path.name:
+            with judged(path.parent / name) as debris, suppress(OSError):
+                if debris is not None and debris.kept is None:
+                    remove(debris.path)
