@@ -1,13 +1,13 @@
 """Cost of 1 % more rows: append, update the control variates, sample again.
 
 Run as ``python bench/append.py [--rows 10000000] [--write]``; ``--larger`` adds a table of ten
-times the rows, and one of 50 numbers. The first job ingests a Parquet file of a response, eight numbers
-and a factor of twelve levels, and samples (logistic, hmc-ecs). The second appends 1 % of new rows
-and samples again from the posterior of the first, by two commands and, on a copy of the store, by
-one ``streammc run`` of a job whose table grows. Every step is a command of ``streammc``; both jobs
-also run on 20,000 rows, first to compile and then to see what does not grow with the table. Seconds
-are those of processors, of all threads. The reference is a run on a store of all rows made anew, on
-the scale of the first (``--like``).
+times the rows, and one of 50 numbers. The first job ingests a Parquet file of a response, eight
+numbers and a factor of twelve levels, and samples (logistic, hmc-ecs). The second appends 1 % of
+new rows and samples again from the posterior of the first, by two commands and, on a copy of the
+store, by one ``streammc run`` of a job whose table grows. Every step is a command of ``streammc``;
+both jobs also run on 20,000 rows, first to compile and then to see what does not grow with the
+table. Seconds are those of processors, of all threads. The reference is a run on a store of all
+rows made anew, on the scale of the first (``--like``).
 """
 
 from __future__ import annotations
