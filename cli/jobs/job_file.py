@@ -48,11 +48,14 @@ class Source:
 
     command: ClassVar[str] = "ingest"
     files: tuple[str, ...] | None = key(
-        "CSV, Parquet or Arrow files, folders of them, or patterns such as 'flights-*.parquet'.",
+        "CSV, Parquet or Arrow files, folders of them, patterns such as 'flights-*.parquet', or "
+        "addresses of these (s3://bucket/flights); folders name=value are columns.",
         option=None,
         path=True,
     )
-    store: str | None = key("A store that exists, in place of files.", option=None, path=True)
+    store: str | None = key(
+        "A store that exists, or its address, in place of files.", option=None, path=True
+    )
     append: tuple[str, ...] | None = key(
         "Files of new rows, or patterns that may find none yet: those that the store does not have "
         "are appended as its next generation. Outputs then have {generation} in their paths.",

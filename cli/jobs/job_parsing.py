@@ -8,10 +8,12 @@ import types
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from difflib import get_close_matches
+from functools import partial
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 from streammc.cli.configuration import parse_toml
 from streammc.cli.jobs.job_file import JobFile
+from streammc.cli.jobs.job_inputs import in_folder
 from streammc.cli.jobs.problems import Problem
 
 _KINDS: Final = {
@@ -39,7 +41,7 @@ def read_job(path: str) -> tuple[JobFile | None, list[Problem]]:
     if problems:
         return None, problems
     folder = os.path.dirname(path)
-    return with_paths(job, lambda each: os.path.join(folder, each)), problems
+    return with_paths(job, partial(in_folder, folder)), problems
 
 
 def parsed(kind: type, document: Mapping[str, Any], where: str, problems: list[Problem]) -> Any:
