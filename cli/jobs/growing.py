@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 GENERATION: Final = "{generation}"
 """Word in the paths of outputs, replaced by the number of the store's generation."""
-_OF_GENERATION: Final = ("run", "rows", "predictions", "report")
+_OF_GENERATION: Final = ("run", "scores", "rows", "predictions", "report")
 """Outputs that are made anew for every generation."""
 
 

@@ -138,6 +138,16 @@ class Stop:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Score:
+    """Scores of the model on the rows it was fitted to, each left out."""
+
+    command: ClassVar[str] = "score"
+    draws: int | None = key(option="score-draws", minimum=100)
+    rows: int | None = key(option="score-rows", minimum=100)
+    seed: int | None = key(option="score-seed", minimum=0)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Predict:
     """The rows that are predicted: by default those of the job's own store."""
 
@@ -165,6 +175,7 @@ class Outputs:
         option="control-variates",
         path=True,
     )
+    scores: str | None = key("Scores, JSON; none without this key.", option=None, path=True)
     rows: str | None = key("The store made of predict.files.", option=None, path=True)
     predictions: str | None = key("Predictions; none without this key.", option=None, path=True)
     report: str | None = key("A page about the run, HTML; none without.", option=None, path=True)
@@ -186,5 +197,6 @@ class JobFile:
     )
     sampler: Sampler | None = None
     stop: Stop | None = None
+    score: Score | None = None
     predict: Predict | None = None
     outputs: Outputs

@@ -22,8 +22,8 @@ class Stage:
     """One command of a job."""
 
     name: str
-    """What the stage makes: ``ingest``, ``append``, ``summarize``, ``sample``, ``rows``,
-    ``predict`` or ``report``."""
+    """What the stage makes: ``ingest``, ``append``, ``summarize``, ``sample``, ``score``,
+    ``rows``, ``predict`` or ``report``."""
     command: str
     words: list[str]
     output: str
@@ -88,6 +88,10 @@ def _stages(job: JobFile, code: list[str], where: list[str]) -> Iterator[Stage]:
         keys["option"] = "model.options"
     mark = os.path.join(outputs.run, "zarr.json")
     yield Stage("sample", "sample", words, outputs.run, mark, keys)
+    if outputs.scores is not None:
+        words, keys = _options("score", job.score)
+        words += [*code, *where, f"--output={outputs.scores}", "--", outputs.run, store]
+        yield _made("score", "score", words, outputs.scores, keys | {"output": "outputs.scores"})
     if outputs.predictions is not None:
         yield from _predictions(job, store, code, where)
     if outputs.report is not None:
@@ -181,6 +185,9 @@ def job_faults(job: JobFile) -> list[Problem]:
         if outputs.predictions is None:
             text = "expected a path for the predictions of [predict], found nothing: add it"
             faults.append(Problem("outputs.predictions", text))
+    if job.score is not None and outputs.scores is None:
+        text = "expected a path for the scores of [score], found nothing: add it"
+        faults.append(Problem("outputs.scores", text))
     if outputs.rows is not None and (asked is None or asked.files is None):
         text = "expected predict.files for this store, found none: remove this key, or add files"
         faults.append(Problem("outputs.rows", text))
