@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ import click
 
 from streammc.cli.options import F, code_option, command, run_argument, setting
 from streammc.cli.output import Output, fields, number, table
+from streammc.cli.page_receipt import page_fingerprint
 from streammc.cli.progress import Progress
+from streammc.cli.receipt import DRAWS, Receipt, make_once
 from streammc.cli.scheduler_options import parse_scheduler, scheduler_option
 from streammc.cli.signals import Interruption
 from streammc.cli.values import LocalPath, StorePath, WholeNumber
@@ -72,7 +75,7 @@ def score(
     interruption: Interruption = ctx.find_root().obj
     where = parse_scheduler(scheduler)
     if output is not None:
-        check_new_file(output)
+        require_folder(output)
     candidate = opened_candidate(run, allow_code, store, "STORE")
     with Progress(printer, interruption) as progress:
         request = ScoreRequest(
@@ -82,13 +85,50 @@ def score(
             scheduler=where,
             progress=progress.of("score"),
         )
-        found = score_run(candidate.run, candidate.model, candidate.store, request)
-    for line in found.facts["warnings"]:
+
+        def make() -> dict[str, Any]:
+            found = score_run(candidate.run, candidate.model, candidate.store, request)
+            if output is None:
+                return dict(found.facts)
+            save(Path(output), {**found.facts, "terms": found.pointwise()}, write_json)
+            return {**found.facts, "fingerprint": page_fingerprint(output)}
+
+        if output is None:
+            result, new = make(), True
+        else:
+            receipt = score_receipt(output, candidate.run, request)
+            result, new = make_once(receipt, lambda: written_facts(receipt.output), make)
+    if not new:
+        printer.note(f"{output} is already there, made by the same command: nothing to do")
+    facts = {name: each for name, each in result.items() if name != "fingerprint"}
+    for line in facts["warnings"]:
         printer.warn(line)
-    if output is not None:
-        written = {**found.facts, "terms": found.pointwise()}
-        save(Path(output), written, write_json)
-    printer.result(found.facts, human(found.facts, output))
+    printer.result(facts, human(facts, output))
+
+
+def score_receipt(output: str, run: Any, request: Any) -> Receipt:
+    """Return the receipt of the scores of a run, as a ``ScoreRequest`` asks for them."""
+    asked = {
+        "command": "score",
+        "run": run.identity,
+        "committed draws": run.committed_draws,
+        DRAWS: run.digest(),
+        "draws": request.draws,
+        "rows": request.rows,
+        "seed": request.seed,
+    }
+    return Receipt(output, asked)
+
+
+def written_facts(path: Path) -> dict[str, Any]:
+    """Return the facts in a file of scores, with its fingerprint; of another file that alone."""
+    fingerprint = {"fingerprint": page_fingerprint(path)}
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        return fingerprint
+    facts = found if isinstance(found, dict) else {}
+    return {**{name: each for name, each in facts.items() if name != "terms"}, **fingerprint}
 
 
 def opened_candidate(
@@ -110,18 +150,14 @@ def opened_candidate(
     return Candidate(path, opened, model, data)
 
 
-def check_new_file(path: str) -> None:
-    """Refuse a path at which no file can be made, before any work."""
-    from streammc.errors import IdentityError, OutputError
+def require_folder(path: str) -> None:
+    """Refuse a path in no folder, before any work."""
+    from streammc.errors import OutputError
 
     folder = Path(os.path.abspath(path)).parent
     if not folder.is_dir():
         raise OutputError(
             f"expected an existing folder for {path!r}, found none: make {str(folder)!r}"
-        )
-    if os.path.lexists(path):
-        raise IdentityError(
-            f"expected nothing at {path!r}, but it exists: choose another path or delete it"
         )
 
 

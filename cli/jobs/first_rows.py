@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from streammc.cli.jobs.job_file import JobFile
-from streammc.cli.jobs.job_stages import expanded
 from streammc.cli.jobs.problems import Problem, RefusedJob
 from streammc.errors import StreammcError
 
@@ -99,7 +97,7 @@ def first_rows(path: str, job: JobFile, options: Mapping[str, Any]) -> FirstRows
     from streammc.stores.ingest.ingestion import from_table
     from streammc.stores.sources.tables import open_table
 
-    files = [each for each, _ in expanded(job.source.files or (), "source.files")]
+    files = list(job.source.files or ())
     source = open_table(files)
     words = {name for name in source.names if any(map(_is_text, source.types_of(name)))}
     batches = source.batches(list(source.names), ROWS, text=frozenset(words))
@@ -112,7 +110,7 @@ def first_rows(path: str, job: JobFile, options: Mapping[str, Any]) -> FirstRows
     exact = whole or source.n_rows is not None
     n_rows = seen if whole else source.n_rows
     if n_rows is None:
-        n_rows = _estimated(files, seen, 0 if head is None else head.nbytes)
+        n_rows = _estimated(source.paths, seen, 0 if head is None else head.nbytes)
     names = ("like", "layout", "compression")
     used = {name: value for name, value in options.items() if name not in names}
     fault = None
@@ -154,14 +152,14 @@ def _estimated(files: list[str], seen: int, size: int) -> int:
 
     Of a compressed file by the ``size`` of the ``seen`` rows in memory, without compression.
     """
+    from streammc.stores.sources.input_files import input_stamp, open_input
+
     total = 0.0
     for path in files:
-        inner = [each.path for each in os.scandir(path)] if os.path.isdir(path) else [path]
-        for each in inner:
-            with open(each, "rb") as file:
-                block = file.read(_BLOCK)
-            lines = block.count(b"\n")
-            text = lines and not block.startswith(_COMPRESSED)
-            per_row = len(block) / lines if text else size / max(seen, 1)
-            total += os.path.getsize(each) / max(per_row, 1.0)
+        with open_input(path) as file:
+            block = file.read(_BLOCK)
+        lines = block.count(b"\n")
+        text = lines and not block.startswith(_COMPRESSED)
+        per_row = len(block) / lines if text else size / max(seen, 1)
+        total += input_stamp(path).size / max(per_row, 1.0)
     return max(seen, int(total))

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from streammc.cli.jobs.job_file import JobFile, Outputs
+from streammc.cli.jobs.job_inputs import alone, real_place
 from streammc.cli.jobs.problems import Problem
 from streammc.errors import IdentityError
 
+if TYPE_CHECKING:
+    from streammc.stores.sources.input_files import InputFile
+
 GENERATION: Final = "{generation}"
 """Word in the paths of outputs, replaced by the number of the store's generation."""
-_OF_GENERATION: Final = ("run", "rows", "predictions", "report")
+_OF_GENERATION: Final = ("run", "scores", "rows", "predictions", "report")
 """Outputs that are made anew for every generation."""
 
 
@@ -29,12 +33,20 @@ class Growth:
     generation: int
     """Its number; that of the store as it is if there is no new file."""
     new: tuple[str, ...]
-    """Files to append."""
+    """Sources to append, one for each file: see ``job_inputs.alone``."""
 
 
 def growth_faults(job: JobFile) -> Iterator[Problem]:
     """Yield what is wrong between ``source.append`` and the outputs."""
+    from streammc.stores.cloud.address import is_address
+
     outputs, grows = job.outputs, job.source.append is not None
+    if grows and is_address(job.source.store or ""):
+        text = (
+            f"expected a store on a local disk for source.append, found {job.source.store!r}: copy "
+            "it with 'streammc pull'"
+        )
+        yield Problem("source.store", text)
     for name in _OF_GENERATION:
         path = getattr(outputs, name)
         if path is None or (GENERATION in path) == grows:
@@ -62,7 +74,7 @@ def growth_faults(job: JobFile) -> Iterator[Problem]:
         yield Problem("outputs.control_variates", text)
 
 
-def growth_of(job: JobFile, append: list[str], first: list[str]) -> Growth:
+def growth_of(job: JobFile, append: Sequence[InputFile], first: Sequence[str]) -> Growth:
     """Return the generation that a job makes or finds.
 
     Parameters
@@ -77,13 +89,13 @@ def growth_of(job: JobFile, append: list[str], first: list[str]) -> Growth:
     Raises
     ------
     IdentityError
-        If a file was changed, moved or renamed after it was appended, or is a folder.
+        If a file was changed, moved or renamed after it was appended.
     StoreError
         If the store cannot be opened.
     """
     place = str(job.source.store or job.outputs.store)
     number, doubtful = 0, set()
-    inputs: dict[str, Any] = {os.path.realpath(each): {} for each in first}
+    inputs: dict[str, Any] = {real_place(each): {} for each in first}
     if os.path.lexists(place):
         from streammc.stores.format.generations import generations
         from streammc.stores.store import open_store
@@ -91,32 +103,33 @@ def growth_of(job: JobFile, append: list[str], first: list[str]) -> Growth:
         kept = generations(open_store(place).attributes)
         number = len(kept)
         own = _sources_of_receipt(place)
-        inputs |= {os.path.realpath(name): {} for name in own or kept[0]["sources"]}
+        inputs |= {real_place(name): {} for name in own or kept[0]["sources"]}
         if not own and job.source.store is not None:  # where relative paths began is not known
             doubtful = {os.path.basename(each) for each in kept[0]["sources"]}
         for each in kept:
-            inputs |= {os.path.realpath(file["path"]): file for file in each["inputs"] or ()}
-    once: dict[str, str] = {}
-    for path in append:  # patterns may overlap
-        once.setdefault(os.path.realpath(path), path)
-    new = tuple(path for path in once.values() if _is_new(path, inputs, place))
-    _refuse_moved(new, inputs, place)
-    for path in new:
+            inputs |= {real_place(file["path"]): file for file in each["inputs"] or ()}
+    once: dict[str, InputFile] = {}
+    for file in append:  # patterns may overlap
+        once.setdefault(real_place(file.path), file)
+    new = [file for file in once.values() if _is_new(file.path, inputs, place)]
+    paths = [file.path for file in new]
+    _refuse_moved(paths, inputs, place)
+    for path in paths:
         if os.path.basename(path) in doubtful:
             raise IdentityError(
                 f"expected files that {place!r} was not made of, found {path!r}, whose name is one "
                 "of its tables: leave it out of source.append, or rename it if it is another"
             )
-    return Growth(max(number, 1) + bool(new), new)
+    return Growth(max(number, 1) + bool(new), tuple(map(alone, new)))
 
 
-def _refuse_moved(new: tuple[str, ...], inputs: dict[str, Any], place: str) -> None:
+def _refuse_moved(new: Sequence[str], inputs: dict[str, Any], place: str) -> None:
     """Refuse a new file that has the size and the time of one that was appended elsewhere."""
-    from streammc.trace.file_stamp import file_stamp
+    from streammc.stores.sources.input_files import input_stamp
 
     known = {(each["bytes"], each["modified_ns"]): name for name, each in inputs.items() if each}
     for path in new:
-        now = file_stamp(path)
+        now = input_stamp(path)
         before = known.get((now.size, now.modified_ns))
         if before is not None:
             raise IdentityError(
@@ -140,17 +153,13 @@ def _sources_of_receipt(store: str) -> list[str]:
 
 def _is_new(path: str, inputs: dict[str, Any], place: str) -> bool:
     """Return whether the store at ``place`` lacks a file; refuse one that has changed."""
-    from streammc.trace.file_stamp import FileStamp, file_stamp, stamp_difference
+    from streammc.stores.sources.input_files import input_stamp
+    from streammc.trace.file_stamp import FileStamp, stamp_difference
 
-    if os.path.isdir(path):
-        raise IdentityError(
-            f"expected files in source.append, found the folder {path!r}: write "
-            f"{os.path.join(path, '*.parquet')!r}"
-        )
-    before = inputs.get(os.path.realpath(path))
+    before = inputs.get(real_place(path))
     if not before:
         return before is None
-    now = file_stamp(path)
+    now = input_stamp(path)
     then = FileStamp(before["bytes"], before["modified_ns"], now.inode)
     if now != then:
         raise IdentityError(

@@ -48,11 +48,14 @@ class Source:
 
     command: ClassVar[str] = "ingest"
     files: tuple[str, ...] | None = key(
-        "CSV, Parquet or Arrow files, folders of them, or patterns such as 'flights-*.parquet'.",
+        "CSV, Parquet or Arrow files, folders of them, patterns such as 'flights-*.parquet', or "
+        "addresses of these (s3://bucket/flights); folders name=value are columns.",
         option=None,
         path=True,
     )
-    store: str | None = key("A store that exists, in place of files.", option=None, path=True)
+    store: str | None = key(
+        "A store that exists, or its address, in place of files.", option=None, path=True
+    )
     append: tuple[str, ...] | None = key(
         "Files of new rows, or patterns that may find none yet: those that the store does not have "
         "are appended as its next generation. Outputs then have {generation} in their paths.",
@@ -135,6 +138,16 @@ class Stop:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Score:
+    """Scores of the model on the rows it was fitted to, each left out."""
+
+    command: ClassVar[str] = "score"
+    draws: int | None = key(option="score-draws", minimum=100)
+    rows: int | None = key(option="score-rows", minimum=100)
+    seed: int | None = key(option="score-seed", minimum=0)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Predict:
     """The rows that are predicted: by default those of the job's own store."""
 
@@ -162,6 +175,7 @@ class Outputs:
         option="control-variates",
         path=True,
     )
+    scores: str | None = key("Scores, JSON; none without this key.", option=None, path=True)
     rows: str | None = key("The store made of predict.files.", option=None, path=True)
     predictions: str | None = key("Predictions; none without this key.", option=None, path=True)
     report: str | None = key("A page about the run, HTML; none without.", option=None, path=True)
@@ -183,5 +197,6 @@ class JobFile:
     )
     sampler: Sampler | None = None
     stop: Stop | None = None
+    score: Score | None = None
     predict: Predict | None = None
     outputs: Outputs

@@ -8,12 +8,13 @@ import types
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from difflib import get_close_matches
+from functools import partial
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 from streammc.cli.configuration import parse_toml
 from streammc.cli.jobs.job_file import JobFile
+from streammc.cli.jobs.job_inputs import in_folder
 from streammc.cli.jobs.problems import Problem
-from streammc.trace.local_path import is_address
 
 _KINDS: Final = {
     str: ("a text", "'text'"),
@@ -40,7 +41,7 @@ def read_job(path: str) -> tuple[JobFile | None, list[Problem]]:
     if problems:
         return None, problems
     folder = os.path.dirname(path)
-    return with_paths(job, lambda each: os.path.join(folder, each)), problems
+    return with_paths(job, partial(in_folder, folder)), problems
 
 
 def parsed(kind: type, document: Mapping[str, Any], where: str, problems: list[Problem]) -> Any:
@@ -172,20 +173,13 @@ def _unknown(name: str, known: list[str], where: str) -> str:
 
 
 def with_paths(value: Any, change: Callable[[str], str]) -> Any:
-    """Return a dataclass of the file with every path replaced by ``change(path)``.
-
-    Addresses stay as they are.
-    """
+    """Return a dataclass of the file with every path replaced by ``change(path)``."""
     changed: dict[str, Any] = {}
-
-    def moved(path: str) -> str:
-        return path if is_address(path) else change(path)
-
     for each in fields(value):
         found = getattr(value, each.name)
         if is_dataclass(found):
             changed[each.name] = with_paths(found, change)
         elif found is not None and each.metadata.get("path"):
             several = isinstance(found, tuple)
-            changed[each.name] = tuple(map(moved, found)) if several else moved(found)
+            changed[each.name] = tuple(map(change, found)) if several else change(found)
     return replace(value, **changed)

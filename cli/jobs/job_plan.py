@@ -13,7 +13,7 @@ import click
 from streammc.cli.jobs.first_rows import FIRST_DRAW, FirstRows, first_rows
 from streammc.cli.jobs.job_file import JobFile
 from streammc.cli.jobs.job_record import job_id
-from streammc.cli.jobs.job_stages import Stage, expanded
+from streammc.cli.jobs.job_stages import Stage
 from streammc.cli.jobs.problems import Problem, RefusedJob
 from streammc.cli.jobs.stage_calls import call_stage, stage_context
 from streammc.cli.options import PRINTING
@@ -155,8 +155,7 @@ def _require_columns(path: str, job: JobFile) -> None:
     asked = job.ingest
     if asked is None:
         return
-    files = [each for each, _ in expanded(job.source.files or (), "source.files")]
-    names = list(open_table(files).names)
+    names = list(open_table(list(job.source.files or ())).names)
     faults = []
     try:
         named = list(_named_columns(asked))

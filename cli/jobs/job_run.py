@@ -17,6 +17,7 @@ from streammc.cli.jobs.stage_calls import StageResult, call_stage, stage_faults
 from streammc.cli.output import Output, number, table
 
 _OF_RUN: Final = ("parameters", "parameters_original", "stop", "audit", "warnings", "draws", "seed")
+_OF_SCORES: Final = ("elpd_loo", "p_loo", "elpd_waic", "lpd", "n", "left_out", "pareto_k")
 _OF_PREDICTIONS: Final = ("rows", "draws", "log_score")
 
 
@@ -66,7 +67,7 @@ def run_stages(
         seconds = round(time.monotonic() - began, 1)
         record.add({**entry, "outcome": outcome, "seconds": seconds})
         _keep(record, stage, result)
-        if stage.name in ("sample", "predict"):
+        if stage.name in ("sample", "score", "predict"):
             texts.append(result.human)
         if result.exit_code:
             return result.exit_code, texts
@@ -87,6 +88,8 @@ def _keep(record: JobRecord, stage: Stage, result: StageResult) -> None:
     found = result.document
     if stage.name == "sample":
         record.document["run"] = {name: found.get(name) for name in _OF_RUN if name in found}
+    elif stage.name == "score":
+        record.document["scores"] = {name: found.get(name) for name in _OF_SCORES}
     elif stage.name == "predict":
         kept = {name: found.get(name) for name in _OF_PREDICTIONS if name in found}
         record.document["predictions"] = kept

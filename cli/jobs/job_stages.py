@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,6 +11,7 @@ from typing import Any
 from streammc.cli.configuration import option_text, quoted
 from streammc.cli.jobs.growing import growth_faults, growth_of, of_generation
 from streammc.cli.jobs.job_file import Ingest, JobFile, Sampler, Stop
+from streammc.cli.jobs.job_inputs import files_of, input_faults
 from streammc.cli.jobs.job_schema import option_of
 from streammc.cli.jobs.problems import Problem
 from streammc.errors import ConfigError, MissingError
@@ -23,8 +23,8 @@ class Stage:
     """One command of a job."""
 
     name: str
-    """What the stage makes: ``ingest``, ``append``, ``summarize``, ``sample``, ``rows``,
-    ``predict`` or ``report``."""
+    """What the stage makes: ``ingest``, ``append``, ``summarize``, ``sample``, ``score``,
+    ``rows``, ``predict`` or ``report``."""
     command: str
     words: list[str]
     output: str
@@ -66,12 +66,11 @@ def _stages(job: JobFile, code: list[str], where: list[str]) -> Iterator[Stage]:
         store = str(outputs.store)
         words, keys = _options("ingest", job.ingest)
         keys |= {"sources": "source.files", "store": "outputs.store"}
-        files = [path for path, _ in expanded(job.source.files or (), "")]
+        files = job.source.files or ()
         yield _made("ingest", "ingest", [*words, "--", *files, store], store, keys)
     if job.source.append is not None:
-        files = [path for path, _ in expanded(job.source.files or (), "")]
-        more = [path for path, fault in expanded(job.source.append, "") if fault is None]
-        growth = growth_of(job, more, files)
+        first = [each.path for each in files_of(job.source.files or ())]
+        growth = growth_of(job, files_of(job.source.append), first)
         job = of_generation(job, growth.generation)
         if growth.new:
             yield _appended(job, store, growth.new)
@@ -98,6 +97,10 @@ def _stages(job: JobFile, code: list[str], where: list[str]) -> Iterator[Stage]:
         keys["option"] = "model.options"
     mark = os.path.join(outputs.run, "zarr.json")
     yield Stage("sample", "sample", words, outputs.run, mark, keys)
+    if outputs.scores is not None:
+        words, keys = _options("score", job.score)
+        words += [*code, *where, f"--output={outputs.scores}", "--", outputs.run, store]
+        yield _made("score", "score", words, outputs.scores, keys | {"output": "outputs.scores"})
     if outputs.predictions is not None:
         yield from _predictions(job, store, code, where)
     if outputs.report is not None:
@@ -127,9 +130,8 @@ def _predictions(job: JobFile, store: str, code: list[str], where: list[str]) ->
     rows = store
     if asked is not None and asked.files is not None:
         rows = str(outputs.rows)
-        files = [path for path, _ in expanded(asked.files, "")]
         keys = {"sources": "predict.files", "store": "outputs.rows"}
-        yield _made("rows", "ingest", [f"--like={store}", "--", *files, rows], rows, keys)
+        yield _made("rows", "ingest", [f"--like={store}", "--", *asked.files, rows], rows, keys)
     elif asked is not None and asked.store is not None:
         rows = asked.store
     words, keys = _options("predict", asked)
@@ -182,19 +184,6 @@ def stop_text(stop: Stop) -> str:
     return ",".join(f"{name}={value}" for name, value in pairs.items() if value is not None)
 
 
-def expanded(paths: tuple[str, ...], key: str) -> Iterator[tuple[str, Problem | None]]:
-    """Yield the files of paths and patterns, each with a fault if it does not exist."""
-    for position, path in enumerate(paths):
-        magic = glob.has_magic(path) and not is_address(path)
-        found = sorted(glob.glob(path, recursive=True)) if magic else [path]
-        if found and all(is_address(each) or os.path.lexists(each) for each in found):
-            yield from ((each, None) for each in found)
-            continue
-        text = f"expected a file or folder at {path!r}, found nothing: check the path"
-        missing = Problem(f"{key}[{position}]", text, MissingError.exit_code, MissingError.code)
-        yield path, missing
-
-
 def job_faults(job: JobFile) -> list[Problem]:
     """Return what is wrong between the keys of a job, and which of its inputs are missing."""
     source, outputs, asked = job.source, job.outputs, job.predict
@@ -205,6 +194,9 @@ def job_faults(job: JobFile) -> list[Problem]:
         if outputs.predictions is None:
             text = "expected a path for the predictions of [predict], found nothing: add it"
             faults.append(Problem("outputs.predictions", text))
+    if job.score is not None and outputs.scores is None:
+        text = "expected a path for the scores of [score], found nothing: add it"
+        faults.append(Problem("outputs.scores", text))
     if outputs.rows is not None and (asked is None or asked.files is None):
         text = "expected predict.files for this store, found none: remove this key, or add files"
         faults.append(Problem("outputs.rows", text))
@@ -251,8 +243,7 @@ def _address_faults(job: JobFile) -> Iterator[Problem]:
 
 def _append_faults(job: JobFile) -> Iterator[Problem]:
     """Yield what is wrong with ``source.append``; a pattern may find nothing yet."""
-    plain = tuple(path for path in job.source.append or () if not glob.has_magic(path))
-    yield from (fault for _, fault in expanded(plain, "source.append") if fault is not None)
+    yield from input_faults(job.source.append or (), "source.append", may_lack=True)
     yield from growth_faults(job)
 
 
@@ -274,16 +265,25 @@ def _one_of(table: str, section: Any, output: str, place: str | None) -> Iterato
         return
     if place is None:
         yield Problem(output, f"expected the store to make of {table}.files, found nothing: add it")
-    yield from (fault for _, fault in expanded(files, f"{table}.files") if fault is not None)
+    yield from input_faults(files, f"{table}.files")
 
 
 def _same_places(job: JobFile) -> list[Problem]:
-    """Return a fault for every output at the place of another one."""
+    """Return a fault for every output at the place of another one, or at an address."""
+    from streammc.stores.cloud.address import is_address
+
     seen: dict[str, str] = {}
     faults = []
     for each in fields(job.outputs):
         path = getattr(job.outputs, each.name)
         if path is None:
+            continue
+        if is_address(path):
+            text = (
+                f"expected a path on a local disk, where a job keeps what it made, found {path!r}: "
+                "give one, and copy the output when the job is done"
+            )
+            faults.append(Problem(f"outputs.{each.name}", text))
             continue
         place = os.path.realpath(path)
         if place in seen:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import numpy as np
@@ -254,20 +254,28 @@ def _fields(node: Node, states: Mapping[str, State]) -> Fields:
     name = label(node)
     state = states.get(name, {})
     if "levels" in state:
-        from formulaic.transforms.contrasts import C, TreatmentContrasts
-        from pandas import Series
-
         levels, reference = state["levels"], state["reference"]
-        contrasts = TreatmentContrasts(base=reference)
-        data = Series(levels[:1], dtype=object)
-        return Fields(C(data, contrasts, levels=levels), len(levels), levels.index(reference))
+        names = tuple(f"{name}[T.{level}]" for level in levels if level != reference)
+        one_type = {type(level) for level in levels} in ({str}, {bool}, {int})  # as pandas has them
+        alone = names if one_type and len(names) == len(levels) - 1 > 0 else None
+        value = partial(_factor, levels, reference)
+        return Fields(value, len(levels), levels.index(reference), alone)
     if isinstance(node, Call) and node.function in ("poly", "bs", "cr", "cc"):
         x = np.full(1, state.get("lower_bound", 0.0))
         found = transform(node, x, state)
         metadata = getattr(found, "__formulaic_metadata__", None)
         spans = metadata is not None and metadata.spans_intercept
-        return Fields(found, len(as_matrix(found)), 0 if spans else None)
-    return Fields(np.zeros(1), 1, None)
+        return Fields(lambda: found, len(as_matrix(found)), 0 if spans else None)
+    return Fields(lambda: np.zeros(1), 1, None, (name,))
+
+
+def _factor(levels: list[Any], reference: Any) -> Any:
+    """Return one row of a factor as formulaic takes it."""
+    from formulaic.transforms.contrasts import C, TreatmentContrasts
+    from pandas import Series
+
+    data = Series(levels[:1], dtype=object)
+    return C(data, TreatmentContrasts(base=reference), levels=levels)
 
 
 def _silent(*_: Any) -> None:

@@ -1,4 +1,4 @@
-"""The terms of a formula, expanded by formulaic.
+"""The terms of a formula, expanded by formulaic unless it is a plain sum.
 
 formulaic sees only placeholders for columns and calls, numbers and operators: it has nothing
 to evaluate.
@@ -17,6 +17,7 @@ from streammc.stores.formula.allowed_calls import OUTER
 from streammc.stores.formula.group_terms import GroupTerms, cut_groups
 from streammc.stores.formula.nodes import Call, Column, Node, columns_of, label, walk
 from streammc.stores.formula.placeholders import with_placeholders
+from streammc.stores.formula.plain_sums import summed
 from streammc.stores.formula.tokens import refused, tokenize
 
 if TYPE_CHECKING:
@@ -101,10 +102,18 @@ def read_terms(text: object) -> Terms:
             f"expected a formula 'response ~ terms', found {text[:60]!r}: write one response left "
             "of one '~', and the terms right of it (1 for the intercept alone)"
         )
-    formula = _parse(" ".join(pieces), text)
     by_name = {name: node for node, name in nodes.items()}
-    left = [_term(term, by_name) for term in formula.lhs]
+    plain = summed(pieces, by_name)
+    if plain is not None:
+        left, *sum_ = [Term((by_name[name],), "1") for name in (plain[0], *plain[1])]
+        return _checked(text, [left], [Term((), "1"), *sum_])
+    formula = _parse(" ".join(pieces), text)
     right = [_term(term, by_name) for term in formula.rhs]
+    return _checked(text, [_term(term, by_name) for term in formula.lhs], right)
+
+
+def _checked(text: str, left: list[Term], right: list[Term]) -> Terms:
+    """Return both sides of a formula as :class:`Terms`; refuse what is not one model."""
     if len(left) != 1 or len(left[0].factors) != 1 or left[0].scale != "1":
         raise ConfigError(
             f"expected one response left of '~', found {text.split('~')[0].strip()[:60]!r}: "

@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from streammc.errors import DataError
 from streammc.protocols import Vector
@@ -99,10 +100,25 @@ def to_float64(array: Any, column: str, start: int, faults: Faults) -> Vector:
                 if array.type == pa.int64()
                 else pa.scalar(False),
             )
-            bad = pc.fill_null(wide, False).to_numpy(zero_copy_only=False)
+            bad = _flags(wide)
             faults.add("large integers", column, start, bad, array)
-    values = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    return np.asarray(values, np.float64)
+    return _with_nan(array.cast(pa.float64(), safe=False))
+
+
+def _with_nan(array: Any) -> Vector:
+    """Return an Arrow array of float64 (m,) with NaN for null.
+
+    ``Array.to_numpy`` would import pandas.
+    """
+    if array.null_count:
+        array = pc.fill_null(array, pa.scalar(np.nan, pa.float64()))
+    return np.asarray(np.from_dlpack(array), np.float64)
+
+
+def _flags(array: Any) -> NDArray[np.bool_]:
+    """Return an Arrow array of truth values (m,), false for null."""
+    flags: NDArray[np.bool_] = np.from_dlpack(pc.fill_null(array, False).cast(pa.uint8())) != 0
+    return flags
 
 
 def find_text(
@@ -121,14 +137,12 @@ def find_text(
     if pa.types.is_string_view(array.type):
         array = array.cast(pa.string())
     pattern = _BOOLEAN if boolean else _NUMBER
-    numeric = pc.fill_null(pc.match_substring_regex(array, pattern), True)
-    bad = ~numeric.to_numpy(zero_copy_only=False)
+    bad = ~_flags(pc.fill_null(pc.match_substring_regex(array, pattern), True))
     if boolean:
         faults.add("something else", column, start, bad, _Decoded(array))
         return
     for name, known in _KNOWN_TEXT.items() if bad.any() else ():
-        like = pc.fill_null(pc.match_substring_regex(array, rf"^\s*({known})\s*$"), False)
-        found = bad & like.to_numpy(zero_copy_only=False)
+        found = bad & _flags(pc.match_substring_regex(array, rf"^\s*({known})\s*$"))
         faults.add(name, column, start, found, _Decoded(array))
         bad &= ~found
     faults.add("text", column, start, bad, _Decoded(array))
@@ -166,13 +180,14 @@ class Coder:
             if pa.types.is_string_view(array.type):
                 array = array.cast(pa.string())
             array = array.dictionary_encode()
-        index = array.indices.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        index = _with_nan(array.indices.cast(pa.float64()))
         place = np.where(np.isnan(index), -1, index).astype(np.int64)
         table = np.full(len(array.dictionary) + 1, np.nan)  # the last, index -1, is of null
         seen = np.zeros(len(table), np.bool_)
         seen[place] = True
         used = np.flatnonzero(seen[:-1])
-        words = array.dictionary.take(pa.array(used)).to_pylist()
+        place_of = pa.Array.from_buffers(pa.int64(), len(used), [None, pa.py_buffer(used)])
+        words = array.dictionary.take(place_of).to_pylist()
         for code, word in zip(used, words, strict=True):
             if word is not None:
                 table[code] = self._code(self._text(word))

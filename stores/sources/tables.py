@@ -159,7 +159,7 @@ def open_table(sources: Any) -> Table:
     files: list[InputFile] = []
     for item in given:
         if isinstance(item, (str, os.PathLike)):
-            named = _named_files(item)
+            named = named_files(item)
             files += named
             opened += [_open_file(file.path) for file in named]
         else:
@@ -220,8 +220,14 @@ def _open_object(item: Any) -> Source:
     return MemorySource(item)
 
 
-def _named_files(item: Any) -> list[InputFile]:
-    """Return the files that a path names, with the errors of the system translated."""
+def named_files(item: Any) -> list[InputFile]:
+    """Return the files that a path, pattern, folder or address names.
+
+    Raises
+    ------
+    StreammcError
+        As of :func:`input_files`, with the errors of the system translated.
+    """
     path = os.fspath(item)
     try:
         return input_files(path)

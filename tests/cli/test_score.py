@@ -68,10 +68,31 @@ def test_score_writes_the_terms_by_row_once(run):
     kept = json.loads((run.parent / "score.json").read_text())
     assert {200} == {len(each) for each in kept["terms"].values()}
     before = snapshot(run.parent)
-    again = streammc("score", "run", "-o", "score.json", "--quiet")
-    assert again.code != 0
-    assert "expected nothing at 'score.json'" in again.err
+    other = streammc("score", "run", "-o", "score.json", "--quiet")
+    assert 78 == other.code
+    assert "to be made by the same command, found other 'rows'" in other.err
+    same = ("score", "run", "-o", "score.json", "--score-rows", "200", "--json")
+    again = streammc(*same)
+    assert "already there" in again.err
+    assert {name: each for name, each in kept.items() if name != "terms"} == again.json
     assert before == snapshot(run.parent)
+    receipt = run.parent / "score.json.config.json"
+    text = json.loads(receipt.read_text())
+    receipt.write_text(json.dumps({**text, "result": None}))  # as after a kill
+    assert again.json == streammc(*same).json
+    receipt.write_text(json.dumps(text))
+    (run.parent / "score.json").write_text("{}")
+    changed = streammc(*same)
+    assert 78 == changed.code
+    assert "found another fingerprint" in changed.err
+
+
+def test_score_leaves_a_file_that_it_did_not_make(run):
+    (run.parent / "notes.json").write_text("{}")
+    done = streammc("score", "run", "-o", "notes.json", "--quiet")
+    assert 78 == done.code
+    assert "expected nothing at 'notes.json'" in done.err
+    assert "{}" == (run.parent / "notes.json").read_text()
 
 
 def test_score_refuses_another_store_and_a_folder_that_is_missing(run, two_made):

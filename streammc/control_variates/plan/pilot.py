@@ -19,6 +19,7 @@ from streammc.control_variates.coordinates import coordinates
 from streammc.control_variates.draws import covering_draws
 from streammc.control_variates.expansion import ControlVariates
 from streammc.control_variates.full_pass.row_sums import RowSums
+from streammc.control_variates.plan.moment_kernels import unit_moments
 from streammc.control_variates.subset import gather
 from streammc.likelihood.grouped import fewer, groups_of
 from streammc.protocols import Dataset, Index, Matrix, Model, Rows, Vector
@@ -112,22 +113,12 @@ class Pilot:
 
     def units(self, unit_rows: int) -> UnitMoments:
         """Return the moments of the totals of the units of ``unit_rows`` rows."""
-        weight = self.shares(unit_rows)
-        weight /= weight.mean()
+        shares = self.shares(unit_rows)
+        weight = shares / shares.mean()
         moments = np.empty((5, len(self.values)))
-        for s, totals in enumerate(self.totals(unit_rows)):
-            with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-                mean = (weight * totals).mean()
-                totals -= mean
-                square = totals * totals
-                second = (weight * square).mean()
-                moments[:, s] = (
-                    second,
-                    (weight * square * totals).mean() / second**1.5,
-                    (weight * square * square).mean() / second**2,
-                    np.abs(totals).max(),
-                    mean,
-                )
+        values = np.ascontiguousarray(self.values, np.float32).reshape(len(self.values), -1)
+        left_out, totals = np.ascontiguousarray(self.left_out).ravel(), np.empty(len(shares))
+        unit_moments(values, left_out, unit_rows, shares, weight, totals, moments)
         return UnitMoments(*moments)
 
     def design_effect(self, unit_rows: int) -> float:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from streammc.control_variates.full_pass.score_kernel import N_BINS
 from streammc.control_variates.full_pass.scores import Histogram
+from streammc.control_variates.plan.moment_kernels import add_by_group
 from streammc.control_variates.plan.pilot import Pilot, UnitMoments
 from streammc.protocols import Index, Matrix, Vector
 
@@ -85,16 +86,12 @@ class RemainderMoments:
         ascending = np.sort(sizes)
         group = np.searchsorted(ascending, rank, side="right")
         n_groups = len(ascending) + 1
-        values = pilot.values.reshape(len(pilot.values), -1)
-        sums = np.zeros((n_groups, len(values), 3))
-        maxima = np.zeros((n_groups, len(values)))
+        values = np.ascontiguousarray(pilot.values, np.float32).reshape(len(pilot.values), -1)
+        by_draw = np.zeros((len(values), n_groups, 3))
+        largest = np.zeros((len(values), n_groups))
+        add_by_group(values, group, by_draw, largest)
+        sums, maxima = np.moveaxis(by_draw, 1, 0), largest.T
         with np.errstate(over="ignore", invalid="ignore"):
-            for s, value in enumerate(values):
-                r = value.astype(np.float64)
-                square = r * r
-                for power, values_s in enumerate((r, square, square * r)):
-                    sums[:, s, power] = np.bincount(group, values_s, n_groups)
-                np.maximum.at(maxima[:, s], group, np.abs(r))
             # size ascending[g] keeps the groups g + 1 and above
             sums = np.cumsum(sums[::-1], axis=0)[::-1][1:]
         maxima = np.maximum.accumulate(maxima[::-1], axis=0)[::-1][1:]

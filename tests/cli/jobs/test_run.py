@@ -64,6 +64,33 @@ def test_a_job_makes_every_output_and_says_so(made: Path) -> None:
     assert {"C(origin)[T.ORD]", "distance"} <= {name[5:-1] for name in found["run"]["parameters"]}
 
 
+def test_a_job_scores_its_run_once(made: Path) -> None:
+    path = made / "job.toml"
+    more = '[outputs]\nscores = "work/scores.json"'
+    path.write_text(f"{path.read_text().replace('[outputs]', more)}[score]\nrows = 300\n")
+    done = streammc("run", "job.toml", "--json")
+    assert 0 == done.code, done.err
+    assert ["ingest", "sample", "score", "predict"] == [
+        each["stage"] for each in done.json["stages"]
+    ]
+    alone = streammc("score", "work/run", "--score-rows", "300", "--json").json
+    assert alone["elpd_loo"] == done.json["scores"]["elpd_loo"]
+    before = snapshot(made)
+    assert done.json == streammc("run", "job.toml", "--json").json
+    assert before == snapshot(made)
+
+
+def test_scores_without_a_path_and_with_few_rows_are_faults(made: Path) -> None:
+    path = made / "job.toml"
+    path.write_text(f"{path.read_text()}[score]\nrows = 5\n")
+    done = streammc("check", "job.toml")
+    assert 78 == done.code
+    assert "score.rows: expected a number of at least 100, found 5" in done.err
+    path.write_text(path.read_text().replace("rows = 5", "rows = 100"))
+    done = streammc("check", "job.toml")
+    assert "outputs.scores: expected a path for the scores of [score], found nothing" in done.err
+
+
 def test_the_same_job_again_changes_nothing(made: Path) -> None:
     before = snapshot(made)
     again = streammc("run", "job.toml", "--json")
