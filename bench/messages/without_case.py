@@ -310,7 +310,8 @@ WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
         "streammc/models/gaussian_processes/squared_exponential.py GaussianProcess.start: {}: expected at most {} rows, found {} or more: an evaluation takes n^3 operations; ingest",
         "streammc/likelihood/expanded_rows.py require_memory: expected rows that fit into half of the available memory, found {} rows x {} features, {} ",
         "streammc/control_variates/forecast.py announce: expected {} GB of memory for a full pass with {} parameters on {} threads (matrices of {} ",
-        "streammc/samplers/common/all_rows.py ground: expected rows that fit into half of the available memory for {}, which evaluates all of th",
+        "streammc/samplers/common/all_rows.py require_all_rows: expected rows that fit into half of the available memory for {}, which evaluates all of th",
+        "streammc/samplers/tempering/levels.py _announce_subsets: expected subsets that fit into half of the available memory, found {} rows in each of {} chai",
         "streammc/samplers/tempering/kernel.py TemperedKernel._allocate_rows: expected subsets that fit into half of the available memory, found {} rows of a chain, {} ",
     ),
 }

@@ -12,6 +12,7 @@ from streammc.likelihood.blocks import (
     allocate_rows,
     allocate_scratch,
     expand,
+    expanded,
 )
 from streammc.likelihood.difference import remainder_values, remainders
 
@@ -59,3 +60,38 @@ def test_order_2_expansions_keep_pairs_of_predictors(name):
     first, second = (expanded_rows(model, order, order) for order in (1, 2))
     assert len(second[0].expansion) > len(first[0].expansion)
     assert np.abs(second[1]).sum() < 0.7 * np.abs(first[1]).sum()
+
+
+def test_allocated_blocks_are_zeros():
+    for block in (allocate_block(5, 3, 2), allocate_block(5, 3, 1, order=1), allocate_rows(4, 2)):
+        assert [0] * len(block) == [np.count_nonzero(array) for array in block]
+
+
+@pytest.mark.parametrize("columns", [1, 3, 4, 7, 9])  # four of them are summed in one sweep
+@pytest.mark.parametrize("name", ["logistic", "gaussian"])
+def test_remainders_are_those_of_every_column_and_of_rows_that_count(name, columns):
+    model, rng, n = registry.model(name)(), np.random.default_rng(4), 600
+    rows, p = allocate_rows(n, columns), model.n_linear + model.n_scalar
+    rows.X[:] = rng.normal(size=(n, columns))
+    rows.y[:] = rng.random(n) < 0.5
+    rows.weight[:] = rng.random(n)
+    left_out = rng.random(n) < 0.3
+    rows.weight[left_out] = 0.0
+    star = 0.3 * rng.normal(size=model.dim(columns))
+    block = expanded(model, star, 1, rows)
+    delta = 0.2 * rng.normal(size=model.dim(columns))
+    moved = expanded(model, star + delta, 1, rows).expansion
+    step = np.vstack([rows.X @ delta[:columns], *(np.full(n, s) for s in delta[columns:])])
+    first = block.expansion[1 : 1 + p]
+    expected = moved[0] - block.expansion[0] - (first * step).sum(axis=0)
+    value, values, slope = np.zeros(n), np.zeros(n), np.zeros((p, n))
+    for lo in (0, 512):  # the second tile begins within the rows
+        hi = min(lo + 512, n)
+        given = (model.link, model.constants, block, delta, model.n_linear, lo, hi)
+        remainders(*given, allocate_scratch(p), value, slope)
+        remainder_values(*given, allocate_scratch(p), values)
+    np.testing.assert_allclose(expected, value, rtol=1e-10, atol=1e-13)
+    np.testing.assert_allclose(expected, values, rtol=1e-10, atol=1e-13)
+    np.testing.assert_allclose(moved[1 : 1 + p] - first, slope, rtol=1e-10, atol=1e-13)
+    assert not value[left_out].any()
+    assert np.abs(value[~left_out]).min() > 0.0

@@ -64,3 +64,13 @@ def test_seconds_are_told_in_words(seconds: float, expected: str) -> None:
 
 def test_available_memory_is_that_of_the_system() -> None:
     assert 2**20 < available_memory() < 2**60
+
+
+def test_the_forecast_is_the_sum_of_its_parts() -> None:
+    """By hand from the times of a row, a multiply-add and a product with a draw."""
+    dense = pass_cost(10**6, 20, predictors=(2, 1))
+    row = 1e-7 + 3 * 20**2 / 2 / 6e9 + 9 * 2 * 20 * 2e-10
+    assert 10**6 * row == pytest.approx(dense.core_seconds, rel=1e-12)
+    coded = pass_cost(10**6, 3000, codes=[1500, 1400])
+    row = 1e-7 + 100**2 / 2 / 6e9 + 9 * 102 * 2e-10 + 2 * 104.5 * 4e-9
+    assert 10**6 * row + 2.5e-8 * 3000**2 == pytest.approx(coded.core_seconds, rel=1e-12)

@@ -64,3 +64,11 @@ def test_factor_of_an_indefinite_matrix_is_nan_without_an_exception(at, value):
     C[at, at] = value
     a = as_tiles(C)
     assert np.isnan(factor(a, np.zeros_like(a)))
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_tiles_on_the_diagonal_are_zero_above_it(n):
+    tiles, inverses = as_tiles(covariance(n)), np.full(as_tiles(covariance(n)).shape, np.nan)
+    factor(tiles, inverses)
+    for k in range(len(tiles)):
+        assert not np.triu(tiles[k, k], 1).any()

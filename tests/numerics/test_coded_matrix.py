@@ -89,3 +89,9 @@ def test_pieces_are_cut_into_a_few_megabytes_in_order():
         here = piece.start - 100 + np.arange(len(piece.X))
         np.testing.assert_array_equal(here[1:], on[1:])
         np.testing.assert_array_equal(here, piece.y)
+
+
+def test_dense_columns_are_counted_beyond_sixteen_bits():
+    on, off = np.ones(40_000), np.zeros(40_000)
+    found = coded_columns(40_000, np.array([5]), np.array([39_990]), on, off)
+    np.testing.assert_array_equal([0, 1, 2, 3, 4, *range(39_995, 40_000)], found.place)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from streammc import rng as streams
-from streammc.subsampling.alias import CELL, AliasTable
+from streammc.subsampling.alias import CELL, TABLE_BYTES, AliasTable
 from streammc.subsampling.lookahead import Lookahead
 from streammc.subsampling.units import UnitDesign
 
@@ -93,3 +93,9 @@ def test_rows_of_a_unit_are_weighed_by_its_probability():
     design.reweigh(np.array([2, 0, 7]), weight)
     omega = RELATIVE / RELATIVE.sum()
     np.testing.assert_allclose(weight, np.repeat(1 / (8 * omega[[2, 0, 7]]), 3), rtol=1e-8)
+
+
+def test_the_bytes_of_a_unit_are_those_of_its_tables():
+    table = AliasTable(np.arange(1.0, 101.0))
+    held = table.tickets.nbytes + table.threshold.nbytes + table.alias.nbytes
+    assert 100 * TABLE_BYTES == held

@@ -17,7 +17,7 @@ from streammc.likelihood.density import log_likelihood, pointers
 from streammc.likelihood.target import Base
 from streammc.numerics.prior import log_prior
 from streammc.protocols import Dataset, Model, Vector
-from streammc.samplers.common.all_rows import ground
+from streammc.samplers.common.all_rows import announce_rows, ground
 from streammc.samplers.common.explorers import allocate_trial
 from streammc.samplers.common.planning import control_variates
 from streammc.samplers.common.request import RunRequest, Setup
@@ -32,6 +32,7 @@ PILOT_STEPS: Final = 200
 def prepare(sampler: EquiEnergy, request: RunRequest, reason: str) -> Setup:
     """Return control variates for the shape of the steps, or a place to start from."""
     require_rows(request.model)
+    announce_rows(request, sampler.name)
     if sampler.needs_pass(request.model):
         cv = control_variates(request)
     else:

@@ -11,19 +11,26 @@ import numpy as np
 
 from streammc import rng as streams
 from streammc.control_variates.expansion import ControlVariates
+from streammc.control_variates.forecast import FORECAST
 from streammc.control_variates.unexpanded import without_pass
+from streammc.errors import OutOfMemoryError
+from streammc.likelihood.contiguous_rows import held_bytes
+from streammc.likelihood.expanded_rows import memory_limit
 from streammc.protocols import Dataset, Model
+from streammc.samplers.common.all_rows import announce_rows, size_text
+from streammc.samplers.common.ladder import geometric
 from streammc.samplers.common.planning import control_variates
 from streammc.samplers.common.request import RunRequest, Setup
 from streammc.samplers.common.sampler import NAMED
 from streammc.samplers.tempering.last_level import ended
-from streammc.samplers.tempering.options import HMC, TemperedOptions
+from streammc.samplers.tempering.options import HMC, NESTED, TemperedOptions
 from streammc.samplers.tempering.parallel_tempering import (
     ParallelOptions,
     ParallelTempering,
     SubsampledParallelTempering,
 )
 from streammc.samplers.tempering.problem import tempering
+from streammc.samplers.tempering.shared import subset_bounds
 from streammc.samplers.tempering.tempered_transitions import (
     SubsampledTransitions,
     TransitionOptions,
@@ -52,6 +59,7 @@ def prepare(sampler: TemperedOptions, request: RunRequest, reason: str) -> Setup
     """Return control variates and a ladder: its last level, and as many as a pilot asks for."""
     dataset, model = request.dataset, request.model
     ended(model, model.labels(dataset.feature_names), sampler)
+    announce_rows(request, sampler.name)
     if sampler.needs_pass(model):
         cv = control_variates(request)
     else:
@@ -59,7 +67,39 @@ def prepare(sampler: TemperedOptions, request: RunRequest, reason: str) -> Setup
     settled, levels = settle(
         dataset, model, cv, sampler, seed=request.stream_seed, stop=request.stop
     )
+    if settled.subsets_of_rows:
+        _announce_subsets(request, settled)
     return Setup(settled, cv, None, "; ".join(filter(None, [reason or NAMED, levels])))
+
+
+def _announce_subsets(request: RunRequest, sampler: TemperedOptions) -> None:
+    """Report the bytes of the subsets of all chains, before a chain allocates them.
+
+    A ladder that adapts in warm-up starts from this one.
+
+    Raises
+    ------
+    OutOfMemoryError
+        If they need more than half of the memory that is available.
+    """
+    assert sampler.n_levels is not None
+    dataset, chains, n = request.dataset, request.chains, request.dataset.n_rows
+    beta = geometric(sampler.n_levels, sampler.beta_min or 0.0)
+    rows = int(subset_bounds(sampler, beta, n)[1][1:].max(initial=0))
+    orders = 0
+    if isinstance(sampler, ParallelOptions):
+        nested = getattr(sampler, "subsets", None) == NESTED
+        rows = n if nested and request.model.joint is None else rows
+        orders = min(len(beta) - 1, 1) if nested else len(beta) - 1
+    needed = chains * (held_bytes(rows, dataset.n_features) + 8 * n * orders)
+    if needed > memory_limit():
+        raise OutOfMemoryError(
+            f"expected subsets that fit into half of the available memory, found {rows:,} rows "
+            f"in each of {chains} chains, {size_text(needed)}; use fewer chains, or a sampler "
+            "without subsets: pt or tt"
+        )
+    text = f"each of {chains} chains keeps {rows:,} rows of its subsets: {size_text(needed)}"
+    request.notify(FORECAST, 0, None, {"text": text, "rows": rows, "memory_bytes": needed})
 
 
 def settle(

@@ -15,7 +15,7 @@ from streammc.likelihood.target import Base
 from streammc.protocols import Index, RowSource, Vector
 from streammc.samplers.common.chain import Chain
 from streammc.samplers.common.ladder import Ladder
-from streammc.samplers.tempering.options import HMC, STEPS, TemperedOptions
+from streammc.samplers.tempering.options import HMC, NESTED, STEPS, TemperedOptions
 
 FIRST_STEP: Final = {HMC: (0.5, 0.25), "random-walk": (2.38, 0.5)}
 """A first step size ``c d^-p`` at level 0."""
@@ -109,17 +109,22 @@ class TemperedProblem:
             if getattr(options, "path", None) == "posterior":
                 ladder.prior_power[:] = beta
             return
-        # The prior has no rows, any other level has one at least.
-        sizes = np.maximum(np.rint(beta * n), beta > 0.0).astype(np.int64)
-        sizes[0] = n
-        nested = getattr(options, "subsets", None) == "nested"
-        ladder.lo[1:] = 0 if nested else np.concatenate([[0], np.cumsum(sizes[1:])[:-1]])
-        ladder.lo[0] = 0
-        ladder.hi[:] = ladder.lo + sizes
+        ladder.lo[:], ladder.hi[:] = subset_bounds(options, beta, n)
 
     def kernel(self, seed: int, chain: int, *, batch_iterations: int = 4096) -> Chain:
         """Return chain ``chain`` of the run with that seed."""
         return self.kernel_class(self, seed, chain, batch_iterations=batch_iterations)
+
+
+def subset_bounds(options: TemperedOptions, beta: Vector, n: int) -> tuple[Index, Index]:
+    """Return (M + 1,) first and last rows of the levels in their table; level 0 has all ``n``."""
+    # The prior has no rows, any other level has one at least.
+    sizes = np.maximum(np.rint(beta * n), beta > 0.0).astype(np.int64)
+    sizes[0] = n
+    lo = np.zeros(len(beta), dtype=np.int64)
+    if getattr(options, "subsets", None) != NESTED:
+        lo[2:] = np.cumsum(sizes[1:])[:-1]
+    return lo, lo + sizes
 
 
 _EMPTY = allocate_block(0, 0, 0)
