@@ -8,7 +8,7 @@ import click
 
 from streammc.cli.options import code_option, command, setting
 from streammc.cli.output import Output
-from streammc.cli.scheduler_options import parse_scheduler, scheduler_option
+from streammc.cli.scheduler_options import chains_option, parse_scheduler, scheduler_option
 from streammc.cli.values import LocalPath
 
 
@@ -17,6 +17,7 @@ from streammc.cli.values import LocalPath
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of a job file.")
 @setting("--notify", metavar="CMD", help="Command at the end, with STREAMMC_OUTCOME and others.")
 @scheduler_option
+@chains_option
 @code_option
 @click.pass_context
 def run(
@@ -25,6 +26,7 @@ def run(
     schema: bool,
     notify: str | None,
     scheduler: str | None,
+    chains_on: str,
     allow_code: bool,
 ) -> int:
     """Run the stages of the TOML file JOB: ingest, sample, predict.
@@ -44,7 +46,15 @@ def run(
     parse_scheduler(scheduler)
     record = JobRecord(job)
     try:
-        return carry_out(ctx, printer, job, record, allow_code=allow_code, scheduler=scheduler)
+        return carry_out(
+            ctx,
+            printer,
+            job,
+            record,
+            allow_code=allow_code,
+            scheduler=scheduler,
+            chains_on=chains_on,
+        )
     except BaseException as error:
         code, name, message = classify(error)
         with suppress(OSError):  # the error of the work is the one to report

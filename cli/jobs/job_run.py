@@ -22,7 +22,12 @@ _OF_PREDICTIONS: Final = ("rows", "draws", "log_score")
 
 
 def settled(
-    ctx: click.Context, output: Output, path: str, allow_code: bool, scheduler: str | None
+    ctx: click.Context,
+    output: Output,
+    path: str,
+    allow_code: bool,
+    scheduler: str | None,
+    chains_on: str = "here",
 ) -> tuple[JobFile, list[Stage]]:
     """Return the job in a file and its stages.
 
@@ -35,7 +40,11 @@ def settled(
     if job is None:
         raise RefusedJob(path, problems)
     problems = job_faults(job)
-    stages = [] if problems else stages_of(job, allow_code=allow_code, scheduler=scheduler)
+    stages = (
+        []
+        if problems
+        else stages_of(job, allow_code=allow_code, scheduler=scheduler, chains_on=chains_on)
+    )
     problems += stage_faults(ctx, output, stages)
     if problems:
         raise RefusedJob(path, problems)

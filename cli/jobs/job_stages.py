@@ -37,7 +37,11 @@ class Stage:
 
 
 def stages_of(
-    job: JobFile, *, allow_code: bool = False, scheduler: str | None = None
+    job: JobFile,
+    *,
+    allow_code: bool = False,
+    scheduler: str | None = None,
+    chains_on: str = "here",
 ) -> list[Stage]:
     """Return the stages of a job in their order.
 
@@ -46,7 +50,10 @@ def stages_of(
     IdentityError
         If a file was changed after it was appended.
     """
-    return list(_stages(job, ["--allow-code"] if allow_code else [], _words_of(scheduler)))
+    code = ["--allow-code"] if allow_code else []
+    where = [] if scheduler is None else ["--scheduler", scheduler]
+    chains = [] if chains_on == "here" else [f"--chains-on={chains_on}"]
+    return list(_stages(job, code, where, chains))
 
 
 def _local(run: str) -> str:
@@ -56,11 +63,7 @@ def _local(run: str) -> str:
     return str(run_folder(run)) if is_address(run) else run
 
 
-def _words_of(scheduler: str | None) -> list[str]:
-    return [] if scheduler is None else ["--scheduler", scheduler]
-
-
-def _stages(job: JobFile, code: list[str], where: list[str]) -> Iterator[Stage]:
+def _stages(job: JobFile, code: list[str], where: list[str], chains: list[str]) -> Iterator[Stage]:
     outputs, store = job.outputs, job.source.store
     if store is None:
         store = str(outputs.store)
@@ -91,7 +94,8 @@ def _stages(job: JobFile, code: list[str], where: list[str]) -> Iterator[Stage]:
         yield replace(made, changed="updated")
     stop = [] if job.stop is None else [f"--stop={stop_text(job.stop)}"]
     kept = [] if variates is None else [f"--control-variates={variates}"]
-    words = [*model, *sampler, *stop, *kept, *where, f"--output={outputs.run}", "--", store]
+    words = [*model, *sampler, *stop, *kept, *where, *chains]
+    words += [f"--output={outputs.run}", "--", store]
     keys = {**of_model, **of_sampler, "stop": "stop"}
     if job.model.options and not (job.sampler and job.sampler.options):
         keys["option"] = "model.options"
