@@ -186,6 +186,7 @@ def execute(output: Output, interruption: Interruption, job: Job) -> dict[str, A
         If a signal came; draws committed before it are kept.
     """
     from streammc.runs.job import run_job
+    from streammc.trace.places import can_continue
     from streammc.trace.run_directory import RunDirectory
 
     check_job(job)
@@ -194,7 +195,7 @@ def execute(output: Output, interruption: Interruption, job: Job) -> dict[str, A
             progress.reads(job.dataset)
             report = run_job(job.request(progress, interruption.requested))
     finally:
-        if RunDirectory.exists(job.path):
+        if RunDirectory.exists(job.path) and can_continue(Path(job.path)):
             record_settings(job)
     if not report.finished:
         assert interruption.signum is not None

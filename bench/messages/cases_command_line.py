@@ -75,7 +75,9 @@ streammc sample flights.zarr -o file --model logistic
 streammc sample flights.zarr -o file/new --model logistic
 streammc sample flights.zarr -o full --model logistic
 streammc sample flights.zarr -o flights.zarr --model logistic
-streammc sample flights.zarr -o s3://bucket/run --model logistic
+streammc sample flights.zarr -o s3://key:secret@bucket/run --model logistic
+streammc sample flights.zarr -o ftp://host/run --model logistic
+streammc summarize flights.zarr -o s3://bucket/cv --model logistic
 streammc sample nowhere.zarr -o new --model logistic
 streammc sample run -o new --model logistic
 streammc sample flights.csv -o new --model logistic

@@ -21,6 +21,8 @@ streammc check job-no-store.toml --quiet
 streammc check job-no-output.toml --quiet
 streammc check job-same-output.toml --quiet
 streammc check job-rows.toml --quiet
+streammc check job-far-report.toml --quiet
+streammc check job-far-run.toml --quiet
 streammc check job-predict.toml --quiet
 streammc check job-stop.toml --quiet
 streammc check job-prior.toml --quiet

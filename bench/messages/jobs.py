@@ -40,6 +40,8 @@ FAULTS: Final = {
     "no-store": ('files = ["flights.csv"]', 'store = "nowhere.zarr"'),
     "no-output": ('store = "of-job.zarr"', ""),
     "same-output": ('run = "of-job"', 'run = "of-job.zarr"'),
+    "far-report": ('run = "of-job"', 'run = "of-job"\nreport = "s3://bucket/report.html"'),
+    "far-run": ('"of-job"', '"s3://key:secret@bucket/run"'),
     "rows": ('run = "of-job"', 'run = "of-job"\nrows = "new.zarr"'),
     "predict": ("[outputs]", '[predict]\nfiles = ["new.csv"]\n[outputs]'),
     "stop": ("[outputs]", '[stop]\ntime = "2h"\n[outputs]'),

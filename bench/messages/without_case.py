@@ -9,6 +9,7 @@ from typing import Final
 
 WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
     "the machine refuses: a full disk, no memory, a permission that root has, a pipe": (
+        "stores/cloud/staged_run.py _local_folder: expected a writable temporary folder for the run at '{}', found none ({}): set TMPDIR to o",
         "stores/format/extension.py ExtendingWriter._link: self._directory.write_error(error)",
         "stores/format/extension.py ExtendingWriter._link: self._directory.write_error(failed)",
         "streammc/trace/durable.py _exchange: OSError(code, os.strerror(code))",
@@ -79,7 +80,20 @@ WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
         "streammc/prediction/effects_pass.py _chunks: expected the effects of {} groups in {}, found those of {}: choose a folder that every wor",
         "streammc/trace/row_arrays.py RowArrays.commit: expected chunk {} of '{}' in {}, found none: choose a folder that every worker shares",
     ),
-    "needs an object store; tests/stores/cloud provoke them": (
+    "needs an object store; tests/stores/cloud and tests/trace provoke them": (
+        "stores/cloud/run_packs.py _fetched: expected the object '{}' of the run at '{}' as its pointer names it, found {}: restore it ",
+        "stores/cloud/run_packs.py _unpack: expected names of plain files in the objects of a run, found '{}': these objects are of an",
+        "stores/cloud/run_pointer.py decode: expected a run of format {} in {}, found kind '{}', format '{}': choose another address, o",
+        "stores/cloud/run_pointer.py decode: expected a pointer written by streammc in {}, found '{}': restore it from a copy",
+        "stores/cloud/run_pointer.py put_pointer.put: ConnectionError('refused while another request was under way')",
+        "stores/cloud/run_pointer.py put_pointer.put: expected no other writer of the run at '{}', found another commit: stop the other process,",
+        "stores/cloud/run_pointer.py require_conditional_puts: expected a service with conditional puts (If-Match, If-None-Match) at '{}', found one that",
+        "stores/cloud/run_pointer.py _read.get: expected at most {} bytes in '{}' in '{}', found {}: choose another address",
+        "stores/cloud/run_pointer.py _read.get: ConnectionError('a truncated body')",
+        "stores/cloud/staged_run.py StagedRun.require_writable: expected an address s3://, gs:// or az:// to write to, found '{}': give one of those, a we",
+        "stores/cloud/staged_run.py StagedRun.require_writable: expected nothing, or a run of streammc, at '{}', found {} other objects: choose another ad",
+        "streammc/trace/places.py require_writable: expected no --overwrite for '{}', found it: choose another address, or delete the objects ",
+        "streammc/trace/places.py copying: expected the newest commit of '{}' to continue, found an earlier one that was opened befor",
         "stores/ingest/append.py _refuse_kind: expected a store on a local disk to append to, found '{}': make it again from all tables, ",
         "stores/cloud/connection.py connect: an address {}://... needs the package obstore: pip install 'streammc[cloud]'",
         "stores/cloud/connection.py connect: cannot use the environment for {}://{} ({}): check the variables of this service",

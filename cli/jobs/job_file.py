@@ -168,7 +168,9 @@ class Outputs:
     """Where results go; paths are relative to the folder of the file."""
 
     command: ClassVar[str] = "sample"
-    run: str = required("The run: draws, checkpoints and summary.", option="output", path=True)
+    run: str = required(
+        "The run: draws, checkpoints and summary; a path or an address.", option="output", path=True
+    )
     store: str | None = key("The store made of source.files.", option=None, path=True)
     control_variates: str | None = key(
         "Control variates, kept apart for other runs; by default in the run.",

@@ -79,7 +79,7 @@ class StagedRun:
         self._left: set[str] | None = None
         """Objects that no pointer names, found before the first pointer of this process."""
         self._thread: CopyThread | None = None
-        self.defeated = False
+        self._defeated = False
         self._lock = threading.RLock()
 
     @property
@@ -96,7 +96,7 @@ class StagedRun:
             if self._thread is not None and self._path is not None:
                 return self._path  # this process is the writer
             found = read_pointer(self._folder)
-            while self._path is None or self.defeated or not self._is_current(found):
+            while self._path is None or self._defeated or not self._is_current(found):
                 pointer, version = found or (None, None)
                 path = self._base / str(self._fetches) / self._folder.name
                 self._fetches += 1
@@ -116,8 +116,12 @@ class StagedRun:
                 self._path, self._pointer, self._version = path, pointer, version
                 self._kept = () if pointer is None else pointer.others
                 self.known = {} if pointer is None else stamps(path)
-                self._left, self.defeated = None, False
+                self._left, self._defeated = None, False
             return self._path
+
+    def holds(self, folder: Path) -> bool:
+        """Return whether a folder has the commit that the next one can follow."""
+        return folder == self._path and not self._defeated
 
     def _is_current(self, found: tuple[Pointer, Version] | None) -> bool:
         """Return whether the folder holds the commit of a pointer."""
@@ -196,7 +200,7 @@ class StagedRun:
             self._number += 1
             version = put_pointer(self._folder, pointer, self._version)
         except StreammcError as error:
-            self.defeated = True
+            self._defeated = True
             if error.exit_code == 75:  # certainly not put
                 self._forget({each.key for each in made})
             raise

@@ -78,8 +78,9 @@ def sample(
         Seed of all random numbers, in ``[0, 2**63)``. ``None``: the seed of the run in
         ``path``, or a new one.
     path
-        Directory of the run. ``None``: a temporary directory, removed when the process ends; a
-        run of less than 16 MB stays in memory, and is written there once it is opened again.
+        Directory of the run, or its address (``s3://bucket/run``). ``None``: a temporary
+        directory, removed when the process ends; a run of less than 16 MB stays in memory, and is
+        written there once it is opened again.
     audit : bool or 'auto'
         Whether to measure the error of subsampling, in one more pass; ``"auto"``: if that
         takes less time than the sampling did. Only ``hmc-ecs`` has an audit.

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
-from streammc.errors import ConfigError, StreammcError
+from streammc.errors import BusyError, ConfigError, StreammcError
 from streammc.registry import run_at_address
 from streammc.trace.address_names import name_folder
 from streammc.trace.local_path import given_path, is_address
@@ -32,9 +32,11 @@ class Place(Protocol):
     def durable(self) -> int:
         """Generation of the last commit that the address is known to have."""
 
-    @property
-    def defeated(self) -> bool:
-        """Whether a commit in the folder could not be copied: the folder is not used again."""
+    def holds(self, folder: Path) -> bool:
+        """Return whether a folder has the commit that the next one can follow.
+
+        It has not after a newer fetch, or if a commit in it could not be copied.
+        """
 
     def refresh(self) -> Path:
         """Return the folder with the newest commit at the address; absent without a run."""
@@ -131,10 +133,20 @@ def copying(folder: Path, state: Callable[[], RunState]) -> Iterator[None]:
         Folder of the run.
     state
         Returns the state of its last commit; called at the end.
+
+    Raises
+    ------
+    BusyError
+        If the folder has not the newest commit that this process knows of.
     """
-    if (place := place_of(folder)) is None or place.defeated:
+    if (place := place_of(folder)) is None:
         yield
         return
+    if not place.holds(folder):
+        raise BusyError(
+            f"expected the newest commit of {place.address!r} to continue, found an earlier one "
+            "that was opened before another: open the run again"
+        )
     place.begin()
     try:
         yield
@@ -143,8 +155,11 @@ def copying(folder: Path, state: Callable[[], RunState]) -> Iterator[None]:
             place.end()
         raise
     try:
-        with suppress(StreammcError):  # a run that was discarded has no state
-            committed(folder, state())
+        last = None
+        with suppress(StreammcError):  # a run that was discarded has none
+            last = state()
+        if last is not None:
+            committed(folder, last)
     finally:
         place.end()
 
@@ -163,6 +178,12 @@ def committed(folder: Path, state: RunState) -> None:
         changed = changes(folder, state, place.known)
         if changed:
             place.send(changed)
+
+
+def can_continue(folder: Path) -> bool:
+    """Return whether commits in a folder can follow: always in one without an address."""
+    place = place_of(folder)
+    return place is None or place.holds(folder)
 
 
 def durable_generation(folder: Path, generation: int) -> int:

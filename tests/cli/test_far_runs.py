@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import obstore
 import pytest
@@ -218,3 +219,26 @@ def test_secrets_appear_in_no_output_and_in_no_object_of_a_run_at_an_address(
     for path in [path for path in tmp_path.rglob("*") if path.is_file()]:
         for canary in CANARIES:
             assert canary.encode() not in path.read_bytes(), path
+
+
+def test_run_of_python_is_at_its_address(far: str, store: Path) -> None:
+    import numpy as np
+
+    import streammc as library
+    from streammc.errors import ConfigError
+
+    data, model = library.open_store(store), library.models.logistic()
+    same: dict[str, Any] = {"draws": 60, "warmup": 60, "chains": 2, "seed": 1}
+    near = library.sample(data, model, path="near", **same)
+    made = library.sample(data, model, path=far, **same)
+    forget_runs()
+    again = library.sample(data, model, path=far, **same)
+    forget_runs()
+    opened = library.open_run(far)
+    for tree in (made, again, opened):
+        np.testing.assert_array_equal(near.posterior["beta"], tree.posterior["beta"])
+        assert far == tree.encoding["source"]
+        assert LOCAL not in str(tree.attrs)
+    assert far == library.facts(library.predict(opened, data))["run"]
+    with pytest.raises(ConfigError, match="choose another address"):
+        library.sample(data, model, path=far, overwrite=True, **same)

@@ -421,3 +421,17 @@ def test_run_that_is_discarded_stays_until_the_next_commit_replaces_it(job, far,
 def test_address_of_a_file_is_a_path(job, tmp_path, near):
     assert near == job.sample(f"file://{tmp_path}/run").digest()
     assert (tmp_path / "run" / "zarr.json").exists()
+
+
+def test_run_that_was_opened_before_a_newer_fetch_is_not_written(job, far, near):
+    job.create(far)
+    earlier = RunDirectory.open(far)
+    mine = dict(places._places)
+    forget_runs()
+    job.sample(far)  # on another machine
+    places._places.update(mine)
+    assert near == RunDirectory.open(far).digest()
+    with pytest.raises(BusyError, match="open the run again"), earlier.lock():
+        pass
+    forget_runs()
+    assert near == RunDirectory.open(far).digest()
