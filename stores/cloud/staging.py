@@ -7,7 +7,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -24,11 +24,13 @@ from streammc.errors import (
 )
 from streammc.owner_mark import MARK, mark, unmark
 from streammc.stores.cloud.address import Root, store_root
+from streammc.stores.format.chunk_reading import shard_checks
 from streammc.stores.format.layout import MANIFEST
-from streammc.stores.format.manifest import Entry, Manifest, read_manifest
+from streammc.stores.format.manifest import Entry, Manifest, check_object, read_manifest
 from streammc.stores.format.object_access import read_object
-from streammc.stores.format.objects import checksum_object, local_path
+from streammc.stores.format.objects import local_path
 from streammc.stores.format.partial import refuse_existing
+from streammc.stores.format.shards import Bytes
 from streammc.stores.full_pass.workers import in_threads
 from streammc.stores.store import open_store
 from streammc.trace.durable import sync_directory
@@ -99,7 +101,8 @@ def pull(
     refuse_existing(target)
     with _staging(target) as staging:
         root = store_root(store.address)
-        result["bytes_read"] = _copy(root, store.manifest, staging, progress)
+        checks = shard_checks(store.layout, store.address)
+        result["bytes_read"] = _copy(root, store.manifest, staging, checks, progress)
         _commit(store.manifest, staging, target)
     return {**result, "seconds": time.monotonic() - started}
 
@@ -143,6 +146,7 @@ def _copy(
     root: Root,
     manifest: Manifest,
     staging: Path,
+    checks: Mapping[str, Callable[[Bytes], object]],
     progress: Callable[[int, int], None] | None,
 ) -> int:
     """Read every object that is not there yet; return the bytes that were read."""
@@ -152,10 +156,12 @@ def _copy(
 
     def one(item: tuple[str, Entry]) -> tuple[int, bool]:
         key, entry = item
-        if _is_there(staging, key, entry):
+        if _is_there(staging, key, entry, checks.get(key)):
             return entry.size, False
         content = np.empty(entry.size, np.uint8)
         read_object(root, key, content, entry.crc)
+        if key in checks:
+            checks[key](content)
         with lock:
             (staging / key).parent.mkdir(parents=True, exist_ok=True)
         _write(staging / key, content.data)
@@ -172,12 +178,15 @@ def _copy(
     return read
 
 
-def _is_there(staging: Path, key: str, entry: Entry) -> bool:
+def _is_there(
+    staging: Path, key: str, entry: Entry, check: Callable[[Bytes], object] | None
+) -> bool:
     """Return whether an earlier call has copied an object completely."""
     try:
-        return checksum_object(staging, key, entry.size) == entry.crc
+        check_object(staging, key, entry, check)
     except StreammcError:
         return False
+    return True
 
 
 def _drop_others(staging: Path, manifest: Manifest) -> None:

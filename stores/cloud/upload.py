@@ -78,6 +78,7 @@ class Upload:
     def __init__(self, folder: CloudFolder) -> None:
         self._folder = folder
         self._keys: list[str] = []
+        self._last: str | None = None
         self._open = True
         claim = {"id": uuid4().hex, "since": int(time.time()), "pid": os.getpid()}
         claim["host"] = socket.gethostname()
@@ -110,18 +111,24 @@ class Upload:
         except IdentityError:
             raise
         except StreammcError:
-            self._keys.append(last_key)  # it may be there: only the answer is missing
+            self._last = last_key  # it may be there: only the answer is missing
             raise
         self._open = False
         with suppress(StreammcError):  # the store is complete; the claim is ignored beside it
             requests.delete(self._folder, [CLAIM])
 
     def discard(self) -> None:
-        """Delete the objects and the claim; do nothing after :meth:`commit`."""
+        """Delete the objects and the claim; do nothing after :meth:`commit`.
+
+        A manifest that may be there goes first: at no instant is it there without its objects, and
+        if it cannot be deleted, they stay. A put of it that is still on its way may arrive after
+        the first deletion, so that it is deleted again before the claim is given up.
+        """
         if self._open:
             self._open = False
+            last = [] if self._last is None else [self._last]
             with suppress(StreammcError):
-                requests.delete(self._folder, [*self._keys, CLAIM])
+                requests.delete(self._folder, [*last, *self._keys, *last, CLAIM])
 
 
 def _claimed(folder: CloudFolder) -> BusyError:

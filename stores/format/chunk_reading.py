@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ from streammc.stores.cloud.address import Root
 from streammc.stores.format.layout import Layout, Member
 from streammc.stores.format.manifest import Entry
 from streammc.stores.format.object_access import read_object
-from streammc.stores.format.shards import Shards, decode_shard
+from streammc.stores.format.shards import Bytes, Shards, check_shard, decode_shard
 
 
 class Scratch:
@@ -72,6 +74,24 @@ def read_chunk(
     used = -(-rows // shards.piece_rows)
     piece_bytes = member.row_bytes * shards.piece_rows
     decode_shard(encoded, raw, used, piece_bytes, shards.zstd, what)
+
+
+def shard_checks(layout: Layout, where: str) -> dict[str, Callable[[Bytes], object]]:
+    """Return by key a function that compares a whole shard with its digest; none without shards.
+
+    It raises StoreError for a shard with pieces of another one.
+    """
+    return {
+        member.key(chunk): partial(
+            check_shard,
+            pieces=own.chunk_rows // own.shards.piece_rows,
+            used=-(-rows_of_chunk(own, chunk) // own.shards.piece_rows),
+            what=f"{member.key(chunk)!r} of store {where!r}",
+        )
+        for member, own in layout.all_members
+        if own.shards is not None
+        for chunk in range(own.n_chunks)
+    }
 
 
 def rows_of_chunk(layout: Layout, chunk: int) -> int:

@@ -9,15 +9,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from streammc.errors import StoreError, StreammcError
 from streammc.stores.cloud.address import Root
 from streammc.stores.format.layout import FORMAT, MANIFEST
-from streammc.stores.format.object_access import checksum_object, exists, read_small
-from streammc.stores.format.objects import damaged, parse_json
+from streammc.stores.format.object_access import (
+    checksum_object,
+    exists,
+    read_object,
+    read_small,
+)
+from streammc.stores.format.objects import Bytes, damaged, parse_json
 
 
 class Entry(NamedTuple):
@@ -109,14 +116,21 @@ def _is_count(value: Any) -> bool:
     return type(value) is int and 0 <= value < 2**62
 
 
-def check_object(root: Root, key: str, entry: Entry) -> None:
-    """Read one object and compare it with its entry.
+def check_object(
+    root: Root, key: str, entry: Entry, more: Callable[[Bytes], object] | None = None
+) -> None:
+    """Read one object and compare it with its entry; ``more`` then checks its content.
 
     Raises
     ------
     StoreError
         If it differs.
     """
+    if more is not None:
+        content = np.empty(entry.size, np.uint8)
+        read_object(root, key, content, entry.crc)
+        more(content)
+        return
     found = checksum_object(root, key, entry.size)
     if found != entry.crc:
         raise damaged(root, key, entry.crc, found)
@@ -127,6 +141,7 @@ def find_faults(
     manifest: Manifest,
     present: Iterable[str],
     progress: Callable[[int, int], None] | None = None,
+    checks: Mapping[str, Callable[[Bytes], object]] | None = None,
 ) -> list[Fault]:
     """Read every object once; return the missing, changed, extra and unreadable objects.
 
@@ -138,6 +153,8 @@ def find_faults(
         Keys of all files in it, without the manifest.
     progress
         Called with (bytes checked, bytes in all).
+    checks
+        Further checks of the contents of some objects, by key; see ``chunk_reading.shard_checks``.
     """
     on_disk = set(present)
     extra = sorted(on_disk - {*manifest.entries})
@@ -148,7 +165,7 @@ def find_faults(
             faults.append(Fault(key, "missing", "in the manifest, not on disk"))
         else:
             try:
-                check_object(root, key, entry)
+                check_object(root, key, entry, (checks or {}).get(key))
             except StoreError as error:
                 faults.append(Fault(key, "changed", str(error)))
             except StreammcError as error:

@@ -199,7 +199,25 @@ def decode_shard(
     StoreError
         If it contradicts its index.
     """
-    pieces = len(into) // piece_bytes
+    index = check_shard(encoded, len(into) // piece_bytes, used, what)
+    for piece in range(used):
+        start, count = index[piece]
+        block = into[piece * piece_bytes : (piece + 1) * piece_bytes]
+        decode_piece(encoded[start : start + count], block, zstd, what, check=False)
+    into[used * piece_bytes :] = 0
+
+
+def check_shard(encoded: Bytes, pieces: int, used: int, what: str) -> NDArray[np.int64]:
+    """Compare the digest of a whole shard with the checksums of its pieces; return its index.
+
+    The caller has compared the checksum of the shard, which does not see a piece replaced by
+    another one of its length with a checksum of its own.
+
+    Raises
+    ------
+    StoreError
+        If it contradicts its index or its digest.
+    """
     length = index_bytes(pieces)
     if len(encoded) < length:
         raise _damaged(f"at least {length} bytes", what)
@@ -210,11 +228,43 @@ def decode_shard(
     # Shards of earlier versions have nothing there.
     if between and between != blake2b(sums, digest_size=_DIGEST).digest():
         raise _damaged("the digest of its pieces", what)
-    for piece in range(used):
-        start, count = index[piece]
-        block = into[piece * piece_bytes : (piece + 1) * piece_bytes]
-        decode_piece(encoded[start : start + count], block, zstd, what, check=False)
-    into[used * piece_bytes :] = 0
+    return index
+
+
+def tail_bytes(pieces: int) -> int:
+    """Return the length of what follows the pieces of a shard: digest and index."""
+    return _DIGEST + index_bytes(pieces)
+
+
+def read_tail(
+    tail: Bytes, pieces: int, used: int, size: int, crc: int, what: str
+) -> NDArray[np.int64]:
+    """Return the index as :func:`read_index`, from the tail of a shard of which ``crc`` is known.
+
+    A piece followed by its own crc32c takes the checksum of a shard from one state to another that
+    depends on the length alone. So lengths, digest and index decide the checksum of the whole
+    shard, and the tail of a shard of another store is found without its pieces.
+
+    Raises
+    ------
+    StoreError
+        As :func:`read_index`; also if the shard has another checksum.
+    """
+    length = index_bytes(pieces)
+    index = read_index(tail[-length:], pieces, used, size, what)
+    ends = index[:used].sum(axis=1)
+    first = size - len(tail)
+    starts = np.concatenate([[0], ends[:-1]])
+    if used and ((index[:used, 0] != starts).any() or not first <= ends[-1] <= first + _DIGEST):
+        raise _damaged("pieces one after the other", what)
+    found = 0
+    for count in index[:used, 1].tolist():
+        zeros = bytes(count - _CRC)
+        found = google_crc32c.extend(google_crc32c.extend(found, zeros), _crc(zeros))
+    rest = tail[ends.max(initial=0) - first :].tobytes()
+    if google_crc32c.extend(found, rest) != crc:
+        raise _damaged("the checksum of the manifest", what)
+    return index
 
 
 def _content_size(header: bytes) -> int:

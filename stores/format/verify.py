@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from streammc.errors import StoreError
+from streammc.errors import StoreError, StreammcError
 from streammc.stores.cloud.address import split_arrays, store_root
+from streammc.stores.format.chunk_reading import shard_checks
 from streammc.stores.format.layout import MANIFEST, METADATA
 from streammc.stores.format.manifest import Fault, find_faults, read_manifest
 from streammc.stores.format.object_access import exists, list_files, require_store
@@ -62,7 +64,10 @@ def verify(
         return report
     listed = isinstance(root, Path) or root.listable
     present = list_files(root) if listed else manifest.entries
-    faults = find_faults(root, manifest, present, progress)
+    checks = {}
+    with suppress(StreammcError):  # what is wrong is a fault of an object
+        checks = shard_checks(open_store(str(root)).layout, str(root))
+    faults = find_faults(root, manifest, present, progress, checks)
     if not faults:
         try:
             _ = open_store(str(root)).groups

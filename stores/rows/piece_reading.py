@@ -18,7 +18,7 @@ from streammc.stores.format.codes import checked_codes
 from streammc.stores.format.layout import CODES, Layout, Member
 from streammc.stores.format.manifest import Manifest, read_manifest
 from streammc.stores.format.object_access import at_once, read_range
-from streammc.stores.format.shards import decode_piece, index_bytes, read_index
+from streammc.stores.format.shards import decode_piece, read_tail, tail_bytes
 from streammc.stores.rows.piece_cache import Pieces
 
 _GAP: Final = 256 << 10
@@ -179,18 +179,18 @@ class StorePieces:
         return _Span(piece, first * member.row_bytes, rows * member.row_bytes)
 
     def _read_indices(self, chunks: list[int]) -> None:
-        """Read the indices of shards that were not read before."""
+        """Read the indices of shards that were not read before, and compare their checksums."""
         shards = self._layout.shards
         assert shards is not None
-        length = index_bytes(self._per_chunk)
+        length = tail_bytes(self._per_chunk)
 
         def index(key: str, chunk: int) -> None:
-            size = self._manifest.entries[key].size
+            size, crc = self._manifest.entries[key]
             start = max(size - length, 0)
             end = self._range(key, start, size - start)
             used = -(-rows_of_chunk(self._layout, chunk) // shards.piece_rows)
             what = f"{key!r} of store {str(self._root)!r}"
-            self._indices[key] = read_index(end, self._per_chunk, used, size, what)
+            self._indices[key] = read_tail(end, self._per_chunk, used, size, crc, what)
 
         wanted = [
             (member.key(chunk), chunk)
