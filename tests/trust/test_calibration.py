@@ -20,6 +20,7 @@ from quick import quick
 
 import streammc
 from streammc import registry
+from streammc.models.check import evaluate
 from streammc.priors import half_normal, lognormal, normal
 
 ALARM, RANKS, ROWS, SLOPE = 1e-3, 99, 25, 0.7
@@ -43,7 +44,7 @@ def counted(draws: list[np.ndarray], truth: list[float]) -> np.ndarray:
 
 
 def regression(name: str, power: float, seed: int) -> np.ndarray:
-    """Ranks of one table of a regression, sampled by hmc."""
+    """Ranks of one table of a regression, sampled by hmc: also of the log-likelihood."""
     rng = np.random.default_rng([seed, 77])
     names = POSITIVE.get(name, [])
     X = np.c_[np.ones(ROWS), rng.normal(size=ROWS)]
@@ -58,7 +59,15 @@ def regression(name: str, power: float, seed: int) -> np.ndarray:
     posterior = run["posterior"]
     draws = [posterior["beta"].to_numpy()[0, :, j] for j in range(2)]
     draws += [posterior[each].to_numpy()[0] for each in names]
-    return counted(draws, [*beta, *np.exp(logs)])
+    truth = [*beta, *np.exp(logs)]
+
+    def log_lik(theta: np.ndarray) -> np.ndarray:
+        shared = np.repeat(np.log(theta[:, 2:]).T, ROWS, axis=1)
+        eta = np.vstack([(theta[:, :2] @ X.T).ravel(), shared])
+        return evaluate(model, eta, np.tile(y, len(theta)), 0)[0].reshape(-1, ROWS).sum(axis=1)
+
+    draws.append(log_lik(np.stack(draws, axis=1)))
+    return counted(draws, [*truth, log_lik(np.array([truth]))[0]])
 
 
 def mixed(name: str, power: float, seed: int) -> np.ndarray:

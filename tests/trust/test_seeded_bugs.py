@@ -99,7 +99,7 @@ BUGS = {
         f"{HAMILTONIAN}/kernel.py",
         "adapt = (2 if problem.step_size is None else 1) if warmup else 0",
         "adapt = 2 if problem.step_size is None else 1",
-        f"{INVARIANT}::test_step_sizes_are_frozen_after_warmup",
+        f"{INVARIANT}::test_what_warmup_tunes_is_frozen_after_it",
         "hmc",
     ),
     "last partial chunk dropped": Bug(
