@@ -102,9 +102,7 @@ def test_gc_lists_and_removes_what_streammc_left_and_nothing_else(
         assert (set(), set()) == gc(folder)
         assert run == streammc("verify", folder / "run", "--json").json["digest"]
         assert 0 == streammc("info", folder / "store.zarr").code
-    record_property(
-        "figure", f"{tried} of {tried} folders: 12 pieces listed, the rest left"
-    )
+    record_property("figure", f"{tried} of {tried} folders: 12 pieces listed, the rest left")
 
 
 @pytest.mark.trust(22)
