@@ -24,7 +24,11 @@ ARCHIVES = sorted(Path(__file__).resolve().parent.glob("format-*.tar.xz"))
 COMMANDS = {
     "store": ("info {0}", "verify {0}", "summarize {0} -o new --model logistic", "score run {0}"),
     "shards": ("info {0}", "summarize {0} -o new --model logistic"),
-    "cv": ("info {0}", "verify {0}", f"sample store -o new --control-variates {{0}} {' '.join(JOB)}"),
+    "cv": (
+        "info {0}",
+        "verify {0}",
+        f"sample store -o new --control-variates {{0}} {' '.join(JOB)}",
+    ),
     "run": ("info {0}", "verify {0}", "diagnose {0}", "resume {0}", "predict {0} store -o new"),
     "predictions": ("info {0}", "verify {0}"),
 }
