@@ -137,7 +137,7 @@ def _predictions(run: RunDirectory, path: str) -> xr.Dataset:
     from streammc.errors import IdentityError
     from streammc.trace.datatree import open_rows
 
-    found = open_rows(path)
+    found = open_rows(path, verify=True)
     made_from, here = str(found.attrs["run"]), os.path.abspath(run.path)
     if made_from != here and os.path.lexists(made_from):  # a run that has moved left nothing there
         raise IdentityError(

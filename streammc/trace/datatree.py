@@ -17,7 +17,7 @@ from streammc.docstrings import documented
 from streammc.errors import ConfigError
 from streammc.trace.address_names import named
 from streammc.trace.memory_run import MemoryRun
-from streammc.trace.row_reading import ROWS, RowKind, read_meta
+from streammc.trace.row_reading import ROWS, RowKind, check_chunks, read_meta
 from streammc.trace.run_directory import RunDirectory
 from streammc.trace.state import own_entries
 from streammc.verdict import verdict
@@ -102,15 +102,23 @@ def _described(tree: xr.DataTree, run: RunDirectory) -> xr.DataTree:
     return tree
 
 
-def open_rows(path: str | os.PathLike[str], of: RowKind = ROWS) -> xr.Dataset:
-    """Open a group of arrays by row, such as predictions; zarr checks every chunk it reads.
+def open_rows(
+    path: str | os.PathLike[str], of: RowKind = ROWS, *, verify: bool = False
+) -> xr.Dataset:
+    """Open a group of arrays by row, such as predictions.
+
+    With ``verify`` every chunk is checked first. Otherwise damage raises a ``ValueError`` of zarr
+    when values are read, and a missing file reads as NaN: for what this process has just written.
 
     Raises
     ------
     MissingError, StoreError
-        If there is nothing at ``path``, or not such a group.
+        If there is nothing at ``path``, or not such a group; with ``verify``, if it is damaged.
     """
     meta, _ = read_meta(path, of)
+    if verify:
+        for _ in check_chunks(path, of):
+            pass
     store: Any = LocalStore(Path(path), read_only=True)
     found: xr.Dataset = xr.open_dataset(store, engine="zarr", consolidated=True, chunks=None)
     found.attrs = _portable(meta)

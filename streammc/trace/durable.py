@@ -51,9 +51,11 @@ def reporting(action: str, path: Path) -> Iterator[None]:
             "or choose another place"
         ) from error
     except OSError as error:
+        advice = "check the disk and its free space, then run the same command again"
+        if error.errno == errno.EROFS:
+            advice = "make the file system writable, or choose another place"
         raise StorageIOError(
-            f"expected to {action} {path}, found {error.strerror or error}: "
-            "check the disk and its free space, then run the same command again"
+            f"expected to {action} {path}, found {error.strerror or error}: {advice}"
         ) from error
 
 

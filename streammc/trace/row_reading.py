@@ -61,8 +61,9 @@ def read_meta(path: str | os.PathLike[str], of: RowKind = ROWS) -> tuple[dict[st
         ) from None
     if own.get("kind") != of.sealed or own.get("format") != FORMAT:
         raise StoreError(
-            f"expected values by {of.dim} in {where}, found kind {own.get('kind')!r}"
-            ": choose another path"
+            f"expected values by {of.dim} of format {FORMAT} in {where}, found kind "
+            f"{own.get('kind')!r}, format {own.get('format')!r}: choose another path, or update "
+            "streammc"
         )
     meta.pop(COORDINATES, None)
     return meta, list(own["arrays"])

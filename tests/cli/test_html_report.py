@@ -276,3 +276,17 @@ def test_an_unfinished_run_has_a_report_without_a_verdict(run: Path, store: Path
     page = written(run, store)
     assert "No verdict yet" in page.text
     assert [] == page.faults
+
+
+@pytest.mark.parametrize("fault", ["missing", "damaged"])
+def test_damaged_predictions_are_refused(fault: str, run: Path, store: Path) -> None:
+    assert streammc("predict", run, store, "-o", "p.zarr", "--quiet").code == 0
+    chunk = Path("p.zarr/mean/c.0")
+    if fault == "missing":
+        chunk.unlink()  # which zarr alone reads as NaN
+    else:
+        chunk.write_bytes(b"\1" + chunk.read_bytes()[1:])
+    done = streammc("report", run, "-o", "report.html", "--predictions", "p.zarr")
+    assert 65 == done.code
+    assert "p.zarr/mean" in done.err
+    assert not Path("report.html").exists()

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import xarray as xr
 import zarr
+from checks_of_trust import rounds
 
 from streammc.errors import (
     BusyError,
@@ -74,6 +75,7 @@ class Recorder:
         return missing
 
 
+@pytest.mark.trust(19)
 def test_everything_is_durable_before_the_root_points_to_it(job, tmp_path, monkeypatch):
     run = job.create(tmp_path / "run")
     with run.lock():
@@ -85,6 +87,7 @@ def test_everything_is_durable_before_the_root_points_to_it(job, tmp_path, monke
     assert recorder.violations(root) == []
 
 
+@pytest.mark.trust(19)
 def test_a_commit_without_fsync_is_noticed(job, tmp_path, monkeypatch):
     run = job.create(tmp_path / "run")
     with run.lock():
@@ -94,6 +97,7 @@ def test_a_commit_without_fsync_is_noticed(job, tmp_path, monkeypatch):
     assert len(recorder.violations(str(run.path / "zarr.json"))) == 18
 
 
+@pytest.mark.trust(26)
 def test_a_failed_fsync_commits_nothing_and_is_not_tried_again(job, tmp_path, monkeypatch):
     run = job.create(tmp_path / "run")
     real, calls = os.fsync, []
@@ -130,6 +134,7 @@ def test_a_failed_fsync_commits_nothing_and_is_not_tried_again(job, tmp_path, mo
     job.check_prefix(RunDirectory.open(run.path))
 
 
+@pytest.mark.trust(25)
 def test_the_disk_filling_up_is_an_io_error_that_names_path_and_bytes(job, tmp_path, monkeypatch):
     run = job.create(tmp_path / "run")
 
@@ -144,12 +149,13 @@ def test_the_disk_filling_up_is_an_io_error_that_names_path_and_bytes(job, tmp_p
     assert RunDirectory.open(run.path).committed_warmup == 0
 
 
-def test_readers_beside_a_writer_see_only_whole_commits(job, tmp_path):
+@pytest.mark.trust(23)
+def test_readers_beside_a_writer_see_only_whole_commits(job, tmp_path, record_property):
     path = tmp_path / "run"
     job.create(path)
     program = Path(__file__).with_name("example_job.py")
     seen = []
-    for draws in (33, 195):  # the second extends over a short chunk
+    for draws in (33, rounds(195, 1195)):  # the second extends over a short chunk
         with subprocess.Popen(
             [sys.executable, program, path, str(draws), "0.01"], stdout=subprocess.DEVNULL
         ) as writer:
@@ -166,8 +172,10 @@ def test_readers_beside_a_writer_see_only_whole_commits(job, tmp_path):
         assert writer.returncode == 0
     assert seen == sorted(seen)
     assert len({*seen}) > 3
+    record_property("figure", f"xarray: {len(seen)} openings, 0 mixed, {len({*seen})} generations")
 
 
+@pytest.mark.trust(22)
 def test_debris_changes_nothing(job, tmp_path):
     whole = job.sample(tmp_path / "whole").digest()
     path = tmp_path / "run"

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from checks_of_trust import rounds
 
 from streammc.errors import MissingError, StoreError
 from streammc.trace.datatree import open_run
@@ -51,11 +52,12 @@ def read_all(job, path):
     return repr((found, {k: v.tolist() for k, v in arrays.items()}))
 
 
+@pytest.mark.trust(20)
 @pytest.mark.parametrize("name", OBJECTS)
 def test_a_flipped_bit_is_found_or_harmless(job, finished, name):
     right, where = read_all(job, finished), finished / name
     good, draw = where.read_bytes(), random.Random(name)
-    for _ in range(5):
+    for _ in range(rounds(5, 20)):
         bad = bytearray(good)
         bad[draw.randrange(len(bad))] ^= 1 << draw.randrange(5)
         where.write_bytes(bad)
@@ -68,6 +70,7 @@ def test_a_flipped_bit_is_found_or_harmless(job, finished, name):
     assert read_all(job, finished) == right
 
 
+@pytest.mark.trust(20)
 @pytest.mark.parametrize("name", [*CHUNKS, "zarr.json", "checkpoint/6.npz"])
 def test_a_file_of_another_length_is_found(job, finished, name):
     where = finished / name
@@ -96,6 +99,7 @@ def test_directory_link_or_pipe_in_place_of_a_file_is_found(job, finished, name,
     assert str(where if name != "zarr.json" or kind != "missing" else finished) in str(caught.value)
 
 
+@pytest.mark.trust(21)
 @pytest.mark.parametrize("array", ["posterior/beta/c.0.{}.0", "sample_stats/diverging/c.0.{}"])
 def test_swapped_chunks_are_found(job, finished, array):
     first, second = (finished / array.format(i) for i in (0, 2))
@@ -107,6 +111,7 @@ def test_swapped_chunks_are_found(job, finished, array):
         RunDirectory.open(finished)
 
 
+@pytest.mark.trust(21)
 def test_a_chunk_of_another_run_is_found(job, finished, tmp_path):
     other = job.create(tmp_path / "other")
     with other.lock():
@@ -118,6 +123,7 @@ def test_a_chunk_of_another_run_is_found(job, finished, tmp_path):
         RunDirectory.open(finished)
 
 
+@pytest.mark.trust(21)
 def test_an_older_checkpoint_in_place_of_the_last_is_found(job, finished):
     shutil.copy(finished / "checkpoint/5.npz", finished / "checkpoint/6.npz")
     with pytest.raises(StoreError, match=r"6\.npz"):

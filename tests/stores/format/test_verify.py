@@ -33,6 +33,7 @@ def test_undamaged_store_has_no_fault(shared_sample) -> None:
     json.dumps(report)
 
 
+@pytest.mark.trust(20)
 def test_40_random_faults_are_all_found(shared_sample, tmp_path: Path) -> None:
     rng = np.random.default_rng(11)
     root = tmp_path / "copy"
@@ -72,6 +73,7 @@ def test_every_fault_is_listed_with_its_kind(sample, tmp_path: Path) -> None:
     assert expected == kinds
 
 
+@pytest.mark.trust(21)
 def test_swapped_chunks_are_two_faults(sample) -> None:
     one, two = sample.path / "X/c.0.0", sample.path / "X/c.1.0"
     one.rename(sample.path / "t")
