@@ -13,6 +13,7 @@ import click
 
 import streammc
 from streammc.cli.output import close_streams, prepare_streams
+from streammc.cli.own_code import silent_ends_refused
 from streammc.cli.signals import interruptible
 from streammc.errors import OutOfMemoryError
 
@@ -117,7 +118,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
             from streammc.numerics.memory_limits import check_process_limits
 
             check_process_limits()
-        with interruptible(at_end=arguments is None) as interruption:
+        with silent_ends_refused(), interruptible(at_end=arguments is None) as interruption:
             context = application.make_context("streammc", list(parts), obj=interruption)
             with context:
                 result = application.invoke(context)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from streammc import registry
+from streammc.cli.own_code import add_current_folder
 from streammc.errors import ConfigError, IdentityError
 
 
@@ -25,8 +25,7 @@ def find_model(name: str, allow_code: bool = False) -> Callable[..., Any]:
         raise ConfigError(
             f"expected --allow-code, since the model {name!r} runs code of its own: add it"
         )
-    if "" not in sys.path and not sys.flags.safe_path:
-        sys.path.insert(0, "")  # as ``python -m`` does, for a module in the current folder
+    add_current_folder()
     return registry.model_at(name)
 
 

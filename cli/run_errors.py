@@ -14,6 +14,7 @@ import click
 
 from streammc.cli.jobs.problems import RefusedJob
 from streammc.cli.output import write_log
+from streammc.cli.own_code import ENDED, MESSAGE
 from streammc.cli.signals import Interrupted
 from streammc.errors import OutputError, StreammcError, one_line
 from streammc.trace.address_names import named
@@ -29,8 +30,7 @@ def classify(error: BaseException) -> tuple[int, str, str]:
         case click.exceptions.Exit():
             return error.exit_code, "", ""
         case SystemExit():
-            code = error.code
-            return (code if isinstance(code, int) else 0 if code is None else 70), "", ""
+            return ENDED, "internal", f"{MESSAGE} exit({error.code or ''}): mend the model"
         case Interrupted():
             return error.exit_code, "interrupted", f"{error}: run the same command again to go on"
         case KeyboardInterrupt() | click.Abort():

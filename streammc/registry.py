@@ -113,6 +113,11 @@ def model_at(address: str) -> Callable[..., Any]:
             "package.module:build, and run the command in the folder that holds the package or "
             "module, or put that folder into PYTHONPATH"
         ) from None
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}"
+        raise ConfigError(
+            f"expected the module of {address!r} to be imported, found {what}: mend the module"
+        ) from error
     if not callable(builder):
         raise ConfigError(
             f"expected a function at {address!r}, found {type(builder).__name__}: name one"

@@ -39,8 +39,8 @@ def test_our_errors_keep_their_exit_code(kind: type[errors.StreammcError]) -> No
         (KeyboardInterrupt(), 130),
         (Interrupted(15), 143),
         (Interrupted(2), 130),
-        (SystemExit(3), 3),
-        (SystemExit(None), 0),
+        (SystemExit(3), 70),
+        (SystemExit(None), 70),
         (click.exceptions.Exit(4), 4),
     ],
 )
