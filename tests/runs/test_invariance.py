@@ -84,6 +84,18 @@ def test_full_data_hmc_has_the_same_bits(small_job, datasets, tmp_path, threads,
     assert digest(tmp_path / "one") == digest(tmp_path / "two")
 
 
+def test_blocks_of_unequal_sizes_have_the_same_bits(small_job, datasets, tmp_path):
+    # 100 units in blocks of 14 and 15: every batch takes another number of units.
+    short = {"sampler": small_job.sampler(n_blocks=7), "draws": 60, "warmup": 60, "chains": 2}
+    small_job.sample(datasets["mapped"], tmp_path / "one", batch_iterations=1, **short)
+    small_job.sample(datasets["memory"], tmp_path / "two", batch_iterations=9, threads=2, **short)
+    plan = RunDirectory.open(tmp_path / "one").attributes["plan"]
+    assert (100, 7) == (plan["k"], plan["n_blocks"])
+    accepted = RunDirectory.open(tmp_path / "one").read_group("sample_stats")["subsample_accepted"]
+    assert 0.3 < accepted.mean() <= 1.0
+    assert digest(tmp_path / "one") == digest(tmp_path / "two")
+
+
 @pytest.mark.trust(13)
 def test_chain_k_of_four_is_chain_k_of_eight(
     small_job, store, reference, tmp_path, record_property

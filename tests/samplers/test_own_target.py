@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -29,6 +30,7 @@ CASES = {
         "prior": 10.0,
         "relative": [0.25, 1.5, 0.75, 2.0, 0.5, 1.0],
     },
+    "two blocks of three units": {"k": 3, "order": 0, "seed": 1, "prior": 1.0, "n_blocks": 2},
 }
 """At order 0 little but the prior bounds theta where one row stands for all."""
 
@@ -36,7 +38,9 @@ CASES = {
 def make(name, power=1.0):
     """Six rows, two or three of them drawn, an expansion of low order away from the mode."""
     case = CASES[name]
-    small = Small(n=6, d=1, power=power, **{**case, "prior": normal(scale=case["prior"])})
+    options = {name: value for name, value in case.items() if name != "n_blocks"}
+    small = Small(n=6, d=1, power=power, **{**options, "prior": normal(scale=case["prior"])})
+    small.design = replace(small.design, n_blocks=case.get("n_blocks", small.k))
     small.prior_sd = case["prior"]
     return small
 

@@ -1,0 +1,136 @@
+"""The bench of planted faults: what it changes, what it leaves alone, and that it takes it back."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BENCH = ROOT / "bench"
+SOURCE = textwrap.dedent(
+    '''
+    """A module of 3 lines."""
+
+    LIMIT: Final[int] = 4
+
+
+    def add(rows: Vector, out, n=2) -> None:
+        """Add 1 to every row."""
+        if n < 0 or not rows.any():
+            raise ValueError(f"expected 1 row, found {n + 1}")
+        for i in range(n):
+            out[i] += rows[i] * 0.5
+        clear(out, rows)
+
+
+    def mean(rows):
+        return np.sum(rows, axis=0) / max(len(rows), 1)
+    '''
+)
+
+
+@pytest.fixture(scope="module")
+def bench():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(BENCH))
+        import mutation_operators
+        import mutations
+
+        yield SimpleNamespace(operators=mutation_operators, command=mutations)
+
+
+def test_a_line_is_changed_in_every_way_that_is_named(bench):
+    found = {each.after.strip() for each in bench.operators.changes("a.py", SOURCE)}
+    assert {
+        "LIMIT: Final[int] = 5",
+        "def add(rows: Vector, out, n=3) -> None:",
+        "if n <= 0 or not rows.any():",
+        "if n < 0 and not rows.any():",
+        "if n < 0 or rows.any():",
+        "if n < 0 or not rows.all():",
+        "if (not (n < 0 or not rows.any())):",
+        "for i in range(n - 1):",
+        "out[i] = rows[i] * 0.5",
+        "out[i] -= rows[i] * 0.5",
+        "out[i] += rows[i] / 0.5",
+        "out[i] += rows[i] * 1.5",
+        "out[i] += rows[i] * 0.505",
+        "clear(rows, out)",
+        "pass",
+        "return np.sum(rows, axis=1) / max(len(rows), 1)",
+        "return np.sum(rows, axis=0) * max(len(rows), 1)",
+        "return np.sum(rows, axis=0) / min(len(rows), 1)",
+        "return np.prod(rows, axis=0) / max(len(rows), 1)",
+    } <= found
+    # A return of nothing is early in a function that returns nothing, and only there.
+    assert "return" in found
+
+
+def test_messages_docstrings_and_types_are_left_alone(bench):
+    changed = {each.before.strip() for each in bench.operators.changes("a.py", SOURCE)}
+    assert not [line for line in changed if line.startswith(("raise", '"""'))]
+    assert not [each for each in bench.operators.changes("a.py", SOURCE) if "Final[int]" not in
+                each.after and "Final" in each.before]  # fmt: skip
+
+
+def test_a_change_is_one_line_that_can_be_parsed_and_has_a_name(bench):
+    changes = bench.operators.changes("a.py", SOURCE)
+    assert len(changes) == len({each.key for each in changes}) >= 25
+    for each in changes:
+        text = bench.operators.mutated(SOURCE, each)
+        compile(text, "a.py", "exec")
+        pairs = zip(SOURCE.splitlines(), text.splitlines(), strict=True)
+        assert [(each.before, each.after)] == [pair for pair in pairs if pair[0] != pair[1]]
+
+
+def test_a_seed_draws_the_same_lines_from_all_packages(bench):
+    packages = ["streammc/likelihood", "streammc/subsampling"]
+    drawn = bench.operators.draw(ROOT, packages, 40, 1)
+    assert drawn == bench.operators.draw(ROOT, packages, 40, 1)
+    assert drawn != bench.operators.draw(ROOT, packages, 40, 2)
+    assert 40 == len({(each.path, each.line) for each in drawn})
+    assert {"likelihood", "subsampling"} == {each.path.split("/")[1] for each in drawn}
+
+
+def test_a_planted_change_is_taken_back_with_the_time_of_the_file(bench, tmp_path):
+    (tmp_path / "a.py").write_text(SOURCE)
+    os.utime(tmp_path / "a.py", (1e9, 1e9))
+    mutation = bench.operators.changes("a.py", SOURCE)[0]
+    with pytest.raises(KeyboardInterrupt), bench.command.Planted(tmp_path, mutation):
+        assert mutation.after in (tmp_path / "a.py").read_text()
+        raise KeyboardInterrupt
+    assert SOURCE == (tmp_path / "a.py").read_text()
+    assert 1e9 == (tmp_path / "a.py").stat().st_mtime
+
+
+TESTS = """
+import inspect
+import numpy as np
+from streammc.numerics.special import exp, log
+from streammc.numerics.sums import taylor
+
+def test_functions_are_plain():
+    assert inspect.isfunction(exp) and inspect.isfunction(taylor)
+
+def test_numbers_are_those_of_numpy():
+    x = np.float64(1.3)
+    assert abs(exp(x) / np.exp(x) - 1.0) < 1e-14
+    assert abs(log(x) / np.log(x) - 1.0) < 1e-14
+"""
+
+
+@pytest.mark.parametrize(("plugin", "passed"), [(("-p", "interpreted"), 2), ((), 1)])
+def test_compiled_functions_are_plain_python_with_the_plugin_alone(tmp_path, plugin, passed):
+    (tmp_path / "test_plain.py").write_text(TESTS)
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugin]
+    env = os.environ | {"PYTHONPATH": str(BENCH)}
+    done = subprocess.run(
+        [*words, "test_plain.py"], cwd=tmp_path, env=env, capture_output=True, text=True
+    )
+    assert f"{passed} passed" in done.stdout, done.stdout
