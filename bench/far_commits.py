@@ -132,7 +132,7 @@ def lines(results: dict[str, Any]) -> list[str]:
     return [
         f"{CHAINS} chains of {DIM} coefficients, {INTERVAL} draws a commit, {results['commits']} "
         f"commits, `bench/far_commits.py` ({results['machine']}), medians of {results['rounds']} "
-        "in turn; the S3 server is on the same cores:",
+        "in turn. The S3 server was on the same cores, and other work too:",
         "",
         "| run | a commit holds the sampler, ms | processor time of a commit, ms |",
         "|---|---|---|",

@@ -68,6 +68,12 @@ class Version(NamedTuple):
         found = {"e_tag": self.tag, "version": self.version}
         return {name: value for name, value in found.items() if value is not None}
 
+    def is_that_of(self, other: Version) -> bool:
+        """Return whether two answers speak of one content; some have only one of both parts."""
+        if self.tag is not None and other.tag is not None:
+            return self.tag == other.tag
+        return self.version is not None and self.version == other.version
+
 
 def decode(data: bytes, folder: CloudFolder) -> Pointer:
     """Return the pointer in a document.
@@ -143,7 +149,11 @@ def put_pointer(folder: CloudFolder, pointer: Pointer, before: Version | None) -
             found = _read(folder)
         if found is not None and found[0] == data:
             return found[1]
-        if (None if found is None else found[1]) == before:
+        if found is None or before is None:
+            unchanged = found is None and before is None
+        else:
+            unchanged = found[1].is_that_of(before)
+        if unchanged:
             raise ConnectionError("refused while another request was under way")
         raise BusyError(
             f"expected no other writer of the run at {str(folder)!r}, found another commit: stop "

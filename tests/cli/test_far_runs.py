@@ -242,3 +242,27 @@ def test_run_of_python_is_at_its_address(far: str, store: Path) -> None:
     assert far == library.facts(library.predict(opened, data))["run"]
     with pytest.raises(ConfigError, match="choose another address"):
         library.sample(data, model, path=far, overwrite=True, **same)
+
+
+def test_job_with_store_and_run_at_addresses_goes_on_in_another_folder(
+    far: str, bucket: Bucket, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text("x,y\n" + "".join(f"{n % 7},{n % 3 > 0:d}\n" for n in range(500)))
+    place = f"{bucket.address}/t.zarr"
+    done("ingest", table, place, "--response", "y", "--quiet")
+    stages = []
+    for draws in (30, 60):  # the second pod has nothing of the first one's disk
+        folder = tmp_path / f"pod-{draws}"
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        Path("job.toml").write_text(
+            f'source.store = "{place}"\nmodel.name = "logistic"\noutputs.run = "{far}"\n'
+            f"[sampler]\nseed = 1\ndraws = {draws}\nwarmup = 60\nchains = 2\n"
+        )
+        assert ("to do" if draws == 30 else "partial") in done("check", "job.toml").out
+        stages.append(done("run", "job.toml", "--json").json["run"]["draws"])
+    assert [30, 60] == stages
+    done("sample", place, "-o", "near", *SAMPLE, "--quiet")
+    digests = [done("verify", each, "--json").json["digest"] for each in (far, "near")]
+    assert digests[0] == digests[1]
