@@ -8,6 +8,7 @@ from typing import Any, Final
 import click
 
 from streammc.cli.design_words import codes_text, factors_text, groups_text
+from streammc.cli.input_description import describe_inputs
 from streammc.cli.options import (
     SEED,
     command,
@@ -17,7 +18,7 @@ from streammc.cli.options import (
 )
 from streammc.cli.output import Output, fields
 from streammc.cli.progress import Progress
-from streammc.cli.receipt import Receipt, describe_inputs, make_once, require_apart
+from streammc.cli.receipt import Receipt, make_once, require_apart
 from streammc.cli.values import Names, StorePath, WholeNumber
 
 _OF_APPEND: Final = {"sources", "store", "append", "shuffle", "seed", "drop_missing"}
@@ -162,7 +163,7 @@ def ingest_receipt(sources: Sequence[str], store: str, options: dict[str, Any]) 
     if options["shuffle"] is None:
         options["shuffle"] = like is None
     require_apart(store, sources if like is None else [*sources, like])
-    asked = {"command": "ingest", **options, "sources": describe_inputs(sources)}
+    asked = {"command": "ingest", **options, "sources": describe_inputs(sources, states=True)}
     if like is None:
         del asked["like"]  # receipts of earlier versions do not have it
     else:
@@ -170,7 +171,7 @@ def ingest_receipt(sources: Sequence[str], store: str, options: dict[str, Any]) 
     for name in ("row_id", "group", "group_as", "codes_above", "compression"):
         if options[name] is None:
             del asked[name]  # likewise
-    return Receipt(store, asked)
+    return Receipt(store, asked, sources)
 
 
 def _append(ctx: click.Context, output: Output, sources: tuple[str, ...], store: str) -> None:

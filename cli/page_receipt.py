@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import streammc
-from streammc.cli.receipt import Receipt, describe_inputs
+from streammc.cli.input_description import describe_inputs
+from streammc.cli.receipt import Receipt
 
 
 def page_receipt(output: str, run: str, predictions: Sequence[str]) -> Receipt:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import os
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 from streammc.cli.configuration import write_json
+from streammc.cli.input_description import (
+    describe_inputs,
+    differences,
+    input_contents,
+    same_inputs,
+)
 from streammc.cli.output import plain
 from streammc.errors import (
     AccessError,
@@ -20,9 +24,7 @@ from streammc.errors import (
     IdentityError,
     OutputError,
     StorageIOError,
-    StreammcError,
 )
-from streammc.trace.file_stamp import FileStamp, file_stamp, stamp_difference, utc_text
 from streammc.trace.kinds import CONTROL_VARIATES, GROUP_EFFECTS, PREDICTIONS, STORE, found_at
 
 DRAWS: Final = "digest of the draws"
@@ -55,35 +57,6 @@ def require_apart(output: str, inputs: Sequence[str]) -> None:
             )
 
 
-def describe_inputs(paths: Sequence[str]) -> list[dict[str, Any]]:
-    """Return path, size and modification time of every input of ``ingest``.
-
-    For a directory or a pattern: the total size of its files, the latest time of it and its
-    files, and a digest of their names and stamps. An input that does not exist has only its path.
-    """
-    from streammc.stores.cloud.address import is_address
-    from streammc.stores.sources.input_files import input_files, input_stamp
-
-    found = []
-    for path in paths:
-        address = is_address(path)
-        entry: dict[str, Any] = {"path": path if address else os.path.abspath(path)}
-        with suppress(OSError, StreammcError):  # the reader of the input reports the error
-            if os.path.isdir(path):
-                stamps = [file_stamp(path)]
-                files = [file_stamp(each) for each in sorted(Path(path).rglob("*"))]
-            else:
-                stamps, files = [], [input_stamp(each.path) for each in input_files(path)]
-            entry["bytes"] = sum(each.size for each in files)
-            entry["modified_ns"] = max(each.modified_ns for each in (*stamps, *files))
-        if address or not os.path.isfile(path):
-            with suppress(OSError, StreammcError):
-                stamped = [(each.path, *input_stamp(each.path)) for each in input_files(path)]
-                entry["files"] = hashlib.sha256(repr(stamped).encode()).hexdigest()
-        found.append(entry)
-    return found
-
-
 class Receipt:
     """The file beside an output with the settings and inputs that made it, and the result.
 
@@ -93,13 +66,20 @@ class Receipt:
         Path of the store or result.
     asked
         Resolved settings and inputs of the command, as JSON types.
+    sources
+        The inputs of ``asked["sources"]``, whose contents are kept too: see :func:`describe_inputs`
+        with ``states``.
     """
 
-    def __init__(self, output: str, asked: Mapping[str, Any]) -> None:
+    def __init__(self, output: str, asked: Mapping[str, Any], sources: Sequence[str] = ()) -> None:
         self.output = Path(os.path.abspath(output))
         self.path = self.output.with_name(f"{self.output.name}.config.json")
         self._output = output
         self._asked = plain(asked)
+        self._sources = tuple(sources)
+        self.touched = False
+        """Whether :meth:`kept` found inputs with the same contents in other files."""
+        self._contents: list[str | None] | None = None
 
     def kept(self, describe: Callable[[], Mapping[str, Any]]) -> dict[str, Any] | None:
         """Return the result of an earlier, equal command; ``None`` if there is no output.
@@ -120,13 +100,14 @@ class Receipt:
             with open(self.path, encoding="utf-8") as file:
                 kept = json.load(file)
             asked, result = kept["asked"], kept["result"]
+            contents = kept.get("contents")
         except (OSError, ValueError, KeyError, TypeError):
             raise IdentityError(
                 f"expected nothing at {self._output!r}, but it exists, and not from this "
                 f"command: choose another path or delete it{self._or_overwrite()}"
             ) from None
-        if asked != self._asked:
-            found, remedy = _differences(asked, self._asked)
+        if asked != self._asked and not self._same_contents(asked, contents):
+            found, remedy = differences(asked, self._asked)
             raise IdentityError(
                 f"expected {self._output!r} to be made by the same command, found {found}: {remedy}"
                 f"choose another path or delete it{self._or_overwrite()}"
@@ -141,6 +122,19 @@ class Receipt:
                 f"choose another path or delete it{self._or_overwrite()}"
             )
         return dict(result)
+
+    def _same_contents(self, before: Any, contents: Any) -> bool:
+        """Return whether only inodes and times of a change of status differ, not the contents."""
+        if not self._sources or not isinstance(before, dict):
+            return False
+        if {**before, "sources": None} != {**self._asked, "sources": None}:
+            return False
+        known = same_inputs(before.get("sources"), self._asked["sources"], contents, self._sources)
+        if known is None:
+            return False
+        if contents:
+            self._contents, self.touched = known, True
+        return True
 
     def lacks(self, name: str) -> bool:
         """Return whether the receipt that is there, of an earlier version, does not have a key."""
@@ -164,7 +158,8 @@ class Receipt:
             If it cannot be written.
         """
         try:
-            write_json(self.path, {"asked": self._asked, "result": result})
+            known = {"contents": self._read_contents()} if self._sources and result else {}
+            write_json(self.path, {"asked": self._asked, "result": result, **known})
         except PermissionError as error:
             raise AccessError(
                 f"expected to write {str(self.path)!r}: {error.strerror}; check the permissions"
@@ -176,6 +171,14 @@ class Receipt:
                 f"cannot create {str(self.path)!r}: {error.strerror}; give a path in an existing, "
                 "writable folder"
             ) from error
+
+    def _read_contents(self) -> list[str | None] | None:
+        """Return the digest of the contents of each source; ``None`` if one is another by now."""
+        if self._contents is None:
+            found = [input_contents(path) for path in self._sources]
+            if plain(describe_inputs(self._sources, states=True)) == self._asked["sources"]:
+                self._contents = found
+        return self._contents
 
     def renew(self, make: Callable[[], Mapping[str, Any]]) -> tuple[dict[str, Any], bool]:
         """Replace the output by what ``make`` makes from it; return the result and true.
@@ -240,6 +243,8 @@ def make_once(
         return result, True
     kept = receipt.kept(describe)
     if kept is not None:
+        if receipt.touched:
+            receipt.write(kept)
         return kept, False
     refuse_existing(receipt.output)
     try:
@@ -250,31 +255,3 @@ def make_once(
         receipt.remove()
         raise
     return result, True
-
-
-def _differences(before: Any, now: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the text of the differences, and advice if only a file's time has changed."""
-    before = before if isinstance(before, dict) else {}
-    names = [key for key in {**before, **now} if before.get(key) != now.get(key)]
-    source = _changed_source(before.get("sources"), now.get("sources"))
-    if names != ["sources"] or source is None:
-        return "other " + (", ".join(repr(name) for name in names[:4]) or "settings"), ""
-    path, old, new = source
-    found = f"its source {path!r} with {stamp_difference(old, new)}"
-    if old.size != new.size or not os.path.isfile(path):
-        return found, ""
-    command = f"touch -d {utc_text(old.modified_ns)} {shlex.quote(path)}"
-    return found, f"if its content is the same, give it its time again ({command}); otherwise "
-
-
-def _changed_source(before: Any, now: Any) -> tuple[str, FileStamp, FileStamp] | None:
-    """Return the first changed source and its stamps; ``None`` if the paths differ."""
-    try:
-        pairs = list(zip(before, now, strict=True))
-        if any(old["path"] != new["path"] for old, new in pairs):
-            return None
-        old, new = next(pair for pair in pairs if pair[0] != pair[1])
-        stamps = [FileStamp(each["bytes"], each["modified_ns"], 0) for each in (old, new)]
-        return str(new["path"]), stamps[0], stamps[1]
-    except (TypeError, KeyError, ValueError, StopIteration):
-        return None

@@ -1,6 +1,6 @@
 """A job whose table grows: files that its store does not have, and the generation they make.
 
-Nothing is written here. Files are known by path, size and modification time: those of the store's
+Nothing is written here. Files are known as ``input_record`` says: those of the store's
 generations are in its attributes, those it was made of are ``source.files``.
 """
 
@@ -154,14 +154,15 @@ def _sources_of_receipt(store: str) -> list[str]:
 def _is_new(path: str, inputs: dict[str, Any], place: str) -> bool:
     """Return whether the store at ``place`` lacks a file; refuse one that has changed."""
     from streammc.stores.sources.input_files import input_stamp
+    from streammc.stores.sources.input_record import same_input
     from streammc.trace.file_stamp import FileStamp, stamp_difference
 
     before = inputs.get(real_place(path))
     if not before:
         return before is None
-    now = input_stamp(path)
-    then = FileStamp(before["bytes"], before["modified_ns"], now.inode)
-    if now != then:
+    if not same_input(before, path):
+        now = input_stamp(path)
+        then = FileStamp(before["bytes"], before["modified_ns"], 0)
         raise IdentityError(
             f"expected {path!r} as it was when it was appended to {place!r}, found it with "
             f"{stamp_difference(then, now)}: give new rows a file of their own, or make the store "

@@ -22,7 +22,8 @@ from streammc.stores.ingest.ingest_options import IngestOptions, as_in
 from streammc.stores.ingest.ingestion import ingest
 from streammc.stores.ingest.prepare import Prepared, Progress
 from streammc.stores.ingest.write import check_output
-from streammc.stores.sources.input_files import input_files, input_stamp
+from streammc.stores.sources.input_files import input_files
+from streammc.stores.sources.input_record import input_record, same_input, with_crc
 from streammc.stores.sources.tables import Table, open_table
 from streammc.stores.store import Store, open_store
 
@@ -52,8 +53,9 @@ def append(
     The columns, the levels and knots of a formula, the scale and the dtypes are those of the store;
     means and standard deviations are not computed again. The rows are shuffled among themselves and
     follow the earlier ones. Readers find the store as it was or with all new rows, and a process
-    that is killed leaves it as it was. A file that was appended before, with the same size and
-    modification time, is not appended again.
+    that is killed leaves it as it was. A file that was appended before is not appended
+    again: it is known by path, size and modification time, and by its contents if its inode or the
+    time of its last change of status is another.
 
     Parameters
     ----------
@@ -92,10 +94,10 @@ def append(
     inputs = describe_sources(sources)
     kept = generations(store.attributes)
     for number, each in enumerate(kept, 1):
-        if inputs is not None and each["inputs"] == inputs:
+        if _same_inputs(each["inputs"], inputs):
             return _report(store, number, False, [], started)
     there = [file for each in kept for file in each["inputs"] or ()]
-    again = next((file for file in inputs or () if file in there), None)
+    again = next((file for file in inputs or () if _known(file["path"], there)), None)
     if again is not None:
         raise IdentityError(
             f"expected files that are not in {store.address!r} yet, found {again['path']!r} among "
@@ -114,7 +116,7 @@ def append(
                 "n_dropped": prepared.found.n_dropped,
                 "shuffle_seed": int(seed) if options.shuffle else False,
                 "sources": table.paths,
-                "inputs": inputs,
+                "inputs": inputs and [with_crc(each) for each in inputs],
                 "fingerprint": None,
             }
             before = {**kept[-1], "fingerprint": store.fingerprint}
@@ -124,7 +126,7 @@ def append(
 
 
 def describe_sources(sources: Any) -> list[dict[str, Any]] | None:
-    """Return path, bytes and modification time of every file, or ``None`` for tables in memory.
+    """Return the record of every file, see ``input_record``, or ``None`` for tables in memory.
 
     Also ``None`` where a file cannot be found or read: the reader of the table says so.
     """
@@ -133,13 +135,25 @@ def describe_sources(sources: Any) -> list[dict[str, Any]] | None:
         if not isinstance(source, (str, os.PathLike)):
             return None
         try:
-            for path, _ in input_files(os.fspath(source)):
-                stamp = input_stamp(path)
-                place = path if is_address(path) else os.path.abspath(path)
-                found.append({"path": place, "bytes": stamp.size, "modified_ns": stamp.modified_ns})
+            found += [input_record(each.path) for each in input_files(os.fspath(source))]
         except (OSError, StreammcError):
             return None
     return found
+
+
+def _same_inputs(before: list[dict[str, Any]] | None, now: list[dict[str, Any]] | None) -> bool:
+    """Return whether the files of a generation are these, in their order."""
+    if before is None or now is None or len(before) != len(now):
+        return False
+    pairs = list(zip(before, now, strict=True))
+    return all(old["path"] == new["path"] for old, new in pairs) and all(
+        same_input(old, old["path"]) for old, _ in pairs
+    )
+
+
+def _known(path: str, there: list[dict[str, Any]]) -> bool:
+    """Return whether the file at ``path`` is one of those that were appended."""
+    return any(each["path"] == path and same_input(each, path) for each in there)
 
 
 def _refuse_kind(store: Store) -> None:

@@ -172,13 +172,19 @@ def test_the_table_of_a_store_is_not_appended_to_it_from_another_folder(
     assert receipt or "whose name is one of its tables" in done.err
 
 
-@pytest.mark.parametrize("change", ["rewritten", "touched"])
+@pytest.mark.parametrize("change", ["rewritten", "touched", "replaced"])
 def test_a_file_that_changed_after_it_was_appended_is_refused(job: Path, change: str) -> None:
     write_table(job / "new-1.parquet", rows=60, seed=5)
     assert 0 == streammc("run", "job.toml", "--quiet").code
     before = snapshot(job / "work")
     if change == "rewritten":
         write_table(job / "new-1.parquet", rows=70, seed=5)
+    elif change == "replaced":  # by one of the same size and time
+        stamp, size = os.stat("new-1.parquet").st_mtime_ns, os.path.getsize("new-1.parquet")
+        content = Path("new-1.parquet").read_bytes()
+        Path("new-1.parquet").write_bytes(content[:100] + bytes(8) + content[108:])
+        os.utime("new-1.parquet", ns=(stamp, stamp))
+        assert size == os.path.getsize("new-1.parquet")
     else:
         os.utime("new-1.parquet", ns=(1, 1))
     done = streammc("run", "job.toml", "--quiet")
