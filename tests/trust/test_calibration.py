@@ -133,10 +133,10 @@ def test_ranks_of_the_truth_are_uniform(name: str, record_property: Record) -> N
 @pytest.mark.trust(4)
 @pytest.mark.slow
 def test_ranks_of_a_mixed_model_sampled_by_hmc_ecs_are_uniform(record_property: Record) -> None:
-    tables = rounds(20, 200)
+    tables = rounds(20, 100)
     found, most = furthest(mixed, "logistic", 1.0, tables)
     assert found < most
-    caught, most = furthest(mixed, "logistic", 3.0, rounds(20, 60))
+    caught, most = furthest(mixed, "logistic", 3.0, rounds(20, 40))
     assert caught > most
     record_property("figure", f"mixed model, hmc-ecs: {found:.1f} of {most:.1f}, {tables} tables")
     record_property("caught", f"groups counted three times ({caught:.0f} sd)")
