@@ -6,26 +6,28 @@ therefore names the start of the process, its boot, its namespace of process ids
 
 from __future__ import annotations
 
-import errno
-import json
 import os
+import re
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
+from urllib.parse import quote, unquote
 
-MARK: Final = ".streammc-owner"
-"""Name of the mark in a folder; removed before a folder becomes a result.
+MARK: Final = ".streammc-owner."
+"""Beginning of the name of a mark: an empty file, removed before a folder becomes a result.
 
-A symbolic link whose target is JSON: one call of the system makes it, so that no kill leaves half
-of it. A file, where the file system has no such links.
+The name says whose it is, ``.streammc-owner.PID.START.BOOT.NAMESPACE.HOST``: one call of the system
+makes it, so that no kill leaves half of it.
 """
 SUFFIX: Final = ".streammc-tmp"
 """End of the name of a file that is renamed when it is complete."""
-_LIMIT: Final = 4096
+
+_MARK: Final = re.compile(rf"{re.escape(MARK)}(\d+)\.(\d*)\.([0-9a-f-]*)\.(\d*)\.(.*)")
 
 State = Literal["alive", "dead", "elsewhere"]
 
@@ -57,30 +59,34 @@ def mark(folder: Path) -> None:
     OSError
         If the system refuses, or the folder has a mark.
     """
-    text = json.dumps({"streammc": "temporary", **asdict(this_process())})
-    try:
-        os.symlink(text, folder / MARK)
-    except OSError as error:
-        if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL):
-            raise
-        (folder / MARK).write_text(text, encoding="utf-8")
+    owner = this_process()
+    words = owner.started, owner.boot, owner.namespace, quote(owner.host, safe="")
+    name = f"{MARK}{owner.pid}.{'.'.join(words)}"
+    os.close(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
 
 
 def unmark(folder: Path) -> None:
     """Remove the mark of a folder, if there is one."""
-    (folder / MARK).unlink(missing_ok=True)
+    for name in _marks(folder):
+        (folder / name).unlink(missing_ok=True)
+
+
+def _marks(folder: Path) -> list[str]:
+    """Return the names of the marks in a folder: one, or none."""
+    return [name for name in os.listdir(folder) if name.startswith(MARK)]
 
 
 def owner_of(folder: Path) -> Owner | None:
     """Return the process that made a folder; ``None`` without a mark of streammc."""
     try:
-        found = json.loads(_read(folder / MARK))
-        if found.pop("streammc") != "temporary" or type(found["pid"]) is not int:
-            return None
-        owner = Owner(**found)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        for name in _marks(folder):
+            found = _MARK.fullmatch(name)
+            info = (folder / name).lstat()
+            if found is not None and stat.S_ISREG(info.st_mode) and info.st_size == 0:
+                return Owner(int(found[1]), found[2], found[3], found[4], unquote(found[5]))
+    except OSError:
         return None
-    return owner if all(isinstance(v, str) for k, v in found.items() if k != "pid") else None
+    return None
 
 
 def state_of(owner: Owner) -> State:
@@ -149,21 +155,10 @@ def remove(folder: Path) -> None:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 shutil.rmtree(entry.path)
-            elif entry.name != MARK:
+            elif not entry.name.startswith(MARK):
                 os.unlink(entry.path)
     unmark(folder)
     os.rmdir(folder)
-
-
-def _read(path: Path) -> bytes:
-    """Return the target of a link, or the beginning of a regular file."""
-    with suppress(OSError):
-        return os.fsencode(os.readlink(path))
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        return os.read(descriptor, _LIMIT)
-    finally:
-        os.close(descriptor)
 
 
 def _fields(pid: int) -> list[str]:
@@ -187,5 +182,5 @@ def _boot() -> str:
 
 def _namespace() -> str:
     with suppress(OSError):
-        return os.readlink("/proc/self/ns/pid")
+        return "".join(each for each in os.readlink("/proc/self/ns/pid") if each.isdecimal())
     return ""

@@ -193,7 +193,7 @@ def _drop_others(staging: Path, manifest: Manifest) -> None:
     """Remove what is not of this store: the remains of a copy of another one."""
     for path in sorted(staging.rglob("*"), reverse=True):
         key = path.relative_to(staging).as_posix()
-        if key == MARK:
+        if key.startswith(MARK):
             continue
         if path.is_symlink() or (not path.is_dir() and key not in manifest.entries):
             path.unlink()

@@ -19,7 +19,7 @@ from streammc.trace.run_view import read_root
 from streammc.trace.state import RunState
 
 _OWN: Final = re.compile(
-    rf"zarr\.json|c(\.\d+)*|lock|\d+\.npz|\d+\.partial|config\.json|{re.escape(MARK)}"
+    rf"zarr\.json|c(\.\d+)*|lock|\d+\.npz|\d+\.partial|config\.json|{re.escape(MARK)}.*"
 )
 """Names of the files of a run."""
 _STAGED: Final = re.compile(r"\d+\.partial")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import shutil
@@ -33,7 +32,7 @@ def ended(folder: Path, **changes: object) -> Path:
     done = subprocess.Popen(["true"])
     done.wait()
     owner = {**vars(this_process()), "pid": done.pid, **changes}
-    os.symlink(json.dumps({"streammc": "temporary", **owner}), folder / MARK)
+    (folder / (MARK + ".".join(str(each) for each in owner.values()))).touch()
     return folder
 
 
@@ -125,8 +124,8 @@ def test_a_folder_of_a_living_process_or_of_another_machine_is_left_alone(tmp_pa
     mine.mkdir()
     mark(mine)
     ended(tmp_path / "b.zarr.partial-1", host="another")
-    ended(tmp_path / "c.zarr.partial-1", namespace="pid:[1]")
-    ended(tmp_path / "d.zarr.partial-1", boot="earlier")  # of this host: nobody lives since then
+    ended(tmp_path / "c.zarr.partial-1", namespace="1")
+    ended(tmp_path / "d.zarr.partial-1", boot="0-0")  # of this host: nobody lives since then
     ended(tmp_path / "e.zarr.partial-1", pid=os.getpid(), started="0")  # the number is used again
     left = {f"{name}.zarr.partial-1" for name in "abc"}
     assert ({"d.zarr.partial-1", "e.zarr.partial-1"}, left) == gc(tmp_path)
@@ -166,9 +165,14 @@ def test_a_path_that_is_no_folder_is_refused(tmp_path: Path) -> None:
     assert 65 == streammc("gc", tmp_path / "file").code
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"streammc": "x", "pid": 1}', '{"streammc": 1}'])
-def test_a_foreign_mark_is_none(text: str, tmp_path: Path) -> None:
-    (tmp_path / MARK).write_text(text)
+@pytest.mark.parametrize("name", ["", "1", "x.1.2.3.h", "1.1.0-0.1", "1.1.boot.1.h"])
+def test_a_foreign_mark_is_none(name: str, tmp_path: Path) -> None:
+    (tmp_path / f"{MARK}{name}").touch()
+    assert owner_of(tmp_path) is None
+
+
+def test_a_mark_with_content_is_none(tmp_path: Path) -> None:
+    (tmp_path / f"{MARK}1.1.0-0.1.h").write_text("mine")
     assert owner_of(tmp_path) is None
 
 
