@@ -86,7 +86,10 @@ SAMPLE = ("sample", "store.zarr", "-o", "out", "--model", "logistic", "--seed", 
 RESUME = ("resume", "run", "--draws", "70")
 INGEST = ("ingest", "t.csv", "new.zarr", "--response", "y")
 IDENTITY = ("attributes", "streammc", "identity")
-JOB = '[source]\nstore = "store.zarr"\n[model]\nname = "{}"\n[priors]\n"*" = "{}"\n[outputs]\nrun = "of"\n'
+JOB = (
+    '[source]\nstore = "store.zarr"\n[model]\nname = "{}"\n'
+    '[priors]\n"*" = "{}"\n[outputs]\nrun = "of"\n'
+)
 PICKLE_CODEC = {"name": "numcodecs.pickle", "configuration": {}}
 OBJECTS = io.BytesIO()
 np.save(OBJECTS, np.array([Planted()], dtype=object), allow_pickle=True)
