@@ -107,12 +107,6 @@ WITHOUT_TEST: Final = {
     27: "no test carries its number",
     41: "no test carries its number",
     49: "no test carries its number",
-    50: "no test carries its number",
-    51: "no test carries its number",
-    52: "no test carries its number",
-    57: "no test carries its number",
-    58: "no test carries its number",
-    59: "no test carries its number",
 }
 """Checks that no test meets, with the reason, which the page states."""
 MOST_IMPORTANT: Final = frozenset({1, 2, 5, 6, 11, 16, 17, 19, 20, 21, 30, 39, 41, 50, 51})
