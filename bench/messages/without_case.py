@@ -9,6 +9,8 @@ from typing import Final
 
 WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
     "the machine refuses: a full disk, no memory, a permission that root has, a pipe": (
+        "streammc/numerics/memory_limits.py check_process_limits: expected at least {} MB of memory for a process on {} cores, found a limit of {} MB (ulimi",
+        "streammc/numerics/sealed_cache.py SealedFiles._read: OSError(f'damaged: {path}')",
         "stores/format/extension.py ExtendingWriter._link: self._directory.write_error(error)",
         "stores/format/extension.py ExtendingWriter._link: self._directory.write_error(failed)",
         "streammc/trace/durable.py _exchange: OSError(code, os.strerror(code))",
