@@ -137,7 +137,7 @@ $(VENV)/release: pyproject.toml
 lock: $(VENV)/release
 	$(RELEASE)/uv pip compile --upgrade --universal --python-version 3.11 --generate-hashes --quiet \
 		--custom-compile-command "make lock" --extra dev --extra docs \
-		pyproject.toml requirements/build.in -o requirements/ci.lock
+		pyproject.toml -o requirements/ci.lock
 
 audit: $(VENV)/release
 	$(RELEASE)/pip-audit --disable-pip --require-hashes -r requirements/ci.lock

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import os
 import signal
+import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Final
+from typing import Any, Final
 
 SIGNALS: Final = tuple(
     getattr(signal, name)
@@ -84,6 +85,12 @@ class Interruption:
             self._deadline.cancel()
 
 
+def _unless_interrupted(found: Any, hook: Callable[[Any], object]) -> None:
+    """Report an exception of a callback of C code, but for a signal: its deadline runs already."""
+    if not issubclass(found.exc_type, Interrupted):
+        hook(found)
+
+
 @contextmanager
 def interruptible(*, at_end: bool = False) -> Iterator[Interruption]:
     """Install the signal handlers while the block runs; no effect outside the main thread.
@@ -95,7 +102,8 @@ def interruptible(*, at_end: bool = False) -> Iterator[Interruption]:
     if threading.current_thread() is not threading.main_thread():
         yield interruption
         return
-    before = {}
+    before, unraisable = {}, sys.unraisablehook
+    sys.unraisablehook = lambda found: _unless_interrupted(found, unraisable)
     for signum in SIGNALS:
         old = signal.getsignal(signum)
         # A signal that the parent ignores (nohup) stays ignored.
@@ -105,5 +113,6 @@ def interruptible(*, at_end: bool = False) -> Iterator[Interruption]:
         yield interruption
     finally:
         interruption.end()
+        sys.unraisablehook = unraisable
         for signum, handler in before.items():
             signal.signal(signum, signal.SIG_IGN if at_end else handler)

@@ -68,6 +68,7 @@ streammc sample flights.zarr -o new --model student-t --option df=0
 streammc sample flights.zarr -o new --model own:build
 streammc sample flights.zarr -o new --model own:nothing --allow-code
 streammc sample flights.zarr -o new --model nowhere:build --allow-code
+streammc sample flights.zarr -o new --model faulty:build --allow-code
 streammc sample flights.zarr -o new --model own:NOTHING --allow-code
 streammc sample flights.zarr -o new --model own:wrong_gradient --allow-code
 streammc sample flights.zarr -o new --model own:wrong_shape --allow-code

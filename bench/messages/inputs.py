@@ -37,6 +37,7 @@ def make_inputs() -> None:
     write_tables(ROWS)
     write_jobs()
     Path("own.py").write_text(OWN_MODEL)
+    Path("faulty.py").write_text("1 / 0\n")
     columns = "--response late --features distance,hour"
     command(f"ingest flights.csv flights.zarr {columns} --quiet")
     command(f"ingest flights.csv raw.zarr {columns} --no-standardize --quiet")

@@ -10,6 +10,8 @@ from typing import Final
 WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
     "the machine refuses: a full disk, no memory, a permission that root has, a pipe": (
         "stores/cloud/staged_run.py _local_folder: expected a writable temporary folder for the run at '{}', found none ({}): set TMPDIR to o",
+        "streammc/numerics/memory_limits.py check_process_limits: expected at least {} MB of memory for a process on {} cores, found a limit of {} MB (ulimi",
+        "streammc/numerics/sealed_cache.py SealedFiles._read: OSError(f'damaged: {path}')",
         "stores/format/extension.py ExtendingWriter._link: self._directory.write_error(error)",
         "stores/format/extension.py ExtendingWriter._link: self._directory.write_error(failed)",
         "streammc/trace/durable.py _exchange: OSError(code, os.strerror(code))",

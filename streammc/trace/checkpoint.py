@@ -65,6 +65,9 @@ def decode(path: Path, size: int, checksum: int) -> State:
             "is damaged; begin another run to go on, the draws so far can be read"
         )
     try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            if any(each.compress_type != zipfile.ZIP_STORED for each in archive.infolist()):
+                raise ValueError("compressed ones, of any size; uncompressed arrays are written")
         with np.load(io.BytesIO(data), allow_pickle=False) as stored:
             meta: dict[str, Any] = json.loads(stored[_META].tobytes())
             names = [name for name in stored.files if name != _META]

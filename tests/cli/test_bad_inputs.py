@@ -166,6 +166,7 @@ def test_bad_input_under_json_prints_an_error_object(case: Case, here: Path) -> 
     assert "hunter2" not in done.out + done.err
 
 
+@pytest.mark.trust(50)
 @pytest.mark.parametrize(
     "words",
     [
@@ -276,6 +277,7 @@ def test_messages_of_damaged_runs_and_stores_are_one_line(name: str, here: Path)
         assert done.err.strip().isprintable()
 
 
+@pytest.mark.trust(50)
 @pytest.mark.parametrize("name", ["a b", "a\nb", "naïve-😀", "-draws", "x" * 200, "a'b\"c", "~"])
 def test_odd_file_names_work(name: str, here: Path) -> None:
     made = streammc("simulate", *NINE, "--json", "--", "logistic", name)
@@ -285,6 +287,7 @@ def test_odd_file_names_work(name: str, here: Path) -> None:
     assert made.json["fingerprint"] == found.json["fingerprint"]
 
 
+@pytest.mark.trust(50)
 def test_file_names_that_are_not_utf8_work_or_are_refused(here: Path) -> None:
     command = [
         *PROGRAM,

@@ -196,6 +196,7 @@ def test_undamaged_store_is_sampled(store: Path) -> None:
     assert 0 == done.code, done.err
 
 
+@pytest.mark.trust(50)
 def test_chunk_of_zeros_is_written_and_noticed_when_deleted(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("x,y\n" + "0,0\n" * 50 + "0,1\n" * 50)
     words = ("--response", "y", "--no-intercept", "--no-standardize", "--quiet")
@@ -208,6 +209,7 @@ def test_chunk_of_zeros_is_written_and_noticed_when_deleted(tmp_path: Path) -> N
     assert "X/c.0.0" in done.err
 
 
+@pytest.mark.trust(50)
 def test_control_variates_of_rows_that_changed_are_refused(store: Path) -> None:
     assert 0 == streammc(*VERBS[1].split(), "--quiet").code
     flip(store)
@@ -215,6 +217,7 @@ def test_control_variates_of_rows_that_changed_are_refused(store: Path) -> None:
     assert_refused(words, "X/c.0.0", store.parent)
 
 
+@pytest.mark.trust(50)
 def test_control_variates_of_another_store_are_refused(store: Path, made: Path) -> None:
     assert 0 == streammc(*VERBS[1].split(), "--quiet").code
     shutil.rmtree(store)

@@ -196,6 +196,7 @@ def test_table_with_doubtful_values_works_with_a_warning(case: Case, here: Path)
     assert not case.message or any(case.message in line for line in warnings), warnings
 
 
+@pytest.mark.trust(50)
 def test_a_single_row_has_an_r_hat_and_finite_draws(here: Path) -> None:
     write({"x": X[:1], "y": Y[:1]})
     assert 0 == ingest(WORKS["one row"]).code
@@ -252,6 +253,7 @@ def test_draws_that_are_not_finite_name_the_parameter(here: Path) -> None:
 ZEROS = [-0.0, 5e-324, -5e-324, 1e-310]
 
 
+@pytest.mark.trust(50)
 def test_negative_zeros_and_subnormals_count_as_zero(here: Path) -> None:
     found = []
     for column in (np.where(X > 1, np.resize(ZEROS, ROWS), X), np.where(X > 1, 0.0, X)):
@@ -264,6 +266,7 @@ def test_negative_zeros_and_subnormals_count_as_zero(here: Path) -> None:
     assert found[0] == pytest.approx(found[1], rel=1e-14)
 
 
+@pytest.mark.trust(50)
 @pytest.mark.parametrize("kind", ["float16", "float32", "int8", "uint16", "bool"])
 def test_narrow_types_keep_their_values(kind: str, here: Path) -> None:
     values = np.round(X * 3).astype(kind) if kind != "uint16" else np.round(X**2).astype(kind)
@@ -276,6 +279,7 @@ def test_narrow_types_keep_their_values(kind: str, here: Path) -> None:
     assert found[0] == found[1]
 
 
+@pytest.mark.trust(50)
 def test_missing_rows_are_dropped_and_counted_where_allowed(here: Path) -> None:
     write({"x": at(at(X, 7, np.nan), 9, np.nan), "y": at(Y, 0, np.nan)})
     done = streammc("ingest", "t.parquet", "s", "--response", "y", "--drop-missing", "--json")

@@ -105,6 +105,7 @@ def test_settings_of_other_commands_are_left_to_them(here: Path) -> None:
     assert 10 == simulate("--config", "job.toml", *words)["n_rows"]
 
 
+@pytest.mark.trust(50)
 @pytest.mark.parametrize(
     ("text", "culprit"),
     [

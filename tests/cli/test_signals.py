@@ -122,6 +122,27 @@ def test_a_signal_that_the_parent_ignores_stays_ignored() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
+IN_CALLBACK = """
+import ctypes, signal
+from streammc.cli.signals import interruptible
+with interruptible() as interruption:
+    ctypes.CFUNCTYPE(None)(lambda: {work})()
+    print(interruption.signum)
+"""
+
+
+@pytest.mark.trust(39)
+@pytest.mark.parametrize(
+    ("work", "reported"), [("signal.raise_signal(15)", False), ("1 / 0", True)]
+)
+def test_a_signal_in_a_callback_of_c_code_is_no_traceback(work: str, reported: bool) -> None:
+    code = IN_CALLBACK.format(work=work)
+    words = [sys.executable, "-c", code]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, preexec_fn=listen)
+    assert ("Traceback" in done.stderr) == reported, done.stderr
+    assert ("None" if reported else "15") == done.stdout.strip()
+
+
 def listen() -> None:
     """Undo what a shell does to its background jobs: they ignore Ctrl-C, and so would children."""
     for signum in signals.SIGNALS:

@@ -38,12 +38,14 @@ def sample(bound, sampler, path):
     return run_job(RunRequest(from_arrays(X, y), broken_above(bound), sampler, **options))
 
 
+@pytest.mark.trust(50)
 def test_model_without_a_finite_log_likelihood_is_refused(tmp_path):
     with pytest.raises(ModelError, match="finite log"):
         sample(-1e9, hmc(), tmp_path / "run")
     assert [] == list(tmp_path.iterdir())
 
 
+@pytest.mark.trust(50)
 @pytest.mark.parametrize("sampler", [hmc(), hmc_ecs(subsample_size=100)], ids=["hmc", "hmc-ecs"])
 def test_proposals_with_nan_log_likelihood_are_rejected_and_counted(sampler, tmp_path):
     bound = data()[0] @ [0.95, 2.0]

@@ -173,6 +173,7 @@ CASES = [(b, order) for order in ("sorted", "shuffled") for b in (1, 8, 64)]
 DRAWS = {1: 40_000, 8: 20_000, 64: 6_000}
 
 
+@pytest.mark.trust(50)
 @pytest.mark.parametrize(("b", "order"), CASES)
 def test_draws_match_quadrature_for_any_order_and_run_length(b, order):
     c = case(b, order)

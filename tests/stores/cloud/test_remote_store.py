@@ -125,6 +125,7 @@ def test_flaky_service_changes_no_row(
         assert set(proxy.faults) == {*fault_proxy.FAULTS, "lost"}, proxy.faults
 
 
+@pytest.mark.trust(50)
 @pytest.mark.trust(28)
 def test_dead_service_ends_within_the_budget_and_without_its_words(
     table: dict[str, Any], bucket: Bucket, monkeypatch: pytest.MonkeyPatch
@@ -144,6 +145,7 @@ def test_dead_service_ends_within_the_budget_and_without_its_words(
             assert proxy.faults[fault] > 1
 
 
+@pytest.mark.trust(50)
 @pytest.mark.parametrize(("fault", "error"), [("forbidden", AccessError), ("gone", StoreError)])
 def test_chunk_that_is_forbidden_or_missing_is_an_error_and_never_zeros(
     fault: str,

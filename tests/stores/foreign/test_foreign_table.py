@@ -50,6 +50,7 @@ def draws_of(store: Store) -> Any:
     return run["posterior"]["beta"].values
 
 
+@pytest.mark.trust(50)
 @pytest.mark.parametrize(
     ("version", "options"),
     [
@@ -152,6 +153,7 @@ def test_integer_that_float64_would_round_is_refused(tmp_path: Path) -> None:
         list(store.blocks()[0].pieces())
 
 
+@pytest.mark.trust(50)
 @pytest.mark.parametrize("dtype", [">f8", "f2", "i1", "u4", "b1"])
 def test_dtypes_are_converted_exactly(dtype: str, tmp_path: Path) -> None:
     values = np.arange(N * 3).reshape(N, 3) % 120

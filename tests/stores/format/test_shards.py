@@ -91,6 +91,7 @@ def with_index(encoded: np.ndarray, index: np.ndarray) -> np.ndarray:
     return np.frombuffer(body + content + crc, np.uint8)
 
 
+@pytest.mark.trust(50)
 @pytest.mark.parametrize(
     ("piece", "entry", "expected"),
     [
@@ -114,6 +115,7 @@ def test_index_that_misses_overlaps_or_points_outside_is_refused(
         decode_shard(spoilt, np.empty(PIECE * PIECES, np.uint8), USED, PIECE, False, "s")
 
 
+@pytest.mark.trust(50)
 @pytest.mark.parametrize("size", [PIECE - 1, PIECE + 1, 10**8])
 def test_compressed_piece_of_another_length_is_refused_before_it_is_decoded(size: int) -> None:
     body = compress(np.zeros(size, np.uint8), 3)

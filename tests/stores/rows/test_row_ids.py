@@ -145,6 +145,7 @@ def test_large_integers_are_exact(tmp_path):
     np.testing.assert_array_equal(large["key"].astype(str), as_text(text.row_ids()))
 
 
+@pytest.mark.trust(50)
 @pytest.mark.parametrize(
     ("ids", "words"),
     [
