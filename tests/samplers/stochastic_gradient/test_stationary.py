@@ -11,6 +11,7 @@ from streammc.control_variates.certify import compute
 from streammc.control_variates.draws import covering_draws
 from streammc.control_variates.plan.gradient_noise import gradient_noise
 from streammc.errors import ConfigError
+from streammc.likelihood.blocks import TILE
 from streammc.models import gaussian_mean, logistic
 from streammc.priors import normal
 from streammc.runs.setup import decide
@@ -110,14 +111,15 @@ def test_three_digits_are_rounded_down(value):
     assert rounded == float(f"{rounded:.3g}")
 
 
+@pytest.mark.parametrize("n", [301, 2 * TILE + 177])  # one tile of rows, and three
 @pytest.mark.parametrize("unequal", [False, True])
 @pytest.mark.parametrize("unit_rows", [1, 3])
-def test_noise_of_a_gradient_is_that_of_all_units(unit_rows, unequal):
+def test_noise_of_a_gradient_is_that_of_all_units(unit_rows, unequal, n):
     rng = np.random.default_rng(5)
-    X = rng.normal(size=(301, 2)) @ np.array([[1.0, 0.3], [0.0, 0.5]])
-    data, model = from_arrays(X, np.zeros(301)), gaussian_mean(prior=normal(scale=5.0), dim=2)
+    X = rng.normal(size=(n, 2)) @ np.array([[1.0, 0.3], [0.0, 0.5]])
+    data, model = from_arrays(X, np.zeros(n)), gaussian_mean(prior=normal(scale=5.0), dim=2)
     cv = compute(data, model)
-    certain, units = np.array([7, 100]), -(-301 // unit_rows)
+    certain, units = np.array([7, 100]), -(-n // unit_rows)
     share = rng.uniform(0.5, 2.0, size=units) if unequal else np.ones(units)
     share = (share / share.mean()).astype(np.float32)
     options = {"unit_rows": unit_rows, "k": 20, "relative": share if unequal else None}
@@ -126,7 +128,7 @@ def test_noise_of_a_gradient_is_that_of_all_units(unit_rows, unequal):
     rows = np.zeros((units * unit_rows, 2))
     expected = np.zeros((2, 2))
     for shift in covering_draws(16, 2, 6) @ cv.factor.T:
-        rows[:301] = X - cv.theta_star - shift
+        rows[:n] = X - cv.theta_star - shift
         rows[certain] = 0.0
         totals = rows.reshape(-1, unit_rows, 2).sum(axis=1)
         estimates = totals * units / share[:, None]  # of the sum of all, from one unit
