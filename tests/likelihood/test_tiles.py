@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from problems import Small
 
+from streammc.likelihood import remainder_pass
 from streammc.likelihood.blocks import TILE, allocate_rows, allocate_scratch
 from streammc.likelihood.contiguous_rows import allocate_held
 from streammc.likelihood.density import log_likelihood, pointers, terms
@@ -130,7 +131,11 @@ def test_the_log_likelihood_of_several_tiles_is_the_sum_over_rows(model, span):
 
 @pytest.mark.parametrize("order", [-1, 1, 2])
 @pytest.mark.parametrize("tolerance", [-1.0, 1e-12])
-def test_sums_of_remainders_over_several_tiles_are_those_of_rows(order, tolerance):
+@pytest.mark.parametrize("entries", [2, 2**20])  # one tile at a time, and all at once
+def test_sums_of_remainders_over_several_tiles_are_those_of_rows(
+    order, tolerance, entries, monkeypatch
+):
+    monkeypatch.setattr(remainder_pass, "_PIECE_ENTRIES", entries)
     problem = Small(n=N, order=order)
     draws = problem.theta_star + 0.05 * np.random.default_rng(3).normal(size=(5, problem.dim))
     deltas = draws - problem.theta_star
