@@ -17,6 +17,7 @@ from streammc.priors import normal
 from streammc.runs.setup import decide
 from streammc.samplers import sghmc, sgld
 from streammc.samplers.common.request import RunRequest
+from streammc.samplers.stochastic_gradient.facts import bias_evidence
 from streammc.samplers.stochastic_gradient.stationary import (
     Approximation,
     fewest_steps,
@@ -207,3 +208,25 @@ def test_a_quarter_of_a_period_needs_the_fewest_steps():
         )
 
     assert (51, 12) == (needed(1.2), needed(math.pi / 2))
+
+
+def test_the_fewest_steps_are_those_that_no_larger_number_fails():
+    beyond = fewest_steps(lambda n: 1.0 if 10 <= n <= 50 else 0.0)
+    assert 50 < beyond < 60  # numbers below 10 would do, and 20 would not
+    assert 2 == fewest_steps(lambda n: 0.0)
+
+
+def test_where_no_number_of_steps_will_do_the_best_is_taken():
+    assert 28 <= fewest_steps(lambda n: 1.0 + abs(n - 30)) <= 32
+
+
+def test_steps_do_not_decay_unless_asked_to():
+    assert 0.0 == sgld().decay == sghmc().decay
+
+
+@pytest.mark.parametrize(("bias", "kept"), [(0.0, True), (None, False), (10.0, False)])
+def test_a_bias_without_bound_fails_its_check(bias, kept):
+    facts = {"predicted_variance_bias": bias, "noise_clipped": None}  # None: without bound
+    (found,) = bias_evidence(facts)
+    assert kept == found.passed
+    assert [] == bias_evidence({})
