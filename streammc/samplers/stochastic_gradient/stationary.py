@@ -125,13 +125,16 @@ def fewest_steps(bias: Callable[[int], float]) -> int:
     counts = sorted({round(2.0 * 1.08**i) for i in range(100)})
     counts = [n for n in counts if n <= _MOST_AUTOMATIC]
     found, best, least = 0, counts[-1], math.inf
+    allowed = True
     for n in reversed(counts):
         size = bias(n)
         if size < least:
             best, least = n, size
-        if size > LARGEST_BIAS:
+        allowed = allowed and size <= LARGEST_BIAS
+        if allowed:
+            found = n
+        elif found:
             break
-        found = n
     return found or best
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import pickle
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import ClassVar
 
 import pytest
@@ -101,3 +101,10 @@ def test_no_text_of_an_option_stands_twice() -> None:
     ]
     assert len(texts) > 90
     assert sorted(set(texts)) == sorted(texts)
+
+
+@pytest.mark.parametrize("name", registry.SAMPLERS)
+def test_every_option_is_a_keyword(name):
+    options = fields(type(registry.sampler(name)()))
+    assert options
+    assert all(option.kw_only for option in options)

@@ -11,9 +11,10 @@ from streammc.priors import normal
 from streammc.runs.setup import decide
 from streammc.samplers import mintee
 from streammc.samplers.common.request import RunRequest
+from streammc.samplers.common.tuning import LOG_AVERAGE, LOG_STEP, SHRINK_TO
 from streammc.samplers.equi_energy.chain_state import ABOVE, VALUE
 from streammc.samplers.equi_energy.jumps import jumps_described
-from streammc.samplers.equi_energy.kernel import EquiEnergyKernel
+from streammc.samplers.equi_energy.kernel import FIRST_STEP, EquiEnergyKernel
 from streammc.samplers.equi_energy.moves import EMPTY, jump, refresh
 
 Z = 4.5
@@ -83,6 +84,64 @@ def test_the_ladder_is_that_of_the_paper():
 def test_invalid_options_of_mintee_are_refused(options, named):
     with pytest.raises(ConfigError, match=named):
         mintee(**options)
+
+
+def test_no_control_variate_has_a_name_on_the_command_line():
+    assert "none" == mintee(control_variate=None).control_variate
+
+
+@pytest.mark.parametrize("explorer", ["langevin", "random-walk"])
+def test_the_first_steps_shrink_with_the_dimension_and_grow_with_the_temperature(explorer):
+    rng = np.random.default_rng(3)
+    data = from_arrays(rng.standard_normal((60, 5)), np.zeros(60))
+    model = gaussian_mean([1.0] * 5, prior=normal(2.0))
+    kernel = chain(data, model, mintee(explorer=explorer, subset_size=20, covariance="identity"))
+    c, power = FIRST_STEP[explorer]
+    assert 0.0 < power
+    expected = c * 5.0**-power * np.sqrt(kernel.levels.temperature)
+    np.testing.assert_allclose(expected[-1], kernel.levels.step[-1], rtol=1e-12)
+    assert kernel.levels.step[-1] < c * np.sqrt(kernel.levels.temperature[-1])
+
+
+def test_a_level_begins_with_the_step_of_the_one_above_at_its_own_temperature():
+    data, model = one_mean()
+    kernel = chain(data, model, mintee(subset_size=20, covariance="identity"), warmup=400)
+    k = len(kernel.levels.temperature) - 2
+    begin = int(kernel.levels.begin[k])
+    kernel.advance(begin, True)
+    above = kernel._tuning[k + 1, LOG_AVERAGE]
+    kernel.advance(1, True)
+    cooler = np.log(kernel.levels.temperature[k] / kernel.levels.temperature[k + 1])
+    # The level above has made one more step by then, which moves its average a little.
+    assert abs(kernel._tuning[k, SHRINK_TO] - above - 0.5 * cooler) < 0.2
+    assert abs(0.5 * cooler - 0.5 / cooler) > 0.5
+
+
+def test_the_draws_have_the_step_that_warmup_averaged():
+    data, model = one_mean()
+    kernel = chain(data, model, mintee(subset_size=20, covariance="identity"), warmup=300)
+    kernel.advance(300, True)
+    assert np.abs(kernel._tuning[:, LOG_STEP] - kernel._tuning[:, LOG_AVERAGE]).min() > 1e-6
+    kernel.advance(1, False)
+    np.testing.assert_array_equal(np.exp(kernel._tuning[:, LOG_AVERAGE]), kernel.levels.step)
+
+
+@pytest.mark.parametrize("energy", ["shared", "carried"])
+def test_a_jump_takes_the_energy_under_the_level_above_with_it(energy):
+    data, model = one_mean()
+    kernel = chain(data, model, mintee(energy=energy, subset_size=20), warmup=200)
+    kernel.advance(400, True)
+    accepted = 0
+    for _ in range(200):
+        given = kernel.problem.link, kernel.problem.joint
+        before = kernel.states.z[1].copy()
+        jump(*given, kernel.ensemble, 1, kernel._kernel_rng)
+        if (kernel.states.z[1] != before).any():
+            accepted += 1
+            value, above = kernel.states.scalars[1, [VALUE, ABOVE]]
+            scale = kernel.levels.scale
+            assert value * scale[1] / scale[2] == pytest.approx(above, rel=1e-12)
+    assert accepted > 5
 
 
 def test_energies_of_all_rows_where_those_of_subsets_differ_too_much():

@@ -14,6 +14,7 @@ from problems import Small, batch_z, kernel_problem
 from streammc.errors import ConfigError
 from streammc.likelihood.blocks import allocate_block
 from streammc.likelihood.target import DENSITY, allocate_point, allocate_work, evaluate
+from streammc.numerics.jit import LINK_SIGNATURE, jit
 from streammc.numerics.sums import taylor
 from streammc.priors import normal
 from streammc.samplers import hmc, hmc_ecs
@@ -192,3 +193,33 @@ def test_one_step_follows_a_gaussian_posterior_and_the_leapfrog_needs_more(leapf
 def test_invalid_trajectory_options_are_refused(build, options):
     with pytest.raises(ConfigError, match=next(reversed(options))):
         build(**options)
+
+
+@jit(LINK_SIGNATURE)
+def torn(eta, X, y, constants, order, out):
+    """A Gaussian log-likelihood that is no number beyond 0.7."""
+    for i in range(y.shape[0]):
+        out[0, i] = -0.5 * eta[0, i] * eta[0, i] if abs(eta[0, i]) < 0.7 else np.nan
+        if order >= 1:
+            out[1, i] = -eta[0, i]
+        if order >= 2:
+            out[2, i] = -1.0
+
+
+@pytest.mark.parametrize("nuts", [False, True])
+def test_a_trajectory_without_a_density_counts_as_rejected(nuts):
+    small = Small(n=4, d=1, certain=range(4), order=-1, seed=4, prior=normal(scale=2.0))
+    small.theta_star[:] = 0.0
+    problem = kernel_problem(small, step_size=0.9, nuts=nuts)
+    kernel = HamiltonianKernel(replace(problem, link=torn), seed=3, chain=0)
+    kernel.initialise()
+    found = kernel.advance(300, False)
+    diverged = found["diverging"] == 1.0
+    assert 5 < diverged.sum() < 290
+    assert np.isfinite(found["theta"]).all()
+    assert np.isfinite(found["acceptance_rate"]).all()
+    if not nuts:
+        assert not found["acceptance_rate"][diverged].any()
+        stayed = np.flatnonzero(diverged[1:]) + 1
+        np.testing.assert_array_equal(found["theta"][stayed - 1], found["theta"][stayed])
+    assert (found["acceptance_rate"][~diverged] > 0.0).all()

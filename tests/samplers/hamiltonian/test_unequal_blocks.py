@@ -66,3 +66,11 @@ def test_what_the_subsample_carries_is_that_of_its_units(signed, unit_rows):
     kernel._evaluate()
     for name, array in point._asdict().items():
         np.testing.assert_allclose(carried[name], array, rtol=1e-9, atol=1e-9, err_msg=name)
+
+
+def test_factors_belong_to_the_blocks_that_drew_them():
+    kernel = chain(4, signed=True)
+    counts = kernel._design.proposal_counts(-BLOCKS, BLOCKS) // 2
+    owner = kernel._proposal.owner[: counts.sum()]
+    np.testing.assert_array_equal(np.repeat(np.arange(BLOCKS), counts), owner)
+    assert counts.min() > 0

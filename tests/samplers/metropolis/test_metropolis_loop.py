@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from streammc.control_variates.certify import compute
 from streammc.control_variates.full_pass.row_norms import term_bound
 from streammc.control_variates.unexpanded import without_pass
-from streammc.likelihood.blocks import allocate_block
+from streammc.likelihood.blocks import TILE, allocate_block
 from streammc.likelihood.expanded_rows import load_block
 from streammc.likelihood.temperature import Schedule
 from streammc.models import logistic
@@ -218,3 +219,21 @@ def test_test_without_replacement_sees_every_unit_at_most_once():
         x = UNITS * (case.remainders(found["theta"][0]) - case.remainders(before))
         assert carried[0] == UNITS
         np.testing.assert_allclose(carried[1], x.mean(), atol=1e-12 * np.abs(x).max())
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_decisions_on_more_rows_than_a_tile_sweep_all_of_them(monkeypatch, held):
+    rows = 2 * TILE + 77
+    monkeypatch.setattr(sys.modules[__name__], "N", rows)
+    monkeypatch.setattr(sys.modules[__name__], "UNITS", -(-rows // B))
+    case = Case(1, held=held)
+    for before, found, carried in case.run():
+        after = found["theta"][0]
+        x = UNITS * (case.remainders(after) - case.remainders(before))
+        scale = np.abs(x).max()
+        np.testing.assert_allclose(carried[4], x.mean(), atol=1e-12 * scale)
+        np.testing.assert_allclose(carried[5], scale, rtol=1e-12)
+        ratio = case.log_posterior(after, 1.0) - case.log_posterior(before, 1.0)
+        np.testing.assert_allclose(carried[0] + carried[4], ratio, atol=1e-9)
+        first = x[: TILE // B].sum() / UNITS
+        assert abs(first - x.mean()) > 1e-6 * scale  # the first tile alone would be wrong

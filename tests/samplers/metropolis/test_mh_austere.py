@@ -13,7 +13,13 @@ from term_populations import metropolis, population
 from streammc.errors import ConfigError
 from streammc.numerics.jit import f8, i8, jit, vector
 from streammc.samplers import mh_austere
-from streammc.samplers.metropolis.acceptance.austere_search import EPSILONS, SIZES
+from streammc.samplers.metropolis.acceptance.austere_search import (
+    EPSILONS,
+    FIRST_PAIR,
+    SIZES,
+    TERMS,
+    pair_table,
+)
 from streammc.samplers.metropolis.acceptance.interface import (
     COUNT,
     POPULATION,
@@ -237,3 +243,11 @@ def test_a_population_of_one_look_is_decided_by_all_of_it(size: int) -> None:
 def test_a_bound_that_no_pair_meets_is_refused() -> None:
     with pytest.raises(ConfigError, match="at best: raise max_error"):
         prepare(100_000, m=50, epsilon=None, max_error=1e-6)
+
+
+def test_a_look_has_two_terms_at_least() -> None:
+    """One term has no spread to test with."""
+    settings, _ = pair_table(100, 1, 0.05, 0.1, False, False)
+    assert 2.0 == settings[FIRST_PAIR + TERMS]
+    wider, _ = pair_table(100, 7, 0.05, 0.1, False, False)
+    assert 7.0 == wider[FIRST_PAIR + TERMS]

@@ -11,11 +11,13 @@ from streammc.control_variates.certify import compute
 from streammc.control_variates.draws import covering_draws
 from streammc.control_variates.plan.gradient_noise import gradient_noise
 from streammc.errors import ConfigError
+from streammc.likelihood.blocks import TILE
 from streammc.models import gaussian_mean, logistic
 from streammc.priors import normal
 from streammc.runs.setup import decide
 from streammc.samplers import sghmc, sgld
 from streammc.samplers.common.request import RunRequest
+from streammc.samplers.stochastic_gradient.facts import bias_evidence
 from streammc.samplers.stochastic_gradient.stationary import (
     Approximation,
     fewest_steps,
@@ -110,14 +112,15 @@ def test_three_digits_are_rounded_down(value):
     assert rounded == float(f"{rounded:.3g}")
 
 
+@pytest.mark.parametrize("n", [301, 2 * TILE + 177])  # one tile of rows, and three
 @pytest.mark.parametrize("unequal", [False, True])
 @pytest.mark.parametrize("unit_rows", [1, 3])
-def test_noise_of_a_gradient_is_that_of_all_units(unit_rows, unequal):
+def test_noise_of_a_gradient_is_that_of_all_units(unit_rows, unequal, n):
     rng = np.random.default_rng(5)
-    X = rng.normal(size=(301, 2)) @ np.array([[1.0, 0.3], [0.0, 0.5]])
-    data, model = from_arrays(X, np.zeros(301)), gaussian_mean(prior=normal(scale=5.0), dim=2)
+    X = rng.normal(size=(n, 2)) @ np.array([[1.0, 0.3], [0.0, 0.5]])
+    data, model = from_arrays(X, np.zeros(n)), gaussian_mean(prior=normal(scale=5.0), dim=2)
     cv = compute(data, model)
-    certain, units = np.array([7, 100]), -(-301 // unit_rows)
+    certain, units = np.array([7, 100]), -(-n // unit_rows)
     share = rng.uniform(0.5, 2.0, size=units) if unequal else np.ones(units)
     share = (share / share.mean()).astype(np.float32)
     options = {"unit_rows": unit_rows, "k": 20, "relative": share if unequal else None}
@@ -126,7 +129,7 @@ def test_noise_of_a_gradient_is_that_of_all_units(unit_rows, unequal):
     rows = np.zeros((units * unit_rows, 2))
     expected = np.zeros((2, 2))
     for shift in covering_draws(16, 2, 6) @ cv.factor.T:
-        rows[:301] = X - cv.theta_star - shift
+        rows[:n] = X - cv.theta_star - shift
         rows[certain] = 0.0
         totals = rows.reshape(-1, unit_rows, 2).sum(axis=1)
         estimates = totals * units / share[:, None]  # of the sum of all, from one unit
@@ -205,3 +208,25 @@ def test_a_quarter_of_a_period_needs_the_fewest_steps():
         )
 
     assert (51, 12) == (needed(1.2), needed(math.pi / 2))
+
+
+def test_the_fewest_steps_are_those_that_no_larger_number_fails():
+    beyond = fewest_steps(lambda n: 1.0 if 10 <= n <= 50 else 0.0)
+    assert 50 < beyond < 60  # numbers below 10 would do, and 20 would not
+    assert 2 == fewest_steps(lambda n: 0.0)
+
+
+def test_where_no_number_of_steps_will_do_the_best_is_taken():
+    assert 28 <= fewest_steps(lambda n: 1.0 + abs(n - 30)) <= 32
+
+
+def test_steps_do_not_decay_unless_asked_to():
+    assert 0.0 == sgld().decay == sghmc().decay
+
+
+@pytest.mark.parametrize(("bias", "kept"), [(0.0, True), (None, False), (10.0, False)])
+def test_a_bias_without_bound_fails_its_check(bias, kept):
+    facts = {"predicted_variance_bias": bias, "noise_clipped": None}  # None: without bound
+    (found,) = bias_evidence(facts)
+    assert kept == found.passed
+    assert [] == bias_evidence({})

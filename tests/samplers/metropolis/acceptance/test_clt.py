@@ -150,3 +150,28 @@ def test_equal_terms_are_no_division_by_zero() -> None:
     assert 0.0 == clt.edgeworth(facts, 0.0, 1.0) == clt.stopping(facts, kept, 0.0, 1.0, 10.0)
     assert 0.0 == clt.moved_by_stopping(facts, kept, 0.0, 1.0, 10.0)
     np.testing.assert_allclose(clt.corollary_1(facts, kept), 8.4 / np.sqrt(12.0))
+
+
+@pytest.mark.parametrize("sigma", [0.05, 0.2, 0.21, 0.3, 1.0])
+@pytest.mark.parametrize("step", [5.0, 20.0, 60.0])
+def test_the_terms_of_stopping_are_those_of_their_formulas(sigma: float, step: float) -> None:
+    facts, terms = _facts(X[:60] ** 1.5)
+    n, variance = 60.0, clt.variance_of_mean(facts)
+    heavy, pull = clt.kurtosis(facts, terms) + 2.0, clt.coupling(facts, terms)
+    near = (sigma**2 / variance - 1.0) / np.sqrt(heavy / n)
+    if n > step:  # the check before this one
+        before = abs((n - step) / n * sigma**2 / variance - 1.0) / np.sqrt(heavy / n)
+        near = min(near, before)
+    weight = np.exp(-0.5 * max(0.0, near - 1.0) ** 2)
+    moved = max(0.4 * step, np.sqrt(heavy / n) * n) / (n + step)
+    expected = 0.4 * abs(pull) * np.sqrt(variance) * moved * weight
+    assert expected == pytest.approx(clt.stopping(facts, terms, variance, sigma, step), rel=1e-12)
+    crossing = n * variance / sigma**2
+    checks = [
+        check
+        for check in range(1, 10_000)
+        if abs(check * step - crossing) <= np.sqrt(heavy / crossing) * crossing
+    ]
+    shares = [0.5 * np.sqrt(n * variance / (check * step)) / (check + 1.0) for check in checks]
+    found = clt.moved_by_stopping(facts, terms, variance, sigma, step)
+    assert -pull * sum(shares) == pytest.approx(found, rel=1e-12)

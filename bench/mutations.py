@@ -1,0 +1,189 @@
+"""Whether the tests notice small faults in the sources of the core.
+
+    python bench/mutations.py WORK [--count 200] [--seed 1] [--compiled] [--only TEXT] [--write]
+
+Draws changes of single lines (``mutation_operators.py``) over the packages that compute, each line
+of code with the same probability, and runs the quick tests of ``tests/<package>`` that run the
+changed line, in a copy of the checkout in WORK, until one fails. They run as plain Python first
+(``interpreted.py``): to compile a changed kernel and all that depends on it takes minutes.
+``--compiled`` then runs, for every change that is left, the tests of its module as compiled code.
+
+Results go to ``results/mutations.json`` after each change, and what is there is not run again;
+``--write`` renews ``docs/explanation/mutations.md``. Changes that survive get a test or a reason in
+``mutation_verdicts.py``. Every 20th time the same tests also run without the change, and must pass.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from mutation_operators import Mutation, draw, mutated
+from mutation_page import ALIVE, CAUGHT, SURVIVED, lines, package
+from mutation_tests import PACKAGES, Knowledge, preload, read, run_tests
+from mutation_verdicts import EQUIVALENT, TESTS
+from page import machine, publish
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = Path(__file__).resolve().parent / "results" / "mutations.json"
+CONTROL_EVERY: Final = 20
+FIRST_SECONDS: Final = 6.0
+"""Tests as plain Python that run first, and all that may run."""
+ALL_SECONDS: Final = 12.0
+COMPILED_SECONDS: Final = 400
+"""Processor time of the tests as compiled code, with the compilation."""
+_TYPES: Final = ("tuple index", "too many indices")
+"""Errors that the compiler finds as well."""
+_PYTHON_ALONE: Final = ("IndexError", "ZeroDivisionError", "OverflowError", "math domain error")
+"""Errors of plain Python where compiled code goes on with another number."""
+
+
+def copied(root: Path, tree: Path) -> None:
+    """Copy the files of the checkout, and the compiled code that there is as hard links."""
+    names = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=root, capture_output=True, text=True, check=True
+    ).stdout.split("\0")
+    for name in filter(None, names):
+        target = tree / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(root / name, target, follow_symlinks=False)
+
+
+def linked_cache(tree: Path) -> None:
+    """Give the copy a cache of its own with the machine code that there is, as hard links."""
+    from streammc.numerics.compile_cache import cache_dir
+
+    own = tree.parent / f"{tree.name}-cache" / "streammc" / Path(cache_dir()).name
+    if not own.exists():
+        shutil.copytree(cache_dir(), own, copy_function=os.link)
+
+
+class Planted:
+    """A change in the copy, taken back at the end with the time of the file."""
+
+    def __init__(self, tree: Path, mutation: Mutation | None) -> None:
+        self.mutation = mutation
+        self.path = tree / mutation.path if mutation else tree
+
+    def __enter__(self) -> None:
+        if self.mutation:
+            self.before, self.times = self.path.read_bytes(), self.path.stat()
+            self.path.write_text(mutated(self.before.decode(), self.mutation), encoding="utf-8")
+
+    def __exit__(self, *_: object) -> None:
+        if self.mutation:
+            self.path.write_bytes(self.before)
+            os.utime(self.path, ns=(self.times.st_atime_ns, self.times.st_mtime_ns))
+
+
+def is_compiled(tree: Path, mutation: Mutation) -> bool:
+    """Return whether the module has compiled functions."""
+    text = (tree / mutation.path).read_text(encoding="utf-8")
+    return "@jit" in text or "@inline" in text
+
+
+def as_python(tree: Path, known: Knowledge, mutation: Mutation, control: bool) -> dict[str, Any]:
+    """Return what the tests of the line say as plain Python."""
+    running = known.running(mutation.path, mutation.line)
+    named = TESTS.get(mutation.key)
+    first = [named] if named else known.quick(running, FIRST_SECONDS)
+    result: dict[str, Any] = {"seconds": 0.0, "tests": 0}
+    if control:
+        passed = run_tests(tree, first, interpreted=True, seconds=60)
+        result["control"] = "passed" if passed.passed else f"FAILED: {passed.first}"
+    later = [each for each in known.quick(running, ALL_SECONDS) if each not in first]
+    with Planted(tree, mutation):
+        for tests, limit in ((first, 20), (later, 30)):
+            if not tests:
+                continue
+            outcome = run_tests(tree, tests, interpreted=True, seconds=limit)
+            result["seconds"] = round(result["seconds"] + outcome.seconds, 1)
+            result["tests"] += len(tests)
+            if not outcome.passed:
+                result |= {"outcome": CAUGHT, "by": outcome.first[:300]}
+                alone = any(each in outcome.first for each in _PYTHON_ALONE)
+                if alone and is_compiled(tree, mutation) and not any(each in outcome.first for each in _TYPES):
+                    result |= {"outcome": ALIVE, "as_python": result.pop("by")}
+                return result
+    return result | {"outcome": ALIVE}
+
+
+def as_compiled(tree: Path, known: Knowledge, mutation: Mutation) -> dict[str, Any]:
+    """Return what the tests of the module and of the line say as compiled code."""
+    running = known.running(mutation.path, mutation.line)
+    named = TESTS.get(mutation.key)
+    tests = [named] if named else known.compiled(mutation.path, running)
+    failed = [] if named else known.quick(running, FIRST_SECONDS)[:4]
+    with Planted(tree, mutation):
+        outcome = run_tests(tree, [*failed, *tests], interpreted=False, seconds=COMPILED_SECONDS)
+    result = {"compiled_seconds": round(outcome.seconds, 1), "compiled_tests": tests}
+    if outcome.passed:
+        return result | {"outcome": SURVIVED}
+    return result | {"outcome": CAUGHT, "by": outcome.first[:300]}
+
+
+def due(old: dict[str, Any] | None, mutation: Mutation, asked: argparse.Namespace) -> str | None:
+    """Return how a change is to be tried now; ``None``: not at all."""
+    if old is None:
+        return "python"
+    if old["outcome"] == CAUGHT or mutation.key in EQUIVALENT:
+        return None
+    if asked.again:
+        return "python"
+    return "compiled" if asked.compiled and old["outcome"] == ALIVE else None
+
+
+def main() -> None:
+    """Draw, run what is not known, and if asked publish."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("work", type=Path)
+    parser.add_argument("--tree", type=Path, help="a copy of the checkout that exists already")
+    parser.add_argument("--count", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--compiled", action="store_true")
+    parser.add_argument("--again", action="store_true", help="changes that were not caught")
+    parser.add_argument("--only", default="", help="changes whose name contains this")
+    parser.add_argument("--write", action="store_true")
+    asked = parser.parse_args()
+    tree, folder = asked.tree or asked.work / "tree", asked.work / "map"
+    if not tree.exists():
+        copied(ROOT, tree)
+    linked_cache(tree)
+    preload()
+    known = Knowledge(tree, folder)
+    results = read(RESULTS) or {"seed": asked.seed, "machine": machine(), "mutants": []}
+    of = {each["key"]: each for each in results["mutants"]}
+    mutations = draw(tree, [f"streammc/{each}" for each in PACKAGES], asked.count, asked.seed)
+    mutations.sort(key=lambda each: (PACKAGES.index(package(each.path)), each.path))
+    if asked.compiled:  # those without a compiled function first: they take seconds
+        mutations.sort(key=lambda each: is_compiled(tree, each))
+    for index, mutation in enumerate(mutations):
+        old = of.get(mutation.key)
+        how = due(old, mutation, asked) if asked.only in mutation.key else None
+        if how is None:
+            continue
+        begun = time.perf_counter()
+        known.learn(mutation.path)
+        if how == "compiled":
+            found = (old or {}) | as_compiled(tree, known, mutation)
+        else:
+            found = as_python(tree, known, mutation, index % CONTROL_EVERY == 0)
+        result = {"key": mutation.key, **mutation._asdict(), **found}
+        of[mutation.key] = result
+        results["mutants"] = list(of.values())
+        RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        wall = time.perf_counter() - begun
+        print(f"{len(of):4} {result['outcome']:27} {wall:4.0f} s {mutation.key}", file=sys.stderr)
+    if asked.write:
+        publish("mutations.md", "mutations", lines(results))
+
+
+if __name__ == "__main__":
+    main()
