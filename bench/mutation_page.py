@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from mutation_tests import PACKAGES
@@ -24,45 +25,55 @@ def judged(result: dict[str, Any]) -> str:
     return str(result["outcome"])
 
 
+def _table(title: str, names: Iterable[str], found: list[tuple[str, str]]) -> list[str]:
+    """Return a table of the outcomes by name; ``found`` are names with outcomes."""
+    rows = ["", f"| {title} | tried | caught | without effect | survived | open |"]
+    rows.append("|---|---|---|---|---|---|")
+    for name in [*names, "all"]:
+        count = Counter(what for first, what in found if name in (first, "all"))
+        cells = [count[what] for what in (CAUGHT, SAME, SURVIVED, ALIVE)]
+        rows.append(f"| {name} | {sum(cells)} | " + " | ".join(map(str, cells)) + " |")
+    return rows
+
+
 def lines(results: dict[str, Any]) -> list[str]:
     """Return the tables of the page."""
     mutants = results["mutants"]
-    counts = Counter((package(each["path"]), judged(each)) for each in mutants)
-    kinds = Counter((each["operator"], judged(each)) for each in mutants)
-    rows = []
-    for title, count, names in (
-        ("package", counts, PACKAGES),
-        ("change", kinds, sorted({kind for kind, _ in kinds})),
-    ):
-        rows += ["", f"| {title} | drawn | caught | without effect | survived |"]
-        rows.append("|---|---|---|---|---|")
-        for name in names:
-            drawn = sum(n for (first, _), n in count.items() if first == name)
-            caught, same = count[name, CAUGHT], count[name, SAME]
-            rows.append(f"| {name} | {drawn} | {caught} | {same} | {drawn - caught - same} |")
-    caught = sum(judged(each) == CAUGHT for each in mutants)
-    same = sum(judged(each) == SAME for each in mutants)
+    outcomes = [judged(each) for each in mutants]
     controls = [each["control"] for each in mutants if "control" in each]
-    later = sum(each["key"] in TESTS for each in mutants)
+    written = [each for each in mutants if each["key"] in TESTS and each["outcome"] == CAUGHT]
+    drawn = results.get("drawn", len(mutants))
     head = (
-        f"{len(mutants)} changes, seed {results['seed']}: {caught} caught, {later} of them by a "
-        f"test written for them; {same} without effect; {len(mutants) - caught - same} survived. "
-        f"Without a change the same tests passed {controls.count('passed')} of {len(controls)} "
-        f"times. {results['machine']}."
+        f"{len(mutants)} of {drawn} drawn changes were tried, seed {results['seed']}: "
+        f"{outcomes.count(CAUGHT)} caught, {len(written)} of them by a test written for them; "
+        f"{outcomes.count(SAME)} without effect; {outcomes.count(SURVIVED)} survived; "
+        f"{outcomes.count(ALIVE)} open: not caught as plain Python, and not tried as compiled "
+        f"code. Without a change the same tests passed {controls.count('passed')} of "
+        f"{len(controls)} times. {results['machine']}."
     )
-    left = [each for each in mutants if judged(each) not in (CAUGHT, SAME)]
+    left = [each for each in mutants if judged(each) in (SURVIVED, ALIVE)]
     shown = [each for each in mutants if judged(each) == SAME]
+    paths = [package(each["path"]) for each in mutants]
+    kinds = [each["operator"] for each in mutants]
     return [
         head,
-        *rows,
-        *_listed("Survivors", left, lambda each: "no test notices it"),
-        *_listed("Changes without effect", shown, lambda each: EQUIVALENT[each["key"]]),
+        *_table("package", PACKAGES, list(zip(paths, outcomes, strict=True))),
+        *_table("change", sorted(set(kinds)), list(zip(kinds, outcomes, strict=True))),
+        *_listed("Survived or open", left, _why_left),
+        *_listed("Without effect", shown, lambda each: EQUIVALENT[each["key"]]),
         *_listed(
-            "Changes that got a test",
-            [each for each in mutants if each["key"] in TESTS],
+            "Caught by a test written for it",
+            written,
             lambda each: f"`{TESTS[each['key']].partition('::')[2]}`",
         ),
     ]
+
+
+def _why_left(result: dict[str, Any]) -> str:
+    """Return what is known of a change that is not caught."""
+    if result["outcome"] == SURVIVED:
+        return "survived"
+    return "open: plain Python alone ends with an error" if "as_python" in result else "open"
 
 
 def _listed(title: str, mutants: list[dict[str, Any]], reason: Any) -> list[str]:

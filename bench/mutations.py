@@ -95,7 +95,7 @@ def as_python(tree: Path, known: Knowledge, mutation: Mutation, control: bool) -
     named = TESTS.get(mutation.key)
     first = [named] if named else known.quick(running, FIRST_SECONDS)
     result: dict[str, Any] = {"seconds": 0.0, "tests": 0}
-    if control:
+    if control and first:
         passed = run_tests(tree, first, interpreted=True, seconds=60)
         result["control"] = "passed" if passed.passed else f"FAILED: {passed.first}"
     later = [each for each in known.quick(running, ALL_SECONDS) if each not in first]
@@ -109,7 +109,11 @@ def as_python(tree: Path, known: Knowledge, mutation: Mutation, control: bool) -
             if not outcome.passed:
                 result |= {"outcome": CAUGHT, "by": outcome.first[:300]}
                 alone = any(each in outcome.first for each in _PYTHON_ALONE)
-                if alone and is_compiled(tree, mutation) and not any(each in outcome.first for each in _TYPES):
+                if (
+                    alone
+                    and is_compiled(tree, mutation)
+                    and not any(each in outcome.first for each in _TYPES)
+                ):
                     result |= {"outcome": ALIVE, "as_python": result.pop("by")}
                 return result
     return result | {"outcome": ALIVE}
@@ -136,7 +140,7 @@ def due(old: dict[str, Any] | None, mutation: Mutation, asked: argparse.Namespac
     if old["outcome"] == CAUGHT or mutation.key in EQUIVALENT:
         return None
     if asked.again:
-        return "python"
+        return "python" if mutation.key in TESTS or not old["tests"] else None
     return "compiled" if asked.compiled and old["outcome"] == ALIVE else None
 
 
@@ -148,7 +152,9 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--compiled", action="store_true")
-    parser.add_argument("--again", action="store_true", help="changes that were not caught")
+    parser.add_argument(
+        "--again", action="store_true", help="changes that a test was written for, or that none ran"
+    )
     parser.add_argument("--only", default="", help="changes whose name contains this")
     parser.add_argument("--write", action="store_true")
     asked = parser.parse_args()
@@ -177,7 +183,7 @@ def main() -> None:
             found = as_python(tree, known, mutation, index % CONTROL_EVERY == 0)
         result = {"key": mutation.key, **mutation._asdict(), **found}
         of[mutation.key] = result
-        results["mutants"] = list(of.values())
+        results |= {"drawn": asked.count, "mutants": list(of.values())}
         RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
         wall = time.perf_counter() - begun
         print(f"{len(of):4} {result['outcome']:27} {wall:4.0f} s {mutation.key}", file=sys.stderr)

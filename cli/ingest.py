@@ -88,9 +88,9 @@ def ingest(
     With --append STORE exists and gets the rows as a new generation.
     """
     output: Output = ctx.obj
-    from streammc.stores.cloud.address import is_address
     from streammc.stores.format.verify import info
     from streammc.stores.ingest.ingestion import ingest as write
+    from streammc.trace.local_path import is_address
 
     if not sources:
         raise click.UsageError(

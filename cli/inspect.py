@@ -92,9 +92,10 @@ def kind_of(path: str) -> str:
         If there is nothing at ``path``, or data of another kind.
     """
     from streammc.errors import MissingError
-    from streammc.stores.cloud.address import is_address, split_arrays
+    from streammc.stores.cloud.address import split_arrays
     from streammc.stores.format.consistency import has_design
     from streammc.trace import kinds
+    from streammc.trace.local_path import is_address
 
     if is_address(path) or split_arrays(path)[1]:
         return kinds.STORE

@@ -41,7 +41,8 @@ _REPLACED: Final = {
 
 def require_apart(output: str, inputs: Sequence[str]) -> None:
     """Raise ConfigError if ``output`` is one of the inputs or inside one."""
-    from streammc.stores.cloud.address import is_address, split_arrays
+    from streammc.stores.cloud.address import split_arrays
+    from streammc.trace.local_path import is_address
 
     if is_address(output):
         return

@@ -140,7 +140,8 @@ def summarize(
 
 def _beside(store: str) -> str:
     """Return where the control variates of a store go if no path is given."""
-    from streammc.stores.cloud.address import is_address, split_arrays
+    from streammc.stores.cloud.address import split_arrays
+    from streammc.trace.local_path import is_address
 
     if is_address(store):
         raise click.UsageError(

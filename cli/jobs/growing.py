@@ -38,7 +38,7 @@ class Growth:
 
 def growth_faults(job: JobFile) -> Iterator[Problem]:
     """Yield what is wrong between ``source.append`` and the outputs."""
-    from streammc.stores.cloud.address import is_address
+    from streammc.trace.local_path import is_address
 
     outputs, grows = job.outputs, job.source.append is not None
     if grows and is_address(job.source.store or ""):

@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 
 def in_folder(folder: str, path: str) -> str:
     """Return a path of a job file in the folder of the file; an address as it is."""
-    from streammc.stores.cloud.address import is_address
+    from streammc.trace.local_path import is_address
 
     return path if is_address(path) else os.path.join(folder, path)
 
 
 def absolute(path: str) -> str:
     """Return a path as an absolute one; an address as it is."""
-    from streammc.stores.cloud.address import is_address
+    from streammc.trace.local_path import is_address
 
     return path if is_address(path) else os.path.abspath(path)
 
 
 def real_place(path: str) -> str:
     """Return where a file is, without links; an address as it is."""
-    from streammc.stores.cloud.address import is_address
+    from streammc.trace.local_path import is_address
 
     return path if is_address(path) else os.path.realpath(path)
 

@@ -60,12 +60,6 @@ Root = Path | CloudFolder
 """The place of a store."""
 
 
-def is_address(path: Any) -> bool:
-    """Return whether ``path`` is text with the scheme of an object store, ``file`` included."""
-    found = _ADDRESS.match(path) if isinstance(path, str) else None
-    return found is not None and found.group(1).lower() in SCHEMES
-
-
 def store_root(path: Any) -> Root:
     """Return the place that ``path`` names: an absolute path, or a folder of an object store.
 

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.docstrings import documented
-from streammc.errors import DataError, IdentityError, StreammcError
-from streammc.stores.cloud.address import is_address
+from streammc.errors import DataError, IdentityError
 from streammc.stores.format.extension import ExtendingWriter
 from streammc.stores.format.generations import described, generations
 from streammc.stores.format.layout import ROW_GROUP, ROW_ID, Member
@@ -22,10 +21,10 @@ from streammc.stores.ingest.ingest_options import IngestOptions, as_in
 from streammc.stores.ingest.ingestion import ingest
 from streammc.stores.ingest.prepare import Prepared, Progress
 from streammc.stores.ingest.write import check_output
-from streammc.stores.sources.input_files import input_files
-from streammc.stores.sources.input_record import input_record, same_input, with_crc
+from streammc.stores.sources.input_record import input_records, known_input, same_inputs, with_crc
 from streammc.stores.sources.tables import Table, open_table
 from streammc.stores.store import Store, open_store
+from streammc.trace.local_path import is_address
 
 _FITS: Final = {
     "uint8": ("uint8",),
@@ -91,13 +90,13 @@ def append(
     store = open_store(path)
     _refuse_kind(store)
     check_output(Path(store.address), sources)
-    inputs = describe_sources(sources)
+    inputs = input_records(sources)
     kept = generations(store.attributes)
     for number, each in enumerate(kept, 1):
-        if _same_inputs(each["inputs"], inputs):
+        if same_inputs(each["inputs"], inputs):
             return _report(store, number, False, [], started)
     there = [file for each in kept for file in each["inputs"] or ()]
-    again = next((file for file in inputs or () if _known(file["path"], there)), None)
+    again = next((file for file in inputs or () if known_input(file["path"], there)), None)
     if again is not None:
         raise IdentityError(
             f"expected files that are not in {store.address!r} yet, found {again['path']!r} among "
@@ -123,37 +122,6 @@ def append(
             writer.commit(_attributes(store, [*kept[:-1], before, entry]))
     warnings = prepared.warnings
     return _report(open_store(path), len(kept) + 1, True, warnings, started)
-
-
-def describe_sources(sources: Any) -> list[dict[str, Any]] | None:
-    """Return the record of every file, see ``input_record``, or ``None`` for tables in memory.
-
-    Also ``None`` where a file cannot be found or read: the reader of the table says so.
-    """
-    found = []
-    for source in sources if isinstance(sources, (list, tuple)) else [sources]:
-        if not isinstance(source, (str, os.PathLike)):
-            return None
-        try:
-            found += [input_record(each.path) for each in input_files(os.fspath(source))]
-        except (OSError, StreammcError):
-            return None
-    return found
-
-
-def _same_inputs(before: list[dict[str, Any]] | None, now: list[dict[str, Any]] | None) -> bool:
-    """Return whether the files of a generation are these, in their order."""
-    if before is None or now is None or len(before) != len(now):
-        return False
-    pairs = list(zip(before, now, strict=True))
-    return all(old["path"] == new["path"] for old, new in pairs) and all(
-        same_input(old, old["path"]) for old, _ in pairs
-    )
-
-
-def _known(path: str, there: list[dict[str, Any]]) -> bool:
-    """Return whether the file at ``path`` is one of those that were appended."""
-    return any(each["path"] == path and same_input(each, path) for each in there)
 
 
 def _refuse_kind(store: Store) -> None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from streammc.errors import ConfigError
 from streammc.owner_mark import marked_folder
-from streammc.stores.cloud.address import Root, is_address, store_root
+from streammc.stores.cloud.address import Root, store_root
 from streammc.stores.format.codes import read_columns, with_codes
 from streammc.stores.format.destination import refuse_output, scratch_for
 from streammc.stores.format.layout import (
@@ -36,6 +36,7 @@ from streammc.stores.memory import MemoryStore
 from streammc.stores.rows.group_labels import table_of
 from streammc.stores.sources.tables import open_table
 from streammc.stores.store import Store, open_store
+from streammc.trace.local_path import is_address
 
 
 def make_store(

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streammc.errors import DataError, OutOfMemoryError, StreammcError
-from streammc.stores.cloud.address import is_address
 from streammc.stores.sources.ahead import ahead
 from streammc.stores.sources.input_files import open_input
+from streammc.trace.local_path import is_address
 
 _REMOTE_BUFFER: Final = 4 << 20
 """Bytes of one request for a column of a Parquet file at an address."""

@@ -18,10 +18,11 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 from streammc.errors import ConfigError, DataError, MissingError
-from streammc.stores.cloud.address import CloudFolder, is_address, store_root
+from streammc.stores.cloud.address import CloudFolder, store_root
 from streammc.stores.format.objects import local_path
 from streammc.trace.file_stamp import FileStamp, file_stamp
 from streammc.trace.kinds import STORE, found_at, with_article
+from streammc.trace.local_path import is_address
 
 _PATTERN: Final = re.compile(r"[*?\[]")
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"

@@ -13,8 +13,9 @@ from typing import Any, Final
 
 import google_crc32c
 
-from streammc.stores.cloud.address import is_address
-from streammc.stores.sources.input_files import input_stamp
+from streammc.errors import StreammcError
+from streammc.stores.sources.input_files import input_files, input_stamp
+from streammc.trace.local_path import is_address
 
 STATE: Final = "state"
 """Key of a record: inode and time of the last change of status; null at an address."""
@@ -99,3 +100,34 @@ def same_input(before: Mapping[str, Any], path: str) -> bool:
         return True
     known = before.get(CRC)
     return known is not None and known == content_crc(path)
+
+
+def input_records(sources: Any) -> list[dict[str, Any]] | None:
+    """Return the record of every file, see :func:`input_record`, or ``None`` for tables in memory.
+
+    Also ``None`` where a file cannot be found or read: the reader of the table says so.
+    """
+    found = []
+    for source in sources if isinstance(sources, (list, tuple)) else [sources]:
+        if not isinstance(source, (str, os.PathLike)):
+            return None
+        try:
+            found += [input_record(each.path) for each in input_files(os.fspath(source))]
+        except (OSError, StreammcError):
+            return None
+    return found
+
+
+def same_inputs(before: list[dict[str, Any]] | None, now: list[dict[str, Any]] | None) -> bool:
+    """Return whether the files of a generation are these, in their order."""
+    if before is None or now is None or len(before) != len(now):
+        return False
+    pairs = list(zip(before, now, strict=True))
+    return all(old["path"] == new["path"] for old, new in pairs) and all(
+        same_input(old, old["path"]) for old, _ in pairs
+    )
+
+
+def known_input(path: str, there: list[dict[str, Any]]) -> bool:
+    """Return whether the file at ``path`` is one of those that were appended."""
+    return any(each["path"] == path and same_input(each, path) for each in there)

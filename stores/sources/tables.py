@@ -16,11 +16,11 @@ from streammc.errors import (
     StorageIOError,
     StreammcError,
 )
-from streammc.stores.cloud.address import is_address
 from streammc.stores.sources.input_files import InputFile, input_files, input_stamp, open_input
 from streammc.stores.sources.partitions import with_partitions
 from streammc.stores.sources.source import Source
 from streammc.trace.file_stamp import FileStamp, stamp_difference
+from streammc.trace.local_path import is_address
 
 _FOREIGN: Final = {
     b"PK\x03\x04": "a zip archive or spreadsheet",

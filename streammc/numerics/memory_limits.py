@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Final
 
 from streammc.errors import OutOfMemoryError
+from streammc.numerics.threads import available_threads
 
 _BASE: Final = {"DATA": 256 << 20, "AS": 512 << 20}
 """Bytes that the compiled code and the libraries of a command take."""
@@ -25,7 +25,7 @@ def check_process_limits() -> None:
 
     BLAS and the interpreter end a process, or never return, where memory ends while they load.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    cores = available_threads()
     for name, limit in _process_limits().items():
         least = _BASE[name] + cores * _PER_CORE[name]
         if limit < least:

@@ -2,7 +2,7 @@
 
 | name | of | proof |
 |---|---|---|
-| ``NAME.partial-PID``, ``.NAME.partial-PID``, ``.NAME.XXXXXXXX.partial``, ``NAME.pulling`` | an unfinished store, result or copy | mark, or a whole result of streammc |
+| ``NAME.partial-PID``, ``.NAME.partial-PID``, ``.NAME.HEX.partial``, ``NAME.pulling`` | an unfinished store, result or copy | mark, or a whole result of streammc |
 | the same, ``.old`` | a result that was being replaced | a whole result of streammc |
 | ``streammc-*`` | a temporary folder | mark |
 | ``.NAME.PID.streammc-tmp`` | a file that was being written | how its text begins |
@@ -28,11 +28,11 @@ from streammc.owner_mark import SUFFIX, is_running, owner_of, remove, state_of
 from streammc.trace import kinds
 from streammc.trace.lock import try_lock
 
-_PARTIAL: Final = re.compile(r"(?P<target>.+)\.partial-(?P<pid>\d+)")
-_RESULT: Final = re.compile(r"\.(?P<target>.+)\.[0-9a-f]{8}\.partial")
-_PULLING: Final = re.compile(r"(?P<target>.+)\.pulling")
+_PARTIAL: Final = re.compile(r"(?P<output>.+)\.partial-(?P<pid>\d+)")
+_RESULT: Final = re.compile(r"\.(?P<output>.+)\.[0-9a-f]{8}\.partial")
+_PULLING: Final = re.compile(r"(?P<output>.+)\.pulling")
 _TEMPORARY: Final = re.compile(r"streammc-[a-z]*-?[a-z0-9_]{8}")
-_FILE: Final = re.compile(rf"\.(?P<target>.+)\.(?P<pid>\d+){re.escape(SUFFIX)}")
+_FILE: Final = re.compile(rf"\.(?P<output>.+)\.(?P<pid>\d+){re.escape(SUFFIX)}")
 _BEGINNINGS: Final = (b"", b"{", b"<")
 """First byte of a file that streammc replaces at once: none yet, JSON, HTML."""
 _SECONDS: Final = 60.0
@@ -145,9 +145,9 @@ def _target(path: Path) -> Path | None:
     found = _RESULT.fullmatch(name) or _PARTIAL.fullmatch(name)
     if found is None:
         return None
-    named = path.with_name(found["target"])
+    named = path.with_name(found["output"])
     # Results of rows add a dot, which is no part of their name.
-    plain = path.with_name(found["target"].removeprefix("."))
+    plain = path.with_name(found["output"].removeprefix("."))
     return named if os.path.lexists(named) else plain
 
 
@@ -204,7 +204,7 @@ def collect_results(path: Path) -> None:
     """Remove what killed writers of a small result left beside its ``path``; let others live."""
     for name in os.listdir(path.parent):
         found = _RESULT.fullmatch(name.removesuffix(".old"))
-        if found is not None and found["target"] == path.name:
+        if found is not None and found["output"] == path.name:
             with judged(path.parent / name) as debris, suppress(OSError):
                 if debris is not None and debris.kept is None:
                     remove(debris.path)

@@ -10,7 +10,7 @@ from streammc.cli.app import COMMANDS, application
 ALL = [
     *("demo", "simulate", "ingest", "pull", "info", "verify", "summarize", "sample", "run"),
     *("check", "resume", "diagnose", "report", "compare", "predict", "score", "effects"),
-    *("audit", "models", "samplers"),
+    *("audit", "gc", "models", "samplers"),
 ]
 
 

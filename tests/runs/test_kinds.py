@@ -56,7 +56,7 @@ CASES: dict[str, tuple[Any, str]] = {
     "pass, frame": (lambda s: streammc.control_variates(FRAME, MODEL), "found DataFrame: call"),
     "sample, no model": (lambda s: streammc.sample(s, None), "expected a model, such as"),
     "sample, no store": (lambda s: streammc.sample(None, MODEL), "expected a data set, such as"),
-    "sample, URL": (lambda s: streammc.sample(s, MODEL, path="s3://b/run"), "found a URL s3://"),
+    "sample, URL": (lambda s: streammc.sample(s, MODEL, path="ftp://b/run"), "found ftp://"),
     "sample, path": (lambda s: streammc.sample(s, MODEL, path=3), "expected a path, found int"),
     "sample, control variates": (
         lambda s: streammc.sample(s, MODEL, control_variates="cv.zarr"),
