@@ -106,4 +106,7 @@ streammc sample flights.zarr -o new --model logistic --config full
 streammc models extra
 streammc demo file
 streammc summarize flights.zarr --model logistic --option power=2
+streammc gc nowhere
+streammc gc flights.csv
+streammc gc s3://bucket/here
 """

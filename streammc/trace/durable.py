@@ -51,11 +51,15 @@ def reporting(action: str, path: Path) -> Iterator[None]:
             "or choose another place"
         ) from error
     except OSError as error:
-        advice = "check the disk and its free space, then run the same command again"
+        found = error.strerror or error
         if error.errno == errno.EROFS:
-            advice = "make the file system writable, or choose another place"
+            raise StorageIOError(
+                f"expected to {action} {path}, found {found}: make the file system writable, or "
+                "choose another place"
+            ) from error
         raise StorageIOError(
-            f"expected to {action} {path}, found {error.strerror or error}: {advice}"
+            f"expected to {action} {path}, found {found}: check the disk and its free space, then "
+            "run the same command again"
         ) from error
 
 
