@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -57,12 +58,16 @@ def copied(root: Path, tree: Path) -> None:
 
 
 def linked_cache(tree: Path) -> None:
-    """Give the copy a cache of its own with the machine code that there is, as hard links."""
-    from streammc.numerics.compile_cache import cache_dir
+    """Give the copy a cache of its own with the machine code that there is, as hard links.
 
-    own = tree.parent / f"{tree.name}-cache" / "streammc" / Path(cache_dir()).name
+    The runs of tests are forks of this process: it must not import the package of the checkout.
+    """
+    asked = "from streammc.numerics.compile_cache import cache_dir; print(cache_dir())"
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    there = Path(done.stdout.strip())
+    own = tree.parent / f"{tree.name}-cache" / "streammc" / there.name
     if not own.exists():
-        shutil.copytree(cache_dir(), own, copy_function=os.link)
+        shutil.copytree(there, own, copy_function=os.link)
 
 
 class Planted:
@@ -89,6 +94,13 @@ def is_compiled(tree: Path, mutation: Mutation) -> bool:
     return "@jit" in text or "@inline" in text
 
 
+def told(failure: str) -> str:
+    """Return the test and the class of its error from a line of pytest; other texts as they are."""
+    known = r"((?:FAILED|ERROR) .+?)(?: - (?:(\w+(?:Error|Exception|Warning)):)?.*)?$"
+    found = re.match(known, failure, re.DOTALL)
+    return " ".join(filter(None, found.groups())) if found else failure[:300]
+
+
 def as_python(tree: Path, known: Knowledge, mutation: Mutation, control: bool) -> dict[str, Any]:
     """Return what the tests of the line say as plain Python."""
     running = known.running(mutation.path, mutation.line)
@@ -107,7 +119,7 @@ def as_python(tree: Path, known: Knowledge, mutation: Mutation, control: bool) -
             result["seconds"] = round(result["seconds"] + outcome.seconds, 1)
             result["tests"] += len(tests)
             if not outcome.passed:
-                result |= {"outcome": CAUGHT, "by": outcome.first[:300]}
+                result |= {"outcome": CAUGHT, "by": told(outcome.first)}
                 alone = any(each in outcome.first for each in _PYTHON_ALONE)
                 if (
                     alone
@@ -130,7 +142,7 @@ def as_compiled(tree: Path, known: Knowledge, mutation: Mutation) -> dict[str, A
     result = {"compiled_seconds": round(outcome.seconds, 1), "compiled_tests": tests}
     if outcome.passed:
         return result | {"outcome": SURVIVED}
-    return result | {"outcome": CAUGHT, "by": outcome.first[:300]}
+    return result | {"outcome": CAUGHT, "by": told(outcome.first)}
 
 
 def due(old: dict[str, Any] | None, mutation: Mutation, asked: argparse.Namespace) -> str | None:
@@ -163,6 +175,8 @@ def main() -> None:
         copied(ROOT, tree)
     linked_cache(tree)
     preload()
+    if "streammc" in sys.modules:
+        raise SystemExit("streammc is imported already: the tests would run it, not the copy")
     known = Knowledge(tree, folder)
     results = read(RESULTS) or {"seed": asked.seed, "machine": machine(), "mutants": []}
     of = {each["key"]: each for each in results["mutants"]}
@@ -183,7 +197,8 @@ def main() -> None:
             found = as_python(tree, known, mutation, index % CONTROL_EVERY == 0)
         result = {"key": mutation.key, **mutation._asdict(), **found}
         of[mutation.key] = result
-        results |= {"drawn": asked.count, "mutants": list(of.values())}
+        drawn = [of[each.key] for each in mutations if each.key in of]
+        results |= {"drawn": asked.count, "mutants": drawn}
         RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
         wall = time.perf_counter() - begun
         print(f"{len(of):4} {result['outcome']:27} {wall:4.0f} s {mutation.key}", file=sys.stderr)

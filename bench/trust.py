@@ -60,12 +60,12 @@ def run_tests(tests: list[str], quick: bool) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def renewed(known: dict[str, Any], numbers: list[int], quick: bool) -> dict[str, Any]:
-    """Return the results with those of the tests of the checks ``numbers``, which are run now."""
+def run_checks(numbers: list[int], quick: bool) -> dict[str, Any]:
+    """Run the tests of the checks ``numbers``, and return their results."""
     tests = {number: marked()[number] for number in numbers}
     found = run_tests(sorted({test for each in tests.values() for test in each}), quick)
     now = {"machine": machine(), "counts": "quick" if quick else "full"}
-    return known | {
+    return {
         str(number): now | {"tests": {test: found.get(test, []) for test in tests[number]}}
         for number in numbers
     }
@@ -116,8 +116,9 @@ def main() -> None:
     parser.add_argument("--checks", type=int, nargs="*", default=sorted(marked()))
     parser.add_argument("--write", action="store_true")
     asked = parser.parse_args()
-    known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    results = renewed(known, asked.checks, asked.quick)
+    new = run_checks(asked.checks, asked.quick)
+    # Read now: checks may run beside each other.
+    results = (json.loads(RESULTS.read_text()) if RESULTS.exists() else {}) | new
     print("\n".join(row(number, results) for number in asked.checks))
     if asked.write:
         RESULTS.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")

@@ -20,12 +20,14 @@ from streammc.cli.input_description import (
 from streammc.cli.output import plain
 from streammc.errors import (
     AccessError,
+    BusyError,
     ConfigError,
     IdentityError,
     OutputError,
     StorageIOError,
 )
 from streammc.trace.kinds import CONTROL_VARIATES, GROUP_EFFECTS, PREDICTIONS, STORE, found_at
+from streammc.trace.lock import folder_lock
 
 DRAWS: Final = "digest of the draws"
 """Key of a receipt: a run made again by another version has other draws under the same settings."""
@@ -204,6 +206,40 @@ class Receipt:
                 self.path.write_bytes(old)
             raise
 
+    def begin(self) -> bool:
+        """Write the receipt without a result, unless there is an output; return whether there is.
+
+        Copies of a command may begin at once, and other commands with the same output. Where
+        another one has begun, nobody keeps a receipt until the work is done: an output is never
+        taken for that of a command which did not make it.
+        """
+        with folder_lock(self.path.parent):
+            if os.path.lexists(self._output):
+                return True
+            there = self._there()
+            if there is not None and there["result"] is None and there["asked"] != self._asked:
+                self.remove()
+            elif there is None or there["result"] is not None:
+                self.write(None)
+        return False
+
+    def give_up(self) -> None:
+        """Delete a receipt of this command without a result, where there is no output."""
+        with folder_lock(self.path.parent):
+            there = self._there()
+            if there is None or os.path.lexists(self._output):
+                return
+            if there["result"] is None and there["asked"] == self._asked:
+                self.remove()
+
+    def _there(self) -> dict[str, Any] | None:
+        """Return the receipt that is there; ``None`` if there is none that can be read."""
+        try:
+            found = json.loads(self.path.read_text(encoding="utf-8"))
+            return {"asked": found["asked"], "result": found["result"]}
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
     def remove(self) -> None:
         """Delete the receipt, and ignore an error: that of the work is the one to report."""
         with suppress(OSError):
@@ -242,17 +278,22 @@ def make_once(
             result = plain(make())
         receipt.write(result)
         return result, True
-    kept = receipt.kept(describe)
-    if kept is not None:
-        if receipt.touched:
-            receipt.write(kept)
-        return kept, False
-    refuse_existing(receipt.output)
-    try:
-        receipt.write(None)
-        result = plain(make())
+    while True:
+        kept = receipt.kept(describe)
+        if kept is not None:
+            if receipt.touched:
+                receipt.write(kept)
+            return kept, False
+        try:
+            refuse_existing(receipt.output)
+            if receipt.begin():
+                continue
+            result = plain(make())
+        except BaseException as error:
+            if isinstance(error, IdentityError) and os.path.lexists(receipt.output):
+                continue  # made since by another process: perhaps a copy of this command
+            if not isinstance(error, BusyError):
+                receipt.give_up()
+            raise
         receipt.write(result)
-    except BaseException:
-        receipt.remove()
-        raise
-    return result, True
+        return result, True

@@ -25,6 +25,12 @@ _AWS_ELSEWHERE: Final = (
     "AWS_SKIP_SIGNATURE",
 )
 """Variables that obstore reads by itself: without them, a profile is looked for."""
+_ENDPOINTS: Final = {
+    "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
+    "gs": ("GOOGLE_BASE_URL",),
+    "az": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
+}
+"""Variables with the address of a service, if it is not that of the provider."""
 
 
 @lru_cache(maxsize=16)
@@ -53,13 +59,14 @@ def connect(scheme: str, bucket: str) -> Any:
         # cloud.requests repeats requests, within one budget, also where a body breaks off.
         "retry_config": {"max_retries": 0},
     }
+    set_endpoints = (os.environ.get(name) for name in _ENDPOINTS.get(scheme, ()))
+    endpoint = next(filter(None, set_endpoints), "")
+    if scheme == "http" or _LOOPBACK.match(endpoint):
+        options["client_options"]["allow_http"] = True
     try:
         if scheme == "s3":
-            endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
             if endpoint:
                 options["endpoint"] = endpoint
-                if _LOOPBACK.match(endpoint):
-                    options["client_options"]["allow_http"] = True
             profile = None
             if not any(os.environ.get(name) for name in _AWS_ELSEWHERE):
                 profile = _profile()
@@ -74,8 +81,6 @@ def connect(scheme: str, bucket: str) -> Any:
             return store.GCSStore(bucket, **options)
         if scheme == "az":
             return store.AzureStore(bucket, **options)
-        if scheme == "http":
-            options["client_options"]["allow_http"] = True
         return store.HTTPStore.from_url(f"{scheme}://{bucket}/", **options)
     except (AccessError, ConfigError):
         raise

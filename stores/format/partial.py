@@ -21,11 +21,10 @@ from streammc.errors import (
     StorageIOError,
     StreammcError,
 )
-from streammc.owner_mark import mark, remove, unmark
+from streammc.owner_mark import remove, unmark
 from streammc.stores.format.layout import MANIFEST
-from streammc.trace.debris import collect_debris
+from streammc.trace.debris import collect_debris, marked_partial
 from streammc.trace.durable import swap
-from streammc.trace.lock import try_lock
 
 _LARGE: Final = 1 << 16
 """Bytes of a file from which its write-back begins right after it is written."""
@@ -93,10 +92,7 @@ class PartialDirectory:
         self._lock = -1
         try:
             collect_debris(path, f"{path.name}.partial-")
-            self._root.mkdir()
-            self._lock = os.open(self._root, os.O_RDONLY | os.O_CLOEXEC)
-            try_lock(self._lock)
-            mark(self._root)
+            self._lock = marked_partial(self._root)
             for folder in folders:
                 (self._root / folder).mkdir()
         except OSError as error:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streammc.errors import AccessError, ConfigError, MissingError, OutputError, StoreError
-from streammc.owner_mark import mark, remove, unmark
+from streammc.owner_mark import remove, unmark
 from streammc.trace.codec import (
     NUMERIC,
     STRING,
@@ -33,10 +33,9 @@ from streammc.trace.codec import (
     dtype_name,
     encode,
 )
-from streammc.trace.debris import collect_results
+from streammc.trace.debris import collect_results, marked_partial
 from streammc.trace.durable import read_file, swap, sync_directory, write_files
 from streammc.trace.local_path import given_path
-from streammc.trace.lock import try_lock
 from streammc.trace.sealed import DOCUMENT_LIMIT, plain, seal, unseal
 
 KIND: Final = "arrays"
@@ -87,17 +86,13 @@ def write_arrays(
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         collect_results(target)
-        partial.mkdir()
+        lock = marked_partial(partial)
     except OSError as error:
         kind = AccessError if isinstance(error, PermissionError) else OutputError
         raise kind(
             f"expected to create {str(target)!r}, found {error.strerror}: choose another path"
         ) from error
-    lock = -1
     try:
-        lock = os.open(partial, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try_lock(lock)
-        mark(partial)
         files: dict[Path, bytes] = {}
         listed, metadata = {}, {}
         for name, values in sorted(arrays.items()):
@@ -126,8 +121,7 @@ def write_arrays(
         if partial.exists():
             with suppress(OSError):
                 remove(partial)
-        if lock >= 0:
-            os.close(lock)
+        os.close(lock)
 
 
 def read_arrays(

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from streammc.errors import BusyError
-from streammc.owner_mark import SUFFIX, is_running, owner_of, remove, state_of
+from streammc.owner_mark import SUFFIX, is_running, mark, owner_of, remove, state_of
 from streammc.trace import kinds
 from streammc.trace.lock import try_lock
 
@@ -99,10 +99,11 @@ def _locked(folder: Path) -> Iterator[bool | None]:
 
 
 def _judged_file(path: Path) -> Debris | None:
-    info, found = path.lstat(), _FILE.fullmatch(path.name)
-    if not stat.S_ISREG(info.st_mode) or info.st_nlink != 1 or found is None:
-        return None
+    found = _FILE.fullmatch(path.name)
     try:
+        info = path.lstat()
+        if not stat.S_ISREG(info.st_mode) or info.st_nlink != 1 or found is None:
+            return None
         with open(path, "rb") as file:
             begins = file.read(1) in _BEGINNINGS
     except OSError:
@@ -158,7 +159,9 @@ def size_of(path: Path) -> int:
         for name in files:
             with suppress(OSError):
                 total += os.lstat(os.path.join(folder, name)).st_size
-    return total if path.is_dir() else path.lstat().st_size
+    with suppress(OSError):
+        return total if path.is_dir() else path.lstat().st_size
+    return total
 
 
 def collect_debris(path: Path, prefix: str) -> None:
@@ -205,6 +208,37 @@ def collect_results(path: Path) -> None:
     for name in os.listdir(path.parent):
         found = _RESULT.fullmatch(name.removesuffix(".old"))
         if found is not None and found["output"] == path.name:
-            with judged(path.parent / name) as debris, suppress(OSError):
-                if debris is not None and debris.kept is None:
+            with suppress(OSError), judged(path.parent / name) as debris:
+                if debris is None:  # killed before its mark, or nothing of streammc
+                    os.rmdir(path.parent / name)  # which refuses a folder with a file
+                elif debris.kept is None:
                     remove(debris.path)
+
+
+def marked_partial(folder: Path) -> int:
+    """Make the folder of a writer, lock and mark it; return the descriptor that has the lock.
+
+    Others remove a folder that has no mark yet as what a killed writer left: it is made again.
+
+    Raises
+    ------
+    OSError
+        If the system refuses.
+    """
+    while True:
+        folder.mkdir()
+        lock = -1
+        try:
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try_lock(lock)
+            mark(folder)
+            return lock
+        except FileNotFoundError:
+            if lock >= 0:
+                os.close(lock)
+        except BaseException:
+            if lock >= 0:
+                os.close(lock)
+            with suppress(OSError):
+                os.rmdir(folder)
+            raise

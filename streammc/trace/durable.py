@@ -131,11 +131,17 @@ def swap(partial: Path, target: Path) -> None:
     """
     old = partial
     with reporting("replace", target):
-        if not (target.exists() and _exchange(partial, target)):
+        while not (target.exists() and _exchange(partial, target)):
             old = partial.with_name(f"{partial.name}.old")
             if target.exists():
                 os.rename(target, old)
-            os.rename(partial, target)
+            try:
+                os.rename(partial, target)
+                break
+            except OSError as error:  # made since by another process
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+                old = partial
     sync_directory(target.parent)
     if old.exists():
         with suppress(OSError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,8 @@ FILE: Final = "lock"
 
 NO_LOCKS: Final = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 """Answers of ``flock`` on a file system without locks, such as NFS without its lock service."""
+
+_FOLDER_SECONDS: Final = 1.0
 
 _locked: set[tuple[int, int]] = set()
 """Device and inode of each run directory that this process has locked."""
@@ -92,6 +95,27 @@ def try_lock(descriptor: int) -> bool:
         if error.errno not in NO_LOCKS:
             raise
     return True
+
+
+@contextmanager
+def folder_lock(folder: Path) -> Iterator[None]:
+    """Lock a folder while a few small files in it change; go on after a second without the lock.
+
+    The lock makes what is rare rarer still, and nothing may depend on it: the folder may be
+    missing, on a file system without locks, or locked by a process that was stopped.
+    """
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        yield
+        return
+    try:
+        end = time.monotonic() + _FOLDER_SECONDS
+        while not try_lock(descriptor) and time.monotonic() < end:
+            time.sleep(0.002)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def make_run_folder(path: Path) -> None:

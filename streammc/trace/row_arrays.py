@@ -24,7 +24,7 @@ from streammc.errors import (
     StorageIOError,
     StreammcError,
 )
-from streammc.owner_mark import mark, remove, unmark
+from streammc.owner_mark import remove, unmark
 from streammc.trace.codec import (
     STRING,
     ArraySpec,
@@ -36,10 +36,9 @@ from streammc.trace.codec import (
     dtype_name,
     encode,
 )
-from streammc.trace.debris import collect_debris
+from streammc.trace.debris import collect_debris, marked_partial
 from streammc.trace.durable import swap, sync_directory, write_file
 from streammc.trace.local_path import given_path
-from streammc.trace.lock import try_lock
 from streammc.trace.row_reading import COORDINATES, FORMAT, ROWS, RowKind, read_meta
 from streammc.trace.sealed import plain, seal
 
@@ -109,10 +108,7 @@ class RowArrays:
         self._lock = -1
         try:
             collect_debris(self.path, f".{self.path.name}.partial-")
-            self.folder.mkdir()
-            self._lock = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try_lock(self._lock)
-            mark(self.folder)
+            self._lock = marked_partial(self.folder)
             for name in columns:
                 check_name(name)
                 (self.folder / name).mkdir()
