@@ -26,6 +26,7 @@ from streammc.errors import (
     OutputError,
     StorageIOError,
 )
+from streammc.trace.debris import collect_beside
 from streammc.trace.kinds import CONTROL_VARIATES, GROUP_EFFECTS, PREDICTIONS, STORE, found_at
 from streammc.trace.lock import folder_lock
 
@@ -283,6 +284,8 @@ def make_once(
         if kept is not None:
             if receipt.touched:
                 receipt.write(kept)
+            with suppress(OSError):  # of a writer that was killed after its last step but one
+                collect_beside(receipt.output)
             return kept, False
         try:
             refuse_existing(receipt.output)

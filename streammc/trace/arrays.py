@@ -33,7 +33,7 @@ from streammc.trace.codec import (
     dtype_name,
     encode,
 )
-from streammc.trace.debris import collect_results, marked_partial
+from streammc.trace.debris import collect_beside, marked_partial
 from streammc.trace.durable import read_file, swap, sync_directory, write_files
 from streammc.trace.local_path import given_path
 from streammc.trace.sealed import DOCUMENT_LIMIT, plain, seal, unseal
@@ -85,7 +85,7 @@ def write_arrays(
     partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        collect_results(target)
+        collect_beside(target)
         lock = marked_partial(partial)
     except OSError as error:
         kind = AccessError if isinstance(error, PermissionError) else OutputError

@@ -203,16 +203,18 @@ def collect_debris(path: Path, prefix: str) -> None:
                     os.rmdir(inner)
 
 
-def collect_results(path: Path) -> None:
-    """Remove what killed writers of a small result left beside its ``path``; let others live."""
+def collect_beside(path: Path) -> None:
+    """Remove what killed writers of an output left beside its ``path``; let others live."""
+    ours = (path.name, f".{path.name}", f"{path.name}.scratch")
     for name in os.listdir(path.parent):
-        found = _RESULT.fullmatch(name.removesuffix(".old"))
-        if found is not None and found["output"] == path.name:
+        stem = name.removesuffix(".old")
+        found = _RESULT.fullmatch(stem) or _PARTIAL.fullmatch(stem)
+        if found is not None and found["output"] in ours:
             with suppress(OSError), judged(path.parent / name) as debris:
                 if debris is None:  # killed before its mark, or nothing of streammc
                     os.rmdir(path.parent / name)  # which refuses a folder with a file
-                elif debris.kept is None:
-                    remove(debris.path)
+                elif debris.kept is None or (debris.alone and stem == name):
+                    remove(debris.path)  # one that stands alone was never renamed to its path
 
 
 def marked_partial(folder: Path) -> int:
