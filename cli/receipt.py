@@ -142,10 +142,8 @@ class Receipt:
 
     def lacks(self, name: str) -> bool:
         """Return whether the receipt that is there, of an earlier version, does not have a key."""
-        try:
-            return name not in json.loads(self.path.read_text(encoding="utf-8"))["asked"]
-        except (OSError, ValueError, KeyError, TypeError):
-            return False
+        there = self._there()
+        return there is not None and name not in there["asked"]
 
     def _or_overwrite(self) -> str:
         """Return the advice to use --overwrite, if the command can replace the output."""

@@ -66,6 +66,11 @@ def test_the_curvature_is_minus_the_second_derivative(name):
     assert 0.0 < expected == pytest.approx(curvature(table, [theta])[0], rel=1e-7)
 
 
+@pytest.mark.parametrize("at", [-800.0, 800.0])
+def test_the_curvature_of_a_half_student_t_is_zero_far_away(at):
+    assert 0.0 <= curvature(row_of("half_student_t"), [at])[0] < 1e-300
+
+
 def test_the_curvature_of_log_odds_is_minus_the_second_derivative():
     table = dirichlet_rows([0.5, 2.0])
     theta = np.full(len(table), 0.7)

@@ -1,0 +1,25 @@
+"""What is settled before the first draw of a ladder."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from streammc.models import logistic
+from streammc.priors import normal
+from streammc.runs.setup import decide
+from streammc.samplers import pt, spt, stt, tt
+from streammc.samplers.common.request import RunRequest
+from streammc.stores import from_arrays
+
+
+@pytest.mark.parametrize("build", [pt, spt, tt, stt])
+def test_a_sampler_prepares_itself_with_the_levels_that_are_given(build: Any) -> None:
+    rng = np.random.default_rng(1)
+    data = from_arrays(rng.normal(size=(200, 2)), (rng.random(200) < 0.5).astype(float))
+    sampler = build(n_levels=3, beta_min=0.5, step_size=0.1)
+    setup = decide(RunRequest(data, logistic(prior=normal(2.0)), sampler, seed=1))
+    assert (sampler.name, 3) == (setup.sampler.name, setup.sampler.n_levels)
+    assert setup.plan is None
