@@ -164,6 +164,8 @@ def write_json(path: Path, document: Mapping[str, Any]) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):  # of a full disk it has no name
+            error.filename = str(path)
         raise

@@ -223,3 +223,10 @@ def test_a_trajectory_without_a_density_counts_as_rejected(nuts):
         stayed = np.flatnonzero(diverged[1:]) + 1
         np.testing.assert_array_equal(found["theta"][stayed - 1], found["theta"][stayed])
     assert (found["acceptance_rate"][~diverged] > 0.0).all()
+
+
+def test_trajectories_within_the_edge_are_recorded_as_such():
+    kernel = HamiltonianKernel(kernel_problem(Small(n=60, d=2, k=10, order=2, seed=6)), 1, 0)
+    kernel.initialise()
+    kernel.advance(200, True)
+    assert 0.0 == kernel.advance(200, False)["beyond_edge"].max()
