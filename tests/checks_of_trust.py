@@ -4,6 +4,7 @@ A test carries the number that it meets as ``@pytest.mark.trust(28)``, and stand
 is tested; tests/trust has those that need several parts of streammc. A test states its figure with
 pytest's ``record_property("figure", "50 of 50 kills resumed with the same digest")``, and a
 negative control the fault that was caught: ``record_property("caught", "one flipped bit")``.
+What does not vary from run to run stands in the mark: ``@pytest.mark.trust(28, caught="...")``.
 ``pytest -m trust`` runs all at small counts; ``make trust`` at full counts, and writes the page.
 ``python tests/checks_of_trust.py`` lists the tests.
 """

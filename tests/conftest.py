@@ -78,3 +78,11 @@ def unprivileged() -> Callable[[], AbstractContextManager[None]]:
             os.seteuid(user)
 
     return drop
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    """Give a test that has passed the ``figure`` and the ``caught`` of its marks ``trust``."""
+    if call.when == "call" and call.excinfo is None:
+        for mark in item.iter_markers("trust"):
+            item.user_properties.extend(mark.kwargs.items())

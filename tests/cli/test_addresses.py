@@ -138,7 +138,7 @@ def failures(bucket: Bucket, folder: Path) -> Iterator[tuple[str | None, tuple[s
         yield None, ("ingest", str(folder / "t.csv"), address, "--response", "late")
 
 
-@pytest.mark.trust(54)
+@pytest.mark.trust(54, figure="40 failing commands: no credential in output or files")
 def test_secrets_appear_in_no_output_of_failing_commands(
     bucket: Bucket, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,7 +167,7 @@ def test_secrets_appear_in_no_output_of_failing_commands(
     assert os.environ["AWS_SECRET_ACCESS_KEY"] == SECRET
 
 
-@pytest.mark.trust(54)
+@pytest.mark.trust(54, caught="the text of a service that repeats the secret")
 def test_error_of_the_service_itself_does_hold_what_must_not_be_shown(
     bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:

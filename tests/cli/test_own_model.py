@@ -80,7 +80,7 @@ def test_allowed_model_is_sampled_resumed_and_extended(place):
     assert more.json["draws"] == 90
 
 
-@pytest.mark.trust(43)
+@pytest.mark.trust(43, caught="one changed line in the source of a model")
 def test_changed_code_is_another_model(place, record_property):
     assert streammc(*SMALL, "--allow-code").code == 0
     path = place / "own_model.py"

@@ -99,7 +99,7 @@ def test_workers_killed_at_many_instants_cost_no_bit(
     record_property("figure", f"{kills} of {kills} passes with a killed worker: the same bits")
 
 
-@pytest.mark.trust(31)
+@pytest.mark.trust(31, figure="the next pass reads the bad block and uses good ones again")
 @pytest.mark.slow
 @pytest.mark.parametrize("pinned", [True, False])
 def test_good_blocks_of_a_pass_that_failed_are_used_again_where_code_is_pinned(
@@ -140,7 +140,11 @@ def test_good_blocks_of_a_pass_that_failed_are_used_again_where_code_is_pinned(
     assert "3" in again
 
 
-@pytest.mark.trust(32)
+@pytest.mark.trust(
+    32,
+    figure="a block of more than 1 GB: 71, and the block by name",
+    caught="one block that grows without end",
+)
 @pytest.mark.slow
 def test_a_block_that_fills_the_memory_of_its_workers_exits_with_71(
     store: Path, tmp_path: Path

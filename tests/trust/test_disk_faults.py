@@ -55,7 +55,7 @@ cp -r {disk}/out {kept}
 """
 
 
-@pytest.mark.trust(25)
+@pytest.mark.trust(25, caught="a disk with 95 % of the room that is needed")
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["run", "store"])
 def test_a_disk_that_is_full_ends_a_command_and_grown_the_same_command_goes_on(
@@ -109,7 +109,7 @@ def test_a_disk_that_is_full_ends_a_command_and_grown_the_same_command_goes_on(
 FAULTS = ("read", "write", "fsync", "close", "pread64", "rename")
 
 
-@pytest.mark.trust(26)
+@pytest.mark.trust(26, caught="one read, write, fsync, close or rename that fails")
 @pytest.mark.slow
 def test_an_error_of_the_disk_ends_a_command_or_changes_nothing(
     finished: Path, tmp_path: Path, record_property: Recorded

@@ -45,7 +45,7 @@ def limits_of_memory(name: str, limit: int) -> Iterator[Path]:
     pytest.skip("no memory cgroups to make here: needs root")
 
 
-@pytest.mark.trust(45)
+@pytest.mark.trust(45, caught="a process that the kernel kills for its memory")
 @pytest.mark.slow
 def test_a_memory_limit_ends_a_job_cleanly_and_the_job_goes_on_without_it(
     finished: Path, tmp_path: Path, record_property: Record
@@ -123,7 +123,7 @@ def shown_clock(library: Path, clock: Mapping[str, str]) -> float:
     return float(shown.stdout)
 
 
-@pytest.mark.trust(46)
+@pytest.mark.trust(46, caught="a clock that goes back a day in the middle")
 @pytest.mark.parametrize(
     "name",
     [
@@ -170,7 +170,7 @@ ENVIRONMENTS = {
 }
 
 
-@pytest.mark.trust(47)
+@pytest.mark.trust(47, caught="files of at most 4 kB")
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ENVIRONMENTS)
 def test_a_mean_environment_is_no_matter_or_one_line(

@@ -110,7 +110,7 @@ def test_a_lost_answer_to_every_write_makes_one_store(
         }
 
 
-@pytest.mark.trust(28)
+@pytest.mark.trust(28, caught="a writer that does not read back after a lost answer")
 def test_a_writer_that_does_not_read_back_takes_its_own_store_for_anothers(
     table: dict[str, Any], bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,7 +121,7 @@ def test_a_writer_that_does_not_read_back_takes_its_own_store_for_anothers(
             write(table, f"{bucket.address}/t.zarr")
 
 
-@pytest.mark.trust(28)
+@pytest.mark.trust(28, caught="a client that does not repeat a request")
 def test_a_client_that_does_not_repeat_fails_at_the_first_fault(
     table: dict[str, Any], bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,7 +29,11 @@ OUTSIDE = [
 ]  # fmt: skip
 
 
-@pytest.mark.trust(53)
+@pytest.mark.trust(
+    53,
+    figure="names with .., roots, links and NUL: refused, and nothing outside is opened",
+    caught="one name in a manifest that leads to the folder above",
+)
 @pytest.mark.parametrize("name", OUTSIDE, ids=lambda name: ascii(name[:30]))
 def test_a_manifest_with_a_name_that_leads_out_is_refused_and_nothing_there_is_opened(
     name: str, finished: Path, tmp_path: Path
@@ -106,7 +110,7 @@ def test_no_file_or_output_of_a_job_at_an_address_holds_a_credential(
     assert os.environ["AWS_SECRET_ACCESS_KEY"] == SECRET
 
 
-@pytest.mark.trust(54)
+@pytest.mark.trust(54, figure="tasks and files of workers: no credential")
 @pytest.mark.slow
 def test_neither_tasks_nor_files_of_workers_hold_a_credential(
     bucket: Bucket, tmp_path: Path
@@ -165,7 +169,7 @@ time.sleep(30)
 """
 
 
-@pytest.mark.trust(55)
+@pytest.mark.trust(55, caught="a listener on 0.0.0.0")
 def test_a_listener_for_other_machines_is_seen() -> None:
     with subprocess.Popen([sys.executable, "-c", OPEN], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -175,7 +179,7 @@ def test_a_listener_for_other_machines_is_seen() -> None:
     assert {"0.0.0.0"} == found
 
 
-@pytest.mark.trust(55)
+@pytest.mark.trust(55, figure="threads, local:2 and a cluster: loopback alone")
 @pytest.mark.slow
 @pytest.mark.parametrize("scheduler", ["threads", "local:2", "cluster"])
 def test_no_mode_listens_beyond_the_loopback_interface(
@@ -212,7 +216,7 @@ def test_a_plain_scheduler_on_another_machine_is_refused_before_a_packet_is_sent
     assert "--insecure-cluster" in done.err
 
 
-@pytest.mark.trust(56)
+@pytest.mark.trust(56, caught="a certificate that expired yesterday")
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make certificates")
 def test_an_expired_certificate_is_refused(finished: Path, tmp_path: Path) -> None:

@@ -171,7 +171,7 @@ def test_every_other_signal_ends_a_job_as_documented_and_it_can_be_resumed(
     record_property("figure", f"{name}: exit code {code}, the same draws after a resume")
 
 
-@pytest.mark.trust(40)
+@pytest.mark.trust(40, caught="a reader that goes away after one line")
 @pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_traceback_and_the_job_can_be_resumed(
     finished: Path, whole: tuple[str, float], tmp_path: Path, record_property: Record

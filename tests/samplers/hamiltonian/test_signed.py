@@ -87,6 +87,7 @@ def test_between_5_and_20_percent_of_the_signs_are_negative(case, record_propert
 
 
 @pytest.mark.trust(2)
+@pytest.mark.trust(8)
 @pytest.mark.trust(7)
 def test_signed_mean_is_right_and_unsigned_mean_is_wrong(case, record_property):
     truth, draws = case

@@ -121,7 +121,11 @@ def test_a_scheduler_that_dies_is_try_again(store: Path, tmp_path: Path) -> None
         assert time.monotonic() - started < 60
 
 
-@pytest.mark.trust(31)
+@pytest.mark.trust(
+    31,
+    figure="after 4 dead workers: 70, and the block by name",
+    caught="one block that ends its process",
+)
 @pytest.mark.slow
 def test_a_block_that_kills_workers_is_named(store: Path, tmp_path: Path) -> None:
     (tmp_path / "seen").mkdir()
@@ -186,7 +190,7 @@ def test_other_versions_of_a_worker_exit_with_78(store: Path, tmp_path: Path) ->
     assert not (tmp_path / "cv").exists()
 
 
-@pytest.mark.trust(32)
+@pytest.mark.trust(32, figure="a limit of 200 MB: 71 before any task")
 @pytest.mark.slow
 def test_too_little_memory_exits_with_71_before_any_task(store: Path, tmp_path: Path) -> None:
     with cluster(tmp_path / "cluster", workers=0) as made:
@@ -256,7 +260,9 @@ def test_nothing_at_the_address_is_unavailable(store: Path) -> None:
         open_store(store).reduce(Slow(store.parent), scheduler="tcp://127.0.0.1:9")
 
 
-@pytest.mark.trust(56)
+@pytest.mark.trust(
+    56, figure="the right certificate: the same fingerprint; another, none, or plain tcp: 69"
+)
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make certificates")
 def test_tls_takes_the_right_certificate_alone(store: Path, tmp_path: Path) -> None:
