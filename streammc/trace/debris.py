@@ -50,8 +50,6 @@ class Debris(NamedTuple):
     """Bytes of its files."""
     kept: str | None
     """Why it is left alone; ``None``: it can go."""
-    alone: bool = False
-    """Whether it is a whole result, and nothing is at the path that it was made for."""
 
 
 @contextmanager
@@ -123,15 +121,15 @@ def _judged_folder(path: Path, kind: str, free: bool) -> Debris | None:
     whole = owner is None and kind.endswith("result") and _is_ours(path)
     if owner is None and not whole:
         return None
-    kept, alone = None, False
+    kept, replaced = None, path.name.endswith(".old")
     if not free:
         kept = "another process has locked it"
     elif owner is not None and (state := state_of(owner)) != "dead":
         where = f" on {owner.host!r}" if state == "elsewhere" else ""
         kept = f"process {owner.pid}{where} " + ("may live" if where else "lives")
-    elif whole and (target := _target(path)) is not None and not os.path.lexists(target):
-        kept, alone = f"nothing is at {target.name!r}: this may be its only copy, rename it", True
-    return Debris(path, kind, size_of(path), kept, alone)
+    elif replaced and (target := _target(path)) is not None and not os.path.lexists(target):
+        kept = f"nothing is at {target.name!r}: this may be its only copy, rename it"
+    return Debris(path, kind, size_of(path), kept)
 
 
 def _is_ours(path: Path) -> bool:
@@ -190,13 +188,13 @@ def collect_debris(path: Path, prefix: str) -> None:
             if free is None:  # no folder
                 continue
             found = _judged_folder(folder, "unfinished result", free)
-            if not free or (found and found.kept and not found.alone):
+            if not free or (found and found.kept):
                 why = found.kept if found else "another process has locked it"
                 raise BusyError(
                     f"expected to be alone in writing {str(path)!r}, found {name!r} in use ({why})"
                     ": wait for the other process"
                 )
-            if found:  # one that stands alone was never renamed to its path
+            if found:
                 remove(folder)
             elif not any(files for _, _, files in os.walk(folder)):  # killed before its mark
                 for inner, _, _ in os.walk(folder, topdown=False):
@@ -213,8 +211,8 @@ def collect_beside(path: Path) -> None:
             with suppress(OSError), judged(path.parent / name) as debris:
                 if debris is None:  # killed before its mark, or nothing of streammc
                     os.rmdir(path.parent / name)  # which refuses a folder with a file
-                elif debris.kept is None or (debris.alone and stem == name):
-                    remove(debris.path)  # one that stands alone was never renamed to its path
+                elif debris.kept is None:
+                    remove(debris.path)
 
 
 def marked_partial(folder: Path) -> int:

@@ -105,6 +105,18 @@ def test_gc_lists_and_removes_what_streammc_left_and_nothing_else(
 
 
 @pytest.mark.trust(22)
+def test_a_replaced_result_that_may_be_the_only_copy_is_kept(
+    finished: Path, tmp_path: Path
+) -> None:
+    unfinished, replaced = "store.zarr.partial-99999999", "store.zarr.partial-99999999.old"
+    for name in (unfinished, replaced):
+        shutil.copytree(finished / "store.zarr", tmp_path / name)
+    assert ({unfinished}, {replaced}) == gc(tmp_path)
+    shutil.copytree(finished / "store.zarr", tmp_path / "store.zarr")
+    assert ({replaced}, set()) == gc(tmp_path)
+
+
+@pytest.mark.trust(22)
 def test_a_name_alone_proves_nothing(tmp_path: Path, record_property: Recorded) -> None:
     folder = tmp_path / "store.zarr.partial-99999999"
     folder.mkdir()
