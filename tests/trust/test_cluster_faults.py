@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from checks_of_trust import rounds
-from clusters import Hungry, Poison, cluster, sums, wait_for_workers
+from clusters import Hoarding, Hungry, Poison, cluster, sums, wait_for_workers
 from command_line import program, streammc
 
 import streammc as package
@@ -162,7 +162,7 @@ def test_a_block_that_fills_the_memory_of_its_workers_exits_with_71(
         assert 71 == caught.value.exit_code, str(caught.value)
 
 
-@pytest.mark.trust(33)
+@pytest.mark.trust(33, figure="jobs whose scheduler is killed every two seconds later: one digest")
 @pytest.mark.slow
 def test_a_job_whose_scheduler_dies_at_many_instants_ends_with_its_draws(
     store: Path, tmp_path: Path
@@ -210,20 +210,34 @@ def test_a_stopping_rule_ends_chains_on_workers_at_the_same_draw(
     assert digests[0]["digest"] == digests[1]["digest"]
 
 
+def peak_bytes(pid: int) -> int:
+    """Return the largest resident memory that a process has had."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) * 1024
+
+
 @pytest.mark.trust(36)
 @pytest.mark.slow
-def test_memory_of_a_worker_does_not_grow_with_the_rows(tmp_path: Path) -> None:
+def test_memory_of_a_worker_does_not_grow_with_the_rows(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
     peaks = {}
     for times in (1, 8, 64):
         path = tmp_path / f"{times}.zarr"
         words = ("--rows", str(times * 250_000), "--dim", "8", "--seed", "1", "--quiet")
         assert 0 == streammc("simulate", "logistic", path, *words).code
+        model = package.models.logistic(prior=package.priors.normal(scale=10.0))
         with cluster(tmp_path / f"cluster-{times}", workers=0) as made:
             made.add("--nthreads", "2")
-            model = package.models.logistic(prior=package.priors.normal(scale=10.0))
             package.control_variates(open_store(path), model, scheduler=made.address)
-            status = Path(f"/proc/{made.workers[0].pid}/status").read_text()
-            peaks[times] = int(status.split("VmHWM:")[1].split()[0]) * 1024
-            chunks = open_store(path).layout.chunk_rows * (8 * 4 + 1)
+            peaks[times] = peak_bytes(made.workers[0].pid)
+    chunks = open_store(path).layout.chunk_rows * (8 * 4 + 1)
     assert peaks[64] <= 1.25 * peaks[1], peaks
     assert peaks[64] <= 2 * 3 * chunks + (350 << 20), peaks
+    with cluster(tmp_path / "cluster", workers=0) as made:
+        made.add("--nthreads", "2")
+        open_store(path).reduce(Hoarding(), scheduler=made.address)
+        assert peak_bytes(made.workers[0].pid) > 1.25 * peaks[1]
+    record_property("caught", "a task that keeps the blocks it has read")
+    said = ", ".join(f"{peak >> 20} MB at {times} x 250,000 rows" for times, peak in peaks.items())
+    record_property("figure", said)

@@ -74,7 +74,7 @@ def start_pass(network: str, store: Path, folder: Path, address: str) -> subproc
     return subprocess.Popen([*words, address], stdout=pipe, stderr=pipe, text=True, env=env)
 
 
-@pytest.mark.trust(34)
+@pytest.mark.trust(34, figure="a cable that is out: the same bits within 65 s")
 @pytest.mark.slow
 def test_a_worker_that_cannot_be_reached_any_more_is_given_up(
     store: Path, tmp_path: Path, networks: tuple[str, str]
@@ -99,7 +99,11 @@ def test_a_worker_that_cannot_be_reached_any_more_is_given_up(
     assert expected.tobytes().hex() == out.strip(), err
 
 
-@pytest.mark.trust(37)
+@pytest.mark.trust(
+    37,
+    figure="delay and loss on the link to the workers: the same bits",
+    caught="packets that are dropped",
+)
 @pytest.mark.slow
 def test_delay_and_loss_on_the_network_change_no_bit(
     store: Path, tmp_path: Path, networks: tuple[str, str]

@@ -100,7 +100,7 @@ def test_a_worker_that_dies_costs_no_bit(store: Path, tmp_path: Path) -> None:
     assert len(list(task.folder.glob(f"{killed[0]}-*"))) == 2  # made again by the other worker
 
 
-@pytest.mark.trust(33)
+@pytest.mark.trust(33, caught="a scheduler that is killed in a pass: 75")
 @pytest.mark.slow
 def test_a_scheduler_that_dies_is_try_again(store: Path, tmp_path: Path) -> None:
     (tmp_path / "seen").mkdir()
@@ -137,7 +137,11 @@ def test_a_block_that_kills_workers_is_named(store: Path, tmp_path: Path) -> Non
         assert "4 workers died" in str(e.value)
 
 
-@pytest.mark.trust(34)
+@pytest.mark.trust(
+    34,
+    figure="a worker that hangs: the same bits within 60 s",
+    caught="one stopped process among the workers",
+)
 @pytest.mark.slow
 def test_a_worker_that_hangs_is_given_up(store: Path, tmp_path: Path) -> None:
     (tmp_path / "seen").mkdir()
@@ -176,7 +180,7 @@ def test_a_stopped_worker_before_the_first_task_is_try_again(
             package.control_variates(open_store(store), model, scheduler=made.address)
 
 
-@pytest.mark.trust(35)
+@pytest.mark.trust(35, figure="78 before the first task, with the worker and both versions")
 @pytest.mark.slow
 def test_other_versions_of_a_worker_exit_with_78(store: Path, tmp_path: Path) -> None:
     broken = tmp_path / "broken"
@@ -200,7 +204,11 @@ def test_too_little_memory_exits_with_71_before_any_task(store: Path, tmp_path: 
     assert "found a limit of 0.2 GB" in done.err
 
 
-@pytest.mark.trust(38)
+@pytest.mark.trust(
+    38,
+    figure="local:N: the same bits, and no process, port or file is left",
+    caught="workers of a pass that still runs",
+)
 @pytest.mark.slow
 def test_local_processes_give_the_same_bits_and_are_gone_afterwards(
     store: Path, tmp_path: Path
