@@ -18,6 +18,7 @@ EQUIVALENT: Final[dict[str, str]] = {
     "streammc/samplers/metropolis/problem.py: certain = plan.certainty_rows if plan is not None and order >= 0 else np.zeros(0, np.int64) => certain = plan.certainty_rows if plan is not None and order >= 0 else np.ones(0, np.int64)": "an array of no elements has no ones",
     "streammc/samplers/metropolis/acceptance/correction.py: high = table.shape[1] - 1 => high = table.shape[1] - 0": "the last value is 1, above every `u` in (0, 1): the search never ends beyond it",
     "streammc/samplers/metropolis/acceptance/clt.py: if facts[M2] <= 0.0: => if facts[M2] < 0.0:": "compiled, the moments of equal terms are not numbers, and the larger of `SMALLEST` and such a one is `SMALLEST`",
+    "streammc/samplers/tempering/transition_kernel.py: adapting = warmup and self.problem.options.ladder == ADAPTED and len(self._next_places) > 2 => adapting = warmup and self.problem.options.ladder == ADAPTED and len(self._next_places) >= 2": "a ladder of two levels has none between its ends, and is respaced to itself",
 }
 """Changes without any effect on a result, with the reason."""
 TESTS: Final[dict[str, str]] = {
