@@ -222,23 +222,36 @@ def marked_partial(folder: Path) -> int:
 
     Raises
     ------
+    BusyError
+        If another thread of this process has the folder.
     OSError
         If the system refuses.
     """
     while True:
-        folder.mkdir()
         lock = -1
         try:
+            folder.mkdir()
             lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try_lock(lock)
             mark(folder)
             return lock
         except FileNotFoundError:
-            if lock >= 0:
-                os.close(lock)
+            _close(lock)
+            if not folder.parent.is_dir():
+                raise
+        except FileExistsError:  # the folder, or its mark
+            _close(lock)
+            raise BusyError(
+                f"expected to be alone in writing {str(folder)!r}, found another thread of this "
+                "process in it: wait for that"
+            ) from None
         except BaseException:
-            if lock >= 0:
-                os.close(lock)
+            _close(lock)
             with suppress(OSError):
                 os.rmdir(folder)
             raise
+
+
+def _close(descriptor: int) -> None:
+    if descriptor >= 0:
+        os.close(descriptor)
