@@ -78,7 +78,7 @@ WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
         "stores/store.py _opened_again: expected the store '{}' as it was (fingerprint {}), found {}: give every worker the same s",
         "streammc/likelihood/grouped.py Grouped.reduce: expected a store on disk for a cluster, found groups in memory: write them with streammc.i",
         "streammc/trace/commit.py commit_root: expected no other writer in {}, found another commit or a touched file: {} has {}; stop th",
-        "streammc/trace/debris.py marked_partial: expected to be alone in writing '{}', found another thread of this process in it: wait for tha",
+        "streammc/trace/debris.py marked_partial: expected to be alone in writing '{}', found another thread of this process in it: wait for",
         "streammc/trace/debris.py collect_debris: expected to be alone in writing '{}', found '{}' in use ({}): wait for the other process",
         "streammc/trace/lock.py run_lock: expected the run at {} to be free, found it locked by another process: wait until that has",
         "streammc/prediction/effects_pass.py _chunks: expected the effects of {} groups in {}, found those of {}: choose a folder that every wor",
