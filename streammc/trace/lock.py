@@ -23,6 +23,7 @@ NO_LOCKS: Final = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 """Answers of ``flock`` on a file system without locks, such as NFS without its lock service."""
 
 _FOLDER_SECONDS: Final = 1.0
+"""How long ``folder_lock`` waits for other processes."""
 
 _locked: set[tuple[int, int]] = set()
 """Device and inode of each run directory that this process has locked."""
@@ -101,8 +102,8 @@ def try_lock(descriptor: int) -> bool:
 def folder_lock(folder: Path) -> Iterator[None]:
     """Lock a folder while a few small files in it change; go on after a second without the lock.
 
-    The lock makes what is rare rarer still, and nothing may depend on it: the folder may be
-    missing, on a file system without locks, or locked by a process that was stopped.
+    No result may depend on the lock: the folder may be missing, on a file system without locks, or
+    locked by a process that was stopped.
     """
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
