@@ -146,43 +146,47 @@ class LocalPath(ParamType):
         return text
 
 
-class RunPath(LocalPath):
-    """A path of a run, or its address; becomes the local folder that has its newest commit."""
-
-    name = "path or address"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> str:
-        """Return the path as text."""
-        text = str(value)
-        if not _SCHEME.match(text):
-            return super().convert(value, param, ctx)
-        from streammc.errors import ConfigError
-        from streammc.trace.places import run_folder
-
-        try:
-            return str(run_folder(text))
-        except ConfigError as error:
-            self.fail(str(error), param, ctx)
-
-
-class StorePath(LocalPath):
-    """A path or address of a store; one that may hold credentials is not repeated."""
+class PathOrAddress(LocalPath):
+    """A path, or an address; one that may hold credentials is not repeated."""
 
     name = "path or address"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> str:
         """Return the path or address as text."""
+        from streammc.errors import ConfigError
+
         text = str(value)
         if not _SCHEME.match(text):
             return super().convert(value, param, ctx)
-        from streammc.errors import ConfigError
-        from streammc.stores.cloud.address import split_arrays, store_root
-
         try:
-            store_root(split_arrays(text)[0])
+            return self.resolved(text)
         except ConfigError as error:
             self.fail(str(error), param, ctx)
-        return text
+
+    def resolved(self, address: str) -> str:
+        """Return what the command works with; raise ConfigError for a wrong address."""
+        raise NotImplementedError
+
+
+class RunPath(PathOrAddress):
+    """A path of a run, or its address; becomes the local folder that has its newest commit."""
+
+    def resolved(self, address: str) -> str:
+        """Return the local folder of the run."""
+        from streammc.trace.places import run_folder
+
+        return str(run_folder(address))
+
+
+class StorePath(PathOrAddress):
+    """A path or address of a store."""
+
+    def resolved(self, address: str) -> str:
+        """Return the address as it is."""
+        from streammc.stores.cloud.address import split_arrays, store_root
+
+        store_root(split_arrays(address)[0])
+        return address
 
 
 class Names(ParamType):

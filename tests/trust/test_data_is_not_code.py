@@ -170,7 +170,8 @@ def test_hostile_input_is_refused_and_runs_nothing(
     assert len(refused) == (name not in UNREAD), refused
     assert [] == events
     assert not (tmp_path / "canary").exists()
-    record_property("figure", f"{len(HOSTILE)} hostile inputs: refused, no code ran")
+    refused_of = f"{len(HOSTILE) - len(UNREAD)} of {len(HOSTILE)} hostile inputs refused"
+    record_property("figure", f"{refused_of}, {len(UNREAD)} not read; no code ran")
 
 
 @pytest.mark.trust(51)
