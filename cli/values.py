@@ -146,13 +146,13 @@ class LocalPath(ParamType):
         return text
 
 
-class PathOrAddress(LocalPath):
-    """A path, or an address; one that may hold credentials is not repeated."""
+class StorePath(LocalPath):
+    """A path or address of a store; one that may hold credentials is not repeated."""
 
     name = "path or address"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> str:
-        """Return the path or address as text."""
+        """Return the path, or what the command works with in place of the address, as text."""
         from streammc.errors import ConfigError
 
         text = str(value)
@@ -164,11 +164,14 @@ class PathOrAddress(LocalPath):
             self.fail(str(error), param, ctx)
 
     def resolved(self, address: str) -> str:
-        """Return what the command works with; raise ConfigError for a wrong address."""
-        raise NotImplementedError
+        """Return the address as it is, or raise ConfigError."""
+        from streammc.stores.cloud.address import split_arrays, store_root
+
+        store_root(split_arrays(address)[0])
+        return address
 
 
-class RunPath(PathOrAddress):
+class RunPath(StorePath):
     """A path of a run, or its address; becomes the local folder that has its newest commit."""
 
     def resolved(self, address: str) -> str:
@@ -176,17 +179,6 @@ class RunPath(PathOrAddress):
         from streammc.trace.places import run_folder
 
         return str(run_folder(address))
-
-
-class StorePath(PathOrAddress):
-    """A path or address of a store."""
-
-    def resolved(self, address: str) -> str:
-        """Return the address as it is."""
-        from streammc.stores.cloud.address import split_arrays, store_root
-
-        store_root(split_arrays(address)[0])
-        return address
 
 
 class Names(ParamType):
