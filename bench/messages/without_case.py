@@ -62,7 +62,7 @@ WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
         "stores/cluster/scheduler_connection.py _connect: a scheduler address needs the package distributed: pip install distributed",
         "stores/cluster/waiting.py _watch: _gone(client)",
         "stores/cluster/waiting.py _watch: no_worker(client)",
-        "stores/cluster/waiting.py _gone: expected the scheduler {} until the end, found it gone: start it again, then give the same",
+        "stores/cluster/scheduler_connection.py gone: expected the scheduler {} until the end, found it gone: start it again, then give the same",
         "stores/cluster/waiting.py _killed: expected {} to fit into a worker, of which {} threads need about {} GB, found a limit of {",
         "stores/cluster/waiting.py _killed: expected {} to be done by a worker, found that {}: check these files and the log of the wo",
         "stores/cluster/worker_checks.py require_workers: no_worker(client)",

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from streammc.errors import ConfigError, UnavailableError
+from streammc.errors import BusyError, ConfigError, StreammcError, UnavailableError
 from streammc.owner_mark import mark
 from streammc.stores.cluster.scheduler_address import ClusterAddress, names_cluster, scheduler_url
 
@@ -41,7 +41,40 @@ def connected(scheduler: Any) -> Iterator[Any]:
         If the address is no address or not safe, or distributed is not installed.
     UnavailableError
         If there is no scheduler at the address.
+    BusyError
+        If the scheduler goes away while the client is used, whatever it was used for.
     """
+    with _client_of(scheduler) as client:
+        try:
+            yield client
+        except BaseException as error:
+            if _is_lost(error):
+                raise gone(client) from error
+            raise
+
+
+def gone(client: Any) -> BusyError:
+    """Return the error for a scheduler that went away."""
+    return BusyError(
+        f"expected the scheduler {client.scheduler.address} until the end, found it gone: start it "
+        "again, then give the same command again"
+    )
+
+
+def _is_lost(error: BaseException) -> bool:
+    """Return whether an error is one of distributed for a scheduler that went away."""
+    from asyncio import CancelledError
+
+    from distributed.comm.core import CommClosedError
+
+    if isinstance(error, StreammcError):
+        return False
+    lost = (CommClosedError, CancelledError, ConnectionError)
+    return isinstance(error, lost) or type(error).__name__ == "FutureCancelledError"
+
+
+@contextmanager
+def _client_of(scheduler: Any) -> Iterator[Any]:
     if not isinstance(scheduler, str | ClusterAddress):
         yield scheduler
         return
@@ -65,7 +98,16 @@ def keep_open() -> None:
     global _keeping
     if not _keeping:
         atexit.register(close_all)
+        _quieten()
     _keeping = True
+
+
+def _quieten() -> None:
+    """Let no traceback of a connection come before the error that says the same in one line."""
+    import dask.config
+
+    if not any(dask.config.get(name, None) for name in ("logging", "distributed.logging")):
+        dask.config.set(logging={"distributed.client": "critical"})
 
 
 def close_all() -> None:

@@ -7,13 +7,13 @@ scheduler after ``distributed.scheduler.worker-ttl`` (5 minutes).
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from streammc.errors import BusyError, OutOfMemoryError, StreammcError
+from streammc.errors import OutOfMemoryError, StreammcError
 from streammc.stores.cluster import worker_checks
+from streammc.stores.cluster.scheduler_connection import gone
 from streammc.stores.cluster.worker_checks import Need, needed_bytes, no_worker
 
 POLL_SECONDS = 0.5
@@ -44,7 +44,8 @@ def results(
     Raises
     ------
     BusyError
-        If the scheduler goes away.
+        If the client has noticed that the scheduler went away; the errors of distributed for it
+        become this one in ``scheduler_connection.connected``.
     UnavailableError
         If there is no worker for 30 seconds.
     OutOfMemoryError
@@ -52,6 +53,8 @@ def results(
     StreammcError
         If workers die of a task for another reason. Errors of a task arrive as they are.
     """
+    from distributed.scheduler import KilledWorker
+
     idle_since: float | None = None
     found: list[Any] = []
     try:
@@ -68,11 +71,9 @@ def results(
                         break
                 idle_since = _watch(client, idle_since)
         return found
-    except (Exception, asyncio.CancelledError) as error:
-        ours = _translated(error, client, describe, need)
-        if ours is None:
-            raise
-        raise ours from error
+    except KilledWorker as error:
+        filled = _filled_its_memory(client, error.last_worker)
+        raise _killed(error, describe, need, filled=filled) from error
     finally:
         _cancel(futures, client)
 
@@ -80,7 +81,7 @@ def results(
 def _watch(client: Any, idle_since: float | None) -> float | None:
     """Return since when the cluster has no worker; raise if that is too long, or it went away."""
     if client.status != "running":
-        raise _gone(client)
+        raise gone(client)
     if client.scheduler_info()["workers"]:
         return None
     now = time.monotonic()
@@ -94,28 +95,6 @@ def _cancel(futures: Sequence[Any], client: Any) -> None:
     waiting = [future for future in futures if not future.done()]
     if waiting and client.status == "running":
         client.cancel(waiting)
-
-
-def _gone(client: Any) -> BusyError:
-    return BusyError(
-        f"expected the scheduler {client.scheduler.address} until the end, found it gone: start it "
-        "again, then give the same command again"
-    )
-
-
-def _translated(
-    error: BaseException, client: Any, describe: Callable[[str], str], need: Need
-) -> StreammcError | None:
-    """Return our error for one of distributed; ``None`` for any other."""
-    from distributed.comm.core import CommClosedError
-    from distributed.scheduler import KilledWorker
-
-    if isinstance(error, KilledWorker):
-        return _killed(error, describe, need, filled=_filled_its_memory(client, error.last_worker))
-    lost = (CommClosedError, asyncio.CancelledError, ConnectionError)
-    if isinstance(error, lost) or type(error).__name__ == "FutureCancelledError":
-        return _gone(client)
-    return None
 
 
 def _filled_its_memory(client: Any, worker: Any) -> bool:

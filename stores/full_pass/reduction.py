@@ -22,6 +22,7 @@ from streammc.errors import ConfigError
 from streammc.numerics.threads import available_threads
 from streammc.protocols import PassTask
 from streammc.stores.cluster.scheduler_connection import connected, is_cluster
+from streammc.stores.cluster.waiting import results
 from streammc.stores.cluster.worker_checks import Need, require_workers
 from streammc.stores.full_pass.block_tasks import BEGUN, DONE, reduce_block, task_graph
 from streammc.stores.full_pass.kept_results import (
@@ -157,8 +158,6 @@ def _run_on_cluster(
     client.subscribe_topic(topic, count)
     futures, asked = dict(kept), tuple[Any, ...]()
     try:
-        from streammc.stores.cluster.waiting import results  # it imports asyncio
-
         root = next(reversed(nodes))
         if root not in kept:
             made = task_graph(task, blocks, token, topic, kept)

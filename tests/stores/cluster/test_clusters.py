@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import signal
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,9 +22,10 @@ from streammc.errors import BusyError, StreammcError, UnavailableError
 from streammc.models import logistic
 from streammc.priors import normal
 from streammc.stores.cluster import worker_checks as checks
+from streammc.stores.cluster.scheduler_connection import connected
 from streammc.stores.store import open_store
 
-pytest.importorskip("distributed")
+CommClosedError = pytest.importorskip("distributed").comm.core.CommClosedError
 
 MODEL = ("--model", "logistic", "--prior-scale", "10")
 FEW = ("--draws", "150", "--warmup", "150", "--chains", "3", "--seed", "1")
@@ -119,6 +122,34 @@ def test_a_scheduler_that_dies_is_try_again(store: Path, tmp_path: Path) -> None
         killer.join()
         assert 75 == caught.value.exit_code
         assert time.monotonic() - started < 60
+
+
+def named_like_distributed() -> Exception:
+    return type("FutureCancelledError", (Exception,), {})("task-1")
+
+
+@pytest.mark.trust(33, caught="a scheduler that is gone before the first task: 75, not a bad disk")
+@pytest.mark.parametrize(
+    "lost",
+    [
+        ConnectionResetError(104, "Connection reset by peer"),
+        CommClosedError("in <TCP (closed)>"),
+        asyncio.CancelledError(),
+        named_like_distributed(),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_scheduler_that_is_lost_at_any_use_of_a_client_is_try_again(lost: BaseException) -> None:
+    client = SimpleNamespace(
+        scheduler=SimpleNamespace(address="tcp://127.0.0.1:1"), compute=None, subscribe_topic=None
+    )
+    gone = pytest.raises(BusyError, match=r"tcp://127.0.0.1:1 until the end, found it gone")
+    with gone, connected(client):
+        raise lost
+    for other in (KeyError("x"), UnavailableError("no worker"), KeyboardInterrupt()):
+        with pytest.raises(type(other)) as caught, connected(client):
+            raise other
+        assert caught.value is other
 
 
 @pytest.mark.trust(
