@@ -45,7 +45,8 @@ test: $(VENV)/.installed-test
 # multiple of the time, so it is for a few folders; pyproject.toml names the packages they are of.
 # 95.6 % with the public data sets; the floor leaves room for machines without them.
 COVERED := tests/stores/format tests/stores/rows tests/stores/cloud tests/stores/foreign \
-	tests/stores/ingest/test_append.py tests/diagnostics tests/priors tests/trace
+	tests/stores/ingest/test_append.py tests/diagnostics tests/priors \
+	tests/trace tests/trust/test_debris.py
 LEAST_COVERAGE := 93
 # Python 3.11 may fail to start a thread while another one begins to be traced; the pool goes on.
 UNTRACED := -W "ignore:Exception ignored in thread started by:pytest.PytestUnraisableExceptionWarning"
