@@ -143,7 +143,7 @@ def test_ranks_of_the_truth_are_uniform(name: str, record_property: Record) -> N
 @pytest.mark.trust(4)
 @pytest.mark.slow
 def test_ranks_of_a_mixed_model_sampled_by_hmc_ecs_are_uniform(record_property: Record) -> None:
-    tables = rounds(20, 100)
+    tables = rounds(20, 1000)
     REFUSED.clear()
     found, most = furthest(mixed, "logistic", 1.0, tables)
     assert found < most
