@@ -1,6 +1,6 @@
 """Which settings the peers were tried with: the grids of ``bench/peers.py --search``.
 
-``NUMPYRO``, ``SGLD`` and ``SGHMC`` are the best found, and what the comparison uses.
+``NUMPYRO...``, ``SGLD`` and ``SGHMC`` are the best found, and what the comparison uses.
 """
 
 from __future__ import annotations
@@ -19,7 +19,11 @@ NUMPYRO: dict[str, Any] = {
     "multiply": False,
     "cores": 1,
 }
-NUMPYRO_HMC = {"inner": "hmc", "step_size": 0.7, "trajectory_length": 1.4, "warmup": 0}
+NUMPYRO_FIRST = {"order": 1, "subsample_size": 400}
+NUMPYRO_HMC = {"inner": "hmc", "step_size": 0.6, "trajectory_length": 1.8, "warmup": 0}
+"""Best for the parameters, of HMC."""
+NUMPYRO_HMC_4 = {"inner": "hmc", "step_size": 0.4, "trajectory_length": 1.6, "warmup": 0}
+"""Best for the worse of parameters and squares."""
 SGLD: dict[str, Any] = {
     "method": "sgld",
     "subsample_size": 60,

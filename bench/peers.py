@@ -28,13 +28,15 @@ from typing import Any
 import numpy as np
 from page import machine, publish, short
 from peer_data import load_rows, make_rows, worth
-from peer_search import NUMPYRO, NUMPYRO_HMC, SEARCH, SGHMC, SGLD
+from peer_search import NUMPYRO, NUMPYRO_FIRST, NUMPYRO_HMC, NUMPYRO_HMC_4, SEARCH, SGHMC, SGLD
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "peers.json"
 MODULES = {
     "numpyro": "numpyro",
+    "numpyro-first": "numpyro",
     "numpyro-hmc": "numpyro",
+    "numpyro-hmc-4": "numpyro",
     "sgld": "blackjax",
     "sghmc": "blackjax",
     "nutpie": "nutpie",
@@ -50,7 +52,9 @@ TITLES = {
 BEST: dict[str, tuple[str, dict[str, Any]]] = {
     "streammc": ("streammc", {"sampler": {}, "warmup": 1000, "draws": 100_000}),
     "numpyro": ("numpyro", {**NUMPYRO, "draws": 20_000}),
+    "numpyro-first": ("numpyro", {**NUMPYRO, **NUMPYRO_FIRST, "draws": 20_000}),
     "numpyro-hmc": ("numpyro", {**NUMPYRO, **NUMPYRO_HMC, "draws": 20_000}),
+    "numpyro-hmc-4": ("numpyro", {**NUMPYRO, **NUMPYRO_HMC_4, "draws": 20_000}),
     "sgld": ("blackjax", {**SGLD, "draws": 100_000}),
     "sghmc": ("blackjax", {**SGHMC, "draws": 50_000}),
     "nutpie": ("nutpie", {"warmup": 100, "draws": 300}),
@@ -78,8 +82,10 @@ TEN: dict[str, tuple[str, dict[str, Any]]] = {
         "streammc",
         {**BEST["streammc"][1], "sampler": {**TEN_ROWS, "certainty": False}},
     ),
-    "numpyro": ("numpyro", {**BEST["numpyro"][1], **TEN_ROWS}),
-    "numpyro-hmc": ("numpyro", {**BEST["numpyro-hmc"][1], **TEN_ROWS}),
+    **{
+        name: ("numpyro", {**BEST[name][1], **TEN_ROWS})
+        for name in ("numpyro", "numpyro-hmc", "numpyro-hmc-4")
+    },
 }
 
 
