@@ -136,7 +136,7 @@ $(VENV)/release: pyproject.toml
 	@touch $@
 
 lock: $(VENV)/release
-	$(RELEASE)/uv pip compile --upgrade --universal --python-version 3.11 --generate-hashes --quiet \
+	$(RELEASE)/uv pip compile --upgrade --universal --no-strip-extras --python-version 3.11 --generate-hashes --quiet \
 		--custom-compile-command "make lock" --extra dev --extra docs \
 		pyproject.toml -o requirements/ci.lock
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from packaged import LOCK, ROOT, pinned, required
+from packaged import LOCK, ROOT, extras_asked, extras_pinned, pinned, required
 
 Record = Callable[[str, object], None]
 BUILD = "from setuptools import build_meta; build_meta.build_wheel({!r})"
@@ -48,6 +48,24 @@ def test_a_dependency_without_a_version_or_a_hash_is_seen(record_property: Recor
         pinned("numpy>=2\n")
     assert "scipy" in required(()) - set(pinned("numpy==2.0 \\\n    --hash=sha256:1\n"))
     record_property("caught", "a dependency without a hash")
+
+
+@pytest.mark.trust(59)
+def test_what_a_package_asks_of_another_with_an_extra_is_pinned_with_it(
+    record_property: Record,
+) -> None:
+    # pip before 25 looks for the newest coverage where coverage[toml] is asked and coverage pinned.
+    text = LOCK.read_text(encoding="utf-8")
+    asked = extras_asked(pinned(text))
+    assert "toml" in asked["coverage"]
+    assert {} == missing_extras(asked, extras_pinned(text))
+    bare = extras_pinned(text.replace("coverage[toml]==", "coverage=="))
+    assert {"coverage": {"toml"}} == missing_extras(asked, bare)
+    record_property("caught", "a package pinned without the extra that another asks of it")
+
+
+def missing_extras(asked: dict[str, set[str]], has: dict[str, set[str]]) -> dict[str, set[str]]:
+    return {name: each - has[name] for name, each in asked.items() if each - has[name]}
 
 
 def wheel(folder: Path, when: str) -> str:
