@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -36,8 +37,10 @@ from streammc.samplers.metropolis.acceptance.interface import (
     WANTED,
     Prepared,
 )
+from streammc.samplers.metropolis.loop import NEED_TERMS
 from streammc.samplers.metropolis.options import METROPOLIS_STATISTICS
 from streammc.samplers.metropolis.problem import metropolis
+from streammc.samplers.metropolis.workspace import ITERATION, LEFT, TAKEN
 from streammc.stores import from_arrays
 from streammc.subsampling.keyed import KeyedUnits
 
@@ -237,3 +240,20 @@ def test_decisions_on_more_rows_than_a_tile_sweep_all_of_them(monkeypatch, held)
         np.testing.assert_allclose(carried[0] + carried[4], ratio, atol=1e-9)
         first = x[: TILE // B].sum() / UNITS
         assert abs(first - x.mean()) > 1e-6 * scale  # the first tile alone would be wrong
+
+
+@pytest.mark.parametrize("without", [True, False])
+def test_no_more_units_are_gathered_than_are_left_to_draw_without_replacement(without):
+    case = Case(2, held=False, replace_rows=not without)
+    kernel = case.problem.kernel(1, 0, batch_iterations=1)
+    kernel.initialise()
+    kernel.space.decision.where[[ITERATION, TAKEN, LEFT]] = 0, UNITS - 3, 2
+    asked = []
+    # Units beyond the last are not drawn here: without replacement there are none.
+    kernel._units = SimpleNamespace(draw=lambda *words, **options: asked.append((words, options)))
+    kernel._needed(NEED_TERMS)
+    [((iteration, n, first, count), options)] = asked
+    # As many as the test has taken, so that it asks less often, where there are so many.
+    assert (0, 1, UNITS - 3) == (iteration, n, first)
+    assert (3 if without else UNITS - 3) == count
+    assert options["replace"] is not without

@@ -21,7 +21,17 @@ from streammc.samplers.metropolis.acceptance.austere_search import (
     pair_table,
 )
 from streammc.samplers.metropolis.acceptance.interface import (
+    ACCEPT,
     COUNT,
+    ERROR,
+    M2,
+    M3,
+    MEAN,
+    N_CARRIED,
+    N_FACTS,
+    N_MEMORY,
+    N_REPLY,
+    N_TERMS,
     POPULATION,
     TEST_SIGNATURE,
     UNIFORM,
@@ -159,6 +169,27 @@ def test_skewed_terms_err_more_and_the_test_says_so(kind: str, m: int, epsilon: 
         more = max(more, wrong - test.error[0] - 4.5 * mcse)
     # What the recursion says alone is too little: it assumes normal means.
     assert more > 0.0
+
+
+def test_the_error_of_skewed_terms_is_that_of_an_edgeworth_expansion_near_the_threshold() -> None:
+    size, m, epsilon, sd, away = 5000, 100, 0.05, 1.0, 0.5
+    prepared = prepare(size, m=m, epsilon=epsilon)
+    error = {}
+    for third in (0.0, 0.4):
+        facts, reply, carried = np.zeros(N_FACTS), np.zeros(N_REPLY), np.zeros(N_CARRIED)
+        facts[POPULATION], facts[COUNT], facts[MEAN] = size, m, math.log(0.5) + away
+        facts[M2], facts[M3] = sd**2 * (m - 1.0), third * m
+        words = np.zeros(N_TERMS), np.array([0.5, 0.0, 0.0]), np.zeros(N_MEMORY)
+        assert ACCEPT == decide(prepared.settings, facts, *words, carried, reply, prepared.table)
+        error[third] = reply[ERROR]
+    statistic = away / math.sqrt(sd**2 / m * (1.0 - (m - 1.0) / (size - 1.0)))
+    near = (t.isf(epsilon, m - 1) / statistic) ** 2
+    assert 0.05 < near < 0.2
+    x = 0.4 / (sd**2 * (m - 1.0) / m) ** 1.5 / math.sqrt(m)
+    # 16 x^4, what is left of it far from the threshold, is less.
+    assert 16.0 * x**4 < near
+    expected = x * (0.252 + 0.25 * x) * near
+    assert expected == pytest.approx(error[0.4] - error[0.0], rel=1e-6)
 
 
 def test_the_search_at_a_decision_keeps_its_bound_and_takes_the_cheapest() -> None:

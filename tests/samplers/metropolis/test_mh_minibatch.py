@@ -226,3 +226,36 @@ def test_every_sample_of_a_tiny_population_is_decided_as_the_paper_says() -> Non
     assert grown > 3
     assert len(chances) > 10
     assert grown >= swept
+
+
+@pytest.mark.parametrize("tail", [8.0, 16.0])
+def test_the_normal_number_is_given_the_skewness_that_the_noise_lacks(tail: float) -> None:
+    sample = np.concatenate([np.linspace(-0.3, 0.3, 19), [tail]])
+    n, deviations = sample.size, sample - sample.mean()
+    prepared = prepare(10_000, m=n, skew_corrected=True, delta=None)
+
+    def accepts(known: float, normal: float) -> bool:
+        words = (prepared.settings, sample, known, None, 10_000, normal, 0.5, prepared.table)
+        return _asked(*words)[0] == ACCEPT
+
+    def noise(normal: float) -> float:
+        """What a decision adds to what is known: it is negative where the verdict changes."""
+        low, high = -10.0, 10.0
+        while high - low > 1e-12:
+            middle = 0.5 * (low + high)
+            low, high = (low, middle) if accepts(middle, normal) else (middle, high)
+        return -high
+
+    room = made_variance() - deviations @ deviations / (n - 1) / n
+    skew = np.clip(2.0 * (deviations**3).sum() / n / n**2 / room**1.5, -1.0, 1.0)
+    assert (0.03 < skew < 0.1) if tail == 8.0 else 0.4 < skew < 1.0
+    z = np.array([-1.5, 0.0, 2.0])
+    # Cornish and Fisher, scaled to a variance of 1.
+    expected = (z + skew / 6.0 * (z**2 - 1.0)) / np.sqrt(1.0 + skew**2 / 18.0)
+    found = np.array([noise(normal) for normal in z])
+    np.testing.assert_allclose(np.diff(found), np.sqrt(room) * np.diff(expected), rtol=1e-9)
+
+
+def made_variance() -> float:
+    """Variance of noise and normal number together where skewness is corrected."""
+    return float(correction(1.4).sigma ** 2)

@@ -10,7 +10,7 @@ import pytest
 from ladders import ROWS, STATES, SUBSETS, Tabulated, by_hand
 
 from streammc.numerics.blas import single_threaded
-from streammc.samplers.common.ladder import GRADIENT_STALE, LOG_LIK, STALE
+from streammc.samplers.common.ladder import EVALUATED, GRADIENT_STALE, LOG_LIK, STALE
 from streammc.samplers.tempering.loop import EXCHANGES
 from streammc.samplers.tempering.resample import OFFSETS, resample
 
@@ -123,6 +123,18 @@ def test_several_resampling_proposals_are_decided_in_sequence():
                 rtol=1e-14,
             )
     assert OFFSETS == 2
+
+
+@pytest.mark.parametrize("name", SUBSETS)
+def test_resampling_counts_the_rows_that_it_evaluates(name):
+    case = Tabulated(name, resample=2)
+    put(case, [range(ROWS)] * len(case.kernel._order), (0, 1, 2))
+    for m in (1, 2):
+        (a, b), (c, d) = regions(case, m)
+        proposed, before = min(2, b - a, d - c), case.kernel.replicas.scalars[m, EVALUATED]
+        exchange(case, m, [0.5, 0.5, 0.5, 0.5])
+        rows = int(case.kernel.ladder.hi[m] - case.kernel.ladder.lo[m]) if case.whole else 2
+        assert proposed * rows == case.kernel.replicas.scalars[m, EVALUATED] - before
 
 
 def inner(case, m):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from streammc.samplers.metropolis.acceptance import sequential_error
 from streammc.samplers.metropolis.acceptance.austere_search import conservative_pair
 from streammc.samplers.metropolis.acceptance.sequential_error import drift_grid, sequential_test
 
@@ -105,6 +106,18 @@ def test_looks_left_out_change_little(epsilon: float) -> None:
     np.testing.assert_allclose(some.error, every.error, rtol=3e-3)
     np.testing.assert_allclose(some.rows, every.rows, rtol=8e-3)
     assert (np.abs(fewer.error / every.error - 1.0) > 0.02).all()
+
+
+@pytest.mark.parametrize("epsilon", [0.001, 0.01])
+def test_nodes_resolve_the_shortest_step(epsilon: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    size, m = 1000, 5
+    found = sequential_test(size, m, epsilon)
+    monkeypatch.setattr(sequential_error, "_RESOLUTION", 6.0)
+    fine = sequential_test(size, m, epsilon)
+    monkeypatch.setattr(sequential_error, "_RESOLUTION", 2.6)
+    coarse = sequential_test(size, m, epsilon)
+    assert np.abs(found.error - fine.error).max() < 4e-8
+    assert np.abs(coarse.error - fine.error).max() > 6e-8
 
 
 def test_error_and_rows_fall_with_the_drift_to_one_look() -> None:
