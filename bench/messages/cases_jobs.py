@@ -54,6 +54,7 @@ streammc sample flights.zarr -o new --model logistic --stop rhat=0.9
 streammc sample flights.zarr -o new --model logistic --stop ess=0
 streammc sample flights.zarr -o new --model logistic --stop ess=1,time=soon
 streammc sample flights.zarr -o new --model logistic --stop ess=1,draws=1.5
+streammc sample flights.zarr -o new --model logistic --draws 100 --stop ess=1,draws=50
 streammc sample flights.zarr -o new --model logistic --sampler laplace --stop ess=100
 streammc sample flights.zarr -o new --model logistic --stop ess=100 --stop rhat=1.1
 streammc.sample(store, logistic, stop="time=2h")

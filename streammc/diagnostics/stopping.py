@@ -109,20 +109,32 @@ class StopRule:
         return self.seconds is not None and sum(clock.values()) >= self.seconds
 
     def verdict(
-        self, parameters: Mapping[str, Mapping[str, float | None]], draws: int, most: int
+        self,
+        parameters: Mapping[str, Mapping[str, float | None]],
+        draws: int,
+        *,
+        interval: int,
+        first: int,
     ) -> dict[str, Any]:
         """Return what ended a run, as JSON for its summary.
+
+        ``passed`` says whether the draws keep the limits, also where time has ended the run before
+        a check.
 
         Parameters
         ----------
         parameters
             Label -> statistics of the draws.
-        draws, most
-            Draws per chain, and the number at which the rule gives up.
+        draws
+            Draws per chain.
+        interval, first
+            Those of :meth:`next_check`.
         """
         checked = check_limits(parameters, self.limits)
         passed = bool(checked.pop("passed"))
-        ended_by = "rule" if passed else "draws" if draws >= most else "time"
+        ended_by = "draws" if draws >= self.most(interval, first) else "time"
+        if passed and draws == self.next_check(interval, first, draws):
+            ended_by = "rule"
         return {
             "rule": self.describe(),
             "passed": passed,

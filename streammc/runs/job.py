@@ -15,7 +15,7 @@ from typing import Any, Final
 from streammc import registry
 from streammc.control_variates.default_priors import as_recorded, resolved
 from streammc.control_variates.mode.quadrature import as_found
-from streammc.diagnostics.stopping import StopRule
+from streammc.diagnostics.stopping import MOST_DRAWS
 from streammc.errors import ConfigError, RefusedError
 from streammc.likelihood.grouped import by_group
 from streammc.runs.durable_notices import DurableNotices
@@ -138,7 +138,7 @@ def _settled(
     """
     check_counts(request.draws, request.warmup, request.chains, request.seed)
     sampler = request.sampler
-    _refuse_stop(sampler, request.stopping)
+    _refuse_stop(sampler, request)
     schedule = asked_schedule(request.temperature, sampler)
     dataset, model = by_group(request.dataset, request.model)
     dataset = heated(dataset, schedule, sampler)
@@ -216,7 +216,7 @@ def _goes_on(run: RunDirectory, team: Chains, request: RunRequest) -> bool:
     if done >= rule.most(interval, draws) or rule.out_of_time(team.clock):
         return False
     if done == rule.next_check(interval, draws, done):
-        verdict = rule.verdict(statistics_of(run), done, done + 1)
+        verdict = rule.verdict(statistics_of(run), done, interval=interval, first=draws)
         places.flush(run.path)
         request.notify("stop", done, None, verdict)
         if verdict["passed"]:
@@ -289,12 +289,20 @@ def _stays_in_memory(request: RunRequest, layout: Layout) -> bool:
     )
 
 
-def _refuse_stop(sampler: Sampler | None, rule: StopRule | None) -> None:
-    """Raise ConfigError if a sampler that makes its draws together is to stop by a rule."""
-    if rule is not None and sampler is not None and sampler.arrays:
+def _refuse_stop(sampler: Sampler | None, request: RunRequest) -> None:
+    """Raise ConfigError for a stopping rule that a run cannot keep."""
+    rule = request.stopping
+    if rule is None:
+        return
+    if sampler is not None and sampler.arrays:
         raise ConfigError(
             f"expected no stopping rule for {sampler.name}, which makes all draws together, "
             f"found {rule.text()}: leave out stop, or use another sampler"
+        )
+    if MOST_DRAWS != rule.draws < request.draws:
+        raise ConfigError(
+            f"expected draws of stop, the most per chain, to be at least the {request.draws} "
+            f"draws of the first check, found {rule.draws}: give stop more draws, or ask for fewer"
         )
 
 

@@ -226,7 +226,7 @@ def _stop(
     rule, done = request.stopping, run.committed_draws
     if rule is None:
         return None, []
-    found = rule.verdict(parameters, done, rule.most(run.interval, request.draws))
+    found = rule.verdict(parameters, done, interval=run.interval, first=request.draws)
     return found, [] if found["passed"] else [missed_text(found)]
 
 

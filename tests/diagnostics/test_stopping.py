@@ -77,13 +77,21 @@ def test_next_check_depends_on_the_draws_alone(done: int) -> None:
 
 def test_verdict_names_what_ended_the_run() -> None:
     rule = StopRule.parse("ess=400,rhat=1.01,time=60,draws=2000")
-    assert "rule" == rule.verdict(parameters(), 1000, 2000)["ended_by"]
-    assert "draws" == rule.verdict(parameters(ess=100.0), 2000, 2000)["ended_by"]
-    missed = rule.verdict(parameters(r_hat=1.2), 1000, 2000)
+    of_run = {"interval": 100, "first": 1000}
+    assert "rule" == rule.verdict(parameters(), 1000, **of_run)["ended_by"]
+    assert "draws" == rule.verdict(parameters(ess=100.0), 2000, **of_run)["ended_by"]
+    missed = rule.verdict(parameters(r_hat=1.2), 1000, **of_run)
     assert ("time", False) == (missed["ended_by"], missed["passed"])
     assert "rhat 1.2, asked for 1.01" in missed_text(missed)
     assert "by time, 60 s, at 1000 draws" in missed_text(missed)
-    assert not rule.verdict(parameters(r_hat=None), 1000, 2000)["passed"]
+    assert not rule.verdict(parameters(r_hat=None), 1000, **of_run)["passed"]
+
+
+@pytest.mark.parametrize("draws", [500, 1050])
+def test_time_ended_a_run_that_keeps_the_limits_between_two_checks(draws: int) -> None:
+    rule = StopRule.parse("ess=400,rhat=1.01,time=60,draws=2000")
+    found = rule.verdict(parameters(), draws, interval=50, first=1000)
+    assert ("time", True) == (found["ended_by"], found["passed"])
 
 
 def test_time_is_up_when_warmup_and_draws_have_used_it() -> None:

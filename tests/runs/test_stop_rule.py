@@ -58,7 +58,7 @@ def test_the_rule_was_not_met_at_the_check_before(small_job, store, whole, tmp_p
     before = max(n for n in range(50, run.draws, 50) if RULE.next_check(50, 100, n) == n)
     small_job.sample(store, tmp_path / "run", **{**SIZES, "draws": before, "stopping": None})
     found = jobs.statistics_of(RunDirectory.open(tmp_path / "run"))
-    assert not RULE.verdict(found, before, before)["passed"]
+    assert not RULE.verdict(found, before, interval=50, first=100)["passed"]
 
 
 def test_the_draws_are_those_of_a_run_of_as_many_draws(small_job, store, whole, tmp_path):
@@ -151,6 +151,36 @@ def test_time_ends_a_run_at_a_commit_and_says_so(small_job, store, whole, tmp_pa
     assert (False, report.summary) == (again.changed, again.summary)
     small_job.sample(store, tmp_path / "run", **SIZES)
     assert digest(whole[0]) == digest(tmp_path / "run")
+
+
+def test_a_run_that_time_ended_before_its_first_check_is_left_though_its_draws_are_enough(
+    small_job, store, tmp_path, monkeypatch
+):
+    kept = Chains.checkpoint
+
+    def slow(self):
+        self.clock["draws"] += 10.0
+        return kept(self)
+
+    rule = StopRule.parse("ess=1,time=15")
+    settings = {**SIZES, "progress": lambda *_: None, "stopping": rule}
+    monkeypatch.setattr(Chains, "checkpoint", slow)
+    monkeypatch.setattr(Chains, "intervals", lambda *_: 1)
+    report = small_job.sample(store, tmp_path / "run", **settings)
+    stop = report.summary["stop"]
+    assert ("time", True, 50) == (stop["ended_by"], stop["passed"], stop["draws"])
+    assert not [line for line in report.warnings if "stopping rule" in line]
+    before = contents(tmp_path / "run")
+    again = small_job.sample(store, tmp_path / "run", **settings)
+    assert (False, report.summary) == (again.changed, again.summary)
+    assert before == contents(tmp_path / "run")
+
+
+def test_a_rule_that_ends_before_its_first_check_is_refused(small_job, store, tmp_path):
+    rule = StopRule.parse("ess=1,draws=99")
+    with pytest.raises(ConfigError, match=r"at least the 100 draws of the first check, found 99"):
+        small_job.sample(store, tmp_path / "run", **{**SIZES, "stopping": rule})
+    assert not (tmp_path / "run").exists()
 
 
 def test_without_the_rule_a_run_is_an_ordinary_one_again(small_job, store, tmp_path):
