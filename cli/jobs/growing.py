@@ -13,9 +13,10 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from streammc.cli.jobs.job_file import JobFile, Outputs
-from streammc.cli.jobs.job_inputs import alone, real_place
+from streammc.cli.jobs.job_inputs import alone
 from streammc.cli.jobs.problems import Problem
 from streammc.errors import IdentityError
+from streammc.trace.local_path import real_place
 
 if TYPE_CHECKING:
     from streammc.stores.sources.input_files import InputFile
@@ -108,10 +109,7 @@ def growth_of(job: JobFile, append: Sequence[InputFile], first: Sequence[str]) -
             doubtful = {os.path.basename(each) for each in kept[0]["sources"]}
         for each in kept:
             inputs |= {real_place(file["path"]): file for file in each["inputs"] or ()}
-    once: dict[str, InputFile] = {}
-    for file in append:  # patterns may overlap
-        once.setdefault(real_place(file.path), file)
-    new = [file for file in once.values() if _is_new(file.path, inputs, place)]
+    new = [file for file in append if _is_new(file.path, inputs, place)]
     paths = [file.path for file in new]
     _refuse_moved(paths, inputs, place)
     for path in paths:
