@@ -1,7 +1,7 @@
 """A job whose table grows: files that its store does not have, and the generation they make.
 
 Nothing is written here. Files are known as ``input_record`` says: those of the store's
-generations are in its attributes, those it was made of are ``source.files``.
+generations are in its manifest, those it was made of are ``source.files``.
 """
 
 from __future__ import annotations
@@ -98,10 +98,11 @@ def growth_of(job: JobFile, append: Sequence[InputFile], first: Sequence[str]) -
     number, doubtful = 0, set()
     inputs: dict[str, Any] = {real_place(each): {} for each in first}
     if os.path.lexists(place):
-        from streammc.stores.format.generations import generations
+        from streammc.stores.format.generations import with_inputs
         from streammc.stores.store import open_store
 
-        kept = generations(open_store(place).attributes)
+        store = open_store(place)
+        kept = with_inputs(store.attributes, store.manifest.inputs)
         number = len(kept)
         own = _sources_of_receipt(place)
         inputs |= {real_place(name): {} for name in own or kept[0]["sources"]}

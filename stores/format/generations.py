@@ -7,8 +7,11 @@ audited, resumed and used for predictions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
+
+Inputs = Sequence[list[dict[str, Any]] | None]
+"""Records of the files of each generation, as in a manifest; ``None`` where they are not known."""
 
 GENERATIONS: Final = "generations"
 """Attribute of a store: a mapping for each generation, if rows were appended."""
@@ -18,8 +21,8 @@ def generations(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the generations of a store, at least one.
 
     Each has ``n_rows``, the number of its own rows, ``n_dropped``, ``shuffle_seed``, ``sources``,
-    ``inputs`` (path, size and time of its files, or null), and ``fingerprint``, that of the store
-    when it was the last generation; null in the last.
+    and ``fingerprint``, that of the store when it was the last generation; null in the last. In
+    stores of an earlier version also ``inputs``, see :func:`with_inputs`.
     """
     kept = attributes.get(GENERATIONS)
     if kept is not None:
@@ -30,9 +33,26 @@ def generations(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
             "n_dropped": attributes.get("n_dropped", 0),
             "shuffle_seed": attributes["shuffle_seed"],
             "sources": list(attributes["sources"]),
-            "inputs": None,
             "fingerprint": None,
         }
+    ]
+
+
+def with_inputs(attributes: Mapping[str, Any], inputs: Inputs) -> list[dict[str, Any]]:
+    """Return the generations of a store, each with ``inputs``: the records of its files, or null.
+
+    Parameters
+    ----------
+    attributes
+        Those of the store.
+    inputs
+        Those of its manifest; an earlier version kept them in the attributes.
+    """
+    kept = generations(attributes)
+    given = [*inputs, *[None] * len(kept)]
+    return [
+        {**each, "inputs": each.get("inputs") if files is None else files}
+        for each, files in zip(kept, given, strict=False)
     ]
 
 

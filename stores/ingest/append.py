@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from streammc.docstrings import documented
 from streammc.errors import DataError, IdentityError
 from streammc.stores.format.extension import ExtendingWriter
-from streammc.stores.format.generations import described, generations
+from streammc.stores.format.generations import described, with_inputs
 from streammc.stores.format.layout import ROW_GROUP, ROW_ID, Member
 from streammc.stores.format.partial import scratch
 from streammc.stores.ingest.exact_values import LIMIT
@@ -91,7 +91,7 @@ def append(
     _refuse_kind(store)
     check_output(Path(store.address), sources)
     inputs = input_records(sources)
-    kept = generations(store.attributes)
+    kept = with_inputs(store.attributes, store.manifest.inputs)
     for number, each in enumerate(kept, 1):
         if same_inputs(each["inputs"], inputs):
             return _report(store, number, False, [], started)
@@ -114,14 +114,16 @@ def append(
                 "n_rows": prepared.found.n_rows,
                 "n_dropped": prepared.found.n_dropped,
                 "shuffle_seed": int(seed) if options.shuffle else False,
-                "sources": table.paths,
+                "sources": [os.path.basename(path) for path in table.paths],
                 "inputs": inputs and [with_crc(each) for each in inputs],
                 "fingerprint": None,
             }
             before = {**kept[-1], "fingerprint": store.fingerprint}
-            writer.commit(_attributes(store, [*kept[:-1], before, entry]))
+            kept = [*kept[:-1], before, entry]
+            files = [each.pop("inputs") for each in kept]  # where they are is no part of the rows
+            writer.commit(_attributes(store, kept), files)
     warnings = prepared.warnings
-    return _report(open_store(path), len(kept) + 1, True, warnings, started)
+    return _report(open_store(path), len(kept), True, warnings, started)
 
 
 def _refuse_kind(store: Store) -> None:
@@ -259,16 +261,18 @@ def _report(
 ) -> dict[str, Any]:
     """Return the JSON of :func:`append`."""
     y = store.layout.member("y")
+    kept = with_inputs(store.attributes, store.manifest.inputs)
     return {
         "path": store.address,
         **store.attributes,
+        **store.recorded_generations(),
         "y_dtype": None if y is None else y.dtype,
         "chunk_rows": store.layout.chunk_rows,
         "row_bytes": store.layout.row_bytes,
         "bytes": store.manifest.total_bytes,
         "fingerprint": store.fingerprint,
         "generation": number,
-        "appended_rows": generations(store.attributes)[number - 1]["n_rows"],
+        "appended_rows": kept[number - 1]["n_rows"],
         "new": new,
         "warnings": warnings,
         "seconds": monotonic() - started,
