@@ -8,6 +8,8 @@ import stat
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+import numpy as np
+
 from streammc.errors import (
     AccessError,
     ConfigError,
@@ -69,6 +71,8 @@ class Table:
         rows = [source.n_rows for source in self.sources]
         self.n_rows = None if None in rows else sum(row or 0 for row in rows)
         self._starts: list[int] = []
+        self.rows_read: list[int] = []
+        """Rows of each source in the last pass; empty before its end."""
         self._stamps = self._stamp()
 
     @property
@@ -93,7 +97,7 @@ class Table:
         levels: frozenset[str] = frozenset(),
     ) -> Iterator[Any]:
         """Yield record batches of every source in turn."""
-        self._starts = []
+        self._starts, self.rows_read = [], []
         done = 0
         for source in self.sources:
             self._starts.append(done)
@@ -105,6 +109,7 @@ class Table:
                 raise
             except OSError as error:
                 raise translate_input(error, source.label) from error
+        self.rows_read = np.diff([*self._starts, done]).tolist()
 
     def locate(self, row: int) -> str:
         """Return the place of a row of the last pass: ``row 3 of 'a.csv', counted from 1``."""
