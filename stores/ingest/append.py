@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final
@@ -180,7 +181,8 @@ def _options(store: Store, *, shuffle: bool | None, seed: int, drop_missing: boo
         intercept=True,
         drop_missing=drop_missing,
     )
-    return as_in(options, store)
+    ids = store.layout.member(ROW_ID)
+    return replace(as_in(options, store), text_ids=ids is not None and ids.columns is not None)
 
 
 def _require_response(store: Store, table: Table, options: IngestOptions) -> None:

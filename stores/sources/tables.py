@@ -67,6 +67,7 @@ class Table:
         self.hidden = frozenset[str]().union(*(source.hidden for source in self.sources))
         self.integers = frozenset[str]().union(*(source.integers for source in self.sources))
         self.booleans = frozenset[str]().union(*(source.booleans for source in self.sources))
+        self.written = frozenset[str]().union(*(source.written for source in self.sources))
         self.spool = any(source.spool for source in self.sources)
         rows = [source.n_rows for source in self.sources]
         self.n_rows = None if None in rows else sum(row or 0 for row in rows)
