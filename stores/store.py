@@ -215,10 +215,11 @@ class Store(ShownStore):
         return before
 
     def recorded_generations(self) -> dict[str, Any]:
-        """Return the attribute ``generations`` with the files of each; none of a single one."""
+        """Return ``generations`` and ``sources`` with the files of each; empty if there is one."""
         if GENERATIONS not in self.attributes:
             return {}
-        return {GENERATIONS: with_inputs(self.attributes, self.manifest.inputs)}
+        kept = with_inputs(self.attributes, self.manifest.inputs)
+        return {GENERATIONS: kept, "sources": [name for each in kept for name in each["sources"]]}
 
     def rows_after(self, first_row: int) -> Store:
         """Return a store whose passes read the rows from ``first_row`` on, under their numbers."""

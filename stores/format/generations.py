@@ -41,6 +41,8 @@ def generations(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
 def with_inputs(attributes: Mapping[str, Any], inputs: Inputs) -> list[dict[str, Any]]:
     """Return the generations of a store, each with ``inputs``: the records of its files, or null.
 
+    ``sources`` of an appended one are the paths of these files.
+
     Parameters
     ----------
     attributes
@@ -50,10 +52,23 @@ def with_inputs(attributes: Mapping[str, Any], inputs: Inputs) -> list[dict[str,
     """
     kept = generations(attributes)
     given = [*inputs, *[None] * len(kept)]
-    return [
-        {**each, "inputs": each.get("inputs") if files is None else files}
-        for each, files in zip(kept, given, strict=False)
-    ]
+    found = []
+    for each, files in zip(kept, given, strict=False):
+        files = each.get("inputs") if files is None else files
+        names = each["sources"] or [file["path"] for file in files or ()]
+        found.append({**each, "sources": names, "inputs": files})
+    return found
+
+
+def without_places(kept: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return generations as in the attributes of a store, of which the fingerprint is.
+
+    Which files were appended, where and when, is no part of the rows: manifests have it.
+    """
+    first, *later = [{**each} for each in kept]
+    for each in (first, *later):
+        each.pop("inputs", None)
+    return [first, *({**each, "sources": []} for each in later)]
 
 
 def good_generations(attributes: Mapping[str, Any]) -> bool:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from streammc.docstrings import documented
 from streammc.errors import DataError, IdentityError
 from streammc.stores.format.extension import ExtendingWriter
-from streammc.stores.format.generations import described, with_inputs
+from streammc.stores.format.generations import described, with_inputs, without_places
 from streammc.stores.format.layout import ROW_GROUP, ROW_ID, Member
 from streammc.stores.format.partial import scratch
 from streammc.stores.ingest.appended_files import (
@@ -125,14 +125,14 @@ def append(
                 "n_rows": prepared.found.n_rows,
                 "n_dropped": prepared.found.n_dropped,
                 "shuffle_seed": int(seed) if options.shuffle else False,
-                "sources": [os.path.basename(path) for path in table.paths],
+                "sources": [],
                 "inputs": files,
                 "fingerprint": None,
             }
             before = {**kept[-1], "fingerprint": store.fingerprint}
             kept = [*kept[:-1], before, entry]
-            records = [each.pop("inputs") for each in kept]  # no part of what the rows are
-            writer.commit(_attributes(store, kept), records)
+            records = [each["inputs"] for each in kept]
+            writer.commit(_attributes(store, without_places(kept)), records)
     warnings = prepared.warnings
     return _report(open_store(path), len(kept), True, warnings, started)
 
