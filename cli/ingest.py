@@ -21,7 +21,7 @@ from streammc.cli.progress import Progress
 from streammc.cli.receipt import Receipt, make_once, require_apart
 from streammc.cli.values import Names, StorePath, WholeNumber
 
-_OF_APPEND: Final = {"sources", "store", "append", "shuffle", "seed", "drop_missing"}
+_OF_APPEND: Final = {"sources", "store", "append", "again", "shuffle", "seed", "drop_missing"}
 """Arguments and options that go with --append; the store decides the others."""
 
 
@@ -69,6 +69,7 @@ _OF_APPEND: Final = {"sources", "store", "append", "shuffle", "seed", "drop_miss
 )
 @setting("--compression", type=click.Choice(["zstd"]), help="Of the shards; default: none.")
 @click.option("--append", is_flag=True, help="Add the rows to STORE, in its columns and scale.")
+@click.option("--again", is_flag=True, help="With --append: also rows of files that STORE has.")
 @overwrite_option
 @click.pass_context
 def ingest(
@@ -77,6 +78,7 @@ def ingest(
     sources: tuple[str, ...],
     store: str,
     append: bool,
+    again: bool,
     overwrite: bool,
     **options: Any,
 ) -> None:
@@ -105,6 +107,10 @@ def ingest(
     if append:
         _append(ctx, output, sources, store)
         return
+    if again:
+        raise click.UsageError(
+            "expected --append with --again, found --again alone: add --append, or leave it out"
+        )
     like = options["like"]
     receipt = ingest_receipt(sources, store, options)
     with Progress(output) as progress:
@@ -195,21 +201,28 @@ def _append(ctx: click.Context, output: Output, sources: tuple[str, ...], store:
             shuffle=ctx.params["shuffle"],
             seed=ctx.params["seed"],
             drop_missing=ctx.params["drop_missing"],
+            again=ctx.params["again"],
             progress=lambda done, total, phase: progress(phase, done, total),
         )
     if not result["new"]:
-        output.note(
-            f"{store} has these rows, appended by the same command as generation "
-            f"{result['generation']}: nothing to do"
+        first = result["generation"] == 1
+        origin = (
+            "was made of these files"
+            if first
+            else (
+                f"has these rows, appended by the same command as generation {result['generation']}"
+            )
         )
+        output.note(f"{store} {origin}: nothing to do")
     for line in result["warnings"]:
         output.warn(line)
+    generation = result.get("generations", [result])[result["generation"] - 1]
     facts = {
         "store": result["path"],
         "rows": result["n_rows"],
         "generation": result["generation"],
         "appended": result["appended_rows"],
-        "dropped": result["generations"][result["generation"] - 1]["n_dropped"] or None,
+        "dropped": generation.get("n_dropped") or None,
         "megabytes": result["bytes"] / 1e6,
         "fingerprint": result["fingerprint"],
     }

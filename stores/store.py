@@ -26,7 +26,7 @@ from streammc.protocols import Index, PassTask, Vector
 from streammc.stores.cloud.address import Root, split_arrays, store_root
 from streammc.stores.format.codes import read_columns
 from streammc.stores.format.consistency import check_keys, has_design, is_foreign
-from streammc.stores.format.generations import earlier_attributes
+from streammc.stores.format.generations import GENERATIONS, earlier_attributes, with_inputs
 from streammc.stores.format.layout import (
     ROW_GROUP,
     ROW_ID,
@@ -213,6 +213,13 @@ class Store(ShownStore):
         before = Store(self._root, kept, layout, self.manifest)
         before.fingerprint = fingerprint
         return before
+
+    def recorded_generations(self) -> dict[str, Any]:
+        """Return ``generations`` and ``sources`` with the files of each; empty if there is one."""
+        if GENERATIONS not in self.attributes:
+            return {}
+        kept = with_inputs(self.attributes, self.manifest.inputs)
+        return {GENERATIONS: kept, "sources": [name for each in kept for name in each["sources"]]}
 
     def rows_after(self, first_row: int) -> Store:
         """Return a store whose passes read the rows from ``first_row`` on, under their numbers."""

@@ -118,7 +118,7 @@ def break_copies() -> None:
     manifest = json.loads(Path("flights.zarr", MANIFEST).read_text())
     for name, change in (
         ("manifest-version.zarr", {"format": 9}), ("fingerprint.zarr", {"fingerprint": "0" * 64}),
-        ("entries.zarr", {"objects": {"X/c.0.0": 3}}),
+        ("entries.zarr", {"objects": {"X/c.0.0": 3}}), ("inputs.zarr", {"inputs": [[]]}),
     ):  # fmt: skip
         text = json.dumps({**manifest, **change})
         (copy("flights.zarr", name) / MANIFEST).write_text(text)

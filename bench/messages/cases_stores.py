@@ -23,6 +23,7 @@ streammc info twice.zarr
 streammc info manifest-version.zarr
 streammc info fingerprint.zarr
 streammc info entries.zarr
+streammc info inputs.zarr
 streammc info link.zarr
 streammc info folder.zarr
 streammc info linked.zarr

@@ -152,7 +152,12 @@ streammc ingest --append labels.csv nowhere.zarr
 streammc ingest --append flights.csv groups.zarr
 streammc ingest --append flights.zarr flights.zarr
 streammc ingest --append no-hour.csv flights.zarr
+streammc ingest labels.csv all.zarr --again
+streammc.ingest("flights.csv", "known.zarr", response="late", features=["hour"]); streammc.append(["flights.csv", "labels.csv"], "known.zarr")
+streammc.ingest("flights.csv", "known.zarr", response="late", features=["hour"]); shutil.copy("flights.csv", "copy.csv"); streammc.append("copy.csv", "known.zarr")
+streammc.ingest("labels.csv", "known.zarr", response="late", features=["hour"]); shutil.copy("flights.csv", "copy.csv"); streammc.append(["flights.csv", "copy.csv"], "known.zarr")
 streammc.append(frame.assign(late=300), "flights.zarr")
+streammc.append(frame.assign(hour=frame.hour * 1e39), "flights.zarr")
 streammc.append(frame.drop(columns="late"), "flights.zarr")
 streammc.append(frame.assign(carrier="new"), "formula.zarr")
 streammc.ingest(frame, "ids.zarr", response="late", features=["hour"], row_id="carrier"); streammc.append(frame.assign(carrier="a name that is longer than any other"), "ids.zarr")

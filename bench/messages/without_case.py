@@ -277,9 +277,7 @@ WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
     "an input that changes between two steps of one command, or two commands": (
         "cli/jobs/growing.py growth_of: expected files that '{}' was not made of, found '{}', whose name is one of its tables: lea",
         "stores/rows/piece_reading.py StorePieces._refuse_another: expected store '{}' as it was opened, found another in its place: open it again, or give t",
-        "cli/jobs/growing.py _refuse_moved: expected files that are not in '{}' yet, found '{}', with the size and the time of '{}', w",
-        "stores/ingest/append.py append: expected files that are not in '{}' yet, found '{}' among others, which was appended befor",
-        "cli/jobs/growing.py _is_new: expected '{}' as it was when it was appended to '{}', found it with {}: give new rows a fi",
+        "cli/jobs/growing.py _is_new: expected '{}' as it was when {}, found it with {}: give new rows a file of their own, or m",
         "streammc/samplers/importance/weighing.py kept_draws: expected at most {} draws, for which laplace has weighed its proposals, found {}: start th",
         "cli/build.py model_of_run: expected the model '{}' as it was when the run began, found other code or options: begin a",
         "cli/receipt.py Receipt.kept: expected '{}' as it was made, found another fingerprint: choose another path or delete it{",

@@ -1,27 +1,31 @@
 """A job whose table grows: files that its store does not have, and the generation they make.
 
-Nothing is written here. Files are known as ``input_record`` says: those of the store's
-generations are in its attributes, those it was made of are ``source.files``.
+Nothing is written here. Files are known as ``ingest.appended_files`` says: those of the store are
+in its manifest; of one that is not there yet they are ``source.files``.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from streammc.cli.jobs.job_file import JobFile, Outputs
-from streammc.cli.jobs.job_inputs import alone, real_place
+from streammc.cli.jobs.job_inputs import alone
 from streammc.cli.jobs.problems import Problem
 from streammc.errors import IdentityError
+from streammc.trace.local_path import real_place
 
 if TYPE_CHECKING:
     from streammc.stores.sources.input_files import InputFile
 
 GENERATION: Final = "{generation}"
 """Word in the paths of outputs, replaced by the number of the store's generation."""
+_ADVICE: Final = (
+    "move it back, leave it out of source.append, or append its rows once more with 'streammc "
+    "ingest --append --again'"
+)
 _OF_GENERATION: Final = ("run", "scores", "rows", "predictions", "report")
 """Outputs that are made anew for every generation."""
 
@@ -89,31 +93,33 @@ def growth_of(job: JobFile, append: Sequence[InputFile], first: Sequence[str]) -
     Raises
     ------
     IdentityError
-        If a file was changed, moved or renamed after it was appended.
+        If a file was changed after it was appended, or has the contents of another one.
     StoreError
         If the store cannot be opened.
     """
     place = str(job.source.store or job.outputs.store)
-    number, doubtful = 0, set()
-    inputs: dict[str, Any] = {real_place(each): {} for each in first}
+    number, doubtful, kept = 0, set(), []
+    inputs: dict[str, Any] = {real_place(each): () for each in first}
     if os.path.lexists(place):
-        from streammc.stores.format.generations import generations
+        from streammc.stores.ingest.appended_files import recorded_generations
         from streammc.stores.store import open_store
 
-        kept = generations(open_store(place).attributes)
+        kept = recorded_generations(open_store(place))
         number = len(kept)
-        own = _sources_of_receipt(place)
-        inputs |= {real_place(name): {} for name in own or kept[0]["sources"]}
-        if not own and job.source.store is not None:  # where relative paths began is not known
-            doubtful = {os.path.basename(each) for each in kept[0]["sources"]}
-        for each in kept:
-            inputs |= {real_place(file["path"]): file for file in each["inputs"] or ()}
-    once: dict[str, InputFile] = {}
-    for file in append:  # patterns may overlap
-        once.setdefault(real_place(file.path), file)
-    new = [file for file in once.values() if _is_new(file.path, inputs, place)]
+        if kept[0]["inputs"] is None:
+            inputs |= {real_place(name): () for name in kept[0]["sources"]}
+            if job.source.store is not None:  # where relative paths began is not known
+                doubtful = {os.path.basename(each) for each in kept[0]["sources"]}
+        for generation, each in enumerate(kept, 1):
+            files = each["inputs"] or ()
+            inputs |= {real_place(file["path"]): (file, generation) for file in files}
+    new = [file for file in append if _is_new(file.path, inputs, place)]
     paths = [file.path for file in new]
-    _refuse_moved(paths, inputs, place)
+    if new and kept:
+        from streammc.stores.ingest.appended_files import refuse_equal
+        from streammc.stores.sources.input_record import input_records
+
+        refuse_equal(kept, input_records(new) or [], paths, place, advice=_ADVICE)
     for path in paths:
         if os.path.basename(path) in doubtful:
             raise IdentityError(
@@ -123,48 +129,22 @@ def growth_of(job: JobFile, append: Sequence[InputFile], first: Sequence[str]) -
     return Growth(max(number, 1) + bool(new), tuple(map(alone, new)))
 
 
-def _refuse_moved(new: Sequence[str], inputs: dict[str, Any], place: str) -> None:
-    """Refuse a new file that has the size and the time of one that was appended elsewhere."""
-    from streammc.stores.sources.input_files import input_stamp
-
-    known = {(each["bytes"], each["modified_ns"]): name for name, each in inputs.items() if each}
-    for path in new:
-        now = input_stamp(path)
-        before = known.get((now.size, now.modified_ns))
-        if before is not None:
-            raise IdentityError(
-                f"expected files that are not in {place!r} yet, found {path!r}, with the size and "
-                f"the time of {before!r}, which was appended before: move it back, leave it out of "
-                "source.append, or touch it if its rows are new"
-            )
-
-
-def _sources_of_receipt(store: str) -> list[str]:
-    """Return the tables that a store was made of, from the receipt beside it, if there is one."""
-    from streammc.cli.receipt import Receipt
-
-    try:
-        found = json.loads(Receipt(store, {}).path.read_text(encoding="utf-8"))
-        paths = [str(each["path"]) for each in found["asked"]["sources"]]
-    except (OSError, ValueError, KeyError, TypeError):
-        return []
-    return paths if all(map(os.path.isfile, paths)) else []  # not of a pattern or a folder
-
-
 def _is_new(path: str, inputs: dict[str, Any], place: str) -> bool:
     """Return whether the store at ``place`` lacks a file; refuse one that has changed."""
     from streammc.stores.sources.input_files import input_stamp
     from streammc.stores.sources.input_record import same_input
     from streammc.trace.file_stamp import FileStamp, stamp_difference
 
-    before = inputs.get(real_place(path))
-    if not before:
-        return before is None
+    known = inputs.get(real_place(path))
+    if not known:
+        return known is None
+    before, generation = known
     if not same_input(before, path):
         now = input_stamp(path)
         then = FileStamp(before["bytes"], before["modified_ns"], 0)
+        when = f"it was appended to {place!r}" if generation > 1 else f"{place!r} was made of it"
         raise IdentityError(
-            f"expected {path!r} as it was when it was appended to {place!r}, found it with "
+            f"expected {path!r} as it was when {when}, found it with "
             f"{stamp_difference(then, now)}: give new rows a file of their own, or make the store "
             "again from all tables"
         )

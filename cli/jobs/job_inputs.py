@@ -29,21 +29,15 @@ def absolute(path: str) -> str:
     return path if is_address(path) else os.path.abspath(path)
 
 
-def real_place(path: str) -> str:
-    """Return where a file is, without links; an address as it is."""
-    from streammc.trace.local_path import is_address
-
-    return path if is_address(path) else os.path.realpath(path)
-
-
 def files_of(paths: Sequence[str]) -> list[InputFile]:
-    """Return the files of paths, patterns, folders and addresses that find some.
+    """Return the files of paths, patterns, folders and addresses that find some, each once.
 
     Raises
     ------
     StreammcError
         If a folder, or the service of an address, cannot be read.
     """
+    from streammc.stores.sources.input_files import distinct_files
     from streammc.stores.sources.tables import named_files
 
     found: list[InputFile] = []
@@ -52,7 +46,7 @@ def files_of(paths: Sequence[str]) -> list[InputFile]:
             found += named_files(path)
         except MissingError:
             continue
-    return found
+    return distinct_files(found)
 
 
 def input_faults(paths: Sequence[str], key: str, *, may_lack: bool = False) -> Iterator[Problem]:

@@ -26,7 +26,7 @@ _COMPARED: Final = "there, compared when the job runs"
 _PREDICTED_BYTES: Final = 32
 """Bytes of a predicted row: mean, two quantiles and its id."""
 _CURVES_BYTES: Final = 2**19
-_NOT_OPTIONS: Final = {*PRINTING, "config", "sources", "store", "overwrite", "append"}
+_NOT_OPTIONS: Final = {*PRINTING, "config", "sources", "store", "overwrite", "append", "again"}
 
 
 def planned(

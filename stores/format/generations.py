@@ -7,8 +7,11 @@ audited, resumed and used for predictions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
+
+Inputs = Sequence[list[dict[str, Any]] | None]
+"""Records of the files of each generation, as in a manifest; ``None`` where they are not known."""
 
 GENERATIONS: Final = "generations"
 """Attribute of a store: a mapping for each generation, if rows were appended."""
@@ -18,8 +21,8 @@ def generations(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the generations of a store, at least one.
 
     Each has ``n_rows``, the number of its own rows, ``n_dropped``, ``shuffle_seed``, ``sources``,
-    ``inputs`` (path, size and time of its files, or null), and ``fingerprint``, that of the store
-    when it was the last generation; null in the last.
+    and ``fingerprint``, that of the store when it was the last generation; null in the last. In
+    stores of an earlier version also ``inputs``, see :func:`with_inputs`.
     """
     kept = attributes.get(GENERATIONS)
     if kept is not None:
@@ -30,10 +33,42 @@ def generations(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
             "n_dropped": attributes.get("n_dropped", 0),
             "shuffle_seed": attributes["shuffle_seed"],
             "sources": list(attributes["sources"]),
-            "inputs": None,
             "fingerprint": None,
         }
     ]
+
+
+def with_inputs(attributes: Mapping[str, Any], inputs: Inputs) -> list[dict[str, Any]]:
+    """Return the generations of a store, each with ``inputs``: the records of its files, or null.
+
+    ``sources`` of an appended one are the paths of these files.
+
+    Parameters
+    ----------
+    attributes
+        Those of the store.
+    inputs
+        Those of its manifest; an earlier version kept them in the attributes.
+    """
+    kept = generations(attributes)
+    given = [*inputs, *[None] * len(kept)]
+    found = []
+    for each, files in zip(kept, given, strict=False):
+        files = each.get("inputs") if files is None else files
+        names = each["sources"] or [file["path"] for file in files or ()]
+        found.append({**each, "sources": names, "inputs": files})
+    return found
+
+
+def without_places(kept: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return generations as in the attributes of a store, of which the fingerprint is.
+
+    Which files were appended, where and when, is no part of the rows: manifests have it.
+    """
+    first, *later = [{**each} for each in kept]
+    for each in (first, *later):
+        each.pop("inputs", None)
+    return [first, *({**each, "sources": []} for each in later)]
 
 
 def good_generations(attributes: Mapping[str, Any]) -> bool:

@@ -3,6 +3,9 @@
 zarr by itself reads a deleted chunk as zeros and a flipped bit as a number. The
 manifest lists every valid object, and its digest is the store's fingerprint: SHA-256
 over ``key NUL size NUL crc32c`` lines in the order of the keys.
+
+It also keeps the records of the files that the rows came from: as a part of the one file that
+makes a store, and outside of the fingerprint, which is that of equal rows from other places.
 """
 
 from __future__ import annotations
@@ -11,8 +14,9 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
+import google_crc32c
 import numpy as np
 
 from streammc.errors import StoreError, StreammcError
@@ -25,6 +29,10 @@ from streammc.stores.format.object_access import (
     read_small,
 )
 from streammc.stores.format.objects import Bytes, damaged, parse_json
+
+INPUTS: Final = "inputs"
+"""Key of the records of the files of each generation."""
+_INPUTS_CRC: Final = "inputs_crc32c"
 
 
 class Entry(NamedTuple):
@@ -48,6 +56,8 @@ class Manifest:
     """Objects of a store by key, in sorted order."""
 
     entries: dict[str, Entry]
+    inputs: tuple[list[dict[str, Any]] | None, ...] = ()
+    """Records of the files of each generation (``sources.input_record``); ``None``: not known."""
 
     @property
     def fingerprint(self) -> str:
@@ -69,12 +79,16 @@ class Manifest:
             "fingerprint": self.fingerprint,
             "objects": {key: list(entry) for key, entry in self.entries.items()},
         }
+        if any(self.inputs):
+            document |= {INPUTS: list(self.inputs), _INPUTS_CRC: _checksum(list(self.inputs))}
         return (json.dumps(document, separators=(",", ":")) + "\n").encode()
 
 
-def make_manifest(entries: dict[str, Entry]) -> Manifest:
-    """Return the manifest of ``entries`` in any order."""
-    return Manifest(dict(sorted(entries.items())))
+def make_manifest(
+    entries: dict[str, Entry], inputs: Iterable[list[dict[str, Any]] | None] = ()
+) -> Manifest:
+    """Return the manifest of ``entries`` in any order, with the records of the input files."""
+    return Manifest(dict(sorted(entries.items())), tuple(inputs))
 
 
 def read_manifest(root: Root) -> Manifest:
@@ -104,12 +118,43 @@ def read_manifest(root: Root) -> Manifest:
                 f"expected [size, crc32c] for {key[:100]!r} in {what}: copy or make the store again"
             )
         entries[key] = Entry(*value)
-    manifest = make_manifest(entries)
+    inputs = document.get(INPUTS, [])
+    if INPUTS in document and (
+        not _are_inputs(inputs) or document.get(_INPUTS_CRC) != _checksum(inputs)
+    ):
+        raise StoreError(
+            f"expected {what} with the records of its input files as they were written, found "
+            "others: copy or make the store again"
+        )
+    manifest = make_manifest(entries, inputs)
     if document.get("fingerprint") != manifest.fingerprint:
         raise StoreError(
             f"expected {what} with its own fingerprint, found another: copy or make the store again"
         )
     return manifest
+
+
+def _checksum(inputs: list[Any]) -> int:
+    """Return the crc32c of the records of input files, as compact JSON."""
+    return int(google_crc32c.value(json.dumps(inputs, separators=(",", ":")).encode()))
+
+
+def _are_inputs(inputs: Any) -> bool:
+    """Return whether ``inputs`` has a list of records, or null, for each generation."""
+    return isinstance(inputs, list) and all(
+        files is None
+        or (
+            isinstance(files, list)
+            and all(
+                isinstance(file, dict)
+                and isinstance(file.get("path"), str)
+                and _is_count(file.get("bytes"))
+                and type(file.get("modified_ns")) is int
+                for file in files
+            )
+        )
+        for files in inputs
+    )
 
 
 def _is_count(value: Any) -> bool:

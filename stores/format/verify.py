@@ -95,6 +95,7 @@ def info(path: str | os.PathLike[str]) -> dict[str, Any]:
     return {
         "path": store.address,
         **store.attributes,
+        **store.recorded_generations(),
         "n_features": store.n_features,
         "arrays": {
             member.name: {"dtype": member.dtype, "shape": list(member.shape(own.n_rows))}

@@ -35,6 +35,7 @@ from streammc.stores.format.conversion import (
 )
 from streammc.stores.format.destination import new_output, refuse_output
 from streammc.stores.format.documents import encode_document, store_attributes, store_documents
+from streammc.stores.format.generations import Inputs
 from streammc.stores.format.group_arrays import GroupArrays
 from streammc.stores.format.layout import (
     CODES,
@@ -298,7 +299,7 @@ class StoreWriter:
             arrays[member.name] = whole(given[member.name], member, length, names, start)
         self._write_chunk(chunk, arrays)
 
-    def commit(self, attributes: Mapping[str, Any]) -> None:
+    def commit(self, attributes: Mapping[str, Any], inputs: Inputs = ()) -> None:
         """Finish the store and make it appear at its path.
 
         Parameters
@@ -307,6 +308,8 @@ class StoreWriter:
             The group attribute ``streammc`` as JSON, such as ``response`` and ``formula``.
             Format, rows, features and dtype are filled in; with groups, ``groups`` has their
             column and terms, and gets their number.
+        inputs
+            Records of the files of each generation, for the manifest.
 
         Raises
         ------
@@ -338,7 +341,7 @@ class StoreWriter:
         self._put(FEATURE_KEY, names + google_crc32c.value(names).to_bytes(4, "little"))
         for key, document in store_documents(complete, layout).items():
             self._put(key, encode_document(document))
-        manifest = make_manifest(self._entries)
+        manifest = make_manifest(self._entries, inputs)
         self._partial.commit(manifest.entries, MANIFEST, manifest.encode())
 
     def _columns(self, name: str) -> list[str]:

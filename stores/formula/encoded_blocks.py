@@ -128,17 +128,19 @@ class FormulaBlocks:
             other_columns(table, [*used, *self._others], names)
         roles = {name: role for role, name in others.items() if name is not None}
         roles |= {name: "response" for node in own for name in columns_of(node)}
-        self._rows = FormulaRows(table, used, self._others, spool, labels, roles)
+        known = None if fitted is None else read_design(fitted, "the store")
+        wanted = () if known is None else [name for name in used if known.kinds.get(name) == "text"]
+        self._rows = FormulaRows(table, used, self._others, spool, labels, roles, wanted)
         self._early: EarlyScan | None = None
         if fitted is None and not factors and can_scan_early(terms, self._rows.kinds):
             self._early = EarlyScan(terms, self._rows.kinds, self._rows.coders, scored, others)
         levels = [factor_node(name) for name in factors]
         self._rows.check_text([*terms.factors, *levels, *terms.offsets, *own], terms.response)
-        if fitted is None:
+        if known is None:
             self.design = self._fit(terms, int(options.seed), factors)
         else:
             self._pass(True, [], {})
-            self.design = read_design(fitted, "the store")
+            self.design = known
             self._rows.check_kinds(self.design)
         self.factors = lone_factors(self.design)
         if options.like is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,9 @@ class FormulaRows:
         Columns of row ids or of group labels, collected in the first pass.
     roles
         See :meth:`streammc.stores.ingest.faults.Faults.refuse`.
+    text
+        Columns that are text in a fitted formula: those of a CSV file or of folders ``name=value``
+        are text then, also if every value looks like a number.
 
     Raises
     ------
@@ -60,6 +63,7 @@ class FormulaRows:
         spool: Path,
         labels: Sequence[IdColumn] = (),
         roles: Mapping[str, str] | None = None,
+        text: Collection[str] = (),
     ) -> None:
         self.table = table
         self._roles = roles
@@ -68,7 +72,8 @@ class FormulaRows:
         self.names = [*names, *others]
         check_types(table, others, roles)
         check_types(table, names, dates=True)
-        self.kinds = {name: _kind(table, name) for name in names}
+        self._text = frozenset(text) & table.written
+        self.kinds = {name: _kind(table, name, name in self._text) for name in names}
         self.coders = {name: Coder(name) for name in names if self.kinds[name] == "text"}
         self._blocks = TableBlocks(table, self.names, spool, self.coders, labels)
         for name in others:
@@ -155,7 +160,7 @@ class FormulaRows:
 
     def _check_node(self, node: Node, inner: Node, has_levels: bool) -> None:
         """Check one expression; text may be compared with text, or be the column of levels."""
-        if has_levels and isinstance(node, Column):
+        if has_levels and isinstance(node, Column) and node.name not in self._text:
             check_types(self.table, [node.name])  # dates are a factor only inside C()
         compared = 0
         for part in walk(node):
@@ -225,10 +230,10 @@ def other_columns(table: Table, used: Sequence[str], others: Mapping[str, str | 
     return list(chosen.values())
 
 
-def _kind(table: Table, name: str) -> str:
-    """Return the kind of a column over all sources."""
+def _kind(table: Table, name: str, text: bool = False) -> str:
+    """Return the kind of a column over all sources; ``text`` if it is read as such."""
     types = table.types_of(name)
-    if {"text", "date"} & {kind(type_) for type_ in types}:
+    if text or {"text", "date"} & {kind(type_) for type_ in types}:
         return "text"
     if any(pa.types.is_dictionary(type_) for type_ in types):
         return "category"

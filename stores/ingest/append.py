@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final
@@ -13,16 +14,22 @@ from numpy.typing import NDArray
 from streammc.docstrings import documented
 from streammc.errors import DataError, IdentityError
 from streammc.stores.format.extension import ExtendingWriter
-from streammc.stores.format.generations import described, generations
+from streammc.stores.format.generations import described, with_inputs, without_places
 from streammc.stores.format.layout import ROW_GROUP, ROW_ID, Member
 from streammc.stores.format.partial import scratch
+from streammc.stores.ingest.appended_files import (
+    generation_of,
+    recorded_generations,
+    refuse_known,
+    refuse_twice,
+)
 from streammc.stores.ingest.exact_values import LIMIT
 from streammc.stores.ingest.ingest_options import IngestOptions, as_in
 from streammc.stores.ingest.ingestion import ingest
 from streammc.stores.ingest.prepare import Prepared, Progress
 from streammc.stores.ingest.write import check_output
-from streammc.stores.sources.input_record import input_records, known_input, same_inputs, with_crc
-from streammc.stores.sources.tables import Table, open_table
+from streammc.stores.sources.input_record import complete_records, input_records
+from streammc.stores.sources.tables import Table, open_table, table_parts
 from streammc.stores.store import Store, open_store
 from streammc.trace.local_path import is_address
 
@@ -45,6 +52,7 @@ def append(
     shuffle: bool | None = None,
     seed: int = 0,
     drop_missing: bool = False,
+    again: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Append the rows of a table to a store, as a new generation.
@@ -52,9 +60,9 @@ def append(
     The columns, the levels and knots of a formula, the scale and the dtypes are those of the store;
     means and standard deviations are not computed again. The rows are shuffled among themselves and
     follow the earlier ones. Readers find the store as it was or with all new rows, and a process
-    that is killed leaves it as it was. A file that was appended before is not appended
-    again: it is known by path, size and modification time, and by its contents if its inode or the
-    time of its last change of status is another.
+    that is killed leaves it as it was. Rows of a file that the store has are not appended again:
+    a file is known by its place, without links, size and modification time, and by its contents
+    under any other name or time.
 
     Parameters
     ----------
@@ -62,12 +70,15 @@ def append(
         Path of the store.
     shuffle
         Put the new rows into a uniformly random order. ``None``: as the rows of the store were.
+    again
+        Append the rows also if the store has those of the same files, or of files with the same
+        contents: rows that are really there twice.
 
     Returns
     -------
     dict
         JSON, as of :func:`ingest`; and ``generation``, its number from 1 on, ``appended_rows``,
-        and ``new``: false if the same files were appended before.
+        and ``new``: false if a generation has the rows of these files.
 
     Raises
     ------
@@ -75,7 +86,8 @@ def append(
         If an option is wrong, or the store would have too many chunks.
     IdentityError
         If the store has groups, whose rows are stored together, or keeps no ids for rows in another
-        order.
+        order. Without ``again``, if it has the rows of some of the files, or of a file with the
+        contents of one, or two of the files have the same contents.
     DataError
         If the table does not fit the store: a column is missing, a level of a factor is new, a
         value is outside the range of a spline or not exact in the dtype of the response.
@@ -90,38 +102,39 @@ def append(
     store = open_store(path)
     _refuse_kind(store)
     check_output(Path(store.address), sources)
-    inputs = input_records(sources)
-    kept = generations(store.attributes)
-    for number, each in enumerate(kept, 1):
-        if same_inputs(each["inputs"], inputs):
+    parts = table_parts(sources)
+    inputs = input_records(parts)
+    kept = recorded_generations(store)
+    if inputs and not again:
+        number = generation_of(kept, inputs)
+        if number is not None:
             return _report(store, number, False, [], started)
-    there = [file for each in kept for file in each["inputs"] or ()]
-    again = next((file for file in inputs or () if known_input(file["path"], there)), None)
-    if again is not None:
-        raise IdentityError(
-            f"expected files that are not in {store.address!r} yet, found {again['path']!r} among "
-            "others, which was appended before: name the new ones alone"
-        )
+        refuse_known(kept, inputs, [part.path for part in parts], store.address)
     options = _options(store, shuffle=shuffle, seed=seed, drop_missing=drop_missing)
-    table = open_table(sources)
+    table = open_table(parts)
     _require_response(store, table, options)
     with scratch(Path(store.address)) as folder:
         prepared = Prepared(table, options, folder, progress)
         _check_fit(store, prepared, table)
+        files = complete_records(inputs, table.rows_read)
+        if files and not again:
+            refuse_twice(files, table.paths)
         with ExtendingWriter(store, store.n_rows + prepared.found.n_rows) as writer:
             _write(store, prepared, writer)
             entry = {
                 "n_rows": prepared.found.n_rows,
                 "n_dropped": prepared.found.n_dropped,
                 "shuffle_seed": int(seed) if options.shuffle else False,
-                "sources": table.paths,
-                "inputs": inputs and [with_crc(each) for each in inputs],
+                "sources": [],
+                "inputs": files,
                 "fingerprint": None,
             }
             before = {**kept[-1], "fingerprint": store.fingerprint}
-            writer.commit(_attributes(store, [*kept[:-1], before, entry]))
+            kept = [*kept[:-1], before, entry]
+            records = [each["inputs"] for each in kept]
+            writer.commit(_attributes(store, without_places(kept)), records)
     warnings = prepared.warnings
-    return _report(open_store(path), len(kept) + 1, True, warnings, started)
+    return _report(open_store(path), len(kept), True, warnings, started)
 
 
 def _refuse_kind(store: Store) -> None:
@@ -168,7 +181,8 @@ def _options(store: Store, *, shuffle: bool | None, seed: int, drop_missing: boo
         intercept=True,
         drop_missing=drop_missing,
     )
-    return as_in(options, store)
+    ids = store.layout.member(ROW_ID)
+    return replace(as_in(options, store), text_ids=ids is not None and ids.columns is not None)
 
 
 def _require_response(store: Store, table: Table, options: IngestOptions) -> None:
@@ -259,16 +273,18 @@ def _report(
 ) -> dict[str, Any]:
     """Return the JSON of :func:`append`."""
     y = store.layout.member("y")
+    kept = with_inputs(store.attributes, store.manifest.inputs)
     return {
         "path": store.address,
         **store.attributes,
+        **store.recorded_generations(),
         "y_dtype": None if y is None else y.dtype,
         "chunk_rows": store.layout.chunk_rows,
         "row_bytes": store.layout.row_bytes,
         "bytes": store.manifest.total_bytes,
         "fingerprint": store.fingerprint,
         "generation": number,
-        "appended_rows": generations(store.attributes)[number - 1]["n_rows"],
+        "appended_rows": kept[number - 1]["n_rows"],
         "new": new,
         "warnings": warnings,
         "seconds": monotonic() - started,

@@ -41,6 +41,8 @@ class IngestOptions:
     drop_missing: bool
     formula: str | None = None
     row_id: str | None = None
+    text_ids: bool = False
+    """Whether row ids of a CSV file stay text, also if each is written as an integer."""
     group: str | None = None
     group_as: Mapping[str, str] | Sequence[str] | None = None
     """``columns`` or ``integrated`` by factor; see ``ingest.group_choice``."""

@@ -31,7 +31,13 @@ from streammc.stores.ingest.record_expansion import Expansion
 from streammc.stores.ingest.scan import Scan, scan
 from streammc.stores.ingest.shuffle import LEAF_BYTES, shuffled
 from streammc.stores.ingest.table_blocks import TableBlocks
-from streammc.stores.ingest.value_checks import check_groups, check_values, row_warnings
+from streammc.stores.ingest.value_checks import (
+    beyond_dtype,
+    check_groups,
+    check_values,
+    largest,
+    row_warnings,
+)
 from streammc.stores.ingest.wide_design import wide_design
 from streammc.stores.rows.group_labels import group_column
 from streammc.stores.rows.row_ids import id_column
@@ -113,6 +119,9 @@ class Prepared:
             codes = [factor.columns for factor in self.codes]
             self.warnings += wide_design(design, mean, self.found.n_rows, width, codes)
         mean, scale = self._mean, self._scale = self._standardization(n_features)
+        beyond = beyond_dtype(self.found, options.dtype, mean, scale)
+        if beyond is not None:
+            raise self._too_large(beyond, levels.dense.tolist())
         self.encoding = Encoding(
             block_columns,
             options.dtype,
@@ -150,6 +159,28 @@ class Prepared:
             scale = np.where(self._formula.design.levels_alone, 1.0, scale)
             mean = np.where(self._formula.design.effects, 0.0, mean)
         return mean, scale
+
+    def _too_large(self, feature: int, dense: Sequence[int]) -> DataError:
+        """Return the error for a value that the dtype cannot hold, with its place."""
+        mean, scale = np.float64(self._mean[feature]), np.float64(self._scale[feature])
+        dtype, limit = self._options.dtype, largest(self._options.dtype)
+        found, wider = "", False
+        for start, values in self._blocks.again():
+            column = values[dense.index(feature)]
+            with np.errstate(over="ignore"):
+                size = np.abs((column - mean) / scale)
+            bad = np.flatnonzero(size > limit)
+            if bad.size:
+                row = int(bad[0])
+                found = f"{column[row]:g} in {self._table.locate(start + row)}"
+                wider = bool(size[row] <= largest("float64"))
+                break
+        advice = ", or make the store again with --dtype float64" if wider else ""
+        return DataError(
+            f"expected numbers in column {self.columns.features[feature]!r} that {dtype} can hold "
+            f"on the scale of the store, (x - {mean:g}) / {scale:g} up to {limit:.3g} in size, "
+            f"found {found}: correct the value{advice}"
+        )
 
     @property
     def _centred(self) -> bool:

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from streammc.errors import ConfigError, DataError
+from streammc.protocols import Vector
 from streammc.stores.format.group_arrays import one_group
 from streammc.stores.formula.group_terms import GroupTerms
 from streammc.stores.ingest.columns import Columns
@@ -87,6 +88,23 @@ def check_values(
         f"{line}: only the prior informs its coefficient{more}" for line in constant[:_SHOWN]
     ]
     return lines + informed
+
+
+def largest(dtype: str) -> float:
+    """Return the largest absolute value that a store takes as ``dtype``."""
+    return min(LARGEST, float(np.finfo(dtype).max))
+
+
+def beyond_dtype(found: Scan, dtype: str, mean: Vector, scale: Vector) -> int | None:
+    """Return the first feature with a value that ``dtype`` cannot hold on its scale, or ``None``.
+
+    It can be on the scale of another table: ``(x - mean) / scale``.
+    """
+    with np.errstate(over="ignore"):
+        low = np.abs((found.minimum[: mean.size] - mean) / scale)
+        high = np.abs((found.maximum[: mean.size] - mean) / scale)
+    size = np.maximum(low, high)
+    return next(iter(np.flatnonzero(size > largest(dtype)).tolist()), None)
 
 
 def check_groups(groups: GroupTerms, several: bool, features: Sequence[str]) -> None:

@@ -34,7 +34,8 @@ from streammc.stores.ingest.prepare import Prepared, Progress
 from streammc.stores.ingest.record_expansion import Expansion
 from streammc.stores.memory import MemoryStore
 from streammc.stores.rows.group_labels import table_of
-from streammc.stores.sources.tables import open_table
+from streammc.stores.sources.input_record import complete_records, input_records
+from streammc.stores.sources.tables import open_table, table_parts
 from streammc.stores.store import Store, open_store
 from streammc.trace.local_path import is_address
 
@@ -52,7 +53,9 @@ def make_store(
     target = store_root(path)
     check_output(target, sources)
     refuse_output(target, overwrite=overwrite)
-    table = open_table(sources)
+    parts = table_parts(sources)
+    inputs = input_records(parts)
+    table = open_table(parts)
     with scratch_for(target) as folder:
         prepared = Prepared(table, options, folder, progress)
         with StoreWriter(
@@ -74,7 +77,7 @@ def make_store(
                 if writer.groups is not None:
                     writer.groups.add_rows(records[GROUP])
                 writer.append_with(len(records), partial(_expand, prepared.expansion, records))
-            writer.commit(prepared.attributes())
+            writer.commit(prepared.attributes(), [complete_records(inputs, table.rows_read)])
     store = open_store(str(target))
     return {
         "path": str(target),

@@ -36,6 +36,8 @@ class IdColumn:
         Name of the column of the ids.
     folder
         An existing private directory for temporary files.
+    text
+        Whether a column of a CSV file stays text, also if every value is written as an integer.
 
     Raises
     ------
@@ -47,7 +49,7 @@ class IdColumn:
     what: ClassVar[str] = "row ids"
     """Name of the values in messages."""
 
-    def __init__(self, table: Table, column: str, folder: Path) -> None:
+    def __init__(self, table: Table, column: str, folder: Path, text: bool = False) -> None:
         from streammc.stores.sources.csv_source import CsvSource
 
         require_column(table, column, self.role)
@@ -61,7 +63,7 @@ class IdColumn:
                 f"{table.sources[0].label}, found {found}: convert it, or name another column"
             )
         self._text = self.as_written or kinds == {"text"}
-        self._all_integers = column in table.integers
+        self._all_integers = column in table.integers and not text
         self._files = folder / f"{self.role}.values", folder / f"{self.role}.lengths"
         self._width = 1
         self._content_offset = 0
@@ -121,7 +123,7 @@ def id_column(
                 "positions in the table"
             )
             name = None
-    return None if name is None else IdColumn(table, name, folder)
+    return None if name is None else IdColumn(table, name, folder, options.text_ids)
 
 
 def in_memory(values: Any, n_rows: int) -> NDArray[Any]:

@@ -51,6 +51,7 @@ class ArraySource:
     hidden: frozenset[str] = frozenset()
     integers: frozenset[str] = frozenset()
     booleans: frozenset[str] = frozenset()
+    written: frozenset[str] = frozenset()
 
     def __init__(
         self,

@@ -81,6 +81,7 @@ class _ArrowSchema:
 
     integers: frozenset[str] = frozenset()
     booleans: frozenset[str] = frozenset()
+    written: frozenset[str] = frozenset()
     spool = False
 
     def _use(self, schema: Any) -> None:

@@ -71,6 +71,7 @@ class CsvSource:
         self.names = tuple(name.strip() for name in self._raw)
         # Spreadsheets, pandas and R write row numbers under an empty name.
         self.hidden = frozenset({""} & set(self.names))
+        self.written = frozenset(self.names)
         self.integers = self._named(pa.types.is_integer)
         self.booleans = self._named(pa.types.is_boolean)
         # Distinct integers are accepted as names: pandas numbers the columns of a matrix.

@@ -24,6 +24,8 @@ class PartitionedSource:
         The source without the columns.
     constants
         Arrow array of one value for each further column.
+    written
+        The same values as they are written, as text.
 
     Raises
     ------
@@ -31,7 +33,9 @@ class PartitionedSource:
         If the source has a column of the same name.
     """
 
-    def __init__(self, source: Source, constants: Mapping[str, Any]) -> None:
+    def __init__(
+        self, source: Source, constants: Mapping[str, Any], written: Mapping[str, Any]
+    ) -> None:
         both = next((name for name in constants if name in source.names), None)
         if both is not None:
             raise DataError(
@@ -39,10 +43,11 @@ class PartitionedSource:
                 f"both for {source.label}: leave out one"
             )
         self.inner = source
-        self._constants = dict(constants)
+        self._constants, self._texts = dict(constants), dict(written)
         self.label, self.path, self.n_rows = source.label, source.path, source.n_rows
         self.hidden, self.integers = source.hidden, source.integers
         self.booleans, self.spool = source.booleans, source.spool
+        self.written = source.written | frozenset(written)
         self.names = (*source.names, *constants)
         self.types = (*source.types, *(value.type for value in constants.values()))
 
@@ -65,7 +70,7 @@ class PartitionedSource:
                     arrays.append(batch.column(own.index(name)))
                     continue
                 index = pa.array([0]).take(pa.repeat(0, batch.num_rows))
-                value = self._constants[name]
+                value = (self._texts if name in levels else self._constants)[name]
                 if name in levels and value.null_count == 0:
                     codes = index.cast(pa.int32())
                     arrays.append(pa.DictionaryArray.from_arrays(codes, value))
@@ -77,7 +82,8 @@ class PartitionedSource:
 def with_partitions(sources: Sequence[Source], files: Sequence[InputFile]) -> list[Source]:
     """Return the sources with the columns of the folders above their files.
 
-    As ``pyarrow.dataset`` does: a column is int64 if every value is a whole number, else text.
+    As ``pyarrow.dataset`` does: a column is int64 if every value is a whole number, else text. As
+    a level, a value is the text that is written.
 
     Raises
     ------
@@ -95,19 +101,25 @@ def with_partitions(sources: Sequence[Source], files: Sequence[InputFile]) -> li
             )
     if not names:
         return list(sources)
-    columns = {}
+    columns, texts = {}, {}
     for place, name in enumerate(names):
         values = [file.partitions[place][1] for file in files]
+        texts[name] = pa.array(values, pa.string())
         whole = all(value is None or _INTEGER.fullmatch(value) for value in values)
         if whole and any(value is not None for value in values):
             numbers = [None if value is None else int(value) for value in values]
             columns[name] = pa.array(numbers, pa.int64())
         else:
-            columns[name] = pa.array(values, pa.string())
+            columns[name] = texts[name]
     return [
-        PartitionedSource(source, {name: column[k : k + 1] for name, column in columns.items()})
+        PartitionedSource(source, _row(columns, k), _row(texts, k))
         for k, source in enumerate(sources)
     ]
+
+
+def _row(columns: Mapping[str, Any], place: int) -> dict[str, Any]:
+    """Return one value of each column, as arrays."""
+    return {name: column[place : place + 1] for name, column in columns.items()}
 
 
 def _listed(names: Sequence[str]) -> str:

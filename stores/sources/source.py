@@ -22,6 +22,8 @@ class Source(Protocol):
     """Columns of integers that are read as float64."""
     booleans: frozenset[str]
     """Columns of text that is read as booleans."""
+    written: frozenset[str]
+    """Columns of text whose types are guessed from values; those of ``levels`` are as written."""
     n_rows: int | None
     """Number of rows; ``None`` if it is not known before the read."""
     spool: bool

@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
+
+import numpy as np
 
 from streammc.errors import (
     AccessError,
@@ -16,7 +18,14 @@ from streammc.errors import (
     StorageIOError,
     StreammcError,
 )
-from streammc.stores.sources.input_files import InputFile, input_files, input_stamp, open_input
+from streammc.stores.sources.input_files import (
+    InputFile,
+    distinct_files,
+    input_files,
+    input_stamp,
+    open_input,
+)
+from streammc.stores.sources.memory_table import memory_source
 from streammc.stores.sources.partitions import with_partitions
 from streammc.stores.sources.source import Source
 from streammc.trace.file_stamp import FileStamp, stamp_difference
@@ -58,10 +67,13 @@ class Table:
         self.hidden = frozenset[str]().union(*(source.hidden for source in self.sources))
         self.integers = frozenset[str]().union(*(source.integers for source in self.sources))
         self.booleans = frozenset[str]().union(*(source.booleans for source in self.sources))
+        self.written = frozenset[str]().union(*(source.written for source in self.sources))
         self.spool = any(source.spool for source in self.sources)
         rows = [source.n_rows for source in self.sources]
         self.n_rows = None if None in rows else sum(row or 0 for row in rows)
         self._starts: list[int] = []
+        self.rows_read: list[int] = []
+        """Rows of each source in the last pass; empty before its end."""
         self._stamps = self._stamp()
 
     @property
@@ -86,7 +98,7 @@ class Table:
         levels: frozenset[str] = frozenset(),
     ) -> Iterator[Any]:
         """Yield record batches of every source in turn."""
-        self._starts = []
+        self._starts, self.rows_read = [], []
         done = 0
         for source in self.sources:
             self._starts.append(done)
@@ -98,6 +110,7 @@ class Table:
                 raise
             except OSError as error:
                 raise translate_input(error, source.label) from error
+        self.rows_read = np.diff([*self._starts, done]).tolist()
 
     def locate(self, row: int) -> str:
         """Return the place of a row of the last pass: ``row 3 of 'a.csv', counted from 1``."""
@@ -141,7 +154,8 @@ def open_table(sources: Any) -> Table:
     sources
         Paths, patterns or addresses of CSV (also .gz, .zst, .bz2), Parquet, Feather or Arrow IPC
         files, or of directories of them, see ``input_files``; or tables in memory, see
-        ``arrow_source.MemorySource``. The content of a file decides its format.
+        ``arrow_source.MemorySource``; also the result of :func:`table_parts`. The content of a
+        file decides its format.
 
     Raises
     ------
@@ -152,19 +166,15 @@ def open_table(sources: Any) -> Table:
     DataError
         If the formats or columns differ, or a file has another format.
     """
-    given = list(sources) if isinstance(sources, (list, tuple)) else [sources]
-    if not given:
+    parts = table_parts(sources)
+    if not parts:
         raise ConfigError("expected at least one file or table to ingest, found none: name one")
     opened: list[Source] = []
     files: list[InputFile] = []
-    for item in given:
-        if isinstance(item, (str, os.PathLike)):
-            named = named_files(item)
-            files += named
-            opened += [_open_file(file.path) for file in named]
-        else:
-            opened.append(_open_object(item))
-            files.append(InputFile(opened[-1].label))
+    for part in parts:
+        known = isinstance(part, InputFile)
+        opened.append(_open_file(part.path) if known else memory_source(part))
+        files.append(part if known else InputFile(opened[-1].label))
     different = [source for source in opened if type(source) is not type(opened[0])]
     if different:
         raise DataError(
@@ -172,6 +182,18 @@ def open_table(sources: Any) -> Table:
             f"and {_format(different[0])} in {different[0].label}: ingest one format at a time"
         )
     return Table(with_partitions(opened, files))
+
+
+def table_parts(sources: Any) -> list[Any]:
+    """Return every file that sources name, as an ``InputFile``, once; and the tables in memory.
+
+    Errors are those of :func:`named_files`.
+    """
+    found: list[Any] = []
+    several = isinstance(sources, (list, tuple)) and not isinstance(sources, InputFile)
+    for item in sources if several else [sources]:
+        found += named_files(item) if isinstance(item, (str, os.PathLike)) else [item]
+    return distinct_files(found)
 
 
 def translate_input(error: OSError, label: str) -> StreammcError:
@@ -186,38 +208,6 @@ def translate_input(error: OSError, label: str) -> StreammcError:
             "expected the path of a file, found a name that is too long: give a shorter one"
         )
     return StorageIOError(f"cannot read {label}: {reason}; check the disk")
-
-
-def _remedy(item: Any) -> str:
-    """Return the advice for an object that is not a table."""
-    module = type(item).__module__.partition(".")[0]
-    if module.startswith("dask"):
-        return "make arrays of it, frame.to_dask_array(lengths=True), for streammc.from_dask"
-    if module == "xarray":
-        return "use streammc.from_xarray for xarray"
-    if hasattr(item, "collect"):
-        return "collect() it first, or ingest its files"
-    if hasattr(item, "files"):
-        return "ingest its files"
-    return "use streammc.from_arrays for arrays"
-
-
-def _open_object(item: Any) -> Source:
-    from streammc.stores.sources.array_source import ArraySource
-    from streammc.stores.sources.arrow_source import MemorySource
-
-    if isinstance(item, ArraySource):
-        return item
-    wanted = ("__arrow_c_stream__", "__arrow_c_array__")
-    foreign = type(item).__module__.partition(".")[0] == "xarray"
-    if foreign or (
-        not isinstance(item, Mapping) and not any(hasattr(item, name) for name in wanted)
-    ):
-        raise ConfigError(
-            f"expected a path, a data frame or an Arrow table, found {type(item).__name__}: "
-            f"{_remedy(item)}"
-        )
-    return MemorySource(item)
 
 
 def named_files(item: Any) -> list[InputFile]:

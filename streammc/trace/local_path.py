@@ -17,6 +17,11 @@ def is_address(path: object) -> bool:
     return isinstance(path, str) and _SCHEME.match(path) is not None
 
 
+def real_place(path: str) -> str:
+    """Return where a file is, without links; an address as it is."""
+    return path if is_address(path) else os.path.realpath(path)
+
+
 def given_path(path: str | os.PathLike[str]) -> Path:
     """Return ``path`` as a ``Path``, not made absolute.
 

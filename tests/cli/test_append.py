@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,32 @@ def test_the_same_command_appends_once_and_changes_nothing_then(store: Path) -> 
     assert (0, 550, False) == (again.code, again.json["n_rows"], again.json["new"])
     assert "appended by the same command as generation 2: nothing to do" in again.err
     assert before == snapshot(store.parent)
+
+
+def test_the_table_of_the_store_is_not_appended_to_it(store: Path) -> None:
+    before = snapshot(store.parent)
+    found = streammc("ingest", "--append", store.parent / "a.csv", store, "--json")
+    assert (0, 500, False) == (found.code, found.json["n_rows"], found.json["new"])
+    assert "was made of these files: nothing to do" in found.err
+    assert "generation  " in streammc("ingest", "--append", store.parent / "a.csv", store).out
+    assert before == snapshot(store.parent)
+
+
+def test_rows_that_are_there_twice_need_again(store: Path) -> None:
+    more = table(store.parent / "b.csv", 50, 2)
+    words = ("ingest", "--append", more.rename(store.parent / "c.csv"), store, "--quiet")
+    shutil.copy(store.parent / "c.csv", more)
+    assert 0 == streammc("ingest", "--append", more, store, "--quiet").code
+    before = snapshot(store)
+    found = streammc(*words)
+    assert found.code == 78
+    [line] = found.err.splitlines()
+    assert f"found '{store.parent}/c.csv' with those of '{more}', which was appended" in line
+    assert "--again" in line
+    assert before == snapshot(store)
+    assert 600 == streammc(*words, "--again", "--json").json["n_rows"]
+    alone = streammc("ingest", more, store, "--again")
+    assert (2, True) == (alone.code, "found --again alone" in alone.err)
 
 
 def test_the_command_that_made_the_store_still_finds_it_done(store: Path) -> None:

@@ -14,6 +14,8 @@ from command_line import snapshot, streammc
 from job_tables import write_job, write_table
 
 import streammc as library
+from streammc.stores.format.layout import MANIFEST
+from streammc.stores.format.manifest import make_manifest, read_manifest
 from streammc.trace.run_directory import RunDirectory
 
 OUTPUTS = {
@@ -134,8 +136,25 @@ def test_a_file_that_was_moved_after_it_was_appended_is_refused(job: Path) -> No
     assert "which was appended before: move it back" in done.err
     assert before == snapshot(job / "work")
     os.utime("new-7.parquet")
+    assert 78 == streammc("run", "job.toml", "--quiet").code
+    words = ("ingest", "--append", "--again", "new-7.parquet", "work/flights.zarr")
+    assert 0 == streammc(*words, "--quiet").code
     assert 0 == streammc("run", "job.toml", "--quiet").code
     assert 2120 == library.open_store("work/flights.zarr").n_rows
+
+
+@pytest.mark.parametrize("name", ["copy", "link"])
+def test_a_copy_is_refused_and_a_link_is_the_same_file(job: Path, name: str) -> None:
+    write_table(job / "new-1.parquet", rows=60, seed=5)
+    assert 0 == streammc("run", "job.toml", "--quiet").code
+    if name == "link":
+        os.symlink("new-1.parquet", "new-2.parquet")
+    else:
+        shutil.copyfile("new-1.parquet", "new-2.parquet")
+    done = streammc("run", "job.toml", "--quiet")
+    assert (0 if name == "link" else 78) == done.code, done.err
+    assert name == "link" or "'new-2.parquet' with those of" in done.err
+    assert 2060 == library.open_store("work/flights.zarr").n_rows
 
 
 def test_a_pattern_that_finds_the_first_tables_too_appends_the_others_alone(
@@ -158,6 +177,8 @@ def test_the_table_of_a_store_is_not_appended_to_it_from_another_folder(
     write_table(tmp_path / "flights.parquet")
     columns = ("--response", "late", "--features", "distance")
     assert 0 == streammc("ingest", "flights.parquet", "s.zarr", *columns).code
+    manifest = Path("s.zarr") / MANIFEST  # as an earlier version wrote it
+    manifest.write_bytes(make_manifest(read_manifest(Path("s.zarr")).entries).encode())
     if not receipt:
         os.unlink("s.zarr.config.json")
     path = growing(tmp_path, predictions="")
@@ -170,6 +191,30 @@ def test_the_table_of_a_store_is_not_appended_to_it_from_another_folder(
     assert 2000 == library.open_store(tmp_path / "s.zarr").n_rows
     assert (0 if receipt else 78) == done.code, done.err
     assert receipt or "whose name is one of its tables" in done.err
+
+
+@pytest.mark.parametrize("change", ["rewritten", "copied", None])
+def test_the_first_table_of_a_store_is_known_when_it_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str | None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_table(tmp_path / "flights.parquet")
+    columns = ("--response", "late", "--features", "distance")
+    assert 0 == streammc("ingest", "flights.parquet", "s.zarr", *columns).code
+    path = growing(tmp_path, predictions="")
+    text = path.read_text().replace('[ingest]\nformula = "late ~ distance + C(origin)"', "")
+    text = text.replace(f"files = {APPEND}", 'store = "s.zarr"\nappend = ["*.parquet"]')
+    path.write_text(text.replace('store = "work/flights.zarr"', ""))
+    os.unlink("s.zarr.config.json")
+    expected = "flights.parquet' as it was when '"
+    if change == "rewritten":
+        write_table(tmp_path / "flights.parquet", rows=1000, seed=2)
+    elif change == "copied":
+        os.rename("flights.parquet", "f.parquet")
+        expected = "f.parquet' with those of '"
+    done = streammc("check", path, "--json")
+    assert (0 if change is None else 78) == done.code, done.err
+    assert change is None or expected in done.err
 
 
 @pytest.mark.parametrize("change", ["rewritten", "touched", "replaced"])

@@ -50,6 +50,19 @@ def test_folders_above_the_files_of_a_pattern_are_columns(folder: Path, files: s
     assert_same_rows("s.zarr", "work/flights.zarr")
 
 
+def test_overlapping_patterns_read_a_file_once_as_the_command_does(folder: Path) -> None:
+    given = [f"{DAYS}/day=[1]/flights.parquet", f"{DAYS}/day=?/*.parquet"]
+    listed = ", ".join(f'"{each}"' for each in given)
+    formula = "late ~ distance + C(origin)"
+    path = write_job(folder, files=f"[{listed}]", predictions="")
+    done = streammc("run", path, "--quiet")
+    assert 0 == done.code, done.err
+    assert 0 == streammc("ingest", *given, "s.zarr", "--formula", formula).code
+    assert 4000 == library.open_store("s.zarr").n_rows
+    assert 4000 == library.ingest(given, "p.zarr", formula=formula)["n_rows"]
+    assert_same_rows("s.zarr", "work/flights.zarr")
+
+
 def test_an_appended_file_has_the_columns_of_its_folders(folder: Path) -> None:
     outputs = {"run": '"work/run-{generation}"\ncontrol_variates = "work/flights.cv.zarr"'}
     files = f'["{DAYS}/day=[12]/*.parquet"]\nappend = ["{DAYS}/*/*.parquet"]'
@@ -60,7 +73,7 @@ def test_an_appended_file_has_the_columns_of_its_folders(folder: Path) -> None:
     write_table(folder / f"{DAYS}/day=3/flights.parquet", rows=70, seed=3)
     done = streammc("run", path, "--quiet")
     assert 0 == done.code, done.err
-    kept = library.open_store("work/flights.zarr").attributes["generations"]
+    kept = streammc("info", "work/flights.zarr", "--json").json["generations"]
     assert [4000, 70] == [each["n_rows"] for each in kept]
     assert f"{DAYS}/day=3/flights.parquet" in kept[1]["inputs"][0]["path"]
     again = streammc("run", path, "--quiet")

@@ -48,6 +48,30 @@ def test_a_malformed_manifest_is_refused(sample, objects: object) -> None:
         read_manifest(sample.path)
 
 
+FILE = {"path": "/a.csv", "bytes": 3, "modified_ns": -4, "crc32c": 5}
+
+
+def test_records_of_input_files_are_no_part_of_the_fingerprint(sample) -> None:
+    plain = read_manifest(sample.path)
+    manifest = make_manifest(plain.entries, [None, [FILE]])
+    (sample.path / MANIFEST).write_bytes(manifest.encode())
+    found = read_manifest(sample.path)
+    assert (found.fingerprint, found.inputs) == (plain.fingerprint, (None, [FILE]))
+    assert open_store(sample.path).manifest == found
+    assert b"inputs" not in plain.encode()
+
+
+@pytest.mark.parametrize(
+    "inputs", [{}, [3], [[3]], [[{**FILE, "path": 1}]], [[{**FILE, "bytes": -1}]], [[FILE, FILE]]]
+)
+def test_records_that_were_changed_are_refused(sample, inputs: object) -> None:
+    manifest = make_manifest(read_manifest(sample.path).entries, [[FILE]])
+    document = json.loads(manifest.encode())
+    (sample.path / MANIFEST).write_text(json.dumps({**document, "inputs": inputs}))
+    with pytest.raises(StoreError, match="the records of its input files as they were written"):
+        open_store(sample.path)
+
+
 def test_an_edited_manifest_contradicts_its_fingerprint(sample) -> None:
     document = json.loads((sample.path / MANIFEST).read_text())
     document["objects"]["X/c.0.0"][1] ^= 1

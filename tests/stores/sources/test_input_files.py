@@ -40,6 +40,38 @@ def read(given: Any, columns: list[str] | None = None) -> pa.Table:
     return pa.Table.from_batches(list(table.batches(columns or list(table.names), 25)))
 
 
+OVERLAPS = {
+    "a file and its pattern": ["t/b.parquet", "t/*.parquet"],
+    "two patterns": ["t/*.parquet", "t/b*"],
+    "a file twice": ["t/b.parquet", "t/a.parquet", "t/../t/b.parquet"],
+    "a folder and its files": ["t", "t/a.parquet"],
+    "a link": ["t/a.parquet", "link.parquet", "t/b.parquet"],
+}
+
+
+@pytest.mark.parametrize("given", OVERLAPS.values(), ids=OVERLAPS)
+def test_a_file_that_is_named_again_is_read_once(
+    given: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(write(tmp_path, "t/a.parquet", "t/b.parquet"))
+    os.symlink("t/b.parquet", "link.parquet")
+    names = [Path(os.path.realpath(path)).stem for path in open_table(given).paths]
+    assert (["b", "a"] if "b" in given[0] else ["a", "b"]) == names
+    assert 120 == read(given).num_rows
+
+
+def test_tables_in_memory_are_not_compared() -> None:
+    assert 120 == read([part(1)] * 2).num_rows
+
+
+def test_a_file_in_other_folders_has_other_columns(tmp_path: Path) -> None:
+    write(tmp_path / "t", "k=1/0.parquet")
+    os.symlink("k=1", tmp_path / "t" / "k=2")
+    assert [1] * 60 + [2] * 60 == read(tmp_path / "t", ["k"])["k"].to_pylist()
+    with pytest.raises(DataError, match="the same folders name=value above every file"):
+        open_table([tmp_path / "t", tmp_path / "t" / "k=1" / "0.parquet"])
+
+
 LAYOUTS = {
     "numbers and text": ["year=2023/city=a/0.parquet", "year=2024/city=b/0.parquet"],
     "zeros before numbers": ["month=01/0.parquet", "month=12/0.parquet"],
