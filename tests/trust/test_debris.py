@@ -16,7 +16,7 @@ import pytest
 from checks_of_trust import rounds
 from command_line import snapshot, streammc
 
-from streammc.owner_mark import MARK, mark, owner_of, state_of, this_process
+from streammc.owner_mark import MARK, PREFIXES, mark, owner_of, state_of, this_process
 from streammc.stores.format.partial import PartialDirectory
 from streammc.trace.debris import judged
 from streammc.trace.lock import FILE, FOLDER
@@ -161,6 +161,19 @@ def test_the_only_copy_of_a_replaced_store_is_left_alone(finished: Path, tmp_pat
     assert (set(), {"s.zarr.partial-99999999.old"}) == gc(tmp_path)
     shutil.copytree(finished / "store.zarr", tmp_path / "s.zarr")
     assert ({"../s.zarr.partial-99999999.old"}, set()) == gc(tmp_path / "s.zarr")
+
+
+@pytest.mark.trust(22)
+@pytest.mark.parametrize("prefix", PREFIXES)
+def test_a_temporary_folder_of_every_prefix_goes_as_a_whole(prefix: str, tmp_path: Path) -> None:
+    name = f"{prefix}0_3b5c7d"
+    ended(tmp_path / name)
+    (tmp_path / name / "0" / "run" / FOLDER).mkdir(parents=True)
+    (tmp_path / name / "0" / "run" / FOLDER / FILE).touch()
+    (tmp_path / f"{prefix}01234567").mkdir()
+    mark(tmp_path / f"{prefix}01234567")
+    assert ({name}, {f"{prefix}01234567"}) == gc(tmp_path)
+    assert [f"{prefix}01234567"] == os.listdir(tmp_path)
 
 
 def test_gc_does_not_follow_links(tmp_path: Path) -> None:
