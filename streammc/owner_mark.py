@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 from urllib.parse import quote, unquote
 
 MARK: Final = ".streammc-owner."
@@ -26,6 +26,19 @@ makes it, so that no kill leaves half of it.
 """
 SUFFIX: Final = ".streammc-tmp"
 """End of the name of a file that is renamed when it is complete."""
+
+Prefix = Literal[
+    "streammc-",
+    "streammc-effects-",
+    "streammc-numba-",
+    "streammc-predict-",
+    "streammc-run-",
+    "streammc-run-at-",
+    "streammc-workers-",
+]
+"""Beginning of the name of a temporary folder."""
+PREFIXES: Final[tuple[Prefix, ...]] = get_args(Prefix)
+"""All of them, by which ``streammc gc`` finds the folders of killed processes."""
 
 _MARK: Final = re.compile(rf"{re.escape(MARK)}(\d+)\.(\d*)\.([0-9a-f-]*)\.(\d*)\.(.*)")
 
@@ -123,7 +136,7 @@ def unfinished(path: Path) -> Path:
 
 
 @contextmanager
-def marked_folder(prefix: str) -> Iterator[Path]:
+def marked_folder(prefix: Prefix) -> Iterator[Path]:
     """Make a marked folder among the system's temporary ones; remove it on any exit."""
     folder = new_folder(prefix)
     try:
@@ -133,7 +146,7 @@ def marked_folder(prefix: str) -> Iterator[Path]:
             remove(folder)
 
 
-def new_folder(prefix: str) -> Path:
+def new_folder(prefix: Prefix) -> Path:
     """Return a new marked folder among the system's temporary ones."""
     folder = Path(tempfile.mkdtemp(prefix=prefix))
     mark(folder)

@@ -140,7 +140,7 @@ WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
     ),
     "needs a zarr group of another program with one thing wrong; tests/stores/foreign provoke them": (
         "stores/ingest/append.py _refuse_kind: expected a store of streammc to append to, found arrays of another program at '{}': use th",
-        "stores/foreign/foreign_table.py ForeignTable.require_unchanged: expected '{}' as it was, found changed chunks: open it again",
+        "stores/foreign/foreign_table.py ForeignTable.require_unchanged: expected '{}' as it was, found changed chunks or metadata: open it again",
         "stores/foreign/foreign_table.py ForeignTable.read_rows: expected rows {} to {} of {}, found chunks that cannot be decoded ({}): copy or make the g",
         "stores/foreign/foreign_table.py ForeignTable.read_rows: expected weights from 0 to 2**53 in rows {} to {} of '{}', found others: correct them",
         "stores/foreign/foreign_table.py _opened_again: expected '{}' as it was, found changed chunks: give every worker the same group",

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from streammc.errors import BusyError, ConfigError, StreammcError, UnavailableError
-from streammc.owner_mark import mark
+from streammc.owner_mark import Prefix, mark
 from streammc.stores.cluster.scheduler_address import ClusterAddress, names_cluster, scheduler_url
 
 _open: dict[ClusterAddress, Any] = {}
@@ -158,7 +158,8 @@ def _start_workers(address: ClusterAddress) -> Any:
     from distributed import Client, LocalCluster
 
     # In dask's own folder a lock and an empty folder would stay behind.
-    scratch = TemporaryDirectory(prefix="streammc-workers-", ignore_cleanup_errors=True)
+    prefix: Prefix = "streammc-workers-"
+    scratch = TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
     mark(Path(scratch.name))
     with dask.config.set({"temporary-directory": scratch.name}):
         cluster = LocalCluster(

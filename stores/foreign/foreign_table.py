@@ -27,18 +27,23 @@ from streammc.stores.format.layout import FORMAT, Layout, Member, choose_chunk_r
 from streammc.stores.format.manifest import Entry, Manifest, make_manifest
 from streammc.stores.format.object_access import at_once, exists, object_stamps
 from streammc.stores.full_pass.row_blocks import Block
+from streammc.stores.packed_values import StoredNumbers
 from streammc.stores.rows.piece_cache import CachedRows, Pieces
 from streammc.stores.rows.row_weights import MAX_WEIGHT
 
 _PIECE_BYTES: Final = 256 << 10
 _NAMES: Final = ("X", "y", "offset", "weight")
+_ADVICE: Final = (
+    "open the group with xarray, which decodes it, and ingest it with streammc.from_xarray"
+)
 
 
 class ForeignTable:
     """Arrays of a zarr group that streammc did not make; the rows of a ``Store``.
 
-    There is no manifest: the fingerprint is that of the metadata and of the length, the time and
-    the tag of every chunk, so that a copy is another data set.
+    There is no manifest: the fingerprint is that of the metadata, with the attributes that say
+    whether the numbers are the values, and of the length, the time and the tag of every chunk, so
+    that a copy is another data set.
 
     Parameters
     ----------
@@ -63,6 +68,12 @@ class ForeignTable:
                     f"expected {n_rows} rows in {facts.path!r} of {str(root)!r}, as "
                     f"{X.path!r} has, found {facts.shape[0]}: name arrays of one table"
                 )
+        self._numbers = {
+            name: StoredNumbers(
+                facts.attributes, facts.dtype, self._where(facts), _ADVICE, StoreError
+            )
+            for name, facts in self._facts.items()
+        }
         self._arrays = {name: open_array(root, facts) for name, facts in self._facts.items()}
         self._chunk_keys = {
             name: chunk_keys(array, self._facts[name]) for name, array in self._arrays.items()
@@ -94,15 +105,19 @@ class ForeignTable:
         return _opened_again, (self.root, self._names, self.manifest.fingerprint)
 
     def _manifest_now(self) -> Manifest:
-        """Return lengths, times and tags of the objects as a manifest."""
-        entries = {
-            facts.metadata_key: Entry(len(facts.document), crc32(facts.document))
-            for facts in self._facts.values()
-        }
+        """Return the metadata, and lengths, times and tags of the chunks, as a manifest."""
+        entries = {}
+        for facts in self._facts.values():
+            now = read_array_facts(self.root, facts.path, len(facts.shape))
+            for key, content in now.documents.items():
+                entries[key] = Entry(len(content), crc32(content))
         for keys in self._chunk_keys.values():
             for key, (size, *rest) in zip(keys, self._stamps(keys), strict=True):
                 entries[key] = Entry(int(size), crc32(repr(rest).encode()))
         return make_manifest(entries)
+
+    def _where(self, facts: ArrayFacts) -> str:
+        return f"{facts.path!r} of {str(self.root)!r}"
 
     def _stamps(self, keys: Collection[str]) -> Any:
         found = object_stamps(self.root, keys).tolist()
@@ -130,11 +145,12 @@ class ForeignTable:
         Raises
         ------
         StoreError
-            If a chunk has another length, time or tag.
+            If metadata differ, or a chunk has another length, time or tag.
         """
         if self._manifest_now() != self.manifest:
             raise StoreError(
-                f"expected {self.address!r} as it was, found changed chunks: open it again"
+                f"expected {self.address!r} as it was, found changed chunks or metadata: open it "
+                "again"
             )
 
     def read_rows(self, start: int, stop: int) -> Pieces:
@@ -148,7 +164,7 @@ class ForeignTable:
         found: dict[str, NDArray[Any]] = {}
         for name, array in self._arrays.items():
             facts = self._facts[name]
-            where = f"{facts.path!r} of {str(self.root)!r}"
+            where = self._where(facts)
             if facts.inner is not None:
                 self._check_shards(name, start, stop)
             try:
@@ -161,6 +177,7 @@ class ForeignTable:
                     f"expected rows {start} to {stop} of {where}, found chunks that cannot be "
                     f"decoded ({reason}): copy or make the group again"
                 ) from error
+            self._numbers[name].refuse_marked(np.asarray(values), start)
             found[name] = numbers(values, self.layout.members[len(found)].dtype, where, start)
         weight = found.get("weight", np.empty(0))
         if weight.size and (weight.min() < 0.0 or weight.max() > MAX_WEIGHT):

@@ -7,8 +7,9 @@ would take the fill value for it, a number like any other.
 
 from __future__ import annotations
 
+import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -21,6 +22,7 @@ from streammc.stores.foreign.read_only import ReadOnly
 from streammc.stores.format.layout import MAX_CHUNK_BYTES, MAX_ROWS
 from streammc.stores.format.object_access import exists, read_range, read_small
 from streammc.stores.format.objects import parse_json
+from streammc.stores.packed_values import DECIDING
 
 MAX_CHUNKS: Final = 1_000_000
 _CODECS: Final = {"bytes", "crc32c", "zstd", "gzip", "blosc", "transpose", "sharding_indexed"}
@@ -47,11 +49,21 @@ class ArrayFacts:
     dtype: np.dtype[Any]
     dimensions: tuple[str | None, ...]
     document: bytes
+    attributes: dict[str, Any] = field(default_factory=dict)
+    """Those that say whether the numbers are the values."""
 
     @property
     def metadata_key(self) -> str:
         """Key of the metadata in the group."""
         return f"{self.path}/{'zarr.json' if self.version == 3 else '.zarray'}"
+
+    @property
+    def documents(self) -> dict[str, bytes]:
+        """What the fingerprint has of the metadata, by key; ``zarr.json`` has the attributes."""
+        found = {self.metadata_key: self.document}
+        if self.version == 2 and self.attributes:
+            found[f"{self.path}/.zattrs"] = json.dumps(self.attributes, sort_keys=True).encode()
+        return found
 
     @property
     def read_rows(self) -> int:
@@ -73,10 +85,10 @@ def read_array_facts(root: Root, path: str, ndim: int) -> ArrayFacts:
         if exists(root, key):
             content = read_small(root, key)
             what = f"{key!r} of {str(root)!r}"
-            document = parse_json(content, what)
+            document = parse_json(content, what, constants=True)
             facts = (_version_3 if version == 3 else _version_2)(document, path, what, content)
             _check(facts, ndim, what, root)
-            return facts
+            return replace(facts, attributes=_deciding(root, facts, document))
     raise StoreError(
         f"expected the zarr array {path!r} in {str(root)!r}, found none: name the arrays of design "
         f"and response, as '{root}#X=NAME&y=NAME'"
@@ -130,6 +142,29 @@ def check_shard(root: Root, facts: ArrayFacts, key: str, place: tuple[int, ...],
             "may stand for lost data as well as for fill values: write the array with "
             "write_empty_chunks=True, or ingest it"
         )
+
+
+def _deciding(root: Root, facts: ArrayFacts, document: dict[str, Any]) -> dict[str, Any]:
+    """Return the attributes of an array that say whether its numbers are the values.
+
+    In version 2 xarray writes the mark of missing values as ``fill_value``, and the names of the
+    dimensions as an attribute. Other programs write any ``fill_value``, which means nothing.
+    """
+    given = document.get("attributes")
+    if facts.version == 2:
+        key = f"{facts.path}/.zattrs"
+        given = {}
+        if exists(root, key):
+            what = f"{key!r} of {str(root)!r}"
+            given = parse_json(read_small(root, key), what, constants=True)
+    attributes = given if isinstance(given, dict) else {}
+    found = {name: attributes[name] for name in DECIDING if name in attributes}
+    if facts.version == 2 and "_ARRAY_DIMENSIONS" in attributes:
+        fill = document.get("fill_value")
+        # Floats without a mark have NaN there, which is no value anyway.
+        if fill is not None and fill != "NaN":
+            found["fill_value"] = fill
+    return found
 
 
 def _version_3(document: dict[str, Any], path: str, what: str, content: bytes) -> ArrayFacts:

@@ -24,7 +24,9 @@ def is_foreign(root: Root) -> bool:
         return False
     if not exists(root, METADATA):
         return exists(root, ".zgroup") or exists(root, ".zmetadata")
-    group = parse_json(read_small(root, METADATA), f"{METADATA!r} of store {str(root)!r}")
+    group = parse_json(
+        read_small(root, METADATA), f"{METADATA!r} of store {str(root)!r}", constants=True
+    )
     own = group.get("attributes")
     return not (isinstance(own, dict) and ATTRIBUTE in own)
 

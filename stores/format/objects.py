@@ -203,8 +203,8 @@ def read_small(root: Path, key: str, limit: int = MAX_JSON_BYTES) -> bytes:
     return content.tobytes()
 
 
-def parse_json(content: bytes, what: str) -> dict[str, Any]:
-    """Return ``content`` as a JSON object: UTF-8, no repeated key, no NaN, bounded depth.
+def parse_json(content: bytes, what: str, *, constants: bool = False) -> dict[str, Any]:
+    """Return ``content`` as a JSON object: UTF-8, no repeated key, bounded depth, NaN if allowed.
 
     Raises
     ------
@@ -215,7 +215,7 @@ def parse_json(content: bytes, what: str) -> dict[str, Any]:
         document = json.loads(
             content.decode("utf-8"),
             object_pairs_hook=_unique,
-            parse_constant=_refuse_constant,
+            parse_constant=None if constants else _refuse_constant,
         )
     except (ValueError, RecursionError) as error:
         reason = str(error) if isinstance(error, ValueError) else "nested too deeply"

@@ -5,20 +5,27 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Sequence
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
+
+from streammc.models.own_modules import own_file, own_imports
 
 
 def code_digest(functions: Sequence[Any]) -> str:
     """Return a digest of functions: their source, and the values that they read.
 
     Values of closures, defaults and globals count where they are numbers, text, arrays,
-    containers of these, or functions, and by name otherwise.
+    containers of these, or functions, and by name otherwise. The files of the user's own modules
+    count which the files of the functions import, or which are among the values.
     """
     total = hashlib.sha256()
     seen: set[int] = set()
+    importing: set[str] = set()
+    own: dict[str, bytes] = {}
+    plain_functions = (getattr(each, "py_func", each) for each in functions)
+    roots = {getattr(each, "__module__", None) for each in plain_functions}
 
     def add(value: Any) -> None:
         plain = getattr(value, "py_func", value)
@@ -45,6 +52,16 @@ def code_digest(functions: Sequence[Any]) -> str:
             total.update(repr(plain).encode())
         else:
             total.update(str(getattr(plain, "__name__", "")).encode())
+            if isinstance(plain, ModuleType):
+                add_module(plain.__name__, getattr(plain, "__file__", None))
+            else:  # a class, or an object of one
+                add_module((plain if isinstance(plain, type) else type(plain)).__module__)
+
+    def add_module(name: Any, origin: str | None = None) -> None:
+        importing.add(str(name))
+        # Of the file with the functions themselves, only what they read counts.
+        if name not in roots and (content := own_file(str(name), origin)) is not None:
+            own[str(name)] = content
 
     def add_code(code: CodeType) -> None:
         total.update(code.co_code)
@@ -53,6 +70,7 @@ def code_digest(functions: Sequence[Any]) -> str:
             add(constant)
 
     def add_function(function: FunctionType) -> None:
+        add_module(function.__module__)
         try:
             total.update(inspect.getsource(function).encode())
         except (OSError, TypeError):
@@ -67,4 +85,9 @@ def code_digest(functions: Sequence[Any]) -> str:
 
     for function in functions:
         add(function)
+    # Files of installed modules do not count, so that their versions do not end a run.
+    own |= own_imports(sorted(importing))
+    for name in sorted(own):
+        total.update(f"<file {name}>".encode())
+        total.update(hashlib.sha256(own[name]).digest())
     return total.hexdigest()[:16]

@@ -8,14 +8,14 @@
 | ``.NAME.PID.streammc-tmp`` | a file that was being written | how its text begins |
 | in a run: ``checkpoint/N.partial``, and what lies beyond the last commit | a commit | the root document |
 
-A folder that a process locks, or whose process lives, is left alone; so is one of another machine
-or container, whose processes cannot be seen.
+New outputs of such names are refused. A whole run, and a store or result with its receipt beside it, are
+a user's. A folder that a process locks, or whose process lives, is left alone; so is one of another
+machine or container, whose processes cannot be seen.
 """  # noqa: E501
 
 from __future__ import annotations
 
 import os
-import re
 import stat
 import time
 from collections.abc import Iterator
@@ -24,17 +24,15 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from streammc.errors import BusyError
-from streammc.owner_mark import SUFFIX, is_running, mark, owner_of, remove, state_of
+from streammc.owner_mark import is_running, mark, owner_of, remove, state_of
 from streammc.trace import kinds
 from streammc.trace.lock import try_lock
+from streammc.trace.reserved_names import FILE, PARTIAL, RESULT, kind_of_name
 
-_PARTIAL: Final = re.compile(r"(?P<output>.+)\.partial-(?P<pid>\d+)")
-_RESULT: Final = re.compile(r"\.(?P<output>.+)\.[0-9a-f]{8}\.partial")
-_PULLING: Final = re.compile(r"(?P<output>.+)\.pulling")
-_TEMPORARY: Final = re.compile(r"streammc-[a-z]*-?[a-z0-9_]{8}")
-_FILE: Final = re.compile(rf"\.(?P<output>.+)\.(?P<pid>\d+){re.escape(SUFFIX)}")
 _BEGINNINGS: Final = (b"", b"{", b"<")
 """First byte of a file that streammc replaces at once: none yet, JSON, HTML."""
+RECEIPT: Final = ".config.json"
+"""What the name of a receipt adds to that of its output."""
 _SECONDS: Final = 60.0
 """Age of a file in writing from which its process, if it cannot be seen here, is taken for dead."""
 
@@ -58,7 +56,7 @@ def judged(path: Path) -> Iterator[Debris | None]:
 
     Yields ``None`` for a path that no process of streammc left, as far as can be proved.
     """
-    kind = _kind(path.name)
+    kind = kind_of_name(path.name)
     if kind is None or path.is_symlink():
         yield None
     elif kind == "unfinished file":
@@ -66,20 +64,6 @@ def judged(path: Path) -> Iterator[Debris | None]:
     else:
         with _locked(path) as free:
             yield None if free is None else _judged_folder(path, kind, free)
-
-
-def _kind(name: str) -> str | None:
-    """Return what a path of this name could be."""
-    if _FILE.fullmatch(name):
-        return "unfinished file"
-    if _PULLING.fullmatch(name):
-        return "unfinished copy"
-    if _TEMPORARY.fullmatch(name):
-        return "temporary folder"
-    stem = name.removesuffix(".old")
-    if _PARTIAL.fullmatch(stem) or _RESULT.fullmatch(stem):
-        return "unfinished result" if stem == name else "replaced result"
-    return None
 
 
 @contextmanager
@@ -97,7 +81,7 @@ def _locked(folder: Path) -> Iterator[bool | None]:
 
 
 def _judged_file(path: Path) -> Debris | None:
-    found = _FILE.fullmatch(path.name)
+    found = FILE.fullmatch(path.name)
     try:
         info = path.lstat()
         if not stat.S_ISREG(info.st_mode) or info.st_nlink != 1 or found is None:
@@ -118,7 +102,7 @@ def _judged_file(path: Path) -> Debris | None:
 
 def _judged_folder(path: Path, kind: str, free: bool) -> Debris | None:
     owner = owner_of(path)
-    whole = owner is None and kind.endswith("result") and _is_ours(path)
+    whole = owner is None and kind.endswith("result") and _is_unrenamed(path)
     if owner is None and not whole:
         return None
     kept, replaced = None, path.name.endswith(".old")
@@ -132,16 +116,22 @@ def _judged_folder(path: Path, kind: str, free: bool) -> Debris | None:
     return Debris(path, kind, size_of(path), kept)
 
 
-def _is_ours(path: Path) -> bool:
-    """Return whether a folder is a whole store or result of streammc."""
+def _is_unrenamed(path: Path) -> bool:
+    """Return whether a folder is a whole store or result that a killed process did not rename.
+
+    A command that was given this name as its output has written a receipt beside it. A run is
+    written at its path, never under such a name.
+    """
     found = kinds.found_at(path)
-    return found is not None and found.kind in kinds.OURS
+    if found is None or found.kind not in kinds.OURS or found.kind == kinds.RUN:
+        return False
+    return not os.path.lexists(path.with_name(f"{path.name}{RECEIPT}"))
 
 
 def _target(path: Path) -> Path | None:
     """Return the path at which a replaced result was, or ``None`` if its name does not tell."""
     name = path.name.removesuffix(".old")
-    found = _RESULT.fullmatch(name) or _PARTIAL.fullmatch(name)
+    found = RESULT.fullmatch(name) or PARTIAL.fullmatch(name)
     if found is None:
         return None
     named = path.with_name(found["output"])
@@ -206,7 +196,7 @@ def collect_beside(path: Path) -> None:
     ours = (path.name, f".{path.name}", f"{path.name}.scratch")
     for name in os.listdir(path.parent):
         stem = name.removesuffix(".old")
-        found = _RESULT.fullmatch(stem) or _PARTIAL.fullmatch(stem)
+        found = RESULT.fullmatch(stem) or PARTIAL.fullmatch(stem)
         if found is not None and found["output"] in ours:
             with suppress(OSError), judged(path.parent / name) as debris:
                 if debris is None:  # killed before its mark, or nothing of streammc

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from streammc.errors import StreammcError
-from streammc.owner_mark import new_folder, remove
+from streammc.owner_mark import Prefix, new_folder, remove
 
 KEPT_BYTES: Final = 64 * 2**20
 """Bytes of unwritten results of a process together; beyond that the oldest are written."""
@@ -40,7 +40,7 @@ def is_temporary_folder(path: Path) -> bool:
     return path in _folders
 
 
-def temporary_folder(prefix: str) -> Path:
+def temporary_folder(prefix: Prefix) -> Path:
     """Return a new folder that is removed at the exit of this process, but not of its forks.
 
     The folder around it has the mark of this process, by which ``streammc gc`` knows what a killed

@@ -95,6 +95,19 @@ def test_changed_code_is_another_model(place, record_property):
     record_property("figure", "other source of the model: 78")
 
 
+def test_changed_module_that_the_model_imports_is_another_model(place):
+    path = place / "own_model.py"
+    path.write_text("import rates\n" + path.read_text().replace("power * (y *", "rates.P * (y *"))
+    (place / "rates.py").write_text("P = 1.0\n")
+    assert streammc(*SMALL, "--allow-code").code == 0
+    (place / "rates.py").write_text("P = 1.5\n")
+    for name in ("own_model", "rates"):
+        del sys.modules[name]
+    changed = streammc("resume", "r", "--draws", "90", "--allow-code")
+    del sys.modules["rates"]
+    assert changed.code == 78, changed.err
+
+
 def test_option_reaches_the_model_in_summarize_and_sample(place):
     options = ("--model", "own_model:build", "--allow-code", "--option", "power=2", "--json")
     doubled = streammc("summarize", "s", "-o", "cv", *options)

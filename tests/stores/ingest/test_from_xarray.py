@@ -110,7 +110,7 @@ def test_memory_does_not_grow_with_the_rows(
 ) -> None:
     import dask.array as da
 
-    monkeypatch.setattr("streammc.stores.ingest.from_xarray._BLOCK_BYTES", 1)
+    monkeypatch.setattr("streammc.stores.ingest.dataset_variables._BLOCK_BYTES", 1)
     peaks = []
     for rows in (200_000, 1_600_000):
         X = da.arange(8 * rows, chunks=400_000).reshape(rows, 8) % 1_001
@@ -173,3 +173,31 @@ def test_values_are_refused_while_copying(tmp_path: Path) -> None:
 def test_a_variable_that_is_named_and_does_not_exist_is_refused(role: str) -> None:
     with pytest.raises(StreammcError, match="'exposure' in the dataset"):
         streammc.from_xarray(dataset(), **{role: "exposure"})
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("load", [False, True])
+def test_packed_values_and_marks_are_taken_decoded_or_refused(
+    load: bool, version: Any, tmp_path: Path
+) -> None:
+    given = dataset(60).drop_vars("feature")
+    given["y"] = given["y"].where(np.arange(60) != 17)
+    mark = {"dtype": "uint8", "_FillValue": 255}
+    packed = {"dtype": "int16", "scale_factor": 0.001, "_FillValue": -32768}
+    how: dict[str, Any] = {"zarr_format": version, "consolidated": False}
+    given.to_zarr(tmp_path / "y.zarr", encoding={"y": mark}, **how)
+    given.to_zarr(tmp_path / "X.zarr", encoding={"X": packed}, **how)
+
+    def taken(name: str, **options: Any) -> Any:
+        with xr.open_zarr(tmp_path / name, consolidated=False, **options) as table:
+            if load:
+                return streammc.from_xarray(table.fillna(9).load())
+            return streammc.from_xarray(table.fillna(9), path=tmp_path / "new.zarr", overwrite=True)
+
+    decoded = taken("X.zarr").rows().arrays[0][:60]
+    np.testing.assert_allclose(decoded, given["X"].values, atol=0.0006)
+    assert 9 == taken("y.zarr").rows().arrays[1][17]
+    with pytest.raises(StreammcError, match=r"attribute scale_factor = .*mask_and_scale=True"):
+        taken("X.zarr", mask_and_scale=False)
+    with pytest.raises(StreammcError, match=r"found 255, .*attribute _FillValue\), in row 17,"):
+        taken("y.zarr", mask_and_scale=False)
