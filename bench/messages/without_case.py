@@ -56,6 +56,9 @@ WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
         "streammc/trace/row_arrays.py RowArrays.__init__: kind(f'cannot create {str(self.path)!r}: {error.strerror or error}; give a path in an exis",
         "cli/score.py save: expected to write '{}', found {}: check the folder's permissions and free space",
     ),
+    "needs a store of an earlier version": (
+        "streammc/control_variates/pass_request.py _refuse_centred: {}: expected an intercept, or columns that are not centred, found centred columns without intercept in {}: ",
+    ),
     "needs another process, or workers of a cluster": (
         "cli/jobs/job_record.py job_lock: expected the job '{}' to be free, found it carried out by another process: wait until that",
         "stores/cluster/scheduler_connection.py _connect: expected a dask scheduler at '{}', found something else that answers there ({}): check the",

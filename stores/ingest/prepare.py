@@ -184,9 +184,15 @@ class Prepared:
 
     @property
     def _centred(self) -> bool:
-        """Whether means are subtracted: if standardised; in a formula, only with an intercept."""
-        # Without an intercept, centring would change the column space of a formula.
-        return self._options.standardize and (self._formula is None or self._options.intercept)
+        """Whether means are subtracted: if standardised, but of a regression without intercept."""
+        # There, centring would change what the columns span. Columns without a response are
+        # themselves what a model is of, and are centred.
+        options = self._options
+        return options.standardize and (options.intercept or not self._has_response)
+
+    @property
+    def _has_response(self) -> bool:
+        return self._formula is not None or self.columns.response is not None
 
     @property
     def feature_names(self) -> list[str]:

@@ -65,6 +65,7 @@ def check_request(
             f"{model.name}: expected a response in the data, found none in {dataset.address!r}; "
             "name its column with 'streammc ingest --response'"
         )
+    _refuse_centred(dataset, model)
     labels = tuple(model.labels(dataset.feature_names))
     table = np.ascontiguousarray(model.prior_table(labels), dtype=np.float64)
     free = int(np.count_nonzero(table[:, KIND] == FLAT))
@@ -93,6 +94,21 @@ def check_request(
             "; give one number for each"
         )
     return theta, table, labels
+
+
+def _refuse_centred(dataset: Dataset, model: Model) -> None:
+    """Raise ModelError for centred columns of a regression without intercept.
+
+    Stores of earlier versions have such columns: their coefficients are those of another model.
+    """
+    attributes = ungrouped(dataset).attributes
+    moved = any((attributes.get("standardization") or {}).get("mean", ()))
+    if moved and not attributes.get("intercept") and model.n_linear > 0:
+        raise ModelError(
+            f"{model.name}: expected an intercept, or columns that are not centred, found centred "
+            f"columns without intercept in {dataset.address!r}: ingest the table again, which then "
+            "only scales them"
+        )
 
 
 def _whole(value: object, least: int) -> bool:

@@ -317,3 +317,26 @@ def test_real_claims_from_a_compressed_csv(data_folder: Path, tmp_path: Path) ->
     )
     assert np.array_equal(numbers.to_numpy(np.float64), rows_of(tmp_path / "s")["X"])
     assert len(frame) == report["n_rows"]
+
+
+def test_columns_of_a_regression_without_intercept_are_scaled_alone(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    table = pa.table(
+        {"y": rng.normal(size=300), "x": rng.normal(50.0, 5.0, 300), "one": [1.0] * 300}
+    )
+    words: dict[str, Any] = {"intercept": False, "shuffle": False, "dtype": "float64"}
+    plain = ingest(table, tmp_path / "a", response="y", features=["x", "one"], **words)
+    formula = ingest(
+        table, tmp_path / "b", formula="y ~ 0 + x + one", shuffle=False, dtype="float64"
+    )
+    found = rows_of(tmp_path / "a")["X"]
+    x = table["x"].to_numpy()
+    np.testing.assert_allclose(found, np.c_[x / x.std(), np.ones(300)], rtol=1e-12)
+    assert [0.0, 0.0] == plain["standardization"]["mean"]
+    assert plain["standardization"] == formula["standardization"]
+
+
+def test_columns_without_a_response_are_centred(tmp_path: Path) -> None:
+    table = pa.table({"x": np.random.default_rng(1).normal(50.0, 5.0, 300)})
+    found = ingest(table, tmp_path / "s", intercept=False)
+    assert abs(found["standardization"]["mean"][0] - 50.0) < 1.0
