@@ -21,6 +21,7 @@ import numpy as np
 
 from streammc.errors import StoreError, StreammcError
 from streammc.stores.cloud.address import Root
+from streammc.stores.format.generations import are_inputs
 from streammc.stores.format.layout import FORMAT, MANIFEST
 from streammc.stores.format.object_access import (
     checksum_object,
@@ -120,7 +121,7 @@ def read_manifest(root: Root) -> Manifest:
         entries[key] = Entry(*value)
     inputs = document.get(INPUTS, [])
     if INPUTS in document and (
-        not _are_inputs(inputs) or document.get(_INPUTS_CRC) != _checksum(inputs)
+        not are_inputs(inputs) or document.get(_INPUTS_CRC) != _checksum(inputs)
     ):
         raise StoreError(
             f"expected {what} with the records of its input files as they were written, found "
@@ -137,24 +138,6 @@ def read_manifest(root: Root) -> Manifest:
 def _checksum(inputs: list[Any]) -> int:
     """Return the crc32c of the records of input files, as compact JSON."""
     return int(google_crc32c.value(json.dumps(inputs, separators=(",", ":")).encode()))
-
-
-def _are_inputs(inputs: Any) -> bool:
-    """Return whether ``inputs`` has a list of records, or null, for each generation."""
-    return isinstance(inputs, list) and all(
-        files is None
-        or (
-            isinstance(files, list)
-            and all(
-                isinstance(file, dict)
-                and isinstance(file.get("path"), str)
-                and _is_count(file.get("bytes"))
-                and type(file.get("modified_ns")) is int
-                for file in files
-            )
-        )
-        for files in inputs
-    )
 
 
 def _is_count(value: Any) -> bool:

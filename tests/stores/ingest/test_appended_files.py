@@ -103,6 +103,20 @@ def test_files_that_an_earlier_version_appended_are_known(
     assert open_store(store).earlier(before.fingerprint) is not None
 
 
+@pytest.mark.parametrize("inputs", [3, [3], [{"path": 1}], [{"path": "/b", "bytes": 1}]])
+def test_records_of_an_earlier_version_that_are_none_are_ignored(
+    store: Path, tmp_path: Path, edit: Any, inputs: object
+) -> None:
+    append(write(tmp_path / "b.csv", 20, 2), store)
+
+    def put(document: dict[str, Any]) -> None:
+        document["attributes"]["streammc"]["generations"][1] |= {"inputs": inputs, "sources": None}
+
+    edit(store, "zarr.json", put)
+    assert [None, None] == [each["inputs"] for each in info(store)["generations"]]
+    assert append(tmp_path / "b.csv", store)["new"]
+
+
 def test_the_report_and_the_description_name_the_files(store: Path, tmp_path: Path) -> None:
     table = write(tmp_path / "more" / "b.csv", 20, 2)
     for found in (append(table, store), info(store)):
