@@ -26,7 +26,7 @@ from streammc.errors import (
     OutputError,
     StorageIOError,
 )
-from streammc.trace.debris import collect_beside
+from streammc.trace.debris import RECEIPT, collect_beside
 from streammc.trace.kinds import CONTROL_VARIATES, GROUP_EFFECTS, PREDICTIONS, STORE, found_at
 from streammc.trace.lock import folder_lock
 
@@ -77,7 +77,7 @@ class Receipt:
 
     def __init__(self, output: str, asked: Mapping[str, Any], sources: Sequence[str] = ()) -> None:
         self.output = Path(os.path.abspath(output))
-        self.path = self.output.with_name(f"{self.output.name}.config.json")
+        self.path = self.output.with_name(f"{self.output.name}{RECEIPT}")
         self._output = output
         self._asked = plain(asked)
         self._sources = tuple(sources)

@@ -49,6 +49,8 @@ streammc info kinds.zarr
 streammc ingest flights.csv new.zarr --like no-kinds.zarr
 streammc info states.zarr
 streammc ingest flights.csv new.zarr --like no-states.zarr
+streammc ingest flights.csv flights.zarr.partial-7 --response late
+streammc ingest flights.csv .flights.zarr.0123abcd.partial.old --response late
 streammc.open_store("nowhere.zarr")
 streammc.open_store(3)
 streammc.open_store(None)

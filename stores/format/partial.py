@@ -25,6 +25,7 @@ from streammc.owner_mark import remove, unmark
 from streammc.stores.format.layout import MANIFEST
 from streammc.trace.debris import collect_debris, marked_partial
 from streammc.trace.durable import swap
+from streammc.trace.reserved_names import refuse_reserved_name
 
 _LARGE: Final = 1 << 16
 """Bytes of a file from which its write-back begins right after it is written."""
@@ -38,8 +39,9 @@ def refuse_existing(path: Path, *, overwrite: bool = False) -> None:
     IdentityError
         If the path exists; with ``overwrite``, if it is not a store.
     ConfigError
-        If it lies inside a store.
+        If it lies inside a store, or has the name of something unfinished.
     """
+    refuse_reserved_name(path)
     try:
         exists = os.path.lexists(path)
         inside = next((p for p in path.parents if os.path.lexists(p / MANIFEST)), None)

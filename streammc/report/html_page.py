@@ -26,6 +26,7 @@ from streammc.report.results import figures as result_figures
 from streammc.report.results import tables
 from streammc.report.trust import checks
 from streammc.report.trust import figures as trust_figures
+from streammc.trace.reserved_names import refuse_reserved_name
 from streammc.verdict import verdict
 
 GENERATOR: Final = "streammc"
@@ -39,7 +40,7 @@ def check_place(output: str | os.PathLike[str], *, overwrite: bool = False) -> N
     Raises
     ------
     ConfigError
-        If matplotlib or Jinja2 is missing.
+        If matplotlib or Jinja2 is missing, or ``output`` has the name of something unfinished.
     IdentityError
         If ``output`` exists; with ``overwrite``, if it is not a report.
     OutputError
@@ -49,6 +50,7 @@ def check_place(output: str | os.PathLike[str], *, overwrite: bool = False) -> N
     """
     require_packages("a report", "jinja2", "matplotlib")
     path = Path(output)
+    refuse_reserved_name(path)
     if not path.parent.is_dir():
         raise OutputError(
             f"expected an existing folder for {str(path)!r}, found none: make {str(path.parent)!r}"

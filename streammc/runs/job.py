@@ -41,8 +41,14 @@ from streammc.trace import places
 from streammc.trace.address_names import named_errors
 from streammc.trace.layout import Layout
 from streammc.trace.memory_run import MemoryRun, fits_in_memory
+from streammc.trace.reserved_names import refuse_reserved_name
 from streammc.trace.run_directory import RunDirectory, check_identity
-from streammc.trace.temporary import is_temporary_folder, temporary_folder, write_now
+from streammc.trace.temporary import (
+    is_temporary,
+    is_temporary_folder,
+    temporary_folder,
+    write_now,
+)
 
 STOPPING: Final = "stopping"
 """Attribute of a run with its stopping rule and the draws of its first check; null without one."""
@@ -95,6 +101,8 @@ def run_job(request: RunRequest) -> RunReport:
         setup = load(existing, request.dataset, request.model)
     else:
         places.require_writable(folder, overwrite=request.overwrite)
+        if old is None and not is_temporary(folder):
+            refuse_reserved_name(folder)
         try:
             setup = decide(request)
         except StoppedError:

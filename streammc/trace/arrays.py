@@ -36,6 +36,7 @@ from streammc.trace.codec import (
 from streammc.trace.debris import collect_beside, marked_partial
 from streammc.trace.durable import read_file, swap, sync_directory, write_files
 from streammc.trace.local_path import given_path
+from streammc.trace.reserved_names import refuse_reserved_name
 from streammc.trace.sealed import DOCUMENT_LIMIT, plain, seal, unseal
 
 KIND: Final = "arrays"
@@ -68,13 +69,15 @@ def write_arrays(
     Raises
     ------
     ConfigError
-        For a dtype or a name that cannot be stored.
+        For a dtype or a name that cannot be stored, or if ``path`` has the name of something
+        unfinished.
     OutputError
         If ``path`` is anything else, or cannot be created.
     StorageIOError, AccessError
         If the file system refuses.
     """
     target = given_path(path)
+    refuse_reserved_name(target)
     if "streammc" in meta:
         raise ConfigError("expected meta without the reserved key 'streammc': rename it")
     if target.exists() and not _replaceable(target):

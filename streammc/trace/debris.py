@@ -8,8 +8,9 @@
 | ``.NAME.PID.streammc-tmp`` | a file that was being written | how its text begins |
 | in a run: ``checkpoint/N.partial``, and what lies beyond the last commit | a commit | the root document |
 
-A folder that a process locks, or whose process lives, is left alone; so is one of another machine
-or container, whose processes cannot be seen.
+New outputs of such names are refused. A whole run, and a store or result with its receipt beside it, are
+a user's. A folder that a process locks, or whose process lives, is left alone; so is one of another
+machine or container, whose processes cannot be seen.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from streammc.trace.reserved_names import FILE, PARTIAL, RESULT, kind_of_name
 
 _BEGINNINGS: Final = (b"", b"{", b"<")
 """First byte of a file that streammc replaces at once: none yet, JSON, HTML."""
+RECEIPT: Final = ".config.json"
+"""What the name of a receipt adds to that of its output."""
 _SECONDS: Final = 60.0
 """Age of a file in writing from which its process, if it cannot be seen here, is taken for dead."""
 
@@ -99,7 +102,7 @@ def _judged_file(path: Path) -> Debris | None:
 
 def _judged_folder(path: Path, kind: str, free: bool) -> Debris | None:
     owner = owner_of(path)
-    whole = owner is None and kind.endswith("result") and _is_ours(path)
+    whole = owner is None and kind.endswith("result") and _is_unrenamed(path)
     if owner is None and not whole:
         return None
     kept, replaced = None, path.name.endswith(".old")
@@ -113,10 +116,16 @@ def _judged_folder(path: Path, kind: str, free: bool) -> Debris | None:
     return Debris(path, kind, size_of(path), kept)
 
 
-def _is_ours(path: Path) -> bool:
-    """Return whether a folder is a whole store or result of streammc."""
+def _is_unrenamed(path: Path) -> bool:
+    """Return whether a folder is a whole store or result that a killed process did not rename.
+
+    A command that was given this name as its output has written a receipt beside it. A run is
+    written at its path, never under such a name.
+    """
     found = kinds.found_at(path)
-    return found is not None and found.kind in kinds.OURS
+    if found is None or found.kind not in kinds.OURS or found.kind == kinds.RUN:
+        return False
+    return not os.path.lexists(path.with_name(f"{path.name}{RECEIPT}"))
 
 
 def _target(path: Path) -> Path | None:

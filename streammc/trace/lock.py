@@ -13,7 +13,9 @@ from typing import Final
 
 from streammc.errors import AccessError, BusyError, MissingError, OutputError, StoreError
 from streammc.trace.durable import read_file, reporting
+from streammc.trace.reserved_names import refuse_reserved_name
 from streammc.trace.sealed import DOCUMENT_LIMIT, is_sealed
+from streammc.trace.temporary import is_temporary
 
 FOLDER: Final = "checkpoint"
 FILE: Final = "lock"
@@ -121,6 +123,8 @@ def folder_lock(folder: Path) -> Iterator[None]:
 
 def make_run_folder(path: Path) -> None:
     """Make the directory of a run, or check that an existing one is empty or a run."""
+    if not (is_temporary(path) or os.path.lexists(path / FOLDER / FILE)):
+        refuse_reserved_name(path)
     try:
         path.mkdir(parents=True, exist_ok=True)
         usable = _is_empty_or_run(path)

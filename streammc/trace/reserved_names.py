@@ -1,10 +1,12 @@
-"""Names of what is unfinished, by which ``streammc gc`` finds it."""
+"""Names of what is unfinished: found by ``streammc gc``, and refused for what a user makes."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Final
 
+from streammc.errors import ConfigError
 from streammc.owner_mark import PREFIXES, SUFFIX
 
 PARTIAL: Final = re.compile(r"(?P<output>.+)\.partial-(?P<pid>\d+)")
@@ -27,3 +29,22 @@ def kind_of_name(name: str) -> str | None:
     if PARTIAL.fullmatch(stem) or RESULT.fullmatch(stem):
         return "unfinished result" if stem == name else "replaced result"
     return None
+
+
+def refuse_reserved_name(path: Path) -> None:
+    """Refuse an output that ``streammc gc`` could take for what a killed process left.
+
+    A temporary folder is known by its mark, so that a name like one is no danger.
+
+    Raises
+    ------
+    ConfigError
+        If the name is that of an unfinished or replaced output.
+    """
+    kind = kind_of_name(path.name)
+    if kind not in (None, "temporary folder"):
+        article = "an" if kind.startswith("u") else "a"
+        raise ConfigError(
+            f"expected a name of its own for the output {str(path)!r}, found that of {article} "
+            f"{kind}, which 'streammc gc' and later commands remove: choose another name"
+        )

@@ -39,6 +39,7 @@ from streammc.trace.codec import (
 from streammc.trace.debris import collect_debris, marked_partial
 from streammc.trace.durable import swap, sync_directory, write_file
 from streammc.trace.local_path import given_path
+from streammc.trace.reserved_names import refuse_reserved_name
 from streammc.trace.row_reading import COORDINATES, FORMAT, ROWS, RowKind, read_meta
 from streammc.trace.sealed import plain, seal
 
@@ -76,6 +77,8 @@ class RowArrays:
 
     Raises
     ------
+    ConfigError
+        If ``path`` has the name of something unfinished.
     IdentityError
         If ``path`` exists; with ``overwrite``, if it is not such a group.
     BusyError
@@ -206,6 +209,7 @@ class RowArrays:
         swap(self.folder, self.path)
 
     def _refuse_existing(self) -> None:
+        refuse_reserved_name(self.path)
         if not os.path.lexists(self.path):
             return
         if not self._overwrite:

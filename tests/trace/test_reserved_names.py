@@ -4,16 +4,66 @@ from __future__ import annotations
 
 import ast
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import streammc
+from streammc.errors import ConfigError
 from streammc.owner_mark import PREFIXES
-from streammc.trace.reserved_names import kind_of_name
+from streammc.trace.arrays import write_arrays
+from streammc.trace.lock import FILE, FOLDER, make_run_folder
+from streammc.trace.reserved_names import kind_of_name, refuse_reserved_name
+from streammc.trace.row_arrays import RowArrays
 
 ROOT = Path(streammc.__file__).resolve().parents[1]
 MAKERS = {"new_folder", "marked_folder", "temporary_folder"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "x.partial-12",
+        ".x.partial-3",
+        "x.zarr.scratch.partial-3",
+        ".x.0123abcd.partial",
+        "x.pulling",
+        "x.partial-12.old",
+        ".x.0123abcd.partial.old",
+        ".x.7.streammc-tmp",
+    ],
+)
+def test_name_of_something_unfinished_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="expected a name of its own"):
+        refuse_reserved_name(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    "name", ["x.old", "x.partial", "x.partial-a", "partial-1", "streammc-analysis", "x.pulling.old"]
+)
+def test_name_that_only_looks_similar_is_allowed(name: str, tmp_path: Path) -> None:
+    refuse_reserved_name(tmp_path / name)
+
+
+def test_writers_of_results_and_runs_refuse_such_names(tmp_path: Path) -> None:
+    path = tmp_path / "x.partial-12"
+    writers: list[Callable[[], object]] = [
+        lambda: RowArrays(path, ["mean"], 4, 4),
+        lambda: write_arrays(path, {"a": np.zeros(2)}, {}),
+        lambda: make_run_folder(path),
+    ]
+    for write in writers:
+        with pytest.raises(ConfigError, match="expected a name of its own"):
+            write()
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_a_run_that_has_such_a_name_already_can_be_continued(tmp_path: Path) -> None:
+    make_run_folder(tmp_path / "run")
+    (tmp_path / "run" / FOLDER / FILE).touch()
+    make_run_folder((tmp_path / "run").rename(tmp_path / "x.partial-12"))
 
 
 @pytest.mark.parametrize("prefix", PREFIXES)

@@ -16,6 +16,8 @@ import pytest
 from checks_of_trust import rounds
 from command_line import snapshot, streammc
 
+from streammc import models, open_store, sample
+from streammc.errors import ConfigError
 from streammc.owner_mark import MARK, PREFIXES, mark, owner_of, state_of, this_process
 from streammc.stores.format.partial import PartialDirectory
 from streammc.trace.debris import judged
@@ -161,6 +163,60 @@ def test_the_only_copy_of_a_replaced_store_is_left_alone(finished: Path, tmp_pat
     assert (set(), {"s.zarr.partial-99999999.old"}) == gc(tmp_path)
     shutil.copytree(finished / "store.zarr", tmp_path / "s.zarr")
     assert ({"../s.zarr.partial-99999999.old"}, set()) == gc(tmp_path / "s.zarr")
+
+
+OUTPUTS = (
+    ("ingest", "{data}", "-o", "{out}", "--response", "y"),
+    ("simulate", "logistic", "{out}", "--rows", "50", "--dim", "2", "--seed", "1"),
+    ("sample", "{place}/store.zarr", "-o", "{out}", "--model", "logistic", "--seed", "1"),
+    ("summarize", "{place}/store.zarr", "-o", "{out}", "--model", "logistic"),
+    ("predict", "{place}/run", "{place}/store.zarr", "-o", "{out}"),
+    ("report", "{place}/run", "-o", "{out}"),
+    ("score", "{place}/run", "{place}/store.zarr", "-o", "{out}"),
+)
+
+
+@pytest.mark.parametrize("words", OUTPUTS, ids=[words[0] for words in OUTPUTS])
+@pytest.mark.parametrize("name", ["x.partial-7", ".x.0123abcd.partial.old"])
+def test_an_output_with_the_name_of_an_unfinished_one_is_refused(
+    words: tuple[str, ...], name: str, finished: Path, tmp_path: Path
+) -> None:
+    out, data = tmp_path / name, tmp_path / "data.csv"
+    data.write_text("x,y\n1,0\n2,1\n")
+    given = [word.format(out=out, data=data, place=finished) for word in words]
+    if words[0] == "ingest":
+        given.remove("-o")
+    done = streammc(*given, "--quiet")
+    assert 2 == done.code, done.err
+    assert "expected a name of its own for the output" in done.err
+    assert [data.name] == os.listdir(tmp_path)
+
+
+def test_a_run_of_the_python_interface_is_refused_before_any_pass(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store(finished / "store.zarr")
+    monkeypatch.setattr("streammc.runs.job.decide", None)
+    with pytest.raises(ConfigError, match="expected a name of its own"):
+        sample(store, models.logistic(), path=tmp_path / "x.partial-7", seed=1)
+    assert [] == os.listdir(tmp_path)
+
+
+@pytest.mark.trust(22)
+def test_whole_results_of_a_user_with_such_names_are_left_alone(
+    finished: Path, tmp_path: Path
+) -> None:
+    mine, run, left = (tmp_path / f"store.zarr.partial-{number}" for number in "789")
+    for folder in (mine, left):
+        shutil.copytree(finished / "store.zarr", folder)
+    shutil.copytree(finished / "run", run)
+    mine.with_name(f"{mine.name}.config.json").write_text("{}")
+    before = snapshot(mine), snapshot(run)
+    assert ({left.name}, set()) == gc(tmp_path)  # the partner: without a receipt it is debris
+    copied = shutil.copytree(finished / "store.zarr", left)
+    PartialDirectory(tmp_path / "store.zarr", []).discard()
+    assert not copied.exists()
+    assert before == (snapshot(mine), snapshot(run))
 
 
 @pytest.mark.trust(22)
