@@ -20,6 +20,7 @@ streammc check job-both.toml --quiet
 streammc check job-no-store.toml --quiet
 streammc check job-no-output.toml --quiet
 streammc check job-same-output.toml --quiet
+streammc check job-reserved.toml --quiet
 streammc check job-rows.toml --quiet
 streammc check job-far-report.toml --quiet
 streammc check job-far-run.toml --quiet

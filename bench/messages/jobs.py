@@ -40,6 +40,7 @@ FAULTS: Final = {
     "no-store": ('files = ["flights.csv"]', 'store = "nowhere.zarr"'),
     "no-output": ('store = "of-job.zarr"', ""),
     "same-output": ('run = "of-job"', 'run = "of-job.zarr"'),
+    "reserved": ('run = "of-job"', 'run = "of-job.partial-7"'),
     "far-report": ('run = "of-job"', 'run = "of-job"\nreport = "s3://bucket/report.html"'),
     "far-run": ('"of-job"', '"s3://key:secret@bucket/run"'),
     "rows": ('run = "of-job"', 'run = "of-job"\nrows = "new.zarr"'),

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any
 
 from streammc.cli.configuration import option_text, quoted
@@ -16,6 +17,7 @@ from streammc.cli.jobs.job_schema import option_of
 from streammc.cli.jobs.problems import Problem
 from streammc.errors import ConfigError, MissingError
 from streammc.trace.local_path import is_address
+from streammc.trace.reserved_names import refuse_reserved_name
 
 
 @dataclass
@@ -275,7 +277,7 @@ def _one_of(table: str, section: Any, output: str, place: str | None) -> Iterato
 
 
 def _same_places(job: JobFile) -> list[Problem]:
-    """Return a fault for every output at the place of another one."""
+    """Return a fault for every output at the place of another one, or of something unfinished."""
     seen: dict[str, str] = {}
     faults = []
     for each in fields(job.outputs):
@@ -287,4 +289,9 @@ def _same_places(job: JobFile) -> list[Problem]:
             text = f"expected another path than that of outputs.{seen[place]}, found {path!r} again"
             faults.append(Problem(f"outputs.{each.name}", f"{text}: choose another"))
         seen[place] = each.name
+        if not os.path.lexists(path):
+            try:
+                refuse_reserved_name(Path(path))
+            except ConfigError as error:
+                faults.append(Problem(f"outputs.{each.name}", str(error)))
     return faults

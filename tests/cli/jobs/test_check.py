@@ -75,6 +75,7 @@ def test_disk_and_rows_of_a_plan_are_those_of_the_job(job: Path) -> None:
         ({"formula": '"origin ~ distance"'}, 65, "ingest", "origin"),
         ({"store": ""}, 78, "outputs.store", "expected the store to make of source.files"),
         ({"run": '"work/flights.zarr"'}, 78, "outputs.store", "that of outputs.run"),
+        ({"run": '"work/run.partial-7"'}, 78, "outputs.run", "expected a name of its own"),
         ({"seed": "1\n[stop]\ntime = '2h'"}, 78, "stop", "limit ess or rhat"),
         ({"seed": "1\n[predict]\ninterval = 2"}, 78, "predict.interval", "below 1"),
         ({"seed": "1\n[predict]\nfiles = ['a.csv']"}, 78, "outputs.rows", "predict.files"),
