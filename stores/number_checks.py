@@ -36,14 +36,24 @@ def given_names(names: Sequence[str] | None, columns: int) -> list[str]:
     return found
 
 
+def refuse_masked(value: Any, label: str) -> None:
+    """Raise DataError for an array with masked values, whose numbers mean nothing."""
+    if np.ma.is_masked(value):
+        missing = int(np.count_nonzero(np.ma.getmaskarray(value)))
+        raise DataError(
+            f"expected numbers in {label}, found {missing} masked: leave these out, or fill them"
+        )
+
+
 def checked_numbers(value: ArrayLike, label: str, ndim: int) -> NDArray[Any]:
     """Return numbers as a C-contiguous array of floats with ``ndim`` dimensions.
 
     Raises
     ------
     DataError
-        If they have another number of dimensions, or are not numbers exact in float64.
+        If they have another number of dimensions, are not numbers exact in float64, or are masked.
     """
+    refuse_masked(value, label)
     try:
         array = np.asarray(value)
     except (TypeError, ValueError):

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from streammc.errors import ConfigError, DataError, OutOfMemoryError, StreammcError
 from streammc.stores.format.layout import CODES, DENSE_FEATURE
+from streammc.stores.number_checks import refuse_masked
 
 Read = Callable[[int, int], "tuple[NDArray[Any], list[NDArray[Any]]]"]
 """``(start, stop)`` -> rows of the design (m, q) and of each vector (m,)."""
@@ -154,8 +155,9 @@ def vector_numbers(label: str, value: Any) -> NDArray[Any]:
     Raises
     ------
     DataError
-        If it has another number of dimensions.
+        If it has another number of dimensions, or masked values.
     """
+    refuse_masked(value, label)
     found = np.asarray(value)
     if found.ndim != 1:
         raise DataError(

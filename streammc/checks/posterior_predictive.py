@@ -118,7 +118,7 @@ def posterior_predictive(
     DataError
         If the run is unfinished, or a log-likelihood is not finite.
     ModelError
-        If the model has no response that can be simulated.
+        If the model has no response that can be simulated, or the table has trials and weights.
     RefusedError
         If the run has signs, or a temperature other than 1.
     """
@@ -141,6 +141,7 @@ def posterior_predictive(
     table, own = store, store.fingerprint == opened.identity["store"]
     if isinstance(built, MixedModel):
         table, own = rows_of_run(opened, store), True
+    _refuse_unknown_trials(built, table)
     at, some = _gathered(table, rows, seed)
     arrays = _arrays(opened, built, table, (at, some), kept, seed)
     if table.response is None:
@@ -150,6 +151,18 @@ def posterior_predictive(
     name = table.response or "y"
     name = f"{name}_response" if name in ("chain", "draw", "row") else name
     return predictive_tree(opened, kept.kept, name, at, arrays)
+
+
+def _refuse_unknown_trials(model: Model, table: Dataset) -> None:
+    """Raise ModelError where a store has only the product of trials and weights."""
+    trials, weight = (table.attributes.get(name) for name in ("trials", "weight"))
+    inner = model.inner if isinstance(model, MixedModel) else model
+    if trials and weight and hasattr(inner, "simulate_trials"):
+        raise ModelError(
+            f"expected trials or weights, found both, {trials!r} and {weight!r}, of which a store "
+            f"has the product: ingest the rows without weights, --like {table.address!r}, and "
+            "replicate these"
+        )
 
 
 def _arrays(

@@ -228,3 +228,18 @@ def test_a_log_likelihood_that_is_not_finite_is_an_error_with_its_row(tmp_path):
     with pytest.raises(DataError, match="in row 1: check") as caught:
         streammc.posterior_predictive(run, table)
     assert isinstance(caught.value, StreammcError)
+
+
+def test_trials_with_weights_are_refused(tmp_path):
+    # The store has their product, so that the trials of a row are not known.
+    X, rng = np.c_[np.ones(60), np.linspace(-1.0, 1.0, 60)], np.random.default_rng(1)
+    y, trials = rng.binomial(4, 0.5, 60).astype(float), np.full(60, 4.0)
+    model = models.binomial(prior=streammc.priors.normal(scale=2.0))
+    words = {"feature_names": NAMES, "trials": trials}
+    run = streammc.sample(from_arrays(X, y, **words), model, draws=100, warmup=100, seed=1)
+    both = from_arrays(X, y, weight=np.full(60, 5.0), **words)
+    with pytest.raises(ModelError, match="expected trials or weights, found both"):
+        streammc.posterior_predictive(run, both, model=model)
+    found = streammc.posterior_predictive(run, from_arrays(X, y, **words), model=model)
+    replicates = found["posterior_predictive"]["y"].to_numpy()
+    assert {0.0, 0.25, 0.5, 0.75, 1.0} == set(np.unique(replicates))

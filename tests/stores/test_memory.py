@@ -127,3 +127,13 @@ def test_other_layouts_and_types_become_what_kernels_need() -> None:
     assert block.X.flags.writeable
     assert np.array_equal(X, block.X)
     assert np.float64 == from_arrays(X.astype(int), y).rows().arrays[0].dtype
+
+
+@pytest.mark.parametrize("what", ["X", "y", "weight"])
+def test_masked_numbers_are_refused(what: str) -> None:
+    parts: dict[str, Any] = {"X": np.ones((4, 2)), "y": np.zeros(4), "weight": np.ones(4)}
+    masked = np.ma.array(parts[what], mask=np.zeros(parts[what].shape, dtype=bool))
+    from_arrays(**{**parts, what: masked})  # a mask of nothing
+    masked[1] = np.ma.masked
+    with pytest.raises(DataError, match=rf"expected numbers in {what}, found [12] masked"):
+        from_arrays(**{**parts, what: masked})

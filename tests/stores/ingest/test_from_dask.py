@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import streammc
-from streammc.errors import ConfigError, StreammcError
+from streammc.errors import ConfigError, DataError, StreammcError
 from streammc.stores import from_arrays
 
 ROWS = 5_000
@@ -129,3 +129,9 @@ def test_a_dask_frame_is_told_how_to_become_an_array(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match=r"to_dask_array\(lengths=True\)"):
         streammc.from_dask(Frame(), path=tmp_path / "s")
+
+
+def test_masked_numbers_of_dask_arrays_are_refused(tmp_path: Path) -> None:
+    masked = X0.map_blocks(lambda block: np.ma.masked_greater(block, 0.0))
+    with pytest.raises(DataError, match=r"expected numbers in X, found [0-9]+ masked"):
+        streammc.from_dask(masked, Y0, path=tmp_path / "s")
