@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import os
 import shlex
@@ -31,7 +32,7 @@ def describe_inputs(paths: Sequence[str], *, states: bool = False) -> list[dict[
     found = []
     for path in paths:
         address = is_address(path)
-        entry: dict[str, Any] = {"path": path if address else os.path.abspath(path)}
+        entry: dict[str, Any] = {"path": absolute_input(path)}
         with suppress(OSError, StreammcError):  # the reader of the input reports the error
             if os.path.isdir(path):
                 stamps = [file_stamp(path)]
@@ -50,6 +51,21 @@ def describe_inputs(paths: Sequence[str], *, states: bool = False) -> list[dict[
                 entry[STATE] = hashlib.sha256(repr(known).encode()).hexdigest()
         found.append(entry)
     return found
+
+
+def absolute_input(path: str) -> str:
+    """Return a path or pattern of tables from the root; an address as it is.
+
+    Wildcards in the name of the current folder are escaped before a pattern: the same input has
+    the same text in every folder.
+    """
+    from streammc.trace.local_path import is_address
+
+    if is_address(path):
+        return path
+    if os.path.isabs(path) or os.path.lexists(path) or not glob.has_magic(path):
+        return os.path.abspath(path)
+    return os.path.normpath(os.path.join(glob.escape(os.getcwd()), path))
 
 
 def _place(file: InputFile) -> str:
