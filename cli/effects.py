@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from streammc.cli.made_once import make_once, of_draws
 from streammc.cli.options import (
     command,
     overwrite_option,
@@ -14,7 +15,7 @@ from streammc.cli.options import (
 )
 from streammc.cli.output import Output, fields, number
 from streammc.cli.progress import Progress
-from streammc.cli.receipt import DRAWS, make_once, of_draws, require_apart
+from streammc.cli.receipt import DRAWS, require_apart
 from streammc.cli.scheduler_options import parse_scheduler, scheduler_option
 from streammc.cli.signals import Interruption
 from streammc.cli.values import LocalPath, Share, StorePath, WholeNumber

@@ -49,6 +49,7 @@ def report(
     a page without the store lacks the description of the data.
     """
     from streammc.cli.diagnose import diagnosis
+    from streammc.cli.made_by import with_mark
     from streammc.cli.page_receipt import made_from, page_fingerprint, page_receipt, renewable
     from streammc.cli.report import run_document
     from streammc.trace.run_directory import RunDirectory
@@ -80,7 +81,7 @@ def report(
     )
     found, text = verdict(document), named(page(request))
     receipt.write(None)
-    size = write_page(text, output)
+    size = write_page(with_mark(text, receipt.mark), output)
     result: dict[str, Any] = {
         "report": os.path.abspath(output),
         "run": document["run"],

@@ -9,14 +9,16 @@ from typing import Any
 
 import click
 
+from streammc.cli.made_once import make_once
 from streammc.cli.options import F, code_option, command, run_argument, setting
 from streammc.cli.output import Output, fields, number, table
 from streammc.cli.page_receipt import page_fingerprint
 from streammc.cli.progress import Progress
-from streammc.cli.receipt import DRAWS, Receipt, make_once
+from streammc.cli.receipt import DRAWS, Receipt
 from streammc.cli.scheduler_options import parse_scheduler, scheduler_option
 from streammc.cli.signals import Interruption
 from streammc.cli.values import LocalPath, StorePath, WholeNumber
+from streammc.command_mark import MADE_BY, current_mark, mark_entry
 
 
 def score_options(function: F) -> F:
@@ -90,7 +92,8 @@ def score(
             found = score_run(candidate.run, candidate.model, candidate.store, request)
             if output is None:
                 return dict(found.facts)
-            save(Path(output), {**found.facts, "terms": found.pointwise()}, write_json)
+            document = {**mark_entry(current_mark()), **found.facts, "terms": found.pointwise()}
+            save(Path(output), document, write_json)
             return {**found.facts, "fingerprint": page_fingerprint(output)}
 
         if output is None:
@@ -128,7 +131,8 @@ def written_facts(path: Path) -> dict[str, Any]:
     except ValueError:
         return fingerprint
     facts = found if isinstance(found, dict) else {}
-    return {**{name: each for name, each in facts.items() if name != "terms"}, **fingerprint}
+    kept = {name: each for name, each in facts.items() if name not in ("terms", MADE_BY)}
+    return {**kept, **fingerprint}
 
 
 def opened_candidate(

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from streammc.command_mark import MADE_BY, mark_entry
 from streammc.errors import StoreError, StreammcError
 from streammc.stores.cloud.address import Root
 from streammc.stores.format.layout import FORMAT, MANIFEST
@@ -48,6 +49,8 @@ class Manifest:
     """Objects of a store by key, in sorted order."""
 
     entries: dict[str, Entry]
+    made_by: str | None = None
+    """Mark of the command that made the store, see ``command_mark``; no part of the fingerprint."""
 
     @property
     def fingerprint(self) -> str:
@@ -67,14 +70,15 @@ class Manifest:
         document = {
             "format": FORMAT,
             "fingerprint": self.fingerprint,
+            **mark_entry(self.made_by),
             "objects": {key: list(entry) for key, entry in self.entries.items()},
         }
         return (json.dumps(document, separators=(",", ":")) + "\n").encode()
 
 
-def make_manifest(entries: dict[str, Entry]) -> Manifest:
-    """Return the manifest of ``entries`` in any order."""
-    return Manifest(dict(sorted(entries.items())))
+def make_manifest(entries: dict[str, Entry], made_by: str | None = None) -> Manifest:
+    """Return the manifest of ``entries`` in any order, with the mark of a command, if any."""
+    return Manifest(dict(sorted(entries.items())), made_by)
 
 
 def read_manifest(root: Root) -> Manifest:
@@ -104,7 +108,8 @@ def read_manifest(root: Root) -> Manifest:
                 f"expected [size, crc32c] for {key[:100]!r} in {what}: copy or make the store again"
             )
         entries[key] = Entry(*value)
-    manifest = make_manifest(entries)
+    made_by = document.get(MADE_BY)
+    manifest = make_manifest(entries, made_by if isinstance(made_by, str) else None)
     if document.get("fingerprint") != manifest.fingerprint:
         raise StoreError(
             f"expected {what} with its own fingerprint, found another: copy or make the store again"
