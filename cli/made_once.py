@@ -7,21 +7,9 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from streammc.cli.receipt import DRAWS, Receipt
+from streammc.cli.receipt import Receipt
 from streammc.errors import BusyError, IdentityError
 from streammc.trace.debris import collect_beside
-
-
-def of_draws(output: str, asked: dict[str, Any], *, overwrite: bool = False) -> Receipt:
-    """Return the receipt of an output made from draws.
-
-    Receipts of earlier versions lack a digest of the draws: it is left out where one of them is
-    compared, and not where the output is made again.
-    """
-    receipt = Receipt(output, asked)
-    if not overwrite and os.path.lexists(output) and receipt.lacks(DRAWS):
-        receipt = Receipt(output, {name: each for name, each in asked.items() if name != DRAWS})
-    return receipt
 
 
 def make_once(

@@ -32,8 +32,6 @@ from streammc.owner_mark import Owner, state_of, this_process
 from streammc.trace.kinds import CONTROL_VARIATES, FILE, GROUP_EFFECTS, PREDICTIONS, STORE, found_at
 from streammc.trace.lock import folder_lock
 
-DRAWS: Final = "digest of the draws"
-"""Key of a receipt: a run made again by another version has other draws under the same settings."""
 _REPLACED: Final = {
     "ingest": STORE,
     "simulate": STORE,
@@ -84,8 +82,7 @@ class Receipt:
         self._asked = plain(asked)
         self._sources = tuple(sources)
         self.outdated = False
-        """Whether :meth:`kept` found a receipt to write again: one without a result, or of inputs
-        with the same contents in other files."""
+        """Whether :meth:`kept` found a receipt without a result, or of touched inputs."""
         self._contents: list[str | None] | None = None
 
     def kept(self, describe: Callable[[], Mapping[str, Any]]) -> dict[str, Any] | None:
@@ -124,21 +121,22 @@ class Receipt:
             self._require_own(asked)
             self.outdated = True
             return there
-        before = [each["fingerprint"] for each in there.get("generations", ())]
-        appended = result.get("fingerprint") in before
-        other = there.get("fingerprint") != result.get("fingerprint") and not appended
-        if other or (not self._has_digest() and mark != made_by(self.output)):
+        if other := self._other(there, result, mark):
             raise IdentityError(
-                f"expected {self._output!r} as it was made, found another "
-                f"{'fingerprint' if other else 'output in its place'}: "
+                f"expected {self._output!r} as it was made, found another {other}: "
                 f"choose another path or delete it{self._or_overwrite()}"
             )
-        return there if appended else dict(result)
+        return there if _was_appended_to(there, result) else dict(result)
 
-    def _has_digest(self) -> bool:
-        """Return whether the fingerprint of the output is a digest of its whole content."""
+    def _other(self, there: Mapping[str, Any], result: Mapping[str, Any], mark: Any) -> str:
+        """Return what of an output is not as it was made, by its description; empty if nothing."""
+        if _was_appended_to(there, result):
+            return ""
+        if there.get("fingerprint") != result.get("fingerprint"):
+            return "fingerprint"
         found = found_at(self.output)
-        return found is not None and found.kind in (STORE, FILE)
+        whole = found is not None and found.kind in (STORE, FILE)  # digests of every byte
+        return "" if whole or mark == made_by(self.output) else "output in its place"
 
     def _require_own(self, asked: Any) -> None:
         """Refuse an output that another command made while the receipt had no result."""
@@ -173,8 +171,12 @@ class Receipt:
         replaced = _REPLACED.get(str(self._asked["command"]))
         return ", or replace it with --overwrite" if found and found.kind == replaced else ""
 
-    def write(self, result: Mapping[str, Any] | None) -> None:
-        """Write the receipt; before the work is done ``result`` is ``None``.
+    def write(
+        self, result: Mapping[str, Any] | None, replaces: Mapping[str, Any] | None = None
+    ) -> None:
+        """Write the receipt; ``result`` is ``None`` before the work is done.
+
+        ``replaces`` is the receipt of an output that is to be renewed.
 
         Raises
         ------
@@ -184,6 +186,7 @@ class Receipt:
         known: dict[str, Any] = {}
         if result is None:
             known["owner"] = asdict(this_process())
+            known |= {} if replaces is None else {"replaces": replaces}
         else:
             known[MADE_BY] = made_by(self.output)
         try:
@@ -289,3 +292,9 @@ def _is_left(receipt: Mapping[str, Any]) -> bool:
         return state_of(Owner(**receipt["owner"])) == "dead"
     except TypeError:
         return True  # of an earlier version
+
+
+def _was_appended_to(there: Mapping[str, Any], result: Mapping[str, Any]) -> bool:
+    """Return whether a store is a later generation of the one with a result."""
+    before = [each["fingerprint"] for each in there.get("generations", ())]
+    return result.get("fingerprint") in before

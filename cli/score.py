@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
+from streammc.cli.draws_receipt import COMMITTED, DRAWS, DrawsReceipt
 from streammc.cli.made_once import make_once
-from streammc.cli.options import F, code_option, command, run_argument, setting
+from streammc.cli.options import COMPARE, STAGE, F, code_option, command, run_argument, setting
 from streammc.cli.output import Output, fields, number, table
 from streammc.cli.page_receipt import page_fingerprint
 from streammc.cli.progress import Progress
-from streammc.cli.receipt import DRAWS, Receipt
 from streammc.cli.scheduler_options import parse_scheduler, scheduler_option
 from streammc.cli.signals import Interruption
 from streammc.cli.values import LocalPath, StorePath, WholeNumber
@@ -79,14 +80,17 @@ def score(
     if output is not None:
         require_folder(output)
     candidate = opened_candidate(run, allow_code, store, "STORE")
+    request = ScoreRequest(
+        draws=score_draws, rows=score_rows, seed=score_seed, scheduler=where, progress=None
+    )
+    if COMPARE in ctx.meta:
+        assert output is not None
+        receipt = score_receipt(output, candidate.run, request)
+        state = receipt.state(lambda: written_facts(Path(output)))
+        printer.result({"state": state}, "")
+        return
     with Progress(printer, interruption) as progress:
-        request = ScoreRequest(
-            draws=score_draws,
-            rows=score_rows,
-            seed=score_seed,
-            scheduler=where,
-            progress=progress.of("score"),
-        )
+        request = replace(request, progress=progress.of("score"))
 
         def make() -> dict[str, Any]:
             found = score_run(candidate.run, candidate.model, candidate.store, request)
@@ -100,7 +104,13 @@ def score(
             result, new = make(), True
         else:
             receipt = score_receipt(output, candidate.run, request)
-            result, new = make_once(receipt, lambda: written_facts(receipt.output), make)
+
+            def describe() -> dict[str, Any]:
+                return written_facts(receipt.output)
+
+            renewed = STAGE in ctx.meta and receipt.older(describe)
+            once = receipt.renew(make) if renewed else None
+            result, new = once or make_once(receipt, describe, make)
     if not new:
         printer.note(f"{output} is already there, made by the same command: nothing to do")
     facts = {name: each for name, each in result.items() if name != "fingerprint"}
@@ -109,18 +119,18 @@ def score(
     printer.result(facts, human(facts, output))
 
 
-def score_receipt(output: str, run: Any, request: Any) -> Receipt:
+def score_receipt(output: str, run: Any, request: Any) -> DrawsReceipt:
     """Return the receipt of the scores of a run, as a ``ScoreRequest`` asks for them."""
     asked = {
         "command": "score",
         "run": run.identity,
-        "committed draws": run.committed_draws,
+        COMMITTED: run.committed_draws,
         DRAWS: run.digest(),
         "draws": request.draws,
         "rows": request.rows,
         "seed": request.seed,
     }
-    return Receipt(output, asked)
+    return DrawsReceipt(output, asked)
 
 
 def written_facts(path: Path) -> dict[str, Any]:

@@ -8,12 +8,14 @@ from typing import Any, Final
 
 import click
 
+from streammc.cli.jobs.job_faults import job_faults
 from streammc.cli.jobs.job_file import JobFile
 from streammc.cli.jobs.job_parsing import read_job
 from streammc.cli.jobs.job_record import JobRecord, job_id, job_lock
-from streammc.cli.jobs.job_stages import Stage, job_faults, stages_of
+from streammc.cli.jobs.job_stages import Stage, stages_of
 from streammc.cli.jobs.problems import RefusedJob
 from streammc.cli.jobs.stage_calls import StageResult, call_stage, stage_faults
+from streammc.cli.jobs.stage_states import refuse_others
 from streammc.cli.output import Output, number, table
 
 _OF_RUN: Final = ("parameters", "parameters_original", "stop", "audit", "warnings", "draws", "seed")
@@ -67,6 +69,8 @@ def run_stages(
         began = time.monotonic()
         entry: dict[str, Any] = {"stage": stage.name, "output": os.path.abspath(stage.output)}
         try:
+            if stage.name == "sample":
+                refuse_others(ctx, output, stages[position - 1 :])
             result = call_stage(ctx, output, stage)
         except BaseException:
             record.add({**entry, "outcome": "not finished"})

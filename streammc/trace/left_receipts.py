@@ -43,7 +43,7 @@ def _judged(path: Path) -> Debris | None:
             return None
         found = json.loads(read_file(path, limit=_LIMIT))
         asked, owner = found["asked"], Owner(**found["owner"])
-        begun = set(found) == _KEYS and found["result"] is None
+        begun = set(found) - {"replaces"} == _KEYS and found["result"] is None
         if not begun or not isinstance(asked["command"], str) or type(owner.pid) is not int:
             return None
         state = state_of(owner)

@@ -123,16 +123,6 @@ def test_a_stage_that_is_missing_is_made_again(made: Path) -> None:
     assert before == RunDirectory.open("work/run").digest()
 
 
-def test_more_draws_resume_the_run_and_refuse_the_old_predictions(made: Path) -> None:
-    write_job(made, draws="100")
-    again = streammc("run", "job.toml")
-    assert 78 == again.code
-    assert "predictions.zarr" in again.err.splitlines()[-1]
-    found = summary()
-    assert ("failed", "identity") == (found["outcome"], found["error"]["code"])
-    assert {"ingest": "kept", "sample": "resumed", "predict": "not finished"} == outcomes(found)
-
-
 @pytest.mark.parametrize(
     ("change", "named"),
     [
