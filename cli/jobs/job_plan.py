@@ -11,8 +11,9 @@ from typing import Any, Final
 import click
 
 from streammc.cli.jobs.first_rows import FIRST_DRAW, FirstRows, first_rows
+from streammc.cli.jobs.generation_end import earlier_generation, earlier_text
 from streammc.cli.jobs.job_file import JobFile
-from streammc.cli.jobs.job_record import job_id
+from streammc.cli.jobs.job_record import MISSED, job_id
 from streammc.cli.jobs.job_stages import Stage
 from streammc.cli.jobs.problems import Problem, RefusedJob
 from streammc.cli.jobs.stage_calls import call_stage, stage_context
@@ -70,12 +71,17 @@ def planned(
             facts = {"disk_bytes": n_rows * _PREDICTED_BYTES + _CURVES_BYTES} if n_rows else {}
         shown = {"stage": stage.name, "state": state, "output": stage.output, **facts}
         lines.append(shown)
+    notes = [] if rows is None or rows.fault is None else [rows.fault]
+    appends = any(stage.name == "append" for stage in stages)
+    earlier = earlier_generation(job, appended=not appends)
+    if earlier is not None and (earlier["outcome"] == MISSED or not appends):
+        notes.append(earlier_text(earlier))
     document = {
         "job": job_id(job),
         "file": os.path.abspath(path),
         "settings": _without_none(asdict(job)),
         "stages": lines,
-        "notes": [] if rows is None or rows.fault is None else [rows.fault],
+        "notes": notes,
         **_sums(lines),
     }
     return document, _human(document)

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from streammc.cli.configuration import option_text, quoted
+from streammc.cli.jobs.generation_end import generation_end, with_local_run
 from streammc.cli.jobs.growing import growth_of, of_generation
 from streammc.cli.jobs.job_file import Ingest, JobFile, Sampler, Stop
 from streammc.cli.jobs.job_inputs import files_of
 from streammc.cli.jobs.job_schema import option_of
-from streammc.trace.local_path import is_address
 
 
 @dataclass
@@ -32,6 +32,8 @@ class Stage:
     """Name of a parameter of the command -> path of the key in the file."""
     changed: str = "resumed"
     """What became of an output that was there, and changed."""
+    earlier: bool = False
+    """Whether it finishes a generation of a table that grows, before files are appended."""
 
 
 def stages_of(
@@ -54,13 +56,6 @@ def stages_of(
     return list(_stages(job, code, where, chains))
 
 
-def _local(run: str) -> str:
-    """Return the path of a run, or of the local folder of one at an address."""
-    from streammc.trace.places import run_folder
-
-    return str(run_folder(run)) if is_address(run) else run
-
-
 def _stages(job: JobFile, code: list[str], where: list[str], chains: list[str]) -> Iterator[Stage]:
     outputs, store = job.outputs, job.source.store
     if store is None:
@@ -72,10 +67,20 @@ def _stages(job: JobFile, code: list[str], where: list[str], chains: list[str]) 
     if job.source.append is not None:
         first = [each.path for each in files_of(job.source.files or ())]
         growth = growth_of(job, files_of(job.source.append), first)
+        present = with_local_run(of_generation(job, growth.generation - 1))
+        if growth.new and os.path.lexists(store) and generation_end(present) is None:
+            for each in _of_store(present, store, code, where, chains):
+                yield replace(each, earlier=True)
         job = of_generation(job, growth.generation)
         if growth.new:
             yield _appended(job, store, growth.new)
-    job = replace(job, outputs=replace(job.outputs, run=_local(job.outputs.run)))
+    yield from _of_store(with_local_run(job), store, code, where, chains)
+
+
+def _of_store(
+    job: JobFile, store: str, code: list[str], where: list[str], chains: list[str]
+) -> Iterator[Stage]:
+    """Yield the stages whose outputs follow from the store as it is."""
     outputs = job.outputs
     model, of_model = _options("model", job.model)
     priors = [f"--prior={name}={text}" for name, text in (job.priors or {}).items()]
