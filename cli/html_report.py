@@ -140,7 +140,8 @@ def _predictions(run: RunDirectory, path: str) -> xr.Dataset:
 
     found = open_rows(path, verify=True)
     made_from, here = str(found.attrs["run"]), os.path.abspath(run.path)
-    if made_from != here and os.path.lexists(made_from):  # a run that has moved left nothing there
+    other = os.path.realpath(made_from) != os.path.realpath(here)
+    if other and os.path.lexists(made_from):  # a run that has moved left nothing there
         raise IdentityError(
             f"expected predictions of the run {here!r} at {path!r}, found those of {made_from!r}: "
             "give predictions of this run"

@@ -17,6 +17,7 @@ from streammc.cli.input_description import (
     differences,
     input_contents,
     same_inputs,
+    with_real_paths,
 )
 from streammc.cli.made_by import made_by
 from streammc.cli.output import plain
@@ -110,7 +111,7 @@ class Receipt:
                 f"expected nothing at {self._output!r}, but it exists, and not from this "
                 f"command: choose another path or delete it{self._or_overwrite()}"
             ) from None
-        if asked != self._asked and not self._same_contents(asked, contents):
+        if not self._is_same(asked, contents):
             found, remedy = differences(asked, self._asked)
             raise IdentityError(
                 f"expected {self._output!r} to be made by the same command, found {found}: {remedy}"
@@ -147,18 +148,17 @@ class Receipt:
                 f"another path or delete it{self._or_overwrite()}"
             )
 
-    def _same_contents(self, before: Any, contents: Any) -> bool:
-        """Return whether only inodes and times of a change of status differ, not the contents."""
-        if not self._sources or not isinstance(before, dict):
+    def _is_same(self, before: Any, contents: Any) -> bool:
+        """Return whether the same was asked before; inputs in doubt are compared by contents."""
+        old, new = with_real_paths(before), with_real_paths(self._asked)
+        if old == new:
+            return True
+        if not self._sources or {**old, "sources": None} != {**new, "sources": None}:
             return False
-        if {**before, "sources": None} != {**self._asked, "sources": None}:
-            return False
-        known = same_inputs(before.get("sources"), self._asked["sources"], contents, self._sources)
-        if known is None:
-            return False
-        if contents:
+        known = same_inputs(old.get("sources"), new["sources"], contents, self._sources)
+        if known is not None and contents:
             self._contents, self.outdated = known, True
-        return True
+        return known is not None
 
     def lacks(self, name: str) -> bool:
         """Return whether the receipt that is there, of an earlier version, does not have a key."""
@@ -296,5 +296,5 @@ def _is_left(receipt: Mapping[str, Any]) -> bool:
 
 def _was_appended_to(there: Mapping[str, Any], result: Mapping[str, Any]) -> bool:
     """Return whether a store is a later generation of the one with a result."""
-    before = [each["fingerprint"] for each in there.get("generations", ())]
+    before = (each["fingerprint"] for each in there.get("generations", ()))
     return result.get("fingerprint") in before

@@ -97,7 +97,18 @@ def _one_of(table: str, section: Any, output: str, place: str | None) -> Iterato
         return
     if place is None:
         yield Problem(output, f"expected the store to make of {table}.files, found nothing: add it")
-    yield from input_faults(files, f"{table}.files")
+    for fault in input_faults(files, f"{table}.files"):
+        made = fault.exit_code == MissingError.exit_code and place and os.path.lexists(place)
+        yield fault._replace(text=_gone(fault, table, str(place))) if made else fault
+
+
+def _gone(fault: Problem, table: str, store: str) -> str:
+    """Return what to do about tables that are no longer where a store was made of them."""
+    return (
+        f"expected the tables of {store!r} to stay where they are, since a job compares them at "
+        f"every start, found that they are gone ({fault.text}): put them back, or give this store "
+        f"as {table}.store in place of {table}.files"
+    )
 
 
 def _same_places(job: JobFile) -> list[Problem]:
