@@ -17,9 +17,9 @@ from streammc.cli.output import Output
 def gc(output: Output, path: str, dry_run: bool) -> int:
     """Remove what killed processes of streammc left in PATH, a folder with any below it.
 
-    Unfinished stores, results, copies and files, temporary folders, and what a run holds beyond its
-    last commit. PATH may be a store or a run itself: then also beside it. What streammc cannot
-    prove to be its own is left alone, and so is what a process that lives is writing.
+    Unfinished stores, results, copies, files and receipts, temporary folders, and what a run holds
+    beyond its last commit. PATH may be a store or a run itself: then also beside it. What streammc
+    cannot prove to be its own is left alone, and so is what a process that lives is writing.
     """
     from streammc.trace.collection import collect
 

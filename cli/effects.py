@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from streammc.cli.draws_receipt import COMMITTED, DRAWS, of_draws
+from streammc.cli.made_once import make_once
 from streammc.cli.options import (
     command,
     overwrite_option,
@@ -14,7 +16,7 @@ from streammc.cli.options import (
 )
 from streammc.cli.output import Output, fields, number
 from streammc.cli.progress import Progress
-from streammc.cli.receipt import DRAWS, make_once, of_draws, require_apart
+from streammc.cli.receipt import require_apart
 from streammc.cli.scheduler_options import parse_scheduler, scheduler_option
 from streammc.cli.signals import Interruption
 from streammc.cli.values import LocalPath, Share, StorePath, WholeNumber
@@ -89,7 +91,7 @@ def effects(
     asked = {
         "command": "effects",
         "run": opened.identity,
-        "committed draws": opened.committed_draws,
+        COMMITTED: opened.committed_draws,
         DRAWS: opened.digest(),
         "store": table.fingerprint,
         **options,

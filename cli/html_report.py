@@ -49,6 +49,7 @@ def report(
     a page without the store lacks the description of the data.
     """
     from streammc.cli.diagnose import diagnosis
+    from streammc.cli.made_by import with_mark
     from streammc.cli.page_receipt import made_from, page_fingerprint, page_receipt, renewable
     from streammc.cli.report import run_document
     from streammc.trace.run_directory import RunDirectory
@@ -80,7 +81,7 @@ def report(
     )
     found, text = verdict(document), named(page(request))
     receipt.write(None)
-    size = write_page(text, output)
+    size = write_page(with_mark(text, receipt.mark), output)
     result: dict[str, Any] = {
         "report": os.path.abspath(output),
         "run": document["run"],
@@ -139,7 +140,8 @@ def _predictions(run: RunDirectory, path: str) -> xr.Dataset:
 
     found = open_rows(path, verify=True)
     made_from, here = str(found.attrs["run"]), os.path.abspath(run.path)
-    if made_from != here and os.path.lexists(made_from):  # a run that has moved left nothing there
+    other = os.path.realpath(made_from) != os.path.realpath(here)
+    if other and os.path.lexists(made_from):  # a run that has moved left nothing there
         raise IdentityError(
             f"expected predictions of the run {here!r} at {path!r}, found those of {made_from!r}: "
             "give predictions of this run"

@@ -9,6 +9,7 @@ import click
 
 from streammc.cli.design_words import codes_text, factors_text, groups_text
 from streammc.cli.input_description import describe_inputs
+from streammc.cli.made_once import make_once
 from streammc.cli.options import (
     SEED,
     command,
@@ -18,7 +19,7 @@ from streammc.cli.options import (
 )
 from streammc.cli.output import Output, fields
 from streammc.cli.progress import Progress
-from streammc.cli.receipt import Receipt, make_once, require_apart
+from streammc.cli.receipt import Receipt, require_apart
 from streammc.cli.values import Names, StorePath, WholeNumber
 
 _OF_APPEND: Final = {"sources", "store", "append", "again", "shuffle", "seed", "drop_missing"}

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from streammc.errors import StreammcError
 from streammc.trace.file_stamp import FileStamp, file_stamp, stamp_difference, utc_text
 
 if TYPE_CHECKING:
     from streammc.stores.sources.input_files import InputFile
+
+_LONGEST: Final = 100
+"""Characters of a path in a message."""
 
 
 def describe_inputs(paths: Sequence[str], *, states: bool = False) -> list[dict[str, Any]]:
@@ -31,7 +36,7 @@ def describe_inputs(paths: Sequence[str], *, states: bool = False) -> list[dict[
     found = []
     for path in paths:
         address = is_address(path)
-        entry: dict[str, Any] = {"path": path if address else os.path.abspath(path)}
+        entry: dict[str, Any] = {"path": absolute_input(path)}
         with suppress(OSError, StreammcError):  # the reader of the input reports the error
             if os.path.isdir(path):
                 stamps = [file_stamp(path)]
@@ -52,12 +57,45 @@ def describe_inputs(paths: Sequence[str], *, states: bool = False) -> list[dict[
     return found
 
 
+def absolute_input(path: str) -> str:
+    """Return a path or pattern of tables from the root; an address as it is.
+
+    Wildcards in the name of the current folder are escaped before a pattern: the same input has
+    the same text in every folder.
+    """
+    from streammc.trace.local_path import is_address
+
+    if is_address(path):
+        return path
+    if os.path.isabs(path) or os.path.lexists(path) or not glob.has_magic(path):
+        return os.path.abspath(path)
+    return os.path.normpath(os.path.join(glob.escape(os.getcwd()), path))
+
+
 def _place(file: InputFile) -> str:
-    """Return the absolute path of a file: a job may be started in any folder."""
+    """Return the path of a file without links: a job may be started in any folder."""
+    return os.path.realpath(file.path)
+
+
+def _named_place(file: InputFile) -> str:
+    """Return the absolute path of a file with its links, as receipts of before have it."""
     return os.path.abspath(file.path)
 
 
-def input_contents(path: str) -> str | None:
+def with_real_paths(asked: Any) -> dict[str, Any]:
+    """Return what a command asked for with its paths, apart from its inputs, without links."""
+    if not isinstance(asked, dict):
+        return {}
+    return {name: each if name == "sources" else _real(each) for name, each in asked.items()}
+
+
+def _real(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_real(each) for each in value]
+    return os.path.realpath(value) if isinstance(value, str) and os.path.isabs(value) else value
+
+
+def input_contents(path: str, place: Callable[[InputFile], str] = _place) -> str | None:
     """Return a digest of names and checksums of the files of an input; ``None`` at an address."""
     from streammc.stores.sources.input_files import input_files
     from streammc.stores.sources.input_record import content_crc
@@ -66,7 +104,7 @@ def input_contents(path: str) -> str | None:
     if is_address(path):
         return None
     try:
-        found = [(_place(each), content_crc(each.path)) for each in input_files(path)]
+        found = [(place(each), content_crc(each.path)) for each in input_files(path)]
     except (OSError, StreammcError):
         return None
     return hashlib.sha256(repr(found).encode()).hexdigest()
@@ -96,18 +134,30 @@ def same_inputs(
             return None
         if "state" not in old:  # of an earlier version
             new.pop("state", None)
-        stamped = all(old.get(name) == new.get(name) for name in ("path", "bytes", "modified_ns"))
+        stamped = _real(old.get("path")) == _real(new.get("path")) and all(
+            old.get(name) == new.get(name) for name in ("bytes", "modified_ns")
+        )
         same = isinstance(digest, str) and "state" in old and stamped
-        if old != new and not (same and digest == input_contents(path)):
+        if old != new and not (same and _has_contents(path, digest)):
             return None
     return [digest for *_, digest in pairs]
+
+
+def _has_contents(path: str, digest: str) -> bool:
+    """Return whether the files of an input have a digest of names and checksums."""
+    if digest == input_contents(path):
+        return True
+    linked = os.path.realpath(path) != os.path.abspath(path)
+    return linked and digest == input_contents(path, _named_place)
 
 
 def differences(before: Any, now: Mapping[str, Any]) -> tuple[str, str]:
     """Return the text of the differences, and advice if only a file's time has changed."""
     before = before if isinstance(before, dict) else {}
-    names = [key for key in {**before, **now} if before.get(key) != now.get(key)]
+    names = [key for key in {**before, **now} if _real(before.get(key)) != _real(now.get(key))]
     source = _changed_source(before.get("sources"), now.get("sources"))
+    if names == ["sources"] and source is None:
+        return f"other 'sources'{_other_paths(before['sources'], now['sources'])}", ""
     if names != ["sources"] or source is None:
         return "other " + (", ".join(repr(name) for name in names[:4]) or "settings"), ""
     path, old, new = source
@@ -122,10 +172,29 @@ def _changed_source(before: Any, now: Any) -> tuple[str, FileStamp, FileStamp] |
     """Return the first changed source and its stamps; ``None`` if the paths differ."""
     try:
         pairs = list(zip(before, now, strict=True))
-        if any(old["path"] != new["path"] for old, new in pairs):
+        if any(_real(old["path"]) != _real(new["path"]) for old, new in pairs):
             return None
         old, new = next(pair for pair in pairs if pair[0] != pair[1])
         stamps = [FileStamp(each["bytes"], each["modified_ns"], 0) for each in (old, new)]
         return str(new["path"]), stamps[0], stamps[1]
     except (TypeError, KeyError, ValueError, StopIteration):
         return None
+
+
+def _other_paths(before: Any, now: Any) -> str:
+    """Return the first source that is another one, and the one it was, as text."""
+    try:
+        paths = [[str(each["path"]) for each in every] for every in (now, before)]
+    except (TypeError, KeyError):
+        return ""
+    for new, old in zip_longest(*paths):
+        if new is None or old is None or _real(new) != _real(old):
+            return f", {_shortened(new)} in place of {_shortened(old)}"
+    return ""
+
+
+def _shortened(path: str | None) -> str:
+    """Return a path for a message; of a long one the end."""
+    if path is None:
+        return "none"
+    return repr(path if len(path) <= _LONGEST else f"...{path[3 - _LONGEST :]}")

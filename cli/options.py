@@ -38,6 +38,11 @@ PRINTING: Final = ("json", "quiet", "log_format", "heartbeat", "debug")
 SEED: Final = WholeNumber(0, 2**63 - 1)
 STAGE: Final = "streammc.cli.stage"
 """Key of the context's ``meta`` with the ``Output`` of the job whose stage a command is."""
+COMPARE: Final = "streammc.cli.compare"
+"""Key of the context's ``meta`` if the stage is to compare its output, and to make nothing."""
+THERE: Final = "there, verified"
+OLDER: Final = "there, to be renewed"
+"""Answers of such a stage; an output of others is refused."""
 
 
 class Setting(click.Option):

@@ -6,7 +6,11 @@ from typing import Any
 
 import click
 
+from streammc.cli.draws_receipt import COMMITTED, DRAWS, of_draws
+from streammc.cli.made_once import make_once
 from streammc.cli.options import (
+    COMPARE,
+    STAGE,
     code_option,
     command,
     overwrite_option,
@@ -16,7 +20,7 @@ from streammc.cli.options import (
 )
 from streammc.cli.output import Output, fields, number
 from streammc.cli.progress import Progress
-from streammc.cli.receipt import DRAWS, make_once, of_draws, require_apart
+from streammc.cli.receipt import require_apart
 from streammc.cli.scheduler_options import parse_scheduler, scheduler_option
 from streammc.cli.signals import Interruption
 from streammc.cli.values import LocalPath, Share, StorePath, WholeNumber
@@ -74,8 +78,7 @@ def predict(
     the run are predicted with the effects of these.
     """
     from streammc.cli.build import model_of_run
-    from streammc.cli.recorded import store_of_run
-    from streammc.prediction.group_draws import default_draws, needs_rows_of_run
+    from streammc.prediction.group_draws import default_draws
     from streammc.prediction.predict import write_predictions
     from streammc.prediction.prediction_request import PredictionRequest
     from streammc.stores.store import open_store
@@ -89,13 +92,7 @@ def predict(
     opened = RunDirectory.open(run)
     model = model_of_run(opened.identity, opened.attributes.get("settings"), allow_code)
     table = open_store(store)
-    # A run of an earlier version has no description of its design, and known groups have effects.
-    effects = needs_rows_of_run(model, table, opened.identity["store"])
-    data: Any = None
-    if trained_on is not None:
-        data = open_store(trained_on)
-    elif effects or "design" not in opened.attributes:
-        data = store_of_run(opened, "--trained-on")
+    data = _rows_of_run(opened, model, table, trained_on)
     draws = default_draws(model) if predict_draws is None else predict_draws
     options: dict[str, Any] = {
         "draws": draws,
@@ -106,7 +103,7 @@ def predict(
     asked = {
         "command": "predict",
         "run": opened.identity,
-        "committed draws": opened.committed_draws,
+        COMMITTED: opened.committed_draws,
         DRAWS: opened.digest(),
         "store": table.fingerprint,
         **options,
@@ -116,6 +113,11 @@ def predict(
     def describe() -> dict[str, Any]:
         return read_meta(output)[0]
 
+    receipt = of_draws(output, asked, overwrite=overwrite)
+    if COMPARE in ctx.meta:
+        printer.result({"state": receipt.state(describe)}, "")
+        return
+    renewed = STAGE in ctx.meta and receipt.older(describe)
     with Progress(printer, interruption) as progress:
 
         def make() -> dict[str, Any]:
@@ -123,20 +125,34 @@ def predict(
                 **options,
                 trained_on=data,
                 new_groups=new_groups,
-                overwrite=overwrite,
+                overwrite=overwrite or renewed,
                 scheduler=where,
                 progress=progress.of("predict"),
             )
             return write_predictions(opened, model, table, output, request)
 
-        result, new = make_once(
-            of_draws(output, asked, overwrite=overwrite), describe, make, overwrite=overwrite
-        )
+        once = receipt.renew(make) if renewed else None
+        result, new = once or make_once(receipt, describe, make, overwrite=overwrite)
     if not new:
         printer.note(f"{output} is already there, made by the same command: nothing to do")
     for line in result.get("warnings", []):
         printer.warn(line)
     printer.result({"output": output, **result}, human(output, result))
+
+
+def _rows_of_run(run: Any, model: Any, table: Any, trained_on: str | None) -> Any:
+    """Return the store of a run, if its predictions need it."""
+    from streammc.cli.recorded import store_of_run
+    from streammc.prediction.group_draws import needs_rows_of_run
+    from streammc.stores.store import open_store
+
+    # A run of an earlier version has no description of its design, and known groups have effects.
+    effects = needs_rows_of_run(model, table, run.identity["store"])
+    if trained_on is not None:
+        return open_store(trained_on)
+    if effects or "design" not in run.attributes:
+        return store_of_run(run, "--trained-on")
+    return None
 
 
 def human(output: str, result: dict[str, Any]) -> str:

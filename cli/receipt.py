@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,22 +17,23 @@ from streammc.cli.input_description import (
     differences,
     input_contents,
     same_inputs,
+    with_real_paths,
 )
+from streammc.cli.made_by import made_by
 from streammc.cli.output import plain
+from streammc.command_mark import MADE_BY, command_digest, making
 from streammc.errors import (
     AccessError,
-    BusyError,
     ConfigError,
     IdentityError,
     OutputError,
     StorageIOError,
 )
-from streammc.trace.debris import RECEIPT, collect_beside
-from streammc.trace.kinds import CONTROL_VARIATES, GROUP_EFFECTS, PREDICTIONS, STORE, found_at
+from streammc.owner_mark import Owner, state_of, this_process
+from streammc.trace.debris import RECEIPT
+from streammc.trace.kinds import CONTROL_VARIATES, FILE, GROUP_EFFECTS, PREDICTIONS, STORE, found_at
 from streammc.trace.lock import folder_lock
 
-DRAWS: Final = "digest of the draws"
-"""Key of a receipt: a run made again by another version has other draws under the same settings."""
 _REPLACED: Final = {
     "ingest": STORE,
     "simulate": STORE,
@@ -81,8 +83,8 @@ class Receipt:
         self._output = output
         self._asked = plain(asked)
         self._sources = tuple(sources)
-        self.touched = False
-        """Whether :meth:`kept` found inputs with the same contents in other files."""
+        self.outdated = False
+        """Whether :meth:`kept` found a receipt without a result, or of touched inputs."""
         self._contents: list[str | None] | None = None
 
     def kept(self, describe: Callable[[], Mapping[str, Any]]) -> dict[str, Any] | None:
@@ -104,41 +106,60 @@ class Receipt:
             with open(self.path, encoding="utf-8") as file:
                 kept = json.load(file)
             asked, result = kept["asked"], kept["result"]
-            contents = kept.get("contents")
+            contents, mark = kept.get("contents"), kept.get(MADE_BY)
         except (OSError, ValueError, KeyError, TypeError):
             raise IdentityError(
                 f"expected nothing at {self._output!r}, but it exists, and not from this "
                 f"command: choose another path or delete it{self._or_overwrite()}"
             ) from None
-        if asked != self._asked and not self._same_contents(asked, contents):
+        if not self._is_same(asked, contents):
             found, remedy = differences(asked, self._asked)
             raise IdentityError(
                 f"expected {self._output!r} to be made by the same command, found {found}: {remedy}"
                 f"choose another path or delete it{self._or_overwrite()}"
             )
         there = dict(describe())
-        before = [each["fingerprint"] for each in there.get("generations", ())]
-        if result is None or result.get("fingerprint") in before:  # rows were appended since
+        if result is None:
+            self._require_own(asked)
+            self.outdated = True
             return there
-        if there.get("fingerprint") != result.get("fingerprint"):
+        if other := self._other(there, result, mark):
             raise IdentityError(
-                f"expected {self._output!r} as it was made, found another fingerprint: "
+                f"expected {self._output!r} as it was made, found another {other}: "
                 f"choose another path or delete it{self._or_overwrite()}"
             )
-        return dict(result)
+        return there if _was_appended_to(there, result) else dict(result)
 
-    def _same_contents(self, before: Any, contents: Any) -> bool:
-        """Return whether only inodes and times of a change of status differ, not the contents."""
-        if not self._sources or not isinstance(before, dict):
+    def _other(self, there: Mapping[str, Any], result: Mapping[str, Any], mark: Any) -> str:
+        """Return what of an output is not as it was made, by its description; empty if nothing."""
+        if _was_appended_to(there, result):
+            return ""
+        if there.get("fingerprint") != result.get("fingerprint"):
+            return "fingerprint"
+        found = found_at(self.output)
+        whole = found is not None and found.kind in (STORE, FILE)  # digests of every byte
+        return "" if whole or mark == made_by(self.output) else "output in its place"
+
+    def _require_own(self, asked: Any) -> None:
+        """Refuse an output that another command made while the receipt had no result."""
+        if made_by(self.output) != command_digest(asked):
+            raise IdentityError(
+                f"expected {self._output!r} to be made by the command that began its receipt "
+                f"{self.path.name!r} and was killed, found another output in its place: choose "
+                f"another path or delete it{self._or_overwrite()}"
+            )
+
+    def _is_same(self, before: Any, contents: Any) -> bool:
+        """Return whether the same was asked before; inputs in doubt are compared by contents."""
+        old, new = with_real_paths(before), with_real_paths(self._asked)
+        if old == new:
+            return True
+        if not self._sources or {**old, "sources": None} != {**new, "sources": None}:
             return False
-        if {**before, "sources": None} != {**self._asked, "sources": None}:
-            return False
-        known = same_inputs(before.get("sources"), self._asked["sources"], contents, self._sources)
-        if known is None:
-            return False
-        if contents:
-            self._contents, self.touched = known, True
-        return True
+        known = same_inputs(old.get("sources"), new["sources"], contents, self._sources)
+        if known is not None and contents:
+            self._contents, self.outdated = known, True
+        return known is not None
 
     def lacks(self, name: str) -> bool:
         """Return whether the receipt that is there, of an earlier version, does not have a key."""
@@ -151,16 +172,27 @@ class Receipt:
         replaced = _REPLACED.get(str(self._asked["command"]))
         return ", or replace it with --overwrite" if found and found.kind == replaced else ""
 
-    def write(self, result: Mapping[str, Any] | None) -> None:
-        """Write the receipt; before the work is done ``result`` is ``None``.
+    def write(
+        self, result: Mapping[str, Any] | None, replaces: Mapping[str, Any] | None = None
+    ) -> None:
+        """Write the receipt; ``result`` is ``None`` before the work is done.
+
+        ``replaces`` is the receipt of an output that is to be renewed.
 
         Raises
         ------
         OutputError, AccessError, StorageIOError
             If it cannot be written.
         """
+        known: dict[str, Any] = {}
+        if result is None:
+            known["owner"] = asdict(this_process())
+            known |= {} if replaces is None else {"replaces": replaces}
+        else:
+            known[MADE_BY] = made_by(self.output)
         try:
-            known = {"contents": self._read_contents()} if self._sources and result else {}
+            if self._sources and result:
+                known["contents"] = self._read_contents()
             write_json(self.path, {"asked": self._asked, "result": result, **known})
         except PermissionError as error:
             raise AccessError(
@@ -189,9 +221,19 @@ class Receipt:
         old output or the new one, and goes on from either.
         """
         self.write(None)
-        result = plain(make())
+        result = self.marked(make)
         self.write(result)
-        return dict(result), True
+        return result, True
+
+    @property
+    def mark(self) -> str:
+        """The mark of this command, which its output carries."""
+        return command_digest(self._asked)
+
+    def marked(self, make: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
+        """Return the result of ``make``, whose output carries the mark of this command."""
+        with making(self.mark):
+            return dict(plain(make()))
 
     @contextmanager
     def taken_away(self) -> Iterator[None]:
@@ -218,7 +260,7 @@ class Receipt:
             there = self._there()
             if there is not None and there["result"] is None and there["asked"] != self._asked:
                 self.remove()
-            elif there is None or there["result"] is not None:
+            elif there is None or there["result"] is not None or _is_left(there):
                 self.write(None)
         return False
 
@@ -235,7 +277,7 @@ class Receipt:
         """Return the receipt that is there; ``None`` if there is none that can be read."""
         try:
             found = json.loads(self.path.read_text(encoding="utf-8"))
-            return {"asked": found["asked"], "result": found["result"]}
+            return {"owner": None, **found, "asked": found["asked"], "result": found["result"]}
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
@@ -245,56 +287,15 @@ class Receipt:
             self.path.unlink()
 
 
-def of_draws(output: str, asked: dict[str, Any], *, overwrite: bool = False) -> Receipt:
-    """Return the receipt of an output made from draws.
-
-    Receipts of earlier versions lack a digest of the draws: it is left out where one of them is
-    compared, and not where the output is made again.
-    """
-    receipt = Receipt(output, asked)
-    if not overwrite and os.path.lexists(output) and receipt.lacks(DRAWS):
-        receipt = Receipt(output, {name: each for name, each in asked.items() if name != DRAWS})
-    return receipt
+def _is_left(receipt: Mapping[str, Any]) -> bool:
+    """Return whether the process that began a receipt without a result has ended."""
+    try:
+        return state_of(Owner(**receipt["owner"])) == "dead"
+    except TypeError:
+        return True  # of an earlier version
 
 
-def make_once(
-    receipt: Receipt,
-    describe: Callable[[], Mapping[str, Any]],
-    make: Callable[[], Mapping[str, Any]],
-    *,
-    overwrite: bool = False,
-) -> tuple[dict[str, Any], bool]:
-    """Return the result of ``make``, or of an earlier equal command, and whether it is new.
-
-    The receipt is written first, so that after a kill the same command still recognises its
-    output. With ``overwrite`` the receipt is removed first and written last, so that after a
-    kill the old output is not taken for the new one.
-    """
-    from streammc.stores.format.partial import refuse_existing
-
-    if overwrite:
-        with receipt.taken_away():
-            result = plain(make())
-        receipt.write(result)
-        return result, True
-    while True:
-        kept = receipt.kept(describe)
-        if kept is not None:
-            if receipt.touched:
-                receipt.write(kept)
-            with suppress(OSError):  # of a writer that was killed after its last step but one
-                collect_beside(receipt.output)
-            return kept, False
-        try:
-            refuse_existing(receipt.output)
-            if receipt.begin():
-                continue
-            result = plain(make())
-        except BaseException as error:
-            if isinstance(error, IdentityError) and os.path.lexists(receipt.output):
-                continue  # made since by another process: perhaps a copy of this command
-            if not isinstance(error, BusyError):
-                receipt.give_up()
-            raise
-        receipt.write(result)
-        return result, True
+def _was_appended_to(there: Mapping[str, Any], result: Mapping[str, Any]) -> bool:
+    """Return whether a store is a later generation of the one with a result."""
+    before = (each["fingerprint"] for each in there.get("generations", ()))
+    return result.get("fingerprint") in before

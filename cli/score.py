@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
-from streammc.cli.options import F, code_option, command, run_argument, setting
+from streammc.cli.draws_receipt import COMMITTED, DRAWS, DrawsReceipt
+from streammc.cli.made_once import make_once
+from streammc.cli.options import COMPARE, STAGE, F, code_option, command, run_argument, setting
 from streammc.cli.output import Output, fields, number, table
 from streammc.cli.page_receipt import page_fingerprint
 from streammc.cli.progress import Progress
-from streammc.cli.receipt import DRAWS, Receipt, make_once
 from streammc.cli.scheduler_options import parse_scheduler, scheduler_option
 from streammc.cli.signals import Interruption
 from streammc.cli.values import LocalPath, StorePath, WholeNumber
+from streammc.command_mark import MADE_BY, current_mark, mark_entry
 
 
 def score_options(function: F) -> F:
@@ -77,27 +80,37 @@ def score(
     if output is not None:
         require_folder(output)
     candidate = opened_candidate(run, allow_code, store, "STORE")
+    request = ScoreRequest(
+        draws=score_draws, rows=score_rows, seed=score_seed, scheduler=where, progress=None
+    )
+    if COMPARE in ctx.meta:
+        assert output is not None
+        receipt = score_receipt(output, candidate.run, request)
+        state = receipt.state(lambda: written_facts(Path(output)))
+        printer.result({"state": state}, "")
+        return
     with Progress(printer, interruption) as progress:
-        request = ScoreRequest(
-            draws=score_draws,
-            rows=score_rows,
-            seed=score_seed,
-            scheduler=where,
-            progress=progress.of("score"),
-        )
+        request = replace(request, progress=progress.of("score"))
 
         def make() -> dict[str, Any]:
             found = score_run(candidate.run, candidate.model, candidate.store, request)
             if output is None:
                 return dict(found.facts)
-            save(Path(output), {**found.facts, "terms": found.pointwise()}, write_json)
+            document = {**mark_entry(current_mark()), **found.facts, "terms": found.pointwise()}
+            save(Path(output), document, write_json)
             return {**found.facts, "fingerprint": page_fingerprint(output)}
 
         if output is None:
             result, new = make(), True
         else:
             receipt = score_receipt(output, candidate.run, request)
-            result, new = make_once(receipt, lambda: written_facts(receipt.output), make)
+
+            def describe() -> dict[str, Any]:
+                return written_facts(receipt.output)
+
+            renewed = STAGE in ctx.meta and receipt.older(describe)
+            once = receipt.renew(make) if renewed else None
+            result, new = once or make_once(receipt, describe, make)
     if not new:
         printer.note(f"{output} is already there, made by the same command: nothing to do")
     facts = {name: each for name, each in result.items() if name != "fingerprint"}
@@ -106,18 +119,18 @@ def score(
     printer.result(facts, human(facts, output))
 
 
-def score_receipt(output: str, run: Any, request: Any) -> Receipt:
+def score_receipt(output: str, run: Any, request: Any) -> DrawsReceipt:
     """Return the receipt of the scores of a run, as a ``ScoreRequest`` asks for them."""
     asked = {
         "command": "score",
         "run": run.identity,
-        "committed draws": run.committed_draws,
+        COMMITTED: run.committed_draws,
         DRAWS: run.digest(),
         "draws": request.draws,
         "rows": request.rows,
         "seed": request.seed,
     }
-    return Receipt(output, asked)
+    return DrawsReceipt(output, asked)
 
 
 def written_facts(path: Path) -> dict[str, Any]:
@@ -128,7 +141,8 @@ def written_facts(path: Path) -> dict[str, Any]:
     except ValueError:
         return fingerprint
     facts = found if isinstance(found, dict) else {}
-    return {**{name: each for name, each in facts.items() if name != "terms"}, **fingerprint}
+    kept = {name: each for name, each in facts.items() if name not in ("terms", MADE_BY)}
+    return {**kept, **fingerprint}
 
 
 def opened_candidate(

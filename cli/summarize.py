@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from streammc.cli.made_once import make_once
 from streammc.cli.options import (
     command,
     model_options,
@@ -17,7 +18,7 @@ from streammc.cli.options import (
 )
 from streammc.cli.output import Output, fields, number, table
 from streammc.cli.progress import Progress
-from streammc.cli.receipt import Receipt, make_once, require_apart
+from streammc.cli.receipt import Receipt, require_apart
 from streammc.cli.scheduler_options import parse_scheduler, scheduler_option
 from streammc.cli.signals import Interruption
 from streammc.cli.values import KeyValue, LocalPath, WholeNumber

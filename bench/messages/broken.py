@@ -146,6 +146,10 @@ def break_copies() -> None:
     v2 = Path("v2.zarr")
     v2.mkdir()
     (v2 / ".zgroup").write_text('{"zarr_format": 2}')
+    copy("flights.zarr", "begun.zarr")  # beside a receipt of a command that was killed
+    asked = {"kind": "logistic", "rows": 50, "dim": 2, "seed": 1, "chunk_rows": None}
+    receipt = {"asked": {"command": "simulate", **asked, "dtype": "float32"}, "result": None}
+    Path("begun.zarr.config.json").write_text(json.dumps(receipt))
     _break_runs()
 
 

@@ -75,6 +75,7 @@ streammc simulate logistic new.zarr --rows ten --dim 2 --seed 1
 streammc simulate logistic new.zarr --rows 10 --dim 100000 --seed 1
 streammc simulate logistic new.zarr --rows 10 --dim 2 --seed -1
 streammc simulate logistic new.zarr --rows 10 --dim 2
+streammc simulate logistic begun.zarr --rows 50 --dim 2 --seed 1
 streammc simulate logistic new.zarr --rows 10 --dim 2 --seed 1 --intercept 99
 streammc simulate mixture new.zarr --rows 10 --dim 2 --seed 1 --intercept 1
 streammc simulate mixture-tied new.zarr --rows 10 --dim 2 --seed 1

@@ -283,7 +283,7 @@ WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
         "cli/jobs/growing.py _is_new: expected '{}' as it was when {}, found it with {}: give new rows a file of their own, or m",
         "streammc/samplers/importance/weighing.py kept_draws: expected at most {} draws, for which laplace has weighed its proposals, found {}: start th",
         "cli/build.py model_of_run: expected the model '{}' as it was when the run began, found other code or options: begin a",
-        "cli/receipt.py Receipt.kept: expected '{}' as it was made, found another fingerprint: choose another path or delete it{",
+        "cli/receipt.py Receipt.kept: expected '{}' as it was made, found another {}: choose another path or delete it{}",
         "stores/ingest/prepare.py Prepared.records: expected {} rows in the second pass, found {}: try again",
         "stores/sources/tables.py Table.check_unchanged: expected {} to stay as it is while it is read, found it changed, with {}: its rows may be ",
         "streammc/trace/commit.py _check_same: expected the draws from {} on to come out as they are in {}, found others: continue on the",

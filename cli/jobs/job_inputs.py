@@ -22,6 +22,18 @@ def in_folder(folder: str, path: str) -> str:
     return path if is_address(path) else os.path.join(folder, path)
 
 
+def tables_in_folder(folder: str, path: str) -> str:
+    """Return the path or pattern of tables of a job file in the folder of the file.
+
+    Where the name of the folder has wildcards, such as ``run[1]``, they are escaped: they would
+    match another folder.
+    """
+    joined = in_folder(folder, path)
+    if joined == path or glob.escape(folder) == folder or os.path.lexists(joined):
+        return joined  # a path that exists is no pattern
+    return os.path.join(glob.escape(folder), path)
+
+
 def absolute(path: str) -> str:
     """Return a path as an absolute one; an address as it is."""
     from streammc.trace.local_path import is_address
@@ -54,13 +66,14 @@ def input_faults(paths: Sequence[str], key: str, *, may_lack: bool = False) -> I
 
     With ``may_lack`` a pattern may find nothing.
     """
+    from streammc.stores.sources.input_files import is_pattern
     from streammc.stores.sources.tables import named_files
 
     for position, path in enumerate(paths):
         try:
             named_files(path)
         except StreammcError as error:
-            if may_lack and isinstance(error, MissingError) and glob.has_magic(path):
+            if may_lack and isinstance(error, MissingError) and is_pattern(path):
                 continue
             yield Problem(f"{key}[{position}]", str(error), error.exit_code, error.code)
 

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hi
 
 from streammc.cli.configuration import parse_toml
 from streammc.cli.jobs.job_file import JobFile
-from streammc.cli.jobs.job_inputs import in_folder
+from streammc.cli.jobs.job_inputs import in_folder, tables_in_folder
 from streammc.cli.jobs.problems import Problem
 
 _KINDS: Final = {
@@ -41,7 +41,10 @@ def read_job(path: str) -> tuple[JobFile | None, list[Problem]]:
     if problems:
         return None, problems
     folder = os.path.dirname(path)
-    return with_paths(job, partial(in_folder, folder)), problems
+    return (
+        with_paths(job, partial(in_folder, folder), partial(tables_in_folder, folder)),
+        problems,
+    )
 
 
 def parsed(kind: type, document: Mapping[str, Any], where: str, problems: list[Problem]) -> Any:
@@ -172,14 +175,19 @@ def _unknown(name: str, known: list[str], where: str) -> str:
     return f"unknown {'key' if where else 'table'} {name!r}: {hint}"
 
 
-def with_paths(value: Any, change: Callable[[str], str]) -> Any:
-    """Return a dataclass of the file with every path replaced by ``change(path)``."""
+def with_paths(
+    value: Any, change: Callable[[str], str], change_tables: Callable[[str], str]
+) -> Any:
+    """Return a dataclass of the file with every path replaced by ``change(path)``.
+
+    A list has paths or patterns of tables: those are replaced by ``change_tables(path)``.
+    """
     changed: dict[str, Any] = {}
     for each in fields(value):
         found = getattr(value, each.name)
         if is_dataclass(found):
-            changed[each.name] = with_paths(found, change)
+            changed[each.name] = with_paths(found, change, change_tables)
         elif found is not None and each.metadata.get("path"):
             several = isinstance(found, tuple)
-            changed[each.name] = tuple(map(change, found)) if several else change(found)
+            changed[each.name] = tuple(map(change_tables, found)) if several else change(found)
     return replace(value, **changed)

@@ -11,22 +11,28 @@ from typing import Any, Final
 import click
 
 from streammc.cli.jobs.first_rows import FIRST_DRAW, FirstRows, first_rows
+from streammc.cli.jobs.generation_end import earlier_generation, earlier_text
 from streammc.cli.jobs.job_file import JobFile
-from streammc.cli.jobs.job_record import job_id
+from streammc.cli.jobs.job_record import MISSED, job_id
 from streammc.cli.jobs.job_stages import Stage
 from streammc.cli.jobs.problems import Problem, RefusedJob
 from streammc.cli.jobs.stage_calls import call_stage, stage_context
-from streammc.cli.options import PRINTING
+from streammc.cli.jobs.stage_states import (
+    COMPARED,
+    TO_DO,
+    ingest_options,
+    output_state,
+    with_more_draws,
+)
 from streammc.cli.output import Output, fields, table
 from streammc.errors import ConfigError, StreammcError
 
 _COLUMNS: Final = ("response", "offset", "weight", "trials", "group", "row_id")
 """Keys of [ingest] that are the name of a column."""
-_COMPARED: Final = "there, compared when the job runs"
+_PARTIAL: Final = "partial"
 _PREDICTED_BYTES: Final = 32
 """Bytes of a predicted row: mean, two quantiles and its id."""
 _CURVES_BYTES: Final = 2**19
-_NOT_OPTIONS: Final = {*PRINTING, "config", "sources", "store", "overwrite", "append", "again"}
 
 
 def planned(
@@ -49,26 +55,33 @@ def planned(
     built = _built(ctx, output, path, stages, allow_code)
     rows: FirstRows | None = None
     lines: list[dict[str, Any]] = []
-    n_rows = 0
+    n_rows, more_draws = 0, False
     for stage in stages:
-        state, facts = _state(ctx, output, stage), {}
-        if stage.name == "ingest" and state == "to do":
+        state, facts = output_state(ctx, output, stage), {}
+        state = with_more_draws(stage, state) if more_draws else state
+        if stage.name == "ingest" and state == TO_DO:
             _require_columns(path, job)
-            rows = first_rows(path, job, _ingest_options(ctx, output, stage))
+            rows = first_rows(path, job, ingest_options(ctx, output, stage))
             facts = rows.ingest_facts()
         elif stage.name == "sample":
             state, facts = _sample(ctx, output, stage, rows, built)
             n_rows = facts.get("rows", 0)
-        elif stage.name == "predict" and state == "to do" and job.predict is None:
+            more_draws = state.startswith(_PARTIAL)
+        elif stage.name == "predict" and state == TO_DO and job.predict is None:
             facts = {"disk_bytes": n_rows * _PREDICTED_BYTES + _CURVES_BYTES} if n_rows else {}
         shown = {"stage": stage.name, "state": state, "output": stage.output, **facts}
         lines.append(shown)
+    notes = [] if rows is None or rows.fault is None else [rows.fault]
+    appends = any(stage.name == "append" for stage in stages)
+    earlier = earlier_generation(job, appended=not appends)
+    if earlier is not None and (earlier["outcome"] == MISSED or not appends):
+        notes.append(earlier_text(earlier))
     document = {
         "job": job_id(job),
         "file": os.path.abspath(path),
         "settings": _without_none(asdict(job)),
         "stages": lines,
-        "notes": [] if rows is None or rows.fault is None else [rows.fault],
+        "notes": notes,
         **_sums(lines),
     }
     return document, _human(document)
@@ -116,36 +129,6 @@ def _built(
         fault = Problem(table_of, str(error), error.exit_code, error.code)
         raise RefusedJob(path, [fault]) from None
     return model, sampler, of_model.get(NODES), given
-
-
-def _state(ctx: click.Context, output: Output, stage: Stage) -> str:
-    """Return whether the output of a stage is there.
-
-    Raises
-    ------
-    IdentityError
-        If it was made from other settings or inputs.
-    """
-    if stage.name == "append":
-        n = len(stage.words) - stage.words.index("--") - 2
-        return f"to do, {n} file{'s' * (n != 1)}"
-    if not os.path.lexists(stage.output):
-        return "to do"
-    if stage.name == "ingest":
-        from streammc.cli.ingest import ingest_receipt
-        from streammc.stores.format.verify import info
-
-        options = _ingest_options(ctx, output, stage)
-        with stage_context(ctx, output, stage) as inner:
-            sources = inner.params["sources"]
-        ingest_receipt(sources, stage.output, options).kept(lambda: info(stage.output))
-        return "there, verified"
-    return _COMPARED
-
-
-def _ingest_options(ctx: click.Context, output: Output, stage: Stage) -> dict[str, Any]:
-    with stage_context(ctx, output, stage) as inner:
-        return {k: v for k, v in inner.params.items() if k not in _NOT_OPTIONS}
 
 
 def _require_columns(path: str, job: JobFile) -> None:
@@ -196,7 +179,7 @@ def _sample(
     model, _, nodes, given = built
     if rows is not None:
         sizes = {name: given[name] for name in ("chains", "warmup", "draws", "stop")}
-        state = _COMPARED if os.path.lexists(stage.output) else "to do"
+        state = COMPARED if os.path.lexists(stage.output) else TO_DO
         return state, rows.run_facts(model, nodes, sizes)
     from streammc.control_variates.forecast import forecast
     from streammc.likelihood.grouped import by_group
@@ -207,16 +190,16 @@ def _sample(
     facts = {"rows": dataset.n_rows, "passes": cost.passes, "memory_bytes": cost.memory_bytes}
     variates = given["control_variates"]
     if variates is not None and not os.path.lexists(variates):
-        state = _COMPARED if os.path.lexists(stage.output) else "to do"
+        state = COMPARED if os.path.lexists(stage.output) else TO_DO
         return state, {**facts, "seconds": cost.seconds, "until": FIRST_DRAW}
     found = call_stage(ctx, replace(output, quiet=True), stage, "--dry-run").document
     if found["state"] == "finished":
         return f"finished, {found['committed_draws']} draws per chain", {}
     minutes = found.get("minutes")
     last = "the last draw" if given["stop"] is None else "the first check of the stopping rule"
-    state = "to do"
+    state = TO_DO
     if found["state"] == "partial":
-        state = f"partial, {found['committed_draws']} draws per chain, to be resumed"
+        state = f"{_PARTIAL}, {found['committed_draws']} draws per chain, to be resumed"
     return state, {
         **facts,
         "sampler": found["sampler"],

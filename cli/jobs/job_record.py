@@ -17,6 +17,7 @@ from typing import Any, Final
 import streammc
 from streammc.cli.configuration import write_json
 from streammc.cli.heartbeat_file import utc_now
+from streammc.cli.input_description import absolute_input
 from streammc.cli.jobs.job_file import JobFile
 from streammc.cli.jobs.job_inputs import absolute
 from streammc.cli.jobs.job_parsing import with_paths
@@ -50,7 +51,7 @@ def outcome_of(exit_code: int) -> str:
 
 def job_id(job: JobFile) -> str:
     """Return the id of a job: a digest of its keys, with all paths from the root."""
-    text = json.dumps(asdict(with_paths(job, absolute)), sort_keys=True)
+    text = json.dumps(asdict(with_paths(job, absolute, absolute_input)), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 

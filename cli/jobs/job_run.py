@@ -8,12 +8,15 @@ from typing import Any, Final
 
 import click
 
+from streammc.cli.jobs.generation_end import earlier_generation, earlier_text
+from streammc.cli.jobs.job_faults import job_faults
 from streammc.cli.jobs.job_file import JobFile
 from streammc.cli.jobs.job_parsing import read_job
 from streammc.cli.jobs.job_record import JobRecord, job_id, job_lock
-from streammc.cli.jobs.job_stages import Stage, job_faults, stages_of
+from streammc.cli.jobs.job_stages import Stage, stages_of
 from streammc.cli.jobs.problems import RefusedJob
 from streammc.cli.jobs.stage_calls import StageResult, call_stage, stage_faults
+from streammc.cli.jobs.stage_states import refuse_others
 from streammc.cli.output import Output, number, table
 
 _OF_RUN: Final = ("parameters", "parameters_original", "stop", "audit", "warnings", "draws", "seed")
@@ -56,10 +59,14 @@ def run_stages(
 ) -> tuple[int, list[str]]:
     """Run the stages in order; return the exit code and the text of the last results.
 
-    A job whose stopping rule is not met ends there, without predictions.
+    A job whose stopping rule is not met ends there, without predictions. An earlier generation of
+    a table that grows ends there too, and the next one begins.
     """
+    missed = False
     texts: list[str] = []
     for position, stage in enumerate(stages, 1):
+        if stage.earlier and missed:
+            continue
         output.context["stage"] = stage.name
         output.beat()
         output.note(f"{position}/{len(stages)} {stage.name}: {stage.output}")
@@ -67,6 +74,8 @@ def run_stages(
         began = time.monotonic()
         entry: dict[str, Any] = {"stage": stage.name, "output": os.path.abspath(stage.output)}
         try:
+            if stage.name == "sample":
+                refuse_others(ctx, output, stages[position - 1 :])
             result = call_stage(ctx, output, stage)
         except BaseException:
             record.add({**entry, "outcome": "not finished"})
@@ -75,6 +84,9 @@ def run_stages(
         outcome = "made" if before is None else "kept" if before == now else stage.changed
         seconds = round(time.monotonic() - began, 1)
         record.add({**entry, "outcome": outcome, "seconds": seconds})
+        if stage.earlier:
+            missed = bool(result.exit_code)
+            continue
         _keep(record, stage, result)
         if stage.name in ("sample", "score", "predict"):
             texts.append(result.human)
@@ -123,6 +135,10 @@ def carry_out(
                 os.makedirs(os.path.dirname(os.path.abspath(each)), exist_ok=True)
             record.running()
         code, texts = run_stages(ctx, output, record, stages)
+        earlier = earlier_generation(job, appended=True)
+        if earlier is not None:
+            record.document["earlier_generation"] = earlier
+            output.warn(earlier_text(earlier))
         stages_text = _stages_text(record.document["stages"])
         record.end(code)
     output.context.pop("stage", None)

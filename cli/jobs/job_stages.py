@@ -6,18 +6,14 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
 from typing import Any
 
 from streammc.cli.configuration import option_text, quoted
-from streammc.cli.jobs.growing import growth_faults, growth_of, of_generation
+from streammc.cli.jobs.generation_end import generation_end, with_local_run
+from streammc.cli.jobs.growing import growth_of, of_generation
 from streammc.cli.jobs.job_file import Ingest, JobFile, Sampler, Stop
-from streammc.cli.jobs.job_inputs import files_of, input_faults
+from streammc.cli.jobs.job_inputs import files_of
 from streammc.cli.jobs.job_schema import option_of
-from streammc.cli.jobs.problems import Problem
-from streammc.errors import ConfigError, MissingError
-from streammc.trace.local_path import is_address
-from streammc.trace.reserved_names import refuse_reserved_name
 
 
 @dataclass
@@ -31,11 +27,13 @@ class Stage:
     words: list[str]
     output: str
     mark: str
-    """File that changes with every change of the output."""
+    """File of the output that changes with every change of it."""
     keys: dict[str, str] = field(default_factory=dict)
     """Name of a parameter of the command -> path of the key in the file."""
     changed: str = "resumed"
     """What became of an output that was there, and changed."""
+    earlier: bool = False
+    """Whether it finishes a generation of a table that grows, before files are appended."""
 
 
 def stages_of(
@@ -58,13 +56,6 @@ def stages_of(
     return list(_stages(job, code, where, chains))
 
 
-def _local(run: str) -> str:
-    """Return the path of a run, or of the local folder of one at an address."""
-    from streammc.trace.places import run_folder
-
-    return str(run_folder(run)) if is_address(run) else run
-
-
 def _stages(job: JobFile, code: list[str], where: list[str], chains: list[str]) -> Iterator[Stage]:
     outputs, store = job.outputs, job.source.store
     if store is None:
@@ -72,16 +63,24 @@ def _stages(job: JobFile, code: list[str], where: list[str], chains: list[str]) 
         words, keys = _options("ingest", job.ingest)
         keys |= {"sources": "source.files", "store": "outputs.store"}
         files = job.source.files or ()
-        made = _made("ingest", "ingest", [*words, "--", *files, store], store, keys)
-        # The receipt of a store that is there is written again after its tables were touched.
-        yield replace(made, changed="kept") if os.path.lexists(store) else made
+        yield _made("ingest", "ingest", [*words, "--", *files, store], store, keys)
     if job.source.append is not None:
         first = [each.path for each in files_of(job.source.files or ())]
         growth = growth_of(job, files_of(job.source.append), first)
+        present = with_local_run(of_generation(job, growth.generation - 1))
+        if growth.new and os.path.lexists(store) and generation_end(present) is None:
+            for each in _of_store(present, store, code, where, chains):
+                yield replace(each, earlier=True)
         job = of_generation(job, growth.generation)
         if growth.new:
             yield _appended(job, store, growth.new)
-    job = replace(job, outputs=replace(job.outputs, run=_local(job.outputs.run)))
+    yield from _of_store(with_local_run(job), store, code, where, chains)
+
+
+def _of_store(
+    job: JobFile, store: str, code: list[str], where: list[str], chains: list[str]
+) -> Iterator[Stage]:
+    """Yield the stages whose outputs follow from the store as it is."""
     outputs = job.outputs
     model, of_model = _options("model", job.model)
     priors = [f"--prior={name}={text}" for name, text in (job.priors or {}).items()]
@@ -114,8 +113,7 @@ def _stages(job: JobFile, code: list[str], where: list[str], chains: list[str]) 
     if outputs.report is not None:
         shown = [] if outputs.predictions is None else [f"--predictions={outputs.predictions}"]
         words = [f"--output={outputs.report}", *shown, "--", outputs.run]
-        made = _made("report", "report", words, outputs.report, {"output": "outputs.report"})
-        yield replace(made, changed="renewed")
+        yield _made("report", "report", words, outputs.report, {"output": "outputs.report"})
 
 
 def _appended(job: JobFile, store: str, new: Sequence[str]) -> Stage:
@@ -150,8 +148,12 @@ def _predictions(job: JobFile, store: str, code: list[str], where: list[str]) ->
 
 
 def _made(name: str, command: str, words: list[str], output: str, keys: dict[str, str]) -> Stage:
-    """Return a stage whose output has a receipt beside it."""
-    return Stage(name, command, words, output, f"{output.rstrip(os.sep)}.config.json", keys)
+    """Return a stage that makes its output as a whole."""
+    from streammc.trace.kinds import STORE_MANIFEST
+
+    documents = {"ingest": STORE_MANIFEST, "summarize": "zarr.json", "predict": "zarr.json"}
+    mark = os.path.join(output, documents[command]) if command in documents else output
+    return Stage(name, command, words, output, mark, keys, "renewed")
 
 
 def _options(table: str, section: Any) -> tuple[list[str], dict[str, str]]:
@@ -190,108 +192,3 @@ def stop_text(stop: Stop) -> str:
     """Return the stopping rule of a job as the text of ``--stop``."""
     pairs = {each.name: getattr(stop, each.name) for each in fields(stop)}
     return ",".join(f"{name}={value}" for name, value in pairs.items() if value is not None)
-
-
-def job_faults(job: JobFile) -> list[Problem]:
-    """Return what is wrong between the keys of a job, and which of its inputs are missing."""
-    source, outputs, asked = job.source, job.outputs, job.predict
-    faults = [*_one_of("source", source, "outputs.store", outputs.store)]
-    if asked is not None:
-        if asked.files is not None or asked.store is not None:
-            faults += _one_of("predict", asked, "outputs.rows", outputs.rows)
-        if outputs.predictions is None:
-            text = "expected a path for the predictions of [predict], found nothing: add it"
-            faults.append(Problem("outputs.predictions", text))
-    if job.score is not None and outputs.scores is None:
-        text = "expected a path for the scores of [score], found nothing: add it"
-        faults.append(Problem("outputs.scores", text))
-    if outputs.rows is not None and (asked is None or asked.files is None):
-        text = "expected predict.files for this store, found none: remove this key, or add files"
-        faults.append(Problem("outputs.rows", text))
-    if job.ingest is not None and source.store is not None:
-        text = "expected no table [ingest] for a store that exists, found one: remove it"
-        faults.append(Problem("ingest", text))
-    if job.stop is not None:
-        from streammc.diagnostics.stopping import StopRule
-
-        try:
-            StopRule.parse(stop_text(job.stop))
-        except ConfigError as error:
-            faults.append(Problem("stop", str(error)))
-    if outputs.report is not None:
-        from streammc.plots.axes import require_packages
-
-        try:
-            require_packages("a report", "jinja2", "matplotlib")
-        except ConfigError as error:
-            faults.append(Problem("outputs.report", str(error), error.exit_code, error.code))
-    return [*faults, *_append_faults(job), *_address_faults(job), *_same_places(job)]
-
-
-def _address_faults(job: JobFile) -> Iterator[Problem]:
-    """Yield what is wrong with outputs at addresses: only a run can be at one."""
-    for each in fields(job.outputs):
-        path = getattr(job.outputs, each.name)
-        if not is_address(path):
-            continue
-        if each.name != "run":
-            text = (
-                f"expected a path on this machine, found {path.partition('://')[0]}://...: only "
-                "the run of a job can be at an address; give a local path"
-            )
-            yield Problem(f"outputs.{each.name}", text)
-            continue
-        from streammc.stores.cloud.address import store_root
-
-        try:
-            store_root(path)
-        except ConfigError as error:
-            yield Problem("outputs.run", str(error))
-
-
-def _append_faults(job: JobFile) -> Iterator[Problem]:
-    """Yield what is wrong with ``source.append``; a pattern may find nothing yet."""
-    yield from input_faults(job.source.append or (), "source.append", may_lack=True)
-    yield from growth_faults(job)
-
-
-def _one_of(table: str, section: Any, output: str, place: str | None) -> Iterator[Problem]:
-    """Yield the faults of a table that names files, or a store."""
-    files, store = section.files, section.store
-    if (files is None) == (store is None):
-        found = "neither" if files is None else "both"
-        text = f"expected {table}.files or {table}.store, found {found}: give one of them"
-        yield Problem(table, text)
-        return
-    if store is not None:
-        if place is not None and table == "source":
-            text = "expected no store to make beside source.store, found one: remove this key"
-            yield Problem(output, text)
-        if not is_address(store) and not os.path.lexists(store):
-            text = f"expected a store at {store!r}, found nothing: check the path"
-            yield Problem(f"{table}.store", text, MissingError.exit_code, MissingError.code)
-        return
-    if place is None:
-        yield Problem(output, f"expected the store to make of {table}.files, found nothing: add it")
-    yield from input_faults(files, f"{table}.files")
-
-
-def _same_places(job: JobFile) -> list[Problem]:
-    """Return a fault for every output at the place of another one, or of something unfinished."""
-    seen: dict[str, str] = {}
-    faults = []
-    for each in fields(job.outputs):
-        path = getattr(job.outputs, each.name)
-        if path is None or is_address(path):
-            continue
-        place = os.path.realpath(path)
-        if place in seen:
-            text = f"expected another path than that of outputs.{seen[place]}, found {path!r} again"
-            faults.append(Problem(f"outputs.{each.name}", f"{text}: choose another"))
-        seen[place] = each.name
-        if not os.path.lexists(path):
-            try:
-                refuse_reserved_name(Path(path))
-            except ConfigError as error:
-                faults.append(Problem(f"outputs.{each.name}", str(error)))
-    return faults

@@ -81,6 +81,7 @@ class ExtendingWriter(StoreWriter):
             overwrite=True,
             cloud=None if shards is None else "zstd" if shards.zstd else "raw",
         )
+        self._made_by = store.manifest.made_by  # the store keeps its receipt
         try:
             if layout.n_chunks == 1:
                 # Written again, unless the default has the same length.

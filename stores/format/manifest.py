@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 import google_crc32c
 import numpy as np
 
+from streammc.command_mark import MADE_BY, mark_entry
 from streammc.errors import StoreError, StreammcError
 from streammc.stores.cloud.address import Root
 from streammc.stores.format.generations import are_inputs
@@ -59,6 +60,8 @@ class Manifest:
     entries: dict[str, Entry]
     inputs: tuple[list[dict[str, Any]] | None, ...] = ()
     """Records of the files of each generation (``sources.input_record``); ``None``: not known."""
+    made_by: str | None = None
+    """Mark of the command that made the store, see ``command_mark``; no part of the fingerprint."""
 
     @property
     def fingerprint(self) -> str:
@@ -78,6 +81,7 @@ class Manifest:
         document = {
             "format": FORMAT,
             "fingerprint": self.fingerprint,
+            **mark_entry(self.made_by),
             "objects": {key: list(entry) for key, entry in self.entries.items()},
         }
         if any(self.inputs):
@@ -86,10 +90,22 @@ class Manifest:
 
 
 def make_manifest(
-    entries: dict[str, Entry], inputs: Iterable[list[dict[str, Any]] | None] = ()
+    entries: dict[str, Entry],
+    inputs: Iterable[list[dict[str, Any]] | None] = (),
+    made_by: str | None = None,
 ) -> Manifest:
-    """Return the manifest of ``entries`` in any order, with the records of the input files."""
-    return Manifest(dict(sorted(entries.items())), tuple(inputs))
+    """Return the manifest of ``entries`` in any order.
+
+    Parameters
+    ----------
+    entries
+        Objects by key.
+    inputs
+        Records of the files of each generation.
+    made_by
+        Mark of the command that makes the store.
+    """
+    return Manifest(dict(sorted(entries.items())), tuple(inputs), made_by)
 
 
 def read_manifest(root: Root) -> Manifest:
@@ -127,7 +143,8 @@ def read_manifest(root: Root) -> Manifest:
             f"expected {what} with the records of its input files as they were written, found "
             "others: copy or make the store again"
         )
-    manifest = make_manifest(entries, inputs)
+    made_by = document.get(MADE_BY)
+    manifest = make_manifest(entries, inputs, made_by if isinstance(made_by, str) else None)
     if document.get("fingerprint") != manifest.fingerprint:
         raise StoreError(
             f"expected {what} with its own fingerprint, found another: copy or make the store again"

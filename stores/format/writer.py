@@ -22,6 +22,7 @@ import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
+from streammc.command_mark import current_mark
 from streammc.errors import ConfigError, DataError
 from streammc.numerics.coded_matrix import CODE_DTYPE
 from streammc.stores.cloud.address import store_root
@@ -142,6 +143,7 @@ class StoreWriter:
         self._written: dict[int, int] = {}  # rows by chunk
         self._lock = threading.Lock()
         self._entries: dict[str, Entry] = {}
+        self._made_by = current_mark()
         self._buffers: dict[str, NDArray[Any]] = {}
         self.groups = None if group is None else GroupArrays(self._put, group)
         names = [*(member.name for member in members), *(GROUP_DTYPES if group else ()), "feature"]
@@ -341,7 +343,7 @@ class StoreWriter:
         self._put(FEATURE_KEY, names + google_crc32c.value(names).to_bytes(4, "little"))
         for key, document in store_documents(complete, layout).items():
             self._put(key, encode_document(document))
-        manifest = make_manifest(self._entries, inputs)
+        manifest = make_manifest(self._entries, inputs, self._made_by)
         self._partial.commit(manifest.entries, MANIFEST, manifest.encode())
 
     def _columns(self, name: str) -> list[str]:

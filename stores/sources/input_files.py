@@ -14,7 +14,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, NoReturn
 from urllib.parse import unquote
 
 from streammc.errors import ConfigError, DataError, MissingError
@@ -25,6 +25,8 @@ from streammc.trace.kinds import STORE, found_at, with_article
 from streammc.trace.local_path import is_address, real_place
 
 _PATTERN: Final = re.compile(r"[*?\[]")
+_ESCAPED: Final = re.compile(r"\[([*?\[])\]")
+"""Character of a name as ``glob.escape`` writes it."""
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _STREAM_BYTES: Final = 4 << 20
 
@@ -90,6 +92,11 @@ def distinct_files(parts: Sequence[Any]) -> list[Any]:
     return list(once.values())
 
 
+def is_pattern(path: str) -> bool:
+    """Return whether a path has wildcards, apart from names that ``glob.escape`` has escaped."""
+    return _PATTERN.search(_ESCAPED.sub("", path)) is not None
+
+
 def open_input(path: str, *, stream: bool = False) -> Any:
     """Open a file of a table, as binary.
 
@@ -138,8 +145,10 @@ def input_stamp(path: str) -> FileStamp:
 def _matching(pattern: str) -> list[InputFile]:
     """Return the files that match a pattern, and those in folders that match."""
     parts = Path(pattern).parts
-    fixed = next(k for k, part in enumerate(parts) if _PATTERN.search(part))
-    base = Path(*parts[:fixed])
+    fixed = next((k for k, part in enumerate(parts) if is_pattern(part)), len(parts))
+    base = Path(*(_ESCAPED.sub(r"\1", part) for part in parts[:fixed]))
+    if fixed == len(parts):  # the escaped path of one file or folder
+        return input_files(str(base)) if base.exists() else _no_match(pattern)
     found: list[InputFile] = []
     for match in dict.fromkeys(_expanded(base, parts[fixed:]) if base.is_dir() else ()):
         below = match.relative_to(base)
@@ -148,9 +157,11 @@ def _matching(pattern: str) -> list[InputFile]:
         elif "**" not in parts:
             own, inside = _partitions(below.parts), _in_folder(str(match))
             found += [InputFile(each.path, (*own, *each.partitions)) for each in inside]
-    if not found:
-        raise MissingError(f"expected files that match {pattern!r}, found none: check the pattern")
-    return _in_order(found)
+    return _in_order(found) if found else _no_match(pattern)
+
+
+def _no_match(pattern: str) -> NoReturn:
+    raise MissingError(f"expected files that match {pattern!r}, found none: check the pattern")
 
 
 def _expanded(folder: Path, pattern: Sequence[str]) -> Iterator[Path]:
@@ -200,7 +211,7 @@ def _in_folder(folder: str) -> list[InputFile]:
 def _of_service(place: CloudFolder) -> list[InputFile]:
     """Return the objects that the address of an object, a pattern or a folder names."""
     parts = PurePosixPath(place.prefix).parts
-    fixed = next((k for k, part in enumerate(parts) if _PATTERN.search(part)), len(parts))
+    fixed = next((k for k, part in enumerate(parts) if is_pattern(part)), len(parts))
     if not place.listable:
         if fixed < len(parts):
             raise ConfigError(
@@ -213,7 +224,10 @@ def _of_service(place: CloudFolder) -> list[InputFile]:
 
     if parts and object_stamp(place) is not None:
         return [InputFile(str(place))]
-    base = CloudFolder(place.scheme, place.bucket, "/".join(parts[:fixed]))
+    literal = "/".join(_ESCAPED.sub(r"\1", part) for part in parts[:fixed])
+    base = CloudFolder(place.scheme, place.bucket, literal)
+    if fixed == len(parts) and base != place:  # the escaped address of one object or folder
+        return _of_service(base)
     pattern, found = parts[fixed:], []
     keys = list_objects(base)
     if not pattern and "zarr.json" in keys:

@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from streammc.command_mark import current_mark, mark_entry
 from streammc.errors import AccessError, ConfigError, MissingError, OutputError, StoreError
 from streammc.owner_mark import remove, unmark
 from streammc.trace.codec import (
@@ -114,7 +115,7 @@ def write_arrays(
             (partial / name).mkdir()
             files[partial / name / "zarr.json"] = document_bytes(spec)
             files[partial / name / chunk_key((0,) * array.ndim)] = chunk
-        own = {"format": _FORMAT, "kind": KIND, "arrays": listed}
+        own = {"format": _FORMAT, "kind": KIND, "arrays": listed, **mark_entry(current_mark())}
         files[partial / "zarr.json"] = seal(plain(meta), own, consolidated(metadata))
         write_files(files)
         unmark(partial)

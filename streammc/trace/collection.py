@@ -13,6 +13,7 @@ from streammc.errors import MissingError, StoreError
 from streammc.owner_mark import remove
 from streammc.trace.debris import Debris, judged
 from streammc.trace.kinds import STORE_MANIFEST
+from streammc.trace.left_receipts import SUFFIX, judged_receipt
 from streammc.trace.lock import FILE, FOLDER
 from streammc.trace.run_debris import run_debris
 
@@ -109,7 +110,7 @@ def _settle_run(folder: Path, settle: Callable[[Debris], None]) -> bool:
 
 def _settle_one(path: Path, settle: Callable[[Debris], None]) -> bool:
     """Settle a path if a process of streammc left it; return whether one did."""
-    with judged(path) as found:
+    with judged_receipt(path) if path.name.endswith(SUFFIX) else judged(path) as found:
         if found is not None:
             settle(found)
         return found is not None

@@ -6,6 +6,7 @@
 | the same, ``.old`` | a result that was being replaced | a whole result of streammc |
 | ``streammc-*`` | a temporary folder | mark |
 | ``.NAME.PID.streammc-tmp`` | a file that was being written | how its text begins |
+| ``NAME.config.json`` | a command that was killed before its output | what was asked, no result, no output |
 | in a run: ``checkpoint/N.partial``, and what lies beyond the last commit | a commit | the root document |
 
 New outputs of such names are refused. A whole run, and a store or result with its receipt beside it, are
@@ -43,7 +44,7 @@ class Debris(NamedTuple):
     path: Path
     kind: str
     """``unfinished result``, ``replaced result``, ``unfinished copy``, ``temporary folder``,
-    ``unfinished file``, ``unfinished commit`` or ``unfinished run``."""
+    ``unfinished file``, ``unfinished receipt``, ``unfinished commit`` or ``unfinished run``."""
     size: int
     """Bytes of its files."""
     kept: str | None

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from streammc.command_mark import current_mark, mark_entry
 from streammc.errors import (
     AccessError,
     BusyError,
@@ -197,7 +198,12 @@ class RowArrays:
             write_file(self.folder / name / "zarr.json", document_bytes(spec))
             sync_directory(self.folder / name)
         listed = {name: document(spec) for name, spec in specs.items()}
-        own = {"format": FORMAT, "kind": self._of.sealed, "arrays": sorted(specs)}
+        own = {
+            "format": FORMAT,
+            "kind": self._of.sealed,
+            "arrays": sorted(specs),
+            **mark_entry(current_mark()),
+        }
         # xarray recognises a coordinate by this attribute of the CF convention.
         label, dim = self._of.label, self._of.dim
         coordinates = {COORDINATES: label} if label in specs and label != dim else {}

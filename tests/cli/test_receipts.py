@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from streammc.cli.receipt import Receipt, make_once
+from streammc.cli.made_once import make_once
+from streammc.cli.receipt import Receipt
 from streammc.errors import BusyError, IdentityError
 
 ASKED = {"command": "score", "seed": 1}
@@ -71,8 +72,9 @@ def test_a_copy_that_ends_because_another_is_at_work_leaves_its_receipt(output: 
     assert not first.begin()
     with pytest.raises(BusyError):
         once(output, busy)
-    made(output)  # by the first, which is killed before its receipt
-    assert {"fingerprint": "1"} == first.kept(lambda: described(output))
+    text = f'{{"made_by": "{first.mark}"}}'
+    output.write_text(text)  # by the first, which is killed before its receipt
+    assert {"fingerprint": text} == first.kept(lambda: described(output))
 
 
 def test_a_command_that_fails_leaves_no_receipt(output: Path) -> None:

@@ -136,3 +136,55 @@ def test_a_file_that_is_another_one_by_now_has_no_checksum(here: Path) -> None:
     record = input_record(str(source))
     source.chmod(0o600)
     assert with_crc(record)["crc32c"] is None
+
+
+@pytest.mark.parametrize("source", ["t.csv", "*.csv", "."])
+def test_a_folder_reached_by_a_link_is_the_same_folder(here: Path, source: str) -> None:
+    (here / "tables").mkdir()
+    table(here / "tables" / "t.csv")
+    (here / "link").symlink_to("tables")
+    words = ("--response", "late", "--json")
+    first = streammc("ingest", here / "tables" / source, "t.zarr", *words)
+    for folder in ("link", "tables", "link"):
+        again = streammc("ingest", here / folder / source, "t.zarr", *words)
+        assert (0, first.json) == (again.code, again.json), again.err
+        assert "already there" in again.err
+    table(here / "tables" / "t.csv", 60)
+    assert 78 == streammc("ingest", here / "link" / source, "t.zarr", *words).code
+
+
+def test_a_receipt_with_links_of_before_is_still_recognised(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from streammc.cli import input_description
+
+    (here / "tables").mkdir()
+    source = table(here / "tables" / "t.csv")
+    (here / "link").symlink_to("tables")
+    words = ("ingest", here / "link" / "t.csv", "t.zarr", "--response", "late")
+    with monkeypatch.context() as patch:
+        patch.setattr(input_description, "_place", input_description._named_place)
+        patch.setattr(
+            input_description.input_contents,
+            "__defaults__",
+            (input_description._named_place,),
+        )
+        assert 0 == streammc(*words).code
+    assert 0 == streammc(*words).code
+    reverse(source)
+    assert 78 == streammc(*words).code
+
+
+def test_another_source_is_named_with_the_one_it_was(here: Path) -> None:
+    table(here / "t.csv")
+    table(here / "other.csv")
+    assert 0 == streammc("ingest", "t.csv", "t.zarr", "--response", "late").code
+    done = streammc("ingest", "other.csv", "t.zarr", "--response", "late", "--quiet")
+    assert f"found other 'sources', '{here}/other.csv' in place of '{here}/t.csv': " in done.err
+    done = streammc("ingest", "t.csv", "other.csv", "t.zarr", "--response", "late", "--quiet")
+    assert f"found other 'sources', '{here}/other.csv' in place of none: choose" in done.err
+    long = here / ("x" * 120)
+    long.mkdir()
+    table(long / "t.csv")
+    done = streammc("ingest", long / "t.csv", "t.zarr", "--response", "late", "--quiet")
+    assert f"other 'sources', '...{'x' * 91}/t.csv' in place of" in done.err

@@ -160,3 +160,37 @@ def _empty():  # type: ignore[no-untyped-def]
     import pyarrow as pa
 
     return pa.table({"x": pa.array([], pa.float64())})
+
+
+@pytest.mark.parametrize("name", ["run[1]", "run*", "run?"])
+@pytest.mark.parametrize("files", ['["t-*.csv"]', '["t-1.csv"]'])
+def test_a_folder_whose_name_has_wildcards_is_that_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, files: str
+) -> None:
+    folder, other = tmp_path / name, tmp_path / "run1"
+    for each, rows in ((folder, 500), (other, 3000)):
+        each.mkdir()
+        write_table(each / "t-1.csv", rows=rows)
+    outputs = {"run": '"work/run-{generation}"\ncontrol_variates = "work/flights.cv.zarr"'}
+    path = write_job(folder, files=f'{files}\nappend = ["new-*.csv"]', predictions="", **outputs)
+    write_table(other / "new-1.csv", rows=70, seed=3)  # of the other folder
+    done = streammc("run", path, "--quiet")
+    assert 0 == done.code, done.err
+    assert 500 == library.open_store(folder / "work/flights.zarr").n_rows
+    write_table(folder / "new-1.csv", rows=60, seed=3)
+    monkeypatch.chdir(folder)  # the same job from another folder
+    done = streammc("run", "job.toml", "--quiet")
+    assert 0 == done.code, done.err
+    assert 560 == library.open_store("work/flights.zarr").n_rows
+
+
+def test_a_file_that_is_missing_is_not_looked_for_in_another_folder(tmp_path: Path) -> None:
+    for name in ("run[1]", "run1"):
+        (tmp_path / name).mkdir()
+    write_table(tmp_path / "run1/t-1.csv")
+    write_table(tmp_path / "run1/new.csv")
+    path = write_job(tmp_path / "run[1]", files='["t-1.csv"]\nappend = ["new.csv"]')
+    done = streammc("check", path)
+    assert 66 == done.code
+    assert "source.files[0]: expected files that match" in done.err
+    assert "source.append[0]: expected files that match" in done.err

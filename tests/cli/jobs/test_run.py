@@ -123,16 +123,6 @@ def test_a_stage_that_is_missing_is_made_again(made: Path) -> None:
     assert before == RunDirectory.open("work/run").digest()
 
 
-def test_more_draws_resume_the_run_and_refuse_the_old_predictions(made: Path) -> None:
-    write_job(made, draws="100")
-    again = streammc("run", "job.toml")
-    assert 78 == again.code
-    assert "predictions.zarr" in again.err.splitlines()[-1]
-    found = summary()
-    assert ("failed", "identity") == (found["outcome"], found["error"]["code"])
-    assert {"ingest": "kept", "sample": "resumed", "predict": "not finished"} == outcomes(found)
-
-
 @pytest.mark.parametrize(
     ("change", "named"),
     [
@@ -382,3 +372,33 @@ def test_run_needs_a_file() -> None:
     assert 2 == done.code
     assert "write streammc run JOB.toml" in done.err
     assert 66 == streammc("run", "nowhere.toml").code
+
+
+def test_a_job_in_a_folder_reached_by_a_link_is_the_same_job(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("matplotlib")
+    outputs = '"work/predictions.zarr"\nreport = "work/report.html"'
+    run = '"work/run"\ncontrol_variates = "work/cv.zarr"'
+    shutil.rmtree("work")
+    path = write_job(made, predictions=outputs, run=run)
+    assert 0 == streammc("run", path, "--quiet").code
+    (tmp_path / "link").symlink_to(made)
+    for folder in (tmp_path / "link", made):
+        monkeypatch.chdir(folder)
+        for name in (folder / "job.toml", Path("job.toml")):
+            done = streammc("run", name, "--json")
+            assert 0 == done.code, done.err
+            kept = ("ingest", "summarize", "predict")
+            assert dict.fromkeys(kept, "kept").items() <= outcomes(done.json).items()
+
+
+def test_tables_that_are_gone_after_the_job_are_asked_back(made: Path) -> None:
+    os.rename("flights.parquet", "archived")
+    for command in ("check", "run"):
+        done = streammc(command, "job.toml", "--quiet")
+        assert 66 == done.code
+        assert "source.files[0]: expected the tables of 'work/flights.zarr' to stay" in done.err
+        assert "give this store as source.store in place of source.files" in done.err
+    os.rename("archived", "flights.parquet")
+    assert 0 == streammc("run", "job.toml", "--quiet").code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 from pathlib import Path
 from typing import Any
@@ -134,6 +135,16 @@ def test_a_folder_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
 def test_a_file_whose_name_is_a_pattern_is_that_file(tmp_path: Path) -> None:
     write(tmp_path, "a[1].parquet", "a1.parquet")
     assert part(0).equals(read(str(tmp_path / "a[1].parquet")))
+
+
+@pytest.mark.parametrize("name", ["0.parquet", "*.parquet", ""])
+def test_an_escaped_folder_is_that_folder_and_no_wildcard(tmp_path: Path, name: str) -> None:
+    write(tmp_path, "run[1]/day=1/0.parquet", "run1/day=1/0.parquet")
+    folder = glob.escape(str(tmp_path / "run[1]"))
+    found = input_files(f"{folder}/day=1/{name}".rstrip("/"))
+    assert [(str(tmp_path / "run[1]/day=1/0.parquet"), ())] == list(map(tuple, found))
+    with pytest.raises(MissingError, match="expected files that match"):
+        input_files(f"{folder}/day=2/0.parquet")
 
 
 def test_partitions_are_the_folders_from_the_pattern_on(tmp_path: Path) -> None:

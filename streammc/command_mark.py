@@ -1,0 +1,46 @@
+"""The mark of the command that made an output, which the output carries.
+
+A receipt beside an output says what was asked. Until the receipt has a result, as after a kill, the
+mark alone tells the output of that command from another one at its path. It is a digest of what was
+asked, so that the same command makes the same bytes; fingerprints do not contain it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Final
+
+MADE_BY: Final = "made_by"
+"""Key of the mark in the document of an output."""
+
+_mark: ContextVar[str | None] = ContextVar("mark of the command", default=None)
+
+
+def command_digest(asked: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of settings and inputs of a command, which are JSON types."""
+    text = json.dumps(asked, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@contextmanager
+def making(digest: str) -> Iterator[None]:
+    """Let outputs that are committed in the block carry the mark of a command."""
+    token = _mark.set(digest)
+    try:
+        yield
+    finally:
+        _mark.reset(token)
+
+
+def current_mark() -> str | None:
+    """Return the mark of the command that makes outputs at present, if there is one."""
+    return _mark.get()
+
+
+def mark_entry(mark: str | None) -> dict[str, str]:
+    """Return the entry of a document with a mark; empty without one."""
+    return {} if mark is None else {MADE_BY: mark}
