@@ -22,13 +22,7 @@ from streammc.cli.input_description import (
 from streammc.cli.made_by import made_by
 from streammc.cli.output import plain
 from streammc.command_mark import MADE_BY, command_digest, making
-from streammc.errors import (
-    AccessError,
-    ConfigError,
-    IdentityError,
-    OutputError,
-    StorageIOError,
-)
+from streammc.errors import AccessError, ConfigError, IdentityError, OutputError, StorageIOError
 from streammc.owner_mark import Owner, state_of, this_process
 from streammc.trace.debris import RECEIPT
 from streammc.trace.kinds import CONTROL_VARIATES, FILE, GROUP_EFFECTS, PREDICTIONS, STORE, found_at

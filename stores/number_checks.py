@@ -36,13 +36,14 @@ def given_names(names: Sequence[str] | None, columns: int) -> list[str]:
     return found
 
 
-def refuse_masked(value: Any, label: str) -> None:
-    """Raise DataError for an array with masked values, whose numbers mean nothing."""
+def unmasked(value: Any, label: str) -> NDArray[Any]:
+    """Return an array; raise DataError if some of its values are masked: they mean nothing."""
     if np.ma.is_masked(value):
         missing = int(np.count_nonzero(np.ma.getmaskarray(value)))
         raise DataError(
             f"expected numbers in {label}, found {missing} masked: leave these out, or fill them"
         )
+    return np.asarray(value)
 
 
 def checked_numbers(value: ArrayLike, label: str, ndim: int) -> NDArray[Any]:
@@ -53,9 +54,10 @@ def checked_numbers(value: ArrayLike, label: str, ndim: int) -> NDArray[Any]:
     DataError
         If they have another number of dimensions, are not numbers exact in float64, or are masked.
     """
-    refuse_masked(value, label)
     try:
-        array = np.asarray(value)
+        array = unmasked(value, label)
+    except DataError:
+        raise
     except (TypeError, ValueError):
         raise DataError(
             f"expected {label} with {ndim} dimensions, found rows of different lengths: "

@@ -17,7 +17,7 @@ from streammc.stores.format.layout import ROW_ID
 from streammc.stores.ingest.ingest_options import IngestOptions
 from streammc.stores.ingest.ingestion import ingest
 from streammc.stores.ingest.write import make_data_set
-from streammc.stores.number_checks import given_names, refuse_masked
+from streammc.stores.number_checks import given_names, unmasked
 from streammc.stores.sources.array_source import (
     ArraySource,
     refuse_groups,
@@ -109,9 +109,7 @@ def from_dask(
 
     def read(start: int, stop: int) -> tuple[NDArray[Any], list[NDArray[Any]]]:
         parts = dask.compute(X[start:stop], *(value[start:stop] for value in vectors.values()))
-        for name, part in zip(("X", *vectors), parts, strict=True):
-            refuse_masked(part, name)
-        design, *rest = map(np.asarray, parts)
+        design, *rest = map(unmasked, parts, ("X", *vectors))
         return design, rest
 
     source = ArraySource(

@@ -12,7 +12,7 @@ from streammc.errors import ConfigError, DataError
 from streammc.numerics.coded_matrix import CODE_DTYPE, MOST_COLUMNS
 from streammc.stores.format.codes import described_codes, read_columns, with_codes
 from streammc.stores.format.layout import CODES, MAX_FEATURES
-from streammc.stores.number_checks import refuse_masked
+from streammc.stores.number_checks import unmasked
 
 
 def with_factors(
@@ -72,8 +72,7 @@ def with_factors(
 
 def _whole_numbers(name: str, given: ArrayLike, n_rows: int) -> NDArray[Any]:
     """Return the values of a factor (n,), checked."""
-    refuse_masked(given, f"factor {name!r}")
-    values = np.asarray(given)
+    values = unmasked(given, f"factor {name!r}")
     wrong = f"shape {values.shape} of {values.dtype}"
     if values.shape == (n_rows,) and values.dtype.kind in "iu":
         low, high = int(values.min()), int(values.max())

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from streammc.errors import ConfigError, DataError, OutOfMemoryError, StreammcError
 from streammc.stores.format.layout import CODES, DENSE_FEATURE
-from streammc.stores.number_checks import refuse_masked
+from streammc.stores.number_checks import unmasked
 
 Read = Callable[[int, int], "tuple[NDArray[Any], list[NDArray[Any]]]"]
 """``(start, stop)`` -> rows of the design (m, q) and of each vector (m,)."""
@@ -157,8 +157,7 @@ def vector_numbers(label: str, value: Any) -> NDArray[Any]:
     DataError
         If it has another number of dimensions, or masked values.
     """
-    refuse_masked(value, label)
-    found = np.asarray(value)
+    found = unmasked(value, label)
     if found.ndim != 1:
         raise DataError(
             f"expected {label} with 1 dimension, found shape {found.shape}: pass one number per row"

@@ -22,7 +22,7 @@ from streammc.stores.cloud.address import CloudFolder, store_root
 from streammc.stores.format.objects import local_path
 from streammc.trace.file_stamp import FileStamp, file_stamp
 from streammc.trace.kinds import STORE, found_at, with_article
-from streammc.trace.local_path import is_address, real_place
+from streammc.trace.local_path import is_address
 
 _PATTERN: Final = re.compile(r"[*?\[]")
 _ESCAPED: Final = re.compile(r"\[([*?\[])\]")
@@ -78,18 +78,6 @@ def input_files(path: str | bytes) -> list[InputFile]:
     if not found:
         raise DataError(f"expected files in the directory {text!r}, found none: check the path")
     return found
-
-
-def distinct_files(parts: Sequence[Any]) -> list[Any]:
-    """Return parts of a table without files that a path, a pattern or a link names again.
-
-    A file below other folders ``name=value`` is kept, since their columns differ.
-    """
-    once: dict[Any, Any] = {}
-    for part in parts:
-        known = isinstance(part, InputFile)
-        once.setdefault((real_place(part.path), part.partitions) if known else object(), part)
-    return list(once.values())
 
 
 def is_pattern(path: str) -> bool:

@@ -18,9 +18,9 @@ from streammc.errors import (
     StorageIOError,
     StreammcError,
 )
+from streammc.stores.sources.distinct_files import distinct_files
 from streammc.stores.sources.input_files import (
     InputFile,
-    distinct_files,
     input_files,
     input_stamp,
     open_input,

@@ -168,7 +168,8 @@ def test_a_partial_run_that_was_left_behind_is_said(
     assert 0 == stopped.code
     with RunDirectory.open("work/run-2").lock() as run:
         run.extend(5000)  # as one that was stopped
-    streammc("ingest", "--append", "flights.parquet", "work/flights.zarr", "--quiet")
+    append = ("ingest", "--append", "--again", "flights.parquet", "work/flights.zarr")
+    assert 0 == streammc(*append, "--quiet").code
     done = streammc("run", "job.toml", "--json")
     assert 0 == done.code, done.err
     assert "not finished" == done.json["earlier_generation"]["outcome"]
