@@ -57,7 +57,7 @@ WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
         "cli/score.py save: expected to write '{}', found {}: check the folder's permissions and free space",
     ),
     "needs a store of an earlier version": (
-        "streammc/control_variates/pass_request.py _refuse_centred: {}: expected an intercept, or columns that are not centred, found centred columns without intercept in {}: ",
+        "streammc/control_variates/pass_request.py _refuse_centred: {}: expected an intercept, or columns that are not centred, found centred columns without ",
     ),
     "needs another process, or workers of a cluster": (
         "cli/jobs/job_record.py job_lock: expected the job '{}' to be free, found it carried out by another process: wait until that",
@@ -317,6 +317,7 @@ WITHOUT_CASE: Final[dict[str, tuple[str, ...]]] = {
         "streammc/checks/row_densities.py RowDensities.of_predictors: expected finite log-likelihoods at every draw in {}, found {} in row {}: check its columns",
         "streammc/checks/run_draws.py run_draws: expected a likelihood that is a product over rows, found the model '{}', of which no row h",
         "streammc/checks/run_draws.py run_draws: expected draws that count the same, found a run with signs: a check of its model needs equ",
+        "streammc/checks/posterior_predictive.py _refuse_unknown_trials: expected trials or weights, found both, '{}' and '{}', of which a store has the product: i",
         "streammc/checks/surrogate.py Surrogate.of_rows: expected a finite log-likelihood at the mean of the draws in {}, found none in row {}: che",
     ),
     "needs data too large for a list of examples": (
