@@ -6,7 +6,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
@@ -24,6 +24,7 @@ from streammc.prediction.prediction_request import (
     INTERVAL,
     PredictionRequest,
 )
+from streammc.prediction.prediction_warnings import without_ids
 from streammc.prediction.predictive import PredictTask, Totals
 from streammc.prediction.predictive_groups import GroupedPredictTask
 from streammc.prediction.roc import calibration, curves
@@ -39,11 +40,6 @@ from streammc.trace.temporary import temporary_folder
 if TYPE_CHECKING:
     import numpy as np
     import xarray
-
-_NO_IDS: Final = (
-    "the rows of {} were moved when it was made, and no row ids kept: predictions cannot be "
-    "joined with its table; ingest it again"
-)
 
 
 def write_predictions(
@@ -65,7 +61,7 @@ def write_predictions(
     _require_predictable(model, request)
     kept = load_draws(run, model, request.draws, request.trained_on, request.weights)
     described = design.describe(table.attributes)
-    designs.check(kept.design, described)
+    notes = designs.check(kept.design, described)
     regression, theta, effects = model, kept.theta, None
     if isinstance(model, MixedModel):
         theta, effects = row_effects(run, model, table, kept, request, described)
@@ -82,6 +78,8 @@ def write_predictions(
         cuts = thresholds(regression, coefficients, table, seed, spread)
     first = table.row_ids(0, 1)
     kind = None if first is None else "string" if first.dtype.kind == "S" else "int64"
+    if kind is None:
+        notes.append(without_ids(table.address))
     names = ("mean", *request.names)
     with RowArrays(
         path, names, table.n_rows, table.piece_rows(), kind, overwrite=request.overwrite
@@ -116,7 +114,7 @@ def write_predictions(
             "store_fingerprint": table.fingerprint,
             "row_id": None if kind is None else table.attributes.get("row_id", "position"),
             **({} if effects is None else {"new_group_rows": int(totals.new_rows[0])}),
-            **({"warnings": [_NO_IDS.format(table.address)]} if kind is None else {}),
+            **({"warnings": notes} if notes else {}),
         }
         facts["seconds"] = time.perf_counter() - began
         writer.commit(facts, arrays)
@@ -253,7 +251,8 @@ def predict(
     Raises
     ------
     IdentityError
-        If the features differ from those of the run, or ``path`` exists.
+        If features, offset or the formula of the response differ from those of the run, or
+        ``path`` exists.
     DataError
         If the run is unfinished, or a row cannot be predicted.
     ModelError
