@@ -18,13 +18,17 @@ from streammc.models.mixed.mixed_model import MixedModel
 from streammc.prediction import designs
 from streammc.prediction.binning import groups, is_binary, thresholds
 from streammc.prediction.group_draws import default_draws, row_effects
+from streammc.prediction.prediction_checks import (
+    mostly_new_groups,
+    require_predictable,
+    without_ids,
+)
 from streammc.prediction.prediction_request import (
     BINS,
     INTEGRATE,
     INTERVAL,
     PredictionRequest,
 )
-from streammc.prediction.prediction_warnings import without_ids
 from streammc.prediction.predictive import PredictTask, Totals
 from streammc.prediction.predictive_groups import GroupedPredictTask
 from streammc.prediction.roc import calibration, curves
@@ -58,7 +62,7 @@ def write_predictions(
         ``by``, ``row_id``, ``seconds`` and, if there are any, ``warnings``.
     """
     began = time.perf_counter()
-    _require_predictable(model, request)
+    require_predictable(model, request)
     kept = load_draws(run, model, request.draws, request.trained_on, request.weights)
     described = design.describe(table.attributes)
     notes = designs.check(kept.design, described)
@@ -96,6 +100,7 @@ def write_predictions(
             task = GroupedPredictTask(*settings, effects=effects)
         totals: Totals = table.reduce(task, scheduler=request.scheduler, progress=request.progress)
         found, arrays = _scores(task, totals, request)
+        notes += mostly_new_groups(effects, int(totals.new_rows[0]))
         if request.by is not None and found["by"] is not None:
             found["by"] = {
                 "column": request.by,
@@ -119,22 +124,6 @@ def write_predictions(
         facts["seconds"] = time.perf_counter() - began
         writer.commit(facts, arrays)
     return facts
-
-
-def _require_predictable(model: Model, request: PredictionRequest) -> None:
-    """Refuse a model that predicts no response from columns, and options that it does not have."""
-    if isinstance(model, MixedModel):
-        return
-    if request.new_groups != INTEGRATE:
-        raise ConfigError(
-            f"expected new_groups with a run of a mixed model, found one of {model.name!r} without "
-            "groups: leave new_groups out"
-        )
-    if not model.n_linear:
-        raise ConfigError(
-            f"expected a model with a linear predictor, found {model.name!r}: it predicts no "
-            "response from columns; use a run of another model"
-        )
 
 
 def _scores(
