@@ -59,7 +59,7 @@ def write_predictions(
     -------
     dict
         JSON: ``rows``, ``draws``, ``interval``, ``mean_sign``, ``auc``, ``log_score``,
-        ``by``, ``row_id``, ``seconds`` and, if there are any, ``warnings``.
+        ``weight``, ``by``, ``row_id``, ``seconds`` and, if there are any, ``warnings``.
     """
     began = time.perf_counter()
     require_predictable(model, request)
@@ -130,13 +130,14 @@ def _scores(
     task: PredictTask, totals: Totals, request: PredictionRequest
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the scores and the arrays of ROC curve and calibration from the totals of a pass."""
-    facts: dict[str, Any] = {"auc": None, "log_score": None, "by": None}
+    facts: dict[str, Any] = {"auc": None, "log_score": None, "weight": None, "by": None}
     arrays: dict[str, Any] = {}
     band = (request.ends, request.names, task.coefficients.weights)
     if task.scored:
         score, weight, lost = totals.scores
         known = lost == 0.0 and weight > 0.0
         facts["log_score"] = float(score / weight) if known else None
+        facts["weight"] = float(weight)
     if task.thresholds is not None and (totals.histogram[0].sum(axis=0) > 0.0).all():
         found, facts["auc"] = curves(totals.histogram, task.thresholds.edges, *band)
         arrays |= found
