@@ -166,7 +166,7 @@ def human(output: str, result: dict[str, Any]) -> str:
         "rows of new groups": result.get("new_group_rows"),
         "draws": result["draws"],
         "mean sign": result["mean_sign"] if result["mean_sign"] != 1.0 else None,
-        "log score per row": result["log_score"],
+        "log score per row": _per_row(result),
     }
     if area is not None:
         facts["auc"] = (
@@ -178,3 +178,11 @@ def human(output: str, result: dict[str, Any]) -> str:
         facts["by"] = f"{by['groups']} groups of {by['column']}{chosen}"
     facts["seconds"] = result["seconds"]
     return fields(facts)
+
+
+def _per_row(result: dict[str, Any]) -> str | None:
+    """Return the log score of a row; a row of weight w counts as w rows."""
+    if result["log_score"] is None:
+        return None
+    weighted = result.get("weight") not in (None, result["rows"])
+    return number(result["log_score"]) + " (sum / sum of weights)" * weighted

@@ -211,7 +211,7 @@ def human(result: dict[str, Any], output: str | None = None) -> str:
         "left out": left_out,
         "evaluated": evaluated,
         "draws": result["draws"],
-        f"per {unit}": f"{number(result['elpd_loo']['estimate'] / result['n'])} (elpd_loo / n)",
+        f"per {unit}": _per_unit(result),
         "Pareto k": f"{pareto['good']:,} good (up to {pareto['good_below']:.2f}), "
         f"{pareto['bad']:,} bad, {pareto['very_bad']:,} very bad (above 1)",
         "written": output,
@@ -226,3 +226,11 @@ def human(result: dict[str, Any], output: str | None = None) -> str:
     }
     rows = [[text, *estimate_texts(result[name])] for name, text in names.items()]
     return f"{table(['', 'estimate', 'se', 'sampling se'], rows)}\n\n{fields(facts)}"
+
+
+def _per_unit(result: dict[str, Any]) -> str:
+    """Return the score of a row or group; a row of weight w counts as w rows."""
+    weight = result.get("weight", result["n"])  # a file of an earlier version has no weight
+    divisor = "n" if weight == result["n"] else "sum of weights"
+    share = result["elpd_loo"]["estimate"] / weight if weight else None
+    return f"{number(share)} (elpd_loo / {divisor})"

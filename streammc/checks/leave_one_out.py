@@ -35,6 +35,7 @@ class RowTerms(NamedTuple):
     """Pareto k of the weights that leave the row out; minus infinity where all are equal."""
     used: Vector
     """1 where the weight of the row is above 0, else 0."""
+    weight: Vector
 
 
 def row_terms(values: Matrix, weight: Vector, relative_size: float) -> RowTerms:
@@ -61,7 +62,8 @@ def row_terms(values: Matrix, weight: Vector, relative_size: float) -> RowTerms:
     waic = lpd - rows.var(axis=1, ddof=1)
     # Rounding must not make a term of a row without an observation.
     elpd, lpd, waic = (np.where(used, each, 0.0) for each in (elpd, lpd, waic))
-    return RowTerms(elpd, lpd, waic, np.where(used, shape, -np.inf), used.astype(np.float64))
+    shape = np.where(used, shape, -np.inf)
+    return RowTerms(elpd, lpd, waic, shape, used.astype(np.float64), weight)
 
 
 def joined(parts: list[RowTerms]) -> RowTerms:

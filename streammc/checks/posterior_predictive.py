@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -113,8 +114,8 @@ def posterior_predictive(
     ConfigError
         If an option is out of range, or ``model`` is not that of the run.
     IdentityError
-        If the features of the table differ from those of the run, or the table of a mixed model
-        is not that of the run.
+        If features, offset or the formula of the response differ from those of the run, or the
+        table of a mixed model is not that of the run.
     DataError
         If the run is unfinished, or a log-likelihood is not finite.
     ModelError
@@ -176,7 +177,8 @@ def _arrays(
     """Return responses (S, m), observed (m,) and log-likelihoods (S, m) of some rows."""
     at, rows = sample
     described = design.describe(table.attributes)
-    designs.check(kept.design, described)
+    for line in designs.check(kept.design, described):
+        warnings.warn(line, stacklevel=3)
     regression, theta, part = model, kept.theta, None
     if isinstance(model, MixedModel):
         _, bound = by_group(table, model)

@@ -62,7 +62,8 @@ def score(
         JSON: ``elpd_loo``, ``p_loo``, ``elpd_waic``, ``p_waic`` and ``lpd`` (in-sample log
         score), each with ``estimate``, ``se`` (for new rows) and ``sampling_se`` (from the
         sampling of rows), sums over rows in nats; ``pareto_k``, ``method``, ``n``,
-        ``evaluated``, ``share``, ``left_out``, ``warnings`` and others.
+        ``weight`` (sum of the weights of the rows), ``evaluated``, ``share``, ``left_out``,
+        ``warnings`` and others.
 
     Raises
     ------

@@ -108,6 +108,7 @@ class Scoring:
         found = totals(terms, surrogate, self._sums, sample)
         facts = {
             **self._facts(sample, relative),
+            "weight": float(terms.weight.sum()) if self._sums is None else self._sums.weight,
             **{name: each.to_json() for name, each in found.items()},
             "pareto_k": pareto_facts(terms, sample.rows, len(draws.theta)),
         }

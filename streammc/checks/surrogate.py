@@ -37,6 +37,8 @@ class SurrogateSums(NamedTuple):
 
     rows: float
     """Number of rows with a weight above 0."""
+    weight: float
+    """Sum of the weights."""
     total: Vector
     """(COLUMNS,) sums of the surrogates."""
     square: Vector
@@ -67,7 +69,9 @@ class Surrogate(PassTask[SurrogateSums]):
         found = self.of_rows(Rows(*block[2:]), numbers)
         count = float((block.weight > 0.0).sum())
         size, place = self._cut(np.abs(found[:, 2]), numbers)
-        return SurrogateSums(count, found.sum(axis=0), (found * found).sum(axis=0), size, place)
+        weight = float(block.weight.sum(dtype=np.float64))
+        square = (found * found).sum(axis=0)
+        return SurrogateSums(count, weight, found.sum(axis=0), square, size, place)
 
     def combine(self, left: SurrogateSums, right: SurrogateSums) -> SurrogateSums:
         """Return the sums over two neighbouring blocks."""
@@ -76,6 +80,7 @@ class Surrogate(PassTask[SurrogateSums]):
         )
         return SurrogateSums(
             left.rows + right.rows,
+            left.weight + right.weight,
             left.total + right.total,
             left.square + right.square,
             size,

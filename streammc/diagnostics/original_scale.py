@@ -73,7 +73,8 @@ def transform(
 
     ``blocks`` are blocks of parameters with their rules, from the model
     (``models.table_scale``). A centred design without an intercept column implies an intercept
-    on the table's scale: it is added before the coefficients of its predictor.
+    on the table's scale: it is added before the coefficients of its predictor. Uncorrelated effects
+    of a centred slope are correlated on the table's scale: ``rho`` is added after their deviations.
     """
     standardization = attributes.get("standardization")
     if standardization is None:
@@ -102,7 +103,11 @@ def transform(
             continue
         if block.rule == EFFECTS:
             j = features.index(block.intercept)
-            result[:, :, columns] = _effects(theta[:, :, columns], mean[j] / scale[j], scale[j])
+            moved = _effects(theta[:, :, columns], mean[j] / scale[j], scale[j])
+            result[:, :, columns] = moved[..., : len(columns)]
+            if len(columns) == 2 and mean[j]:  # uncorrelated at the mean of the column alone
+                column = max(columns) + 1
+                added.append((column, _correlation(block.labels[0]), moved[..., 2]))
             continue
         moved = scale if block.rule == DISTANCE else np.stack([scale, mean])
         if len(columns) < len(features) and np.ptp(moved, axis=-1).any():
@@ -128,20 +133,26 @@ def transform(
 
 
 def _effects(values: NDArray[np.float64], shift: float, scale: float) -> NDArray[np.float64]:
-    """Return standard deviations of intercept and slope (..., 2), and their correlation if given.
+    """Return standard deviations of intercept and slope and their correlation (..., 3).
 
-    The covariance of ``u_1 - shift u_2`` and ``u_2 / scale``.
+    Those of ``u_1 - shift u_2`` and ``u_2 / scale``. ``values``: the same of ``u_1`` and ``u_2``,
+    or without the correlation, (..., 2), where it is 0.
     """
-    moved = values.copy()
+    moved = np.empty((*values.shape[:-1], 3))
     intercept, slope = values[..., 0], values[..., 1]
     rho = values[..., 2] if values.shape[-1] == 3 else np.zeros_like(slope)
     # Two squares, so that nothing cancels.
     along = rho * intercept - shift * slope
     moved[..., 0] = np.hypot(along, np.sqrt((1.0 - rho) * (1.0 + rho)) * intercept)
     moved[..., 1] = slope / scale
-    if values.shape[-1] == 3:
-        moved[..., 2] = along / np.maximum(moved[..., 0], 1e-300)
+    moved[..., 2] = along / np.maximum(moved[..., 0], 1e-300)
     return moved
+
+
+def _correlation(deviation: str) -> str:
+    """Return the name of the correlation beside ``tau[g:Intercept]``: ``rho[g]``."""
+    column = deviation.removeprefix("tau[").removesuffix(f":{INTERCEPT}]")
+    return f"rho[{column}]"
 
 
 def as_variables(

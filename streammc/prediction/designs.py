@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -13,9 +14,13 @@ from streammc.prediction.mean_responses import Coefficients
 from streammc.protocols import Model, Vector
 
 _LIKE: Final = "ingest the table with --like the store of the run"
+_UNNAMED: Final = "offset"
+"""Name of an offset that was given as an array of Dask or xarray."""
+_TERMS: Final = re.compile(r" \+ (?=offset\()")
+"""What joins the offsets of a formula in the name of its offset."""
 
 
-def check(run: Mapping[str, Any], table: Mapping[str, Any]) -> None:
+def check(run: Mapping[str, Any], table: Mapping[str, Any]) -> list[str]:
     """Refuse a table whose columns are not those of the run.
 
     Parameters
@@ -23,6 +28,11 @@ def check(run: Mapping[str, Any], table: Mapping[str, Any]) -> None:
     run, table
         Results of ``runs.design.describe``. Their standardisations may differ:
         :func:`on_table` transforms the draws.
+
+    Returns
+    -------
+    list of str
+        Warnings of names that differ where the quantities may be the same.
 
     Raises
     ------
@@ -39,6 +49,7 @@ def check(run: Mapping[str, Any], table: Mapping[str, Any]) -> None:
             else f"the {len(ours)} features of the run, found {len(theirs)}"
         )
         raise IdentityError(f"expected {expected} in the store: {_LIKE}")
+    found = _compared_names(run, table)
     mine, other = run["formula"] or {}, table["formula"] or {}
     for key in ("states", "columns"):
         if mine.get(key, {}) != other.get(key, {}):
@@ -52,6 +63,38 @@ def check(run: Mapping[str, Any], table: Mapping[str, Any]) -> None:
                 f"expected {'no ' * (run[key] is None)}{key} as in the store of the run, found "
                 f"{table[key] or 'none'}: {_LIKE}"
             )
+    return found
+
+
+def _compared_names(run: Mapping[str, Any], table: Mapping[str, Any]) -> list[str]:
+    """Refuse another offset, and another expression of the response; return warnings.
+
+    A run of an earlier version has no name of its response, and a table to predict may have none.
+    """
+    found = []
+    for key, effect in (("offset", "the predictions"), ("response", "the scores")):
+        mine, other = run.get(key), table.get(key)
+        if mine is None or other is None or _same(run, table, key):
+            continue
+        plain = not (run["formula"] or table["formula"])
+        if not (plain and (key == "response" or _UNNAMED in (mine, other))):
+            raise IdentityError(
+                f"expected the {key} {mine!r} of the run, found {other!r} in the store: {_LIKE}"
+            )
+        found.append(
+            f"the {key} of the table is {other!r}, that of the run {mine!r}: {effect} hold only "
+            "if both are the same quantity"
+        )
+    return found
+
+
+def _same(run: Mapping[str, Any], table: Mapping[str, Any], key: str) -> bool:
+    """Return whether two designs have the same response, or the same offsets in any order."""
+    mine, other = (_TERMS.split(each[key]) for each in (run, table))
+    texts = [(each["formula"] or {}).get("text") for each in (run, table)]
+    stated = key == "response" or all(name[0].startswith("offset(") for name in (mine, other))
+    same_formula = texts[0] is not None and texts[0] == texts[1]
+    return sorted(mine) == sorted(other) or (same_formula and stated)
 
 
 def on_table(

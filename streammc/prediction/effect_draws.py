@@ -137,7 +137,9 @@ def named_groups(table: Any, labels: Sequence[str], model: Any) -> Index:
             f"expected a group of {model.column!r} of the run, found {missing[:60]!r}, which is "
             f"none: {hint}"
         )
-    return found
+    first = np.unique(found, return_index=True)[1]  # two spellings may be one label
+    numbers: Index = found[np.sort(first)]
+    return numbers
 
 
 def _near_labels(groups: Any, label: str) -> list[str]:

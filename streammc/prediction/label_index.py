@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 import numpy as np
@@ -16,12 +17,22 @@ _PIECE: Final = 1 << 18
 _PRIME: Final = np.uint64(0x9E3779B97F4A7C15)
 _NUMBER_BYTES: Final = 20
 """Length of the longest int64 as text."""
+_WHOLE: Final = re.compile(rb"(-?(?:0|[1-9][0-9]*))(?:\.0+)?")
+"""A whole number, also as a float is written."""
+_TRUTHS: Final = {
+    b"0": (b"False", b"false", b"FALSE"),
+    b"1": (b"True", b"true", b"TRUE"),
+}
+"""Texts of the two booleans by their number, which is the label of a boolean."""
 
 
 class LabelIndex:
     """Search for the groups of a table by label; a label is compared as a whole.
 
-    Integers and texts are compared as texts where only one of the two tables has integers.
+    Integers and texts are compared as texts where only one of the two tables has integers. A label
+    that no group has is searched for in its other spellings: whole numbers and the same as floats
+    (``1``, ``1.0``), booleans as numbers and as texts (``1``, ``True``, ``true``). It is found if
+    one group has them; a group named as written comes first.
 
     Parameters
     ----------
@@ -41,6 +52,28 @@ class LabelIndex:
     def find(self, labels: NDArray[Any]) -> Index:
         """Return the number of the group of each label (m,), or ``UNKNOWN``."""
         wanted, inverse = np.unique(as_text(labels), return_inverse=True)
+        found = self._as_written(wanted)
+        boolean = self._groups.n_groups <= len(_TRUTHS)
+        others = [
+            (place, text)
+            for place in np.flatnonzero(found == UNKNOWN).tolist()
+            for text in spellings(wanted[place], boolean)
+        ]
+        if others:
+            group = self._as_written(np.array([text for _, text in others]))
+            known = group != UNKNOWN
+            place = np.array([place for place, _ in others])[known]
+            pairs = np.unique(np.stack([place, group[known]], axis=1), axis=0)
+            places, first, count = np.unique(pairs[:, 0], return_index=True, return_counts=True)
+            found[places[count == 1]] = pairs[first[count == 1], 1]
+        return found[inverse]
+
+    def example(self) -> str:
+        """Return the label of a group."""
+        return label_text(self._groups.labels(0, 1)[0])
+
+    def _as_written(self, wanted: NDArray[np.bytes_]) -> Index:
+        """Return the number of the group of each text (m,), or ``UNKNOWN``."""
         hashes = _hashes(wanted)
         at = np.searchsorted(self._hashes, hashes)
         found = np.full(len(wanted), UNKNOWN)
@@ -49,7 +82,7 @@ class LabelIndex:
             open_ = open_[at[open_] < len(self._hashes)]
             open_ = open_[self._hashes[at[open_]] == hashes[open_]]
             if not len(open_):
-                return found[inverse]
+                return found
             group = self._order[at[open_]]
             same = self._labels_of(group) == wanted[open_]
             found[open_[same]] = group[same]
@@ -71,6 +104,27 @@ class LabelIndex:
 def as_text(labels: NDArray[Any]) -> NDArray[np.bytes_]:
     """Return labels, int64 or texts as bytes, as texts."""
     return labels if labels.dtype.kind == "S" else labels.astype(f"S{_NUMBER_BYTES}")
+
+
+def label_text(label: Any) -> str:
+    """Return a label, an int64 or a text as bytes, for a message."""
+    return (label.decode() if isinstance(label, bytes) else str(label))[:60]
+
+
+def spellings(label: bytes, boolean: bool) -> list[bytes]:
+    """Return the other texts of a label that is a whole number or a boolean; else none.
+
+    ``boolean``: whether a number can be that of a boolean: the groups are not more than two.
+    """
+    whole = _WHOLE.fullmatch(label)
+    texts: list[bytes] = []
+    if whole is not None:
+        number = b"0" if whole[1] == b"-0" else whole[1]
+        texts = [number, number + b".0", *_TRUTHS.get(number, ())]
+    for number, truths in _TRUTHS.items():
+        if label in truths:
+            texts = [*truths, *([number] if boolean else [])]
+    return [text for text in texts if text != label]
 
 
 def _hashes(texts: NDArray[np.bytes_]) -> NDArray[np.uint64]:

@@ -6,7 +6,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
@@ -18,6 +18,11 @@ from streammc.models.mixed.mixed_model import MixedModel
 from streammc.prediction import designs
 from streammc.prediction.binning import groups, is_binary, thresholds
 from streammc.prediction.group_draws import default_draws, row_effects
+from streammc.prediction.prediction_checks import (
+    mostly_new_groups,
+    require_predictable,
+    without_ids,
+)
 from streammc.prediction.prediction_request import (
     BINS,
     INTEGRATE,
@@ -40,11 +45,6 @@ if TYPE_CHECKING:
     import numpy as np
     import xarray
 
-_NO_IDS: Final = (
-    "the rows of {} were moved when it was made, and no row ids kept: predictions cannot be "
-    "joined with its table; ingest it again"
-)
-
 
 def write_predictions(
     run: RunDirectory,
@@ -59,13 +59,13 @@ def write_predictions(
     -------
     dict
         JSON: ``rows``, ``draws``, ``interval``, ``mean_sign``, ``auc``, ``log_score``,
-        ``by``, ``row_id``, ``seconds`` and, if there are any, ``warnings``.
+        ``weight``, ``by``, ``row_id``, ``seconds`` and, if there are any, ``warnings``.
     """
     began = time.perf_counter()
-    _require_predictable(model, request)
+    require_predictable(model, request)
     kept = load_draws(run, model, request.draws, request.trained_on, request.weights)
     described = design.describe(table.attributes)
-    designs.check(kept.design, described)
+    notes = designs.check(kept.design, described)
     regression, theta, effects = model, kept.theta, None
     if isinstance(model, MixedModel):
         theta, effects = row_effects(run, model, table, kept, request, described)
@@ -82,6 +82,8 @@ def write_predictions(
         cuts = thresholds(regression, coefficients, table, seed, spread)
     first = table.row_ids(0, 1)
     kind = None if first is None else "string" if first.dtype.kind == "S" else "int64"
+    if kind is None:
+        notes.append(without_ids(table.address))
     names = ("mean", *request.names)
     with RowArrays(
         path, names, table.n_rows, table.piece_rows(), kind, overwrite=request.overwrite
@@ -98,6 +100,7 @@ def write_predictions(
             task = GroupedPredictTask(*settings, effects=effects)
         totals: Totals = table.reduce(task, scheduler=request.scheduler, progress=request.progress)
         found, arrays = _scores(task, totals, request)
+        notes += mostly_new_groups(effects, int(totals.new_rows[0]))
         if request.by is not None and found["by"] is not None:
             found["by"] = {
                 "column": request.by,
@@ -116,40 +119,25 @@ def write_predictions(
             "store_fingerprint": table.fingerprint,
             "row_id": None if kind is None else table.attributes.get("row_id", "position"),
             **({} if effects is None else {"new_group_rows": int(totals.new_rows[0])}),
-            **({"warnings": [_NO_IDS.format(table.address)]} if kind is None else {}),
+            **({"warnings": notes} if notes else {}),
         }
         facts["seconds"] = time.perf_counter() - began
         writer.commit(facts, arrays)
     return facts
 
 
-def _require_predictable(model: Model, request: PredictionRequest) -> None:
-    """Refuse a model that predicts no response from columns, and options that it does not have."""
-    if isinstance(model, MixedModel):
-        return
-    if request.new_groups != INTEGRATE:
-        raise ConfigError(
-            f"expected new_groups with a run of a mixed model, found one of {model.name!r} without "
-            "groups: leave new_groups out"
-        )
-    if not model.n_linear:
-        raise ConfigError(
-            f"expected a model with a linear predictor, found {model.name!r}: it predicts no "
-            "response from columns; use a run of another model"
-        )
-
-
 def _scores(
     task: PredictTask, totals: Totals, request: PredictionRequest
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the scores and the arrays of ROC curve and calibration from the totals of a pass."""
-    facts: dict[str, Any] = {"auc": None, "log_score": None, "by": None}
+    facts: dict[str, Any] = {"auc": None, "log_score": None, "weight": None, "by": None}
     arrays: dict[str, Any] = {}
     band = (request.ends, request.names, task.coefficients.weights)
     if task.scored:
         score, weight, lost = totals.scores
         known = lost == 0.0 and weight > 0.0
         facts["log_score"] = float(score / weight) if known else None
+        facts["weight"] = float(weight)
     if task.thresholds is not None and (totals.histogram[0].sum(axis=0) > 0.0).all():
         found, facts["auc"] = curves(totals.histogram, task.thresholds.edges, *band)
         arrays |= found
@@ -253,7 +241,8 @@ def predict(
     Raises
     ------
     IdentityError
-        If the features differ from those of the run, or ``path`` exists.
+        If features, offset or the formula of the response differ from those of the run, or
+        ``path`` exists.
     DataError
         If the run is unfinished, or a row cannot be predicted.
     ModelError

@@ -20,7 +20,7 @@ from streammc.models.mixed.group_constants import GAUSSIAN, KIND, NODES
 from streammc.models.mixed.group_posterior import table_nodes
 from streammc.models.mixed.table_link import TABLE
 from streammc.models.mixed.table_model import TableModel
-from streammc.prediction.label_index import UNKNOWN, LabelIndex, as_text
+from streammc.prediction.label_index import UNKNOWN, LabelIndex, label_text
 from streammc.protocols import Index, Matrix, Vector
 
 _NORMAL_NODES: Final = 15
@@ -123,7 +123,7 @@ class RowEffects:
             found = self.index.find(labels)
         if not self.integrate and (found == UNKNOWN).any():
             row = int(np.flatnonzero(found == UNKNOWN)[0])
-            label = "no label" if labels is None else repr(as_text(labels)[row].decode()[:60])
+            label = "no label" if labels is None else repr(label_text(labels[row]))
             raise DataError(
                 f"expected rows of groups that the run has seen, found {label} in row "
                 f"{start + row + 1} of {self.table.address!r}: leave such rows out, or predict "

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-KEYS: Final = ("features", "intercept", "standardization", "formula", "offset", "trials")
+KEYS: Final = (
+    *("features", "intercept", "standardization", "formula"),
+    *("response", "offset", "trials"),
+)
 
 
 def describe(attributes: Mapping[str, Any]) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def test_a_row_of_weight_zero_has_no_terms():
     values = log_likelihoods(rows=3)
     values[:, 1] = 0.0
     found = row_terms(values, np.array([1.0, 0.0, 2.0]), 1.0)
-    assert (0.0, 0.0, 0.0, -math.inf, 0.0) == tuple(each[1] for each in found)
+    assert (0.0, 0.0, 0.0, -math.inf, 0.0, 0.0) == tuple(each[1] for each in found)
     assert [1.0, 0.0, 1.0] == found.used.tolist()
 
 

@@ -105,6 +105,18 @@ def test_rows_of_weight_zero_do_not_count(tmp_path):
     assert found.facts["elpd_loo"]["se"] == pytest.approx(full.facts["elpd_loo"]["se"], rel=0.02)
 
 
+def test_the_sum_of_weights_is_that_of_all_rows_and_of_predictions(tmp_path):
+    weight = 1.0 + np.arange(3000) % 3
+    table, model, run = poisson_case(tmp_path / "run", weight=weight)
+    full = score_run(run, model, table, ScoreRequest(draws=400))
+    found = score_run(run, model, table, ScoreRequest(draws=400, rows=400))
+    assert full.facts["weight"] == found.facts["weight"] == weight.sum()
+    made = streammc.facts(streammc.predict(run.path, table))
+    assert made["weight"] == weight.sum()
+    per_row = full.facts["lpd"]["estimate"] / full.facts["weight"]
+    assert per_row == pytest.approx(made["log_score"], rel=1e-3)
+
+
 def test_groups_of_a_mixed_model_are_sampled_as_rows_are(tmp_path):
     rng = np.random.default_rng(5)
     g = np.repeat(np.arange(600), 4)

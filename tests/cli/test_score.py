@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 
 import numpy as np
@@ -58,8 +59,31 @@ def test_score_of_a_sample_says_so_in_the_text(run):
     done = streammc("score", "run", "store.zarr", "--score-rows", "200", "--quiet")
     assert done.code == 0, done.err
     assert "200 of 3,000 rows (6.7 %), the others by a surrogate in one pass" in done.out
-    assert "elpd_loo" in done.out
+    assert "(elpd_loo / n)" in done.out
     assert "one row" in done.out
+
+
+def test_scores_of_weighted_rows_are_per_unit_of_weight_in_both_commands(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(1)
+    lines = [f"{rng.normal():.4f},{k % 2},{1 + k % 5}\n" for k in range(300)]
+    (tmp_path / "t.csv").write_text("x,y,w\n" + "".join(lines))
+    words = ("--formula", "y ~ x", "--weight", "w", "--quiet")
+    assert streammc("ingest", "t.csv", "w.zarr", *words).code == 0
+    assert streammc("sample", "w.zarr", "-o", "r", *SAMPLE).code == 0
+    found = streammc("score", "r", "--json", "--quiet").json
+    assert found["weight"] == 900
+    text = streammc("score", "r", "--quiet").out
+    shown = re.search(r"per row +(\S+) \(elpd_loo / sum of weights\)", text)
+    assert float(shown[1]) == pytest.approx(found["elpd_loo"]["estimate"] / 900, rel=1e-3)
+    predict = ("predict", "r", "w.zarr", "-o")
+    text = streammc(*predict, "p.zarr", "--quiet").out
+    assert "(sum / sum of weights)" in text
+    made = streammc(*predict, "q.zarr", "--json", "--quiet").json
+    assert made["weight"] == 900
+    # Both are near the log score of a fair coin.
+    for value in (found["elpd_loo"]["estimate"] / 900, made["log_score"]):
+        assert value == pytest.approx(np.log(0.5), abs=0.03)
 
 
 def test_score_writes_the_terms_by_row_once(run):

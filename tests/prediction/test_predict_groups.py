@@ -200,7 +200,8 @@ def test_rows_without_labels_are_those_of_new_groups(tmp_path):
     with pytest.warns(UserWarning, match="predicted as those of new groups"):
         unlabelled = from_table(rows.drop(columns="g"), like=data)
     made = streammc.predict(run, unlabelled).load()
-    other = streammc.predict(run, from_table(rows.assign(g="new"), like=data), trained_on=data)
+    with pytest.warns(UserWarning, match="14 of 14 rows of 'memory' .* such as 'new'"):
+        other = streammc.predict(run, from_table(rows.assign(g="new"), like=data), trained_on=data)
     assert facts(made)["new_group_rows"] == facts(other)["new_group_rows"] == len(rows)
     assert np.array_equal(made["mean"], other["mean"])
     with pytest.raises(DataError, match="found no label in row 1 of 'memory'"):

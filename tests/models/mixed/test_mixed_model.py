@@ -185,7 +185,7 @@ def test_effects_on_the_scale_of_the_table(kind: str) -> None:
     }
     theta = np.array([[[0.3, 0.5, -0.1, 1.5, 0.4, -0.6]]])[..., : len(labels)]
     moved, names = transform(theta, labels, attributes, model.table_scale(FEATURES))
-    assert names == labels
+    assert names == [*labels, *(["rho[carrier]"] if kind == "slope" else [])]
     if kind == "intercept":
         assert moved[0, 0, 3] == 1.5
         return
@@ -195,8 +195,16 @@ def test_effects_on_the_scale_of_the_table(kind: str) -> None:
     exact = change @ covariance @ change.T
     sds = np.sqrt(np.diag(exact))
     assert moved[0, 0, 3:5] == pytest.approx(sds, rel=1e-13)
-    if kind == "correlated":
-        assert moved[0, 0, 5] == pytest.approx(exact[0, 1] / sds.prod(), rel=1e-13)
+    assert moved[0, 0, 5] == pytest.approx(exact[0, 1] / sds.prod(), rel=1e-13)
+
+
+def test_uncorrelated_effects_of_a_column_of_mean_0_stay_so() -> None:
+    model = model_of("logistic", "slope")
+    labels = list(model.labels(FEATURES))
+    scaled = {"mean": [0.0] * 3, "scale": [1.0, 4.0, 0.5]}
+    theta = np.array([[[0.3, 0.5, -0.1, 1.5, 0.4]]])
+    attributes = {"features": FEATURES, "standardization": scaled}
+    assert transform(theta, labels, attributes, model.table_scale(FEATURES))[1] == labels
 
 
 def test_model_for_other_columns_is_refused() -> None:
