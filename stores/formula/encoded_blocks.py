@@ -21,7 +21,8 @@ from streammc.stores.formula.coded_factors import (
 )
 from streammc.stores.formula.early_scan import EarlyScan, can_scan_early
 from streammc.stores.formula.factor_columns import factor_node
-from streammc.stores.formula.fit import Distinct, Fitter, TextLevels, fitter
+from streammc.stores.formula.factor_fit import Distinct, TextLevels
+from streammc.stores.formula.fit import Fitter, fitter
 from streammc.stores.formula.fitted import FACTORS, Design, is_factor, read_design, remembering
 from streammc.stores.formula.nodes import Call, Column, Node, Operation, columns_of, label, walk
 from streammc.stores.formula.terms import Terms, read_terms, refuse_powers
@@ -270,7 +271,8 @@ class FormulaBlocks:
         inner = node.argument if isinstance(node, Call) else node
         if isinstance(inner, Column) and inner.name in self._rows.coders:
             return TextLevels(node, self._rows.coders[inner.name])
-        return Distinct(node, self._is_boolean(inner))
+        order = self._rows.orders.get(inner.name) if isinstance(inner, Column) else None
+        return Distinct(node, self._is_boolean(inner), order)
 
     def _is_boolean(self, node: Node) -> bool:
         """Return whether a numeric factor has the levels False and True."""

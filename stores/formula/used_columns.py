@@ -16,7 +16,7 @@ from streammc.stores.formula.fitted import Design, is_factor
 from streammc.stores.formula.nodes import Call, Column, Node, Operation, Text, walk
 from streammc.stores.formula.values import Codes, Values
 from streammc.stores.ingest.columns import check_types, require_column
-from streammc.stores.ingest.exact_values import Coder, kind
+from streammc.stores.ingest.exact_values import Coder, kind, number_order
 from streammc.stores.ingest.faults import Faults
 from streammc.stores.ingest.missing import kept_rows
 from streammc.stores.ingest.table_blocks import TableBlocks
@@ -29,7 +29,7 @@ class FormulaRows:
     """Blocks of the table columns in use; text, and dates as ISO text, become codes.
 
     ``kinds`` has the kind of each column of the formula (``formula.fitted.KINDS``); a column of
-    dates is ``text``.
+    dates is ``text``. ``orders`` has the order of the levels of each category.
 
     Parameters
     ----------
@@ -75,7 +75,8 @@ class FormulaRows:
         self._text = frozenset(text) & table.written
         self.kinds = {name: _kind(table, name, name in self._text) for name in names}
         self.coders = {name: Coder(name) for name in names if self.kinds[name] == "text"}
-        self._blocks = TableBlocks(table, self.names, spool, self.coders, labels)
+        self.orders = {name: number_order(name) for name in names if self.kinds[name] == "category"}
+        self._blocks = TableBlocks(table, self.names, spool, self.coders, labels, self.orders)
         for name in others:
             if _kind(table, name) == "text":
                 raise self.text_error("text", [name])
