@@ -80,7 +80,8 @@ def iso_text(array: Any) -> Any:
 def to_float64(array: Any, column: str, start: int, faults: Faults) -> Vector:
     """Return an Arrow array of numbers as float64, with NaN for null.
 
-    Integers beyond 2**53 are recorded in ``faults``: float64 would round them.
+    Integers beyond 2**53, of decimal types too, are recorded in ``faults``: float64 would round
+    them. The digits after the point of a decimal are rounded.
 
     Parameters
     ----------
@@ -103,7 +104,14 @@ def to_float64(array: Any, column: str, start: int, faults: Faults) -> Vector:
             )
             bad = _flags(wide)
             faults.add("large integers", column, start, bad, array)
-    return _with_nan(array.cast(pa.float64(), safe=False))
+    values = _with_nan(array.cast(pa.float64(), safe=False))
+    if pa.types.is_decimal(array.type):
+        bad = np.abs(values) >= LIMIT
+        for row in np.flatnonzero(bad):
+            exact = array[int(row)].as_py()
+            bad[row] = abs(exact) > LIMIT and exact == int(exact)
+        faults.add("large integers", column, start, bad, array)
+    return values
 
 
 def number_order(column: str) -> LevelOrder:
