@@ -132,6 +132,7 @@ class FormulaBlocks:
         known = None if fitted is None else read_design(fitted, "the store")
         wanted = () if known is None else [name for name in used if known.kinds.get(name) == "text"]
         self._rows = FormulaRows(table, used, self._others, spool, labels, roles, wanted)
+        self._rows.fitted = known is not None
         self._early: EarlyScan | None = None
         if fitted is None and not factors and can_scan_early(terms, self._rows.kinds):
             self._early = EarlyScan(terms, self._rows.kinds, self._rows.coders, scored, others)

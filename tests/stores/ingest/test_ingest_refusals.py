@@ -96,7 +96,7 @@ def test_text_in_a_column_of_numbers_is_refused(many: str, features: Any, place:
     assert 65 == error.exit_code
     assert f"'b', found text in 2 rows, first in data row {row} of" in str(error)
     assert "('ab c')" in str(error)
-    assert "--features" in str(error)
+    assert "leave the column out" in str(error)
 
 
 def test_non_boolean_among_truth_values_is_refused(place: Path) -> None:
