@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +28,6 @@ from streammc.stores.formula.terms import Terms, read_terms, refuse_powers
 from streammc.stores.formula.used_columns import FormulaRows, RowReport, other_columns
 from streammc.stores.formula.values import Codes, State, finite
 from streammc.stores.ingest.columns import Columns
-from streammc.stores.ingest.exact_values import DECIMAL_COMMA, ISO_DATE
 from streammc.stores.ingest.faults import Faults
 from streammc.stores.ingest.ingest_options import IngestOptions
 from streammc.stores.ingest.level_counts import LevelCounts
@@ -39,27 +37,6 @@ from streammc.stores.rows.row_ids import IdColumn
 from streammc.stores.sources.tables import Table
 
 _TESTS = frozenset({"<", "<=", ">", ">=", "==", "!="})
-
-
-def doubtful_levels(design: Design) -> list[str]:
-    """Return a warning for each text factor whose levels look like dates or decimal commas."""
-    lines = []
-    for name, state in design.states.items():
-        levels = [level for level in state.get("levels", ()) if isinstance(level, str)]
-        found = [level for level in levels if re.fullmatch(DECIMAL_COMMA, level)]
-        dates = [level for level in levels if re.fullmatch(ISO_DATE, level)]
-        if name in design.kinds and len(dates) * 2 > len(levels):
-            lines.append(
-                f"{name} is text, a factor of {len(levels)} levels that look like dates "
-                f"({dates[0]!r}): write C({name}) if that is meant, or a column of numbers (days "
-                "since the first) into the table for a trend"
-            )
-        if found and len(found) * 2 > len(levels):
-            lines.append(
-                f"{name} is text, a factor of {len(levels)} levels that look like numbers with a "
-                f"decimal comma ({found[0]!r}): write them with a point to have one column"
-            )
-    return lines
 
 
 class FormulaBlocks:

@@ -19,7 +19,8 @@ LIMIT: Final = 2**53
 """Largest absolute value up to which every integer is exact in float64."""
 
 _MAX_TEXTS: Final = 1_000_000
-_NUMBER: Final = r"(?i)^\s*[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)\s*$"
+NUMBER: Final = r"(?i)^\s*[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)\s*$"
+"""A number as it is written in text, as a regular expression."""
 _BOOLEAN: Final = r"(?i)^\s*(0|1|true|false)\s*$"
 DECIMAL_COMMA: Final = r"[+-]?[0-9]{1,3}(\.?[0-9]{3})*,[0-9]+"
 """A number with a decimal comma, as a regular expression."""
@@ -155,7 +156,7 @@ def find_text(
         array = array.dictionary_decode()
     if pa.types.is_string_view(array.type):
         array = array.cast(pa.string())
-    pattern = _BOOLEAN if boolean else _NUMBER
+    pattern = _BOOLEAN if boolean else NUMBER
     bad = ~_flags(pc.fill_null(pc.match_substring_regex(array, pattern), True))
     if boolean:
         faults.add("something else", column, start, bad, _Decoded(array))

@@ -18,7 +18,8 @@ from streammc.protocols import Vector
 from streammc.rng import Role, stream
 from streammc.stores.format.layout import GROUP, ROW_GROUP
 from streammc.stores.formula.coded_factors import described
-from streammc.stores.formula.encoded_blocks import FormulaBlocks, doubtful_levels
+from streammc.stores.formula.doubtful_levels import doubtful_levels
+from streammc.stores.formula.encoded_blocks import FormulaBlocks
 from streammc.stores.ingest.columns import INTERCEPT, Columns, choose_columns, text_columns
 from streammc.stores.ingest.encoding import Encoding
 from streammc.stores.ingest.faults import FITTED_TEXT, LATE_TEXT, Faults
